@@ -1,0 +1,109 @@
+//! Commands: what somebody wants, and whether they may have it.
+
+use std::time::Duration;
+
+use crate::{Actor, Event, Fence, Name, Now, Phase, Process, Session, Spec};
+
+/// An order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Make the session.
+    Create { /** What it runs. */ spec: Spec, /** Its name. */ name: Option<Name> },
+    /// Begin the next run.
+    Start { /** Who will hold it. */ keeper: Process, /** Where its output will begin. */ output_from: u64 },
+    /// End the run.
+    Stop { /** Who asks. */ by: Actor, /** How long to be patient. */ grace: Duration },
+    /// Give it another name.
+    Rename { /** The new one. */ name: Name },
+    /// Ask for the right to type.
+    TakeWriter { /** Who asks. */ who: Actor, /** Whether to take it from somebody. */ force: bool },
+    /// Give the right to type back.
+    ReleaseWriter { /** Whose number it was. */ fence: Fence },
+    /// Type as a command does: recorded, unlike the keys of an attached person.
+    Type { /** Who. */ by: Actor, /** With which right. */ fence: Fence, /** How much. */ bytes: u64 },
+}
+
+/// A polite no. Nothing broke and nothing happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It exists already.
+    AlreadyCreated,
+    /// The last run is not over.
+    AlreadyRunning,
+    /// There is no run to do this to.
+    NotRunning,
+    /// Somebody else may type.
+    Held { /** Who. */ by: Actor },
+    /// The asker was replaced as writer.
+    StaleFence { /** The number it came with. */ given: Fence, /** The number that counts. */ current: Fence },
+}
+
+/// May this be done, and what would happen?
+pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event>, Refusal> {
+    match command {
+        Command::Create { spec, name } => match session.spec {
+            Some(_) => Err(Refusal::AlreadyCreated),
+            None => Ok(vec![Event::Created { spec, name }]),
+        },
+        Command::Start { .. } if session.is_live() => Err(Refusal::AlreadyRunning),
+        Command::Start { keeper, output_from } => {
+            Ok(vec![Event::RunStarting { epoch: session.epoch.next(), keeper, output_from }])
+        }
+        Command::Stop { by, grace } => Ok(stop(session, by, grace, now)),
+        Command::Rename { name } if session.name.as_ref() == Some(&name) => Ok(vec![]),
+        Command::Rename { name } => Ok(vec![Event::Renamed { name }]),
+        Command::TakeWriter { who, force } => take_writer(session, who, force),
+        Command::ReleaseWriter { fence } => match &session.writer {
+            Some(writer) if writer.fence == fence => Ok(vec![Event::WriterReleased { fence }]),
+            Some(_) | None => Ok(vec![]),
+        },
+        Command::Type { by, fence, bytes } => {
+            may_type(session, fence)?;
+            Ok(vec![Event::Typed { by, bytes }])
+        }
+    }
+}
+
+/// Whether input that carries this fence may reach the agent.
+pub(crate) fn may_type(session: &Session, fence: Fence) -> Result<(), Refusal> {
+    match (&session.phase, &session.writer) {
+        (Phase::Running { .. } | Phase::Ending(_), Some(writer)) if writer.fence == fence => Ok(()),
+        (Phase::Running { .. } | Phase::Ending(_), _) => {
+            Err(Refusal::StaleFence { given: fence, current: session.fence })
+        }
+        (Phase::New | Phase::Starting | Phase::Ended { .. }, _) => Err(Refusal::NotRunning),
+    }
+}
+
+fn stop(session: &Session, by: Actor, grace: Duration, now: Now) -> Vec<Event> {
+    let millis = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    let kill_at_boot_ms = now.boot_ms.saturating_add(millis);
+    let request = Event::StopRequested { epoch: session.epoch, by, kill_at_boot_ms };
+    match &session.phase {
+        Phase::Starting | Phase::Running { .. } => vec![request],
+        // A second, less patient request counts; a more patient one changes nothing.
+        Phase::Ending(ending) if !ending.killed && kill_at_boot_ms < ending.kill_at_boot_ms => vec![request],
+        Phase::New | Phase::Ending(_) | Phase::Ended { .. } => vec![],
+    }
+}
+
+fn take_writer(session: &Session, who: Actor, force: bool) -> Result<Vec<Event>, Refusal> {
+    if !session.is_live() {
+        return Err(Refusal::NotRunning);
+    }
+    let taken_from = match &session.writer {
+        // A process that opens the session a second time is not its own rival.
+        Some(writer) if !force && writer.holder.pid != who.pid => return Err(Refusal::Held { by: writer.holder.clone() }),
+        Some(writer) => Some(writer.holder.clone()),
+        None => None,
+    };
+    Ok(vec![Event::WriterGranted { fence: session.fence.next(), holder: who, taken_from }])
+}
+
+impl Session {
+    /// Whether input that carries this fence may reach the agent. Keys of an attached person are
+    /// checked with this and not journalled.
+    pub fn may_type(&self, fence: Fence) -> Result<(), Refusal> {
+        may_type(self, fence)
+    }
+}

@@ -1,0 +1,38 @@
+//! The rules of a session: who may do what, and what follows from it.
+//!
+//! Four functions, all pure. [`decide`] answers a command with events or a [`Refusal`];
+//! [`observe`] turns a report from the world into events (late or twice is fine);
+//! [`Session::apply`] changes the state, live and in replay alike; [`effects`] says what the
+//! world still owes that state.
+//!
+//! Promise: of all runs at most one is live, epochs and fences only grow, and a run that has
+//! ended never changes its outcome.
+//! Not here: files, processes, clocks, randomness (callers pass values in).
+//! Start with [`Session`], then [`decide`].
+
+#![forbid(unsafe_code)]
+
+mod decide;
+mod effects;
+mod event;
+mod id;
+mod observe;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use decide::{Command, Refusal, decide};
+pub use effects::{Effect, effects};
+pub use event::{Actor, Event, Exit, Outcome, Process, Spec};
+pub use id::{BadName, Epoch, Fence, Name, SessionId};
+pub use observe::{EXIT_GRACE, Observation, PROOF_PATIENCE, observe};
+pub use session::{Ending, Phase, Session, State, Writer};
+
+/// A moment, as both clocks tell it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Now {
+    /// For people: milliseconds since 1970. Never used for a decision.
+    pub wall_ms: u64,
+    /// For durations: milliseconds since boot, suspended time included.
+    pub boot_ms: u64,
+}

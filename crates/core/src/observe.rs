@@ -1,0 +1,95 @@
+//! Observations: what the world reports. Late or twice is fine.
+
+use std::time::Duration;
+
+use crate::{Ending, Epoch, Event, Exit, Now, Outcome, Phase, Process, Session};
+
+/// How long what an agent left behind may take to end once the agent itself is gone.
+pub const EXIT_GRACE: Duration = Duration::from_secs(2);
+/// How long a killed process may take to disappear before we say that it does not.
+pub const PROOF_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A report from the world.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Observation {
+    /// The agent's process exists.
+    Spawned { /** Of which run. */ epoch: Epoch, /** It. */ agent: Process },
+    /// The agent's process could not be made.
+    SpawnFailed { /** Of which run. */ epoch: Epoch, /** Why, for people. */ reason: String },
+    /// The agent's first process ended.
+    Exited { /** Of which run. */ epoch: Epoch, /** How. */ exit: Exit },
+    /// Nothing of the run is left: proven, not assumed.
+    Empty { /** Of which run. */ epoch: Epoch },
+    /// Killed, and still there after [`PROOF_PATIENCE`].
+    StillThere { /** Of which run. */ epoch: Epoch, /** What, and why, for people. */ left: Vec<String> },
+    /// A keeper opened the session and is not the one that held this run; nothing of it is left.
+    KeeperGone { /** Of which run. */ epoch: Epoch },
+    /// Time passed.
+    Tick,
+}
+
+/// What follows from a report?
+pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Event> {
+    let current = |epoch: &Epoch| *epoch == session.epoch;
+    match (observation, &session.phase) {
+        (Observation::Spawned { epoch, agent }, Phase::Starting) if current(epoch) => {
+            vec![Event::RunStarted { epoch: *epoch, agent: agent.clone() }]
+        }
+        (Observation::Spawned { epoch, agent }, Phase::Ending(Ending { agent: None, .. }))
+            if current(epoch) =>
+        {
+            vec![Event::RunStarted { epoch: *epoch, agent: agent.clone() }]
+        }
+        (Observation::SpawnFailed { epoch, reason }, Phase::Starting | Phase::Ending(_))
+            if current(epoch) =>
+        {
+            vec![Event::RunEnded { epoch: *epoch, outcome: Outcome::StartFailed(reason.clone()) }]
+        }
+        (
+            Observation::Exited { epoch, exit },
+            Phase::Starting | Phase::Running { .. } | Phase::Ending(Ending { exit: None, .. }),
+        ) if current(epoch) => {
+            let kill_at_boot_ms = now.boot_ms + EXIT_GRACE.as_millis() as u64;
+            vec![Event::AgentExited { epoch: *epoch, exit: *exit, kill_at_boot_ms }]
+        }
+        (Observation::Empty { epoch }, Phase::Ending(Ending { exit: Some(exit), .. })) if current(epoch) => {
+            vec![Event::RunEnded { epoch: *epoch, outcome: Outcome::Exited(*exit) }]
+        }
+        (Observation::StillThere { epoch, left }, Phase::Ending(ending))
+            if current(epoch) && ending.killed && ending.left != *left =>
+        {
+            vec![Event::EndUnproven { epoch: *epoch, left: left.clone() }]
+        }
+        (Observation::KeeperGone { epoch }, Phase::Starting | Phase::Running { .. } | Phase::Ending(_))
+            if current(epoch) =>
+        {
+            vec![Event::RunEnded { epoch: *epoch, outcome: gone_outcome(session) }]
+        }
+        (Observation::Tick, Phase::Ending(ending))
+            if !ending.killed && now.boot_ms >= ending.kill_at_boot_ms =>
+        {
+            vec![Event::KillOrdered { epoch: session.epoch }]
+        }
+        // Of an earlier run, a second time, or too late to matter.
+        (
+            Observation::Spawned { .. }
+            | Observation::SpawnFailed { .. }
+            | Observation::Exited { .. }
+            | Observation::Empty { .. }
+            | Observation::StillThere { .. }
+            | Observation::KeeperGone { .. }
+            | Observation::Tick,
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. },
+        ) => vec![],
+    }
+}
+
+/// A keeper that died after it had recorded the agent's end lost nothing worth the word.
+fn gone_outcome(session: &Session) -> Outcome {
+    match &session.phase {
+        Phase::Ending(Ending { exit: Some(exit), .. }) => Outcome::Exited(*exit),
+        Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => {
+            Outcome::Lost
+        }
+    }
+}

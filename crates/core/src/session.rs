@@ -1,0 +1,217 @@
+//! A session's state, and how events change it.
+
+use crate::{Actor, Epoch, Event, Exit, Fence, Name, Outcome, Process, Spec};
+
+/// Everything the rules need to know about one session.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Session {
+    /// What it runs. `None` before [`Event::Created`].
+    pub spec: Option<Spec>,
+    /// What people call it.
+    pub name: Option<Name>,
+    /// The number of the current or last run. Only grows.
+    pub epoch: Epoch,
+    /// The keeper of the current or last run.
+    pub keeper: Option<Process>,
+    /// Where the output of the current or last run begins.
+    pub output_from: u64,
+    /// Where the current or last run stands.
+    pub phase: Phase,
+    /// Who asked for the end of the current or last run.
+    pub stopped_by: Option<Actor>,
+    /// The number of the last writer. Only grows.
+    pub fence: Fence,
+    /// Who may type now.
+    pub writer: Option<Writer>,
+}
+
+/// Who may type.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Writer {
+    /// Their number.
+    pub fence: Fence,
+    /// Who.
+    pub holder: Actor,
+}
+
+/// Where a run stands. Only a phase with a process has one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Phase {
+    /// No run yet.
+    #[default]
+    New,
+    /// The record is there, the process may be.
+    Starting,
+    /// The agent runs.
+    Running {
+        /// Its first process.
+        agent: Process,
+    },
+    /// Somebody asked for the end, or the agent ended and its tree is being cleared.
+    Ending(Ending),
+    /// Over, and nothing of it remains.
+    Ended {
+        /// How.
+        outcome: Outcome,
+    },
+}
+
+/// A run that is being ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ending {
+    /// The agent's first process, unless it was never seen.
+    pub agent: Option<Process>,
+    /// How that process ended, once it did.
+    pub exit: Option<Exit>,
+    /// When patience ends, on the boot clock.
+    pub kill_at_boot_ms: u64,
+    /// Whether patience has ended.
+    pub killed: bool,
+    /// What could not be ended, and why.
+    pub left: Vec<String>,
+}
+
+/// A session's state in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// About to run.
+    Starting,
+    /// The agent runs.
+    Running,
+    /// The run is being ended.
+    Stopping,
+    /// The run is over.
+    Stopped,
+    /// The run's keeper died before its end was recorded.
+    Lost,
+}
+
+impl State {
+    /// The word people see.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+impl Session {
+    /// Replays a history.
+    pub fn replay<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
+        let mut session = Self::default();
+        for event in events {
+            session.apply(event);
+        }
+        session
+    }
+
+    /// Whether a run is recorded as not over.
+    pub fn is_live(&self) -> bool {
+        match self.phase {
+            Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => true,
+            Phase::New | Phase::Ended { .. } => false,
+        }
+    }
+
+    /// The agent's process, while it is believed to be there.
+    pub fn agent(&self) -> Option<&Process> {
+        match &self.phase {
+            Phase::Running { agent } => Some(agent),
+            Phase::Ending(Ending { agent, exit: None, .. }) => agent.as_ref(),
+            Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => None,
+        }
+    }
+
+    /// How the last run ended, if it did.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match &self.phase {
+            Phase::Ended { outcome } => Some(outcome),
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => None,
+        }
+    }
+
+    /// The state in one word; `kept` says whether a keeper holds the lease.
+    pub fn state(&self, kept: bool) -> State {
+        match (&self.phase, kept) {
+            (Phase::Ended { outcome: Outcome::Lost }, _) => State::Lost,
+            (Phase::Ended { outcome: Outcome::Exited(_) | Outcome::StartFailed(_) }, _) => State::Stopped,
+            (Phase::New, false) => State::Stopped,
+            (Phase::Starting | Phase::Running { .. } | Phase::Ending(_), false) => State::Lost,
+            (Phase::New | Phase::Starting, true) => State::Starting,
+            (Phase::Running { .. }, true) => State::Running,
+            (Phase::Ending(_), true) => State::Stopping,
+        }
+    }
+
+    /// Changes the state. Never fails: what is in the journal has happened.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Created { spec, name } => {
+                self.spec = Some(spec.clone());
+                self.name = name.clone();
+            }
+            Event::Renamed { name } => self.name = Some(name.clone()),
+            Event::RunStarting { epoch, keeper, output_from } => {
+                self.epoch = *epoch;
+                self.keeper = Some(keeper.clone());
+                self.output_from = *output_from;
+                self.phase = Phase::Starting;
+                self.stopped_by = None;
+                self.writer = None;
+            }
+            Event::RunStarted { agent, .. } => match &mut self.phase {
+                // Asked to end before the process was seen: now there is something to end.
+                Phase::Ending(ending) => ending.agent = Some(agent.clone()),
+                Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => {
+                    self.phase = Phase::Running { agent: agent.clone() }
+                }
+            },
+            Event::StopRequested { by, kill_at_boot_ms, .. } => {
+                self.stopped_by.get_or_insert_with(|| by.clone());
+                self.end_by(*kill_at_boot_ms);
+            }
+            Event::AgentExited { exit, kill_at_boot_ms, .. } => {
+                self.end_by(*kill_at_boot_ms).exit = Some(*exit);
+            }
+            Event::KillOrdered { .. } => {
+                let now = self.end_by(u64::MAX);
+                now.killed = true;
+            }
+            Event::EndUnproven { left, .. } => self.end_by(u64::MAX).left = left.clone(),
+            Event::RunEnded { outcome, .. } => {
+                self.phase = Phase::Ended { outcome: outcome.clone() };
+                self.writer = None;
+            }
+            Event::WriterGranted { fence, holder, .. } => {
+                self.fence = *fence;
+                self.writer = Some(Writer { fence: *fence, holder: holder.clone() });
+            }
+            Event::WriterReleased { .. } => self.writer = None,
+            Event::Typed { .. }
+            | Event::KeeperRestarted { .. }
+            | Event::OutputDropped { .. }
+            | Event::Warned { .. } => {}
+        }
+    }
+
+    /// Enters the ending phase (or stays in it) with the earlier of two deadlines.
+    fn end_by(&mut self, kill_at_boot_ms: u64) -> &mut Ending {
+        if !matches!(self.phase, Phase::Ending(_)) {
+            let agent = self.agent().cloned();
+            self.phase = Phase::Ending(Ending { agent, kill_at_boot_ms, ..Ending::default() });
+        }
+        match &mut self.phase {
+            Phase::Ending(ending) => {
+                ending.kill_at_boot_ms = ending.kill_at_boot_ms.min(kill_at_boot_ms);
+                ending
+            }
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => {
+                unreachable!("the phase was set to Ending just above")
+            }
+        }
+    }
+}

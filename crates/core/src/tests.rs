@@ -1,0 +1,330 @@
+//! The rules, as sentences.
+
+use std::time::Duration;
+
+use crate::{
+    Actor, Command, Effect, Epoch, Event, Exit, Fence, Name, Now, Observation, Outcome, Phase, Process, Refusal,
+    Session, SessionId, Spec, State, decide, effects, observe,
+};
+
+fn at(boot_ms: u64) -> Now {
+    Now { wall_ms: 1_000_000 + boot_ms, boot_ms }
+}
+
+fn process(pid: u32) -> Process {
+    Process { pid, start_ticks: u64::from(pid) * 10, boot_id: "boot".into() }
+}
+
+fn actor(pid: u32) -> Actor {
+    Actor { pid, uid: 0, place: format!("pts/{pid}") }
+}
+
+/// A session with its history, for tests that tell a story.
+#[derive(Default)]
+struct Story {
+    session: Session,
+    events: Vec<Event>,
+    now: Now,
+}
+
+impl Story {
+    fn running() -> Self {
+        let mut story = Self { now: at(0), ..Self::default() };
+        story.order(Command::Create { spec: Spec::default(), name: None }).expect("a new session");
+        story.order(Command::Start { keeper: process(1), output_from: 0 }).expect("a first run");
+        story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
+        story
+    }
+
+    fn order(&mut self, command: Command) -> Result<Vec<Event>, Refusal> {
+        let events = decide(&self.session, command, self.now)?;
+        self.happened(&events);
+        Ok(events)
+    }
+
+    fn see(&mut self, observation: Observation) -> Vec<Event> {
+        let events = observe(&self.session, &observation, self.now);
+        self.happened(&events);
+        events
+    }
+
+    fn happened(&mut self, events: &[Event]) {
+        for event in events {
+            self.session.apply(event);
+        }
+        self.events.extend_from_slice(events);
+        assert_eq!(Session::replay(&self.events), self.session, "replay leads elsewhere than life did");
+    }
+
+    fn state(&self) -> State {
+        self.session.state(true)
+    }
+
+    fn stop(&mut self, grace_ms: u64) -> Vec<Event> {
+        let stop = Command::Stop { by: actor(9), grace: Duration::from_millis(grace_ms) };
+        self.order(stop).expect("stopping is never refused")
+    }
+}
+
+#[test]
+fn a_run_is_recorded_before_it_is_owed() {
+    let mut story = Story::default();
+    story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
+    assert_eq!(effects(&story.session), vec![]);
+    story.order(Command::Start { keeper: process(1), output_from: 0 }).expect("first run");
+    assert_eq!(effects(&story.session), vec![Effect::Spawn { epoch: Epoch(1) }]);
+    story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
+    assert_eq!(effects(&story.session), vec![]);
+    assert_eq!(story.state(), State::Running);
+}
+
+#[test]
+fn a_live_run_refuses_a_second_one() {
+    let mut story = Story::running();
+    let again = Command::Start { keeper: process(5), output_from: 0 };
+    assert_eq!(story.order(again.clone()), Err(Refusal::AlreadyRunning));
+    story.stop(100);
+    assert_eq!(story.order(again), Err(Refusal::AlreadyRunning));
+}
+
+#[test]
+fn a_session_is_created_once() {
+    let mut story = Story::running();
+    let create = Command::Create { spec: Spec::default(), name: None };
+    assert_eq!(story.order(create), Err(Refusal::AlreadyCreated));
+}
+
+#[test]
+fn an_agent_that_ends_alone_ends_its_run_when_nothing_is_left() {
+    let mut story = Story::running();
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(3) });
+    assert_eq!(story.state(), State::Stopping);
+    assert!(effects(&story.session).contains(&Effect::Prove { epoch: Epoch(1) }));
+    story.see(Observation::Empty { epoch: Epoch(1) });
+    assert_eq!(story.session.outcome(), Some(&Outcome::Exited(Exit::Code(3))));
+    assert_eq!(effects(&story.session), vec![Effect::Leave]);
+}
+
+#[test]
+fn an_empty_tree_proves_nothing_before_the_agent_was_seen_to_end() {
+    let mut story = Story::running();
+    assert_eq!(story.see(Observation::Empty { epoch: Epoch(1) }), vec![]);
+    story.stop(100);
+    assert_eq!(story.see(Observation::Empty { epoch: Epoch(1) }), vec![]);
+}
+
+#[test]
+fn patience_ends_exactly_once() {
+    let mut story = Story::running();
+    story.stop(100);
+    assert!(effects(&story.session).contains(&Effect::Terminate { epoch: Epoch(1) }));
+    assert!(effects(&story.session).contains(&Effect::WakeAt { boot_ms: 100 }));
+    story.now = at(99);
+    assert_eq!(story.see(Observation::Tick), vec![]);
+    story.now = at(100);
+    assert_eq!(story.see(Observation::Tick), vec![Event::KillOrdered { epoch: Epoch(1) }]);
+    assert_eq!(story.see(Observation::Tick), vec![]);
+    assert_eq!(effects(&story.session), vec![Effect::Kill { epoch: Epoch(1) }]);
+}
+
+#[test]
+fn a_second_less_patient_stop_counts_and_a_more_patient_one_does_not() {
+    let mut story = Story::running();
+    story.stop(1000);
+    assert_eq!(story.stop(5000), vec![]);
+    assert_eq!(story.stop(10).len(), 1);
+    story.now = at(10);
+    assert_eq!(story.see(Observation::Tick).len(), 1);
+}
+
+#[test]
+fn stopping_twice_or_what_is_over_changes_nothing() {
+    let mut story = Story::running();
+    story.stop(100);
+    assert_eq!(story.stop(100), vec![]);
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(15) });
+    story.see(Observation::Empty { epoch: Epoch(1) });
+    assert_eq!(story.stop(0), vec![]);
+}
+
+/// F10: a graceful end racing the timeout has exactly one outcome.
+#[test]
+fn f10_an_end_that_races_the_kill_has_one_outcome() {
+    let reports = [
+        Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0) },
+        Observation::Tick,
+        Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(9) },
+        Observation::Empty { epoch: Epoch(1) },
+        Observation::Empty { epoch: Epoch(1) },
+        Observation::KeeperGone { epoch: Epoch(1) },
+    ];
+    for first in 0..reports.len() {
+        let mut story = Story::running();
+        story.stop(0);
+        for offset in 0..reports.len() * 2 {
+            story.see(reports[(first + offset) % reports.len()].clone());
+        }
+        let ends = story.events.iter().filter(|event| matches!(event, Event::RunEnded { .. })).count();
+        assert_eq!(ends, 1, "starting with report {first}: {:?}", story.events);
+    }
+}
+
+#[test]
+fn what_cannot_be_killed_is_named_and_the_run_is_not_called_over() {
+    let mut story = Story::running();
+    story.stop(0);
+    story.see(Observation::Tick);
+    let left = vec!["pid 7 waits in the kernel".to_owned()];
+    let still = Observation::StillThere { epoch: Epoch(1), left: left.clone() };
+    assert_eq!(story.see(still.clone()).len(), 1);
+    assert_eq!(story.see(still), vec![], "said once is enough");
+    assert_eq!(story.state(), State::Stopping);
+    assert!(matches!(&story.session.phase, Phase::Ending(ending) if ending.left == left));
+}
+
+#[test]
+fn reports_of_an_earlier_run_are_ignored() {
+    let mut story = Story::running();
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0) });
+    story.see(Observation::Empty { epoch: Epoch(1) });
+    story.order(Command::Start { keeper: process(3), output_from: 7 }).expect("the last run is over");
+    assert_eq!(story.session.epoch, Epoch(2));
+    for late in [
+        Observation::Spawned { epoch: Epoch(1), agent: process(2) },
+        Observation::SpawnFailed { epoch: Epoch(1), reason: "late".into() },
+        Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(9) },
+        Observation::Empty { epoch: Epoch(1) },
+        Observation::KeeperGone { epoch: Epoch(1) },
+        Observation::StillThere { epoch: Epoch(1), left: vec!["x".into()] },
+    ] {
+        assert_eq!(story.see(late.clone()), vec![], "{late:?} is of an earlier run");
+    }
+}
+
+#[test]
+fn a_run_whose_keeper_died_is_lost_unless_its_end_was_recorded() {
+    let mut lost = Story::running();
+    lost.see(Observation::KeeperGone { epoch: Epoch(1) });
+    assert_eq!(lost.state(), State::Lost);
+
+    let mut seen = Story::running();
+    seen.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(4) });
+    seen.see(Observation::KeeperGone { epoch: Epoch(1) });
+    assert_eq!(seen.session.outcome(), Some(&Outcome::Exited(Exit::Code(4))));
+}
+
+/// G1: what the record calls running is lost the moment nobody keeps it.
+#[test]
+fn g1_a_live_record_without_a_keeper_is_lost() {
+    let mut story = Story::running();
+    assert_eq!(story.session.state(false), State::Lost);
+    story.stop(5);
+    assert_eq!(story.session.state(false), State::Lost);
+}
+
+#[test]
+fn a_run_that_could_not_start_says_why() {
+    let mut story = Story::default();
+    story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
+    story.order(Command::Start { keeper: process(1), output_from: 0 }).expect("first run");
+    story.see(Observation::SpawnFailed { epoch: Epoch(1), reason: "no such program".into() });
+    assert_eq!(story.session.outcome(), Some(&Outcome::StartFailed("no such program".into())));
+    assert_eq!(story.state(), State::Stopped);
+}
+
+#[test]
+fn a_stop_that_overtakes_the_spawn_still_ends_it() {
+    let mut story = Story::default();
+    story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
+    story.order(Command::Start { keeper: process(1), output_from: 0 }).expect("first run");
+    story.stop(100);
+    story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
+    assert_eq!(story.state(), State::Stopping);
+    assert!(effects(&story.session).contains(&Effect::Terminate { epoch: Epoch(1) }));
+}
+
+/// B1: of two who want to type, one wins and the other hears who.
+#[test]
+fn b1_one_of_two_writers_wins_and_the_other_hears_who() {
+    let mut story = Story::running();
+    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("nobody types");
+    let second = story.order(Command::TakeWriter { who: actor(11), force: false });
+    assert_eq!(second, Err(Refusal::Held { by: actor(10) }));
+}
+
+/// B3: a writer that slept through a take-over can write nothing.
+#[test]
+fn b3_a_replaced_writer_can_type_nothing() {
+    let mut story = Story::running();
+    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("nobody types");
+    let first = story.session.fence;
+    story.order(Command::TakeWriter { who: actor(11), force: true }).expect("taken by force");
+    let second = story.session.fence;
+    assert!(second > first);
+    assert_eq!(story.session.may_type(second), Ok(()));
+    assert_eq!(story.session.may_type(first), Err(Refusal::StaleFence { given: first, current: second }));
+    let typed = story.order(Command::Type { by: actor(10), fence: first, bytes: 1 });
+    assert!(typed.is_err());
+    // Its late good-bye must not take the right away from its successor.
+    assert_eq!(story.order(Command::ReleaseWriter { fence: first }), Ok(vec![]));
+    assert_eq!(story.session.may_type(second), Ok(()));
+}
+
+/// B6: a process that opens its own session again is not its own rival.
+#[test]
+fn b6_a_process_is_not_its_own_rival() {
+    let mut story = Story::running();
+    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("nobody types");
+    let first = story.session.fence;
+    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("the same process");
+    assert!(story.session.fence > first);
+}
+
+#[test]
+fn fences_and_epochs_only_grow() {
+    let mut story = Story::running();
+    let mut last = (story.session.epoch, story.session.fence);
+    for round in 0..20 {
+        story.order(Command::TakeWriter { who: actor(round), force: true }).expect("by force");
+        if round % 3 == 0 {
+            story.see(Observation::Exited { epoch: story.session.epoch, exit: Exit::Code(0) });
+            story.see(Observation::Empty { epoch: story.session.epoch });
+            assert!(story.session.writer.is_none(), "a run that is over has no writer");
+            story.order(Command::Start { keeper: process(round), output_from: 0 }).expect("over");
+            story.see(Observation::Spawned { epoch: story.session.epoch, agent: process(round + 100) });
+        }
+        let next = (story.session.epoch, story.session.fence);
+        assert!(next.0 >= last.0 && next.1 > last.1, "{next:?} after {last:?}");
+        last = next;
+    }
+}
+
+#[test]
+fn nobody_types_into_what_does_not_run() {
+    let mut story = Story::running();
+    story.order(Command::TakeWriter { who: actor(10), force: false }).expect("nobody types");
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0) });
+    story.see(Observation::Empty { epoch: Epoch(1) });
+    assert_eq!(story.session.may_type(Fence(1)), Err(Refusal::NotRunning));
+    assert_eq!(story.order(Command::TakeWriter { who: actor(1), force: true }), Err(Refusal::NotRunning));
+}
+
+#[test]
+fn names_are_safe_as_file_names() {
+    for good in ["a", "fix-login", "a.b_c-1", "0"] {
+        assert!(Name::parse(good).is_ok(), "{good} was refused");
+    }
+    for bad in ["", ".", "..", "-x", "a/b", "a b", "ü", "a\n", &"x".repeat(65)] {
+        assert!(Name::parse(bad).is_err(), "{bad:?} was taken");
+    }
+}
+
+/// H4: ids do not depend on the clock.
+#[test]
+fn h4_ids_made_in_the_same_tick_differ_by_their_randomness() {
+    let one = SessionId::from_random([1; SessionId::LENGTH]);
+    let two = SessionId::from_random([2; SessionId::LENGTH]);
+    assert_ne!(one, two);
+    assert_eq!(SessionId::parse(one.as_str()), Some(one));
+    assert_eq!(SessionId::parse("ILOU00000000"), None);
+}
