@@ -1,0 +1,110 @@
+//! The little that the journal needs from a file system.
+//!
+//! Promise: nothing here retries, caches or decides; each call is one thing done to one directory.
+//! Not here: which file, when to sync, and what a failure means (see `journal.rs`). The stand-in for tests is
+//! `fake.rs`.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// One directory of files that only ever grow.
+///
+/// Names are plain file names. There is no way to reopen a file for writing, to cut it or to write over it: the
+/// journal never does.
+pub trait Disk {
+    /// A file that this process created and may append to.
+    type File;
+
+    /// The names of all files, in any order.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// The whole content of a file.
+    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+
+    /// Creates a file for appending, and fails if the name is taken.
+    fn create_new(&self, name: &str) -> io::Result<Self::File>;
+
+    /// Writes all of `bytes` to the end. After an error any part of them may be there.
+    fn append(&self, file: &mut Self::File, bytes: &[u8]) -> io::Result<()>;
+
+    /// Returns once the content is safe. After an error nobody knows what is safe, and asking again proves nothing:
+    /// kernels forget what they failed to write.
+    fn sync_file(&self, file: &mut Self::File) -> io::Result<()>;
+
+    /// Returns once names given and taken by the calls here are safe.
+    fn sync_dir(&self) -> io::Result<()>;
+
+    /// Gives a file another name, atomically; a file that had that name is gone.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Deletes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Where a person finds the file. The empty name is the directory.
+    fn path(&self, name: &str) -> PathBuf;
+}
+
+/// A directory of the real file system. It must exist.
+#[derive(Clone, Debug)]
+pub struct RealDisk {
+    dir: PathBuf,
+}
+
+impl RealDisk {
+    /// Touches nothing yet.
+    pub fn new(dir: PathBuf) -> Self {
+        RealDisk { dir }
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Disk for RealDisk {
+    type File = File;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            // A name that is not UTF-8 is not one of ours.
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.dir.join(name))
+    }
+
+    fn create_new(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().append(true).create_new(true).mode(0o600).open(self.dir.join(name))
+    }
+
+    fn append(&self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
+        file.write_all(bytes)
+    }
+
+    fn sync_file(&self, file: &mut File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.dir.join(from), self.dir.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.dir.join(name))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        if name.is_empty() { self.dir.clone() } else { self.dir.join(name) }
+    }
+}

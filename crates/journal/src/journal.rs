@@ -1,0 +1,281 @@
+//! The journal itself: the one place that writes.
+//!
+//! Promise: see the crate. Each append is one write and one sync; a new segment costs one sync of the directory more.
+//! A segment is written by one journal value only: after a reopening or a failure the next append starts a new one.
+//! Not here: judging what is on disk (see `recover.rs`).
+//! Start with [`Journal::append`].
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::mem;
+
+use crate::disk::{Disk, RealDisk};
+use crate::error::JournalError;
+use crate::event::{Committed, Record, Seq};
+use crate::files;
+use crate::frame::{Codec, MAX_RECORD_BYTES};
+use crate::recover::{Recovered, Tail, Torn, TornTail, scan};
+use crate::segment::{Header, file_name};
+
+/// How large things may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A segment that has reached this size is sealed. The batch that reaches it may go beyond.
+    pub segment_bytes: u64,
+    /// A larger record is refused. More than 64 MiB is the same as 64 MiB.
+    pub record_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { segment_bytes: 8 << 20, record_bytes: 1 << 20 }
+    }
+}
+
+/// An append-only sequence of records in one directory. Dropping it without [`close`](Journal::close) is the same as
+/// a crash of the process: nothing committed is lost, and the next opening has a little more to do.
+pub struct Journal<T: Record, D: Disk = RealDisk> {
+    disk: D,
+    codec: Codec,
+    limits: Limits,
+    next: Seq,
+    current: Current<D::File>,
+    record: PhantomData<fn(T) -> T>,
+}
+
+/// Where the next append goes.
+enum Current<F> {
+    /// To this segment, of which every byte is safe.
+    Open(Open<F>),
+    /// To a new one. The one before, if any, was sealed and synced by us.
+    Fresh,
+    /// To a new one that supersedes the tail of the one before, because nobody knows what is on disk there.
+    Doubtful,
+}
+
+struct Open<F> {
+    name: String,
+    file: F,
+    bytes: u64,
+}
+
+impl<T: Record, D: Disk> fmt::Debug for Journal<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dir = self.disk.path("");
+        f.debug_struct("Journal").field("dir", &dir).field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl<T: Record, D: Disk> Journal<T, D> {
+    /// Starts a journal in a directory that has none. Nothing is written before the first append.
+    pub fn create(disk: D, owner: &str, limits: Limits) -> Result<Self, JournalError> {
+        Self::create_with(disk, Codec::new(owner), limits)
+    }
+
+    /// Opens what [`create`](Journal::create) and others left, in whatever state, and settles its tail. An empty
+    /// directory is a journal without events, as a crash right after `create` leaves it.
+    pub fn open(disk: D, owner: &str, limits: Limits) -> Result<(Self, Recovered<T>), JournalError> {
+        Self::open_with(disk, Codec::new(owner), limits)
+    }
+
+    /// [`create`](Journal::create), with bugs.
+    #[cfg(feature = "testing")]
+    pub fn create_planted(
+        disk: D,
+        owner: &str,
+        limits: Limits,
+        planted: crate::Planted,
+    ) -> Result<Self, JournalError> {
+        Self::create_with(disk, Codec { planted, ..Codec::new(owner) }, limits)
+    }
+
+    /// [`open`](Journal::open), with bugs.
+    #[cfg(feature = "testing")]
+    pub fn open_planted(
+        disk: D,
+        owner: &str,
+        limits: Limits,
+        planted: crate::Planted,
+    ) -> Result<(Self, Recovered<T>), JournalError> {
+        Self::open_with(disk, Codec { planted, ..Codec::new(owner) }, limits)
+    }
+
+    /// Commits a batch: when this returns, all of it is on disk.
+    ///
+    /// After an error none of it is committed and the journal can be used on. If the process ends before another
+    /// append succeeds, the beginning of the failed batch may turn up at the next opening; after a successful one
+    /// it never will.
+    pub fn append(&mut self, batch: Vec<T>) -> Result<Vec<Committed<T>>, JournalError> {
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let first = self.next;
+        let mut write = Vec::new();
+        let bytes_before = match &self.current {
+            Current::Open(open) => open.bytes,
+            Current::Fresh | Current::Doubtful => {
+                let supersedes = matches!(self.current, Current::Doubtful);
+                Header { first, supersedes }.push(&self.codec, &mut write);
+                0
+            }
+        };
+        self.encode(&batch, &mut write)?;
+        let is_full = bytes_before + write.len() as u64 >= self.limits.segment_bytes;
+        if is_full {
+            self.codec.push(&mut write, Seq(first.0 + batch.len() as u64 - 1), &[]);
+        }
+        let open = self.commit(first, &write)?;
+        self.current = if is_full { Current::Fresh } else { Current::Open(open) };
+        self.next = first.plus(batch.len());
+        Ok(batch.into_iter().enumerate().map(|(n, event)| Committed::new(first.plus(n), event)).collect())
+    }
+
+    /// The number that the next event will have.
+    pub fn next_seq(&self) -> Seq {
+        self.next
+    }
+
+    /// Says that this is the end, so that damage to the last events can be told from a crash later on. If it fails,
+    /// all that was committed is still safe.
+    pub fn close(self) -> Result<(), JournalError> {
+        match self.current {
+            Current::Open(mut open) => {
+                let mut seal = Vec::new();
+                self.codec.push(&mut seal, Seq(self.next.0 - 1), &[]);
+                files::write(&self.disk, &self.codec, &open.name, &mut open.file, &seal)
+            }
+            Current::Fresh | Current::Doubtful => Ok(()),
+        }
+    }
+
+    fn create_with(disk: D, codec: Codec, limits: Limits) -> Result<Self, JournalError> {
+        if !files::segments(&disk)?.is_empty() {
+            return Err(JournalError::NotEmpty { path: disk.path("") });
+        }
+        Ok(Journal { disk, codec, limits, next: Seq(1), current: Current::Fresh, record: PhantomData })
+    }
+
+    fn open_with(disk: D, codec: Codec, limits: Limits) -> Result<(Self, Recovered<T>), JournalError> {
+        let segments = files::segments(&disk)?;
+        let history = scan(&disk, &codec, &segments, Seq(1))?;
+        // The seal of the last writer may have failed to reach the disk although we see it, hence the doubt.
+        let (next, current) = (history.next, Current::Doubtful);
+        let mut journal = Journal { disk, codec, limits, next, current, record: PhantomData };
+        let torn = journal.settle(history.tail)?;
+        Ok((journal, Recovered { events: history.events, torn }))
+    }
+
+    /// Encodes the batch behind what is in `write`, or refuses it. Nothing has touched the disk yet.
+    fn encode(&self, batch: &[T], write: &mut Vec<u8>) -> Result<(), JournalError> {
+        let limit = self.limits.record_bytes.min(MAX_RECORD_BYTES);
+        let mut payload = Vec::new();
+        for (n, record) in batch.iter().enumerate() {
+            let seq = self.next.plus(n);
+            payload.clear();
+            record.encode(&mut payload);
+            if payload.is_empty() {
+                return Err(JournalError::EmptyRecord { seq });
+            }
+            if payload.len() > limit {
+                return Err(JournalError::RecordTooLarge { seq, bytes: payload.len(), limit });
+            }
+            self.codec.push(write, seq, &payload);
+        }
+        // Frames say in 32 bits how far behind the start of their write they are.
+        match u32::try_from(write.len()) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(JournalError::BatchTooLarge { bytes: write.len() }),
+        }
+    }
+
+    /// Brings a write to disk and returns the segment that has it now. After an error the current segment, whichever
+    /// it was, is never touched again.
+    fn commit(&mut self, first: Seq, write: &[u8]) -> Result<Open<D::File>, JournalError> {
+        match mem::replace(&mut self.current, Current::Doubtful) {
+            Current::Open(mut open) => {
+                files::write(&self.disk, &self.codec, &open.name, &mut open.file, write)?;
+                open.bytes += write.len() as u64;
+                Ok(open)
+            }
+            Current::Fresh => self.start_segment(first, write),
+            Current::Doubtful => self.supersede(first, write),
+        }
+    }
+
+    /// Makes the next segment under its own name. Creating, writing and syncing in this order lets common file
+    /// systems put the name into the same transaction as the data, and the second sync is nearly free.
+    fn start_segment(&mut self, first: Seq, write: &[u8]) -> Result<Open<D::File>, JournalError> {
+        let name = file_name(first);
+        let mut file = files::create(&self.disk, &name).inspect_err(|error| {
+            // If the name is taken, it was not by us. Superseding would destroy the file, so refuse again.
+            if matches!(error, JournalError::Create { source, .. } if source.kind() == io::ErrorKind::AlreadyExists) {
+                self.current = Current::Fresh;
+            }
+        })?;
+        files::write(&self.disk, &self.codec, &name, &mut file, write)?;
+        // The name lives in the directory, so a crash could hide a file whose contents are safe.
+        files::sync_dir(&self.disk, &self.codec)?;
+        Ok(Open { name, file, bytes: write.len() as u64 })
+    }
+
+    /// Makes a segment that voids the tail of the one before. It must not be seen half made: a header alone would
+    /// void events that are committed and were to be copied into it. It may replace a segment of the same name,
+    /// whose first write failed or is in this one.
+    fn supersede(&self, first: Seq, write: &[u8]) -> Result<Open<D::File>, JournalError> {
+        let name = file_name(first);
+        let file = files::place(&self.disk, &self.codec, &name, write)?;
+        Ok(Open { name, file, bytes: write.len() as u64 })
+    }
+
+    /// Makes sure that what we are about to hand out as committed is, and that a torn tail is out of the way. It may
+    /// be interrupted anywhere and is then simply done again by the next opening.
+    fn settle(&mut self, tail: Tail) -> Result<Option<TornTail>, JournalError> {
+        let settled = match tail {
+            Tail::Settled => None,
+            // The file stays until the next append replaces it. Taking its name away could fail to reach the disk,
+            // and then the file would come back when it no longer fits to what is before it.
+            Tail::Unborn(torn) => Some(self.keep(&torn)?),
+            Tail::Unproven { payloads, torn } => {
+                let kept = torn.as_ref().map(|torn| self.keep(torn)).transpose()?;
+                let first = Seq(self.next.0 - payloads.len() as u64);
+                let mut write = Vec::new();
+                Header { first, supersedes: true }.push(&self.codec, &mut write);
+                for (n, payload) in payloads.iter().enumerate() {
+                    self.codec.push(&mut write, first.plus(n), payload);
+                }
+                #[cfg(feature = "testing")]
+                if self.codec.planted.keep_torn_tail {
+                    write.extend(torn.iter().flat_map(|torn| &torn.bytes));
+                }
+                self.current = Current::Open(self.supersede(first, &write)?);
+                kept
+            }
+        };
+        // Files that a crash kept from being finished never counted, and never will.
+        for name in files::list(&self.disk)?.iter().filter(|name| files::is_unfinished(name)) {
+            files::remove(&self.disk, name)?;
+        }
+        Ok(settled)
+    }
+
+    /// Copies torn bytes to a file of their own. The segment they are in is not touched: the one that is made next
+    /// voids them there.
+    ///
+    /// A name that is taken by the same bytes is from an opening that was interrupted; other bytes are from an older
+    /// crash, and stay.
+    fn keep(&self, torn: &Torn) -> Result<TornTail, JournalError> {
+        let taken = files::list(&self.disk)?;
+        let base = format!("{}.torn-{}", torn.segment, torn.offset);
+        let mut kept_as = base.clone();
+        for n in 2.. {
+            if !taken.contains(&kept_as) || files::read(&self.disk, &kept_as)? == torn.bytes {
+                break;
+            }
+            kept_as = format!("{base}.{n}");
+        }
+        files::place(&self.disk, &self.codec, &kept_as, &torn.bytes)?;
+        let (segment, offset) = (torn.segment.clone(), torn.offset as u64);
+        Ok(TornTail { bytes: torn.bytes.len() as u64, kept_as, segment, offset })
+    }
+}

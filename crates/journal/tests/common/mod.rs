@@ -1,0 +1,74 @@
+//! What the tests share.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use berth_journal::fake::FakeDisk;
+use berth_journal::{Committed, Journal, JournalError, Limits, Record, Recovered, Seq};
+
+pub(crate) const OWNER: &str = "session-a";
+
+/// The simplest record: its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note(pub(crate) Vec<u8>);
+
+impl Record for Note {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        if bytes == b"unheard of" { Err("unknown kind of note".to_owned()) } else { Ok(Note(bytes.to_vec())) }
+    }
+}
+
+pub(crate) type FakeJournal = Journal<Note, FakeDisk>;
+
+pub(crate) fn note(text: &str) -> Note {
+    Note(text.as_bytes().to_vec())
+}
+
+pub(crate) fn notes(texts: &[&str]) -> Vec<Note> {
+    texts.iter().map(|text| note(text)).collect()
+}
+
+pub(crate) fn texts(events: &[Committed<Note>]) -> Vec<String> {
+    events.iter().map(|event| String::from_utf8_lossy(&event.0).into_owned()).collect()
+}
+
+pub(crate) fn create(disk: &FakeDisk, limits: Limits) -> FakeJournal {
+    Journal::create(disk.clone(), OWNER, limits).expect("the disk is empty")
+}
+
+pub(crate) fn open(disk: &FakeDisk) -> Result<(FakeJournal, Recovered<Note>), JournalError> {
+    Journal::open(disk.clone(), OWNER, Limits::default())
+}
+
+pub(crate) fn read(disk: &FakeDisk) -> Result<Vec<Committed<Note>>, JournalError> {
+    berth_journal::read(disk, OWNER, Seq(1))
+}
+
+/// `00000000000000000001.log`
+pub(crate) fn segment(first: u64) -> String {
+    format!("{first:020}.log")
+}
+
+/// A journal with one write for each text, closed or not.
+pub(crate) fn written(texts: &[&str], closed: bool) -> FakeDisk {
+    let disk = FakeDisk::new(0);
+    let mut journal = create(&disk, Limits::default());
+    for text in texts {
+        journal.append(vec![note(text)]).unwrap();
+    }
+    if closed {
+        journal.close().unwrap();
+    }
+    disk
+}
+
+/// A fresh disk with these files.
+pub(crate) fn disk_with<'a>(files: impl IntoIterator<Item = (&'a String, &'a Vec<u8>)>) -> FakeDisk {
+    let disk = FakeDisk::new(0);
+    for (name, bytes) in files {
+        disk.put(name, bytes);
+    }
+    disk
+}
