@@ -1,0 +1,230 @@
+//! The emulator, fenced in.
+//!
+//! Promise: no history (it would allocate a thousand rows at once), no waiting for the end of
+//! synchronized updates, no panic gets out, and no growth that the size does not explain.
+//! Not here: when to feed it (see `screen`), what it hides (see `hidden`).
+//! Start with [`Emulator::advance`].
+
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use alacritty_terminal::event::{Event, EventListener};
+use alacritty_terminal::grid::{Dimensions, Grid};
+use alacritty_terminal::index::{Column, Line, Point};
+use alacritty_terminal::term::cell::Cell;
+use alacritty_terminal::term::{Config, Osc52, Term, TermMode};
+use alacritty_terminal::vte::ansi::{
+    CursorShape, CursorStyle, Handler, KeyboardModes, KeyboardModesApplyBehavior, Processor, Timeout,
+};
+
+use crate::Size;
+
+/// How many marks (accents, joiners) one character keeps. The emulator would keep any number.
+const MARKS_LIMIT: usize = 32;
+
+/// The emulator panicked; its state can no longer be trusted.
+#[derive(Debug)]
+pub(crate) struct Panicked;
+
+pub(crate) struct Emulator {
+    term: Term<Mailbox>,
+    parser: Processor<NoSync>,
+    mailbox: Mailbox,
+}
+
+impl Emulator {
+    pub(crate) fn new(size: Size) -> Self {
+        let mailbox = Mailbox::default();
+        let config = Config {
+            scrolling_history: 0,
+            // No sequence sets a hollow block, so it can stand for "the application set nothing".
+            default_cursor_style: CursorStyle { shape: CursorShape::HollowBlock, blinking: false },
+            kitty_keyboard: true,
+            osc52: Osc52::Disabled,
+            ..Config::default()
+        };
+        Emulator { term: Term::new(config, &size, mailbox.clone()), parser: Processor::new(), mailbox }
+    }
+
+    /// Feeds whole sequences and characters.
+    pub(crate) fn advance(&mut self, bytes: &[u8]) -> Result<(), Panicked> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        catch_unwind(AssertUnwindSafe(|| self.parser.advance(&mut self.term, bytes))).map_err(|_| Panicked)
+    }
+
+    pub(crate) fn resize(&mut self, size: Size) -> Result<(), Panicked> {
+        catch_unwind(AssertUnwindSafe(|| self.resize_both(size))).map_err(|_| Panicked)
+    }
+
+    /// What the emulator reported since the last call.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        mem::take(&mut *self.mailbox.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn term(&self) -> &Term<Mailbox> {
+        &self.term
+    }
+
+    pub(crate) fn grid(&self) -> &Grid<Cell> {
+        self.term.grid()
+    }
+
+    pub(crate) fn mode(&self) -> TermMode {
+        *self.term.mode()
+    }
+
+    pub(crate) fn in_alternate(&self) -> bool {
+        self.mode().contains(TermMode::ALT_SCREEN)
+    }
+
+    /// Puts the cursor at the start of the last line, without a trace of where it was.
+    pub(crate) fn go_to_last_line(&mut self) {
+        let grid = self.term.grid_mut();
+        grid.cursor.point = Point::new(grid.bottommost_line(), Column(0));
+        grid.cursor.input_needs_wrap = false;
+    }
+
+    /// Cuts off the marks of characters that have more than a few.
+    pub(crate) fn cut_marks(&mut self) {
+        let grid = self.term.grid_mut();
+        for line in (0..grid.screen_lines()).map(Line::from) {
+            for column in (0..grid.columns()).map(Column) {
+                let cell = &grid[line][column];
+                let Some(marks) = cell.zerowidth().filter(|marks| marks.len() > MARKS_LIMIT) else {
+                    continue;
+                };
+                let mut cut = Cell { extra: None, ..cell.clone() };
+                cut.set_underline_color(cell.underline_color());
+                cut.set_hyperlink(cell.hyperlink());
+                marks[..MARKS_LIMIT].iter().for_each(|&mark| cut.push_zerowidth(mark));
+                grid[line][column] = cut;
+            }
+        }
+    }
+
+    /// Shows the primary screen to `look` while the alternate screen is active.
+    ///
+    /// The emulator can only look at the active screen, and swapping clears the alternate one; so that
+    /// is kept aside meanwhile.
+    pub(crate) fn with_primary<T>(&mut self, look: impl FnOnce(&Grid<Cell>) -> T) -> T {
+        debug_assert!(self.in_alternate());
+        let keyboard = self.keyboard();
+        let alternate = mem::replace(self.term.grid_mut(), Grid::new(1, 1, 0));
+        self.term.swap_alt();
+        let seen = look(self.term.grid());
+        self.term.swap_alt();
+        *self.term.grid_mut() = alternate;
+        self.set_keyboard(keyboard);
+        seen
+    }
+
+    /// Resizes both screens without the emulator's own `resize`, which allocates a thousand spare
+    /// rows per screen whenever a row is added, and keeps them.
+    ///
+    /// The screens are taken out and resized by themselves. The emulator then resizes stand-ins that
+    /// already have the right number of rows; one column is in excess so that it does the rest of its
+    /// work (tab stops, scroll region).
+    fn resize_both(&mut self, size: Size) {
+        let keyboard = self.keyboard();
+        let in_alternate = self.in_alternate();
+        let stand_in = || Grid::new(size.screen_lines(), size.columns() + 1, 0);
+
+        let active = mem::replace(self.term.grid_mut(), stand_in());
+        self.term.swap_alt();
+        let other = mem::replace(self.term.grid_mut(), stand_in());
+        self.term.swap_alt();
+        self.term.resize(size);
+
+        if in_alternate {
+            self.term.swap_alt();
+            *self.term.grid_mut() = resized(other, true, size);
+            self.term.swap_alt();
+        }
+        *self.term.grid_mut() = resized(active, !in_alternate, size);
+        self.set_keyboard(keyboard);
+    }
+
+    pub(crate) fn keyboard(&self) -> KeyboardModes {
+        let mode = self.mode();
+        KeyboardModes::all()
+            .iter()
+            .filter(|&flag| mode.contains(flag.into()))
+            .fold(KeyboardModes::NO_MODE, KeyboardModes::union)
+    }
+
+    fn set_keyboard(&mut self, modes: KeyboardModes) {
+        Handler::set_keyboard_mode(&mut self.term, modes, KeyboardModesApplyBehavior::Replace);
+    }
+}
+
+fn resized(mut grid: Grid<Cell>, reflow: bool, size: Size) -> Grid<Cell> {
+    let rows = size.screen_lines();
+    if rows > grid.screen_lines() {
+        let mut taller = Grid::new(rows, grid.columns(), 0);
+        for line in (0..grid.screen_lines()).map(Line::from) {
+            mem::swap(&mut taller[line], &mut grid[line]);
+        }
+        taller.cursor = mem::take(&mut grid.cursor);
+        taller.saved_cursor = mem::take(&mut grid.saved_cursor);
+        grid = taller;
+    }
+    grid.resize(reflow, rows, size.columns());
+    grid.truncate();
+    for line in (0..rows).map(Line::from) {
+        // A row remembers how much of it was written and clears no more than that. Growing forgets
+        // that cells beyond may be coloured, so say that everything was written.
+        grid[line].last_mut();
+    }
+    // The emulator leaves a wrap pending in the middle of a row that grew.
+    let last_column = grid.last_column();
+    let Grid { cursor, saved_cursor, .. } = &mut grid;
+    for cursor in [cursor, saved_cursor] {
+        cursor.input_needs_wrap &= cursor.point.column == last_column;
+    }
+    grid
+}
+
+/// Collects what the emulator reports, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Mailbox(Arc<Mutex<Vec<Event>>>);
+
+impl EventListener for Mailbox {
+    fn send_event(&self, event: Event) {
+        match event {
+            Event::Title(_)
+            | Event::ResetTitle
+            | Event::ColorRequest(..)
+            | Event::PtyWrite(_)
+            | Event::TextAreaSizeRequest(_) => {
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+            }
+            Event::MouseCursorDirty
+            | Event::ClipboardStore(..)
+            | Event::ClipboardLoad(..)
+            | Event::CursorBlinkingChange
+            | Event::Wakeup
+            | Event::Bell
+            | Event::Exit
+            | Event::ChildExit(_) => {}
+        }
+    }
+}
+
+/// Synchronized updates are applied as they come: nobody watches this screen, so there is no flicker
+/// to avoid, and a frame that never ends cannot hold anything back.
+#[derive(Default)]
+struct NoSync;
+
+impl Timeout for NoSync {
+    fn set_timeout(&mut self, _duration: Duration) {}
+
+    fn clear_timeout(&mut self) {}
+
+    fn pending_timeout(&self) -> bool {
+        false
+    }
+}

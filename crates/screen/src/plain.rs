@@ -1,0 +1,54 @@
+//! A stream without its colours and controls, for searching in it.
+
+use alacritty_terminal::vte::{Parser, Perform};
+
+/// Turns terminal output into plain text, however the stream is split.
+#[derive(Default)]
+pub struct Plain {
+    parser: Parser,
+}
+
+impl std::fmt::Debug for Plain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Plain")
+    }
+}
+
+impl Plain {
+    /// Appends the text in `bytes` to `text`: printed characters, tabs and line ends.
+    pub fn feed(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
+        self.parser.advance(&mut Collector { text }, bytes);
+    }
+}
+
+struct Collector<'a> {
+    text: &'a mut Vec<u8>,
+}
+
+impl Perform for Collector<'_> {
+    fn print(&mut self, c: char) {
+        self.text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+
+    fn execute(&mut self, byte: u8) {
+        if matches!(byte, b'\n' | b'\t') {
+            self.text.push(byte);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_and_moves_are_gone_and_text_stays_however_it_is_split() {
+        let stream = "a\x1b[1;31mré\x1b[0md\x1b]0;title\x07\r\n\tb\x1b[2J".as_bytes();
+        for cut in 0..stream.len() {
+            let (mut plain, mut text) = (Plain::default(), Vec::new());
+            plain.feed(&stream[..cut], &mut text);
+            plain.feed(&stream[cut..], &mut text);
+            assert_eq!(String::from_utf8_lossy(&text), "aréd\n\tb", "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A restored terminal is the terminal that watched.
+
+use proptest::prelude::ProptestConfig;
+use proptest::{prop_assert_eq, proptest};
+
+use super::streams::{Step, size, steps, stream};
+use super::{Shot, shoot};
+use crate::{Screen, Size};
+
+fn play(screen: &mut Screen, steps: &[Step]) {
+    for step in steps {
+        match step {
+            Step::Bytes(bytes) => screen.feed(bytes),
+            Step::Resize(size) => screen.resize(*size),
+        }
+    }
+}
+
+/// The screen of a terminal that gets `bytes` after having shown `before`.
+fn shown(size: Size, before: &[u8], bytes: &[u8]) -> Shot {
+    let mut client = Screen::new(size);
+    client.feed(before);
+    client.take_answers();
+    client.feed(bytes);
+    assert_eq!(client.take_answers(), b"", "restoring asks nothing");
+    shoot(&mut client)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+
+    #[test]
+    fn a_terminal_in_any_state_is_brought_to_the_same_screen(
+        size in size(),
+        steps in steps(50),
+        dirt in stream(25),
+    ) {
+        let mut screen = Screen::new(size);
+        play(&mut screen, &steps);
+        let bytes = screen.restore();
+        let wanted = shoot(&mut screen);
+        prop_assert_eq!(&shown(screen.size(), b"", &bytes), &wanted, "fresh");
+        if screen.size().rows > 1 {
+            // The emulator cannot free the scroll region of a single row.
+            prop_assert_eq!(&shown(screen.size(), &dirt, &bytes), &wanted, "dirty");
+        }
+        prop_assert_eq!(&shoot(&mut screen), &wanted, "looking changes nothing");
+    }
+}
+
+fn restored(stream: &[u8]) -> String {
+    let mut screen = Screen::new(Size { rows: 4, cols: 10 });
+    screen.feed(stream);
+    String::from_utf8(screen.restore()).unwrap()
+}
+
+#[test]
+fn restoring_starts_with_the_end_of_whatever_was_half_done() {
+    assert!(restored(b"").starts_with("\x1b\\"));
+}
+
+#[test]
+fn a_title_is_restored_without_controls_and_only_if_there_is_one() {
+    assert!(!restored(b"").contains("\x1b]2;"));
+    assert!(restored("\x1b]0; vim\u{9c} x\x07".as_bytes()).contains("\x1b]2;vim x\x1b\\"));
+}
+
+#[test]
+fn blanks_at_the_end_of_a_line_cost_nothing_and_gaps_are_jumped() {
+    let bytes = restored(b"a        b\r\nc      ");
+    assert!(bytes.contains("\x1b[1;1Ha\x1b[8Cb\x1b[2;1Hc\x1b[3g"), "{bytes:?}");
+}
+
+#[test]
+fn links_colours_and_both_screens_come_back() {
+    let bytes = restored(b"\x1b]8;id=7;http://x\x07l\x1b]8;;\x07\x1b[?1049h\x1b[38;2;1;2;3;4:3mA");
+    let link = bytes.find("\x1b]8;id=7;http://x\x1b\\l").unwrap();
+    let swap = bytes.find("\x1b[?1049h").unwrap();
+    let colour = bytes.find("\x1b[0;4:3;38;2;1;2;3mA").unwrap();
+    assert!(link < swap && swap < colour, "{bytes:?}");
+}
