@@ -1,0 +1,208 @@
+//! Identity: which process a number meant, and whether that very process still lives.
+//!
+//! Promise: a pid that was given to another process is never taken for the first one. An
+//! [`Identity`] is a pid with its start time and the boot it belongs to, and [`Verdict::Alive`]
+//! carries a descriptor that can only ever reach that process.
+//! Not here: who belongs to whom (see [`crate::tree`]).
+//! Start with [`Identity::check`].
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::CWD;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::proc;
+
+/// One process, told apart from all others that had or will have its pid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// The process number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// The boot of the kernel it runs in.
+    pub boot_id: String,
+}
+
+/// Whether a process still lives.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It does, and this descriptor is it.
+    Alive(Pidfd),
+    /// It ended. A zombie has ended too.
+    Gone,
+    /// The system would not say, for this reason. Take it for neither.
+    CannotTell(String),
+}
+
+impl Identity {
+    /// The process that has this pid now.
+    pub fn of(pid: u32) -> io::Result<Identity> {
+        let start_ticks = stat(pid)?.start_ticks;
+        Ok(Identity { pid, start_ticks, boot_id: boot_id()?.to_owned() })
+    }
+
+    /// The calling process.
+    pub fn me() -> io::Result<Identity> {
+        Identity::of(std::process::id())
+    }
+
+    /// Whether this very process still lives.
+    pub fn check(&self) -> Verdict {
+        match boot_id() {
+            Ok(current) if current != self.boot_id => return Verdict::Gone,
+            Ok(_) => {}
+            Err(error) => return Verdict::CannotTell(format!("cannot read the boot id: {error}")),
+        }
+        // The order matters. The descriptor pins whoever has the pid now; if that process has not
+        // exited by the end, the pid was its own all along, and so was the start time we read.
+        let pidfd = match Pidfd::open(self.pid) {
+            Ok(pidfd) => pidfd,
+            Err(error) => match error.raw_os_error() {
+                // EINVAL and ENOENT: the number is not a process (but a thread of another one).
+                Some(libc::ESRCH | libc::EINVAL | libc::ENOENT) => return Verdict::Gone,
+                _ => return Verdict::CannotTell(format!("cannot open process {}: {error}", self.pid)),
+            },
+        };
+        let found = stat(self.pid);
+        if pidfd.has_exited() {
+            return Verdict::Gone;
+        }
+        match found {
+            Ok(found) if found.start_ticks == self.start_ticks => Verdict::Alive(pidfd),
+            Ok(_) => Verdict::Gone,
+            // It lives but /proc does not show it: mounted with hidepid, or for other pids than ours.
+            Err(error) => Verdict::CannotTell(format!("cannot read /proc/{}/stat: {error}", self.pid)),
+        }
+    }
+}
+
+/// A descriptor that refers to one process for good, whatever happens to its pid.
+#[derive(Debug)]
+pub struct Pidfd(OwnedFd);
+
+impl Pidfd {
+    /// Opens whichever process has this pid now.
+    pub fn open(pid: u32) -> io::Result<Pidfd> {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
+        Ok(Pidfd(pidfd_open(pid, PidfdFlags::empty())?))
+    }
+
+    pub(crate) fn from_fd(fd: OwnedFd) -> Pidfd {
+        Pidfd(fd)
+    }
+
+    /// Sends a signal. Fine if the process is gone already.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        let no_info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: the descriptor is open for as long as `self` lives, and the kernel accepts a null
+        // `siginfo_t`. The call reads no other memory.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, no_info, 0) };
+        if answer == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) }
+    }
+
+    /// Whether the whole process has ended, reaped or not.
+    pub fn has_exited(&self) -> bool {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // POLLIN comes with the end of the last thread, and POLLHUP (newer kernels) with the reaping.
+        proc::retry(|| poll(&mut fds, Some(&now))).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl AsFd for Pidfd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The useful part of `/proc/PID/stat`.
+#[derive(Clone, Debug)]
+pub struct ProcessStat {
+    /// The process number.
+    pub pid: u32,
+    /// Its parent.
+    pub ppid: u32,
+    /// Its process group.
+    pub pgrp: u32,
+    /// Its session (the terminal's kind, not berth's).
+    pub session: u32,
+    /// `R`, `S`, `D`, `T`, `Z` and so on: the state of its first thread.
+    pub state: char,
+    /// How many threads it has, ended ones that nobody collected included.
+    pub threads: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+    /// The name of the program, at most 15 bytes, as the process wishes.
+    pub comm: String,
+}
+
+impl ProcessStat {
+    /// Whether it ended and waits to be reaped. A process whose first thread ended while others
+    /// work on also shows `Z`, but lives.
+    pub fn is_zombie(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x') && self.threads <= 1
+    }
+
+    pub(crate) fn parse(line: &[u8]) -> Option<ProcessStat> {
+        // The name may hold parentheses and spaces, but nothing after it does.
+        let open = line.iter().position(|&byte| byte == b'(')?;
+        let close = line.iter().rposition(|&byte| byte == b')')?;
+        let pid = std::str::from_utf8(&line[..open]).ok()?.trim().parse().ok()?;
+        let comm = String::from_utf8_lossy(line.get(open + 1..close)?).into_owned();
+        let mut fields = std::str::from_utf8(&line[close + 1..]).ok()?.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let ppid = fields.next()?.parse().ok()?;
+        // The kernel writes -1 or 0 for a process that is going away.
+        let pgrp = fields.next()?.parse().unwrap_or(0);
+        let session = fields.next()?.parse().unwrap_or(0);
+        let threads = fields.nth(13)?.parse().ok()?;
+        let start_ticks = fields.nth(1)?.parse().ok()?;
+        Some(ProcessStat { pid, ppid, pgrp, session, state, threads, start_ticks, comm })
+    }
+}
+
+/// Reads `/proc/PID/stat`.
+pub fn stat(pid: u32) -> io::Result<ProcessStat> {
+    stat_at(CWD, &format!("/proc/{pid}/stat"))
+}
+
+pub(crate) fn stat_at(at: BorrowedFd<'_>, path: &str) -> io::Result<ProcessStat> {
+    let mut buffer = [0; proc::STAT_SIZE];
+    let line = proc::read_once(at, path, &mut buffer)?;
+    ProcessStat::parse(line).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unknown stat format"))
+}
+
+/// Whether a process ignores a signal, by its `/proc/PID/status`.
+pub fn ignores_signal(pid: u32, signal: i32) -> io::Result<bool> {
+    let mut buffer = Vec::new();
+    proc::read_all(CWD, &format!("/proc/{pid}/status"), &mut buffer)?;
+    let text = String::from_utf8_lossy(&buffer);
+    let ignored = text
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no SigIgn in the process status"))?;
+    Ok((1..=64).contains(&signal) && ignored >> (signal - 1) & 1 == 1)
+}
+
+/// The id of this boot. It cannot change while we run, so it is read once.
+pub(crate) fn boot_id() -> io::Result<&'static str> {
+    static BOOT_ID: OnceLock<String> = OnceLock::new();
+    if let Some(id) = BOOT_ID.get() {
+        return Ok(id);
+    }
+    let mut buffer = [0; 64];
+    let text = proc::read_once(CWD, "/proc/sys/kernel/random/boot_id", &mut buffer)?;
+    let id = String::from_utf8_lossy(text).trim().to_owned();
+    Ok(BOOT_ID.get_or_init(|| id))
+}

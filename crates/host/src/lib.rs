@@ -1,0 +1,71 @@
+//! Processes, ptys, signals, locks and identity: what berth asks of Linux.
+//!
+//! Promise: nothing here blocks without a limit, acts on a process it cannot identify, or leaks a
+//! descriptor into a child. This is the only crate of the project with `unsafe` in it.
+//! Not here: sessions, policies, messages. This crate does not know what a session is.
+//! Start with [`spawn::spawn`] and [`tree`], then [`identity`].
+
+pub mod cgroup;
+pub mod clock;
+pub mod dir;
+pub mod disk;
+pub mod identity;
+pub mod lock;
+mod proc;
+pub mod pty;
+pub mod signals;
+pub mod socket;
+pub mod spawn;
+pub mod tree;
+pub mod watchdog;
+
+use std::io;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Fills `buffer` with random bytes from the kernel.
+pub fn random_bytes(buffer: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match getrandom(&mut buffer[filled..], GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// What the operating system said, for people: lower case and without the number.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_lowercase().chain(letters).collect(),
+        None => String::new(),
+    }
+}
+
+/// The result of a libc call that answers -1 and sets `errno` when it fails.
+fn checked(answer: libc::c_int) -> io::Result<libc::c_int> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_draws_of_random_bytes_differ() {
+        let (mut one, mut two) = ([0; 16], [0; 16]);
+        random_bytes(&mut one).unwrap();
+        random_bytes(&mut two).unwrap();
+        assert_ne!(one, two);
+    }
+
+    #[test]
+    fn a_reason_is_lower_case_and_has_no_number() {
+        assert_eq!(reason(&io::Error::from_raw_os_error(libc::EACCES)), "permission denied");
+    }
+}

@@ -1,0 +1,156 @@
+//! Lock files: at most one holder, and freed by the kernel when the last holder's descriptor closes.
+//!
+//! Promise: an `flock` belongs to the open file, so it lives as long as any process has an inherited
+//! descriptor, and no crash can leave it behind. The file is never removed: two processes could lock
+//! two files of one name.
+//! Not here: who holds it (see [`crate::tree::with_open_lock`]).
+//! Start with [`LockFile::try_exclusive`].
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::{Errno, pread, pwrite};
+
+use crate::proc::retry;
+
+/// The size of the text in a lock file, padding and check sum included: one sector.
+const BLOCK: usize = 512;
+/// The check sum at the end of the block, in hexadecimal digits.
+const SUM: usize = 16;
+/// How often a text is read again when the sum does not match.
+const READS: usize = 100;
+
+/// An open lock file.
+#[derive(Debug)]
+pub struct LockFile(OwnedFd);
+
+impl LockFile {
+    /// Opens the file, or makes it, readable by its owner only. Takes no lock.
+    pub fn open_or_create(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(LockFile(retry(|| open(path, flags, Mode::RUSR | Mode::WUSR))?))
+    }
+
+    /// A lock file that somebody else opened.
+    pub fn from_fd(fd: OwnedFd) -> Self {
+        LockFile(fd)
+    }
+
+    /// Its descriptor.
+    pub fn fd(&self) -> &OwnedFd {
+        &self.0
+    }
+
+    /// Its descriptor, and nothing else. The lock stays.
+    pub fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
+    /// Takes the lock if it is free. True as well if this open file has it already.
+    pub fn try_exclusive(&self) -> io::Result<bool> {
+        try_lock(&self.0, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Takes the lock, trying again for as long as `patience` lasts. Even for a lock that nobody keeps
+    /// some patience is needed: [`probe`] holds it for an instant.
+    pub fn acquire(&self, patience: Duration) -> io::Result<bool> {
+        let mut pause = Duration::from_micros(50);
+        let mut since = None;
+        while !self.try_exclusive()? {
+            let left = patience.saturating_sub(since.get_or_insert_with(Instant::now).elapsed());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            thread::sleep(pause.min(left));
+            pause = (pause * 2).min(Duration::from_millis(10));
+        }
+        Ok(true)
+    }
+
+    /// Replaces the text in the file, at most 496 bytes without a zero byte. A concurrent reader sees
+    /// the old text or the new one.
+    ///
+    /// One `pwrite` of a block of constant size leaves no moment at which the file is empty or has the
+    /// length of one text and the bytes of the other, and a writer killed inside it has written all or
+    /// nothing. What it does not rule out is a reader on another core that copies the page while it
+    /// changes (ext4 locks writers only), so the block ends in a check sum and the reader tries again.
+    pub fn write_text(&self, text: &str) -> io::Result<()> {
+        if text.len() > BLOCK - SUM || text.contains('\0') {
+            let problem = "the text for a lock file is too long or has a zero byte";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+        let mut block = [0; BLOCK];
+        block[..text.len()].copy_from_slice(text.as_bytes());
+        let sum = format!("{:016x}", check_sum(&block[..BLOCK - SUM]));
+        block[BLOCK - SUM..].copy_from_slice(sum.as_bytes());
+        match retry(|| pwrite(&self.0, &block, 0))? {
+            BLOCK => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::StorageFull, "the lock file was written in part")),
+        }
+    }
+
+    /// The text that was last written; empty if there never was one.
+    pub fn read_text(&self) -> io::Result<String> {
+        let mut block = [0; BLOCK];
+        for _ in 0..READS {
+            let count = retry(|| pread(&self.0, &mut block, 0))?;
+            if count == 0 {
+                return Ok(String::new());
+            }
+            let (text, sum) = block.split_at(BLOCK - SUM);
+            if count == BLOCK && format!("{:016x}", check_sum(text)).as_bytes() == sum {
+                let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+                return Ok(String::from_utf8_lossy(text).into_owned());
+            }
+            thread::yield_now();
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the text in the lock file is damaged"))
+    }
+}
+
+impl AsFd for LockFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whether somebody has a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Probe {
+    /// Nobody.
+    Free,
+    /// Somebody.
+    Held,
+}
+
+/// Looks whether a lock is held; `None` if there is no such file. It takes a shared lock for an instant,
+/// which disturbs no other probe, but can make a [`LockFile::try_exclusive`] fail.
+pub fn probe(path: &Path) -> io::Result<Option<Probe>> {
+    // Read only, so that a search for holders never takes a prober for one.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match open(path, flags, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let free = try_lock(&file, FlockOperation::NonBlockingLockShared)?;
+    Ok(Some(if free { Probe::Free } else { Probe::Held }))
+}
+
+fn try_lock(fd: &OwnedFd, operation: FlockOperation) -> io::Result<bool> {
+    match flock(fd, operation) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// FNV-1a: small, and good enough to tell a mixture of two texts from either.
+fn check_sum(bytes: &[u8]) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325;
+    bytes.iter().fold(start, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

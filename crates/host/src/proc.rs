@@ -1,0 +1,91 @@
+//! Reading `/proc` quickly and without being fooled by a pid that changes hands.
+//!
+//! Promise: files opened through one directory of `/proc` all belong to one process: the directory stays
+//! tied to the process it was opened for, and answers `ESRCH` or `ENOENT` once that is gone.
+//! Not here: what the files mean (see [`crate::identity`] and [`crate::tree`]).
+//! Start with [`each_pid`].
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::io::Errno;
+
+/// Long enough for any `/proc/PID/stat` line: 52 numbers and a 64 byte name.
+pub(crate) const STAT_SIZE: usize = 2048;
+
+/// Opens `/proc`.
+pub(crate) fn open() -> io::Result<OwnedFd> {
+    directory(CWD, "/proc")
+}
+
+/// Opens a directory to list it.
+pub(crate) fn directory(at: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
+    Ok(openat(at, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Calls `visit` with each process number that `/proc` lists.
+pub(crate) fn each_pid(proc: &OwnedFd, mut visit: impl FnMut(u32) -> io::Result<()>) -> io::Result<()> {
+    each_number(proc.as_fd(), |pid, _| visit(pid))
+}
+
+/// Calls `visit` with each name in a directory that is a number.
+pub(crate) fn each_number(
+    directory: BorrowedFd<'_>,
+    mut visit: impl FnMut(u32, &CStr) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
+    let mut entries = RawDir::new(directory, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if let Some(number) = name.to_str().ok().and_then(|name| name.parse().ok()) {
+            visit(number, name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads what one `read` gives: whole for the small files of `/proc` when `buffer` is large enough.
+pub(crate) fn read_once<'b>(at: BorrowedFd<'_>, path: &str, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
+    let file = openat(at, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let count = retry(|| rustix::io::read(&file, &mut *buffer))?;
+    Ok(&buffer[..count])
+}
+
+/// Reads a file to its end into `buffer`, which is emptied first.
+pub(crate) fn read_all(at: BorrowedFd<'_>, path: &str, buffer: &mut Vec<u8>) -> io::Result<()> {
+    let file = openat(at, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    buffer.clear();
+    loop {
+        let start = buffer.len();
+        buffer.resize(start + 32 * 1024, 0);
+        let count = retry(|| rustix::io::read(&file, &mut buffer[start..]))?;
+        buffer.truncate(start + count);
+        if count == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether the error means that the process ended while we looked.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+/// Whether the error means that we may not look.
+pub(crate) fn is_hidden(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+/// Calls again what a signal interrupted.
+pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            answer => return Ok(answer?),
+        }
+    }
+}

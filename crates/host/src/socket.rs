@@ -1,0 +1,96 @@
+//! Unix sockets in a directory, whatever the length of its path.
+//!
+//! Promise: the socket file is for its owner only from its first moment, and a path too long for a
+//! socket address (107 bytes) works like any other.
+//! Not here: what is said over it, and whether an old socket is stale (a lock decides that).
+//! Start with [`listen`] and [`connect`].
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, fchmod, lstat, open, unlink};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+
+use crate::checked;
+
+/// The longest path that fits a socket address.
+const ADDRESS_SIZE: usize = 107;
+/// How many clients may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// Listens on `name` in `dir`, in place of a socket that an earlier process left there. Non-blocking.
+pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
+    let place = Place::new(dir, name)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // Linux gives the file the mode of the socket, so it is never open to others, not even before a
+    // chmod could follow.
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    let address = SocketAddrUnix::new(&place.path)?;
+    match bind(&socket, &address) {
+        Err(Errno::ADDRINUSE) if is_socket(&place.path) => {
+            unlink(&place.path)?;
+            bind(&socket, &address)?;
+        }
+        bound => bound?,
+    }
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
+/// Connects to the socket `name` in `dir`.
+pub fn connect(dir: &Path, name: &str) -> io::Result<UnixStream> {
+    UnixStream::connect(&Place::new(dir, name)?.path)
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// The user it ran as when it connected.
+    pub uid: u32,
+    /// Its process then; 0 if that is in a namespace we do not see.
+    pub pid: u32,
+}
+
+/// Asks the kernel who connected.
+pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
+    let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `credentials` is writable memory of `size` bytes, and `size` is writable.
+    checked(unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &mut size,
+        )
+    })?;
+    Ok(Peer { uid: credentials.uid, pid: credentials.pid.cast_unsigned() })
+}
+
+/// A path for a socket that fits an address.
+struct Place {
+    path: PathBuf,
+    /// Open while `path` leads through it.
+    _directory: Option<OwnedFd>,
+}
+
+impl Place {
+    fn new(dir: &Path, name: &str) -> io::Result<Place> {
+        let path = dir.join(name);
+        if path.as_os_str().len() <= ADDRESS_SIZE {
+            return Ok(Place { path, _directory: None });
+        }
+        let directory = open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}/{name}", directory.as_raw_fd()));
+        Ok(Place { path, _directory: Some(directory) })
+    }
+}
+
+fn is_socket(path: &Path) -> bool {
+    lstat(path).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket)
+}

@@ -1,0 +1,170 @@
+//! Starting a program in a session of its own.
+//!
+//! Promise: the program starts with default signals, nothing blocked, only the descriptors it was
+//! given, and [`spawn`] returns once it really runs, or with what went wrong. The returned
+//! [`Pidfd`] was made together with the process, so it cannot be another one.
+//! Not here: waiting for its end (see [`crate::tree::reap`]), which cgroup (see [`crate::cgroup`]).
+//! Start with [`spawn`].
+
+mod child;
+mod clone;
+mod program;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+use crate::identity::Pidfd;
+use crate::{proc, reason};
+use child::{Plan, Step};
+pub use program::{ProgramError, find_program};
+
+/// What to start, and how.
+#[derive(Debug)]
+pub struct Spawn<'a> {
+    /// The file to run; see [`find_program`].
+    pub program: &'a Path,
+    /// All arguments, the program's name for itself (`argv[0]`) first.
+    pub args: &'a [OsString],
+    /// The whole environment. Nothing of ours is added.
+    pub env: &'a [(OsString, OsString)],
+    /// Where it starts. A relative `program` is looked up from here.
+    pub cwd: &'a Path,
+    /// Its standard input, output and error.
+    pub stdio: Stdio<'a>,
+    /// Descriptors it inherits besides, under the same numbers.
+    pub keep: &'a [BorrowedFd<'a>],
+    /// The cgroup to be born in. If the kernel refuses that, it starts in ours.
+    pub cgroup: Option<BorrowedFd<'a>>,
+}
+
+/// Standard input, output and error of a new process.
+#[derive(Debug)]
+pub enum Stdio<'a> {
+    /// All three are this terminal, which becomes the controlling one.
+    Terminal(BorrowedFd<'a>),
+    /// Three descriptors, and no controlling terminal.
+    Files {
+        /// Descriptor 0.
+        stdin: BorrowedFd<'a>,
+        /// Descriptor 1.
+        stdout: BorrowedFd<'a>,
+        /// Descriptor 2.
+        stderr: BorrowedFd<'a>,
+    },
+}
+
+/// A process that was started.
+#[derive(Debug)]
+pub struct Child {
+    /// Its number.
+    pub pid: u32,
+    /// The process itself.
+    pub pidfd: Pidfd,
+}
+
+/// Why a program did not start. Nothing of it is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// A path, argument or variable contains a zero byte.
+    #[error("cannot run {}: {what} contains a zero byte", program.display())]
+    ZeroByte {
+        /// The program that was to run.
+        program: PathBuf,
+        /// Which part of the request.
+        what: &'static str,
+    },
+    /// A descriptor to keep has a number that standard input, output or error takes.
+    #[error("cannot hand descriptor {0} to the program: 0, 1 and 2 are its input, output and error")]
+    KeepIsStdio(i32),
+    /// No process could be made.
+    #[error("cannot make a process: {}", reason(.0))]
+    Process(io::Error),
+    /// The new process could not be set up.
+    #[error("cannot set up {what} for {}: {}", program.display(), reason(cause))]
+    Setup {
+        /// What was being set up.
+        what: &'static str,
+        /// The program that was to run.
+        program: PathBuf,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// The working directory could not be entered.
+    #[error("cannot enter the directory {}: {}", directory.display(), reason(cause))]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// The file exists, but not what is needed to run it.
+    #[error("cannot run {}: the interpreter or loader it asks for does not exist", program.display())]
+    Interpreter {
+        /// The program that was to run.
+        program: PathBuf,
+    },
+    /// The program could not be run.
+    #[error("cannot run {}: {}", program.display(), reason(cause))]
+    Run {
+        /// The program that was to run.
+        program: PathBuf,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+}
+
+/// Starts a program, and returns when it runs.
+pub fn spawn(spec: &Spawn<'_>) -> Result<Child, SpawnError> {
+    let (results, report) = report_pipe().map_err(SpawnError::Process)?;
+    let plan = Plan::new(spec, report.as_raw_fd())?;
+    let cgroup = spec.cgroup.map(|fd| fd.as_raw_fd());
+    let (pid, pidfd) = clone::start(cgroup, &plan).map_err(SpawnError::Process)?;
+    drop(report);
+
+    // The other end closes when the program runs, so the end of the pipe means success.
+    let mut failure = [0; child::REPORT_SIZE];
+    let count = proc::retry(|| rustix::io::read(&results, &mut failure)).map_err(SpawnError::Process)?;
+    if count == 0 {
+        return Ok(Child { pid, pidfd: Pidfd::from_fd(pidfd) });
+    }
+    // It is about to exit. Collect it here: the caller never hears of its pid.
+    let _ = proc::retry(|| waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED));
+    let (step, cause) = child::read_report(&failure);
+    Err(explain(spec, step, cause))
+}
+
+fn explain(spec: &Spawn<'_>, step: Step, cause: io::Error) -> SpawnError {
+    let program = spec.program.to_owned();
+    let setup = |what| SpawnError::Setup { what, program: spec.program.to_owned(), cause: copy(&cause) };
+    match step {
+        Step::Signals => setup("the signals"),
+        Step::Session => setup("a session"),
+        Step::Terminal => setup("the terminal"),
+        Step::Stdio => setup("input and output"),
+        Step::Descriptors => setup("the descriptors"),
+        Step::Directory => SpawnError::Directory { directory: spec.cwd.to_owned(), cause },
+        // The kernel says `no such file` for a script whose interpreter is missing, too.
+        Step::Exec if cause.raw_os_error() == Some(libc::ENOENT) && spec.cwd.join(spec.program).exists() => {
+            SpawnError::Interpreter { program }
+        }
+        Step::Exec => SpawnError::Run { program, cause },
+    }
+}
+
+fn copy(error: &io::Error) -> io::Error {
+    io::Error::from_raw_os_error(error.raw_os_error().unwrap_or_default())
+}
+
+/// The pipe through which the new process tells what failed.
+fn report_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (results, report) = pipe_with(PipeFlags::CLOEXEC)?;
+    // If we run with a standard descriptor closed, the pipe may have got its number, and the new
+    // process would overwrite it with its own input or output.
+    let report = if report.as_raw_fd() < 3 { rustix::io::fcntl_dupfd_cloexec(&report, 3)? } else { report };
+    Ok((results, report))
+}
