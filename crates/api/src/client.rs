@@ -1,0 +1,131 @@
+//! A client of one keeper. Blocking: clients have one thing to do at a time.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use crate::frame::{self, Frame, Kind};
+use crate::message::{Answer, Call, Notice, PROTOCOL, Request};
+use crate::problem::{Code, Problem};
+
+/// The name of a keeper's socket in its session's directory.
+pub const SOCKET_NAME: &str = "sock";
+
+/// How much is read at a time.
+const READ_BYTES: usize = 32 * 1024;
+
+/// A connection to a keeper.
+#[derive(Debug)]
+pub struct Connection {
+    stream: UnixStream,
+    place: String,
+    /// What was read beyond the last whole frame.
+    ahead: Vec<u8>,
+}
+
+/// What arrived.
+#[derive(Debug)]
+pub enum Arrival {
+    /// An answer to a call.
+    Answer(Answer),
+    /// Terminal output.
+    Output(Vec<u8>),
+    /// A whole screen to paint.
+    Screen(Vec<u8>),
+    /// News.
+    Notice(Notice),
+}
+
+impl Connection {
+    /// Connects to the keeper of the session in `dir`.
+    pub fn open(dir: &Path, place: String) -> io::Result<Self> {
+        Ok(Self::over(berth_host::socket::connect(dir, SOCKET_NAME)?, place))
+    }
+
+    /// Uses a stream that is connected already.
+    pub fn over(stream: UnixStream, place: String) -> Self {
+        Self { stream, place, ahead: Vec::new() }
+    }
+
+    /// Asks, and waits for the answer. News that arrives in between is dropped: watch on a
+    /// connection of its own.
+    pub fn ask(&mut self, request: Request) -> Result<Answer, Problem> {
+        self.send(request).map_err(|error| gone(&error))?;
+        loop {
+            match self.next().map_err(|error| gone(&error))? {
+                Some(Arrival::Answer(Answer::Problem { problem })) => return Err(problem),
+                Some(Arrival::Answer(answer)) => return Ok(answer),
+                Some(Arrival::Output(_) | Arrival::Screen(_) | Arrival::Notice(_)) => {}
+                None => return Err(gone(&io::ErrorKind::UnexpectedEof.into())),
+            }
+        }
+    }
+
+    /// Asks without waiting.
+    pub fn send(&mut self, request: Request) -> io::Result<()> {
+        let call = Call { protocol: PROTOCOL, place: self.place.clone(), request };
+        let json = serde_json::to_vec(&call)?;
+        frame::write(&mut self.stream, Kind::Call, &[&json])
+    }
+
+    /// Types, as the writer with this number.
+    pub fn type_keys(&mut self, fence: u64, keys: &[u8]) -> io::Result<()> {
+        frame::write(&mut self.stream, Kind::Input, &[&fence.to_le_bytes(), keys])
+    }
+
+    /// Waits for the next thing; `None` when the keeper closed the connection.
+    #[expect(clippy::should_implement_trait, reason = "an iterator of results would hide the end")]
+    pub fn next(&mut self) -> io::Result<Option<Arrival>> {
+        let mut buffer = [0; READ_BYTES];
+        loop {
+            if let Some(frame) = frame::take(&mut self.ahead)? {
+                return arrival(frame).map(Some);
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Ok(None),
+                Ok(count) => self.ahead.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether more has arrived than [`Connection::next`] gave out: then polling may wait for ever.
+    pub fn has_more(&self) -> bool {
+        frame::is_whole(&self.ahead)
+    }
+
+    /// Gives up waiting after this long; `None` waits for ever.
+    pub fn set_patience(&self, patience: Option<std::time::Duration>) -> io::Result<()> {
+        self.stream.set_read_timeout(patience)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+fn arrival(frame: Frame) -> io::Result<Arrival> {
+    Ok(match frame.kind {
+        Kind::Answer => Arrival::Answer(serde_json::from_slice(&frame.payload)?),
+        Kind::Notice => Arrival::Notice(serde_json::from_slice(&frame.payload)?),
+        Kind::Output => Arrival::Output(frame.payload),
+        Kind::Screen => Arrival::Screen(frame.payload),
+        Kind::Call | Kind::Input => {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a keeper never sends calls or input"));
+        }
+    })
+}
+
+fn gone(error: &io::Error) -> Problem {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            Problem::new(Code::Unreachable, "the keeper did not answer in time")
+        }
+        _ => Problem::new(Code::Unreachable, format!("the keeper went away before it answered: {error}")),
+    }
+    .hint("see what is known with `berth why`")
+}

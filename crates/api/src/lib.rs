@@ -1,0 +1,21 @@
+//! What goes over the wire between a keeper and its clients, the one error table, a typed client.
+//!
+//! Promise: a [`record::Entry`] written by any older version can be read.
+//! Not here: any decision. See `docs/design/keeper-protocol.md` for why frames and not HTTP.
+//! Start with [`message::Request`].
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod frame;
+pub mod message;
+pub mod problem;
+pub mod record;
+pub mod status;
+
+pub use client::Connection;
+pub use frame::{Frame, Kind};
+pub use message::{Answer, Call, Notice, Request};
+pub use problem::{Code, Problem};
+pub use record::Entry;
+pub use status::{Status, Timestamp};

@@ -1,0 +1,159 @@
+//! What clients ask and keepers answer.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Entry, Spec};
+use crate::status::Status;
+
+/// The version of this protocol. Grows only when an old side could misunderstand a new one.
+pub const PROTOCOL: u32 = 1;
+
+/// A request with the facts every request carries.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// [`PROTOCOL`] of the client.
+    pub protocol: u32,
+    /// Where the client is, for people: a terminal, an SSH connection, a script.
+    pub place: String,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// What a client asks of a keeper.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum Request {
+    /// Make the session and begin its first run. Only the process that started the keeper may.
+    Create {
+        /// What to run.
+        spec: Spec,
+        /// What people call it.
+        name: Option<String>,
+        /// The terminal's size.
+        size: Size,
+    },
+    /// Begin the next run. Only the process that started the keeper may.
+    Resume {
+        /// The terminal's size.
+        size: Size,
+    },
+    /// What is known.
+    Status,
+    /// End the run; answered when it is over, or proven not to be.
+    Stop {
+        /// How long to be patient.
+        grace_ms: u64,
+    },
+    /// Give it another name.
+    Rename {
+        /// The new one.
+        name: String,
+    },
+    /// See the terminal, and type into it.
+    Attach {
+        /// How.
+        role: Role,
+        /// The client's terminal.
+        size: Size,
+    },
+    /// The client's terminal changed. Counts for the writer only.
+    Resize {
+        /// The new size.
+        size: Size,
+    },
+    /// Type, once.
+    Type {
+        /// What.
+        text: String,
+        /// Whether to take the right to type from somebody.
+        take: bool,
+    },
+    /// The screen as text.
+    Screen {
+        /// With colours.
+        ansi: bool,
+    },
+    /// Be told of events from this number on, and of new output.
+    Watch {
+        /// The first event wanted.
+        from: u64,
+    },
+    /// Replace the keeper's program in place; the run goes on.
+    Restart,
+}
+
+/// A terminal's size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "rows and columns")]
+pub struct Size {
+    pub rows: u16,
+    pub cols: u16,
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self { rows: 24, cols: 80 }
+    }
+}
+
+/// How to attach.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// See and type.
+    Writer,
+    /// See and type, and take that right from whoever has it.
+    Take,
+    /// See.
+    Observer,
+}
+
+/// What a keeper answers.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// Done, and on disk. The state it left.
+    Done {
+        /// What is known now.
+        status: Box<Status>,
+    },
+    /// Attached; the screen follows.
+    Attached {
+        /// The number to type with; `None` for an observer.
+        fence: Option<u64>,
+    },
+    /// The screen as text.
+    Screen {
+        /// It.
+        text: String,
+    },
+    /// It did not happen.
+    Problem {
+        /// Why.
+        problem: crate::Problem,
+    },
+}
+
+/// What a keeper tells without being asked again.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "notice", rename_all = "snake_case")]
+pub enum Notice {
+    /// Something happened.
+    Event {
+        /// Its number.
+        seq: u64,
+        /// It.
+        #[serde(flatten)]
+        entry: Entry,
+    },
+    /// The agent wrote: output now reaches this far.
+    Output {
+        /// The offset behind the last byte.
+        end: u64,
+    },
+    /// Somebody else types now; you observe.
+    Replaced {
+        /// Who, for people.
+        by: String,
+    },
+}

@@ -1,0 +1,245 @@
+//! Events as they are stored and shown: JSON, tolerant of what older versions left out.
+//!
+//! `core` has its own types without serde so that the rules never bend to a file format; the two
+//! are kept apart here, and the compiler notices when one of them grows.
+
+use berth_core as core;
+use serde::{Deserialize, Serialize};
+
+/// One event with its time: a line of `berth log --json`, a payload of the journal.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// Wall clock, milliseconds since 1970. For people.
+    #[serde(default)]
+    pub at_ms: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// [`core::Event`] on paper.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each variant and field mirrors berth_core::Event, documented there")]
+pub enum Event {
+    Created { #[serde(flatten)] spec: Spec, #[serde(default)] name: Option<String> },
+    Renamed { name: String },
+    RunStarting { epoch: u64, #[serde(default)] keeper: Process, #[serde(default)] output_from: u64 },
+    RunStarted { epoch: u64, #[serde(default)] agent: Process },
+    StopRequested { epoch: u64, #[serde(default)] by: Actor, #[serde(default)] kill_at_boot_ms: u64 },
+    AgentExited { epoch: u64, exit: Exit, #[serde(default)] kill_at_boot_ms: u64 },
+    KillOrdered { epoch: u64 },
+    EndUnproven { epoch: u64, #[serde(default)] left: Vec<String> },
+    RunEnded { epoch: u64, outcome: Outcome },
+    WriterGranted { fence: u64, #[serde(default)] holder: Actor, #[serde(default)] taken_from: Option<Actor> },
+    WriterReleased { fence: u64 },
+    Typed { #[serde(default)] by: Actor, #[serde(default)] bytes: u64 },
+    KeeperRestarted { #[serde(default)] reason: String },
+    OutputDropped { before: u64 },
+    Warned { what: String },
+}
+
+/// [`core::Spec`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Spec")]
+pub struct Spec {
+    pub driver: String,
+    pub command: Vec<String>,
+    pub cwd: String,
+    pub env: Vec<(String, String)>,
+    pub key: Option<String>,
+}
+
+/// [`core::Process`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Process")]
+pub struct Process {
+    pub pid: u32,
+    pub start_ticks: u64,
+    pub boot_id: String,
+}
+
+/// [`core::Actor`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Actor")]
+pub struct Actor {
+    pub pid: u32,
+    pub uid: u32,
+    pub place: String,
+}
+
+/// [`core::Exit`] on paper.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Exit")]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+/// [`core::Outcome`] on paper.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Outcome")]
+pub enum Outcome {
+    Exited(Exit),
+    StartFailed(String),
+    Lost,
+}
+
+impl Entry {
+    /// Puts an event on paper.
+    pub fn new(at_ms: u64, event: &core::Event) -> Self {
+        Self { at_ms, event: event.into() }
+    }
+
+    /// Reads it back. Fails on a name no version of ours would write.
+    pub fn to_core(&self) -> Result<core::Event, core::BadName> {
+        (&self.event).try_into()
+    }
+}
+
+impl From<&core::Event> for Event {
+    fn from(event: &core::Event) -> Self {
+        use core::Event as E;
+        match event.clone() {
+            E::Created { spec, name } => {
+                Self::Created { spec: spec.into(), name: name.map(|name| name.as_str().to_owned()) }
+            }
+            E::Renamed { name } => Self::Renamed { name: name.as_str().to_owned() },
+            E::RunStarting { epoch, keeper, output_from } => {
+                Self::RunStarting { epoch: epoch.0, keeper: keeper.into(), output_from }
+            }
+            E::RunStarted { epoch, agent } => Self::RunStarted { epoch: epoch.0, agent: agent.into() },
+            E::StopRequested { epoch, by, kill_at_boot_ms } => {
+                Self::StopRequested { epoch: epoch.0, by: by.into(), kill_at_boot_ms }
+            }
+            E::AgentExited { epoch, exit, kill_at_boot_ms } => {
+                Self::AgentExited { epoch: epoch.0, exit: exit.into(), kill_at_boot_ms }
+            }
+            E::KillOrdered { epoch } => Self::KillOrdered { epoch: epoch.0 },
+            E::EndUnproven { epoch, left } => Self::EndUnproven { epoch: epoch.0, left },
+            E::RunEnded { epoch, outcome } => Self::RunEnded { epoch: epoch.0, outcome: outcome.into() },
+            E::WriterGranted { fence, holder, taken_from } => Self::WriterGranted {
+                fence: fence.0,
+                holder: holder.into(),
+                taken_from: taken_from.map(Into::into),
+            },
+            E::WriterReleased { fence } => Self::WriterReleased { fence: fence.0 },
+            E::Typed { by, bytes } => Self::Typed { by: by.into(), bytes },
+            E::KeeperRestarted { reason } => Self::KeeperRestarted { reason },
+            E::OutputDropped { before } => Self::OutputDropped { before },
+            E::Warned { what } => Self::Warned { what },
+        }
+    }
+}
+
+impl TryFrom<&Event> for core::Event {
+    type Error = core::BadName;
+
+    fn try_from(event: &Event) -> Result<Self, core::BadName> {
+        use core::{Epoch, Fence, Name};
+        Ok(match event.clone() {
+            Event::Created { spec, name } => {
+                Self::Created { spec: spec.into(), name: name.map(|name| Name::parse(&name)).transpose()? }
+            }
+            Event::Renamed { name } => Self::Renamed { name: Name::parse(&name)? },
+            Event::RunStarting { epoch, keeper, output_from } => {
+                Self::RunStarting { epoch: Epoch(epoch), keeper: keeper.into(), output_from }
+            }
+            Event::RunStarted { epoch, agent } => {
+                Self::RunStarted { epoch: Epoch(epoch), agent: agent.into() }
+            }
+            Event::StopRequested { epoch, by, kill_at_boot_ms } => {
+                Self::StopRequested { epoch: Epoch(epoch), by: by.into(), kill_at_boot_ms }
+            }
+            Event::AgentExited { epoch, exit, kill_at_boot_ms } => {
+                Self::AgentExited { epoch: Epoch(epoch), exit: exit.into(), kill_at_boot_ms }
+            }
+            Event::KillOrdered { epoch } => Self::KillOrdered { epoch: Epoch(epoch) },
+            Event::EndUnproven { epoch, left } => Self::EndUnproven { epoch: Epoch(epoch), left },
+            Event::RunEnded { epoch, outcome } => {
+                Self::RunEnded { epoch: Epoch(epoch), outcome: outcome.into() }
+            }
+            Event::WriterGranted { fence, holder, taken_from } => Self::WriterGranted {
+                fence: Fence(fence),
+                holder: holder.into(),
+                taken_from: taken_from.map(Into::into),
+            },
+            Event::WriterReleased { fence } => Self::WriterReleased { fence: Fence(fence) },
+            Event::Typed { by, bytes } => Self::Typed { by: by.into(), bytes },
+            Event::KeeperRestarted { reason } => Self::KeeperRestarted { reason },
+            Event::OutputDropped { before } => Self::OutputDropped { before },
+            Event::Warned { what } => Self::Warned { what },
+        })
+    }
+}
+
+/// Two structs with the same fields on both sides of the border.
+macro_rules! same_fields {
+    ($($name:ident { $($field:ident),* })*) => {$(
+        impl From<core::$name> for $name {
+            fn from(it: core::$name) -> Self { Self { $($field: it.$field),* } }
+        }
+        impl From<$name> for core::$name {
+            fn from(it: $name) -> Self { Self { $($field: it.$field),* } }
+        }
+    )*};
+}
+
+same_fields! {
+    Spec { driver, command, cwd, env, key }
+    Process { pid, start_ticks, boot_id }
+    Actor { pid, uid, place }
+}
+
+impl From<core::Exit> for Exit {
+    fn from(exit: core::Exit) -> Self {
+        match exit {
+            core::Exit::Code(code) => Self::Code(code),
+            core::Exit::Signal(signal) => Self::Signal(signal),
+        }
+    }
+}
+
+impl From<Exit> for core::Exit {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Code(code) => Self::Code(code),
+            Exit::Signal(signal) => Self::Signal(signal),
+        }
+    }
+}
+
+impl From<core::Outcome> for Outcome {
+    fn from(outcome: core::Outcome) -> Self {
+        match outcome {
+            core::Outcome::Exited(exit) => Self::Exited(exit.into()),
+            core::Outcome::StartFailed(reason) => Self::StartFailed(reason),
+            core::Outcome::Lost => Self::Lost,
+        }
+    }
+}
+
+impl From<Outcome> for core::Outcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Exited(exit) => Self::Exited(exit.into()),
+            Outcome::StartFailed(reason) => Self::StartFailed(reason),
+            Outcome::Lost => Self::Lost,
+        }
+    }
+}
+
+impl Exit {
+    /// As a shell reports it: the code, or 128 + the signal.
+    pub fn shell_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+}

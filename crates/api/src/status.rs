@@ -1,0 +1,148 @@
+//! What is known about a session, in one object: `status.json`, `berth show --json`.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::record::{Actor, Exit, Outcome, Spec};
+
+/// A moment for people: RFC 3339 in UTC on paper, milliseconds since 1970 inside.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Timestamp(pub u64);
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let moment = jiff::Timestamp::from_millisecond(self.0.cast_signed()).unwrap_or_default();
+        write!(f, "{moment:.3}")
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let moment: jiff::Timestamp = text.parse().map_err(serde::de::Error::custom)?;
+        Ok(Self(moment.as_millisecond().max(0).cast_unsigned()))
+    }
+}
+
+/// Everything a list or a page shows about one session. Derived, never the truth.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Its id.
+    pub id: String,
+    /// What people call it.
+    pub name: Option<String>,
+    /// `starting`, `running`, `stopping`, `stopped` or `lost`.
+    pub state: String,
+    /// What it runs (without the values of `env`).
+    #[serde(flatten)]
+    pub what: What,
+    /// The number of its current or last run.
+    pub epoch: u64,
+    /// The agent's process, while it runs.
+    pub pid: Option<u32>,
+    /// The keeper's process, while there is one.
+    pub keeper_pid: Option<u32>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When its current or last run began.
+    pub started_at: Timestamp,
+    /// When its last run ended.
+    pub ended_at: Option<Timestamp>,
+    /// When something last happened: an event or a byte of output.
+    pub last_activity_at: Timestamp,
+    /// How the last run ended, as a shell reports it: the code, or 128 + the signal.
+    pub exit: Option<i32>,
+    /// By which signal the last run ended, if by one.
+    pub signal: Option<i32>,
+    /// Why the last run has no exit: `lost`, or why it could not start.
+    pub failure: Option<String>,
+    /// Who asked for the end of the last run.
+    pub stopped_by: Option<Actor>,
+    /// Who may type.
+    pub writer: Option<WriterStatus>,
+    /// How many are attached.
+    pub clients: usize,
+    /// What could not be ended, and why.
+    pub left: Vec<String>,
+    /// How many bytes the agent has written in all.
+    pub output_bytes: u64,
+    /// Where the output of the current or last run begins.
+    pub output_from: u64,
+    /// The output file in use; its modification time is the last sign of life.
+    pub output_file: Option<String>,
+    /// The terminal's height.
+    pub rows: u16,
+    /// The terminal's width.
+    pub cols: u16,
+    /// The number of the last event this was computed from.
+    pub seq: u64,
+}
+
+/// The part of a [`Spec`] that is shown.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct What {
+    /// How we talk to the agent.
+    pub driver: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Where it runs.
+    pub cwd: String,
+    /// Names of the variables set on top of the caller's environment. Values may be secrets.
+    pub env_names: Vec<String>,
+    /// The caller's key.
+    pub key: Option<String>,
+}
+
+/// Who may type, and since when.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WriterStatus {
+    /// Who.
+    #[serde(flatten)]
+    pub holder: Actor,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl From<&Spec> for What {
+    fn from(spec: &Spec) -> Self {
+        Self {
+            driver: spec.driver.clone(),
+            command: spec.command.clone(),
+            cwd: spec.cwd.clone(),
+            env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
+            key: spec.key.clone(),
+        }
+    }
+}
+
+impl Status {
+    /// Fills in how a run ended.
+    pub fn set_outcome(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Exited(exit) => {
+                self.exit = Some(exit.shell_code());
+                self.signal = match exit {
+                    Exit::Code(_) => None,
+                    Exit::Signal(signal) => Some(*signal),
+                };
+            }
+            Outcome::StartFailed(reason) => self.failure = Some(reason.clone()),
+            Outcome::Lost => self.failure = Some("lost: its keeper died before the end was seen".to_owned()),
+        }
+    }
+
+    /// How people address it: the name, else the id.
+    pub fn handle(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.id)
+    }
+}
