@@ -1,0 +1,239 @@
+//! Attached parties: what they sent, and what still has to reach them.
+//!
+//! Promise: a client that does not read costs a bounded queue and nothing else. Terminal output
+//! is dropped in whole frames, each cut where no escape sequence is torn, and replaced by one
+//! fresh screen; answers and events are never dropped: who lets too many of them pile up is
+//! disconnected and may ask again from the number it has.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+
+use berth_api::frame::{self, Frame, Kind};
+use berth_core::{Actor, Fence};
+
+/// How much terminal output may wait for a client before it gets a fresh screen instead.
+pub(crate) const OUTPUT_QUEUE_BYTES: usize = 256 * 1024;
+/// How much may wait for a client in all before it is disconnected.
+pub(crate) const TOTAL_QUEUE_BYTES: usize = 8 * 1024 * 1024;
+/// How much of a client is read at a time.
+const READ_BYTES: usize = 16 * 1024;
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: UnixStream,
+    /// Who it is.
+    pub(crate) actor: Actor,
+    /// Whether it sees the terminal.
+    pub(crate) attached: Option<Attached>,
+    /// Whether it is told of events and output.
+    pub(crate) watches: bool,
+    /// Whether it waits for the end of the run.
+    pub(crate) awaits_end: bool,
+    /// How far it knows the output to reach.
+    pub(crate) told_end: u64,
+    /// Which events the kernel was asked to report; kept here so that it is asked only on change.
+    pub(crate) wants_write: bool,
+    /// It sent more keys than the agent reads; it is not listened to until the agent does.
+    pub(crate) paused: bool,
+    incoming: Vec<u8>,
+    outgoing: VecDeque<Queued>,
+    /// How much of the first queued frame is written.
+    sent: usize,
+    queued_bytes: usize,
+    output_bytes: usize,
+}
+
+/// A client that sees the terminal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Attached {
+    /// Its right to type.
+    pub(crate) fence: Option<Fence>,
+    /// It missed output and needs a fresh screen.
+    pub(crate) behind: bool,
+}
+
+#[derive(Debug)]
+struct Queued {
+    bytes: Rc<[u8]>,
+    is_output: bool,
+}
+
+impl Client {
+    pub(crate) fn new(stream: UnixStream, actor: Actor) -> Self {
+        Self {
+            stream,
+            actor,
+            attached: None,
+            watches: false,
+            awaits_end: false,
+            told_end: 0,
+            wants_write: false,
+            paused: false,
+            incoming: Vec::new(),
+            outgoing: VecDeque::new(),
+            sent: 0,
+            queued_bytes: 0,
+            output_bytes: 0,
+        }
+    }
+
+    /// Reads what is there. `false` when the client has closed its side.
+    pub(crate) fn receive(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; READ_BYTES];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                self.incoming.extend_from_slice(&buffer[..count]);
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next whole frame, if it has arrived.
+    pub(crate) fn next_frame(&mut self) -> io::Result<Option<Frame>> {
+        let frame = frame::take(&mut self.incoming)?;
+        if self.incoming.is_empty() && self.incoming.capacity() > READ_BYTES {
+            self.incoming = Vec::new();
+        }
+        Ok(frame)
+    }
+
+    /// Queues something that must arrive.
+    pub(crate) fn send(&mut self, kind: Kind, payload: &[u8]) {
+        self.push(frame::encode(kind, &[payload]).into(), false);
+    }
+
+    /// Queues terminal output, or notes that the client has missed some.
+    pub(crate) fn send_output(&mut self, frame: &Rc<[u8]>) {
+        let Some(attached) = &mut self.attached else { return };
+        if attached.behind {
+            return;
+        }
+        if self.output_bytes + frame.len() > OUTPUT_QUEUE_BYTES {
+            attached.behind = true;
+            self.drop_output();
+            return;
+        }
+        self.push(Rc::clone(frame), true);
+    }
+
+    /// Writes as much as the client takes now.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        while let Some(first) = self.outgoing.front() {
+            match self.stream.write(&first.bytes[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let too_much = self.queued_bytes > TOTAL_QUEUE_BYTES;
+                    return if too_much { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) };
+                }
+                Err(error) => return Err(error),
+            }
+            if self.sent == first.bytes.len() {
+                self.sent = 0;
+                let done = self.outgoing.pop_front().expect("there was a first frame");
+                self.forget(&done);
+            }
+        }
+        if self.outgoing.capacity() > 64 {
+            self.outgoing = VecDeque::new();
+        }
+        Ok(())
+    }
+
+    /// Whether everything queued has been written.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    fn push(&mut self, bytes: Rc<[u8]>, is_output: bool) {
+        self.queued_bytes += bytes.len();
+        self.output_bytes += if is_output { bytes.len() } else { 0 };
+        self.outgoing.push_back(Queued { bytes, is_output });
+    }
+
+    /// Drops queued output, except a frame that is half written: the rest of it must follow.
+    fn drop_output(&mut self) {
+        let half_written = usize::from(self.sent > 0);
+        let mut kept: VecDeque<_> = self.outgoing.drain(..half_written).collect();
+        for queued in std::mem::take(&mut self.outgoing) {
+            if queued.is_output {
+                self.forget(&queued);
+            } else {
+                kept.push_back(queued);
+            }
+        }
+        self.outgoing = kept;
+    }
+
+    fn forget(&mut self, queued: &Queued) {
+        self.queued_bytes -= queued.bytes.len();
+        self.output_bytes -= if queued.is_output { queued.bytes.len() } else { 0 };
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Client, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+        ours.set_nonblocking(true).expect("nonblocking");
+        let mut client = Client::new(ours, Actor::default());
+        client.attached = Some(Attached { fence: None, behind: false });
+        (client, theirs)
+    }
+
+    fn output(text: &str) -> Rc<[u8]> {
+        frame::encode(Kind::Output, &[text.as_bytes()]).into()
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_loses_output_but_no_answer_and_no_half_frame() {
+        let (mut client, mut theirs) = pair();
+        let line = output(&"x".repeat(4000));
+        while !client.attached.expect("attached").behind {
+            client.send_output(&line);
+            client.flush().expect("a full socket is no error");
+        }
+        client.send(Kind::Answer, b"kept");
+        assert!(client.queued_bytes <= line.len() + 100, "{} bytes still wait", client.queued_bytes);
+        drop(client.flush());
+        let mut answers = 0;
+        theirs.set_nonblocking(true).expect("nonblocking");
+        let mut bytes = Vec::new();
+        loop {
+            let mut buffer = vec![0; 65536];
+            match theirs.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+                Err(_) if client.is_drained() => break,
+                Err(_) => client.flush().expect("room again"),
+            }
+        }
+        while let Some(frame) = frame::take(&mut bytes).expect("every frame is whole") {
+            match frame.kind {
+                Kind::Output => assert_eq!(frame.payload.len(), 4000),
+                kind => {
+                    assert_eq!(kind, Kind::Answer);
+                    answers += 1;
+                }
+            }
+        }
+        assert_eq!((answers, bytes.len()), (1, 0));
+    }
+}

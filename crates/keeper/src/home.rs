@@ -1,0 +1,146 @@
+//! The state directory: where sessions live.
+//!
+//! Promise: nothing is read from or written to a directory that somebody else could have
+//! prepared.
+//! Start with [`Home::locate`].
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use berth_api::{Code, Problem};
+use berth_core::SessionId;
+
+/// The state directory, checked.
+#[derive(Clone, Debug)]
+pub struct Home {
+    root: PathBuf,
+}
+
+impl Home {
+    /// Finds the state directory: `BERTH_HOME`, else `$XDG_STATE_HOME/berth`, else
+    /// `~/.local/state/berth`. Made if missing; refused if not private.
+    pub fn locate() -> Result<Self, Problem> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        Self::open(root_from(set("BERTH_HOME"), set("XDG_STATE_HOME"), set("HOME"))?)
+    }
+
+    /// Uses this directory.
+    pub fn open(root: PathBuf) -> Result<Self, Problem> {
+        for dir in [root.clone(), root.join("sessions"), root.join("names"), root.join("keys")] {
+            berth_host::dir::private_dir(&dir).map_err(|error| {
+                Problem::new(Code::Refused, format!("cannot use the state directory: {error}"))
+                    .hint("name another one with BERTH_HOME=DIR")
+            })?;
+        }
+        Ok(Self { root })
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a session lives.
+    pub fn session_dir(&self, id: &SessionId) -> PathBuf {
+        self.sessions_dir().join(id.as_str())
+    }
+
+    /// Where all sessions live.
+    pub fn sessions_dir(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+
+    /// Mints an id and makes its directory, exclusively: two sessions can never share one.
+    pub fn mint(&self) -> io::Result<SessionId> {
+        loop {
+            let mut bytes = [0; SessionId::LENGTH];
+            berth_host::random_bytes(&mut bytes)?;
+            let id = SessionId::from_random(bytes);
+            let mut builder = fs::DirBuilder::new();
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            match builder.create(self.session_dir(&id)) {
+                Ok(()) => return Ok(id),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// All session ids, sorted.
+    pub fn session_ids(&self) -> io::Result<Vec<SessionId>> {
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(self.sessions_dir())? {
+            ids.extend(entry?.file_name().to_str().and_then(SessionId::parse));
+        }
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// Finds the session a person means: a name, an id, or a unique beginning of an id.
+    pub fn find(&self, text: &str) -> Result<SessionId, Problem> {
+        if let Some(id) = self.session_named(text) {
+            return Ok(id);
+        }
+        let ids = self.session_ids().map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot list {}: {error}", self.sessions_dir().display()))
+        })?;
+        let mut meant: Vec<_> =
+            ids.into_iter().filter(|id| !text.is_empty() && id.as_str().starts_with(text)).collect();
+        match meant.len() {
+            1 => Ok(meant.remove(0)),
+            0 => Err(Problem::new(Code::NotFound, format!("there is no session `{text}`"))
+                .hint("`berth ls --all` lists the sessions there are")),
+            count => {
+                let shown: Vec<_> = meant.iter().take(8).map(SessionId::as_str).collect();
+                let more = if count > shown.len() { ", …" } else { "" };
+                Err(Problem::new(
+                    Code::NotFound,
+                    format!("`{text}` could mean {count} sessions: {}{more}", shown.join(", ")),
+                )
+                .hint("type more of the id"))
+            }
+        }
+    }
+}
+
+fn root_from(
+    berth: Option<OsString>,
+    xdg: Option<OsString>,
+    home: Option<OsString>,
+) -> Result<PathBuf, Problem> {
+    if let Some(dir) = berth {
+        let dir = PathBuf::from(dir);
+        return std::path::absolute(&dir).map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot use BERTH_HOME={}: {error}", dir.display()))
+        });
+    }
+    // The XDG specification says that a relative path there is to be ignored.
+    if let Some(dir) = xdg.map(PathBuf::from).filter(|dir| dir.is_absolute()) {
+        return Ok(dir.join("berth"));
+    }
+    let home = home.map(PathBuf::from).filter(|dir| dir.is_absolute()).ok_or_else(|| {
+        Problem::new(Code::Refused, "cannot find the state directory: HOME is not set")
+            .hint("set HOME, or name the directory with BERTH_HOME=DIR")
+    })?;
+    Ok(home.join(".local/state/berth"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(text: &str) -> Option<OsString> {
+        Some(text.into())
+    }
+
+    #[test]
+    fn the_state_directory_is_found_in_the_order_people_expect() {
+        let root = |berth, xdg, home| root_from(berth, xdg, home).map(|path| path.display().to_string());
+        assert_eq!(root(some("/b"), some("/x"), some("/h")), Ok("/b".into()));
+        assert_eq!(root(None, some("/x"), some("/h")), Ok("/x/berth".into()));
+        assert_eq!(root(None, some("relative"), some("/h")), Ok("/h/.local/state/berth".into()));
+        assert!(root(None, None, None).is_err());
+    }
+}

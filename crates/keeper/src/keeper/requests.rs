@@ -1,0 +1,328 @@
+//! Clients: accepting them, reading them, answering them.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use berth_api::frame::Kind;
+use berth_api::message::{Answer, Call, Notice, PROTOCOL, Request, Role, Size};
+use berth_api::status::Status;
+use berth_api::{Code, Problem, problem};
+use berth_core::{Command, Fence, Name, Refusal};
+use berth_host::socket;
+use rustix::event::epoll;
+
+use super::{Keeper, actor_of};
+use crate::clients::{Attached, Client};
+use crate::owner::Input;
+use crate::store;
+
+/// How many connections a keeper serves at once.
+const MAX_CLIENTS: usize = 64;
+
+impl Keeper {
+    pub(super) fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let ours = rustix::process::geteuid().as_raw();
+            // Another account has no business here, whatever the file's mode says; root is root.
+            let allowed = socket::peer(&stream).is_ok_and(|peer| peer.uid == ours || peer.uid == 0);
+            if allowed && self.clients.len() < MAX_CLIENTS {
+                let _ = self.add_client(stream);
+            }
+        }
+    }
+
+    pub(super) fn add_client(&mut self, stream: UnixStream) -> io::Result<u64> {
+        stream.set_nonblocking(true)?;
+        let key = self.next_client;
+        let actor = actor_of(&stream)?;
+        let client = Client::new(stream, actor);
+        epoll::add(&self.epoll, client.as_fd(), epoll::EventData::new_u64(key), epoll::EventFlags::IN)?;
+        self.next_client += 1;
+        self.clients.insert(key, client);
+        Ok(key)
+    }
+
+    pub(super) fn on_client(&mut self, key: u64, flags: epoll::EventFlags) {
+        if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+            let Some(client) = self.clients.get_mut(&key) else { return };
+            let open = client.receive().unwrap_or(false);
+            loop {
+                let Some(client) = self.clients.get_mut(&key) else { return };
+                match client.next_frame() {
+                    Ok(Some(frame)) => match frame.kind {
+                        Kind::Input => self.on_keys(&frame.payload),
+                        Kind::Call => self.on_call(key, &frame.payload),
+                        Kind::Answer | Kind::Output | Kind::Screen | Kind::Notice => return self.drop_client(key),
+                    },
+                    Ok(None) => break,
+                    Err(_) => return self.drop_client(key),
+                }
+            }
+            if !open {
+                return self.drop_client(key);
+            }
+            self.pause_if_full(key);
+        }
+        self.flush(key);
+    }
+
+    /// Forgets a client. If it was the writer, nobody is, and that is recorded.
+    fn drop_client(&mut self, key: u64) {
+        let Some(client) = self.clients.remove(&key) else { return };
+        self.epoll_delete(&client);
+        if let Some(Attached { fence: Some(fence), .. }) = client.attached {
+            // If the journal refuses, the right stays with somebody who is gone; taking it over
+            // with `--take` still works.
+            let _ = self.take(vec![Input::Command(Command::ReleaseWriter { fence })]);
+        }
+    }
+
+    fn on_call(&mut self, key: u64, payload: &[u8]) {
+        let answer = match serde_json::from_slice::<Call>(payload) {
+            Ok(call) if call.protocol == PROTOCOL => {
+                if let Some(client) = self.clients.get_mut(&key) {
+                    client.actor.place = call.place;
+                }
+                self.on_request(key, call.request)
+            }
+            Ok(call) => Err(Problem::new(
+                Code::Unreachable,
+                format!("this keeper speaks protocol {PROTOCOL}, the client {}", call.protocol),
+            )
+            .hint("use the same version of berth, or end the session with the old one")),
+            Err(error) => Err(Problem::new(Code::Usage, format!("not understood: {error}"))),
+        };
+        match answer {
+            Ok(None) => {}
+            Ok(Some(answer)) => self.answer(key, &answer),
+            Err(problem) => self.answer(key, &Answer::Problem { problem }),
+        }
+    }
+
+    /// Answers at once, or returns `None` and answers later.
+    fn on_request(&mut self, key: u64, request: Request) -> Result<Option<Answer>, Problem> {
+        match request {
+            Request::Create { .. } | Request::Resume { .. } => {
+                Err(problem::refusal(&Refusal::AlreadyRunning, self.handle_name().as_str()))
+            }
+            Request::Status => self.done(),
+            Request::Stop { grace_ms } => self.stop(key, Duration::from_millis(grace_ms)),
+            Request::Rename { name } => {
+                let name = Name::parse(&name).map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
+                self.order(Command::Rename { name })?;
+                self.done()
+            }
+            Request::Attach { role, size } => self.attach(key, role, size),
+            Request::Resize { size } => {
+                let writes = self.clients.get(&key).and_then(|client| client.attached?.fence).is_some();
+                if writes {
+                    self.resize(size);
+                }
+                Ok(None)
+            }
+            Request::Type { text, take } => self.type_text(key, &text, take),
+            Request::Screen { ansi } => {
+                let text = if ansi { self.screen.ansi() } else { self.screen.text() };
+                Ok(Some(Answer::Screen { text }))
+            }
+            Request::Watch { from } => self.watch(key, from),
+            Request::Restart => {
+                let answer = Answer::Done { status: Box::new(self.status()) };
+                self.answer(key, &answer);
+                self.flush(key);
+                let error = self.watchdog.as_ref().map(berth_host::watchdog::Watchdog::restart_now);
+                let why = error.map_or_else(|| "there is no watchdog".to_owned(), |error| error.to_string());
+                Err(Problem::new(Code::Refused, format!("cannot replace the keeper's program: {why}")))
+            }
+        }
+    }
+
+    fn stop(&mut self, key: u64, grace: Duration) -> Result<Option<Answer>, Problem> {
+        let Some(client) = self.clients.get_mut(&key) else { return Ok(None) };
+        let by = client.actor.clone();
+        self.order(Command::Stop { by, grace })?;
+        let status = self.status();
+        if !self.owner.history().session.is_live() || Self::is_unproven(&status) {
+            self.answer_end(key, &status);
+        } else if let Some(client) = self.clients.get_mut(&key) {
+            client.awaits_end = true;
+        }
+        Ok(None)
+    }
+
+    pub(super) fn answer_end(&mut self, key: u64, status: &Status) {
+        let answer = if Self::is_unproven(status) {
+            let what = format!("session `{}` could not be ended: {}", status.handle(), status.left.join("; "));
+            let problem = Problem::new(Code::Refused, what)
+                .hint(format!("it is recorded as stopping; `berth why {}` shows what is left", status.handle()));
+            Answer::Problem { problem }
+        } else {
+            Answer::Done { status: Box::new(status.clone()) }
+        };
+        self.answer(key, &answer);
+    }
+
+    fn attach(&mut self, key: u64, role: Role, size: Size) -> Result<Option<Answer>, Problem> {
+        let fence = match role {
+            Role::Observer => None,
+            Role::Writer | Role::Take => Some(self.take_writer(key, role == Role::Take)?),
+        };
+        if fence.is_some() {
+            self.resize(size);
+        }
+        let paint = self.screen.restore();
+        let Some(client) = self.clients.get_mut(&key) else { return Ok(None) };
+        client.attached = Some(Attached { fence, behind: false });
+        let answer = Answer::Attached { fence: fence.map(|fence| fence.0) };
+        client.send(Kind::Answer, &serde_json::to_vec(&answer).expect("an answer is plain data"));
+        client.send(Kind::Screen, &paint);
+        Ok(None)
+    }
+
+    /// Gives the right to type to a client, and tells the one who loses it.
+    fn take_writer(&mut self, key: u64, force: bool) -> Result<Fence, Problem> {
+        let Some(client) = self.clients.get(&key) else { return Ok(Fence(0)) };
+        let who = client.actor.clone();
+        let taker = problem::describe(&who);
+        self.order(Command::TakeWriter { who, force })?;
+        self.demote_others(key, &taker);
+        Ok(self.owner.history().session.fence)
+    }
+
+    fn demote_others(&mut self, key: u64, taker: &str) {
+        let notice = serde_json::to_vec(&Notice::Replaced { by: taker.to_owned() }).expect("plain data");
+        for (other, client) in &mut self.clients {
+            if let Some(attached) = client.attached.as_mut().filter(|attached| attached.fence.is_some())
+                && *other != key
+            {
+                attached.fence = None;
+                client.send(Kind::Notice, &notice);
+            }
+        }
+    }
+
+    /// Types once: takes the right, uses it, gives it back, in one commit.
+    fn type_text(&mut self, key: u64, text: &str, force: bool) -> Result<Option<Answer>, Problem> {
+        let Some(client) = self.clients.get(&key) else { return Ok(None) };
+        if self.terminal.is_none() {
+            return Err(Problem::new(Code::Refused, "the agent has closed its terminal; nothing was typed"));
+        }
+        if !self.keys_have_room_for(text.len()) {
+            return Err(Problem::new(Code::Refused, "the agent does not read its input; nothing was typed")
+                .hint("try again when it has read what is waiting"));
+        }
+        let by = client.actor.clone();
+        let taker = problem::describe(&by);
+        let fence = self.owner.history().session.fence.next();
+        let bytes = text.len() as u64;
+        let inputs = vec![
+            Input::Command(Command::TakeWriter { who: by.clone(), force }),
+            Input::Command(Command::Type { by, fence, bytes }),
+            Input::Command(Command::ReleaseWriter { fence }),
+        ];
+        let answers = self.take(inputs)?;
+        if let Some(refusal) = answers.into_iter().find_map(Result::err) {
+            return Err(self.refused(&refusal));
+        }
+        self.demote_others(key, &taker);
+        self.queue_keys(text.as_bytes());
+        self.done()
+    }
+
+    fn watch(&mut self, key: u64, from: u64) -> Result<Option<Answer>, Problem> {
+        let past = store::read(&self.dir, &self.id, from)?;
+        let committed = self.owner.history().seq;
+        let answer = Answer::Done { status: Box::new(self.status()) };
+        self.answer(key, &answer);
+        let Some(client) = self.clients.get_mut(&key) else { return Ok(None) };
+        client.watches = true;
+        for event in past.iter().filter(|event| event.seq().0 <= committed) {
+            let notice = Notice::Event { seq: event.seq().0, entry: event.get().entry() };
+            client.send(Kind::Notice, &serde_json::to_vec(&notice).expect("a notice is plain data"));
+        }
+        Ok(None)
+    }
+
+    fn order(&mut self, command: Command) -> Result<(), Problem> {
+        let answers = self.take(vec![Input::Command(command)])?;
+        match answers.into_iter().find_map(Result::err) {
+            Some(refusal) => Err(self.refused(&refusal)),
+            None => Ok(()),
+        }
+    }
+
+    fn refused(&self, refusal: &Refusal) -> Problem {
+        let mut problem = problem::refusal(refusal, &self.handle_name());
+        if let (Refusal::Held { .. }, Some(writer)) = (refusal, self.status().writer) {
+            problem.what.push_str(&format!(", since {}", writer.since));
+        }
+        problem
+    }
+
+    fn handle_name(&self) -> String {
+        let name = self.owner.history().session.name.as_ref().map(ToString::to_string);
+        name.unwrap_or_else(|| self.id.to_string())
+    }
+
+    fn done(&self) -> Result<Option<Answer>, Problem> {
+        Ok(Some(Answer::Done { status: Box::new(self.status()) }))
+    }
+
+    pub(super) fn answer(&mut self, key: u64, answer: &Answer) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.send(Kind::Answer, &serde_json::to_vec(answer).expect("an answer is plain data"));
+        }
+    }
+
+    /// Writes what a client takes now, and asks the kernel to say when it takes more.
+    pub(super) fn flush(&mut self, key: u64) {
+        self.catch_up(key);
+        let Some(client) = self.clients.get_mut(&key) else { return };
+        if client.flush().is_err() {
+            return self.drop_client(key);
+        }
+        let wants_write = !client.is_drained();
+        if wants_write != client.wants_write {
+            client.wants_write = wants_write;
+            self.update_interest(key);
+        }
+    }
+
+    fn update_interest(&mut self, key: u64) {
+        let Some(client) = self.clients.get(&key) else { return };
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, !client.paused);
+        flags.set(epoll::EventFlags::OUT, client.wants_write);
+        let _ = epoll::modify(&self.epoll, client.as_fd(), epoll::EventData::new_u64(key), flags);
+    }
+
+    /// Keys pile up: whoever sends them waits until the agent reads.
+    fn pause_if_full(&mut self, key: u64) {
+        if self.keys_are_full()
+            && let Some(client) = self.clients.get_mut(&key)
+        {
+            client.paused = true;
+            self.update_interest(key);
+        }
+    }
+
+    pub(super) fn unpause_all(&mut self) {
+        let paused: Vec<u64> =
+            self.clients.iter().filter(|(_, client)| client.paused).map(|(key, _)| *key).collect();
+        for key in paused {
+            if let Some(client) = self.clients.get_mut(&key) {
+                client.paused = false;
+            }
+            self.update_interest(key);
+        }
+    }
+
+    pub(super) fn flush_all(&mut self) {
+        let keys: Vec<u64> = self.clients.keys().copied().collect();
+        for key in keys {
+            self.flush(key);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The agent's terminal: output to the file, then to clients, then to the screen; keys back.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+use berth_api::frame::{self, Kind};
+use berth_api::message::{Notice, Size};
+use berth_core::{Event, Fence};
+use berth_host::clock;
+use rustix::event::epoll;
+
+use super::{Keeper, TERMINAL, screen_size};
+use crate::clients::Attached;
+use crate::driver::pty::Terminal;
+use crate::output::Remark;
+use crate::owner::Input;
+
+/// How much is read from the terminal before anything else gets its turn.
+const READ_BYTES: usize = 64 * 1024;
+/// How many keys may wait for an agent that does not read. Who sends more waits too.
+const KEYS_BYTES: usize = 256 * 1024;
+
+impl Keeper {
+    pub(super) fn watch_terminal(&mut self, terminal: Terminal) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(TERMINAL);
+        epoll::add(&self.epoll, terminal.pty.master.as_fd(), data, epoll::EventFlags::IN)?;
+        self.terminal = Some(terminal);
+        Ok(())
+    }
+
+    pub(super) fn on_terminal(&mut self, flags: epoll::EventFlags) {
+        if flags.contains(epoll::EventFlags::OUT) {
+            self.write_keys();
+        }
+        if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+            self.read_terminal();
+        }
+    }
+
+    /// Reads until the terminal is empty or it is somebody else's turn. `true`: there may be more.
+    pub(super) fn read_terminal(&mut self) -> bool {
+        if !self.unwritten.is_empty() {
+            return false;
+        }
+        let Some(terminal) = &self.terminal else { return false };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(READ_BYTES, 0);
+        let mut filled = 0;
+        let mut closed = false;
+        let mut more = true;
+        while filled < READ_BYTES {
+            match rustix::io::read(&terminal.pty.master, &mut buffer[filled..]) {
+                Ok(0) | Err(rustix::io::Errno::IO) => {
+                    closed = true;
+                    more = false;
+                    break;
+                }
+                Ok(count) => filled += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => {
+                    more = false;
+                    break;
+                }
+            }
+        }
+        if filled > 0 {
+            self.deliver(&buffer[..filled]);
+        }
+        self.buffer = buffer;
+        if closed {
+            // Nobody has the other side open any more; the exit is reported by the kernel.
+            self.unwatch_terminal();
+        }
+        more
+    }
+
+    fn unwatch_terminal(&mut self) {
+        if let Some(terminal) = self.terminal.take() {
+            let _ = epoll::delete(&self.epoll, terminal.pty.master.as_fd());
+        }
+        self.keys.clear();
+    }
+
+    /// File first: what a client has seen must be there after a crash.
+    fn deliver(&mut self, bytes: &[u8]) {
+        let stored = self.store_output(bytes);
+        self.show(&bytes[..stored]);
+        if stored < bytes.len() {
+            self.unwritten = bytes[stored..].to_vec();
+            self.listen_to_terminal(false);
+            self.retry_soon();
+        }
+    }
+
+    /// Writes to the output file; returns how much the disk took.
+    fn store_output(&mut self, bytes: &[u8]) -> usize {
+        let file_before = self.output.file_start();
+        let stored = self.store_pieces(bytes);
+        if self.output.file_start() != file_before {
+            // Lists look at the file in use for signs of life.
+            self.write_status();
+        }
+        stored
+    }
+
+    fn store_pieces(&mut self, bytes: &[u8]) -> usize {
+        let mut stored = 0;
+        while stored < bytes.len() {
+            match self.output.append(&bytes[stored..], clock::wall_ms()) {
+                Ok((0, _)) => return stored,
+                Ok((count, remark)) => {
+                    stored += count;
+                    if let Some(Remark::Dropped { before }) = remark {
+                        // A note that fails is said again by the next file that is dropped.
+                        let _ = self.take(vec![Input::Note(Event::OutputDropped { before })]);
+                    }
+                }
+                Err(_) => return stored,
+            }
+        }
+        stored
+    }
+
+    /// The disk may have room again.
+    pub(super) fn retry_output(&mut self) {
+        let waiting = std::mem::take(&mut self.unwritten);
+        let stored = self.store_output(&waiting);
+        self.show(&waiting[..stored]);
+        if stored < waiting.len() {
+            self.unwritten = waiting[stored..].to_vec();
+            self.retry_soon();
+        } else if !waiting.is_empty() {
+            self.listen_to_terminal(true);
+        }
+    }
+
+    fn listen_to_terminal(&mut self, on: bool) {
+        let Some(terminal) = &self.terminal else { return };
+        let mut flags = if on { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        flags.set(epoll::EventFlags::OUT, self.wants_room);
+        let data = epoll::EventData::new_u64(TERMINAL);
+        let _ = epoll::modify(&self.epoll, terminal.pty.master.as_fd(), data, flags);
+    }
+
+    /// Clients first, then our own screen: people wait for one of them.
+    fn show(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let attached = self.clients.values().any(|client| client.attached.is_some());
+        let safe = self.splitter.push(bytes);
+        if attached && !safe.is_empty() {
+            let frame: Rc<[u8]> = frame::encode(Kind::Output, &[&safe]).into();
+            let keys: Vec<u64> = self.clients.keys().copied().collect();
+            for key in keys {
+                if let Some(client) = self.clients.get_mut(&key).filter(|client| client.attached.is_some()) {
+                    client.send_output(&frame);
+                    self.flush(key);
+                }
+            }
+        }
+        self.screen.feed(bytes);
+        let answers = self.screen.take_answers();
+        if !answers.is_empty() && !attached {
+            // Nobody's terminal will answer, and agents ask at start and wait.
+            self.queue_keys(&answers);
+        }
+    }
+
+    /// Brings clients that fell behind, and watchers, up to date once they have room.
+    pub(super) fn catch_up(&mut self, key: u64) {
+        let end = self.output.end();
+        let Some(client) = self.clients.get_mut(&key).filter(|client| client.is_drained()) else { return };
+        if let Some(Attached { behind: true, fence }) = client.attached {
+            client.attached = Some(Attached { behind: false, fence });
+            let paint = self.screen.restore();
+            client.send(Kind::Screen, &paint);
+        }
+        if client.watches && client.told_end < end {
+            client.told_end = end;
+            let notice = serde_json::to_vec(&Notice::Output { end }).expect("a notice is plain data");
+            client.send(Kind::Notice, &notice);
+        }
+    }
+
+    /// Keys of an attached person: checked, not journalled.
+    pub(super) fn on_keys(&mut self, payload: &[u8]) {
+        let Some((fence, keys)) = payload.split_first_chunk::<8>() else { return };
+        let fence = Fence(u64::from_le_bytes(*fence));
+        if self.owner.history().session.may_type(fence).is_ok() {
+            self.queue_keys(keys);
+        }
+    }
+
+    /// Queues keys for the agent.
+    pub(super) fn queue_keys(&mut self, keys: &[u8]) {
+        if self.terminal.is_some() {
+            self.keys.extend(keys);
+            self.write_keys();
+        }
+    }
+
+    pub(super) fn keys_have_room_for(&self, bytes: usize) -> bool {
+        self.keys.len() + bytes <= KEYS_BYTES
+    }
+
+    pub(super) fn keys_are_full(&self) -> bool {
+        !self.keys_have_room_for(1)
+    }
+
+    fn write_keys(&mut self) {
+        let Some(terminal) = &self.terminal else { return };
+        while !self.keys.is_empty() {
+            let (front, _) = self.keys.as_slices();
+            match rustix::io::write(&terminal.pty.master, front) {
+                Ok(count) => drop(self.keys.drain(..count)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => break,
+                // The agent is gone; its end is reported by the kernel.
+                Err(_) => self.keys.clear(),
+            }
+        }
+        let wants_room = !self.keys.is_empty();
+        if wants_room != self.wants_room {
+            self.wants_room = wants_room;
+            self.listen_to_terminal(self.unwritten.is_empty());
+        }
+        if !wants_room {
+            self.unpause_all();
+        }
+    }
+
+    /// The writer's terminal has this size; so has the agent's, from now on.
+    pub(super) fn resize(&mut self, size: Size) {
+        let wanted = screen_size(size);
+        if self.screen.size() == wanted {
+            return;
+        }
+        self.screen.resize(wanted);
+        if let Some(terminal) = &self.terminal {
+            let _ = terminal.pty.resize(wanted.rows, wanted.cols);
+        }
+        // A new image would need the new size.
+        if self.watchdog.is_some() {
+            self.watchdog = self.make_watchdog().ok();
+        }
+        for client in self.clients.values_mut() {
+            if let Some(attached) = client.attached.as_mut().filter(|attached| attached.fence.is_none()) {
+                attached.behind = true;
+            }
+        }
+    }
+}

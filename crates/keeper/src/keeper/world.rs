@@ -1,0 +1,211 @@
+//! Effects and observations: doing what is owed, reporting what is seen.
+
+use std::os::fd::AsFd;
+
+use berth_core::{Actor, Command, Effect, Ending, Observation, PROOF_PATIENCE, Phase};
+use berth_host::identity::{ignores_signal, stat};
+use berth_host::{clock, tree};
+use rustix::event::{Timespec, epoll};
+use rustix::process::Signal;
+
+use super::{Keeper, SIGTERM_GRACE, libc_chld, libc_term};
+use crate::driver::pty;
+use crate::killpoint;
+use crate::owner::Input;
+use crate::recover;
+
+/// How often a tree that was killed is looked at again for what it forked meanwhile.
+const KILL_AGAIN_MS: u64 = 20;
+
+impl Keeper {
+    /// Does what is owed and not yet done, until nothing is.
+    pub(super) fn settle(&mut self) {
+        loop {
+            let owed = self.owner.owed();
+            let due: Vec<_> = owed.iter().filter(|effect| !self.performed.contains(effect)).cloned().collect();
+            self.performed = owed;
+            if due.is_empty() {
+                return;
+            }
+            for effect in due {
+                self.perform(&effect);
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Spawn { epoch } => self.spawn(*epoch),
+            Effect::Terminate { .. } => self.terminate_tree(),
+            Effect::Kill { .. } => {
+                self.killed_at_ms = Some(clock::boot_ms());
+                self.kill_tree();
+            }
+            Effect::Prove { .. } => self.on_children(),
+            // The loop's timeout follows from the state; see `timeout`.
+            Effect::WakeAt { .. } => {}
+            Effect::Leave => self.leaving = true,
+        }
+    }
+
+    fn spawn(&mut self, epoch: berth_core::Epoch) {
+        let spec = self.owner.history().session.spec.clone().unwrap_or_default();
+        let variables = [
+            ("BERTH_SESSION", self.id.to_string()),
+            (recover::MARK, recover::mark(&self.id, epoch)),
+        ];
+        let size = self.screen.size();
+        let size = berth_api::message::Size { rows: size.rows, cols: size.cols };
+        let observation = match pty::start(&spec, &variables, size, self.run_lock.fd()) {
+            Ok((terminal, agent)) => match self.watch_terminal(terminal) {
+                Ok(()) => Observation::Spawned { epoch, agent },
+                Err(error) => {
+                    let reason = format!("cannot watch the agent's terminal: {error}");
+                    Observation::SpawnFailed { epoch, reason }
+                }
+            },
+            Err(reason) => Observation::SpawnFailed { epoch, reason },
+        };
+        killpoint::reached("spawned");
+        self.report(vec![observation]);
+    }
+
+    fn terminate_tree(&mut self) {
+        let term = libc_term();
+        // An interactive shell ignores TERM; what it obeys is its terminal hanging up.
+        let signals = |pid| {
+            let deaf = ignores_signal(pid, term).unwrap_or(false);
+            let polite = if deaf { Signal::HUP.as_raw() } else { term };
+            vec![polite, Signal::CONT.as_raw()]
+        };
+        let _ = tree::signal_descendants(self.me.pid, signals);
+    }
+
+    fn kill_tree(&mut self) {
+        let _ = tree::signal_descendants(self.me.pid, |_| vec![Signal::KILL.as_raw()]);
+        self.on_children();
+    }
+
+    pub(super) fn on_signals(&mut self) {
+        while let Ok(Some(signal)) = self.signals.read() {
+            if signal == libc_chld() {
+                self.on_children();
+            } else {
+                let by = Actor { pid: self.me.pid, uid: 0, place: "SIGTERM to the keeper".to_owned() };
+                let stop = Command::Stop { by, grace: SIGTERM_GRACE };
+                if self.take(vec![Input::Command(stop)]).is_err() {
+                    // The host goes down and the disk is full: the order counts, the record cannot.
+                    self.terminate_tree();
+                }
+            }
+        }
+    }
+
+    /// Collects exits and, when no child is left, the proof that the run is over.
+    pub(super) fn on_children(&mut self) {
+        let Ok(reaped) = tree::reap() else { return };
+        let session = &self.owner.history().session;
+        let epoch = session.epoch;
+        let agent_pid = match &session.phase {
+            Phase::Running { agent } | Phase::Ending(Ending { agent: Some(agent), .. }) => Some(agent.pid),
+            Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => None,
+        };
+        let mut reports = Vec::new();
+        for (pid, exit) in reaped.exits {
+            if Some(pid) == agent_pid {
+                let exit = match exit {
+                    tree::Exit::Code(code) => berth_core::Exit::Code(code),
+                    tree::Exit::Signal(signal) => berth_core::Exit::Signal(signal),
+                };
+                reports.push(Observation::Exited { epoch, exit });
+            }
+        }
+        if !reports.is_empty() || reaped.no_children {
+            // What the agent said last is still in its terminal. A tree that goes on talking does
+            // not hold the report up: one buffer per look is enough for a dead agent's last words.
+            while self.read_terminal() && reaped.no_children {}
+        }
+        if reaped.no_children {
+            reports.push(Observation::Empty { epoch });
+        }
+        self.report(reports);
+    }
+
+    /// What time alone brings.
+    pub(super) fn on_time(&mut self) {
+        let now = clock::boot_ms();
+        if self.retry_at_ms.is_some_and(|at| at <= now) {
+            self.retry_at_ms = None;
+            self.retry_output();
+            self.report(vec![]);
+        }
+        if self.kill_at_ms().is_some_and(|at| at <= now) {
+            self.report(vec![Observation::Tick]);
+        }
+        if let Some(killed_at) = self.killed_at_ms.filter(|at| at + KILL_AGAIN_MS <= now) {
+            self.kill_tree();
+            if killed_at + PROOF_PATIENCE.as_millis() as u64 <= now {
+                let epoch = self.owner.history().session.epoch;
+                let left = self.describe_tree();
+                if !left.is_empty() {
+                    self.report(vec![Observation::StillThere { epoch, left }]);
+                }
+            }
+        }
+        if let Err(error) = self.output.sync_if_due(clock::wall_ms()) {
+            let what = format!("some output may not survive a power cut: {error}");
+            let _ = self.take(vec![Input::Note(berth_core::Event::Warned { what })]);
+        }
+    }
+
+    fn describe_tree(&self) -> Vec<String> {
+        let pids = tree::descendants(self.me.pid).unwrap_or_default();
+        let describe = |pid| match stat(pid) {
+            Ok(stat) if stat.state == 'D' => {
+                format!("pid {pid} ({}) waits in the kernel and cannot be killed", stat.comm)
+            }
+            Ok(stat) => format!("pid {pid} ({}) does not end (state {})", stat.comm, stat.state),
+            Err(error) => format!("pid {pid}: {error}"),
+        };
+        pids.into_iter().map(describe).collect()
+    }
+
+    fn kill_at_ms(&self) -> Option<u64> {
+        match &self.owner.history().session.phase {
+            Phase::Ending(ending) if !ending.killed => Some(ending.kill_at_boot_ms),
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => None,
+        }
+    }
+
+    /// How long the loop may sleep; for ever when nothing is due.
+    pub(super) fn timeout(&self) -> Option<Timespec> {
+        let boot = clock::boot_ms();
+        let kill_again = self.killed_at_ms.map(|at| if at + KILL_AGAIN_MS > boot { at + KILL_AGAIN_MS } else { boot + KILL_AGAIN_MS });
+        let sync = self.output.sync_due_ms().map(|due| boot + due.saturating_sub(clock::wall_ms()));
+        let due = [self.retry_at_ms, self.kill_at_ms(), kill_again, sync].into_iter().flatten().min()?;
+        let left = due.saturating_sub(boot);
+        Some(Timespec { tv_sec: (left / 1000).cast_signed(), tv_nsec: ((left % 1000) * 1_000_000).cast_signed() })
+    }
+
+    /// Everyone who asked for the end hears how it came out.
+    pub(super) fn answer_those_who_await_the_end(&mut self) {
+        let status = self.status();
+        let waiting: Vec<u64> =
+            self.clients.iter().filter(|(_, client)| client.awaits_end).map(|(key, _)| *key).collect();
+        for key in waiting {
+            if let Some(client) = self.clients.get_mut(&key) {
+                client.awaits_end = false;
+            }
+            self.answer_end(key, &status);
+        }
+    }
+
+    pub(super) fn epoll_delete(&self, fd: impl AsFd) {
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+
+    /// Whether a run ended in a way nobody would call an end.
+    pub(super) fn is_unproven(status: &berth_api::Status) -> bool {
+        !status.left.is_empty() && status.state == "stopping"
+    }
+}

@@ -1,0 +1,27 @@
+//! Places where tests can make the keeper die, or stand still. Not in release builds.
+
+/// The variable that arms a point: `NAME` or `NAME:COUNT` dies, `stall:NAME` stands still.
+pub const VARIABLE: &str = "BERTH_KILLPOINT";
+
+/// Dies here with SIGKILL, or stalls, if a test asked for it.
+#[cfg(debug_assertions)]
+pub fn reached(name: &str) {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static PASSED: AtomicU32 = AtomicU32::new(0);
+    let Ok(armed) = std::env::var(VARIABLE) else { return };
+    if armed.strip_prefix("stall:") == Some(name) && PASSED.fetch_add(1, Ordering::Relaxed) == 0 {
+        loop {
+            std::thread::park();
+        }
+    }
+    let (wanted, count) = armed.split_once(':').unwrap_or((&armed, "1"));
+    if wanted == name && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == count.parse().unwrap_or(1) {
+        let me = rustix::process::getpid();
+        let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
+    }
+}
+
+/// Does nothing in a release build.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn reached(_name: &str) {}

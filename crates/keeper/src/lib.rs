@@ -1,0 +1,25 @@
+//! One session's keeper: the process that holds its lease, its run, its journal and its terminal.
+//!
+//! Promise: nothing is answered, published or acted on before it is committed; no client, however
+//! slow, holds up the agent; when the run is over nothing of it remains.
+//! Not here: the rules (see `berth-core`), other sessions, anything a person reads on a terminal.
+//! Start with [`keeper::keep`] for the process, [`owner::Owner`] for the order of things.
+
+#![forbid(unsafe_code)]
+
+mod clients;
+mod driver;
+pub mod history;
+pub mod home;
+pub mod keeper;
+pub mod killpoint;
+pub mod names;
+pub mod output;
+pub mod owner;
+pub mod recover;
+pub mod start;
+pub mod store;
+pub mod view;
+
+pub use history::History;
+pub use home::Home;

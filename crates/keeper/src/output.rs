@@ -1,0 +1,269 @@
+//! The agent's output: raw bytes in bounded files, with a time index.
+//!
+//! `output/<offset>.out` holds the bytes from that offset on; `<offset>.idx` holds pairs of
+//! (wall clock ms, offset), little-endian u64 each, at most one per [`INDEX_EVERY_MS`].
+//! Promise: what was written is never changed; at most [`KEEP_BYTES`] are kept, and what was
+//! dropped is said in the journal.
+//! Not here: screens. The files are the truth, a screen is a cache of them.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use std::os::unix::fs::OpenOptionsExt;
+
+/// The size of one file.
+pub const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
+/// How much output of a session is kept.
+pub const KEEP_BYTES: u64 = 1024 * 1024 * 1024;
+/// How often the time is noted at most.
+pub const INDEX_EVERY_MS: u64 = 100;
+/// How long written bytes may wait for the disk.
+pub const SYNC_EVERY_MS: u64 = 1000;
+
+/// Where output goes.
+#[derive(Debug)]
+pub struct OutputLog {
+    dir: PathBuf,
+    segment: Option<Segment>,
+    end: u64,
+    indexed_at_ms: u64,
+    dirty_since_ms: Option<u64>,
+    /// Full files, and directories with new names in them, that are not known to be on the disk.
+    unsynced: Vec<File>,
+    syncing: Option<JoinHandle<io::Result<()>>>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    start: u64,
+    bytes: File,
+    index: File,
+}
+
+/// Something the journal should know about the output.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Remark {
+    /// Everything before this offset is gone.
+    Dropped {
+        /// It.
+        before: u64,
+    },
+}
+
+impl OutputLog {
+    /// Continues behind whatever is there.
+    pub fn open(dir: PathBuf) -> io::Result<Self> {
+        let end = end_of(&dir)?;
+        Ok(Self {
+            dir,
+            segment: None,
+            end,
+            indexed_at_ms: 0,
+            dirty_since_ms: None,
+            unsynced: Vec::new(),
+            syncing: None,
+        })
+    }
+
+    /// The offset behind the last byte.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The file in use.
+    pub fn file_name(&self) -> Option<String> {
+        self.file_start().map(bytes_name)
+    }
+
+    /// The offset the file in use begins at.
+    pub fn file_start(&self) -> Option<u64> {
+        self.segment.as_ref().map(|segment| segment.start)
+    }
+
+    /// Writes all of `bytes`, or what fits on the disk: the number says how many were taken.
+    pub fn append(&mut self, bytes: &[u8], now_ms: u64) -> io::Result<(usize, Option<Remark>)> {
+        let mut remark = None;
+        let full = self.segment.as_ref().is_some_and(|segment| self.end - segment.start >= SEGMENT_BYTES);
+        if full || self.segment.is_none() {
+            self.roll()?;
+            remark = self.drop_oldest()?;
+        }
+        let segment = self.segment.as_mut().expect("roll() leaves a segment");
+        let taken = segment.bytes.write(bytes)?;
+        if now_ms >= self.indexed_at_ms + INDEX_EVERY_MS {
+            let mut pair = [0; 16];
+            pair[..8].copy_from_slice(&now_ms.to_le_bytes());
+            pair[8..].copy_from_slice(&self.end.to_le_bytes());
+            // The index is a convenience; the bytes are not. A failure here loses no output.
+            let _ = segment.index.write_all(&pair);
+            self.indexed_at_ms = now_ms;
+        }
+        self.end += taken as u64;
+        self.dirty_since_ms.get_or_insert(now_ms);
+        Ok((taken, remark))
+    }
+
+    /// When [`OutputLog::sync_if_due`] wants to be called, on the clock of `append`.
+    pub fn sync_due_ms(&self) -> Option<u64> {
+        self.dirty_since_ms.map(|since| since + SYNC_EVERY_MS)
+    }
+
+    /// Hands written bytes to the disk, in a thread that lives as long as that takes: a slow disk
+    /// must not stand between the agent and its terminal.
+    pub fn sync_if_due(&mut self, now_ms: u64) -> io::Result<()> {
+        if self.sync_due_ms().is_none_or(|due| due > now_ms) {
+            return Ok(());
+        }
+        if self.syncing.as_ref().is_some_and(|job| !job.is_finished()) {
+            // Still busy with the last second; ask again in one.
+            self.dirty_since_ms = Some(now_ms);
+            return Ok(());
+        }
+        let last = self.finish_sync();
+        self.dirty_since_ms = None;
+        let mut files = std::mem::take(&mut self.unsynced);
+        files.extend(self.segment.as_ref().map(|segment| segment.bytes.try_clone()).transpose()?);
+        let sync_all = move || files.iter().try_for_each(File::sync_all);
+        self.syncing = Some(std::thread::Builder::new().stack_size(64 * 1024).spawn(sync_all)?);
+        last
+    }
+
+    /// Waits until everything is on the disk.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.finish_sync()?;
+        self.dirty_since_ms = None;
+        self.unsynced.drain(..).try_for_each(|file| file.sync_all())?;
+        self.segment.as_ref().map_or(Ok(()), |segment| segment.bytes.sync_data())
+    }
+
+    fn finish_sync(&mut self) -> io::Result<()> {
+        match self.syncing.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the syncing thread panicked")),
+        }
+    }
+
+    fn roll(&mut self) -> io::Result<()> {
+        if let Some(full) = self.segment.take() {
+            self.unsynced.push(full.bytes);
+        } else {
+            let mut builder = fs::DirBuilder::new();
+            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+            match builder.create(&self.dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let start = self.end;
+        // A file whose name is lost with the power is lost as well.
+        self.unsynced.push(File::open(&self.dir)?);
+        if let Some(parent) = self.dir.parent() {
+            self.unsynced.push(File::open(parent)?);
+        }
+        let open = |name: String| {
+            fs::OpenOptions::new().append(true).create(true).mode(0o600).open(self.dir.join(name))
+        };
+        self.segment = Some(Segment { start, bytes: open(bytes_name(start))?, index: open(index_name(start))? });
+        Ok(())
+    }
+
+    fn drop_oldest(&mut self) -> io::Result<Option<Remark>> {
+        let starts = starts(&self.dir)?;
+        let mut remark = None;
+        for pair in starts.windows(2).take_while(|pair| self.end.saturating_sub(pair[1]) >= KEEP_BYTES) {
+            fs::remove_file(self.dir.join(bytes_name(pair[0])))?;
+            let _ = fs::remove_file(self.dir.join(index_name(pair[0])));
+            remark = Some(Remark::Dropped { before: pair[1] });
+        }
+        Ok(remark)
+    }
+}
+
+/// The offset behind the last byte of the output in `dir`.
+pub fn end_of(dir: &Path) -> io::Result<u64> {
+    let Some(start) = starts(dir)?.pop() else { return Ok(0) };
+    Ok(start + fs::metadata(dir.join(bytes_name(start)))?.len())
+}
+
+/// The offset of the first byte still kept in `dir`.
+pub fn start_of(dir: &Path) -> io::Result<u64> {
+    Ok(starts(dir)?.first().copied().unwrap_or(0))
+}
+
+/// Reads from `offset` on into `buffer`; fewer bytes at the end of a file, none at the end of all.
+/// An offset before what is kept reads from the first byte kept: the second number is where the
+/// bytes really begin.
+pub fn read_at(dir: &Path, offset: u64, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
+    let starts = starts(dir)?;
+    let Some(first) = starts.first() else { return Ok((0, offset)) };
+    let offset = offset.max(*first);
+    let mut at = starts.partition_point(|start| *start <= offset) - 1;
+    loop {
+        let mut file = File::open(dir.join(bytes_name(starts[at])))?;
+        file.seek(SeekFrom::Start(offset - starts[at]))?;
+        let count = file.read(buffer)?;
+        at += 1;
+        if count > 0 || at == starts.len() || starts[at] > offset {
+            return Ok((count, offset));
+        }
+    }
+}
+
+/// The last `limit` bytes.
+pub fn tail(dir: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let end = end_of(dir)?;
+    let mut offset = end.saturating_sub(limit);
+    let mut all = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
+    while offset < end {
+        let (count, from) = read_at(dir, offset, &mut buffer)?;
+        if count == 0 {
+            break;
+        }
+        all.extend_from_slice(&buffer[..count]);
+        offset = from + count as u64;
+    }
+    Ok(all)
+}
+
+/// The file of a moment: when the bytes from each offset on came, oldest first.
+pub fn time_index(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
+    let mut pairs = Vec::new();
+    for start in starts(dir)? {
+        let bytes = match fs::read(dir.join(index_name(start))) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        pairs.extend(bytes.chunks_exact(16).map(|pair| (number(&pair[..8]), number(&pair[8..]))));
+    }
+    Ok(pairs)
+}
+
+fn starts(dir: &Path) -> io::Result<Vec<u64>> {
+    let mut starts = Vec::new();
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(starts),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        let start = name.to_str().and_then(|name| name.strip_suffix(".out")).and_then(|n| n.parse::<u64>().ok());
+        starts.extend(start);
+    }
+    starts.sort_unstable();
+    Ok(starts)
+}
+
+fn bytes_name(start: u64) -> String {
+    format!("{start:020}.out")
+}
+
+fn index_name(start: u64) -> String {
+    format!("{start:020}.idx")
+}

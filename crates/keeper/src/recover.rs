@@ -1,0 +1,203 @@
+//! After a keeper died: find what is left of its run, by evidence, and end it.
+//!
+//! Promise: only what is proven to be of that run is signalled: the very process we recorded, or
+//! one that holds the run's lock, or one that carries the run's mark. What cannot be told is
+//! named and left alone, and then the run is not called gone.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use berth_api::{Code, Problem};
+use berth_core::{Command, Epoch, Now, Observation, PROOF_PATIENCE, Process, SessionId};
+use berth_host::identity::{Identity, Pidfd, Verdict};
+use berth_host::lock::LockFile;
+use berth_host::{clock, tree};
+
+use crate::home::Home;
+use crate::owner::{Input, Owner};
+use crate::store::{self, Lease};
+use crate::view;
+
+/// The variable every process of a run inherits.
+pub const MARK: &str = "BERTH_RUN";
+/// How long a leftover may take to end before it is killed.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+
+/// The value of [`MARK`] for a run.
+pub fn mark(id: &SessionId, epoch: Epoch) -> String {
+    format!("{id}:{epoch}")
+}
+
+/// The core's view of an identity.
+pub fn process(identity: Identity) -> Process {
+    Process { pid: identity.pid, start_ticks: identity.start_ticks, boot_id: identity.boot_id }
+}
+
+/// The host's view of a process.
+pub fn identity(process: &Process) -> Identity {
+    Identity { pid: process.pid, start_ticks: process.start_ticks, boot_id: process.boot_id.clone() }
+}
+
+/// Ends what is left of a run whose keeper is gone, and proves it. The lease must be held.
+/// The error names what is left and why.
+pub fn end_leftovers(
+    dir: &Path,
+    id: &SessionId,
+    epoch: Epoch,
+    agent: Option<&Process>,
+) -> Result<(), Vec<String>> {
+    let started = Instant::now();
+    loop {
+        let (ours, untold) = find(dir, id, epoch, agent);
+        if ours.is_empty() {
+            // Nobody we could find. The run's lock is the proof: free means that no process
+            // inherited it and lives.
+            return match run_lock_is_free(dir) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(if untold.is_empty() {
+                    vec!["a process we cannot see holds the run's lock".to_owned()]
+                } else {
+                    untold
+                }),
+                Err(error) => Err(vec![format!("cannot check the run's lock: {error}")]),
+            };
+        }
+        let patient = started.elapsed() < LEFTOVER_GRACE;
+        let signal = if patient { libc_term() } else { libc_kill() };
+        let mut refused = Vec::new();
+        for (identity, pidfd) in &ours {
+            if let Err(error) = pidfd.signal(signal) {
+                refused.push(format!("pid {}: cannot be signalled: {error}", identity.pid));
+            }
+        }
+        let limit = if patient { LEFTOVER_GRACE } else { Duration::from_millis(50) };
+        wait_for_exit(ours.iter().map(|(_, pidfd)| pidfd), limit);
+        if started.elapsed() > PROOF_PATIENCE {
+            let still = ours.iter().filter(|(_, pidfd)| !pidfd.has_exited());
+            let mut left: Vec<_> =
+                still.map(|(identity, _)| format!("pid {} does not end", identity.pid)).collect();
+            left.extend(refused);
+            return Err(left);
+        }
+    }
+}
+
+/// Brings a session whose keeper died to its recorded end: what is left of the run is ended, and
+/// the loss is written down. Does nothing to a session that has a keeper, or needs no healing.
+pub fn heal(home: &Home, id: &SessionId) -> Result<(), Problem> {
+    let dir = home.session_dir(id);
+    if !view::history(home, id)?.session.is_live() {
+        return Ok(());
+    }
+    // Somebody keeps it, or heals it this very moment.
+    let Some(mut held) = Held::claim(&dir, id)? else { return Ok(()) };
+    let session = &held.owner.history().session;
+    if !session.is_live() {
+        return Ok(());
+    }
+    let epoch = session.epoch;
+    end_leftovers(&dir, id, epoch, session.agent()).map_err(|left| {
+        Problem::new(
+            Code::Refused,
+            format!("session {id} lost its keeper, and what it ran is not proven gone: {}", left.join("; ")),
+        )
+        .hint(format!("end what is named there; `berth why {id}` shows the evidence"))
+    })?;
+    held.take(Input::Report(Observation::KeeperGone { epoch }))?;
+    held.release()
+}
+
+/// Does one thing to a session that has no keeper, as its keeper for that moment.
+pub fn with_lease(home: &Home, id: &SessionId, command: Command) -> Result<(), Problem> {
+    let dir = home.session_dir(id);
+    let mut held = Held::claim(&dir, id)?.ok_or_else(|| {
+        Problem::new(Code::Held, format!("session {id} is being started or ended by somebody else"))
+            .hint("try again")
+    })?;
+    held.take(Input::Command(command))?;
+    held.release()
+}
+
+/// A session in our hands, without a run.
+struct Held<'a> {
+    dir: &'a Path,
+    id: &'a SessionId,
+    owner: Owner,
+    _lease: Lease,
+}
+
+impl<'a> Held<'a> {
+    fn claim(dir: &'a Path, id: &'a SessionId) -> Result<Option<Self>, Problem> {
+        let claimed = Lease::claim(dir)
+            .map_err(|error| Problem::new(Code::Refused, format!("cannot claim session {id}: {error}")))?;
+        let Some(lease) = claimed else { return Ok(None) };
+        let (owner, _torn) = store::open(dir, id, &lease)?;
+        Ok(Some(Self { dir, id, owner, _lease: lease }))
+    }
+
+    fn take(&mut self, input: Input) -> Result<(), Problem> {
+        let now = Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
+        let taken =
+            self.owner.take(vec![input], now).map_err(|error| store::journal_problem(&error, self.id.as_str()))?;
+        match taken.answers.into_iter().find_map(Result::err) {
+            Some(refusal) => Err(berth_api::problem::refusal(&refusal, self.id.as_str())),
+            None => Ok(()),
+        }
+    }
+
+    fn release(self) -> Result<(), Problem> {
+        view::write_short_cut(self.dir, &view::describe(self.dir, self.id, self.owner.history(), false));
+        self.owner.close().map_err(|error| store::journal_problem(&error, self.id.as_str()))
+    }
+}
+
+fn find(
+    dir: &Path,
+    id: &SessionId,
+    epoch: Epoch,
+    agent: Option<&Process>,
+) -> (Vec<(Identity, Pidfd)>, Vec<String>) {
+    let mut candidates: Vec<Identity> = agent.map(identity).into_iter().collect();
+    let mut untold = Vec::new();
+    for found in [tree::with_open_lock(&dir.join("run")), tree::with_mark(MARK, &mark(id, epoch))] {
+        match found {
+            Ok(found) => candidates.extend(found.processes),
+            Err(error) => untold.push(format!("cannot look through /proc: {error}")),
+        }
+    }
+    candidates.sort_by_key(|identity| identity.pid);
+    candidates.dedup();
+    let me = std::process::id();
+    let mut ours = Vec::new();
+    for candidate in candidates.into_iter().filter(|candidate| candidate.pid != me) {
+        match candidate.check() {
+            Verdict::Alive(pidfd) => ours.push((candidate, pidfd)),
+            Verdict::Gone => {}
+            Verdict::CannotTell(why) => untold.push(format!("pid {}: {why}", candidate.pid)),
+        }
+    }
+    (ours, untold)
+}
+
+fn run_lock_is_free(dir: &Path) -> std::io::Result<bool> {
+    LockFile::open_or_create(&dir.join("run"))?.try_exclusive()
+}
+
+fn wait_for_exit<'a>(pidfds: impl Iterator<Item = &'a Pidfd>, limit: Duration) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let until = Instant::now() + limit;
+    for pidfd in pidfds {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
+        // An error here only means less waiting; the caller looks again.
+        let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
+    }
+}
+
+fn libc_term() -> i32 {
+    rustix::process::Signal::TERM.as_raw()
+}
+
+fn libc_kill() -> i32 {
+    rustix::process::Signal::KILL.as_raw()
+}

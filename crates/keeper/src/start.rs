@@ -1,0 +1,63 @@
+//! Starting a keeper, from the outside: spawn it, hand it its first request, wait for its word.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use berth_api::message::{Answer, Request};
+use berth_api::status::Status;
+use berth_api::{Code, Connection, Problem};
+use berth_core::SessionId;
+use berth_host::cgroup;
+use berth_host::spawn::{Spawn, Stdio, spawn};
+
+use crate::home::Home;
+
+/// The hidden verb that makes this binary a keeper.
+pub const KEEPER_VERB: &str = "keeper";
+
+/// Variables that belong to the run a command was called from, not to the session it starts.
+const OF_THE_CALLER: [&str; 2] = [crate::recover::MARK, "BERTH_SESSION"];
+
+/// Starts a keeper for session `id` and gives it its first request. Returns when the agent runs,
+/// or says why it does not. The connection stays usable.
+pub fn keeper(
+    home: &Home,
+    id: &SessionId,
+    first: Request,
+    place: String,
+) -> Result<(Connection, Status), Problem> {
+    let trouble = |what: &str, error: &dyn std::fmt::Display| {
+        Problem::new(Code::Refused, format!("cannot start a keeper for session {id}: {what}: {error}"))
+    };
+    let program = std::env::current_exe().map_err(|error| trouble("finding this program", &error))?;
+    let (ours, theirs) = UnixStream::pair().map_err(|error| trouble("making a socket", &error))?;
+    let null = std::fs::File::options()
+        .write(true)
+        .open("/dev/null")
+        .map_err(|error| trouble("opening /dev/null", &error))?;
+    let args: Vec<OsString> =
+        vec!["berth".into(), KEEPER_VERB.into(), home.root().into(), id.as_str().into()];
+    let env: Vec<_> = std::env::vars_os()
+        .filter(|(name, _)| !OF_THE_CALLER.iter().any(|of_the_caller| name == of_the_caller))
+        .collect();
+    // Without a control group of our own the keeper stays in the caller's; `berth why` shows it.
+    let place_for_keepers = cgroup::keeper_place().ok();
+    let spec = Spawn {
+        program: &program,
+        args: &args,
+        env: &env,
+        cwd: Path::new("/"),
+        stdio: Stdio::Files { stdin: theirs.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() },
+        keep: &[],
+        cgroup: place_for_keepers.as_ref().map(|place| place.as_fd()),
+    };
+    spawn(&spec).map_err(|error| trouble("starting it", &error))?;
+    drop(theirs);
+    let mut connection = Connection::over(ours, place);
+    match connection.ask(first)? {
+        Answer::Done { status } => Ok((connection, *status)),
+        other => Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
+    }
+}

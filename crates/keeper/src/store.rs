@@ -1,0 +1,117 @@
+//! Lease and journal: the two things that make a session have one owner.
+//!
+//! The seam for a fleet is here: `claim`, `create`/`open`, `read`; release is dropping the lease.
+//! Nothing else in the keeper knows that they are a kernel lock and local files.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::time::Duration;
+
+use berth_api::{Code, Problem};
+use berth_core::SessionId;
+use berth_host::identity::Identity;
+use berth_host::lock::LockFile;
+use berth_journal::{Committed, Journal, JournalError, Limits, RealDisk, Seq};
+
+use crate::history::Stored;
+use crate::owner::Owner;
+
+const JOURNAL_DIR: &str = "journal";
+/// Readers look at a lease by locking it for an instant; claiming must outwait them.
+const CLAIM_PATIENCE: Duration = Duration::from_millis(200);
+
+/// The right to be a session's keeper. Held until dropped; the kernel drops it when we die.
+#[derive(Debug)]
+pub struct Lease {
+    file: LockFile,
+}
+
+impl Lease {
+    /// Claims the session in `dir`. `None` if somebody else has it.
+    pub fn claim(dir: &Path) -> io::Result<Option<Self>> {
+        let file = LockFile::open_or_create(&dir.join("lease"))?;
+        if !file.acquire(CLAIM_PATIENCE)? {
+            return Ok(None);
+        }
+        Ok(Some(Self { file }))
+    }
+
+    /// A lease that came along through an exec.
+    pub fn inherited(file: LockFile) -> Self {
+        Self { file }
+    }
+
+    /// Writes into the file who holds it, for people and for `berth why`.
+    pub fn sign(&self, holder: &Identity, epoch: u64) -> io::Result<()> {
+        self.file.write_text(&format!(
+            "pid={} start={} boot={} epoch={epoch}\n",
+            holder.pid, holder.start_ticks, holder.boot_id
+        ))
+    }
+
+    /// The lock itself.
+    pub fn file(&self) -> &LockFile {
+        &self.file
+    }
+}
+
+/// What the lease in `dir` says about who holds, or last held it.
+pub fn holder(dir: &Path) -> String {
+    let text = LockFile::open_or_create(&dir.join("lease")).and_then(|file| file.read_text());
+    text.map_or_else(|error| format!("unreadable: {error}"), |text| text.trim().to_owned())
+}
+
+/// Makes the journal of a new session.
+pub fn create(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<Owner, Problem> {
+    let path = dir.join(JOURNAL_DIR);
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&path)
+        .map_err(|error| Problem::new(Code::Refused, format!("cannot make {}: {error}", path.display())))?;
+    let journal = Journal::create(RealDisk::new(path), id.as_str(), Limits::default());
+    Ok(Owner::new(journal.map_err(|error| journal_problem(&error, id.as_str()))?, &[]))
+}
+
+/// Opens the journal of a session. The lease must be held. Says what was found torn, if anything.
+pub fn open(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<(Owner, Option<String>), Problem> {
+    let opened = Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), Limits::default());
+    let (journal, recovered) = opened.map_err(|error| journal_problem(&error, id.as_str()))?;
+    let torn = recovered.torn.map(|torn| {
+        format!(
+            "{} bytes at the end of the journal were never acknowledged; kept as {}",
+            torn.bytes, torn.kept_as
+        )
+    });
+    Ok((Owner::new(journal, &recovered.events), torn))
+}
+
+/// Reads a journal without a right to it.
+pub fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Stored>>, Problem> {
+    let path = dir.join(JOURNAL_DIR);
+    // A journal without a first event is one that was being made when its maker died.
+    if !path.exists() {
+        return Err(Problem::new(Code::NotFound, format!("session {id} was never finished being made"))
+            .hint(format!("nothing was ever said in it; its directory is {}", dir.display())));
+    }
+    berth_journal::read(&RealDisk::new(path), id.as_str(), Seq(from))
+        .map_err(|error| journal_problem(&error, id.as_str()))
+}
+
+/// Makes new names in these directories survive a power cut.
+pub fn sync_dirs(dirs: &[&Path]) -> io::Result<()> {
+    dirs.iter().try_for_each(|dir| fs::File::open(dir)?.sync_all())
+}
+
+/// A journal's trouble, for people.
+pub fn journal_problem(error: &JournalError, session: &str) -> Problem {
+    let mut what = format!("the journal of session `{session}` is in trouble: {error}");
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        what.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    Problem::new(Code::Refused, what)
+        .hint("nothing was changed; docs/recovery.md says what to do with damaged or full journals")
+}

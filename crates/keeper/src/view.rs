@@ -1,0 +1,199 @@
+//! A look at sessions from outside: lists, details, and the evidence behind them.
+//!
+//! Promise: looking changes nothing, and what is shown follows from the journal and the kernel,
+//! not from what somebody once wrote down. `status.json` is only a short cut, believed where it
+//! cannot be out of date.
+//! Start with [`status`].
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use berth_api::status::{Status, Timestamp};
+use berth_api::{Code, Problem};
+use berth_core::{Phase, SessionId};
+use berth_host::identity::Verdict;
+use berth_host::lock::{Probe, probe};
+use berth_host::{clock, identity};
+use serde::Serialize;
+
+use crate::home::Home;
+use crate::recover;
+use crate::{History, output, store};
+
+/// The name of the short cut.
+pub const STATUS_FILE: &str = "status.json";
+
+/// Whether a keeper holds the session in `dir`.
+pub fn is_kept(dir: &Path) -> io::Result<bool> {
+    Ok(matches!(probe(&dir.join("lease"))?, Some(Probe::Held)))
+}
+
+/// What the journal tells.
+pub fn history(home: &Home, id: &SessionId) -> Result<History, Problem> {
+    let dir = home.session_dir(id);
+    let events = store::read(&dir, id, 1)?;
+    Ok(History::replay(&events))
+}
+
+/// What is known about a session, without asking its keeper.
+pub fn status(home: &Home, id: &SessionId) -> Result<Status, Problem> {
+    let dir = home.session_dir(id);
+    let short_cut = fs::read(dir.join(STATUS_FILE)).ok();
+    let short_cut = short_cut.and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
+    if let Some(mut status) = short_cut.filter(|status| status.id == id.as_str()) {
+        // Written by the keeper as its last act, or by one that is still there to write the next.
+        let over = matches!(status.state.as_str(), "stopped" | "lost");
+        if over || is_kept(&dir).unwrap_or(false) {
+            add_output(&dir, &mut status);
+            return Ok(status);
+        }
+    }
+    let history = history(home, id)?;
+    let kept = is_kept(&dir).map_err(|error| {
+        Problem::new(Code::Refused, format!("cannot look at the lease of session {id}: {error}"))
+    })?;
+    Ok(describe(&dir, id, &history, kept))
+}
+
+/// Everything a list shows, from the journal and the output files.
+pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool) -> Status {
+    let mut status = history.status(id, kept);
+    status.output_bytes = output::end_of(&dir.join("output")).unwrap_or(0);
+    status.output_file = newest_output(dir);
+    add_output(dir, &mut status);
+    status
+}
+
+/// Writes the short cut for lists; only who holds the lease may. It is derived, so a failure costs
+/// only time.
+pub(crate) fn write_short_cut(dir: &Path, status: &Status) {
+    if let Ok(json) = serde_json::to_vec(status) {
+        let _ = berth_host::disk::write_atomically(dir, STATUS_FILE, &json, false);
+    }
+}
+
+/// Why a session is said to be in its state.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Why {
+    /// The session.
+    pub id: String,
+    /// What people call it.
+    pub name: Option<String>,
+    /// The claim.
+    pub state: String,
+    /// The facts behind it.
+    pub evidence: Vec<Fact>,
+    /// What would change the claim.
+    pub would_change: String,
+}
+
+/// A fact, where it comes from, and how old it is.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Fact {
+    /// Where it comes from.
+    pub source: &'static str,
+    /// It.
+    pub fact: String,
+    /// Its age; 0 for what was just looked at.
+    pub age_ms: u64,
+}
+
+/// Collects the evidence.
+pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
+    let dir = home.session_dir(id);
+    let events = store::read(&dir, id, 1)?;
+    let history = History::replay(&events);
+    let session = &history.session;
+    let now = clock::wall_ms();
+    let mut evidence = Vec::new();
+
+    let kept = is_kept(&dir).unwrap_or(false);
+    let holder = store::holder(&dir);
+    let lease = if kept { format!("held ({holder})") } else { "free: there is no keeper".to_owned() };
+    evidence.push(Fact { source: "lease", fact: lease, age_ms: 0 });
+
+    if let Some(last) = events.last() {
+        let told = serde_json::to_value(last.get().entry()).unwrap_or_default();
+        let kind = told.get("event").and_then(|kind| kind.as_str()).unwrap_or("?").to_owned();
+        let fact = format!("last event: {kind} (number {})", history.seq);
+        evidence.push(Fact { source: "journal", fact, age_ms: now.saturating_sub(last.get().at_ms) });
+    }
+    if let Some(agent) = session.agent() {
+        let verdict = match recover::identity(agent).check() {
+            Verdict::Alive(_) => "is alive".to_owned(),
+            Verdict::Gone => "is gone".to_owned(),
+            Verdict::CannotTell(why) => format!("cannot be told: {why}"),
+        };
+        evidence.push(Fact { source: "process", fact: format!("agent, pid {}, {verdict}", agent.pid), age_ms: 0 });
+    }
+    if let Some(keeper) = session.keeper.as_ref().filter(|_| kept) {
+        let stopped = identity::stat(keeper.pid).is_ok_and(|stat| stat.state == 'T');
+        let note = if stopped { ", and is suspended (SIGSTOP)" } else { "" };
+        let cgroup = fs::read_to_string(format!("/proc/{}/cgroup", keeper.pid)).unwrap_or_default();
+        let place = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("?").to_owned();
+        let fact = format!("keeper, pid {}, is in control group {place}{note}", keeper.pid);
+        evidence.push(Fact { source: "process", fact, age_ms: 0 });
+    }
+    match probe(&dir.join("run")) {
+        Ok(Some(Probe::Held)) => {
+            let fact = "held: something of the run is there".to_owned();
+            evidence.push(Fact { source: "run lock", fact, age_ms: 0 });
+        }
+        Ok(Some(Probe::Free)) => {
+            let fact = "free: nothing of the last run is left".to_owned();
+            evidence.push(Fact { source: "run lock", fact, age_ms: 0 });
+        }
+        Ok(None) | Err(_) => {}
+    }
+    if let Some(written) = newest_output(&dir).and_then(|name| modified_ms(&dir, &name)) {
+        let end = output::end_of(&dir.join("output")).unwrap_or(0);
+        let fact = format!("{end} bytes, last written");
+        evidence.push(Fact { source: "output", fact, age_ms: now.saturating_sub(written) });
+    }
+    if let Phase::Ending(ending) = &session.phase {
+        for left in &ending.left {
+            evidence.push(Fact { source: "left over", fact: left.clone(), age_ms: 0 });
+        }
+    }
+
+    let state = session.state(kept).word().to_owned();
+    let would_change = what_would_change(&state, id);
+    Ok(Why {
+        id: id.to_string(),
+        name: session.name.as_ref().map(ToString::to_string),
+        state,
+        evidence,
+        would_change,
+    })
+}
+
+fn what_would_change(state: &str, id: &SessionId) -> String {
+    match state {
+        "starting" => "the agent's process appearing, or failing to".to_owned(),
+        "running" => format!("the agent's process ending, its keeper dying, or `berth stop {id}`"),
+        "stopping" => "the last process of the run ending".to_owned(),
+        _ => format!("`berth resume {id}` starts the next run; nothing else does"),
+    }
+}
+
+/// Adds what the output's file tells: it is touched with every byte, so activity survives a crash
+/// of whoever would have written it down.
+fn add_output(dir: &Path, status: &mut Status) {
+    let written = status.output_file.as_ref().and_then(|name| modified_ms(dir, name));
+    if let Some(written) = written.filter(|written| *written > status.last_activity_at.0) {
+        status.last_activity_at = Timestamp(written);
+    }
+}
+
+fn modified_ms(dir: &Path, name: &str) -> Option<u64> {
+    let modified = fs::metadata(dir.join("output").join(name)).ok()?.modified().ok()?;
+    u64::try_from(modified.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
+}
+
+fn newest_output(dir: &Path) -> Option<String> {
+    let names = fs::read_dir(dir.join("output")).ok()?;
+    let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter(|name| name.ends_with(".out")).max()
+}
