@@ -1,0 +1,217 @@
+//! Being attached: the person's terminal on one side, the keeper on the other.
+//!
+//! Promise: bytes pass through untouched; the terminal is given back as it was, whatever ends
+//! this; leaving, also by a signal or a lost connection, changes nothing for the session.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use berth_api::client::Arrival;
+use berth_api::message::{Answer, Notice, Request, Role};
+use berth_api::record::Event;
+use berth_api::{Code, Connection, Problem, problem};
+use berth_core::{Refusal, SessionId};
+use berth_host::signals::SignalFd;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use rustix::stdio::{stdin, stdout};
+
+use crate::cmd::wait;
+use crate::ctx::Ctx;
+use crate::{print, tty};
+
+/// Ctrl-\ as terminals send it: plainly, in kitty's encoding, in xterm's.
+const DETACH_KEYS: [&[u8]; 3] = [b"\x1c", b"\x1b[92;5", b"\x1b[27;5;92~"];
+/// How an observer, whose keys go nowhere, may also leave.
+const INTERRUPT_KEYS: [&[u8]; 2] = [b"\x03", b"\x1b[99;5"];
+
+/// Why we stopped being attached.
+enum Left {
+    Detached,
+    Ended,
+    Signalled(i32),
+    Dropped,
+}
+
+/// Attaches until the person leaves, the run ends, or the terminal goes away.
+pub(crate) fn attach(
+    ctx: &Ctx,
+    id: &SessionId,
+    connection: Option<Connection>,
+    role: Role,
+) -> Result<u8, Problem> {
+    let handle = handle(ctx, id);
+    let mut keeper = match connection {
+        Some(connection) => connection,
+        None => ctx.keeper_of(id)?.ok_or_else(|| problem::refusal(&Refusal::NotRunning, &handle))?,
+    };
+    let mut fence = match request(&mut keeper, role) {
+        Ok(fence) => fence,
+        // The command was over before we could look: say what it said.
+        Err(problem) if problem.code == Code::Unreachable && !ctx.is_kept(id) => {
+            return crate::cmd::output::stream_to_end(ctx, id);
+        }
+        Err(problem) => return Err(problem),
+    };
+    let wanted = [Signal::WINCH, Signal::HUP, Signal::TERM].map(Signal::as_raw);
+    let signals = SignalFd::new(&wanted).map_err(|error| trouble("listen to signals", &error))?;
+    let raw = tty::Raw::enter().map_err(|error| trouble("prepare the terminal", &error))?;
+    // What was on the person's screen moves up into the scrollback instead of being painted over.
+    let rows = tty::size().unwrap_or_default().rows;
+    let _ = write_all(&vec![b'\n'; usize::from(rows)]);
+    let left = loop {
+        match pump(&mut keeper, fence, &signals) {
+            Left::Dropped if ctx.is_kept(id) => {}
+            left => break left,
+        }
+        // The keeper replaced its own program: same session, new connection.
+        let again = if role == Role::Observer { Role::Observer } else { Role::Writer };
+        match ctx.keeper_of(id).ok().flatten().map(|mut new| (request(&mut new, again), new)) {
+            Some((Ok(new_fence), new)) => (keeper, fence) = (new, new_fence),
+            Some((Err(_), _)) | None => break Left::Dropped,
+        }
+    };
+    let _ = write_all(b"\x1b[999B\r\n");
+    drop(raw);
+    match left {
+        Left::Detached => {
+            print::note(&format!("[detached from {handle}; come back with `berth attach {handle}`]"));
+            Ok(0)
+        }
+        Left::Signalled(signal) => Ok(u8::try_from(128 + signal).unwrap_or(255)),
+        Left::Ended | Left::Dropped => {
+            let status = ctx.status(id)?;
+            print::note(&format!("[{handle} ended: {}]", print::ending(&status).unwrap_or_default()));
+            wait::exit_code(&status)
+        }
+    }
+}
+
+fn request(keeper: &mut Connection, role: Role) -> Result<Option<u64>, Problem> {
+    match keeper.ask(Request::Attach { role, size: tty::size().unwrap_or_default() })? {
+        Answer::Attached { fence } => Ok(fence),
+        other => Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
+    }
+}
+
+/// Passes bytes both ways until something ends that.
+fn pump(keeper: &mut Connection, mut fence: Option<u64>, signals: &SignalFd) -> Left {
+    let mut keys = [0; 4096];
+    loop {
+        // What arrived together with an answer is here already; the socket will not tell.
+        let waiting = keeper.has_more();
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let (typed, told, signalled) = {
+            let mut fds = [
+                PollFd::from_borrowed_fd(stdin(), PollFlags::IN),
+                PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut fds, waiting.then_some(&at_once)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return Left::Dropped,
+            }
+            let ready = |at: usize| !fds[at].revents().is_empty();
+            (ready(0), ready(1) || waiting, ready(2))
+        };
+        if signalled && let Ok(Some(signal)) = signals.read() {
+            if signal != Signal::WINCH.as_raw() {
+                return Left::Signalled(signal);
+            }
+            let resize = Request::Resize { size: tty::size().unwrap_or_default() };
+            if keeper.send(resize).is_err() {
+                return Left::Dropped;
+            }
+        }
+        if told {
+            match hear(keeper, &mut fence) {
+                Ok(None) => {}
+                Ok(Some(left)) => return left,
+                Err(_) => return Left::Dropped,
+            }
+        }
+        if typed {
+            match rustix::io::read(stdin(), &mut keys) {
+                // The terminal is gone.
+                Ok(0) | Err(rustix::io::Errno::IO) => return Left::Signalled(Signal::HUP.as_raw()),
+                Ok(count) => {
+                    if let Some(left) = say(keeper, fence, &keys[..count]) {
+                        return left;
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Takes in everything that has arrived.
+fn hear(keeper: &mut Connection, fence: &mut Option<u64>) -> io::Result<Option<Left>> {
+    loop {
+        match keeper.next()? {
+            None => return Ok(Some(Left::Dropped)),
+            Some(Arrival::Output(bytes) | Arrival::Screen(bytes)) => write_all(&bytes)?,
+            Some(Arrival::Notice(Notice::Event { entry, .. })) => {
+                if let Event::RunEnded { .. } = entry.event {
+                    return Ok(Some(Left::Ended));
+                }
+            }
+            Some(Arrival::Notice(Notice::Replaced { by })) => {
+                *fence = None;
+                // The screen belongs to the application; the title and the bell do not.
+                let by: String = by.chars().filter(|c| !c.is_control()).collect();
+                write_all(format!("\x07\x1b]2;berth: observing, taken over by {by}\x1b\\").as_bytes())?;
+            }
+            Some(Arrival::Notice(Notice::Output { .. }) | Arrival::Answer(_)) => {}
+        }
+        if !keeper.has_more() {
+            return Ok(None);
+        }
+    }
+}
+
+/// Sends keys on, and notices the one that means "leave".
+fn say(keeper: &mut Connection, fence: Option<u64>, keys: &[u8]) -> Option<Left> {
+    let leave = DETACH_KEYS.iter().filter_map(|key| find(keys, key)).min();
+    let leave = leave.or_else(|| {
+        let interrupt = INTERRUPT_KEYS.iter().filter_map(|key| find(keys, key)).min();
+        interrupt.filter(|_| fence.is_none())
+    });
+    let before = &keys[..leave.unwrap_or(keys.len())];
+    match fence {
+        Some(fence) if !before.is_empty() => {
+            if keeper.type_keys(fence, before).is_err() {
+                return Some(Left::Dropped);
+            }
+        }
+        None if !before.is_empty() => drop(write_all(b"\x07")),
+        Some(_) | None => {}
+    }
+    leave.map(|_| Left::Detached)
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}
+
+fn write_all(mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(stdout(), bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => {
+                poll(&mut [PollFd::from_borrowed_fd(stdout(), PollFlags::OUT)], None)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn handle(ctx: &Ctx, id: &SessionId) -> String {
+    berth_keeper::view::status(&ctx.home, id).map_or_else(|_| id.to_string(), |status| status.handle().to_owned())
+}
+
+fn trouble(what: &str, error: &io::Error) -> Problem {
+    Problem::new(Code::Refused, format!("cannot {what}: {error}"))
+}

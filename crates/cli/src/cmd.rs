@@ -1,0 +1,16 @@
+//! The commands, one file each.
+
+pub(crate) mod attach;
+pub(crate) mod demo;
+pub(crate) mod input;
+pub(crate) mod log;
+pub(crate) mod ls;
+pub(crate) mod output;
+pub(crate) mod rename;
+pub(crate) mod resume;
+pub(crate) mod run;
+pub(crate) mod screen;
+pub(crate) mod show;
+pub(crate) mod stop;
+pub(crate) mod wait;
+pub(crate) mod why;

@@ -1,0 +1,26 @@
+//! `berth attach`: see a session's terminal and type into it.
+
+use berth_api::message::Role;
+use berth_api::{Code, Problem};
+
+use crate::args::Attach;
+use crate::attached;
+use crate::ctx::Ctx;
+use crate::tty;
+
+pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
+    if !tty::is_interactive() {
+        return Err(Problem::new(Code::Usage, "attaching needs a terminal on standard input and output")
+            .hint(format!(
+                "scripts use `berth output {0} --follow`, `berth input {0} TEXT`, `berth screen {0}`",
+                args.session
+            )));
+    }
+    let id = ctx.find(&args.session)?;
+    let role = match (args.observe, args.take) {
+        (true, _) => Role::Observer,
+        (false, true) => Role::Take,
+        (false, false) => Role::Writer,
+    };
+    attached::attach(ctx, &id, None, role)
+}

@@ -1,0 +1,178 @@
+//! `berth demo`: the promise, shown with real processes in a state directory of its own.
+
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use berth_api::{Code, Problem};
+use berth_host::identity::{Identity, Verdict};
+use berth_host::pty::Pty;
+use berth_host::spawn::{Spawn, Stdio as SpawnStdio, spawn};
+use rustix::process::Signal;
+
+/// A stand-in for an agent: it counts, so that everyone can see whether it was interrupted.
+const AGENT: &str = "n=0; while :; do n=$((n+1)); echo \"step $n\"; sleep 0.1; done";
+
+pub(crate) fn run() -> Result<u8, Problem> {
+    let demo = Demo::new()?;
+    say("berth keeps sessions. Here is what that means, with real processes, in a directory of its own.");
+
+    step("1. Two agents start. No daemon, nothing else to install.");
+    demo.show(&["run", "-d", "--name", "builder", "--", "sh", "-c", AGENT])?;
+    demo.show(&["run", "-d", "--name", "reviewer", "--", "sh", "-c", AGENT])?;
+    demo.show(&["ls"])?;
+
+    step("2. A person attaches; their SSH connection dies (kill -9 of the client).");
+    let before = demo.steps("builder")?;
+    demo.attach_and_kill()?;
+    demo.until("builder", before + 5)?;
+    say(&format!("   the agent was at step {before}, and is at step {} now: it never noticed", demo.steps("builder")?));
+
+    step("3. The worst: kill -9 of the keeper, the process that holds the session.");
+    let status = demo.status("builder")?;
+    let keeper = Identity::of(number(&status, "keeper_pid")?).map_err(odd)?;
+    let agent = Identity::of(number(&status, "pid")?).map_err(odd)?;
+    match keeper.check() {
+        Verdict::Alive(pidfd) => pidfd.signal(Signal::KILL.as_raw()).map_err(odd)?,
+        Verdict::Gone | Verdict::CannotTell(_) => return Err(problem("the keeper is not there")),
+    }
+    demo.show(&["ls"])?;
+    let gone = matches!(agent.check(), Verdict::Gone);
+    say(&format!("   the other session was not touched; the dead one's agent is {}", if gone { "gone too: nothing leaks" } else { "STILL THERE" }));
+
+    step("4. Bring it back. Same session, same record, the next run.");
+    demo.show(&["resume", "builder", "-d"])?;
+    let now = demo.steps("builder")?;
+    demo.until("builder", now + 2)?;
+    demo.show(&["log", "builder"])?;
+
+    step("5. Stop both. Exit 0 means: proven gone.");
+    demo.show(&["stop", "builder", "reviewer"])?;
+    demo.show(&["ls"])?;
+    say("\nThat was it. Now yours:  berth run --name first -- bash      (Ctrl-\\ leaves it running)");
+    if gone { Ok(0) } else { Err(problem("a process was left behind")) }
+}
+
+/// The demo's own state directory; everything in it is ended and removed on the way out.
+struct Demo {
+    home: PathBuf,
+    program: PathBuf,
+}
+
+impl Demo {
+    fn new() -> Result<Self, Problem> {
+        let home = std::env::temp_dir().join(format!("berth-demo-{}", std::process::id()));
+        Ok(Self { home, program: std::env::current_exe().map_err(odd)? })
+    }
+
+    fn call(&self, args: &[&str]) -> Result<Output, Problem> {
+        let mut command = Command::new(&self.program);
+        command.args(args).env("BERTH_HOME", &self.home).stdin(Stdio::null());
+        command.output().map_err(odd)
+    }
+
+    /// Runs a command as a person would, and shows it.
+    fn show(&self, args: &[&str]) -> Result<(), Problem> {
+        let shown: Vec<_> = args.iter().map(|arg| if *arg == AGENT { "'…count…'" } else { arg }).collect();
+        say(&format!("   $ berth {}", shown.join(" ")));
+        let output = self.call(args)?;
+        for line in [&output.stdout, &output.stderr].iter().flat_map(|bytes| bytes.split(|byte| *byte == b'\n')) {
+            let line = String::from_utf8_lossy(line).replace(AGENT, "…count…");
+            if !line.is_empty() {
+                say(&format!("     {line}"));
+            }
+        }
+        if output.status.success() { Ok(()) } else { Err(problem("that should have worked")) }
+    }
+
+    fn status(&self, session: &str) -> Result<serde_json::Value, Problem> {
+        serde_json::from_slice(&self.call(&["show", session, "--json"])?.stdout)
+            .map_err(|error| problem(&error.to_string()))
+    }
+
+    /// How far the agent has counted, by its output.
+    fn steps(&self, session: &str) -> Result<usize, Problem> {
+        let output = self.call(&["output", session])?;
+        Ok(output.stdout.windows(5).filter(|window| window == b"step ").count())
+    }
+
+    fn until(&self, session: &str, steps: usize) -> Result<(), Problem> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.steps(session)? < steps {
+            if Instant::now() > deadline {
+                return Err(problem("the agent does not go on"));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// A real terminal with a real client in it, which then dies without a word.
+    fn attach_and_kill(&self) -> Result<(), Problem> {
+        say("   $ berth attach builder        (in a terminal of its own)");
+        let (pty, slave) = Pty::open(24, 80).map_err(odd)?;
+        let env: Vec<_> = std::env::vars_os()
+            .filter(|(name, _)| name != "BERTH_HOME")
+            .chain([("BERTH_HOME".into(), self.home.clone().into_os_string())])
+            .collect();
+        let client = spawn(&Spawn {
+            program: &self.program,
+            args: &["berth", "attach", "builder"].map(Into::into),
+            env: &env,
+            cwd: &std::env::temp_dir(),
+            stdio: SpawnStdio::Terminal(slave.as_fd()),
+            keep: &[],
+            cgroup: None,
+        })
+        .map_err(|error| problem(&error.to_string()))?;
+        drop(slave);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut seen = Vec::new();
+        while !seen.windows(5).any(|window| window == b"step ") && Instant::now() < deadline {
+            let mut buffer = [0; 4096];
+            match rustix::io::read(&pty.master, &mut buffer) {
+                Ok(count) => seen.extend_from_slice(&buffer[..count]),
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        say(&format!("   $ kill -9 {}", client.pid));
+        client.pidfd.signal(Signal::KILL.as_raw()).map_err(odd)?;
+        while !client.pidfd.has_exited() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = berth_host::tree::reap();
+        Ok(())
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.call(&["stop", "--grace", "1s", "builder"]);
+        let _ = self.call(&["stop", "--grace", "1s", "reviewer"]);
+        let _ = std::fs::remove_dir_all(&self.home);
+    }
+}
+
+fn number(status: &serde_json::Value, field: &str) -> Result<u32, Problem> {
+    let number = status.get(field).and_then(serde_json::Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    number.ok_or_else(|| problem(&format!("`show` has no {field}")))
+}
+
+fn step(text: &str) {
+    say(&format!("\n{text}"));
+}
+
+fn say(text: &str) {
+    // Whoever closed our standard output wants no more words.
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+fn problem(what: &str) -> Problem {
+    Problem::new(Code::Refused, format!("the demo failed: {what}"))
+}
+
+fn odd(error: std::io::Error) -> Problem {
+    problem(&error.to_string())
+}

@@ -1,0 +1,102 @@
+//! `berth log`: what happened in a session.
+
+use berth_api::client::Arrival;
+use berth_api::message::{Notice, Request};
+use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
+use berth_api::{Problem, Timestamp};
+use berth_keeper::store;
+use serde::Serialize;
+
+use crate::args::Log;
+use crate::ctx::Ctx;
+use crate::print;
+
+pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
+    let id = ctx.find(&args.session)?;
+    let mut next = args.from.max(1);
+    if args.follow {
+        'keepers: while let Some(mut keeper) = ctx.keeper_of(&id)? {
+            if keeper.send(Request::Watch { from: next }).is_err() {
+                continue;
+            }
+            while let Ok(Some(arrival)) = keeper.next() {
+                if let Arrival::Notice(Notice::Event { seq, entry }) = arrival {
+                    let over = matches!(entry.event, Event::RunEnded { .. });
+                    show(args, seq, entry)?;
+                    next = seq + 1;
+                    if over {
+                        break 'keepers;
+                    }
+                }
+            }
+        }
+    }
+    let dir = ctx.home.session_dir(&id);
+    let events = store::read(&dir, &id, next)?;
+    for event in events {
+        show(args, event.seq().0, event.get().entry())?;
+    }
+    Ok(0)
+}
+
+#[derive(Serialize)]
+struct Line {
+    seq: u64,
+    at: Timestamp,
+    #[serde(flatten)]
+    event: Event,
+}
+
+fn show(args: &Log, seq: u64, entry: Entry) -> Result<(), Problem> {
+    let at = Timestamp(entry.at_ms);
+    if args.json {
+        let mut event = entry.event;
+        if let Event::Created { spec, .. } = &mut event {
+            spec.env.iter_mut().for_each(|(_, value)| *value = "…".to_owned());
+        }
+        let json = serde_json::to_string(&Line { seq, at, event });
+        return print::text(&(json.unwrap_or_default() + "\n"));
+    }
+    print::text(&format!("{seq:>5}  {at}  {}\n", sentence(&entry.event)))
+}
+
+fn sentence(event: &Event) -> String {
+    match event {
+        Event::Created { spec, name } => {
+            let name = name.as_deref().map(|name| format!(" as `{name}`")).unwrap_or_default();
+            format!("created{name}: {} in {}", print::command_line(&spec.command, 80), spec.cwd)
+        }
+        Event::Renamed { name } => format!("renamed to `{name}`"),
+        Event::RunStarting { epoch, keeper, .. } => format!("run {epoch} starting, kept by pid {}", keeper.pid),
+        Event::RunStarted { epoch, agent } => format!("run {epoch} started, agent is pid {}", agent.pid),
+        Event::StopRequested { by, .. } => format!("asked to stop by {}", who(by)),
+        Event::AgentExited { exit, .. } => format!("agent ended: {}", ended(*exit)),
+        Event::KillOrdered { epoch } => format!("grace is over, killing what is left of run {epoch}"),
+        Event::EndUnproven { left, .. } => format!("not ended: {}", left.join("; ")),
+        Event::RunEnded { epoch, outcome } => match outcome {
+            Outcome::Exited(exit) => format!("run {epoch} is over, nothing of it is left: {}", ended(*exit)),
+            Outcome::StartFailed(reason) => format!("run {epoch} could not start: {reason}"),
+            Outcome::Lost => format!("run {epoch} was lost: its keeper died before the end was seen"),
+        },
+        Event::WriterGranted { holder, taken_from, .. } => match taken_from {
+            Some(other) => format!("{} took over typing from {}", who(holder), who(other)),
+            None => format!("{} may type", who(holder)),
+        },
+        Event::WriterReleased { .. } => "nobody is typing".to_owned(),
+        Event::Typed { by, bytes } => format!("{} typed {bytes} bytes", who(by)),
+        Event::KeeperRestarted { reason } => format!("keeper replaced its program, the run went on: {reason}"),
+        Event::OutputDropped { before } => format!("output before offset {before} is no longer kept"),
+        Event::Warned { what } => format!("warning: {what}"),
+    }
+}
+
+fn who(actor: &Actor) -> String {
+    format!("pid {} ({})", actor.pid, actor.place)
+}
+
+fn ended(exit: Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("exit {code}"),
+        Exit::Signal(signal) => format!("signal {signal}"),
+    }
+}

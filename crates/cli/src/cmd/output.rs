@@ -1,0 +1,119 @@
+//! `berth output`: a session's raw bytes, and following them to the end.
+
+use std::path::PathBuf;
+
+use berth_api::client::Arrival;
+use berth_api::message::{Notice, Request};
+use berth_api::record::Event;
+use berth_api::{Code, Problem};
+use berth_core::SessionId;
+use berth_keeper::{output, view};
+
+use crate::args::Output;
+use crate::cmd::wait;
+use crate::ctx::Ctx;
+use crate::print;
+
+pub(crate) fn run(ctx: &Ctx, args: &Output) -> Result<u8, Problem> {
+    let id = ctx.find(&args.session)?;
+    // An error about the session is better than an empty answer.
+    view::status(&ctx.home, &id)?;
+    let mut reader = Reader::new(ctx, &id, args.from);
+    let mut show = |bytes: &[u8]| print::bytes(bytes);
+    if args.follow {
+        follow(ctx, &id, &mut reader, |reader| reader.drain(&mut show).map(|()| false))?;
+    }
+    reader.drain(&mut show)?;
+    if let Some(missing) = reader.missing {
+        print::note(&format!("the first {missing} bytes are no longer kept"));
+    }
+    Ok(0)
+}
+
+/// Streams the output of the current run as plain lines and passes its exit code through.
+pub(crate) fn stream_to_end(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
+    let begin = ctx.status(id)?.output_from;
+    let mut reader = Reader::new(ctx, id, begin);
+    let mut held_return = false;
+    let mut show = |bytes: &[u8]| {
+        // A terminal ends lines with CR LF; whoever reads a pipe expects LF.
+        let mut plain = Vec::with_capacity(bytes.len() + 1);
+        for byte in bytes {
+            match (std::mem::take(&mut held_return), byte) {
+                (_, b'\r') => held_return = true,
+                (true, b'\n') | (false, _) => plain.push(*byte),
+                (true, _) => plain.extend_from_slice(&[b'\r', *byte]),
+            }
+        }
+        print::bytes(&plain)
+    };
+    follow(ctx, id, &mut reader, |reader| reader.drain(&mut show).map(|()| false))?;
+    reader.drain(&mut show)?;
+    wait::exit_code(&ctx.status(id)?)
+}
+
+/// Calls `look` whenever there may be more output, until it says "enough" (`true`) or the run ends.
+/// Returns whether it did.
+pub(crate) fn follow(
+    ctx: &Ctx,
+    id: &SessionId,
+    reader: &mut Reader,
+    mut look: impl FnMut(&mut Reader) -> Result<bool, Problem>,
+) -> Result<bool, Problem> {
+    while let Some(mut keeper) = ctx.keeper_of(id)? {
+        if keeper.send(Request::Watch { from: u64::MAX }).is_err() {
+            continue;
+        }
+        loop {
+            match keeper.next() {
+                Ok(Some(Arrival::Notice(Notice::Event { entry, .. }))) => {
+                    if let Event::RunEnded { .. } = entry.event {
+                        return look(reader);
+                    }
+                }
+                Ok(Some(_)) => {
+                    if look(reader)? {
+                        return Ok(true);
+                    }
+                }
+                // Gone: either it is over, or the keeper replaced itself and is back at once.
+                Ok(None) => break,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
+                Err(_) => break,
+            }
+        }
+    }
+    look(reader)
+}
+
+/// Reads a session's output from an offset on.
+pub(crate) struct Reader {
+    dir: PathBuf,
+    offset: u64,
+    /// How many of the bytes asked for are no longer kept.
+    pub(crate) missing: Option<u64>,
+}
+
+impl Reader {
+    pub(crate) fn new(ctx: &Ctx, id: &SessionId, offset: u64) -> Self {
+        Self { dir: ctx.home.session_dir(id).join("output"), offset, missing: None }
+    }
+
+    /// Hands everything that is there to `show`.
+    pub(crate) fn drain(&mut self, show: &mut dyn FnMut(&[u8]) -> Result<(), Problem>) -> Result<(), Problem> {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let (count, from) = output::read_at(&self.dir, self.offset, &mut buffer).map_err(|error| {
+                Problem::new(Code::Refused, format!("cannot read {}: {error}", self.dir.display()))
+            })?;
+            if count == 0 {
+                return Ok(());
+            }
+            if from > self.offset {
+                self.missing = Some(from - self.offset);
+            }
+            self.offset = from + count as u64;
+            show(&buffer[..count])?;
+        }
+    }
+}

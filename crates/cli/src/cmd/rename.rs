@@ -1,0 +1,39 @@
+//! `berth rename`: another name for a session.
+
+use berth_api::message::Request;
+use berth_api::{Code, Problem};
+use berth_core::{Command, Name, SessionId};
+use berth_keeper::{recover, view};
+
+use crate::args::Rename;
+use crate::ctx::Ctx;
+use crate::print;
+
+pub(crate) fn run(ctx: &Ctx, args: &Rename) -> Result<u8, Problem> {
+    let name = Name::parse(&args.name).map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
+    let id = ctx.find(&args.session)?;
+    // Held until the session itself says its new name.
+    let lock = ctx.home.lock_names()?;
+    let old = view::history(&ctx.home, &id)?.session.name;
+    lock.claim_name(&name, &id)?;
+    if let Err(problem) = rename(ctx, &id, &name) {
+        if old.as_ref() != Some(&name) {
+            lock.drop_name(&name, &id);
+        }
+        return Err(problem);
+    }
+    if let Some(old) = old.filter(|old| *old != name) {
+        lock.drop_name(&old, &id);
+    }
+    print::note(&format!("{id} is now `{name}`"));
+    Ok(0)
+}
+
+fn rename(ctx: &Ctx, id: &SessionId, name: &Name) -> Result<(), Problem> {
+    if ctx.ask(id, Request::Rename { name: name.to_string() })?.is_some() {
+        return Ok(());
+    }
+    // Nobody keeps it: for this one event we do.
+    recover::heal(&ctx.home, id)?;
+    recover::with_lease(&ctx.home, id, Command::Rename { name: name.clone() })
+}

@@ -1,0 +1,45 @@
+//! `berth screen`: what is on a session's screen.
+
+use berth_api::message::{Answer, Request};
+use berth_api::{Code, Problem};
+use berth_core::SessionId;
+use berth_keeper::keeper::SCREEN_FILE;
+use berth_keeper::{output, view};
+use berth_screen::Size;
+
+use crate::args::Screen;
+use crate::ctx::Ctx;
+use crate::print;
+
+/// How much output is replayed to find the screen of a run whose keeper died.
+const REPLAY_BYTES: u64 = 4 * 1024 * 1024;
+
+pub(crate) fn run(ctx: &Ctx, args: &Screen) -> Result<u8, Problem> {
+    let id = ctx.find(&args.session)?;
+    let text = match ctx.ask(&id, Request::Screen { ansi: args.ansi })? {
+        Some(Answer::Screen { text }) => text,
+        Some(other) => return Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
+        None => remembered(ctx, &id, args.ansi)?,
+    };
+    print::text(&(text + "\n"))?;
+    Ok(0)
+}
+
+/// The screen as the last run left it; after a crash, as its output tells.
+fn remembered(ctx: &Ctx, id: &SessionId, ansi: bool) -> Result<String, Problem> {
+    let dir = ctx.home.session_dir(id);
+    let status = view::status(&ctx.home, id)?;
+    let bytes = match std::fs::read(dir.join(SCREEN_FILE)) {
+        Ok(bytes) if status.state == "stopped" => bytes,
+        Ok(_) | Err(_) => output::tail(&dir.join("output"), REPLAY_BYTES).map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot read the output of session {id}: {error}"))
+        })?,
+    };
+    let size = match (status.rows, status.cols) {
+        (0, _) | (_, 0) => Size { rows: 24, cols: 80 },
+        (rows, cols) => Size { rows, cols },
+    };
+    let mut screen = berth_screen::Screen::new(size.clamped());
+    screen.feed(&bytes);
+    Ok(if ansi { screen.ansi() } else { screen.text() })
+}

@@ -1,0 +1,43 @@
+//! `berth show`: everything known about a session.
+
+use berth_api::{Problem, Status};
+
+use crate::args::Show;
+use crate::ctx::Ctx;
+use crate::print;
+
+pub(crate) fn run(ctx: &Ctx, args: &Show) -> Result<u8, Problem> {
+    let id = ctx.find(&args.session)?;
+    let status = ctx.status(&id)?;
+    if args.json {
+        print::json(&status)?;
+    } else {
+        print::text(&lines(ctx, &status))?;
+    }
+    Ok(0)
+}
+
+fn lines(ctx: &Ctx, status: &Status) -> String {
+    let mut rows = vec![("session", status.id.clone())];
+    rows.extend(status.name.clone().map(|name| ("name", name)));
+    rows.push(("state", print::painted(&status.state, 0)));
+    rows.extend(print::ending(status).map(|ending| ("ended", ending)));
+    rows.push(("command", print::command_line(&status.what.command, 500)));
+    rows.push(("directory", status.what.cwd.clone()));
+    if !status.what.env_names.is_empty() {
+        rows.push(("variables", status.what.env_names.join(", ")));
+    }
+    rows.extend(status.what.key.clone().map(|key| ("key", key)));
+    rows.push(("run", format!("{} ({} driver)", status.epoch, status.what.driver)));
+    rows.extend(status.pid.map(|pid| ("agent", format!("pid {pid}"))));
+    rows.extend(status.keeper_pid.map(|pid| ("keeper", format!("pid {pid}"))));
+    rows.extend(status.writer.as_ref().map(|writer| {
+        ("writer", format!("pid {} ({}), since {}", writer.holder.pid, writer.holder.place, writer.since))
+    }));
+    rows.push(("created", format!("{} ({} ago)", status.created_at, print::ago(status.created_at))));
+    rows.push(("active", format!("{} ({} ago)", status.last_activity_at, print::ago(status.last_activity_at))));
+    rows.push(("output", format!("{} bytes", status.output_bytes)));
+    rows.push(("record", ctx.home.sessions_dir().join(&status.id).display().to_string()));
+    rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
+    rows.into_iter().map(|(label, value)| format!("{label:10} {value}\n")).collect()
+}

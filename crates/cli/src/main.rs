@@ -1,0 +1,67 @@
+//! `berth`: the one binary. Each command is a file in `cmd/`; this one finds the right file.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod attached;
+mod cmd;
+mod ctx;
+mod print;
+mod tty;
+
+use std::process::ExitCode;
+
+use berth_api::{Code, Problem};
+use clap::Parser;
+
+use args::{Args, Verb};
+use ctx::Ctx;
+
+fn main() -> ExitCode {
+    // The keeper is started often and wants none of what follows.
+    let mut raw = std::env::args_os().skip(1);
+    if raw.next().is_some_and(|verb| verb == berth_keeper::start::KEEPER_VERB) {
+        return ExitCode::from(berth_keeper::keeper::keep(&raw.collect::<Vec<_>>()));
+    }
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            let help = !error.use_stderr();
+            let _ = error.print();
+            return ExitCode::from(if help { 0 } else { Code::Usage.exit_code() });
+        }
+    };
+    match run(args) {
+        Ok(code) => ExitCode::from(code),
+        Err(problem) => {
+            print::problem(&problem);
+            ExitCode::from(problem.code.exit_code())
+        }
+    }
+}
+
+fn run(args: Args) -> Result<u8, Problem> {
+    let Some(verb) = args.verb else {
+        return cmd::ls::run(&Ctx::open()?, &args::Ls::default());
+    };
+    if let Verb::Demo = verb {
+        return cmd::demo::run();
+    }
+    let ctx = Ctx::open()?;
+    match verb {
+        Verb::Run(args) => cmd::run::run(&ctx, args),
+        Verb::Resume(args) => cmd::resume::run(&ctx, &args),
+        Verb::Ls(args) => cmd::ls::run(&ctx, &args),
+        Verb::Show(args) => cmd::show::run(&ctx, &args),
+        Verb::Why(args) => cmd::why::run(&ctx, &args),
+        Verb::Attach(args) => cmd::attach::run(&ctx, &args),
+        Verb::Input(args) => cmd::input::run(&ctx, &args),
+        Verb::Screen(args) => cmd::screen::run(&ctx, &args),
+        Verb::Output(args) => cmd::output::run(&ctx, &args),
+        Verb::Log(args) => cmd::log::run(&ctx, &args),
+        Verb::Stop(args) => cmd::stop::run(&ctx, &args),
+        Verb::Wait(args) => cmd::wait::run(&ctx, &args),
+        Verb::Rename(args) => cmd::rename::run(&ctx, &args),
+        Verb::Demo => unreachable!("the demo brings its own state directory and was handled above"),
+    }
+}

@@ -1,0 +1,120 @@
+//! Words and tables for people. Data for programs is JSON, printed with [`json`].
+
+use std::io::{self, IsTerminal, Write};
+
+use berth_api::{Code, Problem, Status, Timestamp};
+use serde::Serialize;
+
+/// Says what went wrong and what to do next.
+pub(crate) fn problem(problem: &Problem) {
+    let mut err = io::stderr().lock();
+    let colour = err.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let (error, hint, end) = if colour { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };
+    let _ = writeln!(err, "{error}error:{end} {}", problem.what);
+    if let Some(advice) = &problem.hint {
+        let _ = writeln!(err, "{hint}hint:{end} {advice}");
+    }
+}
+
+/// A remark that is neither data nor an error.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Prints text to standard output, and admits it when that fails.
+pub(crate) fn text(text: &str) -> Result<(), Problem> {
+    bytes(text.as_bytes())
+}
+
+/// Prints bytes to standard output, and admits it when that fails.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Problem> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            // The reader has had enough, as in `berth log S | head`: end as any filter does.
+            std::process::exit(128 + rustix::process::Signal::PIPE.as_raw());
+        }
+        Problem::new(Code::Refused, format!("cannot write to standard output: {error}"))
+    })
+}
+
+/// Prints data for programs.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Problem> {
+    let json = serde_json::to_string_pretty(value)
+        .map_err(|error| Problem::new(Code::Bug, format!("cannot print as JSON: {error}")))?;
+    text(&(json + "\n"))
+}
+
+/// How long ago, in one unit.
+pub(crate) fn age(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms}ms"),
+        1..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86400),
+    }
+}
+
+/// How long before now.
+pub(crate) fn ago(then: Timestamp) -> String {
+    age(berth_host::clock::wall_ms().saturating_sub(then.0))
+}
+
+/// How a run ended, in a few words.
+pub(crate) fn ending(status: &Status) -> Option<String> {
+    let how = match (status.signal, status.exit, &status.failure) {
+        (Some(signal), _, _) => format!("killed by {}", signal_name(signal)),
+        (None, Some(code), _) => format!("exit {code}"),
+        (None, None, Some(failure)) => failure.clone(),
+        (None, None, None) => return None,
+    };
+    let stopped = status.stopped_by.as_ref().map(|by| format!(", stopped by {}", by.place));
+    Some(how + &stopped.unwrap_or_default())
+}
+
+fn signal_name(number: i32) -> String {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        6 => "SIGABRT",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => return format!("signal {number}"),
+    };
+    name.to_owned()
+}
+
+/// The colour of a state.
+pub(crate) fn painted(state: &str, width: usize) -> String {
+    let padded = format!("{state:width$}");
+    if !crate::tty::wants_colour() {
+        return padded;
+    }
+    let colour = match state {
+        "running" => "32",
+        "starting" | "stopping" => "33",
+        "lost" => "31",
+        _ => "2",
+    };
+    format!("\x1b[{colour}m{padded}\x1b[0m")
+}
+
+/// A command line as one would type it, shortened.
+pub(crate) fn command_line(command: &[String], limit: usize) -> String {
+    let quoted = |word: &String| {
+        let plain = !word.is_empty()
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c));
+        if plain { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    let line = command.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if line.chars().count() <= limit {
+        return line;
+    }
+    line.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
+}

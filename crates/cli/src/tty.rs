@@ -1,0 +1,77 @@
+//! The person's terminal: whether there is one, its size, raw mode, and giving it back.
+
+use std::io::{self, Write};
+use std::sync::Mutex;
+
+use berth_api::message::Size;
+use rustix::stdio::{stderr, stdin, stdout};
+use rustix::termios::{
+    OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr, ttyname,
+};
+
+/// Whether a person sits in front of both ends.
+pub(crate) fn is_interactive() -> bool {
+    isatty(stdin()) && isatty(stdout())
+}
+
+/// Whether colours make sense on standard output.
+pub(crate) fn wants_colour() -> bool {
+    isatty(stdout()) && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// The size of the terminal, if there is one.
+pub(crate) fn size() -> Option<Size> {
+    let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin())).ok()?;
+    (size.ws_row > 0 && size.ws_col > 0).then_some(Size { rows: size.ws_row, cols: size.ws_col })
+}
+
+/// Where this command is run, for people: the terminal, the host, the SSH client.
+pub(crate) fn place() -> String {
+    let name = ttyname(stdin(), Vec::new()).or_else(|_| ttyname(stderr(), Vec::new()));
+    let terminal = name.ok().and_then(|name| name.into_string().ok());
+    let terminal = terminal.map(|name| name.trim_start_matches("/dev/").to_owned());
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut place = format!("{} on {host}", terminal.as_deref().unwrap_or("no terminal"));
+    if let Some(client) = std::env::var("SSH_CONNECTION").ok().and_then(|all| all.split(' ').next().map(str::to_owned)) {
+        place.push_str(&format!(", over SSH from {client}"));
+    }
+    place
+}
+
+/// What the terminal was before we changed it; here so that a panic can put it back.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Raw mode for as long as this lives, and on panic too.
+pub(crate) struct Raw;
+
+impl Raw {
+    pub(crate) fn enter() -> io::Result<Self> {
+        let before = tcgetattr(stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        *BEFORE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(before);
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            give_back();
+            usual(info);
+        }));
+        tcsetattr(stdin(), OptionalActions::Now, &raw)?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+fn give_back() {
+    let before = BEFORE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    if let Some(before) = before {
+        let mut out = io::stdout().lock();
+        let _ = out.write_all(berth_screen::LEAVE);
+        let _ = out.flush();
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
+    }
+}

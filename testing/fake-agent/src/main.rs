@@ -1,0 +1,85 @@
+//! A real program that misbehaves on request.
+//!
+//! Promise: it does exactly the steps it was given, in order, one word each, and nothing
+//! is started before the whole script was understood. `--help` lists the steps.
+//! Not here: judging what a supervisor made of it; that is the test's job.
+//! Start with [`script::Step`] for what it can do and [`agent::Agent::run`] for how.
+
+mod agent;
+mod script;
+mod sys;
+
+use std::process::ExitCode;
+
+/// What the agent says of itself when it ends for a reason the script did not ask for.
+mod code {
+    /// The script was not understood.
+    pub(crate) const USAGE: u8 = 2;
+    /// The input ended while a step was expecting more of it.
+    pub(crate) const INPUT_ENDED: u8 = 90;
+    /// A step failed, for example because the terminal is gone.
+    pub(crate) const STEP_FAILED: u8 = 91;
+}
+
+const HELP: &str = r"fake-agent: a real program that misbehaves on request
+
+usage: fake-agent STEP…
+   as: fake-agent say:hello nl flood:200M expect:go say:got exit:3
+
+Steps run in order; after the last one it exits with 0.
+
+output   say:TEXT         write TEXT; \n \r \t \e \\ and \xNN are bytes, so half a character is say:\xc3
+         nl               write a newline
+         flood:N[K|M|G]   write N bytes of numbered lines, 64 KiB at a time
+         flood-colour:N   the same in colours
+         report[:VAR,…]   write one JSON line: pid, ppid, pgid, sid, cwd, tty, cols, rows, fds, signals, args,
+                          env (TERM, BERTH_* and each VAR)
+         winch            from now on write `size COLSxROWS` at every SIGWINCH
+         close            close stdout (stderr too) and go on
+input    expect           wait for one line
+         expect:TEXT      wait for TEXT; what follows it stays for the next step
+         raw              put the terminal into raw mode
+         echo[:TEXT]      raw mode, then write every byte back at once, until TEXT was seen or the input ends
+life     ignore:SIG,…     ignore these signals (TERM, HUP, … or numbers)
+         sleep:MS         sleep that many milliseconds
+         hang             wait for ever
+         exit:N           exit with N
+         die:SIG          die by that signal
+children child [ STEP… ]  fork, and let the child do these steps; goes on once the child's first settling
+                          steps (the next four, `ignore`, `close` and `pidfile`) are done
+         setsid           lead a new session (in a child)
+         orphan           fork and leave: go on as a process whose parent is gone
+         daemonise        orphan + setsid + orphan + chdir / + all descriptors closed
+         env-i            go on with an empty environment (executes itself again)
+         loop[:N] [ … ]   do these steps for ever, or N times
+files    pidfile:PATH     append the pid of this process, and of every child from now on, a line each
+         touch:PATH       create PATH
+         wait-file:PATH   wait until PATH exists
+         record:PATH:N    append N records {n, pid}, a JSON line and one write each; n counts per process
+         records:PATH     append records for ever
+         tear:PATH        append half a record
+
+exit codes of its own: 2 script not understood · 90 input ended while expecting · 91 a step failed
+";
+
+fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| word == "--help" || word == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    let steps = match script::parse(&words) {
+        Ok(steps) => steps,
+        Err(problem) => {
+            eprintln!("fake-agent: {problem}\nhint: see fake-agent --help");
+            return ExitCode::from(code::USAGE);
+        }
+    };
+    match agent::Agent::default().run(&steps) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("fake-agent: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}

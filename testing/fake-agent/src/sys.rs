@@ -1,0 +1,118 @@
+//! The calls that std and rustix do not offer safely: fork and signal dispositions.
+//!
+//! Promise: the rest of this crate is safe code.
+//! Relied upon: this program never starts a thread. Every SAFETY comment builds on that.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use crate::script::Signal;
+
+/// Which side of a fork this is.
+pub(crate) enum Fork {
+    Parent,
+    Child,
+}
+
+/// Splits the process in two.
+pub(crate) fn fork() -> io::Result<Fork> {
+    // SAFETY: there is one thread, so no lock can be held by a thread that the child lacks.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        _ => Ok(Fork::Parent),
+    }
+}
+
+/// From now on this signal does nothing.
+pub(crate) fn ignore(signal: Signal) -> io::Result<()> {
+    disposition(signal, libc::SIG_IGN)
+}
+
+/// From now on every change of the terminal's size is written to stdout.
+pub(crate) fn print_size_on_winch() -> io::Result<()> {
+    let handler: extern "C" fn(libc::c_int) = print_size;
+    disposition(Signal(libc::SIGWINCH), handler as *const () as libc::sighandler_t)
+}
+
+/// Dies by this signal, whatever was ignored or blocked before.
+pub(crate) fn die(signal: Signal) -> io::Error {
+    if ![libc::SIGKILL, libc::SIGSTOP].contains(&signal.0)
+        && let Err(refused) = disposition(signal, libc::SIG_DFL)
+    {
+        return refused;
+    }
+    // SAFETY: the set is initialised by sigemptyset before anything reads it, and raise
+    // takes any number; a wrong one is refused.
+    unsafe {
+        let mut set = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal.0);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(signal.0);
+    }
+    io::Error::other(format!("signal {} did not end the process", signal.0))
+}
+
+/// Closes every descriptor above stderr but the one to keep.
+pub(crate) fn close_all_but(kept: Option<RawFd>) {
+    let ranges = match kept {
+        Some(fd) => [(3, fd - 1), (fd + 1, RawFd::MAX)],
+        None => [(3, RawFd::MAX), (1, 0)],
+    };
+    for (first, last) in ranges {
+        if first <= last {
+            // SAFETY: nothing in this program owns a descriptor above 2 but the one kept:
+            // files are opened and closed within one step.
+            unsafe { libc::close_range(first.cast_unsigned(), last.cast_unsigned(), 0) };
+        }
+    }
+}
+
+fn disposition(signal: Signal, handler: libc::sighandler_t) -> io::Result<()> {
+    // SAFETY: all-zero is a valid sigaction (no flags, empty mask), and the handler is
+    // SIG_IGN, SIG_DFL or a function of the right signature.
+    let result = unsafe {
+        let mut action = std::mem::zeroed::<libc::sigaction>();
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(signal.0, &raw const action, std::ptr::null_mut())
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The SIGWINCH handler: async-signal-safe calls and a buffer on the stack, nothing else.
+extern "C" fn print_size(_: libc::c_int) {
+    let mut buffer = [0; 32];
+    let mut used = 0;
+    let mut put = |bytes: &[u8]| {
+        buffer[used..used + bytes.len()].copy_from_slice(bytes);
+        used += bytes.len();
+    };
+    // SAFETY: all-zero is a valid winsize, and the kernel writes no more than one.
+    let size = unsafe {
+        let mut size = std::mem::zeroed::<libc::winsize>();
+        libc::ioctl(0, libc::TIOCGWINSZ, &raw mut size);
+        size
+    };
+    put(b"size ");
+    put(decimal(size.ws_col).trim_ascii_start());
+    put(b"x");
+    put(decimal(size.ws_row).trim_ascii_start());
+    put(b"\n");
+    // SAFETY: `used` bytes of the buffer are initialised. A failed write has nobody to tell.
+    unsafe { libc::write(1, buffer.as_ptr().cast(), used) };
+}
+
+/// Five digits, padded with spaces: formatting without the allocator.
+fn decimal(mut number: u16) -> [u8; 5] {
+    let mut digits = *b"    0";
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(number % 10).expect("a digit fits");
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    digits
+}

@@ -1,0 +1,231 @@
+//! Private state directories, real terminals and leak checks for tests of the binary.
+//!
+//! Promise: a [`Lab`] uses nothing of the person's, and when it is dropped nothing of it is left:
+//! a process that outlives its lab fails the test.
+//! Start with [`Lab::new`].
+
+#![forbid(unsafe_code)]
+
+mod seed;
+mod terminal;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use berth_host::identity::{Identity, Verdict};
+use berth_host::tree;
+
+pub use seed::Seed;
+pub use terminal::Terminal;
+
+/// How long anything a test waits for may take on a loaded machine. Never reached by a good run.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A state directory of its own, and the programs under test.
+#[derive(Debug)]
+pub struct Lab {
+    dir: PathBuf,
+    berth: PathBuf,
+}
+
+/// What a command said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Said {
+    /// Its exit code; 128 + N for a signal.
+    pub code: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Lab {
+    /// Makes a lab. `berth` is `env!("CARGO_BIN_EXE_berth")`.
+    pub fn new(berth: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("berth-lab-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory for the lab");
+        Self { dir, berth: berth.into() }
+    }
+
+    /// The lab's own directory, for files a test needs.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The state directory.
+    pub fn home(&self) -> PathBuf {
+        self.dir.join("home")
+    }
+
+    /// Where a session lives.
+    pub fn session_dir(&self, id: &str) -> PathBuf {
+        self.home().join("sessions").join(id)
+    }
+
+    /// The fake agent, built beside berth.
+    pub fn agent(&self) -> String {
+        let path = self.berth.with_file_name("fake-agent");
+        assert!(path.exists(), "{} is not built: cargo build --workspace", path.display());
+        path.display().to_string()
+    }
+
+    /// A berth command, not yet started: standard input is empty.
+    pub fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
+        let mut command = Command::new(&self.berth);
+        command.args(args).env("BERTH_HOME", self.home()).stdin(Stdio::null());
+        command.env_remove("BERTH_SESSION").env_remove("BERTH_RUN").env_remove("BERTH_KILLPOINT");
+        command
+    }
+
+    /// Runs a berth command to its end.
+    pub fn berth<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Said {
+        said(self.command(args).output().expect("berth can be started"))
+    }
+
+    /// Runs a berth command that must succeed; its standard output without the last line end.
+    pub fn ok<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> String {
+        let said = self.berth(args);
+        assert_eq!(said.code, 0, "{said:?}");
+        said.out.trim_end_matches('\n').to_owned()
+    }
+
+    /// Runs a berth command that must succeed and print JSON.
+    pub fn json<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> serde_json::Value {
+        let out = self.ok(args);
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("not JSON ({error}): {out}"))
+    }
+
+    /// Starts the fake agent with a script in a session; its id.
+    pub fn start(&self, script: &[&str]) -> String {
+        self.start_with(&[], script)
+    }
+
+    /// The same with options for `run`.
+    pub fn start_with(&self, options: &[&str], script: &[&str]) -> String {
+        let agent = self.agent();
+        let mut args = vec!["run", "-d"];
+        args.extend(options);
+        args.extend(["--", &agent]);
+        args.extend(script);
+        self.ok(args)
+    }
+
+    /// What `show --json` says.
+    pub fn show(&self, session: &str) -> serde_json::Value {
+        self.json(["show", session, "--json"])
+    }
+
+    /// A number of `show --json`.
+    pub fn number(&self, session: &str, field: &str) -> u32 {
+        let shown = self.show(session);
+        let number = shown[field].as_u64().and_then(|number| u32::try_from(number).ok());
+        number.unwrap_or_else(|| panic!("no {field} in {shown}"))
+    }
+
+    /// The identity of a process `show --json` names: `pid` or `keeper_pid`.
+    pub fn process(&self, session: &str, field: &str) -> Identity {
+        let pid = self.number(session, field);
+        Identity::of(pid).unwrap_or_else(|error| panic!("{field} {pid} is not there: {error}"))
+    }
+
+    /// Waits until the output of the current run matches.
+    pub fn wait_output(&self, session: &str, regex: &str) {
+        let what = format!("output:{regex}");
+        let said = self.berth(["wait", session, "--for", &what, "--timeout", "60s"]);
+        assert_eq!(said.code, 0, "waiting for {regex}: {said:?}\noutput: {:?}", self.berth(["output", session]));
+    }
+
+    /// Starts a command in a terminal of its own.
+    pub fn terminal<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Terminal {
+        Terminal::start(&self.berth, args, &self.home(), 24, 80)
+    }
+
+    /// The same with a size.
+    pub fn terminal_of_size<A: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = A>,
+        rows: u16,
+        cols: u16,
+    ) -> Terminal {
+        Terminal::start(&self.berth, args, &self.home(), rows, cols)
+    }
+
+    /// Everything of this lab that runs.
+    pub fn processes(&self) -> Vec<Identity> {
+        let home = self.home().display().to_string();
+        tree::with_mark("BERTH_HOME", &home).expect("/proc can be read").processes
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let ids = std::fs::read_dir(self.home().join("sessions"));
+        let ids: Vec<_> = ids.into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+        if !ids.is_empty() {
+            let mut stop = vec!["stop".into(), "--grace".into(), "0s".into()];
+            stop.extend(ids);
+            let _ = self.command(stop).output();
+        }
+        // A keeper's last act follows its last answer; give it the moment it takes.
+        let until = Instant::now() + Duration::from_secs(10);
+        while !self.processes().is_empty() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        let left = self.processes();
+        for identity in &left {
+            if let Verdict::Alive(pidfd) = identity.check() {
+                let _ = pidfd.signal(rustix::process::Signal::KILL.as_raw());
+            }
+        }
+        let _ = std::fs::remove_dir_all(&self.dir);
+        if !std::thread::panicking() {
+            assert!(left.is_empty(), "the test left processes behind: {left:?}");
+        }
+    }
+}
+
+/// An ended process, read.
+pub fn said(output: Output) -> Said {
+    use std::os::unix::process::ExitStatusExt;
+    let code = output.status.code().or(output.status.signal().map(|signal| 128 + signal)).expect("it ended");
+    Said {
+        code,
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Sends a signal to exactly this process.
+pub fn signal(identity: &Identity, signal: rustix::process::Signal) {
+    match identity.check() {
+        Verdict::Alive(pidfd) => pidfd.signal(signal.as_raw()).expect("our own process can be signalled"),
+        Verdict::Gone => {}
+        Verdict::CannotTell(why) => panic!("cannot tell whether {identity:?} lives: {why}"),
+    }
+}
+
+/// Waits until a process is gone (a zombie counts as gone).
+pub fn wait_gone(identity: &Identity) {
+    wait_until(&format!("the end of {identity:?}"), || matches!(identity.check(), Verdict::Gone));
+}
+
+/// Waits until a child has ended, and reads its code.
+pub fn wait_child(mut child: Child) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    let status = child.wait().expect("our own child");
+    status.code().or(status.signal().map(|signal| 128 + signal)).expect("it ended")
+}
+
+/// Waits for something that has no event to wait for. Fails loudly, never silently.
+pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,181 @@
+//! A real terminal with a command in it, and an emulator that shows what a person would see.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Instant;
+
+use berth_host::identity::{Identity, Pidfd};
+use berth_host::pty::Pty;
+use berth_host::spawn::{Spawn, Stdio, spawn};
+use berth_screen::{Screen, Size};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
+
+use crate::PATIENCE;
+
+/// A terminal.
+pub struct Terminal {
+    pty: Option<Pty>,
+    screen: Screen,
+    pid: u32,
+    pidfd: Pidfd,
+    exit: Option<i32>,
+    /// Everything the command has written, raw.
+    pub raw: Vec<u8>,
+}
+
+impl Terminal {
+    pub(crate) fn start<A: AsRef<OsStr>>(
+        program: &Path,
+        args: impl IntoIterator<Item = A>,
+        home: &Path,
+        rows: u16,
+        cols: u16,
+    ) -> Self {
+        let (pty, slave) = Pty::open(rows, cols).expect("a terminal");
+        let mut argv: Vec<OsString> = vec!["berth".into()];
+        argv.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        let env: Vec<_> = std::env::vars_os()
+            .filter(|(name, _)| !name.to_string_lossy().starts_with("BERTH_"))
+            .chain([("BERTH_HOME".into(), home.into())])
+            .collect();
+        let child = spawn(&Spawn {
+            program,
+            args: &argv,
+            env: &env,
+            cwd: &std::env::temp_dir(),
+            stdio: Stdio::Terminal(slave.as_fd()),
+            keep: &[],
+            cgroup: None,
+        })
+        .expect("berth can be started");
+        let screen = Screen::new(Size { rows, cols });
+        Self { pty: Some(pty), screen, pid: child.pid, pidfd: child.pidfd, exit: None, raw: Vec::new() }
+    }
+
+    /// The command's process.
+    pub fn identity(&self) -> Identity {
+        Identity::of(self.pid).expect("the command runs")
+    }
+
+    /// Types.
+    pub fn type_keys(&self, keys: &str) {
+        let pty = self.pty.as_ref().expect("the terminal is open");
+        let mut keys = keys.as_bytes();
+        while !keys.is_empty() {
+            match rustix::io::write(&pty.master, keys) {
+                Ok(count) => keys = &keys[count..],
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => std::thread::yield_now(),
+                Err(error) => panic!("cannot type: {error}"),
+            }
+        }
+    }
+
+    /// Reads and waits until the screen shows this text.
+    pub fn wait_for(&mut self, text: &str) {
+        self.wait_while(text, |terminal| !terminal.screen.text().contains(text));
+    }
+
+    /// Reads and waits until the raw bytes contain these.
+    pub fn wait_for_raw(&mut self, bytes: &[u8]) {
+        let what = String::from_utf8_lossy(bytes).into_owned();
+        self.wait_while(&what, |terminal| !terminal.raw.windows(bytes.len()).any(|window| window == bytes));
+    }
+
+    fn wait_while(&mut self, what: &str, mut missing: impl FnMut(&mut Self) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while missing(self) {
+            let over = !self.read();
+            if over && missing(self) {
+                panic!("the terminal closed without {what:?}; it shows:\n{}", self.screen.text());
+            }
+            assert!(Instant::now() < until, "no {what:?}; the screen shows:\n{}", self.screen.text());
+        }
+    }
+
+    /// What the screen shows.
+    pub fn text(&mut self) -> String {
+        self.screen.text()
+    }
+
+    /// What the screen is, with its modes, in canonical form.
+    pub fn restore(&mut self) -> Vec<u8> {
+        self.screen.restore()
+    }
+
+    /// Another size, as when a person drags the window's corner.
+    pub fn resize(&mut self, rows: u16, cols: u16) {
+        self.pty.as_ref().expect("the terminal is open").resize(rows, cols).expect("a resize");
+        self.screen.resize(Size { rows, cols });
+    }
+
+    /// Closes the terminal, as when a person closes the window or the connection drops.
+    pub fn close(&mut self) {
+        self.pty = None;
+    }
+
+    /// Sends the command a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.pidfd.signal(signal.as_raw()).expect("our own child can be signalled");
+    }
+
+    /// Waits for the command's end; 128 + N for a signal.
+    pub fn wait_exit(&mut self) -> i32 {
+        let until = Instant::now() + PATIENCE;
+        while !self.pidfd.has_exited() {
+            assert!(Instant::now() < until, "it does not end; the screen shows:\n{}", self.screen.text());
+            if self.pty.is_some() {
+                self.read();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        while self.pty.is_some() && self.read_now() {}
+        self.reap()
+    }
+
+    fn reap(&mut self) -> i32 {
+        if let Some(code) = self.exit {
+            return code;
+        }
+        let pid = Pid::from_raw(i32::try_from(self.pid).expect("pids fit")).expect("pids are not zero");
+        let status = waitpid(Some(pid), WaitOptions::empty()).expect("our own child").map(|(_, status)| status);
+        let code = |status: WaitStatus| status.exit_status().or(status.terminating_signal().map(|n| 128 + n));
+        let code = status.and_then(code).expect("it ended");
+        self.exit = Some(code);
+        code
+    }
+
+    /// Waits a little for bytes and takes them in. `false` when the terminal is closed.
+    fn read(&mut self) -> bool {
+        let Some(pty) = &self.pty else { return false };
+        let patience = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        let _ = poll(&mut [PollFd::new(&pty.master, PollFlags::IN)], Some(&patience));
+        self.read_now();
+        self.pty.is_some() && !self.pidfd.has_exited()
+    }
+
+    /// Takes in what is there. `true` if there was something.
+    fn read_now(&mut self) -> bool {
+        let Some(pty) = &self.pty else { return false };
+        let mut buffer = [0; 65536];
+        match rustix::io::read(&pty.master, &mut buffer) {
+            Ok(count) if count > 0 => {
+                self.raw.extend_from_slice(&buffer[..count]);
+                self.screen.feed(&buffer[..count]);
+                true
+            }
+            Ok(_) | Err(_) => false,
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            let _ = self.pidfd.signal(Signal::KILL.as_raw());
+            self.reap();
+        }
+    }
+}
