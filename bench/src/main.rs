@@ -1,0 +1,205 @@
+//! Speed and memory beside the peers.
+//!
+//! Promise: berth and its peers are measured in one run, in turn, each with its defaults and in
+//! a private place; every target of the issue is listed with what was measured; nothing is left
+//! behind, and if something had to be killed the report says so and the exit code is not 0.
+//! Not here: installing and building (see `bench/run`).
+//! Start with [`MEASUREMENTS`], one file each; `peers` has the holders, `lab` the place.
+
+mod echo;
+mod lab;
+mod list;
+mod memory;
+mod output;
+mod parallel;
+mod peers;
+mod process;
+mod reattach;
+mod report;
+mod stage;
+mod start;
+mod stats;
+mod terminal;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+
+use report::Section;
+use stage::Bench;
+
+/// A measurement and the letter it is chosen by.
+type Measurement = (char, fn(&Bench) -> Result<Section>);
+
+/// In the order of the report.
+const MEASUREMENTS: [Measurement; 7] = [
+    ('a', start::measure),
+    ('b', parallel::measure),
+    ('c', echo::measure),
+    ('d', output::measure),
+    ('e', reattach::measure),
+    ('f', memory::measure),
+    ('g', list::measure),
+];
+
+const HELP: &str = "berth-bench: speed and memory beside the peers (bench/run installs and builds what it needs)
+
+usage: berth-bench --fake-agent PATH [--berth PATH] [--only a,c] [--quick] [--write PATH] [--dir DIR]
+       berth-bench clean DIR
+
+  --fake-agent PATH  the program that runs in the sessions
+  --berth PATH       berth's command; without it only the peers are measured, as found through PATH
+  --only a,c         only these: a start · b parallel · c echo · d output · e reattach · f memory · g list · h journal
+  --quick            few rounds: shows that it works, not how fast it is
+  --write PATH       write the report there too
+  --dir DIR          make the private directories there, on a real disk; the system's temporary directory otherwise
+  clean DIR          end everything that a killed run left in DIR
+";
+
+/// What the command line asks for.
+struct Options {
+    bench: Bench,
+    only: Option<String>,
+    write: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let result = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [terminal::VERB, gate, program, ..] => {
+            terminal::enter(Path::new(gate), program, &words[3..]).map(|()| true)
+        }
+        ["clean", dir] => {
+            lab::clean(Path::new(dir));
+            Ok(true)
+        }
+        ["--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(true)
+        }
+        _ => options(&words).and_then(|options| run(&options)),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("error: {problem:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options(words: &[String]) -> Result<Options> {
+    let (mut fake_agent, mut berth, mut only, mut write, mut dir) = (None, None, None, None, None);
+    let mut is_quick = false;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().cloned().with_context(|| format!("{word} needs a value"));
+        match word.as_str() {
+            "--fake-agent" => fake_agent = Some(PathBuf::from(value()?)),
+            "--berth" => berth = Some(PathBuf::from(value()?)),
+            "--only" => only = Some(value()?),
+            "--write" => write = Some(PathBuf::from(value()?)),
+            "--dir" => dir = Some(PathBuf::from(value()?)),
+            "--quick" => is_quick = true,
+            other => bail!("unknown option {other}; see --help"),
+        }
+    }
+    let fake_agent = fake_agent.context("--fake-agent is needed; bench/run gives it")?;
+    let fake_agent = fake_agent.canonicalize().with_context(|| format!("find {}", fake_agent.display()))?;
+    let base = match dir {
+        Some(dir) => dir.canonicalize().with_context(|| format!("find {}", dir.display()))?,
+        None => std::env::temp_dir(),
+    };
+    // Short, because the path of a socket has 107 bytes at most.
+    let base = base.join(format!("bb{}", std::process::id()));
+    let mut programs: BTreeMap<_, _> =
+        peers::KNOWN.iter().filter_map(|(name, command, _)| Some((*name, peers::find(command)?))).collect();
+    programs.remove("berth");
+    if let Some(berth) = berth {
+        programs.insert("berth", berth.canonicalize().with_context(|| format!("find {}", berth.display()))?);
+    }
+    Ok(Options { bench: Bench { programs, fake_agent, base, is_quick }, only, write })
+}
+
+/// Measures, prints and writes; false when something went wrong on the way.
+fn run(options: &Options) -> Result<bool> {
+    // Whatever a holder leaves behind becomes our child, where it can be seen and ended.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).context("become the subreaper")?;
+    let bench = &options.bench;
+    std::fs::create_dir(&bench.base).with_context(|| format!("create {}", bench.base.display()))?;
+    let mut preamble = preamble(bench);
+    let mut sections = Vec::new();
+    for (letter, measure) in MEASUREMENTS {
+        if options.only.as_ref().is_some_and(|only| !only.contains(letter)) {
+            continue;
+        }
+        eprintln!("measuring {letter} …");
+        let section = measure(bench).unwrap_or_else(|problem| Section::failed(letter, &problem));
+        println!("{section}");
+        sections.push(section);
+    }
+    let _ = std::fs::remove_dir(&bench.base);
+    let _ = writeln!(preamble, "- load when it ended: {}", load());
+    let text = report::render(&preamble, &sections);
+    print!("{}", report::targets(&sections));
+    if let Some(path) = &options.write {
+        std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(sections.iter().all(|section| section.problems.is_empty()))
+}
+
+/// The machine and the versions.
+fn preamble(bench: &Bench) -> String {
+    let mut text = String::from(
+        "Written by `bench/run`. All holders are measured in the same run, in turn, because the machine is noisy. \
+         Ratios are between medians.\n\n",
+    );
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .unwrap_or("")
+        .trim_matches(['\t', ' ', ':']);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = memory.lines().next().unwrap_or("").trim_start_matches("MemTotal:").trim().to_owned();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let file_system = said(Command::new("df").arg("--output=fstype").arg(&bench.base), 1);
+    let _ = writeln!(text, "- date: {}", said(Command::new("date").arg("-u").arg("+%F %H:%M UTC"), 0));
+    let _ = writeln!(text, "- machine: {cores} × {cpu}, {memory}");
+    let _ = writeln!(text, "- kernel: {}", kernel.trim());
+    let _ = writeln!(
+        text,
+        "- file system: {file_system} ({})",
+        bench.base.parent().unwrap_or(&bench.base).display()
+    );
+    let mut versions = Vec::new();
+    for (name, _, arguments) in peers::KNOWN.into_iter().filter(|(name, ..)| *name != "tmux, cold") {
+        versions.push(match bench.programs.get(name) {
+            Some(program) => said(Command::new(program).args(arguments), 0),
+            None => format!("{name}: not installed"),
+        });
+    }
+    let _ = writeln!(text, "- versions: {}", versions.join(" · "));
+    if bench.is_quick {
+        let _ = writeln!(text, "- **quick run: few rounds, do not believe the numbers**");
+    }
+    let _ = writeln!(text, "- load when it began: {}", load());
+    text
+}
+
+fn load() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// One line of what a command says, on either channel.
+fn said(command: &mut Command, line: usize) -> String {
+    let Ok(output) = command.output() else { return "unknown".to_owned() };
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&text).lines().nth(line).unwrap_or("unknown").trim().to_owned()
+}

@@ -1,0 +1,121 @@
+//! Memory and CPU of sessions that do nothing.
+//!
+//! Promise: only the holders' processes are counted, not the programs in the sessions; a server
+//! shared by all sessions is divided by their number.
+//! Start with [`measure`].
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::lab::{Lab, PATIENCE, Session};
+use crate::peers::Holder;
+use crate::process::{Memory, Process};
+use crate::report::{Limit, Section, Table, Verdict, cell};
+use crate::stage::{Bench, ByHolder};
+
+const KIB_PER_MIB: f64 = 1024.0;
+/// After a flood a holder may tidy up before it is judged.
+const TIDY_UP: Duration = Duration::from_secs(2);
+
+pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+    let mut stage = bench.stage("f", &["berth", "dtach", "abduco", "tmux", "screen", "shpool"])?;
+    let counts: &[usize] = bench.pick(&[1, 10, 100, 500], &[1, 10, 50]);
+    let watch = bench.pick(Duration::from_secs(10), Duration::from_secs(2));
+    let most = *counts.last().expect("there is a list of counts");
+    let mut idle = ByHolder::<Vec<Memory>>::new();
+    let mut cpu = ByHolder::<f64>::new();
+    let mut flooded = ByHolder::<f64>::new();
+    stage.each(|lab, holder| {
+        flooded.insert(holder.name(), growth_by_flood(lab, holder)?);
+        let mut sessions = Vec::new();
+        for count in counts {
+            while sessions.len() < *count {
+                sessions.push(lab.start(holder, "hang")?.session);
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            idle.entry(holder.name()).or_default().push(per_session(&sessions)?);
+        }
+        let before = cpu_of(&sessions)?;
+        std::thread::sleep(watch);
+        cpu.insert(holder.name(), (cpu_of(&sessions)? - before).as_secs_f64() * 1e3);
+        lab.stop(holder, &sessions)
+    });
+
+    let mut head = vec!["holder".to_owned()];
+    head.extend(counts.iter().map(|count| format!("PSS at {count}")));
+    head.extend([
+        format!("of it anonymous at {most}"),
+        format!("CPU in {watch:?}"),
+        "after 50 MB".to_owned(),
+    ]);
+    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<_>>());
+    for name in stage.names() {
+        let memory = &idle[name];
+        let mut row = vec![name.to_owned()];
+        row.extend(memory.iter().map(|memory| cell(Some(memory.pss / KIB_PER_MIB), " MiB")));
+        row.push(cell(memory.last().map(|memory| memory.anonymous / KIB_PER_MIB), " MiB"));
+        row.push(cell(cpu.get(name).copied(), " ms"));
+        row.push(format!("+{}", cell(flooded.get(name).map(|kib| kib / KIB_PER_MIB), " MiB")));
+        table.row(row);
+    }
+    let berth = idle.get("berth").map(|memory| memory.iter().map(|memory| memory.pss / KIB_PER_MIB));
+    let worst = berth.clone().and_then(|sizes| sizes.reduce(f64::max));
+    let growth = berth.and_then(|mut sizes| Some(sizes.next_back()? / sizes.next()?));
+    let flooded = flooded.get("berth").map(|kib| kib / KIB_PER_MIB);
+    let share = cpu.get("berth").map(|ms| ms / watch.as_secs_f64() / 10.0);
+    Ok(stage.close(Section {
+        title: "f. Memory and CPU of an idle session",
+        method: format!(
+            "PSS (smaps_rollup) of all the holder's processes divided by the number of sessions, with 1, 10, … idle \
+             sessions; the programs in them are not counted. A server's own size is in the figure for 1. CPU is the \
+             time all {most} together spent on a CPU while nothing happened. After 50 MB: growth of the holder of \
+             one session, {TIDY_UP:?} after it took 50 MB of output."
+        ),
+        table,
+        verdicts: vec![
+            Verdict { what: "idle session, largest", limit: Limit::AtMost(1.0), unit: " MiB", measured: worst },
+            Verdict::ratio("idle session, most ÷ one (flat)", Limit::AtMost(1.1), growth),
+            Verdict { what: "idle CPU of all sessions", limit: Limit::AtMost(0.0), unit: " %", measured: share },
+            Verdict { what: "after a flood", limit: Limit::AtMost(2.0), unit: " MiB", measured: flooded },
+        ],
+        notes: Vec::new(),
+        problems: Vec::new(),
+    }))
+}
+
+/// By how many KiB the holder of one session grows when it has taken 50 MB.
+fn growth_by_flood(lab: &mut Lab, holder: &dyn Holder) -> Result<f64> {
+    let go = lab.fresh_path();
+    let session = lab.start(holder, &format!("wait-file:{} flood:50M REPORT hang", go.display()))?.session;
+    std::thread::sleep(Duration::from_millis(500));
+    let before = per_session(std::slice::from_ref(&session))?;
+    std::fs::write(&go, "").context("begin the flood")?;
+    lab.report_of(session.agent, 2, PATIENCE * 6)?.context("the flood did not end")?;
+    std::thread::sleep(TIDY_UP);
+    let after = per_session(std::slice::from_ref(&session))?;
+    lab.stop(holder, &[session])?;
+    Ok(after.pss - before.pss)
+}
+
+fn holders(sessions: &[Session]) -> BTreeSet<Process> {
+    sessions.iter().map(|session| session.holder).collect()
+}
+
+fn per_session(sessions: &[Session]) -> Result<Memory> {
+    let mut total = Memory::default();
+    for holder in holders(sessions) {
+        let memory = holder.memory().with_context(|| format!("read the memory of process {}", holder.0))?;
+        total.pss += memory.pss;
+        total.anonymous += memory.anonymous;
+    }
+    let count = sessions.len() as f64;
+    Ok(Memory { pss: total.pss / count, anonymous: total.anonymous / count })
+}
+
+fn cpu_of(sessions: &[Session]) -> Result<Duration> {
+    let spent =
+        |holder: Process| holder.cpu_fine().with_context(|| format!("read the CPU of process {}", holder.0));
+    holders(sessions).into_iter().map(spent).sum()
+}

@@ -1,0 +1,88 @@
+//! Many starts at once.
+//!
+//! Promise: a session counts as lost when its command never ran, whatever the start command
+//! said about it.
+//! Start with [`measure`].
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::lab::{Lab, PATIENCE, Session};
+use crate::peers::Holder;
+use crate::report::{Limit, Section, Table, Verdict, cell};
+use crate::stage::{Bench, ByHolder, against, median, ratio_cell};
+use crate::stats::Samples;
+
+pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+    let mut stage = bench.stage("b", &["berth", "tmux", "dtach", "abduco", "screen", "shpool"])?;
+    let (rounds, at_once) = bench.pick((7, 200), (2, 50));
+    let mut all_ran = ByHolder::<Samples>::new();
+    let mut lost = ByHolder::<usize>::new();
+    for round in 0..rounds {
+        stage.each(|lab, holder| {
+            // It takes a minute and loses sessions every time; once is enough to know.
+            if holder.name() == "shpool" && round > 0 {
+                return Ok(());
+            }
+            let (took, missing) = start_at_once(lab, holder, at_once)?;
+            all_ran.entry(holder.name()).or_default().push_ms(took);
+            *lost.entry(holder.name()).or_default() += missing;
+            Ok(())
+        });
+    }
+    let mut table = Table::new(&["holder", "all running p50", "slowest round", "lost", "berth ÷ it"]);
+    for name in stage.names() {
+        let rounds = all_ran.get(name).map_or(0, Samples::len);
+        table.row([
+            name.to_owned(),
+            cell(median(&all_ran, name), " ms"),
+            cell(all_ran.get(name).and_then(|samples| samples.quantile(1.0)), " ms"),
+            format!("{} of {}", lost.get(name).unwrap_or(&0), rounds * at_once),
+            ratio_cell(&all_ran, name),
+        ]);
+    }
+    let lost = lost.get("berth").map(|lost| *lost as f64);
+    Ok(stage.close(Section {
+        title: "b. Starts in parallel",
+        method: format!(
+            "{at_once} start commands spawned at once, {rounds} rounds (shpool: one), the holders in turn. From the \
+             first spawn until the last of the started programs ran. Lost: the program did not run within \
+             {PATIENCE:?} of the one before."
+        ),
+        table,
+        verdicts: vec![
+            Verdict::ratio("200 at once: berth ÷ tmux", Limit::AtMost(0.5), against(&all_ran, "tmux")),
+            Verdict { what: "200 at once: lost", limit: Limit::AtMost(0.0), unit: "", measured: lost },
+        ],
+        notes: Vec::new(),
+        problems: Vec::new(),
+    }))
+}
+
+/// How long until all ran that ever did, and how many never did.
+fn start_at_once(lab: &mut Lab, holder: &dyn Holder, count: usize) -> Result<(Duration, usize)> {
+    let mut launches = Vec::new();
+    for _ in 0..count {
+        launches.push(lab.launch(holder, "hang")?);
+    }
+    let began_at = launches[0].began_at;
+    let mut reports = Vec::new();
+    while reports.len() < count {
+        let Some(report) = lab.report(Instant::now() + PATIENCE)? else { break };
+        reports.push(report);
+    }
+    let took = reports.last().map_or(PATIENCE, |report| report.at - began_at);
+    // A start that failed is among the lost; that is what is counted here.
+    let names: Vec<String> =
+        launches.into_iter().filter_map(|launch| lab.finish(holder, launch).ok()).collect();
+    // Which name belongs to which agent is unknown, and ending them all does not ask for it.
+    let sessions: Result<Vec<Session>> = reports
+        .iter()
+        .enumerate()
+        .map(|(index, report)| lab.session(names.get(index).cloned().unwrap_or_default(), *report))
+        .collect();
+    let sessions = sessions?;
+    lab.stop(holder, &sessions)?;
+    Ok((took, count - reports.len()))
+}

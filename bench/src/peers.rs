@@ -1,0 +1,340 @@
+//! The holders that are compared: how each starts, attaches to and ends a session.
+//!
+//! Promise: all run with their defaults, apart from where their sockets are; nothing a holder
+//! does here can reach a session of the user's.
+//! Not here: what is measured.
+//! Start with [`Holder`].
+
+use std::cell::RefCell;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
+
+use crate::lab::{Lab, PATIENCE, Session};
+
+/// Something that keeps a command running in a terminal without anyone in front of it.
+pub(crate) trait Holder {
+    fn name(&self) -> &'static str;
+
+    /// The command that starts a session nobody is attached to.
+    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command;
+
+    /// The command that attaches the terminal it runs in.
+    fn attach(&self, lab: &Lab, session: &str) -> Command;
+
+    /// What a session is called, given the name we wished for and what the start command said.
+    fn session_name(&self, wanted: &str, _said: &str) -> String {
+        wanted.to_owned()
+    }
+
+    /// Whether one process holds all sessions and so outlives each of them.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Gets ready for the first session.
+    fn prepare(&self, _lab: &Lab) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends sessions; the caller waits for the processes.
+    fn stop(&self, _lab: &Lab, sessions: &[Session]) -> Result<()> {
+        sessions.iter().for_each(|session| session.agent.signal(Signal::KILL));
+        Ok(())
+    }
+
+    /// Ends what [`Holder::prepare`] began.
+    fn shut_down(&self, _lab: &Lab) {}
+}
+
+/// Every holder there is, installed or not, with the arguments that make it tell its version.
+pub(crate) const KNOWN: [(&str, &str, &[&str]); 7] = [
+    ("berth", "berth", &["--version"]),
+    ("tmux", "tmux", &["-V"]),
+    ("tmux, cold", "tmux", &["-V"]),
+    ("dtach", "dtach", &["--help"]),
+    ("abduco", "abduco", &["-v"]),
+    ("shpool", "shpool", &["version"]),
+    ("screen", "screen", &["--version"]),
+];
+
+/// Makes a holder; `program` is where its command is.
+pub(crate) fn holder(name: &str, program: &Path) -> Result<Box<dyn Holder>> {
+    let program = program.to_path_buf();
+    Ok(match name {
+        "berth" => Box::new(Berth { program }),
+        "tmux" => Box::new(Tmux { program, is_warm: true }),
+        "tmux, cold" => Box::new(Tmux { program, is_warm: false }),
+        "dtach" => Box::new(Dtach { program }),
+        "abduco" => Box::new(Abduco { program }),
+        "shpool" => Box::new(Shpool { program, daemon: RefCell::new(None) }),
+        "screen" => Box::new(Screen { program }),
+        other => bail!("no holder is called {other}"),
+    })
+}
+
+/// Where a command is, looking through PATH.
+pub(crate) fn find(command: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(command)).find(|file| file.is_file())
+}
+
+/// A keeper for each session.
+pub(crate) struct Berth {
+    pub(crate) program: PathBuf,
+}
+
+impl Berth {
+    pub(crate) fn command(&self, lab: &Lab) -> Command {
+        let mut command = lab.command(&self.program);
+        command.env("BERTH_HOME", lab.dir().join("berth"));
+        command
+    }
+}
+
+impl Holder for Berth {
+    fn name(&self) -> &'static str {
+        "berth"
+    }
+
+    fn start(&self, lab: &Lab, _session: &str, agent: &[String]) -> Command {
+        let mut command = self.command(lab);
+        command.args(["run", "-d", "--"]).args(agent);
+        command
+    }
+
+    fn attach(&self, lab: &Lab, session: &str) -> Command {
+        let mut command = self.command(lab);
+        command.args(["attach", session]);
+        command
+    }
+
+    fn session_name(&self, _wanted: &str, said: &str) -> String {
+        said.trim().to_owned()
+    }
+
+    fn stop(&self, lab: &Lab, sessions: &[Session]) -> Result<()> {
+        if sessions.is_empty() {
+            return Ok(());
+        }
+        let mut command = self.command(lab);
+        // The agents here have nothing to save.
+        command.args(["stop", "--grace", "0s"]).args(sessions.iter().map(|session| &session.name));
+        let status = command.status().context("run berth stop")?;
+        if status.success() { Ok(()) } else { bail!("berth stop failed ({status})") }
+    }
+}
+
+/// One server for all sessions; cold when the first session has to start it.
+struct Tmux {
+    program: PathBuf,
+    is_warm: bool,
+}
+
+impl Tmux {
+    fn command(&self, lab: &Lab) -> Command {
+        let mut command = lab.command(&self.program);
+        let socket = if self.is_warm { "tmux" } else { "cold" };
+        command.arg("-S").arg(lab.dir().join(socket)).args(["-f", "/dev/null"]);
+        command
+    }
+}
+
+impl Holder for Tmux {
+    fn name(&self) -> &'static str {
+        if self.is_warm { "tmux" } else { "tmux, cold" }
+    }
+
+    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+        let mut command = self.command(lab);
+        command.args(["new-session", "-d", "-s", session]).args(agent);
+        command
+    }
+
+    fn attach(&self, lab: &Lab, session: &str) -> Command {
+        let mut command = self.command(lab);
+        command.args(["attach-session", "-t", &format!("={session}")]);
+        command
+    }
+
+    /// A cold server ends with its only session, so it is waited for like a private holder.
+    fn is_shared(&self) -> bool {
+        self.is_warm
+    }
+
+    fn prepare(&self, lab: &Lab) -> Result<()> {
+        if !self.is_warm {
+            return Ok(());
+        }
+        let mut command = self.command(lab);
+        let status = command.args(["new-session", "-d", "-s", "base", "sleep", "1000000"]).status()?;
+        if status.success() { Ok(()) } else { bail!("cannot start a tmux server ({status})") }
+    }
+
+    fn shut_down(&self, lab: &Lab) {
+        let _ = self.command(lab).arg("kill-server").status();
+    }
+}
+
+/// A master for each session; keeps no screen.
+struct Dtach {
+    program: PathBuf,
+}
+
+impl Holder for Dtach {
+    fn name(&self) -> &'static str {
+        "dtach"
+    }
+
+    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+        let mut command = lab.command(&self.program);
+        command.arg("-n").arg(lab.dir().join(session)).args(agent);
+        command
+    }
+
+    fn attach(&self, lab: &Lab, session: &str) -> Command {
+        let mut command = lab.command(&self.program);
+        command.arg("-a").arg(lab.dir().join(session));
+        command
+    }
+}
+
+/// A server for each session; keeps no screen.
+struct Abduco {
+    program: PathBuf,
+}
+
+impl Abduco {
+    fn command(&self, lab: &Lab) -> Command {
+        let mut command = lab.command(&self.program);
+        command.env("ABDUCO_SOCKET_DIR", lab.dir());
+        command
+    }
+}
+
+impl Holder for Abduco {
+    fn name(&self) -> &'static str {
+        "abduco"
+    }
+
+    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+        let mut command = self.command(lab);
+        command.args(["-n", session]).args(agent);
+        command
+    }
+
+    fn attach(&self, lab: &Lab, session: &str) -> Command {
+        let mut command = self.command(lab);
+        command.args(["-a", session]);
+        command
+    }
+
+    /// The server would wait for somebody to collect the exit status.
+    fn stop(&self, _lab: &Lab, sessions: &[Session]) -> Result<()> {
+        for session in sessions {
+            session.agent.signal(Signal::KILL);
+            session.holder.signal(Signal::KILL);
+        }
+        Ok(())
+    }
+}
+
+/// One daemon for all sessions.
+struct Shpool {
+    program: PathBuf,
+    daemon: RefCell<Option<Child>>,
+}
+
+impl Shpool {
+    fn command(&self, lab: &Lab) -> Command {
+        let mut command = lab.command(&self.program);
+        command
+            .arg("--socket")
+            .arg(lab.dir().join("pool.sock"))
+            .arg("--config-file")
+            .arg(lab.dir().join("shpool.toml"));
+        command
+    }
+}
+
+impl Holder for Shpool {
+    fn name(&self) -> &'static str {
+        "shpool"
+    }
+
+    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+        let mut command = self.command(lab);
+        command.args(["attach", "-b", "-c", &agent.join(" "), session]);
+        command
+    }
+
+    fn attach(&self, lab: &Lab, session: &str) -> Command {
+        let mut command = self.command(lab);
+        command.args(["attach", "-f", session]);
+        command
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, lab: &Lab) -> Result<()> {
+        std::fs::write(lab.dir().join("shpool.toml"), "").context("write shpool.toml")?;
+        let daemon = self.command(lab).arg("daemon").spawn().context("spawn shpool daemon")?;
+        *self.daemon.borrow_mut() = Some(daemon);
+        let deadline = Instant::now() + PATIENCE;
+        while !lab.dir().join("pool.sock").exists() {
+            if Instant::now() > deadline {
+                bail!("shpool's daemon did not open its socket");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    fn shut_down(&self, _lab: &Lab) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+/// A screen for each session.
+struct Screen {
+    program: PathBuf,
+}
+
+impl Screen {
+    fn command(&self, lab: &Lab) -> Command {
+        let mut command = lab.command(&self.program);
+        command.env("SCREENDIR", lab.dir().join("screens")).args(["-c", "/dev/null"]);
+        command
+    }
+}
+
+impl Holder for Screen {
+    fn name(&self) -> &'static str {
+        "screen"
+    }
+
+    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+        let mut command = self.command(lab);
+        command.args(["-dmS", session]).args(agent);
+        command
+    }
+
+    fn attach(&self, lab: &Lab, session: &str) -> Command {
+        let mut command = self.command(lab);
+        command.args(["-r", session]);
+        command
+    }
+
+    fn prepare(&self, lab: &Lab) -> Result<()> {
+        std::fs::DirBuilder::new().mode(0o700).create(lab.dir().join("screens")).context("create SCREENDIR")
+    }
+}

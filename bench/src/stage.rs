@@ -1,0 +1,113 @@
+//! What every measurement needs: the holders that are installed, a lab to run them in, and
+//! a way to go round them in turn.
+//!
+//! Promise: a holder that fails is reported and left out from then on, while the others go on;
+//! a stage that is dropped, by an error too, leaves no process and no file.
+//! Start with [`Bench::stage`] and [`Stage::each`].
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::lab::Lab;
+use crate::peers::{self, Holder};
+use crate::report::{Section, cell};
+use crate::stats::{Samples, ratio};
+
+/// The settings of one run of the bench.
+pub(crate) struct Bench {
+    /// Holders that are installed, by name.
+    pub(crate) programs: BTreeMap<&'static str, PathBuf>,
+    pub(crate) fake_agent: PathBuf,
+    /// Where labs are made.
+    pub(crate) base: PathBuf,
+    /// Fewer rounds: to see that it works, not to believe the numbers.
+    pub(crate) is_quick: bool,
+}
+
+/// A value for each holder.
+pub(crate) type ByHolder<T> = BTreeMap<&'static str, T>;
+
+impl Bench {
+    /// The number for a full run or for a quick one.
+    pub(crate) fn pick<T>(&self, full: T, quick: T) -> T {
+        if self.is_quick { quick } else { full }
+    }
+
+    /// Sets up the holders of this list that are installed.
+    pub(crate) fn stage(&self, name: &str, holders: &[&str]) -> Result<Stage> {
+        let lab = Lab::new(&self.base, name, &self.fake_agent)?;
+        let mut stage = Stage { holders: Vec::new(), problems: Vec::new(), lab };
+        for name in holders {
+            if let Some(program) = self.programs.get(name) {
+                stage.holders.push(peers::holder(name, program)?);
+            }
+        }
+        stage.each(|lab, holder| holder.prepare(lab));
+        Ok(stage)
+    }
+}
+
+/// See the module.
+pub(crate) struct Stage {
+    pub(crate) holders: Vec<Box<dyn Holder>>,
+    pub(crate) lab: Lab,
+    problems: Vec<String>,
+}
+
+impl Stage {
+    /// Does something with each holder in turn.
+    pub(crate) fn each(&mut self, mut act: impl FnMut(&mut Lab, &dyn Holder) -> Result<()>) {
+        let Self { holders, lab, problems } = self;
+        holders.retain(|holder| match act(lab, holder.as_ref()) {
+            Ok(()) => true,
+            Err(problem) => {
+                problems.push(format!("{}: {problem:#}", holder.name()));
+                holder.shut_down(lab);
+                false
+            }
+        });
+    }
+
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.holders.iter().map(|holder| holder.name()).collect()
+    }
+
+    /// Clears up and adds to the section what went wrong, leftovers included.
+    pub(crate) fn close(mut self, mut section: Section) -> Section {
+        self.shut_down();
+        let left = self.lab.close();
+        self.problems.extend(left.into_iter().map(|process| format!("left behind and killed: {process}")));
+        section.problems.append(&mut self.problems);
+        section
+    }
+
+    fn shut_down(&mut self) {
+        for holder in self.holders.drain(..) {
+            holder.shut_down(&self.lab);
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.shut_down();
+        self.lab.close();
+    }
+}
+
+/// The median for one holder.
+pub(crate) fn median(samples: &ByHolder<Samples>, holder: &str) -> Option<f64> {
+    samples.get(holder).and_then(Samples::median)
+}
+
+/// How berth's median compares with a peer's.
+pub(crate) fn against(samples: &ByHolder<Samples>, peer: &str) -> Option<f64> {
+    ratio(median(samples, "berth"), median(samples, peer))
+}
+
+/// `berth ÷ this holder`, for the last column of a table.
+pub(crate) fn ratio_cell(samples: &ByHolder<Samples>, holder: &str) -> String {
+    if holder == "berth" { String::new() } else { cell(against(samples, holder), "×") }
+}
