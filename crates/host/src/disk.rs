@@ -39,3 +39,24 @@ fn write_new(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
     file.write_all(bytes)?;
     if sync { file.sync_data() } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_a_failure_leaves_nothing() {
+        let dir = std::env::temp_dir().join(format!("berth-host-disk-{}", std::process::id()));
+        fs::create_dir_all(dir.join("taken")).unwrap();
+        for (text, sync) in [("a longer text", false), ("short", true)] {
+            write_atomically(&dir, "file", text.as_bytes(), sync).unwrap();
+            assert_eq!(fs::read_to_string(dir.join("file")).unwrap(), text);
+        }
+        // A file cannot take the name of a directory.
+        assert!(write_atomically(&dir, "taken", b"text", true).is_err());
+        let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(names, ["file", "taken"]);
+    }
+}

@@ -206,3 +206,30 @@ pub(crate) fn boot_id() -> io::Result<&'static str> {
     let id = String::from_utf8_lossy(text).trim().to_owned();
     Ok(BOOT_ID.get_or_init(|| id))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ProcessStat;
+
+    #[test]
+    fn a_process_lives_until_its_last_thread_ends() {
+        let stat = |state: &str, threads: u32| {
+            let line =
+                format!("7 (a) Z (b) {state} 1 2 3 0 -1 4194304 0 0 0 0 5 6 0 0 20 0 {threads} 0 1234 9 9");
+            ProcessStat::parse(line.as_bytes()).unwrap()
+        };
+        let found = stat("S", 1);
+        assert_eq!((found.pid, found.ppid, found.pgrp, found.session), (7, 1, 2, 3));
+        assert_eq!((found.comm.as_str(), found.start_ticks, found.threads), ("a) Z (b", 1234, 1));
+        assert!(!found.is_zombie());
+        assert!(stat("Z", 1).is_zombie());
+        assert!(!stat("Z", 3).is_zombie());
+    }
+
+    #[test]
+    fn a_broken_line_is_refused() {
+        for line in ["", "7 (a", "7 (a) S 1", ") 7 ("] {
+            assert!(ProcessStat::parse(line.as_bytes()).is_none(), "{line}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Processes, ptys, signals, locks and identity: what berth asks of Linux.
 //!
-//! Promise: nothing here blocks without a limit, acts on a process it cannot identify, or leaks a
-//! descriptor into a child. This is the only crate of the project with `unsafe` in it.
+//! Promise: nothing here blocks without a limit (unless a mount hangs), acts on a process it cannot
+//! identify, or leaks a descriptor into a child. This is the only crate of the project with `unsafe` in it.
 //! Not here: sessions, policies, messages. This crate does not know what a session is.
 //! Start with [`spawn::spawn`] and [`tree`], then [`identity`].
 
@@ -11,6 +11,7 @@ pub mod dir;
 pub mod disk;
 pub mod identity;
 pub mod lock;
+pub mod memory;
 mod proc;
 pub mod pty;
 pub mod signals;

@@ -56,7 +56,8 @@ impl LockFile {
     }
 
     /// Takes the lock, trying again for as long as `patience` lasts. Even for a lock that nobody keeps
-    /// some patience is needed: [`probe`] holds it for an instant.
+    /// some patience is needed: [`probe`] holds it for an instant, and so does a process of the last holder
+    /// that was about to run a program.
     pub fn acquire(&self, patience: Duration) -> io::Result<bool> {
         let mut pause = Duration::from_micros(50);
         let mut since = None;

@@ -36,6 +36,12 @@ impl Pty {
         Ok((pty, slave))
     }
 
+    /// The size as the other side sees it: rows, then columns.
+    pub fn size(&self) -> io::Result<(u16, u16)> {
+        let size = rustix::termios::tcgetwinsize(&self.master)?;
+        Ok((size.ws_row, size.ws_col))
+    }
+
     /// Changes the size. The programs in front are sent `SIGWINCH` if it differs.
     pub fn resize(&self, rows: u16, cols: u16) -> io::Result<()> {
         let size = Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };

@@ -18,7 +18,13 @@ pub fn ignore(signals: &[i32]) -> io::Result<()> {
 /// Unblocks every signal. A new image needs this: the mask comes through exec, and the watchdog
 /// starts the new image from a handler, with `SIGALRM` blocked.
 pub fn unblock_all() -> io::Result<()> {
-    change_mask(libc::SIG_SETMASK, &signal_set(&[]))
+    unblock_all_but(&[])
+}
+
+/// Unblocks every signal but these, which are blocked: what came between two images of a program then
+/// waits for the [`SignalFd`] of the new one.
+pub fn unblock_all_but(signals: &[i32]) -> io::Result<()> {
+    change_mask(libc::SIG_SETMASK, &signal_set(signals))
 }
 
 /// A descriptor that is readable when one of its signals has come.

@@ -118,7 +118,11 @@ pub enum SpawnError {
     },
 }
 
-/// Starts a program, and returns when it runs.
+/// Starts a program, and returns when it runs. It sleeps until then: a working directory or program on a
+/// mount that hangs, hangs us too.
+///
+/// For an instant longer the new process may have a few of our close-on-exec descriptors open. A lock
+/// that is dropped right after a start needs that instant to be free.
 pub fn spawn(spec: &Spawn<'_>) -> Result<Child, SpawnError> {
     let (results, report) = report_pipe().map_err(SpawnError::Process)?;
     let plan = Plan::new(spec, report.as_raw_fd())?;

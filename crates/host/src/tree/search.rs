@@ -8,11 +8,17 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 
 use crate::identity::{Identity, ProcessStat, boot_id, stat_at};
 use crate::proc;
+
+/// How often, and how far apart, an environment is read that is not there yet.
+const READS: usize = 100;
+const PAUSE: Duration = Duration::from_micros(100);
 
 /// The outcome of a search through all processes.
 #[derive(Debug, Default)]
@@ -30,7 +36,7 @@ pub fn with_mark(key: &str, value: &str) -> io::Result<Found> {
     let mut environment = Vec::new();
     search(|proc, pid| {
         let process = proc::directory(proc, &format!("{pid}"))?;
-        proc::read_all(process.as_fd(), "environ", &mut environment)?;
+        read_environment(process.as_fd(), &mut environment)?;
         let marked = environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes());
         if marked { stat_at(process.as_fd(), "stat").map(Some) } else { Ok(None) }
     })
@@ -62,6 +68,38 @@ pub fn with_open_lock(path: &Path) -> io::Result<Found> {
         })?;
         if holds { stat_at(descriptors, "../stat").map(Some) } else { Ok(None) }
     })
+}
+
+/// Reads the environment of a process. In the middle of an exec there is none to see, and a process must
+/// not escape us by starting another program at the right moment, so an empty one is read again until it
+/// is certain that there is nothing.
+fn read_environment(process: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> io::Result<()> {
+    for _ in 0..READS {
+        proc::read_all(process, "environ", buffer)?;
+        if !buffer.is_empty() {
+            return Ok(());
+        }
+        let mut line = [0; proc::STAT_SIZE];
+        if has_no_environment(proc::read_once(process, "stat", &mut line)?) {
+            return Ok(());
+        }
+        thread::sleep(PAUSE);
+    }
+    Err(io::ErrorKind::PermissionDenied.into())
+}
+
+/// Whether a line of `stat` belongs to a thread of the kernel, a zombie, or a program that was started
+/// without any variable.
+fn has_no_environment(line: &[u8]) -> bool {
+    /// A thread of the kernel, among the flags of a process.
+    const KERNEL_THREAD: u64 = 0x0020_0000;
+    let numbers = line.rsplit(|&byte| byte == b')').next().unwrap_or_default();
+    let fields: Vec<&str> =
+        std::str::from_utf8(numbers).unwrap_or_default().split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    // Fields 9, 50 and 51 of the manual page, which counts from 1 and has two before the parenthesis.
+    let (flags, start, end) = (number(6), number(47), number(48));
+    flags & KERNEL_THREAD != 0 || matches!(fields.first(), Some(&("Z" | "X"))) || (start == end && end != 0)
 }
 
 /// Asks `look` about every process, and collects those it returns unless they have ended.
@@ -104,7 +142,22 @@ fn shows_lock(fdinfo: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::shows_lock;
+    use super::{has_no_environment, shows_lock};
+
+    #[test]
+    fn an_empty_environment_is_told_from_one_that_is_not_there_yet() {
+        let stat = |state: &str, flags: u64, start: u64, end: u64| {
+            let (before, after) = ("0 ".repeat(40), "0");
+            has_no_environment(
+                format!("7 (a) b) {state} 1 2 3 0 -1 {flags} {before}{start} {end} {after}").as_bytes(),
+            )
+        };
+        assert!(stat("S", 0x0020_8040, 0, 0), "a thread of the kernel");
+        assert!(stat("Z", 0x0040_0000, 0, 0), "a zombie");
+        assert!(stat("S", 0x0040_0000, 5000, 5000), "a program without variables");
+        assert!(!stat("R", 0x0040_0000, 0, 0), "in the middle of an exec");
+        assert!(!stat("R", 0x0040_0000, 5000, 6000), "just done with it");
+    }
 
     #[test]
     fn a_lock_counts_only_on_a_descriptor_that_can_write() {

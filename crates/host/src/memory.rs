@@ -1,0 +1,84 @@
+//! Being small while idle.
+//!
+//! Promise: nothing is lost. What is given back is either free heap or clean pages of the program
+//! file, which the kernel maps again when they are next used.
+
+use std::fs;
+
+/// Keeps the heap in one piece. Threads that come and go would each leave one of their own.
+pub fn one_heap() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: mallopt only sets a parameter of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Gives back what an idle process does not need: free heap, and the pages of the program itself.
+pub fn give_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        // SAFETY: malloc_trim returns free memory to the kernel and touches nothing in use.
+        unsafe { libc::malloc_trim(0) };
+        for (start, length) in
+            clean_program_pages(&fs::read_to_string("/proc/self/smaps").unwrap_or_default())
+        {
+            // SAFETY: the range is a mapping of this process that was never written to (no
+            // anonymous page in it), so dropping it loses nothing: the next use reads the file.
+            unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+/// The mappings of files that cannot be written and have never been.
+///
+/// A mapping that was written before it was made read-only (relocations) has anonymous pages;
+/// dropping those would bring the unrelocated file back, so they stay.
+fn clean_program_pages(smaps: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut candidate = None;
+    for line in smaps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let first = words.next().unwrap_or_default();
+        if let Some((start, end)) = first.split_once('-') {
+            let range = usize::from_str_radix(start, 16).ok().zip(usize::from_str_radix(end, 16).ok());
+            let permissions = words.next().unwrap_or_default();
+            let is_file = words.nth(3).is_some_and(|path| path.starts_with('/'));
+            let read_only = permissions.starts_with("r-") && permissions.ends_with('p');
+            candidate = range.filter(|_| is_file && read_only).map(|(start, end)| (start, end - start));
+        } else if first == "Anonymous:" && words.next() == Some("0") {
+            found.extend(candidate.take());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_file_pages_that_were_never_written_are_given_back() {
+        let smaps = "\
+00400000-00500000 r-xp 00001000 fe:00 12 /usr/bin/berth
+Rss:                 512 kB
+Anonymous:             0 kB
+00600000-00700000 r--p 00101000 fe:00 12 /usr/bin/berth
+Anonymous:            64 kB
+00700000-00800000 rw-p 00201000 fe:00 12 /usr/bin/berth
+Anonymous:             0 kB
+00900000-00a00000 r--p 00000000 00:00 0 [vvar]
+Anonymous:             0 kB
+";
+        assert_eq!(clean_program_pages(smaps), vec![(0x40_0000, 0x10_0000)]);
+    }
+
+    #[test]
+    fn a_process_that_gave_back_what_it_could_goes_on_as_before() {
+        one_heap();
+        let kept: Vec<u64> = (0..10_000).collect();
+        give_back();
+        assert_eq!(kept.iter().sum::<u64>(), 49_995_000);
+        assert_eq!(format!("{:?}", kept.last()), "Some(9999)");
+    }
+}

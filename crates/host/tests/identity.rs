@@ -1,0 +1,119 @@
+//! Identity against real processes, and a real pid that changes hands.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use berth_host::identity::{Identity, Pidfd, Verdict, ignores_signal, stat};
+use common::{Scratch, Shell, await_exit, finish, spawn_quietly};
+
+#[test]
+fn a_living_process_is_alive_and_its_descriptor_reaches_it() {
+    let shell = Shell::run("read x");
+    let Verdict::Alive(pidfd) = Identity::of(shell.child.pid).unwrap().check() else {
+        panic!("it waits for input and must be alive");
+    };
+    pidfd.signal(libc::SIGKILL).unwrap();
+    assert_eq!(shell.finish(), -libc::SIGKILL);
+    // Now it is gone, and that is fine.
+    pidfd.signal(libc::SIGKILL).unwrap();
+}
+
+#[test]
+fn another_start_time_or_boot_is_another_process() {
+    let me = Identity::me().unwrap();
+    assert!(matches!(me.check(), Verdict::Alive(_)));
+    let earlier = Identity { start_ticks: me.start_ticks - 1, ..me.clone() };
+    assert!(matches!(earlier.check(), Verdict::Gone));
+    let before_reboot = Identity { boot_id: "00000000-0000-0000-0000-000000000000".into(), ..me };
+    assert!(matches!(before_reboot.check(), Verdict::Gone));
+}
+
+#[test]
+fn numbers_that_are_no_process_are_gone() {
+    let me = Identity::me().unwrap();
+    for pid in [0, u32::MAX, i32::MAX.cast_unsigned()] {
+        assert!(matches!(Identity { pid, ..me.clone() }.check(), Verdict::Gone), "{pid}");
+    }
+    // A thread has a number of its own, and files in /proc, but is no process.
+    let thread = std::thread::spawn(|| {
+        // SAFETY: takes no memory.
+        let thread = unsafe { libc::gettid() }.cast_unsigned();
+        Identity::of(thread).unwrap().check()
+    });
+    assert!(matches!(thread.join().unwrap(), Verdict::Gone));
+}
+
+#[test]
+fn a_zombie_is_gone() {
+    let shell = Shell::run("read x");
+    let identity = Identity::of(shell.child.pid).unwrap();
+    shell.child.pidfd.signal(libc::SIGKILL).unwrap();
+    await_exit(&shell.child.pidfd);
+    assert!(stat(shell.child.pid).unwrap().is_zombie());
+    assert!(matches!(identity.check(), Verdict::Gone));
+}
+
+#[test]
+fn a_process_with_a_reused_pid_is_not_taken_for_the_first_one() {
+    const INSIDE: &str = "BERTH_TEST_INSIDE";
+    if std::env::var_os(INSIDE).is_some() {
+        return reuse_a_pid();
+    }
+    // A namespace of its own has nobody else who takes pids, and may be told which comes next.
+    let name = "a_process_with_a_reused_pid_is_not_taken_for_the_first_one";
+    let can = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).status();
+    if !can.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: not allowed to make a pid namespace");
+        return;
+    }
+    let status = Command::new("unshare")
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .status();
+    assert!(status.unwrap().success());
+}
+
+fn reuse_a_pid() {
+    let first = Shell::run("read x");
+    let identity = Identity::of(first.child.pid).unwrap();
+    let stale = Pidfd::open(first.child.pid).unwrap();
+    first.finish();
+    // Start times count in hundredths of a second; let the next one begin.
+    while berth_host::clock::boot_ms() / 10 <= identity.start_ticks {
+        std::hint::spin_loop();
+    }
+    fs::write("/proc/sys/kernel/ns_last_pid", (identity.pid - 1).to_string()).unwrap();
+    let second = Shell::run("read x");
+    assert_eq!(second.child.pid, identity.pid, "the pid must have been given out again");
+    assert!(matches!(identity.check(), Verdict::Gone));
+    assert!(stale.has_exited());
+    stale.signal(libc::SIGKILL).unwrap();
+    assert_eq!(second.finish(), 1, "the second one saw the end of its input, and no signal");
+}
+
+#[test]
+fn a_name_with_parentheses_and_spaces_is_read_whole() {
+    let scratch = Scratch::new();
+    let program = scratch.file("a) R 1 (b");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let child = spawn_quietly(&program, &scratch.0).unwrap();
+    // Without an argument `sleep` complains and exits: the name stays until it is reaped.
+    await_exit(&child.pidfd);
+    let stat = stat(child.pid).unwrap();
+    assert_eq!((stat.comm.as_str(), stat.ppid), ("a) R 1 (b", std::process::id()));
+    assert_eq!((stat.pid, stat.pgrp, stat.session), (child.pid, child.pid, child.pid));
+    finish(&child.pidfd);
+}
+
+#[test]
+fn an_ignored_signal_is_seen_from_outside() {
+    let mut shell = Shell::run("trap '' HUP; echo ready; read x");
+    assert_eq!(shell.line(), "ready");
+    assert!(ignores_signal(shell.child.pid, libc::SIGHUP).unwrap());
+    assert!(!ignores_signal(shell.child.pid, libc::SIGTERM).unwrap());
+    assert!(!ignores_signal(shell.child.pid, 0).unwrap());
+}
