@@ -15,8 +15,8 @@ const SIZE: Size = Size { rows: 50, cols: 180 };
 const CHUNK_BYTES: usize = 4096;
 const STREAM_BYTES: usize = 8 << 20;
 const ROUNDS: usize = 5;
-/// How often a stream is fed in one round: the kernel counts CPU time in steps of a few milliseconds.
-const REPEATS: usize = 8;
+/// How long a round lasts at least: the kernel counts CPU time in steps of a few milliseconds.
+const ROUND: Duration = Duration::from_millis(400);
 
 fn main() {
     println!(
@@ -60,16 +60,18 @@ fn main() {
 
 /// The best of a few rounds; a fresh consumer each time.
 fn speed<F: FnMut(&[u8])>(stream: &[u8], fresh: impl Fn() -> F) -> f64 {
-    let mut best = f64::INFINITY;
+    let mut best = 0.0_f64;
     for _ in 0..ROUNDS {
         let mut feed = fresh();
+        let mut fed_bytes = 0;
         let before = cpu_time();
-        for _ in 0..REPEATS {
+        while cpu_time() - before < ROUND {
             stream.chunks(CHUNK_BYTES).for_each(&mut feed);
+            fed_bytes += stream.len();
         }
-        best = best.min((cpu_time() - before).as_secs_f64());
+        best = best.max(fed_bytes as f64 / 1e6 / (cpu_time() - before).as_secs_f64());
     }
-    (REPEATS * stream.len()) as f64 / 1e6 / best
+    best
 }
 
 /// Nanoseconds this process has run, which other processes on the machine do not disturb.

@@ -2,10 +2,14 @@
 
 use alacritty_terminal::vte::{Parser, Perform};
 
+use crate::Splitter;
+
 /// Turns terminal output into plain text, however the stream is split.
 #[derive(Default)]
 pub struct Plain {
     parser: Parser,
+    /// The parser loses characters that come in two pieces; this one never hands it half of one.
+    splitter: Splitter,
 }
 
 impl std::fmt::Debug for Plain {
@@ -17,7 +21,8 @@ impl std::fmt::Debug for Plain {
 impl Plain {
     /// Appends the text in `bytes` to `text`: printed characters, tabs and line ends.
     pub fn feed(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
-        self.parser.advance(&mut Collector { text }, bytes);
+        let whole = self.splitter.push(bytes);
+        self.parser.advance(&mut Collector { text }, &whole);
     }
 }
 
@@ -43,12 +48,12 @@ mod tests {
 
     #[test]
     fn colours_and_moves_are_gone_and_text_stays_however_it_is_split() {
-        let stream = "a\x1b[1;31mré\x1b[0md\x1b]0;title\x07\r\n\tb\x1b[2J".as_bytes();
+        let stream = "a\x1b[1;31mréA€\x1b[0md\x1b]0;title\x07\r\n\tb\x1b[2J".as_bytes();
         for cut in 0..stream.len() {
             let (mut plain, mut text) = (Plain::default(), Vec::new());
             plain.feed(&stream[..cut], &mut text);
             plain.feed(&stream[cut..], &mut text);
-            assert_eq!(String::from_utf8_lossy(&text), "aréd\n\tb", "cut at {cut}");
+            assert_eq!(String::from_utf8_lossy(&text), "aréA€d\n\tb", "cut at {cut}");
         }
     }
 }

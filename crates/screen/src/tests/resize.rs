@@ -59,3 +59,12 @@ fn modes_survive_a_resize_and_the_scroll_region_does_not() {
         bytes.contains("\x1b[>1u\x1b[=5;1u") && bytes.contains("\x1b[?2004h") && !bytes.contains("\x1b[2;3r")
     );
 }
+
+#[test]
+fn a_coloured_row_that_grew_is_cleared_in_full() {
+    let mut screen = Screen::new(Size { rows: 3, cols: 4 });
+    screen.feed(b"\x1b[41m\r\n\n\n\n\n\x1b[m");
+    screen.resize(Size { rows: 3, cols: 8 });
+    screen.feed(b"\n\n\n");
+    assert_eq!(screen.ansi(), "");
+}
