@@ -25,6 +25,8 @@ use crate::terminal::readable;
 
 /// How long anything may take before we call it lost.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a process that was told to end may take before it counts as left behind.
+const LEAVING: Duration = Duration::from_secs(3);
 /// How often we look for something that cannot be waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -174,7 +176,7 @@ impl Lab {
 
     /// Ends sessions and waits until their processes are gone.
     pub(crate) fn stop(&self, holder: &dyn Holder, sessions: &[Session]) -> Result<()> {
-        holder.stop(self, sessions)?;
+        holder.stop(sessions);
         for session in sessions {
             gone(session.agent)
                 .with_context(|| format!("end session {} of {}", session.name, holder.name()))?;
@@ -226,15 +228,15 @@ impl Lab {
 
     /// Ends the lab and names what had to be killed to get there.
     pub(crate) fn close(&self) -> Vec<String> {
-        clean(&self.dir)
+        clean(&self.dir, LEAVING)
     }
 }
 
 /// Kills every process that has this directory as its mark, removes the directory, and names
 /// what was killed. What is on its way out gets a moment to go by itself.
-pub(crate) fn clean(dir: &Path) -> Vec<String> {
+pub(crate) fn clean(dir: &Path, moment: Duration) -> Vec<String> {
     let mark = dir.display().to_string();
-    let deadline = Instant::now() + Duration::from_secs(3);
+    let deadline = Instant::now() + moment;
     while Instant::now() < deadline && !process::ours(&mark).is_empty() {
         reap();
         std::thread::sleep(Duration::from_millis(20));
@@ -273,4 +275,22 @@ fn gone(process: Process) -> Result<()> {
 pub(crate) fn make_fifo(path: &Path) -> Result<()> {
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
         .with_context(|| format!("make the fifo {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_left_behind_in_a_lab_is_named_and_ended_with_it() {
+        let base = std::env::temp_dir();
+        let lab =
+            Lab::new(&base, &format!("bench-test-{}", std::process::id()), Path::new("fake-agent")).unwrap();
+        let mut left = lab.command(Path::new("sleep")).arg("1000").spawn().unwrap();
+        let named = clean(lab.dir(), Duration::ZERO);
+        assert_eq!(named, [format!("sleep 1000 ({})", left.id())]);
+        assert!(!lab.dir().exists());
+        // Reaped already, so there is nobody to wait for.
+        assert!(left.wait().is_err());
+    }
 }

@@ -63,12 +63,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: vec![
-            Verdict {
-                what: "ls of 1,000 sessions",
-                limit: Limit::AtMost(50.0),
-                unit: " ms",
-                measured: median(0),
-            },
+            Verdict::new(format!("ls of {} sessions", steps[0]), Limit::AtMost(50.0), " ms", median(0)),
             Verdict::ratio("ls, growth of time ÷ growth of list", Limit::AtMost(1.0), growth),
         ],
         notes: Vec::new(),

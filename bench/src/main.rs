@@ -7,6 +7,7 @@
 //! Start with [`MEASUREMENTS`], one file each; `peers` has the holders, `lab` the place.
 
 mod echo;
+mod journal;
 mod lab;
 mod list;
 mod memory;
@@ -25,6 +26,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -35,7 +37,7 @@ use stage::Bench;
 type Measurement = (char, fn(&Bench) -> Result<Section>);
 
 /// In the order of the report.
-const MEASUREMENTS: [Measurement; 7] = [
+const MEASUREMENTS: [Measurement; 8] = [
     ('a', start::measure),
     ('b', parallel::measure),
     ('c', echo::measure),
@@ -43,6 +45,7 @@ const MEASUREMENTS: [Measurement; 7] = [
     ('e', reattach::measure),
     ('f', memory::measure),
     ('g', list::measure),
+    ('h', journal::measure),
 ];
 
 const HELP: &str = "berth-bench: speed and memory beside the peers (bench/run installs and builds what it needs)
@@ -73,7 +76,7 @@ fn main() -> ExitCode {
             terminal::enter(Path::new(gate), program, &words[3..]).map(|()| true)
         }
         ["clean", dir] => {
-            lab::clean(Path::new(dir));
+            lab::clean(Path::new(dir), Duration::ZERO);
             Ok(true)
         }
         ["--help" | "-h"] => {
@@ -145,7 +148,7 @@ fn run(options: &Options) -> Result<bool> {
     let _ = std::fs::remove_dir(&bench.base);
     let _ = writeln!(preamble, "- load when it ended: {}", load());
     let text = report::render(&preamble, &sections);
-    print!("{}", report::targets(&sections));
+    println!("{preamble}\n{}", report::targets(&sections));
     if let Some(path) = &options.write {
         std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
     }
@@ -155,8 +158,8 @@ fn run(options: &Options) -> Result<bool> {
 /// The machine and the versions.
 fn preamble(bench: &Bench) -> String {
     let mut text = String::from(
-        "Written by `bench/run`. All holders are measured in the same run, in turn, because the machine is noisy. \
-         Ratios are between medians.\n\n",
+        "Written by `bench/run`. All holders are measured in the same run, in turn and in changing order, because \
+         machines are noisy. Ratios are between medians. A MB is 2²⁰ bytes.\n\n",
     );
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpu

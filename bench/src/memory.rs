@@ -16,8 +16,8 @@ use crate::report::{Limit, Section, Table, Verdict, cell};
 use crate::stage::{Bench, ByHolder};
 
 const KIB_PER_MIB: f64 = 1024.0;
-/// After a flood a holder may tidy up before it is judged.
-const TIDY_UP: Duration = Duration::from_secs(2);
+/// A session is idle when nothing has happened for this long; until then a holder may tidy up.
+const IDLE_AFTER: Duration = Duration::from_secs(3);
 
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     let mut stage = bench.stage("f", &["berth", "dtach", "abduco", "tmux", "screen", "shpool"])?;
@@ -34,7 +34,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             while sessions.len() < *count {
                 sessions.push(lab.start(holder, "hang")?.session);
             }
-            std::thread::sleep(Duration::from_millis(500));
+            std::thread::sleep(IDLE_AFTER);
             idle.entry(holder.name()).or_default().push(per_session(&sessions)?);
         }
         let before = cpu_of(&sessions)?;
@@ -57,7 +57,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         row.extend(memory.iter().map(|memory| cell(Some(memory.pss / KIB_PER_MIB), " MiB")));
         row.push(cell(memory.last().map(|memory| memory.anonymous / KIB_PER_MIB), " MiB"));
         row.push(cell(cpu.get(name).copied(), " ms"));
-        row.push(format!("+{}", cell(flooded.get(name).map(|kib| kib / KIB_PER_MIB), " MiB")));
+        row.push(flooded.get(name).map_or("–".to_owned(), |kib| format!("{:+.2} MiB", kib / KIB_PER_MIB)));
         table.row(row);
     }
     let berth = idle.get("berth").map(|memory| memory.iter().map(|memory| memory.pss / KIB_PER_MIB));
@@ -68,17 +68,18 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     Ok(stage.close(Section {
         title: "f. Memory and CPU of an idle session",
         method: format!(
-            "PSS (smaps_rollup) of all the holder's processes divided by the number of sessions, with 1, 10, … idle \
-             sessions; the programs in them are not counted. A server's own size is in the figure for 1. CPU is the \
-             time all {most} together spent on a CPU while nothing happened. After 50 MB: growth of the holder of \
-             one session, {TIDY_UP:?} after it took 50 MB of output."
+            "PSS (smaps_rollup) of all the holder's processes divided by the number of sessions, with 1, 10, … \
+             sessions, {IDLE_AFTER:?} after the last was started; the programs in them are not counted. A server's \
+             own size is in the figure for 1. CPU is the time all {most} together spent on a CPU while nothing \
+             happened. After 50 MB: growth of the holder of one session, {IDLE_AFTER:?} after it took 50 MB of output."
         ),
         table,
         verdicts: vec![
-            Verdict { what: "idle session, largest", limit: Limit::AtMost(1.0), unit: " MiB", measured: worst },
-            Verdict::ratio("idle session, most ÷ one (flat)", Limit::AtMost(1.1), growth),
-            Verdict { what: "idle CPU of all sessions", limit: Limit::AtMost(0.0), unit: " %", measured: share },
-            Verdict { what: "after a flood", limit: Limit::AtMost(2.0), unit: " MiB", measured: flooded },
+            Verdict::new("idle session, largest", Limit::AtMost(1.0), " MiB", worst),
+            Verdict::ratio(format!("idle session, at {most} ÷ at 1"), Limit::AtMost(1.1), growth),
+            // Nothing, as far as anybody can see.
+            Verdict::new(format!("idle CPU of {most} sessions together"), Limit::AtMost(0.1), " %", share),
+            Verdict::new("growth by a flood of 50 MB", Limit::AtMost(2.0), " MiB", flooded),
         ],
         notes: Vec::new(),
         problems: Vec::new(),
@@ -89,11 +90,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
 fn growth_by_flood(lab: &mut Lab, holder: &dyn Holder) -> Result<f64> {
     let go = lab.fresh_path();
     let session = lab.start(holder, &format!("wait-file:{} flood:50M REPORT hang", go.display()))?.session;
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(IDLE_AFTER);
     let before = per_session(std::slice::from_ref(&session))?;
     std::fs::write(&go, "").context("begin the flood")?;
     lab.report_of(session.agent, 2, PATIENCE * 6)?.context("the flood did not end")?;
-    std::thread::sleep(TIDY_UP);
+    std::thread::sleep(IDLE_AFTER);
     let after = per_session(std::slice::from_ref(&session))?;
     lab.stop(holder, &[session])?;
     Ok(after.pss - before.pss)

@@ -52,8 +52,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         ),
         table,
         verdicts: vec![
-            Verdict::ratio("200 at once: berth ÷ tmux", Limit::AtMost(0.5), against(&all_ran, "tmux")),
-            Verdict { what: "200 at once: lost", limit: Limit::AtMost(0.0), unit: "", measured: lost },
+            Verdict::ratio(format!("{at_once} at once: berth ÷ tmux"), Limit::AtMost(0.5), against(&all_ran, "tmux")),
+            Verdict::new(format!("{at_once} at once: lost"), Limit::AtMost(0.0), "", lost),
         ],
         notes: Vec::new(),
         problems: Vec::new(),
@@ -73,15 +73,13 @@ fn start_at_once(lab: &mut Lab, holder: &dyn Holder, count: usize) -> Result<(Du
         reports.push(report);
     }
     let took = reports.last().map_or(PATIENCE, |report| report.at - began_at);
-    // A start that failed is among the lost; that is what is counted here.
-    let names: Vec<String> =
-        launches.into_iter().filter_map(|launch| lab.finish(holder, launch).ok()).collect();
-    // Which name belongs to which agent is unknown, and ending them all does not ask for it.
-    let sessions: Result<Vec<Session>> = reports
-        .iter()
-        .enumerate()
-        .map(|(index, report)| lab.session(names.get(index).cloned().unwrap_or_default(), *report))
-        .collect();
+    for launch in launches {
+        // A start that failed is among the lost; that is what is counted here.
+        let _ = lab.finish(holder, launch);
+    }
+    // Which name belongs to which agent is unknown, and ending them does not ask for it.
+    let sessions: Result<Vec<Session>> =
+        reports.iter().map(|report| lab.session(String::new(), *report)).collect();
     let sessions = sessions?;
     lab.stop(holder, &sessions)?;
     Ok((took, count - reports.len()))

@@ -41,10 +41,9 @@ pub(crate) trait Holder {
         Ok(())
     }
 
-    /// Ends sessions; the caller waits for the processes.
-    fn stop(&self, _lab: &Lab, sessions: &[Session]) -> Result<()> {
+    /// Ends sessions, by ending what runs in them; the caller waits for the processes.
+    fn stop(&self, sessions: &[Session]) {
         sessions.iter().for_each(|session| session.agent.signal(Signal::KILL));
-        Ok(())
     }
 
     /// Ends what [`Holder::prepare`] began.
@@ -115,17 +114,6 @@ impl Holder for Berth {
 
     fn session_name(&self, _wanted: &str, said: &str) -> String {
         said.trim().to_owned()
-    }
-
-    fn stop(&self, lab: &Lab, sessions: &[Session]) -> Result<()> {
-        if sessions.is_empty() {
-            return Ok(());
-        }
-        let mut command = self.command(lab);
-        // The agents here have nothing to save.
-        command.args(["stop", "--grace", "0s"]).args(sessions.iter().map(|session| &session.name));
-        let status = command.status().context("run berth stop")?;
-        if status.success() { Ok(()) } else { bail!("berth stop failed ({status})") }
     }
 }
 
@@ -234,12 +222,11 @@ impl Holder for Abduco {
     }
 
     /// The server would wait for somebody to collect the exit status.
-    fn stop(&self, _lab: &Lab, sessions: &[Session]) -> Result<()> {
+    fn stop(&self, sessions: &[Session]) {
         for session in sessions {
             session.agent.signal(Signal::KILL);
             session.holder.signal(Signal::KILL);
         }
-        Ok(())
     }
 }
 

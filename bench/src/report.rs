@@ -63,10 +63,10 @@ impl std::fmt::Display for Table {
 
 /// One target of the issue, and how it went.
 pub(crate) struct Verdict {
-    pub(crate) what: &'static str,
-    pub(crate) limit: Limit,
-    pub(crate) unit: &'static str,
-    pub(crate) measured: Option<f64>,
+    what: String,
+    limit: Limit,
+    unit: &'static str,
+    measured: Option<f64>,
 }
 
 /// On which side of the number is good.
@@ -77,8 +77,17 @@ pub(crate) enum Limit {
 }
 
 impl Verdict {
-    pub(crate) fn ratio(what: &'static str, limit: Limit, measured: Option<f64>) -> Self {
-        Self { what, limit, unit: "×", measured }
+    pub(crate) fn ratio(what: impl Into<String>, limit: Limit, measured: Option<f64>) -> Self {
+        Self::new(what, limit, "×", measured)
+    }
+
+    pub(crate) fn new(
+        what: impl Into<String>,
+        limit: Limit,
+        unit: &'static str,
+        measured: Option<f64>,
+    ) -> Self {
+        Self { what: what.into(), limit, unit, measured }
     }
 
     fn target(&self) -> String {
@@ -116,7 +125,7 @@ pub(crate) fn targets(sections: &[Section]) -> String {
     let mut table = Table::new(&["target", "wanted", "measured", "verdict"]);
     for verdict in sections.iter().flat_map(|section| &section.verdicts) {
         let measured = cell(verdict.measured, verdict.unit);
-        table.row([verdict.what.to_owned(), verdict.target(), measured, verdict.outcome()]);
+        table.row([verdict.what.clone(), verdict.target(), measured, verdict.outcome()]);
     }
     format!("## Targets\n\n{table}")
 }

@@ -38,7 +38,7 @@ impl Bench {
     /// Sets up the holders of this list that are installed.
     pub(crate) fn stage(&self, name: &str, holders: &[&str]) -> Result<Stage> {
         let lab = Lab::new(&self.base, name, &self.fake_agent)?;
-        let mut stage = Stage { holders: Vec::new(), problems: Vec::new(), lab };
+        let mut stage = Stage { holders: Vec::new(), problems: Vec::new(), lab, dice: 1 };
         for name in holders {
             if let Some(program) = self.programs.get(name) {
                 stage.holders.push(peers::holder(name, program)?);
@@ -54,20 +54,34 @@ pub(crate) struct Stage {
     pub(crate) holders: Vec<Box<dyn Holder>>,
     pub(crate) lab: Lab,
     problems: Vec<String>,
+    dice: u64,
 }
 
 impl Stage {
-    /// Does something with each holder in turn.
+    /// Does something with each holder, in another order every time: what one leaves for the
+    /// machine to clear up must not always meet the same next one.
     pub(crate) fn each(&mut self, mut act: impl FnMut(&mut Lab, &dyn Holder) -> Result<()>) {
-        let Self { holders, lab, problems } = self;
-        holders.retain(|holder| match act(lab, holder.as_ref()) {
-            Ok(()) => true,
-            Err(problem) => {
-                problems.push(format!("{}: {problem:#}", holder.name()));
-                holder.shut_down(lab);
-                false
+        let mut failed = Vec::new();
+        for index in self.shuffled() {
+            let holder = self.holders[index].as_ref();
+            if let Err(problem) = act(&mut self.lab, holder) {
+                self.problems.push(format!("{}: {problem:#}", holder.name()));
+                holder.shut_down(&self.lab);
+                failed.push(holder.name());
             }
-        });
+        }
+        self.holders.retain(|holder| !failed.contains(&holder.name()));
+    }
+
+    fn shuffled(&mut self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.holders.len()).collect();
+        for last in (1..order.len()).rev() {
+            // Knuth's MMIX generator: the same orders in every run, and good enough to mix six.
+            self.dice =
+                self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            order.swap(last, (self.dice >> 33) as usize % (last + 1));
+        }
+        order
     }
 
     pub(crate) fn names(&self) -> Vec<&'static str> {

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use rustix::stdio::{stdin, stdout};
 
 use crate::cmd::wait;
-use crate::ctx::Ctx;
+use crate::ctx::{ANSWER_PATIENCE, Ctx};
 use crate::{print, tty};
 
 /// Ctrl-\ as terminals send it: plainly, in kitty's encoding, in xterm's.
@@ -31,6 +31,7 @@ enum Left {
     Ended,
     Signalled(i32),
     Dropped,
+    Refused(Problem),
 }
 
 /// Attaches until the person leaves, the run ends, or the terminal goes away.
@@ -41,6 +42,7 @@ pub(crate) fn attach(
     role: Role,
 ) -> Result<u8, Problem> {
     let handle = handle(ctx, id);
+    let just_started = connection.is_some();
     let mut keeper = match connection {
         Some(connection) => connection,
         None => ctx.keeper_of(id)?.ok_or_else(|| problem::refusal(&Refusal::NotRunning, &handle))?,
@@ -49,7 +51,10 @@ pub(crate) fn attach(
         Ok(fence) => fence,
         // The command was over before we could look: say what it said.
         Err(problem) if problem.code == Code::Unreachable && !ctx.is_kept(id) => {
-            return crate::cmd::output::stream_to_end(ctx, id);
+            return too_late(ctx, id, &handle);
+        }
+        Err(_) if just_started && ctx.status(id).is_ok_and(|status| print::ending(&status).is_some()) => {
+            return too_late(ctx, id, &handle);
         }
         Err(problem) => return Err(problem),
     };
@@ -60,15 +65,22 @@ pub(crate) fn attach(
     let rows = tty::size().unwrap_or_default().rows;
     let _ = write_all(&vec![b'\n'; usize::from(rows)]);
     let left = loop {
-        match pump(&mut keeper, fence, &signals) {
+        match pump(&mut keeper, &mut fence, &signals) {
             Left::Dropped if ctx.is_kept(id) => {}
             left => break left,
         }
-        // The keeper replaced its own program: same session, new connection.
-        let again = if role == Role::Observer { Role::Observer } else { Role::Writer };
-        match ctx.keeper_of(id).ok().flatten().map(|mut new| (request(&mut new, again), new)) {
-            Some((Ok(new_fence), new)) => (keeper, fence) = (new, new_fence),
-            Some((Err(_), _)) | None => break Left::Dropped,
+        // The keeper replaced its own program: same session, new connection. Whoever was replaced
+        // as writer stays an observer.
+        let again = if fence.is_some() { Role::Writer } else { Role::Observer };
+        match ctx.keeper_of(id) {
+            Ok(Some(new)) => keeper = new,
+            Ok(None) => break Left::Dropped,
+            Err(problem) => break Left::Refused(problem),
+        }
+        match request(&mut keeper, again) {
+            Ok(new_fence) => fence = new_fence,
+            Err(_) if !ctx.is_kept(id) => break Left::Dropped,
+            Err(problem) => break Left::Refused(problem),
         }
     };
     let _ = write_all(b"\x1b[999B\r\n");
@@ -79,39 +91,57 @@ pub(crate) fn attach(
             Ok(0)
         }
         Left::Signalled(signal) => Ok(u8::try_from(128 + signal).unwrap_or(255)),
-        Left::Ended | Left::Dropped => {
-            let status = ctx.status(id)?;
-            print::note(&format!("[{handle} ended: {}]", print::ending(&status).unwrap_or_default()));
-            wait::exit_code(&status)
-        }
+        Left::Refused(problem) => Err(problem),
+        Left::Ended | Left::Dropped => ended(ctx, id, &handle),
     }
 }
 
+/// The run was over before we could attach.
+fn too_late(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<u8, Problem> {
+    let streamed = crate::cmd::output::stream_to_end(ctx, id);
+    streamed.and_then(|_| ended(ctx, id, handle))
+}
+
+fn ended(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<u8, Problem> {
+    let status = ctx.status(id)?;
+    print::note(&format!("[{handle} ended: {}]", print::ending(&status).unwrap_or_default()));
+    wait::exit_code(&status)
+}
+
 fn request(keeper: &mut Connection, role: Role) -> Result<Option<u64>, Problem> {
-    match keeper.ask(Request::Attach { role, size: tty::size().unwrap_or_default() })? {
+    let _ = keeper.set_patience(Some(ANSWER_PATIENCE));
+    let answer = keeper.ask(Request::Attach { role, size: tty::size().unwrap_or_default() });
+    let _ = keeper.set_patience(None);
+    match answer? {
         Answer::Attached { fence } => Ok(fence),
         other => Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
     }
 }
 
 /// Passes bytes both ways until something ends that.
-fn pump(keeper: &mut Connection, mut fence: Option<u64>, signals: &SignalFd) -> Left {
+fn pump(keeper: &mut Connection, fence: &mut Option<u64>, signals: &SignalFd) -> Left {
     let mut keys = [0; 4096];
+    // The keeper takes no more keys until the agent reads: then we read none either, instead of
+    // standing still in a write where no signal reaches us.
+    let mut full = false;
     loop {
         // What arrived together with an answer is here already; the socket will not tell.
         let waiting = keeper.has_more();
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let (typed, told, signalled) = {
+            let keys_wanted = if full { PollFlags::empty() } else { PollFlags::IN };
+            let room_wanted = if full { PollFlags::OUT } else { PollFlags::empty() };
             let mut fds = [
-                PollFd::from_borrowed_fd(stdin(), PollFlags::IN),
-                PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(stdin(), keys_wanted),
+                PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN | room_wanted),
                 PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
             ];
             match poll(&mut fds, waiting.then_some(&at_once)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return Left::Dropped,
             }
-            let ready = |at: usize| !fds[at].revents().is_empty();
+            full &= !fds[1].revents().contains(PollFlags::OUT);
+            let ready = |at: usize| fds[at].revents().intersects(!PollFlags::OUT);
             (ready(0), ready(1) || waiting, ready(2))
         };
         if signalled && let Ok(Some(signal)) = signals.read() {
@@ -124,18 +154,20 @@ fn pump(keeper: &mut Connection, mut fence: Option<u64>, signals: &SignalFd) -> 
             }
         }
         if told {
-            match hear(keeper, &mut fence) {
+            match hear(keeper, fence) {
                 Ok(None) => {}
                 Ok(Some(left)) => return left,
                 Err(_) => return Left::Dropped,
             }
         }
-        if typed {
+        if typed && !has_room(keeper) {
+            full = true;
+        } else if typed {
             match rustix::io::read(stdin(), &mut keys) {
                 // The terminal is gone.
                 Ok(0) | Err(rustix::io::Errno::IO) => return Left::Signalled(Signal::HUP.as_raw()),
                 Ok(count) => {
-                    if let Some(left) = say(keeper, fence, &keys[..count]) {
+                    if let Some(left) = say(keeper, *fence, &keys[..count]) {
                         return left;
                     }
                 }
@@ -150,7 +182,12 @@ fn hear(keeper: &mut Connection, fence: &mut Option<u64>) -> io::Result<Option<L
     loop {
         match keeper.next()? {
             None => return Ok(Some(Left::Dropped)),
-            Some(Arrival::Output(bytes) | Arrival::Screen(bytes)) => write_all(&bytes)?,
+            Some(Arrival::Output(bytes) | Arrival::Screen(bytes)) => {
+                if write_all(&bytes).is_err() {
+                    // The terminal is gone; connecting again would not bring it back.
+                    return Ok(Some(Left::Signalled(Signal::HUP.as_raw())));
+                }
+            }
             Some(Arrival::Notice(Notice::Event { entry, .. })) => {
                 if let Event::RunEnded { .. } = entry.event {
                     return Ok(Some(Left::Ended));
@@ -188,6 +225,13 @@ fn say(keeper: &mut Connection, fence: Option<u64>, keys: &[u8]) -> Option<Left>
         Some(_) | None => {}
     }
     leave.map(|_| Left::Detached)
+}
+
+/// Whether the keeper's socket takes a read's worth of keys at once.
+fn has_room(keeper: &Connection) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // Ready, or broken: then writing says so.
+    poll(&mut [PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::OUT)], Some(&at_once)) != Ok(0)
 }
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {

@@ -14,7 +14,7 @@ use crate::tty;
 /// replacing its own program.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a keeper may take to answer a simple question.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Ctx {
     pub(crate) home: Home,

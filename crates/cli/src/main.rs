@@ -26,9 +26,12 @@ fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => {
-            let help = !error.use_stderr();
-            let _ = error.print();
-            return ExitCode::from(if help { 0 } else { Code::Usage.exit_code() });
+            let printed = error.print();
+            return ExitCode::from(match (error.use_stderr(), printed) {
+                (true, _) => Code::Usage.exit_code(),
+                (false, Ok(())) => 0,
+                (false, Err(_)) => Code::Refused.exit_code(),
+            });
         }
     };
     match run(args) {

@@ -80,7 +80,11 @@ impl Home {
 
     /// Finds the session a person means: a name, an id, or a unique beginning of an id.
     pub fn find(&self, text: &str) -> Result<SessionId, Problem> {
-        if let Some(id) = self.session_named(text) {
+        // A whole id first: a name that looks like one must not redirect it.
+        if let Some(id) = SessionId::parse(text).filter(|id| self.session_dir(id).exists()) {
+            return Ok(id);
+        }
+        if let Some(id) = self.session_named(text)? {
             return Ok(id);
         }
         let ids = self.session_ids().map_err(|error| {

@@ -30,10 +30,10 @@ use berth_host::pty::Pty;
 use berth_host::signals::{self, SignalFd};
 use berth_host::socket;
 use berth_host::watchdog::{self, Watchdog};
-use berth_host::{clock, tree};
+use berth_host::{clock, memory, tree};
 use berth_journal::{Committed, JournalError};
 use berth_screen::{Screen, Splitter};
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 
 use crate::clients::Client;
 use crate::driver::pty::Terminal;
@@ -56,6 +56,9 @@ const REPLAY_BYTES: u64 = 1024 * 1024;
 const SIGTERM_GRACE: Duration = Duration::from_secs(5);
 /// The flag that says: this image continues another one's work.
 const ADOPT_FLAG: &str = "--adopt";
+
+/// After how much quiet the keeper gives back memory it does not need while idle.
+const LEAN_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
@@ -90,16 +93,23 @@ struct Keeper {
     splitter: Splitter,
     /// Keys on their way to the agent.
     keys: VecDeque<u8>,
+    /// The agent's side of the terminal is closed. Ours stays open, so that its number means the
+    /// same to a new image.
+    terminal_closed: bool,
     /// Whether the terminal is watched for room to write.
     wants_room: bool,
     /// Output that did not fit on the disk; reading stops until it does.
     unwritten: Vec<u8>,
+    /// Exits that were seen and wait for the agent's last words to be on disk.
+    exits: Vec<Observation>,
     /// Reports that did not fit into the journal.
     unjournalled: Vec<Observation>,
     /// Effects done for the current state.
     performed: Vec<Effect>,
     /// Since when something that was killed is still there, on the boot clock.
     killed_at_ms: Option<u64>,
+    /// When to kill it again, on the boot clock.
+    kill_again_at_ms: Option<u64>,
     /// When to try again what the disk refused, on the boot clock.
     retry_at_ms: Option<u64>,
     buffer: Vec<u8>,
@@ -107,6 +117,7 @@ struct Keeper {
 }
 
 fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
+    memory::one_heap();
     quiet_signals().map_err(|error| bug("setting up signals", &error))?;
     let text = |at: usize| args.get(at).and_then(|arg| arg.to_str());
     if text(0) == Some(ADOPT_FLAG) {
@@ -142,6 +153,10 @@ impl Keeper {
         let lease = claim(&dir, &id)?;
         killpoint::reached("claimed");
         match call.request {
+            // What follows takes a failed beginning away, and must never do so to a session that has one.
+            Request::Create { .. } if store::exists(&dir)? => {
+                Err(berth_api::problem::refusal(&Refusal::AlreadyCreated, id.as_str()))
+            }
             Request::Create { spec, name, size } => {
                 let name = name.as_deref().map(Name::parse).transpose();
                 let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
@@ -160,6 +175,8 @@ impl Keeper {
             Request::Resume { size } => {
                 let (owner, torn) = store::open(&dir, &id, &lease)?;
                 let mut inputs = settle_past(&dir, &id, &owner)?;
+                view::doubt_short_cut(&dir)
+                    .map_err(|error| trouble(&format!("begin the next run of session {id}"), &error))?;
                 inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
                 Self::start_run(id, dir, lease, owner, inputs, size, None)
             }
@@ -244,11 +261,14 @@ impl Keeper {
             screen: Screen::new(screen_size(size)),
             splitter: Splitter::new(),
             keys: VecDeque::new(),
+            terminal_closed: false,
             wants_room: false,
             unwritten: Vec::new(),
+            exits: Vec::new(),
             unjournalled: Vec::new(),
             performed: Vec::new(),
             killed_at_ms: None,
+            kill_again_at_ms: None,
             retry_at_ms: None,
             buffer: Vec::new(),
             leaving: false,
@@ -260,15 +280,25 @@ impl Keeper {
         self.watchdog = self.make_watchdog().ok();
         self.write_status();
         let mut events = Vec::with_capacity(16);
+        let mut lean = false;
         while !self.leaving {
             events.clear();
-            let timeout = self.timeout();
+            let due = self.timeout();
+            let timeout = due.or((!lean).then_some(LEAN_AFTER));
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(bug("waiting for events", &error.into())),
             }
+            if due.is_none() && events.is_empty() {
+                // Nothing to do and nothing due: be small until somebody wants something.
+                self.buffer = Vec::new();
+                memory::give_back();
+                lean = true;
+                continue;
+            }
+            lean = false;
             if let Some(watchdog) = &self.watchdog {
-                watchdog.arm(STUCK_AFTER);
+                watchdog.arm(killpoint::stuck_after(STUCK_AFTER));
             }
             for event in &events {
                 self.handle(event.data.u64(), event.flags);
@@ -306,7 +336,11 @@ impl Keeper {
 
     /// Takes a report. If the journal refuses, the report waits: the world will not repeat it.
     fn report(&mut self, observations: Vec<Observation>) {
-        self.unjournalled.extend(observations);
+        for observation in observations {
+            if !self.unjournalled.contains(&observation) {
+                self.unjournalled.push(observation);
+            }
+        }
         if self.unjournalled.is_empty() {
             return;
         }
@@ -375,7 +409,7 @@ impl Keeper {
                 break;
             }
             let mut events = Vec::with_capacity(16);
-            let patience = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+            let patience = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience));
         }
         let _ = fs::remove_file(self.dir.join(SOCKET_NAME));
@@ -387,7 +421,6 @@ impl Keeper {
         let keep = self.kept_fds();
         let mut args: Vec<OsString> =
             vec!["berth".into(), KEEPER_VERB.into(), ADOPT_FLAG.into(), self.dir.clone().into()];
-        args.extend([self.screen.size().rows, self.screen.size().cols].map(|n| n.to_string().into()));
         args.extend(keep.iter().map(|fd| fd.to_string().into()));
         Watchdog::install(&args, &keep)
     }
@@ -427,25 +460,28 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let dir = args.get(1).map(PathBuf::from).ok_or_else(|| usage("a session directory"))?;
     let id = dir.file_name().and_then(|name| name.to_str()).and_then(SessionId::parse);
     let id = id.ok_or_else(|| usage("the directory of a session"))?;
-    let dimension = |at: usize| number(at).and_then(|n| u16::try_from(n).ok()).unwrap_or(24);
-    let size = Size { rows: dimension(2), cols: dimension(3) };
     let inherit = |at: usize| {
         let fd = number(at).ok_or_else(|| usage("the number of a file"))?;
         watchdog::inherited(fd).map_err(|error| bug("taking a file over", &error))
     };
-    let lease = Lease::inherited(LockFile::from_fd(inherit(4)?));
-    let run_lock = LockFile::from_fd(inherit(5)?);
-    let listener = UnixListener::from(inherit(6)?);
-    let pty = args.get(7).map(|_| inherit(7)).transpose()?;
+    let lease = Lease::inherited(LockFile::from_fd(inherit(2)?));
+    let run_lock = LockFile::from_fd(inherit(3)?);
+    let listener = UnixListener::from(inherit(4)?);
+    let pty = args.get(5).map(|_| inherit(5)).transpose()?.map(|master| Pty { master });
+    let size = pty.as_ref().and_then(|pty| pty.size().ok());
+    let size = size.map_or_else(Size::default, |(rows, cols)| Size { rows, cols });
     let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
     let (owner, torn) = store::open(&dir, &id, &lease)?;
     let parts = Parts { id, dir, me, lease, run_lock, owner, listener };
     let mut keeper = Keeper::assemble(parts, size)?;
-    if let Some(master) = pty {
-        keeper.watch_terminal(Terminal { pty: Pty { master } }).map_err(|error| bug("watching the terminal", &error))?;
+    if let Some(pty) = pty {
+        keeper.watch_terminal(Terminal { pty }).map_err(|error| bug("watching the terminal", &error))?;
     }
-    keeper.screen.feed(&output::tail(&keeper.dir.join("output"), REPLAY_BYTES).unwrap_or_default());
+    let shown = output::tail(&keeper.dir.join("output"), REPLAY_BYTES).unwrap_or_default();
+    keeper.screen.feed(&shown);
     let _ = keeper.screen.take_answers();
+    // Half a sequence at the end belongs to what the agent says next.
+    let _ = keeper.splitter.push(&shown);
     let reason = "the event loop stood still, or an upgrade was asked for".to_owned();
     let mut inputs = vec![Input::Note(Event::KeeperRestarted { reason })];
     inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
@@ -513,7 +549,9 @@ fn first_call(caller: &mut UnixStream) -> Result<Call, Problem> {
 }
 
 fn quiet_signals() -> io::Result<()> {
-    signals::unblock_all()?;
+    // One that waits for the loop must go on waiting: a new image that let a SIGTERM through would
+    // die of it instead of ending the session in order.
+    signals::unblock_all_but(&[libc_chld(), libc_term()])?;
     use rustix::process::Signal as S;
     let unwanted = [S::HUP, S::INT, S::QUIT, S::PIPE, S::TSTP, S::TTIN, S::TTOU];
     signals::ignore(&unwanted.map(S::as_raw))

@@ -1,5 +1,9 @@
 //! Places where tests can make the keeper die, or stand still. Not in release builds.
 
+use std::time::Duration;
+
+/// The variable that says after how many milliseconds a loop that stands still is replaced.
+pub const STUCK_VARIABLE: &str = "BERTH_STUCK_MS";
 /// The variable that arms a point: `NAME` or `NAME:COUNT` dies, `stall:NAME` stands still.
 pub const VARIABLE: &str = "BERTH_KILLPOINT";
 
@@ -19,6 +23,20 @@ pub fn reached(name: &str) {
         let me = rustix::process::getpid();
         let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
     }
+}
+
+/// How long a turn of the loop may take; tests may be less patient.
+#[cfg(debug_assertions)]
+pub fn stuck_after(usually: Duration) -> Duration {
+    let given = std::env::var(STUCK_VARIABLE).ok().and_then(|text| text.parse().ok());
+    given.map_or(usually, Duration::from_millis)
+}
+
+/// What it usually is, in a release build.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn stuck_after(usually: Duration) -> Duration {
+    usually
 }
 
 /// Does nothing in a release build.

@@ -6,11 +6,11 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
-use berth_core::{Name, SessionId};
+use berth_core::{Name, Session, SessionId};
 use berth_host::lock::LockFile;
 
 use crate::{Home, view};
@@ -39,19 +39,28 @@ impl Home {
         }
     }
 
-    /// The session of this name, if there is one.
-    pub fn session_named(&self, name: &str) -> Option<SessionId> {
-        let name = Name::parse(name).ok()?;
-        let id = read_pointer(&self.name_path(&name))?;
-        let history = view::history(self, &id).ok()?;
-        (history.session.name.as_ref() == Some(&name)).then_some(id)
+    /// The session of this name, if there is one. A session that cannot be read may well be it, so
+    /// that is an error and not a "no".
+    pub fn session_named(&self, name: &str) -> Result<Option<SessionId>, Problem> {
+        let Ok(name) = Name::parse(name) else { return Ok(None) };
+        self.pointed_at(&self.name_path(&name), |session| session.name.as_ref() == Some(&name))
     }
 
-    /// The session a `run` with this key made, if it did.
-    pub fn session_keyed(&self, key: &str) -> Option<SessionId> {
-        let id = read_pointer(&self.key_path(key))?;
-        let history = view::history(self, &id).ok()?;
-        (history.session.spec.as_ref()?.key.as_deref() == Some(key)).then_some(id)
+    /// The session a `run` with this key made, if it did. Errors as [`Home::session_named`] does: a
+    /// "no" would make the same session a second time.
+    pub fn session_keyed(&self, key: &str) -> Result<Option<SessionId>, Problem> {
+        let says_so = |session: &Session| session.spec.as_ref().is_some_and(|spec| spec.key.as_deref() == Some(key));
+        self.pointed_at(&self.key_path(key), says_so)
+    }
+
+    fn pointed_at(&self, path: &Path, says_so: impl Fn(&Session) -> bool) -> Result<Option<SessionId>, Problem> {
+        let Some(id) = read_pointer(path)? else { return Ok(None) };
+        match view::history(self, &id) {
+            Ok(history) => Ok(says_so(&history.session).then_some(id)),
+            // Given up before anything was said in it, or taken away by a person.
+            Err(problem) if problem.code == Code::NotFound => Ok(None),
+            Err(problem) => Err(problem),
+        }
     }
 
     fn name_path(&self, name: &Name) -> PathBuf {
@@ -74,7 +83,7 @@ impl Home {
 impl NamesLock {
     /// Points a name at a session, unless another session has it.
     pub fn claim_name(&self, name: &Name, id: &SessionId) -> Result<(), Problem> {
-        if let Some(other) = self.home.session_named(name.as_str()).filter(|other| other != id) {
+        if let Some(other) = self.home.session_named(name.as_str())?.filter(|other| other != id) {
             return Err(Problem::new(Code::Refused, format!("the name `{name}` is in use by session {other}"))
                 .hint(format!("choose another name, or free it with `berth rename {other} NAME`")));
         }
@@ -89,7 +98,7 @@ impl NamesLock {
     /// Removes a name that no longer counts.
     pub fn drop_name(&self, name: &Name, id: &SessionId) {
         let path = self.home.name_path(name);
-        if read_pointer(&path).as_ref() == Some(id) {
+        if points_at(&path, id) {
             // A stale pointer is harmless: the session it names does not say so itself.
             let _ = fs::remove_file(path);
         }
@@ -98,7 +107,7 @@ impl NamesLock {
     /// Removes a key whose session was never made.
     pub fn drop_key(&self, key: &str, id: &SessionId) {
         let path = self.home.key_path(key);
-        if read_pointer(&path).as_ref() == Some(id) {
+        if points_at(&path, id) {
             let _ = fs::remove_file(path);
         }
     }
@@ -111,7 +120,16 @@ impl NamesLock {
     }
 }
 
-fn read_pointer(path: &PathBuf) -> Option<SessionId> {
-    let text: io::Result<String> = fs::read_to_string(path);
-    SessionId::parse(text.ok()?.trim())
+fn points_at(path: &Path, id: &SessionId) -> bool {
+    read_pointer(path).is_ok_and(|found| found.as_ref() == Some(id))
+}
+
+/// What a pointer says; nothing if there is none, or if it is no id: then nobody of ours wrote it.
+fn read_pointer(path: &Path) -> Result<Option<SessionId>, Problem> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(SessionId::parse(String::from_utf8_lossy(&bytes).trim())),
+        // Too long a name for a file was never given to one.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => Ok(None),
+        Err(error) => Err(Problem::new(Code::Refused, format!("cannot read {}: {error}", path.display()))),
+    }
 }

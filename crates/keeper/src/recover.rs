@@ -136,6 +136,8 @@ impl<'a> Held<'a> {
     }
 
     fn take(&mut self, input: Input) -> Result<(), Problem> {
+        view::doubt_short_cut(self.dir)
+            .map_err(|error| Problem::new(Code::Refused, format!("cannot change session {}: {error}", self.id)))?;
         let now = Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
         let taken =
             self.owner.take(vec![input], now).map_err(|error| store::journal_problem(&error, self.id.as_str()))?;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use berth_api::message::{Answer, Request};
 use berth_api::status::Status;
@@ -16,6 +17,9 @@ use crate::home::Home;
 
 /// The hidden verb that makes this binary a keeper.
 pub const KEEPER_VERB: &str = "keeper";
+
+/// How long a keeper may take until its agent runs: slow disks included, dead ones not.
+const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Variables that belong to the run a command was called from, not to the session it starts.
 const OF_THE_CALLER: [&str; 2] = [crate::recover::MARK, "BERTH_SESSION"];
@@ -39,9 +43,13 @@ pub fn keeper(
         .map_err(|error| trouble("opening /dev/null", &error))?;
     let args: Vec<OsString> =
         vec!["berth".into(), KEEPER_VERB.into(), home.root().into(), id.as_str().into()];
-    let env: Vec<_> = std::env::vars_os()
+    let mut env: Vec<_> = std::env::vars_os()
         .filter(|(name, _)| !OF_THE_CALLER.iter().any(|of_the_caller| name == of_the_caller))
         .collect();
+    // A relative path means something else in the agent's directory.
+    if let Some((_, dir)) = env.iter_mut().find(|(name, _)| name == "BERTH_HOME") {
+        *dir = home.root().into();
+    }
     // Without a control group of our own the keeper stays in the caller's; `berth why` shows it.
     let place_for_keepers = cgroup::keeper_place().ok();
     let spec = Spawn {
@@ -56,7 +64,10 @@ pub fn keeper(
     spawn(&spec).map_err(|error| trouble("starting it", &error))?;
     drop(theirs);
     let mut connection = Connection::over(ours, place);
-    match connection.ask(first)? {
+    let _ = connection.set_patience(Some(START_PATIENCE));
+    let answer = connection.ask(first);
+    let _ = connection.set_patience(None);
+    match answer? {
         Answer::Done { status } => Ok((connection, *status)),
         other => Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
     }

@@ -63,6 +63,14 @@ pub fn holder(dir: &Path) -> String {
     text.map_or_else(|error| format!("unreadable: {error}"), |text| text.trim().to_owned())
 }
 
+/// Whether there is a session in `dir`, in whatever state. One that we may not look at is not one
+/// that is not there.
+pub fn exists(dir: &Path) -> Result<bool, Problem> {
+    let path = dir.join(JOURNAL_DIR);
+    path.try_exists()
+        .map_err(|error| Problem::new(Code::Refused, format!("cannot look at {}: {error}", path.display())))
+}
+
 /// Makes the journal of a new session.
 pub fn create(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<Owner, Problem> {
     let path = dir.join(JOURNAL_DIR);
@@ -91,7 +99,7 @@ pub fn open(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<(Owner, Option
 pub fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Stored>>, Problem> {
     let path = dir.join(JOURNAL_DIR);
     // A journal without a first event is one that was being made when its maker died.
-    if !path.exists() {
+    if !exists(dir)? {
         return Err(Problem::new(Code::NotFound, format!("session {id} was never finished being made"))
             .hint(format!("nothing was ever said in it; its directory is {}", dir.display())));
     }

@@ -40,9 +40,7 @@ pub fn history(home: &Home, id: &SessionId) -> Result<History, Problem> {
 /// What is known about a session, without asking its keeper.
 pub fn status(home: &Home, id: &SessionId) -> Result<Status, Problem> {
     let dir = home.session_dir(id);
-    let short_cut = fs::read(dir.join(STATUS_FILE)).ok();
-    let short_cut = short_cut.and_then(|bytes| serde_json::from_slice::<Status>(&bytes).ok());
-    if let Some(mut status) = short_cut.filter(|status| status.id == id.as_str()) {
+    if let Some(mut status) = read_short_cut(&dir).filter(|status| status.id == id.as_str() && !status.state.is_empty()) {
         // Written by the keeper as its last act, or by one that is still there to write the next.
         let over = matches!(status.state.as_str(), "stopped" | "lost");
         if over || is_kept(&dir).unwrap_or(false) {
@@ -62,8 +60,15 @@ pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool
     let mut status = history.status(id, kept);
     status.output_bytes = output::end_of(&dir.join("output")).unwrap_or(0);
     status.output_file = newest_output(dir);
+    if let Some(old) = read_short_cut(dir) {
+        (status.rows, status.cols) = (old.rows, old.cols);
+    }
     add_output(dir, &mut status);
     status
+}
+
+fn read_short_cut(dir: &Path) -> Option<Status> {
+    serde_json::from_slice(&fs::read(dir.join(STATUS_FILE)).ok()?).ok()
 }
 
 /// Writes the short cut for lists; only who holds the lease may. It is derived, so a failure costs
@@ -71,6 +76,20 @@ pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool
 pub(crate) fn write_short_cut(dir: &Path, status: &Status) {
     if let Ok(json) = serde_json::to_vec(status) {
         let _ = berth_host::disk::write_atomically(dir, STATUS_FILE, &json, false);
+    }
+}
+
+/// Takes the short cut's word away before something happens that it does not know of: one that says
+/// "stopped" is believed without a look at the journal. What is only there stays: the terminal's size.
+pub(crate) fn doubt_short_cut(dir: &Path) -> io::Result<()> {
+    let doubted = read_short_cut(dir).map(|status| Status { state: String::new(), ..status });
+    let json = doubted.and_then(|status| serde_json::to_vec(&status).ok());
+    if json.is_some_and(|json| berth_host::disk::write_atomically(dir, STATUS_FILE, &json, false).is_ok()) {
+        return Ok(());
+    }
+    match fs::remove_file(dir.join(STATUS_FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

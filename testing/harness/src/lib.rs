@@ -155,6 +155,43 @@ impl Lab {
         Terminal::start(&self.berth, args, &self.home(), rows, cols)
     }
 
+    /// Starts any program in a terminal of its own, with this lab's state directory.
+    pub fn terminal_running<A: AsRef<OsStr>>(
+        &self,
+        program: &Path,
+        args: impl IntoIterator<Item = A>,
+    ) -> Terminal {
+        Terminal::start(program, args, &self.home(), 24, 80)
+    }
+
+    /// The journal, as `log --json` prints it.
+    pub fn log(&self, session: &str) -> Vec<serde_json::Value> {
+        let out = self.ok(["log", session, "--json"]);
+        let parse = |line: &str| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}"))
+        };
+        out.lines().map(parse).collect()
+    }
+
+    /// The events of one kind in the journal.
+    pub fn events(&self, session: &str, kind: &str) -> Vec<serde_json::Value> {
+        self.log(session).into_iter().filter(|event| event["event"] == kind).collect()
+    }
+
+    /// The agent's output, byte for byte.
+    pub fn output(&self, session: &str) -> Vec<u8> {
+        let said = self.command(["output", session]).output().expect("berth can be started");
+        assert!(said.status.success(), "{said:?}");
+        said.stdout
+    }
+
+    /// Kills the keeper with SIGKILL, and returns once it is gone.
+    pub fn kill_keeper(&self, session: &str) {
+        let keeper = self.process(session, "keeper_pid");
+        signal(&keeper, rustix::process::Signal::KILL);
+        wait_gone(&keeper);
+    }
+
     /// Everything of this lab that runs.
     pub fn processes(&self) -> Vec<Identity> {
         let home = self.home().display().to_string();

@@ -34,7 +34,7 @@ impl Terminal {
         cols: u16,
     ) -> Self {
         let (pty, slave) = Pty::open(rows, cols).expect("a terminal");
-        let mut argv: Vec<OsString> = vec!["berth".into()];
+        let mut argv: Vec<OsString> = vec![program.into()];
         argv.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         let env: Vec<_> = std::env::vars_os()
             .filter(|(name, _)| !name.to_string_lossy().starts_with("BERTH_"))
@@ -72,6 +72,22 @@ impl Terminal {
         }
     }
 
+    /// Types the same again and again until nothing of it was taken for a while, or `limit` bytes
+    /// were. Returns how many.
+    pub fn type_until_full(&self, keys: &[u8], limit: usize) -> usize {
+        let pty = self.pty.as_ref().expect("the terminal is open");
+        let mut typed = 0;
+        while typed < limit {
+            let patience = Timespec { tv_sec: 1, tv_nsec: 0 };
+            let _ = poll(&mut [PollFd::new(&pty.master, PollFlags::OUT)], Some(&patience));
+            match rustix::io::write(&pty.master, keys) {
+                Ok(count) if count > 0 => typed += count,
+                Ok(_) | Err(_) => break,
+            }
+        }
+        typed
+    }
+
     /// Reads and waits until the screen shows this text.
     pub fn wait_for(&mut self, text: &str) {
         self.wait_while(text, |terminal| !terminal.screen.text().contains(text));
@@ -81,6 +97,11 @@ impl Terminal {
     pub fn wait_for_raw(&mut self, bytes: &[u8]) {
         let what = String::from_utf8_lossy(bytes).into_owned();
         self.wait_while(&what, |terminal| !terminal.raw.windows(bytes.len()).any(|window| window == bytes));
+    }
+
+    /// Reads and waits until this is true.
+    pub fn wait_until(&mut self, what: &str, mut happened: impl FnMut(&mut Self) -> bool) {
+        self.wait_while(what, |terminal| !happened(terminal));
     }
 
     fn wait_while(&mut self, what: &str, mut missing: impl FnMut(&mut Self) -> bool) {

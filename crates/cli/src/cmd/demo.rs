@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem};
-use berth_host::identity::{Identity, Verdict};
+use berth_host::identity::{Identity, Pidfd, Verdict};
 use berth_host::pty::Pty;
 use berth_host::spawn::{Spawn, Stdio as SpawnStdio, spawn};
 use rustix::process::Signal;
@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<u8, Problem> {
     let keeper = Identity::of(number(&status, "keeper_pid")?).map_err(odd)?;
     let agent = Identity::of(number(&status, "pid")?).map_err(odd)?;
     match keeper.check() {
-        Verdict::Alive(pidfd) => pidfd.signal(Signal::KILL.as_raw()).map_err(odd)?,
+        Verdict::Alive(pidfd) => kill(&pidfd)?,
         Verdict::Gone | Verdict::CannotTell(_) => return Err(problem("the keeper is not there")),
     }
     demo.show(&["ls"])?;
@@ -138,10 +138,7 @@ impl Demo {
             }
         }
         say(&format!("   $ kill -9 {}", client.pid));
-        client.pidfd.signal(Signal::KILL.as_raw()).map_err(odd)?;
-        while !client.pidfd.has_exited() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        kill(&client.pidfd)?;
         let _ = berth_host::tree::reap();
         Ok(())
     }
@@ -153,6 +150,15 @@ impl Drop for Demo {
         let _ = self.call(&["stop", "--grace", "1s", "reviewer"]);
         let _ = std::fs::remove_dir_all(&self.home);
     }
+}
+
+/// Kills, and waits until the process is gone: a signal sent is not yet a death.
+fn kill(pidfd: &Pidfd) -> Result<(), Problem> {
+    pidfd.signal(Signal::KILL.as_raw()).map_err(odd)?;
+    while !pidfd.has_exited() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 fn number(status: &serde_json::Value, field: &str) -> Result<u32, Problem> {

@@ -39,16 +39,21 @@ pub(crate) fn stream_to_end(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
         // A terminal ends lines with CR LF; whoever reads a pipe expects LF.
         let mut plain = Vec::with_capacity(bytes.len() + 1);
         for byte in bytes {
-            match (std::mem::take(&mut held_return), byte) {
-                (_, b'\r') => held_return = true,
-                (true, b'\n') | (false, _) => plain.push(*byte),
-                (true, _) => plain.extend_from_slice(&[b'\r', *byte]),
+            if std::mem::take(&mut held_return) && *byte != b'\n' {
+                plain.push(b'\r');
+            }
+            match byte {
+                b'\r' => held_return = true,
+                _ => plain.push(*byte),
             }
         }
         print::bytes(&plain)
     };
     follow(ctx, id, &mut reader, |reader| reader.drain(&mut show).map(|()| false))?;
     reader.drain(&mut show)?;
+    if held_return {
+        print::text("\r")?;
+    }
     wait::exit_code(&ctx.status(id)?)
 }
 

@@ -14,13 +14,17 @@ use crate::cmd::output;
 use crate::ctx::Ctx;
 use crate::{print, tty};
 
+/// The longest key. Each byte may take three in a file name, and a file name has 255.
+const MAX_KEY_BYTES: usize = 76;
+
 pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
     let name = args.name.as_deref().map(Name::parse).transpose();
     let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
     let spec = spec(&args)?;
     // Held until the session itself says its name and key, so that nobody can claim them between.
     let lock = (name.is_some() || spec.key.is_some()).then(|| ctx.home.lock_names()).transpose()?;
-    if let Some(id) = spec.key.as_deref().and_then(|key| ctx.home.session_keyed(key)) {
+    let made_before = spec.key.as_deref().map(|key| ctx.home.session_keyed(key)).transpose()?.flatten();
+    if let Some(id) = made_before {
         drop(lock);
         return again(ctx, &args, &id, &spec);
     }
@@ -38,10 +42,11 @@ pub(crate) fn stay(
     json: bool,
 ) -> Result<u8, Problem> {
     match (detach, json) {
-        (true, true) => print::json(status)?,
-        (true, false) => print::text(&format!("{}\n", status.id))?,
+        (true, true) => print::json(status),
+        (true, false) => print::text(&format!("{}\n", status.id)),
         (false, _) => return follow(ctx, connection, status, json),
     }
+    .map_err(|problem| problem.hint(format!("session {0} runs; end it with `berth stop {0}`", status.id)))?;
     Ok(0)
 }
 
@@ -104,10 +109,12 @@ fn begin(
     if started.is_err() {
         // The keeper removes what it made. If it never ran, the empty directory is ours.
         let _ = std::fs::remove_dir(ctx.home.session_dir(&id));
-        if let (Some(lock), Some(name)) = (lock, name) {
+        // A keeper that died on the way may have left a session, and then name and key are its own.
+        let left = ctx.home.session_dir(&id).exists();
+        if let (Some(lock), Some(name), false) = (lock, name, left) {
             lock.drop_name(name, &id);
         }
-        if let (Some(lock), Some(key)) = (lock, &key) {
+        if let (Some(lock), Some(key), false) = (lock, &key, left) {
             lock.drop_key(key, &id);
         }
     }
@@ -130,6 +137,11 @@ fn spec(args: &Run) -> Result<Spec, Problem> {
             return Err(usage(format!("{name} is berth's own; choose another name")));
         }
         env.push((name.to_owned(), value.to_owned()));
+    }
+    if let Some(key) = &args.key
+        && !(1..=MAX_KEY_BYTES).contains(&key.len())
+    {
+        return Err(usage(format!("a key has 1 to {MAX_KEY_BYTES} bytes, not {}", key.len())));
     }
     let cwd = match &args.cwd {
         Some(dir) => dir.clone(),

@@ -108,7 +108,8 @@ fn watch(
     timeout: Option<Duration>,
     mut satisfied: impl FnMut(Glance) -> Result<bool, Problem>,
 ) -> Result<Watched, Problem> {
-    let until = timeout.map(|timeout| Instant::now() + timeout);
+    // A time that no clock can reach is for ever.
+    let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     while let Some(mut keeper) = ctx.keeper_of(id)? {
         let _ = keeper.send(Request::Watch { from: u64::MAX });
         loop {

@@ -15,6 +15,7 @@ use rustix::event::epoll;
 
 use super::{Keeper, actor_of};
 use crate::clients::{Attached, Client};
+use crate::killpoint;
 use crate::owner::Input;
 use crate::store;
 
@@ -205,8 +206,9 @@ impl Keeper {
 
     /// Types once: takes the right, uses it, gives it back, in one commit.
     fn type_text(&mut self, key: u64, text: &str, force: bool) -> Result<Option<Answer>, Problem> {
+        killpoint::reached("typing");
         let Some(client) = self.clients.get(&key) else { return Ok(None) };
-        if self.terminal.is_none() {
+        if self.open_terminal().is_none() {
             return Err(Problem::new(Code::Refused, "the agent has closed its terminal; nothing was typed"));
         }
         if !self.keys_have_room_for(text.len()) {
@@ -232,8 +234,8 @@ impl Keeper {
     }
 
     fn watch(&mut self, key: u64, from: u64) -> Result<Option<Answer>, Problem> {
-        let past = store::read(&self.dir, &self.id, from)?;
         let committed = self.owner.history().seq;
+        let past = if from > committed { Vec::new() } else { store::read(&self.dir, &self.id, from)? };
         let answer = Answer::Done { status: Box::new(self.status()) };
         self.answer(key, &answer);
         let Some(client) = self.clients.get_mut(&key) else { return Ok(None) };
@@ -279,6 +281,11 @@ impl Keeper {
     /// Writes what a client takes now, and asks the kernel to say when it takes more.
     pub(super) fn flush(&mut self, key: u64) {
         self.catch_up(key);
+        self.write_out(key);
+    }
+
+    /// The same without bringing it up to date: for the moment when our own screen is not.
+    pub(super) fn write_out(&mut self, key: u64) {
         let Some(client) = self.clients.get_mut(&key) else { return };
         if client.flush().is_err() {
             return self.drop_client(key);

@@ -11,7 +11,7 @@ use berth_host::clock;
 use rustix::event::epoll;
 
 use super::{Keeper, TERMINAL, screen_size};
-use crate::clients::Attached;
+use crate::clients::{Attached, Client};
 use crate::driver::pty::Terminal;
 use crate::output::Remark;
 use crate::owner::Input;
@@ -43,8 +43,11 @@ impl Keeper {
         if !self.unwritten.is_empty() {
             return false;
         }
-        let Some(terminal) = &self.terminal else { return false };
+        if self.open_terminal().is_none() {
+            return false;
+        }
         let mut buffer = std::mem::take(&mut self.buffer);
+        let Some(terminal) = &self.terminal else { return false };
         buffer.resize(READ_BYTES, 0);
         let mut filled = 0;
         let mut closed = false;
@@ -70,16 +73,22 @@ impl Keeper {
         self.buffer = buffer;
         if closed {
             // Nobody has the other side open any more; the exit is reported by the kernel.
-            self.unwatch_terminal();
+            self.close_terminal();
         }
         more
     }
 
-    fn unwatch_terminal(&mut self) {
-        if let Some(terminal) = self.terminal.take() {
+    fn close_terminal(&mut self) {
+        if let Some(terminal) = self.terminal.as_ref().filter(|_| !self.terminal_closed) {
             let _ = epoll::delete(&self.epoll, terminal.pty.master.as_fd());
         }
+        self.terminal_closed = true;
         self.keys.clear();
+    }
+
+    /// The terminal, while the agent's side of it is open.
+    pub(super) fn open_terminal(&self) -> Option<&Terminal> {
+        self.terminal.as_ref().filter(|_| !self.terminal_closed)
     }
 
     /// File first: what a client has seen must be there after a crash.
@@ -136,11 +145,18 @@ impl Keeper {
     }
 
     fn listen_to_terminal(&mut self, on: bool) {
-        let Some(terminal) = &self.terminal else { return };
+        let Some(terminal) = self.open_terminal() else { return };
         let mut flags = if on { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
         flags.set(epoll::EventFlags::OUT, self.wants_room);
         let data = epoll::EventData::new_u64(TERMINAL);
-        let _ = epoll::modify(&self.epoll, terminal.pty.master.as_fd(), data, flags);
+        let master = terminal.pty.master.as_fd();
+        // A hang-up is reported to whoever is registered, wanted or not: who cannot read on must not
+        // be, or the loop spins until the disk has room.
+        let _ = match epoll::modify(&self.epoll, master, data, flags) {
+            Ok(()) if flags.is_empty() => epoll::delete(&self.epoll, master),
+            Err(rustix::io::Errno::NOENT) if !flags.is_empty() => epoll::add(&self.epoll, master, data, flags),
+            done => done,
+        };
     }
 
     /// Clients first, then our own screen: people wait for one of them.
@@ -156,14 +172,18 @@ impl Keeper {
             for key in keys {
                 if let Some(client) = self.clients.get_mut(&key).filter(|client| client.attached.is_some()) {
                     client.send_output(&frame);
-                    self.flush(key);
+                    // Who fell behind gets a screen at the end of this turn; painted now, it would
+                    // lack these very bytes for good.
+                    self.write_out(key);
                 }
             }
         }
         self.screen.feed(bytes);
         let answers = self.screen.take_answers();
-        if !answers.is_empty() && !attached {
-            // Nobody's terminal will answer, and agents ask at start and wait.
+        // What an observer's terminal answers goes nowhere, and one that fell behind never saw the
+        // question. Then nobody answers, and agents ask at start and wait.
+        let asks_a_person = |client: &Client| client.attached.is_some_and(|it| it.fence.is_some() && !it.behind);
+        if !answers.is_empty() && !self.clients.values().any(asks_a_person) {
             self.queue_keys(&answers);
         }
     }
@@ -195,7 +215,7 @@ impl Keeper {
 
     /// Queues keys for the agent.
     pub(super) fn queue_keys(&mut self, keys: &[u8]) {
-        if self.terminal.is_some() {
+        if self.open_terminal().is_some() {
             self.keys.extend(keys);
             self.write_keys();
         }
@@ -210,7 +230,7 @@ impl Keeper {
     }
 
     fn write_keys(&mut self) {
-        let Some(terminal) = &self.terminal else { return };
+        let Some(terminal) = self.terminal.as_ref().filter(|_| !self.terminal_closed) else { return };
         while !self.keys.is_empty() {
             let (front, _) = self.keys.as_slices();
             match rustix::io::write(&terminal.pty.master, front) {
@@ -240,10 +260,6 @@ impl Keeper {
         self.screen.resize(wanted);
         if let Some(terminal) = &self.terminal {
             let _ = terminal.pty.resize(wanted.rows, wanted.cols);
-        }
-        // A new image would need the new size.
-        if self.watchdog.is_some() {
-            self.watchdog = self.make_watchdog().ok();
         }
         for client in self.clients.values_mut() {
             if let Some(attached) = client.attached.as_mut().filter(|attached| attached.fence.is_none()) {

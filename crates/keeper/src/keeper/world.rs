@@ -14,8 +14,11 @@ use crate::killpoint;
 use crate::owner::Input;
 use crate::recover;
 
-/// How often a tree that was killed is looked at again for what it forked meanwhile.
-const KILL_AGAIN_MS: u64 = 20;
+/// How soon a tree that was killed is looked at again for what it forked meanwhile. What has
+/// resisted for long is looked at rarely.
+fn kill_pause_ms(since_killed_ms: u64) -> u64 {
+    if since_killed_ms < PROOF_PATIENCE.as_millis() as u64 { 20 } else { 1000 }
+}
 
 impl Keeper {
     /// Does what is owed and not yet done, until nothing is.
@@ -38,7 +41,9 @@ impl Keeper {
             Effect::Spawn { epoch } => self.spawn(*epoch),
             Effect::Terminate { .. } => self.terminate_tree(),
             Effect::Kill { .. } => {
-                self.killed_at_ms = Some(clock::boot_ms());
+                let now = clock::boot_ms();
+                self.killed_at_ms = Some(now);
+                self.kill_again_at_ms = Some(now + kill_pause_ms(0));
                 self.kill_tree();
             }
             Effect::Prove { .. } => self.on_children(),
@@ -110,25 +115,35 @@ impl Keeper {
             Phase::Running { agent } | Phase::Ending(Ending { agent: Some(agent), .. }) => Some(agent.pid),
             Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => None,
         };
-        let mut reports = Vec::new();
         for (pid, exit) in reaped.exits {
             if Some(pid) == agent_pid {
                 let exit = match exit {
                     tree::Exit::Code(code) => berth_core::Exit::Code(code),
                     tree::Exit::Signal(signal) => berth_core::Exit::Signal(signal),
                 };
-                reports.push(Observation::Exited { epoch, exit });
+                self.exits.push(Observation::Exited { epoch, exit });
             }
         }
-        if !reports.is_empty() || reaped.no_children {
-            // What the agent said last is still in its terminal. A tree that goes on talking does
-            // not hold the report up: one buffer per look is enough for a dead agent's last words.
-            while self.read_terminal() && reaped.no_children {}
+        let empty = Observation::Empty { epoch };
+        if reaped.no_children && !self.exits.contains(&empty) {
+            self.exits.push(empty);
         }
-        if reaped.no_children {
-            reports.push(Observation::Empty { epoch });
+        self.report_exits();
+    }
+
+    /// Reports exits once everything the agent said before is in the output files.
+    fn report_exits(&mut self) {
+        if self.exits.is_empty() {
+            return;
         }
-        self.report(reports);
+        // What is still in the terminal came before the exit. A tree that goes on talking does not
+        // hold the report up: one buffer is enough for a dead agent's last words.
+        let over = self.exits.iter().any(|exit| matches!(exit, Observation::Empty { .. }));
+        while self.read_terminal() && over {}
+        if self.unwritten.is_empty() {
+            let exits = std::mem::take(&mut self.exits);
+            self.report(exits);
+        }
     }
 
     /// What time alone brings.
@@ -137,13 +152,17 @@ impl Keeper {
         if self.retry_at_ms.is_some_and(|at| at <= now) {
             self.retry_at_ms = None;
             self.retry_output();
+            self.report_exits();
             self.report(vec![]);
         }
         if self.kill_at_ms().is_some_and(|at| at <= now) {
             self.report(vec![Observation::Tick]);
         }
-        if let Some(killed_at) = self.killed_at_ms.filter(|at| at + KILL_AGAIN_MS <= now) {
+        if self.kill_again_at_ms.is_some_and(|at| at <= now) {
             self.kill_tree();
+            self.kill_again_at_ms = self.killed_at_ms.map(|killed_at| now + kill_pause_ms(now - killed_at));
+        }
+        if let Some(killed_at) = self.killed_at_ms {
             if killed_at + PROOF_PATIENCE.as_millis() as u64 <= now {
                 let epoch = self.owner.history().session.epoch;
                 let left = self.describe_tree();
@@ -167,12 +186,19 @@ impl Keeper {
             Ok(stat) => format!("pid {pid} ({}) does not end (state {})", stat.comm, stat.state),
             Err(error) => format!("pid {pid}: {error}"),
         };
-        pids.into_iter().map(describe).collect()
+        let mut left: Vec<String> = pids.into_iter().map(describe).collect();
+        if !self.unwritten.is_empty() {
+            left.push("the last of its output waits for room on the disk".to_owned());
+        }
+        left
     }
 
+    /// When patience ends. Once that is reported, a full disk decides when it is tried again.
     fn kill_at_ms(&self) -> Option<u64> {
         match &self.owner.history().session.phase {
-            Phase::Ending(ending) if !ending.killed => Some(ending.kill_at_boot_ms),
+            Phase::Ending(ending) if !ending.killed && !self.unjournalled.contains(&Observation::Tick) => {
+                Some(ending.kill_at_boot_ms)
+            }
             Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => None,
         }
     }
@@ -180,9 +206,8 @@ impl Keeper {
     /// How long the loop may sleep; for ever when nothing is due.
     pub(super) fn timeout(&self) -> Option<Timespec> {
         let boot = clock::boot_ms();
-        let kill_again = self.killed_at_ms.map(|at| if at + KILL_AGAIN_MS > boot { at + KILL_AGAIN_MS } else { boot + KILL_AGAIN_MS });
         let sync = self.output.sync_due_ms().map(|due| boot + due.saturating_sub(clock::wall_ms()));
-        let due = [self.retry_at_ms, self.kill_at_ms(), kill_again, sync].into_iter().flatten().min()?;
+        let due = [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, sync].into_iter().flatten().min()?;
         let left = due.saturating_sub(boot);
         Some(Timespec { tv_sec: (left / 1000).cast_signed(), tv_nsec: ((left % 1000) * 1_000_000).cast_signed() })
     }

@@ -1,0 +1,305 @@
+//! Files that are damaged, missing, from the past or from the future: said loudly, nothing made worse.
+
+use std::fs;
+use std::path::PathBuf;
+
+use berth_harness::Lab;
+use berth_journal::{Journal, Limits, RealDisk, Record};
+
+fn lab() -> Lab {
+    Lab::new(env!("CARGO_BIN_EXE_berth"))
+}
+
+/// A session that has said `said` and ended with exit 3.
+fn ended(lab: &Lab, options: &[&str]) -> String {
+    let id = lab.start_with(options, &["say:said", "exit:3"]);
+    assert_eq!(lab.berth(["wait", &id]).code, 3);
+    berth_harness::wait_until("the keeper's end", || lab.processes().is_empty());
+    id
+}
+
+fn first_segment(lab: &Lab, id: &str) -> PathBuf {
+    lab.session_dir(id).join("journal").join("00000000000000000001.log")
+}
+
+/// Everything that needs the journal refuses, names the file, and leaves it as it is; everything
+/// else goes on.
+fn assert_refused(lab: &Lab, id: &str, name: &str, why: &str) {
+    let segment = first_segment(lab, id);
+    let before = fs::read(&segment).expect("the segment");
+    let other = lab.start_with(&["--name", "healthy"], &["hang"]);
+    let agent = lab.agent();
+    for session in [id, name] {
+        let refused: [&[&str]; 7] = [
+            &["show", session],
+            &["log", session],
+            &["why", session],
+            &["resume", session],
+            &["stop", session],
+            &["rename", session, "another"],
+            &["wait", session],
+        ];
+        for args in refused {
+            let said = lab.berth(args);
+            assert_eq!((said.code, said.out.as_str()), (1, ""), "{args:?}: {said:?}");
+            assert!(said.err.contains(&segment.display().to_string()), "{args:?}: {said:?}");
+            assert!(said.err.contains(why), "{args:?}: {said:?}");
+        }
+    }
+    // Its name and its key stay its own: nobody knows that it gave them up.
+    for option in [["--name", name], ["--key", "its-key"]] {
+        let said = lab.berth(["run", "-d", option[0], option[1], "--", &agent, "hang"]);
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{option:?}: {said:?}");
+    }
+    let _ = fs::remove_file(lab.session_dir(id).join("status.json"));
+    let said = lab.berth(["ls", "--json"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains(&segment.display().to_string()), "{said:?}");
+    let listed: serde_json::Value = serde_json::from_str(&said.out).expect("still an array");
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(listed[0]["id"], other.as_str());
+    assert_eq!(fs::read(&segment).expect("the segment"), before, "the file is untouched");
+    lab.ok(["rename", "healthy", "still-healthy"]);
+    lab.ok(["stop", "still-healthy"]);
+}
+
+#[test]
+fn a_flipped_byte_in_a_journal_is_refused_by_all_who_need_it_and_by_nobody_else() {
+    let lab = lab();
+    let id = ended(&lab, &["--name", "hurt", "--key", "its-key"]);
+    let segment = first_segment(&lab, &id);
+    let mut bytes = fs::read(&segment).expect("the segment");
+    bytes[60] ^= 1;
+    fs::write(&segment, bytes).expect("the segment");
+    assert_refused(&lab, &id, "hurt", "is damaged at byte");
+}
+
+#[test]
+fn a_journal_that_lost_its_first_file_is_refused() {
+    let lab = lab();
+    let id = ended(&lab, &["--name", "hurt", "--key", "its-key"]);
+    lab.ok(["rename", &id, "hurt-more"]);
+    let segment = first_segment(&lab, &id);
+    fs::rename(&segment, lab.dir().join("elsewhere")).expect("a rename");
+    let said = lab.berth(["show", &id]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("are missing: a file is gone"), "{said:?}");
+    fs::rename(lab.dir().join("elsewhere"), &segment).expect("a rename");
+    assert_eq!(lab.show("hurt-more")["exit"], 3, "put back, all is well");
+}
+
+#[test]
+fn a_damaged_journal_of_a_lost_session_is_no_reason_to_touch_anything() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "hurt", "--key", "its-key"], &["say:up", "hang"]);
+    lab.wait_output(&id, "up");
+    let agent = lab.process(&id, "pid");
+    lab.kill_keeper(&id);
+    let segment = first_segment(&lab, &id);
+    let mut bytes = fs::read(&segment).expect("the segment");
+    bytes[60] ^= 1;
+    fs::write(&segment, &bytes).expect("the segment");
+    assert_refused(&lab, &id, "hurt", "is damaged at byte");
+    bytes[60] ^= 1;
+    fs::write(&segment, bytes).expect("the segment");
+    assert_eq!(lab.show("hurt")["state"], "lost", "repaired, it is found and cleared up");
+    berth_harness::wait_gone(&agent);
+}
+
+#[test]
+fn a_journal_of_a_newer_format_is_refused_with_the_advice_to_upgrade() {
+    let lab = lab();
+    let id = ended(&lab, &["--name", "new", "--key", "its-key"]);
+    let segment = first_segment(&lab, &id);
+    let mut bytes = fs::read(&segment).expect("the segment");
+    bytes[8..10].copy_from_slice(&2_u16.to_le_bytes());
+    let sum = crc32c::crc32c(&bytes[..28]);
+    bytes[28..32].copy_from_slice(&sum.to_le_bytes());
+    fs::write(&segment, bytes).expect("the segment");
+    assert_refused(
+        &lab,
+        &id,
+        "new",
+        "was written by a newer berth (format 2, this one reads up to 1): upgrade",
+    );
+}
+
+#[test]
+fn an_event_of_a_newer_version_is_refused_and_not_guessed() {
+    let lab = lab();
+    lab.ok(["ls"]);
+    let id = "00000000000a";
+    write_journal(
+        &lab,
+        id,
+        &[r#"{"event":"created","name":"new","key":"its-key"}"#, r#"{"event":"hibernated"}"#],
+    );
+    fs::write(lab.home().join("names/new"), id).expect("a pointer");
+    fs::write(lab.home().join("keys/its-key"), id).expect("a pointer");
+    assert_refused(&lab, id, "new", "cannot understand event 2");
+}
+
+#[test]
+fn f5_a_bad_short_cut_is_rebuilt_from_the_journal_and_nothing_is_lost() {
+    let lab = lab();
+    let id = ended(&lab, &["--name", "steady"]);
+    let good = lab.show(&id);
+    let file = lab.session_dir(&id).join("status.json");
+    let other = format!(r#"{{"id":"{}","state":"stopped"}}"#, "0".repeat(12));
+    let odd = format!(r#"{{"id":"{id}","state":"hibernating"}}"#);
+    let bad: [&[u8]; 7] = [b"", b"garbage", b"{", b"[]", b"\xff\x00\xff", other.as_bytes(), odd.as_bytes()];
+    for content in bad {
+        fs::write(&file, content).expect("the short cut");
+        let listed = lab.json(["ls", "--json"]);
+        assert_eq!((&listed[0]["state"], &listed[0]["exit"]), (&good["state"], &good["exit"]), "{content:?}");
+        assert_eq!(lab.show("steady")["created_at"], good["created_at"]);
+    }
+    fs::remove_file(&file).expect("the short cut");
+    assert_eq!(lab.json(["ls", "--json"])[0]["name"], "steady");
+    assert_eq!((lab.ok(["output", &id]).as_str(), lab.ok(["screen", &id]).trim_end()), ("said", "said"));
+    assert_eq!(lab.berth(["resume", &id]).code, 3);
+    let rebuilt = fs::read_to_string(&file).expect("the next run wrote it again");
+    assert!(rebuilt.contains(r#""epoch":2"#), "{rebuilt}");
+}
+
+#[test]
+fn f5_a_bad_short_cut_of_a_running_session_changes_no_run() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    let agent = lab.process(&id, "pid");
+    for content in ["", "garbage"] {
+        fs::write(lab.session_dir(&id).join("status.json"), content).expect("the short cut");
+        assert_eq!(lab.json(["ls", "--json"])[0]["state"], "running");
+        assert_eq!(lab.process(&id, "pid"), agent);
+    }
+}
+
+#[test]
+fn a_short_cut_of_the_last_run_says_nothing_about_the_next() {
+    let lab = lab();
+    for point in ["starting", "spawned", "started"] {
+        let id = ended(&lab, &[]);
+        let mut resume = lab.command(["resume", "-d", &id]);
+        let failed = resume.env("BERTH_KILLPOINT", point).output().expect("berth");
+        assert!(!failed.status.success());
+        let listed = lab.json(["ls", "--json"]);
+        let states: Vec<_> =
+            listed.as_array().expect("an array").iter().map(|status| &status["state"]).collect();
+        assert_eq!(
+            states[0], "lost",
+            "{point}: the keeper died and nobody knows how the run ended: {listed}"
+        );
+        berth_harness::wait_until("the end of what was left", || lab.processes().is_empty());
+        assert_eq!(lab.show(&id)["state"], "lost", "{point}");
+        fs::remove_dir_all(lab.home()).expect("the state directory");
+    }
+}
+
+#[test]
+fn f12_the_last_screen_keeps_its_size_after_a_rename_and_after_a_crash() {
+    let lab = lab();
+    let line = "x".repeat(100);
+    // Not on the first line, which leaving a terminal scrolls away.
+    let say = format!("say:\\n\\n{line}");
+    let run = |name: &str, last: &str| {
+        let mut terminal =
+            lab.terminal_of_size(["run", "--name", name, "--", &lab.agent(), &say, last], 30, 120);
+        terminal.wait_for(&line);
+        terminal
+    };
+    assert_eq!(run("wide", "exit:0").wait_exit(), 0);
+    assert_eq!(lab.ok(["screen", "wide"]).trim(), line);
+    lab.ok(["rename", "wide", "renamed"]);
+    assert_eq!(lab.ok(["screen", "renamed"]).trim(), line);
+    let _client = run("killed", "hang");
+    lab.kill_keeper("killed");
+    assert_eq!(lab.ok(["screen", "killed"]).trim(), line);
+    assert_eq!(lab.show("killed")["state"], "lost");
+    assert_eq!(lab.ok(["screen", "killed"]).trim(), line);
+}
+
+/// What another version of berth wrote.
+struct Line(String);
+
+impl Record for Line {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0.as_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        String::from_utf8(bytes.to_vec()).map(Line).map_err(|error| error.to_string())
+    }
+}
+
+fn write_journal(lab: &Lab, id: &str, lines: &[&str]) {
+    let dir = lab.session_dir(id).join("journal");
+    fs::create_dir_all(&dir).expect("a directory");
+    let mut journal = Journal::create(RealDisk::new(dir), id, Limits::default()).expect("a journal");
+    for line in lines {
+        journal.append(vec![Line((*line).to_owned())]).expect("room on the disk");
+    }
+    journal.close().expect("room on the disk");
+}
+
+#[test]
+fn i1_a_record_of_an_older_version_with_fields_missing_is_read_and_used() {
+    let lab = lab();
+    lab.ok(["ls"]);
+    let id = "00000000000b";
+    let created = r#"{"event":"created","command":["sh","-c","echo again"],"cwd":"/","colour":"an old key"}"#;
+    let ended = r#"{"event":"run_ended","epoch":1,"outcome":{"exited":{"code":4}}}"#;
+    write_journal(&lab, id, &[created, r#"{"event":"run_starting","epoch":1}"#, ended]);
+    let shown = lab.show(id);
+    assert_eq!((&shown["state"], &shown["exit"], &shown["epoch"]), (&"stopped".into(), &4.into(), &1.into()));
+    assert_eq!(lab.json(["ls", "--all", "--json"])[0]["id"], id);
+    assert_eq!(lab.ok(["log", id]).lines().count(), 3);
+    assert_eq!(lab.berth(["wait", id]).code, 4);
+    let again = lab.berth(["resume", id]);
+    assert_eq!((again.code, again.out.as_str()), (0, "again\n"), "{again:?}");
+    assert_eq!(lab.show(id)["epoch"], 2);
+    let nothing = "00000000000c";
+    write_journal(&lab, nothing, &[r#"{"event":"created"}"#]);
+    assert_eq!(lab.show(nothing)["state"], "stopped");
+    let refused = lab.berth(["resume", nothing]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(!refused.err.contains("panicked"), "{refused:?}");
+}
+
+#[test]
+fn i1_a_live_run_of_unknown_processes_is_not_called_dead_while_its_lock_is_held() {
+    let lab = lab();
+    lab.ok(["ls"]);
+    let id = "00000000000d";
+    let started = [
+        r#"{"event":"created","command":["true"],"cwd":"/"}"#,
+        r#"{"event":"run_starting","epoch":1}"#,
+        r#"{"event":"run_started","epoch":1}"#,
+    ];
+    write_journal(&lab, id, &started);
+    // Somebody holds the run's lock through a descriptor that shows in no list of ours: a socket.
+    let lock = berth_host::lock::LockFile::open_or_create(&lab.session_dir(id).join("run")).expect("a lock");
+    assert!(lock.try_exclusive().expect("a lock"));
+    let (sender, receiver) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    send_away(&sender, lock.into_fd());
+    for args in [["show", id], ["stop", id], ["resume", id]] {
+        let said = lab.berth(args);
+        assert_ne!(said.code, 0, "{args:?}: {said:?}");
+        assert!(said.err.contains("a process we cannot see holds the run's lock"), "{args:?}: {said:?}");
+    }
+    assert!(lab.ok(["log", id]).lines().count() == 3, "nothing was recorded about it");
+    drop((sender, receiver));
+    assert_eq!(lab.show(id)["state"], "lost", "now it is proven");
+}
+
+/// Puts a descriptor into a socket's queue and closes it here: the lock lives on, held by nobody's
+/// table of open files.
+fn send_away(socket: &std::os::unix::net::UnixStream, fd: std::os::fd::OwnedFd) {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use std::os::fd::AsFd;
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let fds = [fd.as_fd()];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+    sendmsg(socket, &[std::io::IoSlice::new(b"x")], &mut control, SendFlags::empty())
+        .expect("room in the socket");
+}

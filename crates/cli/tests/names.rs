@@ -1,0 +1,221 @@
+//! Who is meant: names, keys, ids, prefixes, and the pointers behind them.
+
+use std::process::Stdio;
+
+use berth_harness::{Lab, said, wait_until};
+
+fn lab() -> Lab {
+    Lab::new(env!("CARGO_BIN_EXE_berth"))
+}
+
+/// The files in a directory of the lab's home.
+fn files(lab: &Lab, dir: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(lab.home().join(dir)).expect("a directory");
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_name_in_use_is_refused_and_names_its_session() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "mine"], &["hang"]);
+    let other = lab.start(&["hang"]);
+    let refused = lab.berth(["run", "-d", "--name", "mine", "--", "true"]);
+    let renamed = lab.berth(["rename", &other, "mine"]);
+    for said in [refused, renamed] {
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
+        assert!(
+            said.err.contains("`mine`") && said.err.contains(&id) && said.err.contains("hint:"),
+            "{said:?}"
+        );
+    }
+    assert_eq!(files(&lab, "sessions").len(), 2, "no half-made session");
+    assert_eq!(lab.show("mine")["id"], id.as_str());
+    assert!(lab.show(&other)["name"].is_null());
+    lab.ok(["stop", &id]);
+    assert_eq!(lab.berth(["rename", &other, "mine"]).code, 1, "a stopped session keeps its name");
+}
+
+#[test]
+fn a_name_that_cannot_be_one_is_a_usage_error() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    let too_long = "n".repeat(65);
+    for bad in ["", ".", "..", "a/b", "../up", "-x", "two words", "naïve", "tab\t", &too_long] {
+        for args in [vec!["run", "-d", "--name", bad, "--", "true"], vec!["rename", "--", &id, bad]] {
+            let said = lab.berth(&args);
+            assert_eq!((said.code, said.out.as_str()), (2, ""), "{args:?}: {said:?}");
+        }
+    }
+    assert_eq!(files(&lab, "sessions").len(), 1);
+    assert_eq!(files(&lab, "names"), Vec::<String>::new());
+    lab.ok(["rename", &id, &"n".repeat(64)]);
+}
+
+#[test]
+fn a_session_is_renamed_while_it_runs_and_after() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "one"], &["hang"]);
+    lab.ok(["rename", "one", "two"]);
+    assert_eq!(lab.show("two")["id"], id.as_str());
+    assert_eq!(lab.berth(["show", "one"]).code, 3, "the old name is gone");
+    lab.ok(["stop", "two"]);
+    lab.ok(["rename", "two", "three"]);
+    lab.ok(["rename", "three", "three"]);
+    assert_eq!(lab.show("three")["id"], id.as_str());
+    assert_eq!(lab.json(["ls", "--json"])[0]["name"], "three");
+    assert_eq!(files(&lab, "names"), ["three"]);
+    assert!(lab.ok(["log", &id]).contains("renamed to `three`"));
+    lab.ok(["resume", "-d", "three"]);
+    assert_eq!(lab.show("three")["state"], "running");
+    let reuse = lab.start_with(&["--name", "one"], &["hang"]);
+    assert_eq!(lab.show("one")["id"], reuse.as_str(), "a name that was given up is free");
+}
+
+#[test]
+fn a_session_whose_keeper_died_can_be_renamed() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "one"], &["hang"]);
+    let keeper = lab.process(&id, "keeper_pid");
+    berth_harness::signal(&keeper, rustix::process::Signal::KILL);
+    berth_harness::wait_gone(&keeper);
+    lab.ok(["rename", "one", "two"]);
+    assert_eq!(
+        (lab.show("two")["id"].as_str(), lab.show("two")["state"].as_str()),
+        (Some(&*id), Some("lost"))
+    );
+}
+
+#[test]
+fn a_stale_pointer_is_no_name() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "real"], &["hang"]);
+    // What crashes between the two steps of claiming a name could leave, and what nobody of ours would.
+    for (name, content) in
+        [("other", id.as_str()), ("gone", "000000000000"), ("empty", ""), ("odd", "\u{0}\u{7f}")]
+    {
+        std::fs::write(lab.home().join("names").join(name), content).expect("a file");
+        assert_eq!(lab.berth(["show", name]).code, 3, "{name}");
+        let new = lab.start_with(&["--name", name], &["hang"]);
+        assert_eq!(lab.show(name)["id"], new.as_str(), "{name} was free");
+    }
+    assert_eq!(lab.show("real")["id"], id.as_str());
+}
+
+#[test]
+fn a_unique_beginning_is_enough_and_an_ambiguous_one_lists_the_candidates() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    assert_eq!(lab.show(&id[..3])["id"], id.as_str());
+    // Ids are random; a second one with the same beginning is made by hand.
+    let flip = |c: char| if c == 'a' { 'b' } else { 'a' };
+    let twin: String = id[..11].chars().chain([flip(id.chars().last().expect("an id"))]).collect();
+    std::fs::create_dir(lab.session_dir(&twin)).expect("a directory");
+    let said = lab.berth(["show", &id[..6]]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.err.contains(&id) && said.err.contains(&twin) && said.err.contains("type more"), "{said:?}");
+    assert_eq!(lab.berth(["stop", &id[..6]]).code, 3);
+    assert_eq!(lab.show(&id)["state"], "running", "an ambiguous stop stops nothing");
+}
+
+#[test]
+fn a_whole_id_means_its_session_whatever_others_are_called() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    let other = lab.start(&["hang"]);
+    lab.ok(["rename", &other, &id]);
+    assert_eq!(lab.show(&id)["id"], id.as_str());
+    lab.ok(["rename", &other, &id[..4]]);
+    assert_eq!(lab.show(&id[..4])["id"], other.as_str(), "a name is meant before the beginning of an id");
+}
+
+#[test]
+fn a_repeated_run_with_a_key_is_the_same_session_whatever_became_of_it() {
+    let lab = lab();
+    let agent = lab.agent();
+    let run = |options: &[&str]| {
+        let mut args = vec!["run", "--key", "pr/42: \u{fc}"];
+        args.extend(options);
+        args.extend(["--", &agent, "say:done", "expect:go", "exit:5"]);
+        lab.berth(args)
+    };
+    let first = run(&["-d"]).out;
+    assert_eq!(run(&["-d"]).out, first);
+    lab.ok(["input", first.trim(), "--enter", "go"]);
+    let followed = run(&[]);
+    assert_eq!(followed.code, 5, "{followed:?}");
+    assert!(followed.out.starts_with("done"), "{followed:?}");
+    assert_eq!(run(&["-d"]).out, first, "also when it is over: the work was done");
+    assert_eq!(files(&lab, "sessions").len(), 1);
+    let other = lab.berth(["run", "-d", "--key", "pr/42: \u{fc}", "--", &agent, "hang"]);
+    assert_eq!((other.code, other.out.as_str()), (1, ""), "{other:?}");
+    assert!(other.err.contains("runs something else"), "{other:?}");
+}
+
+#[test]
+fn twenty_runs_with_one_key_at_once_are_one_session() {
+    let lab = lab();
+    let agent = lab.agent();
+    let args = ["run", "-d", "--key", "same", "--", &agent, "hang"];
+    let started: Vec<_> =
+        (0..20).map(|_| lab.command(args).stdout(Stdio::piped()).spawn().expect("berth")).collect();
+    let said: Vec<_> =
+        started.into_iter().map(|child| said(child.wait_with_output().expect("it ends"))).collect();
+    assert!(said.iter().all(|one| one.code == 0 && one.out == said[0].out), "{said:?}");
+    assert_eq!(files(&lab, "sessions"), [said[0].out.trim()]);
+}
+
+#[test]
+fn a7_a_name_read_while_it_is_moved_is_wholly_old_or_wholly_new() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "left"], &["hang"]);
+    let pointers = ["left", "right"].map(|name| lab.home().join("names").join(name));
+    let mover = std::thread::scope(|scope| {
+        let moving = scope.spawn(|| {
+            for _ in 0..15 {
+                lab.ok(["rename", &id, "right"]);
+                lab.ok(["rename", &id, "left"]);
+            }
+        });
+        while !moving.is_finished() {
+            for pointer in &pointers {
+                let read = std::fs::read_to_string(pointer);
+                assert!(read.as_ref().is_err() || read.as_deref().ok() == Some(&id), "{read:?}");
+            }
+            // Whoever asks gets the session or "no such name", never another answer.
+            let said = lab.berth(["show", "left", "--json"]);
+            assert!(matches!(said.code, 0 | 3), "{said:?}");
+        }
+        moving.join()
+    });
+    mover.expect("every rename succeeded");
+    assert_eq!(files(&lab, "names"), ["left"]);
+}
+
+#[test]
+fn a_keeper_that_dies_on_its_way_leaves_no_name_without_an_owner() {
+    let lab = lab();
+    let agent = lab.agent();
+    for point in ["claimed", "starting", "spawned", "started"] {
+        let mut run = lab.command(["run", "-d", "--name", "n", "--key", "k", "--", &agent, "hang"]);
+        let failed = said(run.env("BERTH_KILLPOINT", point).output().expect("berth"));
+        assert_eq!((failed.code != 0, failed.out.as_str()), (true, ""), "{point}: {failed:?}");
+        // Either there is a session of that name, or the name is free. Never two sessions of one name.
+        let again = lab.berth(["run", "-d", "--name", "n", "--", &agent, "hang"]);
+        let all = lab.json(["ls", "--all", "--json"]);
+        let named = all.as_array().expect("an array").iter().filter(|status| status["name"] == "n").count();
+        assert_eq!(named, 1, "{point}: {again:?}\n{all}");
+        let keyed = lab.berth(["run", "-d", "--key", "k", "--", &agent, "hang"]);
+        assert_eq!(keyed.code, 0, "{point}: {keyed:?}");
+        let all = lab.json(["ls", "--all", "--json"]);
+        let keyed = all.as_array().expect("an array").iter().filter(|status| status["key"] == "k").count();
+        assert_eq!(keyed, 1, "{point}: {all}");
+        for status in all.as_array().expect("an array") {
+            lab.ok(["stop", status["id"].as_str().expect("an id")]);
+        }
+        wait_until("the end of all", || lab.processes().is_empty());
+        std::fs::remove_dir_all(lab.home()).expect("the state directory");
+    }
+}

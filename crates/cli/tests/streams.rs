@@ -1,0 +1,196 @@
+//! Standard input and output in every bad state: closed, silent for ever, full, or with nobody behind.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+
+use berth_harness::{Lab, Said, said, wait_until};
+
+fn lab() -> Lab {
+    Lab::new(env!("CARGO_BIN_EXE_berth"))
+}
+
+/// Runs a command to its end with a pipe on standard input that stays open and never says anything.
+fn with_silent_stdin(lab: &Lab, args: &[&str]) -> Said {
+    let mut command = lab.command(args);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("berth can be started");
+    let held = child.stdin.take();
+    wait_until(&format!("the end of {args:?}"), || child.try_wait().expect("our own child").is_some());
+    drop(held);
+    said(child.wait_with_output().expect("our own child"))
+}
+
+/// Runs a command with one of its streams redirected as a shell does it.
+fn redirected(lab: &Lab, redirection: &str, args: &[&str]) -> Said {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("exec \"$@\" {redirection}"), "sh", env!("CARGO_BIN_EXE_berth")]).args(args);
+    said(shell.env("BERTH_HOME", lab.home()).stdin(Stdio::null()).output().expect("a shell"))
+}
+
+/// Runs a command whose standard output is a pipe that nobody reads any more.
+fn without_reader(lab: &Lab, args: &[&str]) -> Said {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    said(lab.command(args).stdout(Stdio::from(OwnedFd::from(writer))).output().expect("berth can be started"))
+}
+
+/// One of each command, in an order in which each has what it needs, with the code it ends with.
+fn every_command(lab: &Lab, how: impl Fn(&[&str]) -> Said) {
+    let agent = lab.agent();
+    let check = |code: i32, args: &[&str]| {
+        let said = how(args);
+        assert_eq!(said.code, code, "{args:?}: {said:?}");
+        assert!(!said.err.contains("panicked"), "{args:?}: {said:?}");
+    };
+    check(0, &[]);
+    check(0, &["--help"]);
+    check(0, &["run", "-d", "--name", "live", "--", &agent, "say:hello", "hang"]);
+    check(5, &["run", "--", &agent, "say:hello", "exit:5"]);
+    check(0, &["wait", "live", "--for", "output:hello"]);
+    check(0, &["ls", "--all"]);
+    check(0, &["ls", "--json"]);
+    check(0, &["show", "live"]);
+    check(0, &["show", "live", "--json"]);
+    check(0, &["why", "live"]);
+    check(2, &["attach", "live"]);
+    check(0, &["input", "live", "--enter", "text"]);
+    check(0, &["screen", "live"]);
+    check(0, &["output", "live"]);
+    check(0, &["log", "live"]);
+    check(0, &["log", "live", "--json"]);
+    check(6, &["wait", "live", "--timeout", "10ms"]);
+    check(0, &["rename", "live", "other"]);
+    check(4, &["resume", "other"]);
+    check(0, &["stop", "other"]);
+    check(143, &["wait", "other"]);
+    check(0, &["output", "other", "--follow"]);
+    check(0, &["log", "other", "--follow"]);
+    check(0, &["resume", "-d", "other"]);
+    check(0, &["stop", "other", "--json"]);
+    check(3, &["show", "no-such"]);
+}
+
+#[test]
+fn a5_no_command_waits_for_a_standard_input_that_never_ends() {
+    let lab = lab();
+    every_command(&lab, |args| with_silent_stdin(&lab, args));
+}
+
+#[test]
+fn a5_no_command_minds_a_closed_standard_input() {
+    let lab = lab();
+    every_command(&lab, |args| redirected(&lab, "<&-", args));
+    let id = lab.start(&["hang"]);
+    let typed = redirected(&lab, "<&-", &["input", &id, "-"]);
+    assert_eq!(typed.code, 0, "nothing to type is typed: {typed:?}");
+}
+
+#[test]
+fn a5_the_demo_asks_nothing() {
+    let lab = lab();
+    let said = with_silent_stdin(&lab, &["demo"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(!said.err.contains("panicked"), "{said:?}");
+}
+
+#[test]
+fn a_closed_standard_output_or_error_is_no_panic_and_changes_no_exit_code() {
+    for redirection in [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"] {
+        let lab = lab();
+        every_command(&lab, |args| redirected(&lab, redirection, args));
+    }
+}
+
+#[test]
+fn what_cannot_be_printed_is_a_failure_with_a_sentence() {
+    let lab = lab();
+    let agent = lab.agent();
+    let id = lab.start(&["say:hello", "hang"]);
+    lab.wait_output(&id, "hello");
+    let printing: [&[&str]; 10] = [
+        &["--help"],
+        &["ls"],
+        &["ls", "--json"],
+        &["show", &id],
+        &["why", &id],
+        &["screen", &id],
+        &["output", &id],
+        &["log", &id],
+        &["log", &id, "--json"],
+        &["run", "--", &agent, "say:hello"],
+    ];
+    for args in printing {
+        let said = redirected(&lab, ">/dev/full", args);
+        assert_eq!(said.code, 1, "{args:?}: {said:?}");
+        assert!(!said.err.contains("panicked"), "{args:?}: {said:?}");
+        assert!(args == ["--help"] || said.err.contains("standard output"), "{args:?}: {said:?}");
+    }
+    assert_eq!(lab.show(&id)["state"], "running");
+}
+
+#[test]
+fn a_session_whose_id_could_not_be_printed_is_named_in_the_error() {
+    let lab = lab();
+    let said = redirected(&lab, ">/dev/full", &["run", "-d", "--", &lab.agent(), "hang"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    let listed = lab.json(["ls", "--json"]);
+    let id = listed[0]["id"].as_str().expect("it runs");
+    assert!(said.err.contains(id), "{said:?}");
+}
+
+#[test]
+fn a_reader_that_went_away_ends_the_command_as_it_ends_any_filter() {
+    let lab = lab();
+    let id = lab.start(&["say:hello", "hang"]);
+    lab.wait_output(&id, "hello");
+    for args in [&["ls"][..], &["show", &id], &["output", &id], &["log", &id], &["log", &id, "--follow"]] {
+        let said = without_reader(&lab, args);
+        assert_eq!((said.code, said.err.as_str()), (128 + 13, ""), "{args:?}");
+    }
+    let said = without_reader(&lab, &["run", "--name", "streamed", "--", &lab.agent(), "say:hello", "hang"]);
+    assert_eq!(said.code, 128 + 13, "{said:?}");
+    assert_eq!(lab.show("streamed")["state"], "running", "losing a reader changes no run");
+}
+
+#[test]
+fn killing_a_foreground_run_off_a_terminal_kills_no_session() {
+    let lab = lab();
+    let file = File::create(lab.dir().join("out")).expect("a file");
+    let mut command = lab.command(["run", "--name", "goes-on", "--", &lab.agent(), "say:up", "hang"]);
+    let mut client = command.stdout(file).spawn().expect("berth");
+    wait_until("its output", || std::fs::read(lab.dir().join("out")).is_ok_and(|bytes| bytes == b"up"));
+    client.kill().expect("our own child");
+    client.wait().expect("our own child");
+    assert_eq!(lab.show("goes-on")["state"], "running");
+}
+
+#[test]
+fn text_from_standard_input_is_typed_whole_or_not_at_all() {
+    let lab = lab();
+    let id = lab.start(&["raw", "say:ready", "echo:END"]);
+    lab.wait_output(&id, "ready");
+    let from_file = |bytes: &[u8]| {
+        let path = lab.dir().join("typed");
+        std::fs::write(&path, bytes).expect("a file");
+        said(
+            lab.command(["input", &id, "-"])
+                .stdin(File::open(path).expect("a file"))
+                .output()
+                .expect("berth"),
+        )
+    };
+    let too_much = from_file(&vec![b'x'; 128 * 1024 + 1]);
+    assert_eq!(too_much.code, 1, "{too_much:?}");
+    assert!(too_much.err.contains("nothing was"), "{too_much:?}");
+    let no_text = from_file(b"\xff\xfe");
+    assert_eq!(no_text.code, 1, "{no_text:?}");
+    assert!(no_text.err.contains("nothing was typed"), "{no_text:?}");
+    assert_eq!(from_file("grüße END".as_bytes()).code, 0);
+    assert_eq!(lab.berth(["wait", &id]).code, 0);
+    assert_eq!(lab.ok(["output", &id]), "readygrüße END");
+}

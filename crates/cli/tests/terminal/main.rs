@@ -1,0 +1,53 @@
+//! Terminals: attaching, leaving, typing, taking over, and losing the connection.
+//!
+//! Real terminals, the real binary, the fake agent. `Terminal` shows what a person would see.
+
+mod attach;
+mod disconnect;
+mod restart;
+mod typing;
+mod writer;
+
+use berth_api::message::{Answer, Request, Role, Size};
+use berth_api::{Connection, Problem};
+use berth_harness::Lab;
+
+fn lab() -> Lab {
+    Lab::new(env!("CARGO_BIN_EXE_berth"))
+}
+
+/// Whether these bytes occur.
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+/// A client without a terminal: what a program that speaks the protocol itself can do.
+fn connect(lab: &Lab, id: &str) -> Connection {
+    Connection::open(&lab.session_dir(id), "a test".to_owned()).expect("the keeper listens")
+}
+
+fn attach_over(connection: &mut Connection, role: Role) -> Result<Option<u64>, Problem> {
+    match connection.ask(Request::Attach { role, size: Size { rows: 24, cols: 80 } })? {
+        Answer::Attached { fence } => Ok(fence),
+        other => panic!("an odd answer: {other:?}"),
+    }
+}
+
+/// The numbers `flood` wrote, in the order they came.
+fn flood_numbers(output: &[u8]) -> Vec<u64> {
+    let text = String::from_utf8_lossy(output);
+    let number = |line: &str| {
+        let (before, _) = line.split_once(" the quick")?;
+        // On a terminal something else may stand before the number.
+        before.get(before.len().checked_sub(12)?..)?.parse().ok()
+    };
+    text.lines().filter_map(number).collect()
+}
+
+/// What `flood` wrote is all there, in order, nothing twice. Returns how many lines there are.
+fn assert_contiguous(numbers: &[u64]) -> u64 {
+    for (at, number) in numbers.iter().enumerate() {
+        assert_eq!(*number, at as u64 + 1, "the output jumps at line {}", at + 1);
+    }
+    numbers.len() as u64
+}
