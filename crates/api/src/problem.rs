@@ -80,16 +80,24 @@ impl std::error::Error for Problem {}
 pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
     match refusal {
         Refusal::AlreadyCreated => Problem::new(Code::Refused, format!("session `{session}` exists already")),
-        Refusal::AlreadyRunning => Problem::new(Code::Held, format!("session `{session}` is running already"))
-            .hint(format!("join it with `berth attach {session}`, or end it with `berth stop {session}`")),
+        Refusal::NotCreated => Problem::new(
+            Code::NotFound,
+            format!("session `{session}` was never finished being made, and nothing was ever said in it"),
+        )
+        .hint("make a new one with `berth run`"),
+        Refusal::AlreadyRunning => {
+            Problem::new(Code::Held, format!("session `{session}` is running already"))
+                .hint(format!("join it with `berth attach {session}`, or end it with `berth stop {session}`"))
+        }
         Refusal::NotRunning => Problem::new(Code::Refused, format!("session `{session}` is not running"))
             .hint(format!("start it again with `berth resume {session}`")),
-        Refusal::Held { by } => {
-            Problem::new(Code::Held, format!("somebody else is typing in session `{session}`: {}", describe(by)))
-                .hint(format!(
-                    "watch with `berth attach {session} --observe`, or take over with `berth attach {session} --take`"
-                ))
-        }
+        Refusal::Held { by } => Problem::new(
+            Code::Held,
+            format!("somebody else is typing in session `{session}`: {}", describe(by)),
+        )
+        .hint(format!(
+            "watch with `berth attach {session} --observe`, or take over with `berth attach {session} --take`"
+        )),
         Refusal::StaleFence { given, current } => Problem::new(
             Code::Held,
             format!(

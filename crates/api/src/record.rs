@@ -22,21 +22,78 @@ pub struct Entry {
 #[serde(tag = "event", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each variant and field mirrors berth_core::Event, documented there")]
 pub enum Event {
-    Created { #[serde(flatten)] spec: Spec, #[serde(default)] name: Option<String> },
-    Renamed { name: String },
-    RunStarting { epoch: u64, #[serde(default)] keeper: Process, #[serde(default)] output_from: u64 },
-    RunStarted { epoch: u64, #[serde(default)] agent: Process },
-    StopRequested { epoch: u64, #[serde(default)] by: Actor, #[serde(default)] kill_at_boot_ms: u64 },
-    AgentExited { epoch: u64, exit: Exit, #[serde(default)] kill_at_boot_ms: u64 },
-    KillOrdered { epoch: u64 },
-    EndUnproven { epoch: u64, #[serde(default)] left: Vec<String> },
-    RunEnded { epoch: u64, outcome: Outcome },
-    WriterGranted { fence: u64, #[serde(default)] holder: Actor, #[serde(default)] taken_from: Option<Actor> },
-    WriterReleased { fence: u64 },
-    Typed { #[serde(default)] by: Actor, #[serde(default)] bytes: u64 },
-    KeeperRestarted { #[serde(default)] reason: String },
-    OutputDropped { before: u64 },
-    Warned { what: String },
+    Created {
+        #[serde(flatten)]
+        spec: Spec,
+        #[serde(default)]
+        name: Option<String>,
+    },
+    Renamed {
+        name: String,
+    },
+    RunStarting {
+        epoch: u64,
+        #[serde(default)]
+        keeper: Process,
+        #[serde(default)]
+        output_from: u64,
+    },
+    RunStarted {
+        epoch: u64,
+        #[serde(default)]
+        agent: Process,
+    },
+    StopRequested {
+        epoch: u64,
+        #[serde(default)]
+        by: Actor,
+        #[serde(default)]
+        kill_at_boot_ms: u64,
+    },
+    AgentExited {
+        epoch: u64,
+        exit: Exit,
+        #[serde(default)]
+        kill_at_boot_ms: u64,
+    },
+    KillOrdered {
+        epoch: u64,
+    },
+    EndUnproven {
+        epoch: u64,
+        #[serde(default)]
+        left: Vec<String>,
+    },
+    RunEnded {
+        epoch: u64,
+        outcome: Outcome,
+    },
+    WriterGranted {
+        fence: u64,
+        #[serde(default)]
+        holder: Actor,
+        #[serde(default)]
+        taken_from: Option<Actor>,
+    },
+    WriterReleased {
+        fence: u64,
+    },
+    Typed {
+        #[serde(default)]
+        by: Actor,
+        #[serde(default)]
+        bytes: u64,
+    },
+    KeeperRestarted {
+        #[serde(default)]
+        reason: String,
+    },
+    OutputDropped {
+        before: u64,
+    },
+    Warned {
+        what: String,
+    },
 }
 
 /// [`core::Spec`] on paper.

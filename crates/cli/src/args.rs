@@ -8,7 +8,10 @@ use clap::{Parser, Subcommand};
 /// berth keeps AI agent sessions: one writer each, nothing said is lost, every disconnect and
 /// crash is survived, and what a session started is cleaned up with it.
 #[derive(Parser, Debug)]
-#[command(name = "berth", version, after_help = "\
+#[command(
+    name = "berth",
+    version,
+    after_help = "\
 S is a session: its name, its id, or the first characters of its id.
 Sessions live in $BERTH_HOME, else $XDG_STATE_HOME/berth, else ~/.local/state/berth.
 
@@ -17,7 +20,8 @@ Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by
             `run` in the foreground and `wait --for exit` pass the command's own code through.
 
 First steps:  berth demo
-              berth run --name fix -- claude      then Ctrl-\\ to leave, `berth attach fix` to return")]
+              berth run --name fix -- claude      then Ctrl-\\ to leave, `berth attach fix` to return"
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
@@ -96,10 +100,13 @@ pub(crate) struct Resume {
 
 /// List sessions: what runs, what was lost, what stopped in the last day.
 #[derive(clap::Args, Debug, Default)]
-#[command(alias = "list", after_help = "\
+#[command(
+    alias = "list",
+    after_help = "\
 Examples:
   berth ls --all
-  berth ls --json | jq -r '.[] | select(.state == \"running\") | .id'")]
+  berth ls --json | jq -r '.[] | select(.state == \"running\") | .id'"
+)]
 pub(crate) struct Ls {
     /// Also what stopped long ago
     #[arg(short, long)]
@@ -286,7 +293,8 @@ fn wait_for(text: &str) -> Result<WaitFor, String> {
 /// `500ms`, `5s`, `2m`, `1h`, or plain seconds.
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 = digits.parse().map_err(|_| "a time is a number and ms, s, m or h, as in 5s".to_owned())?;
+    let number: f64 =
+        digits.parse().map_err(|_| "a time is a number and ms, s, m or h, as in 5s".to_owned())?;
     let seconds = match &text[digits.len()..] {
         "ms" => number / 1000.0,
         "s" | "" => number,

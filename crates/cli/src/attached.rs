@@ -83,7 +83,8 @@ pub(crate) fn attach(
             Err(problem) => break Left::Refused(problem),
         }
     };
-    let _ = write_all(b"\x1b[999B\r\n");
+    // An application that goes on may have drawn below its cursor; one that is over has not.
+    let _ = write_all(if matches!(left, Left::Ended) { b"\r\n" } else { b"\x1b[999B\r\n" });
     drop(raw);
     match left {
         Left::Detached => {
@@ -253,7 +254,8 @@ fn write_all(mut bytes: &[u8]) -> io::Result<()> {
 }
 
 fn handle(ctx: &Ctx, id: &SessionId) -> String {
-    berth_keeper::view::status(&ctx.home, id).map_or_else(|_| id.to_string(), |status| status.handle().to_owned())
+    berth_keeper::view::status(&ctx.home, id)
+        .map_or_else(|_| id.to_string(), |status| status.handle().to_owned())
 }
 
 fn trouble(what: &str, error: &io::Error) -> Problem {

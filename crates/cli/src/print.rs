@@ -107,8 +107,8 @@ pub(crate) fn painted(state: &str, width: usize) -> String {
 /// A command line as one would type it, shortened.
 pub(crate) fn command_line(command: &[String], limit: usize) -> String {
     let quoted = |word: &String| {
-        let plain = !word.is_empty()
-            && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c));
+        let plain =
+            !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c));
         if plain { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) }
     };
     let line = command.iter().map(quoted).collect::<Vec<_>>().join(" ");

@@ -5,9 +5,7 @@ use std::sync::Mutex;
 
 use berth_api::message::Size;
 use rustix::stdio::{stderr, stdin, stdout};
-use rustix::termios::{
-    OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr, ttyname,
-};
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr, ttyname};
 
 /// Whether a person sits in front of both ends.
 pub(crate) fn is_interactive() -> bool {
@@ -32,7 +30,9 @@ pub(crate) fn place() -> String {
     let terminal = terminal.map(|name| name.trim_start_matches("/dev/").to_owned());
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut place = format!("{} on {host}", terminal.as_deref().unwrap_or("no terminal"));
-    if let Some(client) = std::env::var("SSH_CONNECTION").ok().and_then(|all| all.split(' ').next().map(str::to_owned)) {
+    if let Some(client) =
+        std::env::var("SSH_CONNECTION").ok().and_then(|all| all.split(' ').next().map(str::to_owned))
+    {
         place.push_str(&format!(", over SSH from {client}"));
     }
     place

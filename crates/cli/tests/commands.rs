@@ -148,7 +148,7 @@ fn a_run_off_a_terminal_ends_lines_as_a_pipe_would_and_loses_no_byte() {
     // What a terminal makes of these: a\r\n b\r\r\n c\r d\r\n e\r
     let said = lab.berth(["run", "--", &lab.agent(), r"say:a\nb\r\nc\rd\ne\r"]);
     assert_eq!((said.code, said.out.as_str()), (0, "a\nb\r\nc\rd\ne\r"));
-    let raw = lab.berth(["output", &lab.json(["ls", "--json"])[0]["id"].as_str().expect("an id")]);
+    let raw = lab.berth(["output", lab.json(["ls", "--json"])[0]["id"].as_str().expect("an id")]);
     assert_eq!(raw.out, "a\r\nb\r\r\nc\rd\r\ne\r", "`output` is raw");
 }
 

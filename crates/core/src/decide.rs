@@ -8,19 +8,52 @@ use crate::{Actor, Event, Fence, Name, Now, Phase, Process, Session, Spec};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Make the session.
-    Create { /** What it runs. */ spec: Spec, /** Its name. */ name: Option<Name> },
+    Create {
+        /** What it runs. */
+        spec: Spec,
+        /** Its name. */
+        name: Option<Name>,
+    },
     /// Begin the next run.
-    Start { /** Who will hold it. */ keeper: Process, /** Where its output will begin. */ output_from: u64 },
+    Start {
+        /** Who will hold it. */
+        keeper: Process,
+        /** Where its output will begin. */
+        output_from: u64,
+    },
     /// End the run.
-    Stop { /** Who asks. */ by: Actor, /** How long to be patient. */ grace: Duration },
+    Stop {
+        /** Who asks. */
+        by: Actor,
+        /** How long to be patient. */
+        grace: Duration,
+    },
     /// Give it another name.
-    Rename { /** The new one. */ name: Name },
+    Rename {
+        /** The new one. */
+        name: Name,
+    },
     /// Ask for the right to type.
-    TakeWriter { /** Who asks. */ who: Actor, /** Whether to take it from somebody. */ force: bool },
+    TakeWriter {
+        /** Who asks. */
+        who: Actor,
+        /** Whether to take it from somebody. */
+        force: bool,
+    },
     /// Give the right to type back.
-    ReleaseWriter { /** Whose number it was. */ fence: Fence },
+    ReleaseWriter {
+        /** Whose number it was. */
+        fence: Fence,
+    },
     /// Type as a command does: recorded, unlike the keys of an attached person.
-    Type { /** Who. */ by: Actor, /** With which right. */ fence: Fence, /** How much. */ bytes: u64 },
+    Type {
+        /** Who. */
+        by: Actor,
+        /** With which right. */
+        fence: Fence,
+        /** How much. */
+        bytes: u64,
+    },
 }
 
 /// A polite no. Nothing broke and nothing happened.
@@ -28,14 +61,24 @@ pub enum Command {
 pub enum Refusal {
     /// It exists already.
     AlreadyCreated,
+    /// Its maker died before anything was recorded: there is nothing to run or to name.
+    NotCreated,
     /// The last run is not over.
     AlreadyRunning,
     /// There is no run to do this to.
     NotRunning,
     /// Somebody else may type.
-    Held { /** Who. */ by: Actor },
+    Held {
+        /** Who. */
+        by: Actor,
+    },
     /// The asker was replaced as writer.
-    StaleFence { /** The number it came with. */ given: Fence, /** The number that counts. */ current: Fence },
+    StaleFence {
+        /** The number it came with. */
+        given: Fence,
+        /** The number that counts. */
+        current: Fence,
+    },
 }
 
 /// May this be done, and what would happen?
@@ -45,6 +88,7 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
             Some(_) => Err(Refusal::AlreadyCreated),
             None => Ok(vec![Event::Created { spec, name }]),
         },
+        Command::Start { .. } | Command::Rename { .. } if session.spec.is_none() => Err(Refusal::NotCreated),
         Command::Start { .. } if session.is_live() => Err(Refusal::AlreadyRunning),
         Command::Start { keeper, output_from } => {
             Ok(vec![Event::RunStarting { epoch: session.epoch.next(), keeper, output_from }])
@@ -93,7 +137,9 @@ fn take_writer(session: &Session, who: Actor, force: bool) -> Result<Vec<Event>,
     }
     let taken_from = match &session.writer {
         // A process that opens the session a second time is not its own rival.
-        Some(writer) if !force && writer.holder.pid != who.pid => return Err(Refusal::Held { by: writer.holder.clone() }),
+        Some(writer) if !force && writer.holder.pid != who.pid => {
+            return Err(Refusal::Held { by: writer.holder.clone() });
+        }
         Some(writer) => Some(writer.holder.clone()),
         None => None,
     };

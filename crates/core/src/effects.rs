@@ -9,15 +9,30 @@ use crate::{Ending, Epoch, Phase, Session};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Make the agent's process.
-    Spawn { /** For which run. */ epoch: Epoch },
+    Spawn {
+        /** For which run. */
+        epoch: Epoch,
+    },
     /// Ask every process of the run to end.
-    Terminate { /** Which run. */ epoch: Epoch },
+    Terminate {
+        /** Which run. */
+        epoch: Epoch,
+    },
     /// Kill every process of the run until none is left.
-    Kill { /** Which run. */ epoch: Epoch },
+    Kill {
+        /** Which run. */
+        epoch: Epoch,
+    },
     /// Report [`crate::Observation::Empty`] as soon as nothing of the run is left.
-    Prove { /** Which run. */ epoch: Epoch },
+    Prove {
+        /** Which run. */
+        epoch: Epoch,
+    },
     /// Report [`crate::Observation::Tick`] at this moment of the boot clock.
-    WakeAt { /** When. */ boot_ms: u64 },
+    WakeAt {
+        /** When. */
+        boot_ms: u64,
+    },
     /// The run is over: the keeper is no longer needed.
     Leave,
 }

@@ -13,17 +13,43 @@ pub const PROOF_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Observation {
     /// The agent's process exists.
-    Spawned { /** Of which run. */ epoch: Epoch, /** It. */ agent: Process },
+    Spawned {
+        /** Of which run. */
+        epoch: Epoch,
+        /** It. */
+        agent: Process,
+    },
     /// The agent's process could not be made.
-    SpawnFailed { /** Of which run. */ epoch: Epoch, /** Why, for people. */ reason: String },
+    SpawnFailed {
+        /** Of which run. */
+        epoch: Epoch,
+        /** Why, for people. */
+        reason: String,
+    },
     /// The agent's first process ended.
-    Exited { /** Of which run. */ epoch: Epoch, /** How. */ exit: Exit },
+    Exited {
+        /** Of which run. */
+        epoch: Epoch,
+        /** How. */
+        exit: Exit,
+    },
     /// Nothing of the run is left: proven, not assumed.
-    Empty { /** Of which run. */ epoch: Epoch },
+    Empty {
+        /** Of which run. */
+        epoch: Epoch,
+    },
     /// Killed, and still there after [`PROOF_PATIENCE`].
-    StillThere { /** Of which run. */ epoch: Epoch, /** What, and why, for people. */ left: Vec<String> },
+    StillThere {
+        /** Of which run. */
+        epoch: Epoch,
+        /** What, and why, for people. */
+        left: Vec<String>,
+    },
     /// A keeper opened the session and is not the one that held this run; nothing of it is left.
-    KeeperGone { /** Of which run. */ epoch: Epoch },
+    KeeperGone {
+        /** Of which run. */
+        epoch: Epoch,
+    },
     /// Time passed.
     Tick,
 }

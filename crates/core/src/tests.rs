@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Actor, Command, Effect, Epoch, Event, Exit, Fence, Name, Now, Observation, Outcome, Phase, Process, Refusal,
-    Session, SessionId, Spec, State, decide, effects, observe,
+    Actor, Command, Effect, Epoch, Event, Exit, Fence, Name, Now, Observation, Outcome, Phase, Process,
+    Refusal, Session, SessionId, Spec, State, decide, effects, observe,
 };
 
 fn at(boot_ms: u64) -> Now {
@@ -92,6 +92,16 @@ fn a_session_is_created_once() {
     let mut story = Story::running();
     let create = Command::Create { spec: Spec::default(), name: None };
     assert_eq!(story.order(create), Err(Refusal::AlreadyCreated));
+}
+
+/// Found by seed 73 of the simulation: the maker of a session died before its first event was on disk.
+#[test]
+fn nothing_is_run_or_named_before_it_is_created() {
+    let mut story = Story::default();
+    let start = Command::Start { keeper: process(1), output_from: 0 };
+    assert_eq!(story.order(start), Err(Refusal::NotCreated));
+    let name = Name::parse("early").expect("a name");
+    assert_eq!(story.order(Command::Rename { name }), Err(Refusal::NotCreated));
 }
 
 #[test]

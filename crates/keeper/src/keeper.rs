@@ -42,7 +42,7 @@ use crate::home::Home;
 use crate::killpoint;
 use crate::output::{self, OutputLog};
 use crate::owner::{Input, Owner};
-use crate::start::KEEPER_VERB;
+use crate::start::{ADOPT_FLAG, KEEPER_VERB};
 use crate::store::{self, Lease};
 use crate::{recover, view};
 
@@ -54,8 +54,6 @@ const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
 const REPLAY_BYTES: u64 = 1024 * 1024;
 /// How patient an orderly end by SIGTERM is with the agent.
 const SIGTERM_GRACE: Duration = Duration::from_secs(5);
-/// The flag that says: this image continues another one's work.
-const ADOPT_FLAG: &str = "--adopt";
 
 /// After how much quiet the keeper gives back memory it does not need while idle.
 const LEAN_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -174,6 +172,10 @@ impl Keeper {
             }
             Request::Resume { size } => {
                 let (owner, torn) = store::open(&dir, &id, &lease)?;
+                if owner.history().session.spec.is_none() {
+                    // Asked before the torn end is noted: what was never made gets no first event.
+                    return Err(berth_api::problem::refusal(&Refusal::NotCreated, id.as_str()));
+                }
                 let mut inputs = settle_past(&dir, &id, &owner)?;
                 view::doubt_short_cut(&dir)
                     .map_err(|error| trouble(&format!("begin the next run of session {id}"), &error))?;
@@ -371,9 +373,10 @@ impl Keeper {
             return;
         }
         self.write_status();
-        if events.iter().any(|event| {
-            matches!(event.get().event, Event::RunEnded { .. } | Event::EndUnproven { .. })
-        }) {
+        if events
+            .iter()
+            .any(|event| matches!(event.get().event, Event::RunEnded { .. } | Event::EndUnproven { .. }))
+        {
             self.answer_those_who_await_the_end();
         }
     }
@@ -456,7 +459,8 @@ struct Parts {
 
 /// Continues the work of an image that replaced itself: same process, same lease, same children.
 fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
-    let number = |at: usize| args.get(at).and_then(|arg| arg.to_str()).and_then(|text| text.parse::<i32>().ok());
+    let number =
+        |at: usize| args.get(at).and_then(|arg| arg.to_str()).and_then(|text| text.parse::<i32>().ok());
     let dir = args.get(1).map(PathBuf::from).ok_or_else(|| usage("a session directory"))?;
     let id = dir.file_name().and_then(|name| name.to_str()).and_then(SessionId::parse);
     let id = id.ok_or_else(|| usage("the directory of a session"))?;
@@ -489,6 +493,7 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let writer = keeper.owner.history().session.writer.clone();
     inputs.extend(writer.map(|writer| Input::Command(Command::ReleaseWriter { fence: writer.fence })));
     keeper.take(inputs)?;
+    keeper.adopt_agent();
     // A child may have ended between the images; its signal would have gone to the old one.
     keeper.on_children();
     Ok(keeper)
@@ -525,7 +530,8 @@ fn claim(dir: &Path, id: &SessionId) -> Result<Lease, Problem> {
 
 /// Takes the lock the agent's tree will inherit. Free means: nobody of the last run is left.
 fn lock_run(dir: &Path) -> Result<LockFile, Problem> {
-    let lock = LockFile::open_or_create(&dir.join("run")).map_err(|error| trouble("open the run's lock", &error))?;
+    let lock =
+        LockFile::open_or_create(&dir.join("run")).map_err(|error| trouble("open the run's lock", &error))?;
     match lock.acquire(Duration::from_millis(200)) {
         Ok(true) => Ok(lock),
         Ok(false) => Err(Problem::new(Code::Held, "something of the last run is still there")

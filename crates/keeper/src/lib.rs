@@ -9,6 +9,7 @@
 
 mod clients;
 mod driver;
+mod foreign;
 pub mod history;
 pub mod home;
 pub mod keeper;

@@ -31,7 +31,9 @@ impl Home {
         let path = self.root().join("names.lock");
         let locked = LockFile::open_or_create(&path)
             .and_then(|file| Ok((file.acquire(LOCK_PATIENCE)?, file)))
-            .map_err(|error| Problem::new(Code::Refused, format!("cannot lock {}: {error}", path.display())))?;
+            .map_err(|error| {
+                Problem::new(Code::Refused, format!("cannot lock {}: {error}", path.display()))
+            })?;
         match locked {
             (true, file) => Ok(NamesLock { home: self.clone(), _file: file }),
             (false, _) => Err(Problem::new(Code::TimedOut, format!("{} stays locked", path.display()))
@@ -49,11 +51,16 @@ impl Home {
     /// The session a `run` with this key made, if it did. Errors as [`Home::session_named`] does: a
     /// "no" would make the same session a second time.
     pub fn session_keyed(&self, key: &str) -> Result<Option<SessionId>, Problem> {
-        let says_so = |session: &Session| session.spec.as_ref().is_some_and(|spec| spec.key.as_deref() == Some(key));
+        let says_so =
+            |session: &Session| session.spec.as_ref().is_some_and(|spec| spec.key.as_deref() == Some(key));
         self.pointed_at(&self.key_path(key), says_so)
     }
 
-    fn pointed_at(&self, path: &Path, says_so: impl Fn(&Session) -> bool) -> Result<Option<SessionId>, Problem> {
+    fn pointed_at(
+        &self,
+        path: &Path,
+        says_so: impl Fn(&Session) -> bool,
+    ) -> Result<Option<SessionId>, Problem> {
         let Some(id) = read_pointer(path)? else { return Ok(None) };
         match view::history(self, &id) {
             Ok(history) => Ok(says_so(&history.session).then_some(id)),
@@ -84,8 +91,11 @@ impl NamesLock {
     /// Points a name at a session, unless another session has it.
     pub fn claim_name(&self, name: &Name, id: &SessionId) -> Result<(), Problem> {
         if let Some(other) = self.home.session_named(name.as_str())?.filter(|other| other != id) {
-            return Err(Problem::new(Code::Refused, format!("the name `{name}` is in use by session {other}"))
-                .hint(format!("choose another name, or free it with `berth rename {other} NAME`")));
+            return Err(Problem::new(
+                Code::Refused,
+                format!("the name `{name}` is in use by session {other}"),
+            )
+            .hint(format!("choose another name, or free it with `berth rename {other} NAME`")));
         }
         self.write(self.home.name_path(name), id)
     }
@@ -129,7 +139,9 @@ fn read_pointer(path: &Path) -> Result<Option<SessionId>, Problem> {
     match fs::read(path) {
         Ok(bytes) => Ok(SessionId::parse(String::from_utf8_lossy(&bytes).trim())),
         // Too long a name for a file was never given to one.
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename) => {
+            Ok(None)
+        }
         Err(error) => Err(Problem::new(Code::Refused, format!("cannot read {}: {error}", path.display()))),
     }
 }

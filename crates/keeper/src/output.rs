@@ -166,7 +166,8 @@ impl OutputLog {
         let open = |name: String| {
             fs::OpenOptions::new().append(true).create(true).mode(0o600).open(self.dir.join(name))
         };
-        self.segment = Some(Segment { start, bytes: open(bytes_name(start))?, index: open(index_name(start))? });
+        self.segment =
+            Some(Segment { start, bytes: open(bytes_name(start))?, index: open(index_name(start))? });
         Ok(())
     }
 
@@ -194,21 +195,27 @@ pub fn start_of(dir: &Path) -> io::Result<u64> {
 }
 
 /// Reads from `offset` on into `buffer`; fewer bytes at the end of a file, none at the end of all.
-/// An offset before what is kept reads from the first byte kept: the second number is where the
-/// bytes really begin.
+/// An offset whose bytes are not kept reads from the next one whose are: the second number is where
+/// the bytes really begin.
 pub fn read_at(dir: &Path, offset: u64, buffer: &mut [u8]) -> io::Result<(usize, u64)> {
     let starts = starts(dir)?;
     let Some(first) = starts.first() else { return Ok((0, offset)) };
-    let offset = offset.max(*first);
+    let mut offset = offset.max(*first);
+    if i64::try_from(offset).is_err() {
+        // Behind anything a file can hold.
+        return Ok((0, offset));
+    }
     let mut at = starts.partition_point(|start| *start <= offset) - 1;
     loop {
         let mut file = File::open(dir.join(bytes_name(starts[at])))?;
         file.seek(SeekFrom::Start(offset - starts[at]))?;
         let count = file.read(buffer)?;
         at += 1;
-        if count > 0 || at == starts.len() || starts[at] > offset {
+        if count > 0 || at == starts.len() {
             return Ok((count, offset));
         }
+        // A power cut may take the end of a file and leave the next one.
+        offset = starts[at];
     }
 }
 
@@ -253,7 +260,8 @@ fn starts(dir: &Path) -> io::Result<Vec<u64>> {
     };
     for entry in entries {
         let name = entry?.file_name();
-        let start = name.to_str().and_then(|name| name.strip_suffix(".out")).and_then(|n| n.parse::<u64>().ok());
+        let start =
+            name.to_str().and_then(|name| name.strip_suffix(".out")).and_then(|n| n.parse::<u64>().ok());
         starts.extend(start);
     }
     starts.sort_unstable();

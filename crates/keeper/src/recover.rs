@@ -136,11 +136,14 @@ impl<'a> Held<'a> {
     }
 
     fn take(&mut self, input: Input) -> Result<(), Problem> {
-        view::doubt_short_cut(self.dir)
-            .map_err(|error| Problem::new(Code::Refused, format!("cannot change session {}: {error}", self.id)))?;
+        view::doubt_short_cut(self.dir).map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot change session {}: {error}", self.id))
+        })?;
         let now = Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
-        let taken =
-            self.owner.take(vec![input], now).map_err(|error| store::journal_problem(&error, self.id.as_str()))?;
+        let taken = self
+            .owner
+            .take(vec![input], now)
+            .map_err(|error| store::journal_problem(&error, self.id.as_str()))?;
         match taken.answers.into_iter().find_map(Result::err) {
             Some(refusal) => Err(berth_api::problem::refusal(&refusal, self.id.as_str())),
             None => Ok(()),
@@ -190,7 +193,8 @@ fn wait_for_exit<'a>(pidfds: impl Iterator<Item = &'a Pidfd>, limit: Duration) {
     let until = Instant::now() + limit;
     for pidfd in pidfds {
         let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
+        let timeout =
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
         // An error here only means less waiting; the caller looks again.
         let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
     }

@@ -17,6 +17,8 @@ use crate::home::Home;
 
 /// The hidden verb that makes this binary a keeper.
 pub const KEEPER_VERB: &str = "keeper";
+/// The flag that says: this image continues another one's work.
+pub(crate) const ADOPT_FLAG: &str = "--adopt";
 
 /// How long a keeper may take until its agent runs: slow disks included, dead ones not.
 const START_PATIENCE: Duration = Duration::from_secs(60);

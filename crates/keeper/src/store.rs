@@ -45,16 +45,18 @@ impl Lease {
 
     /// Writes into the file who holds it, for people and for `berth why`.
     pub fn sign(&self, holder: &Identity, epoch: u64) -> io::Result<()> {
-        self.file.write_text(&format!(
-            "pid={} start={} boot={} epoch={epoch}\n",
-            holder.pid, holder.start_ticks, holder.boot_id
-        ))
+        self.file.write_text(&format!("{}epoch={epoch}\n", signature(holder)))
     }
 
     /// The lock itself.
     pub fn file(&self) -> &LockFile {
         &self.file
     }
+}
+
+/// What a lease held by this process begins with.
+pub(crate) fn signature(holder: &Identity) -> String {
+    format!("pid={} start={} boot={} ", holder.pid, holder.start_ticks, holder.boot_id)
 }
 
 /// What the lease in `dir` says about who holds, or last held it.

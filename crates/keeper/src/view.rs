@@ -40,7 +40,9 @@ pub fn history(home: &Home, id: &SessionId) -> Result<History, Problem> {
 /// What is known about a session, without asking its keeper.
 pub fn status(home: &Home, id: &SessionId) -> Result<Status, Problem> {
     let dir = home.session_dir(id);
-    if let Some(mut status) = read_short_cut(&dir).filter(|status| status.id == id.as_str() && !status.state.is_empty()) {
+    if let Some(mut status) =
+        read_short_cut(&dir).filter(|status| status.id == id.as_str() && !status.state.is_empty())
+    {
         // Written by the keeper as its last act, or by one that is still there to write the next.
         let over = matches!(status.state.as_str(), "stopped" | "lost");
         if over || is_kept(&dir).unwrap_or(false) {
@@ -145,7 +147,11 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
             Verdict::Gone => "is gone".to_owned(),
             Verdict::CannotTell(why) => format!("cannot be told: {why}"),
         };
-        evidence.push(Fact { source: "process", fact: format!("agent, pid {}, {verdict}", agent.pid), age_ms: 0 });
+        evidence.push(Fact {
+            source: "process",
+            fact: format!("agent, pid {}, {verdict}", agent.pid),
+            age_ms: 0,
+        });
     }
     if let Some(keeper) = session.keeper.as_ref().filter(|_| kept) {
         let stopped = identity::stat(keeper.pid).is_ok_and(|stat| stat.state == 'T');

@@ -137,7 +137,12 @@ impl Lab {
     pub fn wait_output(&self, session: &str, regex: &str) {
         let what = format!("output:{regex}");
         let said = self.berth(["wait", session, "--for", &what, "--timeout", "60s"]);
-        assert_eq!(said.code, 0, "waiting for {regex}: {said:?}\noutput: {:?}", self.berth(["output", session]));
+        assert_eq!(
+            said.code,
+            0,
+            "waiting for {regex}: {said:?}\noutput: {:?}",
+            self.berth(["output", session])
+        );
     }
 
     /// Starts a command in a terminal of its own.

@@ -8,7 +8,8 @@ impl Seed {
     /// Takes `BERTH_SEED`, else the clock; prints it so that a failure can be repeated.
     pub fn announce(test: &str) -> Self {
         let given = std::env::var("BERTH_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = given.unwrap_or_else(|| berth_host::clock::wall_ms() ^ u64::from(std::process::id()) << 32);
+        let seed =
+            given.unwrap_or_else(|| berth_host::clock::wall_ms() ^ u64::from(std::process::id()) << 32);
         println!("{test}: BERTH_SEED={seed}");
         Self(seed)
     }

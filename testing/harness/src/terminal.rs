@@ -161,7 +161,8 @@ impl Terminal {
             return code;
         }
         let pid = Pid::from_raw(i32::try_from(self.pid).expect("pids fit")).expect("pids are not zero");
-        let status = waitpid(Some(pid), WaitOptions::empty()).expect("our own child").map(|(_, status)| status);
+        let status =
+            waitpid(Some(pid), WaitOptions::empty()).expect("our own child").map(|(_, status)| status);
         let code = |status: WaitStatus| status.exit_status().or(status.terminating_signal().map(|n| 128 + n));
         let code = status.and_then(code).expect("it ended");
         self.exit = Some(code);

@@ -28,7 +28,10 @@ pub(crate) fn run() -> Result<u8, Problem> {
     let before = demo.steps("builder")?;
     demo.attach_and_kill()?;
     demo.until("builder", before + 5)?;
-    say(&format!("   the agent was at step {before}, and is at step {} now: it never noticed", demo.steps("builder")?));
+    say(&format!(
+        "   the agent was at step {before}, and is at step {} now: it never noticed",
+        demo.steps("builder")?
+    ));
 
     step("3. The worst: kill -9 of the keeper, the process that holds the session.");
     let status = demo.status("builder")?;
@@ -40,7 +43,10 @@ pub(crate) fn run() -> Result<u8, Problem> {
     }
     demo.show(&["ls"])?;
     let gone = matches!(agent.check(), Verdict::Gone);
-    say(&format!("   the other session was not touched; the dead one's agent is {}", if gone { "gone too: nothing leaks" } else { "STILL THERE" }));
+    say(&format!(
+        "   the other session was not touched; the dead one's agent is {}",
+        if gone { "gone too: nothing leaks" } else { "STILL THERE" }
+    ));
 
     step("4. Bring it back. Same session, same record, the next run.");
     demo.show(&["resume", "builder", "-d"])?;
@@ -78,7 +84,9 @@ impl Demo {
         let shown: Vec<_> = args.iter().map(|arg| if *arg == AGENT { "'…count…'" } else { arg }).collect();
         say(&format!("   $ berth {}", shown.join(" ")));
         let output = self.call(args)?;
-        for line in [&output.stdout, &output.stderr].iter().flat_map(|bytes| bytes.split(|byte| *byte == b'\n')) {
+        for line in
+            [&output.stdout, &output.stderr].iter().flat_map(|bytes| bytes.split(|byte| *byte == b'\n'))
+        {
             let line = String::from_utf8_lossy(line).replace(AGENT, "…count…");
             if !line.is_empty() {
                 say(&format!("     {line}"));

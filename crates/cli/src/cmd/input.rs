@@ -19,8 +19,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Input) -> Result<u8, Problem> {
         text.push('\r');
     }
     if text.len() as u64 > MAX_BYTES {
-        return Err(Problem::new(Code::Refused, format!("at most {MAX_BYTES} bytes can be typed at once; nothing was"))
-            .hint("send it in pieces, or put it in a file and name the file"));
+        return Err(Problem::new(
+            Code::Refused,
+            format!("at most {MAX_BYTES} bytes can be typed at once; nothing was"),
+        )
+        .hint("send it in pieces, or put it in a file and name the file"));
     }
     match ctx.ask(&id, Request::Type { text, take: args.take })? {
         Some(_) => Ok(0),

@@ -67,7 +67,9 @@ fn sentence(event: &Event) -> String {
             format!("created{name}: {} in {}", print::command_line(&spec.command, 80), spec.cwd)
         }
         Event::Renamed { name } => format!("renamed to `{name}`"),
-        Event::RunStarting { epoch, keeper, .. } => format!("run {epoch} starting, kept by pid {}", keeper.pid),
+        Event::RunStarting { epoch, keeper, .. } => {
+            format!("run {epoch} starting, kept by pid {}", keeper.pid)
+        }
         Event::RunStarted { epoch, agent } => format!("run {epoch} started, agent is pid {}", agent.pid),
         Event::StopRequested { by, .. } => format!("asked to stop by {}", who(by)),
         Event::AgentExited { exit, .. } => format!("agent ended: {}", ended(*exit)),
@@ -84,7 +86,9 @@ fn sentence(event: &Event) -> String {
         },
         Event::WriterReleased { .. } => "nobody is typing".to_owned(),
         Event::Typed { by, bytes } => format!("{} typed {bytes} bytes", who(by)),
-        Event::KeeperRestarted { reason } => format!("keeper replaced its program, the run went on: {reason}"),
+        Event::KeeperRestarted { reason } => {
+            format!("keeper replaced its program, the run went on: {reason}")
+        }
         Event::OutputDropped { before } => format!("output before offset {before} is no longer kept"),
         Event::Warned { what } => format!("warning: {what}"),
     }

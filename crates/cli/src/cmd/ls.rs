@@ -50,7 +50,9 @@ pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
         if older > 0 {
             print::note(&format!("{older} more stopped over a day ago: `berth ls --all`"));
         } else if listed.is_empty() {
-            print::note("no sessions yet: `berth run -- COMMAND` starts one, `berth demo` shows how it works");
+            print::note(
+                "no sessions yet: `berth run -- COMMAND` starts one, `berth demo` shows how it works",
+            );
         }
     }
     for problem in &damaged {
@@ -77,10 +79,8 @@ fn table(listed: &[Status]) -> String {
     let width = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
     let fixed = 12 + 2 + name_width + 2 + 8 + 2 + 6 + 2 + 6 + 2;
     let room = width.saturating_sub(fixed).max(10);
-    let mut text = format!(
-        "{:12}  {:name_width$}  {:8}  {:6}  {:6}  COMMAND\n",
-        "ID", "NAME", "STATE", "AGE", "ACTIVE"
-    );
+    let mut text =
+        format!("{:12}  {:name_width$}  {:8}  {:6}  {:6}  COMMAND\n", "ID", "NAME", "STATE", "AGE", "ACTIVE");
     for (status, name) in listed.iter().zip(names) {
         let ending = print::ending(status).filter(|_| status.state == "stopped" && status.exit != Some(0));
         let mut command = print::command_line(&status.what.command, room);

@@ -105,7 +105,10 @@ impl Reader {
     }
 
     /// Hands everything that is there to `show`.
-    pub(crate) fn drain(&mut self, show: &mut dyn FnMut(&[u8]) -> Result<(), Problem>) -> Result<(), Problem> {
+    pub(crate) fn drain(
+        &mut self,
+        show: &mut dyn FnMut(&[u8]) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
         let mut buffer = vec![0; 64 * 1024];
         loop {
             let (count, from) = output::read_at(&self.dir, self.offset, &mut buffer).map_err(|error| {

@@ -71,7 +71,10 @@ fn again(ctx: &Ctx, args: &Run, id: &SessionId, spec: &Spec) -> Result<u8, Probl
         let key = spec.key.as_deref().unwrap_or_default();
         return Err(Problem::new(
             Code::Refused,
-            format!("the key `{key}` belongs to session {id}, which runs something else: {}", print::command_line(&status.what.command, 60)),
+            format!(
+                "the key `{key}` belongs to session {id}, which runs something else: {}",
+                print::command_line(&status.what.command, 60)
+            ),
         )
         .hint("use another key for another command"));
     }
@@ -92,7 +95,10 @@ fn begin(
     lock: Option<&NamesLock>,
 ) -> Result<(Connection, Status), Problem> {
     let id = ctx.home.mint().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot make a session in {}: {error}", ctx.home.root().display()))
+        Problem::new(
+            Code::Refused,
+            format!("cannot make a session in {}: {error}", ctx.home.root().display()),
+        )
     })?;
     let key = spec.key.clone();
     let started = (|| {
@@ -125,14 +131,17 @@ fn spec(args: &Run) -> Result<Spec, Problem> {
     let usage = |what: String| Problem::new(Code::Usage, what);
     let mut command = Vec::new();
     for word in &args.command {
-        let word = word.to_str().ok_or_else(|| usage(format!("{word:?} is not UTF-8; berth records commands as text")))?;
+        let word = word
+            .to_str()
+            .ok_or_else(|| usage(format!("{word:?} is not UTF-8; berth records commands as text")))?;
         command.push(word.to_owned());
     }
     let mut env = Vec::new();
     for pair in &args.env {
-        let (name, value) = pair.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-            usage(format!("--env takes NAME=VALUE, not `{pair}`"))
-        })?;
+        let (name, value) = pair
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty())
+            .ok_or_else(|| usage(format!("--env takes NAME=VALUE, not `{pair}`")))?;
         if name.starts_with("BERTH_") {
             return Err(usage(format!("{name} is berth's own; choose another name")));
         }

@@ -18,7 +18,9 @@ pub(crate) fn run(ctx: &Ctx, args: &Screen) -> Result<u8, Problem> {
     let id = ctx.find(&args.session)?;
     let text = match ctx.ask(&id, Request::Screen { ansi: args.ansi })? {
         Some(Answer::Screen { text }) => text,
-        Some(other) => return Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
+        Some(other) => {
+            return Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}")));
+        }
         None => remembered(ctx, &id, args.ansi)?,
     };
     print::text(&(text + "\n"))?;

@@ -35,7 +35,10 @@ fn lines(ctx: &Ctx, status: &Status) -> String {
         ("writer", format!("pid {} ({}), since {}", writer.holder.pid, writer.holder.place, writer.since))
     }));
     rows.push(("created", format!("{} ({} ago)", status.created_at, print::ago(status.created_at))));
-    rows.push(("active", format!("{} ({} ago)", status.last_activity_at, print::ago(status.last_activity_at))));
+    rows.push((
+        "active",
+        format!("{} ({} ago)", status.last_activity_at, print::ago(status.last_activity_at)),
+    ));
     rows.push(("output", format!("{} bytes", status.output_bytes)));
     rows.push(("record", ctx.home.sessions_dir().join(&status.id).display().to_string()));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));

@@ -23,7 +23,10 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
         match stop(ctx, id, grace_ms) {
             Ok(status) => {
                 if !args.json {
-                    print::note(&format!("{named}: {}", print::ending(&status).unwrap_or(status.state.clone())));
+                    print::note(&format!(
+                        "{named}: {}",
+                        print::ending(&status).unwrap_or(status.state.clone())
+                    ));
                 }
                 stopped.push(status);
             }
@@ -42,11 +45,14 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
 fn stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
     if let Some(mut keeper) = ctx.keeper_of(id)? {
         // It answers when the run is over, or proven not to be; both have their time.
-        let patience = Duration::from_millis(grace_ms).saturating_add(2 * PROOF_PATIENCE).saturating_add(PATIENCE);
+        let patience =
+            Duration::from_millis(grace_ms).saturating_add(2 * PROOF_PATIENCE).saturating_add(PATIENCE);
         let _ = keeper.set_patience(Some(patience));
         match keeper.ask(Request::Stop { grace_ms }) {
             Ok(Answer::Done { status }) => return Ok(*status),
-            Ok(other) => return Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
+            Ok(other) => {
+                return Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}")));
+            }
             // It was leaving already: what it left on disk tells.
             Err(problem) if problem.code == Code::Unreachable && !ctx.is_kept(id) => {}
             Err(problem) => return Err(problem),

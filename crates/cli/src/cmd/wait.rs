@@ -43,8 +43,14 @@ pub(crate) fn exit_code(status: &Status) -> Result<u8, Problem> {
         Some(code) => Ok(u8::try_from(code).unwrap_or(Code::Refused.exit_code())),
         None => {
             let why = status.failure.clone().unwrap_or_else(|| format!("it is {}", status.state));
-            Err(Problem::new(Code::Refused, format!("the run of session `{}` has no exit code: {why}", status.handle()))
-                .hint(format!("`berth log {0}` tells what happened, `berth resume {0}` starts it again", status.handle())))
+            Err(Problem::new(
+                Code::Refused,
+                format!("the run of session `{}` has no exit code: {why}", status.handle()),
+            )
+            .hint(format!(
+                "`berth log {0}` tells what happened, `berth resume {0}` starts it again",
+                status.handle()
+            )))
         }
     }
 }
@@ -126,7 +132,11 @@ fn watch(
                 Ok(Some(_)) if satisfied(Glance)? => return Ok(Watched::Satisfied),
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+                    ) => {}
                 Err(_) => break,
             }
         }

@@ -14,9 +14,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Why) -> Result<u8, Problem> {
         print::json(&why)?;
         return Ok(0);
     }
-    let mut text = format!("{} is {}\n", why.name.as_deref().unwrap_or(&why.id), print::painted(&why.state, 0));
+    let mut text =
+        format!("{} is {}\n", why.name.as_deref().unwrap_or(&why.id), print::painted(&why.state, 0));
     for fact in &why.evidence {
-        let age = if fact.age_ms == 0 { "now".to_owned() } else { format!("{} ago", print::age(fact.age_ms)) };
+        let age =
+            if fact.age_ms == 0 { "now".to_owned() } else { format!("{} ago", print::age(fact.age_ms)) };
         text.push_str(&format!("  {:9}  {} ({age})\n", fact.source, fact.fact));
     }
     text.push_str(&format!("it would change by {}\n", why.would_change));

@@ -62,7 +62,8 @@ fn no_terminal(error: &io::Error) -> String {
 /// The caller's environment, then what we say, then what the person said.
 fn environment(spec: &Spec, variables: &[(&str, String)]) -> Vec<(OsString, OsString)> {
     let ours = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    let terminal = [("TERM", TERM), ("COLORTERM", "truecolor")].map(|(name, value)| (name.into(), value.into()));
+    let terminal =
+        [("TERM", TERM), ("COLORTERM", "truecolor")].map(|(name, value)| (name.into(), value.into()));
     let theirs = spec.env.iter().map(|(name, value)| (name.into(), value.into()));
     let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     for (name, value) in terminal.into_iter().chain(theirs).chain(ours) {

@@ -9,7 +9,7 @@ use berth_api::frame::Kind;
 use berth_api::message::{Answer, Call, Notice, PROTOCOL, Request, Role, Size};
 use berth_api::status::Status;
 use berth_api::{Code, Problem, problem};
-use berth_core::{Command, Fence, Name, Refusal};
+use berth_core::{Command, Fence, Name, Phase, Refusal};
 use berth_host::socket;
 use rustix::event::epoll;
 
@@ -55,7 +55,9 @@ impl Keeper {
                     Ok(Some(frame)) => match frame.kind {
                         Kind::Input => self.on_keys(&frame.payload),
                         Kind::Call => self.on_call(key, &frame.payload),
-                        Kind::Answer | Kind::Output | Kind::Screen | Kind::Notice => return self.drop_client(key),
+                        Kind::Answer | Kind::Output | Kind::Screen | Kind::Notice => {
+                            return self.drop_client(key);
+                        }
                     },
                     Ok(None) => break,
                     Err(_) => return self.drop_client(key),
@@ -155,9 +157,12 @@ impl Keeper {
 
     pub(super) fn answer_end(&mut self, key: u64, status: &Status) {
         let answer = if Self::is_unproven(status) {
-            let what = format!("session `{}` could not be ended: {}", status.handle(), status.left.join("; "));
-            let problem = Problem::new(Code::Refused, what)
-                .hint(format!("it is recorded as stopping; `berth why {}` shows what is left", status.handle()));
+            let what =
+                format!("session `{}` could not be ended: {}", status.handle(), status.left.join("; "));
+            let problem = Problem::new(Code::Refused, what).hint(format!(
+                "it is recorded as stopping; `berth why {}` shows what is left",
+                status.handle()
+            ));
             Answer::Problem { problem }
         } else {
             Answer::Done { status: Box::new(status.clone()) }
@@ -210,6 +215,10 @@ impl Keeper {
         let Some(client) = self.clients.get(&key) else { return Ok(None) };
         if self.open_terminal().is_none() {
             return Err(Problem::new(Code::Refused, "the agent has closed its terminal; nothing was typed"));
+        }
+        if self.owner.history().session.phase == Phase::Starting {
+            // Its birth is not recorded yet. Refuse before anybody's right is taken for it.
+            return Err(self.refused(&Refusal::NotRunning));
         }
         if !self.keys_have_room_for(text.len()) {
             return Err(Problem::new(Code::Refused, "the agent does not read its input; nothing was typed")
@@ -280,6 +289,9 @@ impl Keeper {
 
     /// Writes what a client takes now, and asks the kernel to say when it takes more.
     pub(super) fn flush(&mut self, key: u64) {
+        // Room first: a client that takes the last of its queue only now would otherwise be called
+        // drained by the kernel's silence and never be brought up to date.
+        self.write_out(key);
         self.catch_up(key);
         self.write_out(key);
     }

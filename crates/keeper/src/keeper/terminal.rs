@@ -154,7 +154,9 @@ impl Keeper {
         // be, or the loop spins until the disk has room.
         let _ = match epoll::modify(&self.epoll, master, data, flags) {
             Ok(()) if flags.is_empty() => epoll::delete(&self.epoll, master),
-            Err(rustix::io::Errno::NOENT) if !flags.is_empty() => epoll::add(&self.epoll, master, data, flags),
+            Err(rustix::io::Errno::NOENT) if !flags.is_empty() => {
+                epoll::add(&self.epoll, master, data, flags)
+            }
             done => done,
         };
     }
@@ -182,7 +184,8 @@ impl Keeper {
         let answers = self.screen.take_answers();
         // What an observer's terminal answers goes nowhere, and one that fell behind never saw the
         // question. Then nobody answers, and agents ask at start and wait.
-        let asks_a_person = |client: &Client| client.attached.is_some_and(|it| it.fence.is_some() && !it.behind);
+        let asks_a_person =
+            |client: &Client| client.attached.is_some_and(|it| it.fence.is_some() && !it.behind);
         if !answers.is_empty() && !self.clients.values().any(asks_a_person) {
             self.queue_keys(&answers);
         }

@@ -3,13 +3,14 @@
 use std::os::fd::AsFd;
 
 use berth_core::{Actor, Command, Effect, Ending, Observation, PROOF_PATIENCE, Phase};
-use berth_host::identity::{ignores_signal, stat};
+use berth_host::identity::{Identity, ignores_signal, stat};
 use berth_host::{clock, tree};
 use rustix::event::{Timespec, epoll};
 use rustix::process::Signal;
 
 use super::{Keeper, SIGTERM_GRACE, libc_chld, libc_term};
 use crate::driver::pty;
+use crate::foreign;
 use crate::killpoint;
 use crate::owner::Input;
 use crate::recover;
@@ -25,14 +26,12 @@ impl Keeper {
     pub(super) fn settle(&mut self) {
         loop {
             let owed = self.owner.owed();
-            let due: Vec<_> = owed.iter().filter(|effect| !self.performed.contains(effect)).cloned().collect();
-            self.performed = owed;
-            if due.is_empty() {
-                return;
-            }
-            for effect in due {
-                self.perform(&effect);
-            }
+            self.performed.retain(|effect| owed.contains(effect));
+            // One at a time: what it brings about may leave the others unowed.
+            let due = owed.into_iter().find(|effect| !self.performed.contains(effect));
+            let Some(effect) = due else { return };
+            self.performed.push(effect.clone());
+            self.perform(&effect);
         }
     }
 
@@ -55,10 +54,8 @@ impl Keeper {
 
     fn spawn(&mut self, epoch: berth_core::Epoch) {
         let spec = self.owner.history().session.spec.clone().unwrap_or_default();
-        let variables = [
-            ("BERTH_SESSION", self.id.to_string()),
-            (recover::MARK, recover::mark(&self.id, epoch)),
-        ];
+        let variables =
+            [("BERTH_SESSION", self.id.to_string()), (recover::MARK, recover::mark(&self.id, epoch))];
         let size = self.screen.size();
         let size = berth_api::message::Size { rows: size.rows, cols: size.cols };
         let observation = match pty::start(&spec, &variables, size, self.run_lock.fd()) {
@@ -78,7 +75,11 @@ impl Keeper {
     fn terminate_tree(&mut self) {
         let term = libc_term();
         // An interactive shell ignores TERM; what it obeys is its terminal hanging up.
+        let Ok(foreign::Below { others, .. }) = foreign::below(self.me.pid) else { return };
         let signals = |pid| {
+            if others.contains(&pid) {
+                return vec![];
+            }
             let deaf = ignores_signal(pid, term).unwrap_or(false);
             let polite = if deaf { Signal::HUP.as_raw() } else { term };
             vec![polite, Signal::CONT.as_raw()]
@@ -87,7 +88,9 @@ impl Keeper {
     }
 
     fn kill_tree(&mut self) {
-        let _ = tree::signal_descendants(self.me.pid, |_| vec![Signal::KILL.as_raw()]);
+        let Ok(foreign::Below { others, .. }) = foreign::below(self.me.pid) else { return };
+        let kill = |pid| if others.contains(&pid) { vec![] } else { vec![Signal::KILL.as_raw()] };
+        let _ = tree::signal_descendants(self.me.pid, kill);
         self.on_children();
     }
 
@@ -113,7 +116,8 @@ impl Keeper {
         let epoch = session.epoch;
         let agent_pid = match &session.phase {
             Phase::Running { agent } | Phase::Ending(Ending { agent: Some(agent), .. }) => Some(agent.pid),
-            Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => None,
+            // Its birth may be among what the journal has not taken yet. An exit is reaped only once.
+            Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => self.unrecorded_agent(),
         };
         for (pid, exit) in reaped.exits {
             if Some(pid) == agent_pid {
@@ -125,10 +129,47 @@ impl Keeper {
             }
         }
         let empty = Observation::Empty { epoch };
-        if reaped.no_children && !self.exits.contains(&empty) {
+        let over = reaped.no_children || (self.is_ending() && foreign::only_others_are_below(self.me.pid));
+        if over && !self.exits.contains(&empty) {
             self.exits.push(empty);
+            // Counts only if the agent's end was never recorded: whoever saw it was an image of this
+            // program that was replaced before the journal took it.
+            self.exits.push(Observation::KeeperGone { epoch });
         }
         self.report_exits();
+    }
+
+    fn is_ending(&self) -> bool {
+        matches!(self.owner.history().session.phase, Phase::Ending(_)) || !self.exits.is_empty()
+    }
+
+    fn unrecorded_agent(&self) -> Option<u32> {
+        self.unjournalled.iter().find_map(|report| match report {
+            Observation::Spawned { agent, .. } => Some(agent.pid),
+            Observation::SpawnFailed { .. }
+            | Observation::Exited { .. }
+            | Observation::Empty { .. }
+            | Observation::StillThere { .. }
+            | Observation::KeeperGone { .. }
+            | Observation::Tick => None,
+        })
+    }
+
+    /// The image before this one did spawn the agent, and may have been replaced before the journal
+    /// took that. Spawning again would make two of them.
+    pub(super) fn adopt_agent(&mut self) {
+        let owed = self.owner.owed().into_iter();
+        self.performed = owed.filter(|effect| matches!(effect, Effect::Spawn { .. })).collect();
+        let session = &self.owner.history().session;
+        let epoch = session.epoch;
+        let is_unrecorded = match &session.phase {
+            Phase::Starting | Phase::Ending(Ending { agent: None, exit: None, .. }) => true,
+            Phase::New | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => false,
+        };
+        let first = || tree::descendants(self.me.pid).ok()?.first().copied();
+        if is_unrecorded && let Some(agent) = first().and_then(|pid| Identity::of(pid).ok()) {
+            self.report(vec![Observation::Spawned { epoch, agent: recover::process(agent) }]);
+        }
     }
 
     /// Reports exits once everything the agent said before is in the output files.
@@ -162,13 +203,12 @@ impl Keeper {
             self.kill_tree();
             self.kill_again_at_ms = self.killed_at_ms.map(|killed_at| now + kill_pause_ms(now - killed_at));
         }
-        if let Some(killed_at) = self.killed_at_ms {
-            if killed_at + PROOF_PATIENCE.as_millis() as u64 <= now {
-                let epoch = self.owner.history().session.epoch;
-                let left = self.describe_tree();
-                if !left.is_empty() {
-                    self.report(vec![Observation::StillThere { epoch, left }]);
-                }
+        let patience_ms = PROOF_PATIENCE.as_millis() as u64;
+        if self.killed_at_ms.is_some_and(|killed_at| killed_at + patience_ms <= now) {
+            let epoch = self.owner.history().session.epoch;
+            let left = self.describe_tree();
+            if !left.is_empty() && self.unjournalled.is_empty() {
+                self.report(vec![Observation::StillThere { epoch, left }]);
             }
         }
         if let Err(error) = self.output.sync_if_due(clock::wall_ms()) {
@@ -178,7 +218,7 @@ impl Keeper {
     }
 
     fn describe_tree(&self) -> Vec<String> {
-        let pids = tree::descendants(self.me.pid).unwrap_or_default();
+        let pids = foreign::below(self.me.pid).unwrap_or_default().ours;
         let describe = |pid| match stat(pid) {
             Ok(stat) if stat.state == 'D' => {
                 format!("pid {pid} ({}) waits in the kernel and cannot be killed", stat.comm)
@@ -199,7 +239,9 @@ impl Keeper {
             Phase::Ending(ending) if !ending.killed && !self.unjournalled.contains(&Observation::Tick) => {
                 Some(ending.kill_at_boot_ms)
             }
-            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => None,
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => {
+                None
+            }
         }
     }
 
@@ -207,9 +249,13 @@ impl Keeper {
     pub(super) fn timeout(&self) -> Option<Timespec> {
         let boot = clock::boot_ms();
         let sync = self.output.sync_due_ms().map(|due| boot + due.saturating_sub(clock::wall_ms()));
-        let due = [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, sync].into_iter().flatten().min()?;
+        let due =
+            [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, sync].into_iter().flatten().min()?;
         let left = due.saturating_sub(boot);
-        Some(Timespec { tv_sec: (left / 1000).cast_signed(), tv_nsec: ((left % 1000) * 1_000_000).cast_signed() })
+        Some(Timespec {
+            tv_sec: (left / 1000).cast_signed(),
+            tv_nsec: ((left % 1000) * 1_000_000).cast_signed(),
+        })
     }
 
     /// Everyone who asked for the end hears how it came out.

@@ -1,0 +1,285 @@
+//! The output files against a model that is one long vector of bytes.
+//!
+//! Small writes with many reopenings come from proptest: each reopening begins a file, so there are borders enough.
+//! Files of full size are written once, and what takes gigabytes is made of holes.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use berth_keeper::output::{
+    INDEX_EVERY_MS, KEEP_BYTES, OutputLog, Remark, SEGMENT_BYTES, end_of, read_at, start_of, tail, time_index,
+};
+use proptest::prelude::{
+    Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+};
+
+/// A directory of our own, gone when the test is.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("output-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&path).expect("the target directory can be written to");
+        Self(path)
+    }
+
+    /// Where the output goes; it does not exist before the first byte does.
+    fn output(&self) -> PathBuf {
+        self.0.join("output")
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Bytes that tell where they belong.
+fn bytes_at(offset: u64, length: usize) -> Vec<u8> {
+    let byte = |at: u64| (at ^ (at >> 8) ^ (at >> 16)).wrapping_mul(167) as u8;
+    (offset..offset + length as u64).map(byte).collect()
+}
+
+/// Appends all of `bytes`, however many calls that takes. Time stands still meanwhile.
+fn append_all(log: &mut OutputLog, bytes: &[u8], now_ms: u64) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (taken, remark) = log.append(rest, now_ms).expect("the disk has room");
+        assert_eq!(remark, None, "so little is not dropped");
+        rest = &rest[taken..];
+    }
+}
+
+/// Reads from `offset` to the end with a buffer of this size, as a client does.
+fn read_all(dir: &Path, mut offset: u64, buffer_bytes: usize) -> Vec<u8> {
+    let mut buffer = vec![0; buffer_bytes];
+    let mut all = Vec::new();
+    loop {
+        let (count, from) = read_at(dir, offset, &mut buffer).expect("readable");
+        assert!(from >= offset, "reading never goes back");
+        if count == 0 {
+            return all;
+        }
+        all.extend_from_slice(&buffer[..count]);
+        offset = from + count as u64;
+    }
+}
+
+fn files(dir: &Path, kind: &str) -> Vec<(u64, u64)> {
+    let mut found: Vec<_> = fs::read_dir(dir)
+        .expect("the directory is there")
+        .map(|entry| entry.expect("readable"))
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name.strip_suffix(kind)?.parse().ok()?, entry.metadata().ok()?.len()))
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize),
+    Reopen,
+    Wait(u64),
+    ReadFrom { at: u64, buffer_bytes: usize },
+    Tail(u64),
+    Finish,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1..400_usize).prop_map(Step::Write),
+        1 => Just(Step::Reopen),
+        2 => (0..300_u64).prop_map(Step::Wait),
+        2 => (any::<u64>(), 1..100_usize).prop_map(|(at, buffer_bytes)| Step::ReadFrom { at, buffer_bytes }),
+        1 => (0..2000_u64).prop_map(Step::Tail),
+        1 => Just(Step::Finish),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_was_written_is_read_back_from_every_offset(steps in steps()) {
+        let dir = Dir::new();
+        let out = dir.output();
+        let mut log = OutputLog::open(out.clone()).expect("a new log");
+        let mut written: Vec<u8> = Vec::new();
+        let mut now_ms = 1_000_000;
+        // When each write came, and where it began: what the time index may say.
+        let mut writes: Vec<(u64, u64)> = Vec::new();
+        for step in steps {
+            let end = written.len() as u64;
+            match step {
+                Step::Write(length) => {
+                    let bytes = bytes_at(end, length);
+                    append_all(&mut log, &bytes, now_ms);
+                    written.extend(bytes);
+                    writes.push((now_ms, end));
+                }
+                Step::Reopen => {
+                    log = OutputLog::open(out.clone()).expect("it can be opened again");
+                    // A new keeper is never so fast that the clock shows the same time.
+                    now_ms += INDEX_EVERY_MS;
+                }
+                Step::Wait(ms) => now_ms += ms,
+                Step::ReadFrom { at, buffer_bytes } => {
+                    // Up to a little behind the end.
+                    let at = at % (end + 10);
+                    let expected = written.get(at as usize..).unwrap_or_default();
+                    prop_assert_eq!(read_all(&out, at, buffer_bytes), expected);
+                }
+                Step::Tail(limit) => {
+                    let from = end.saturating_sub(limit) as usize;
+                    prop_assert_eq!(tail(&out, limit).expect("readable"), &written[from..]);
+                }
+                Step::Finish => log.finish().expect("the disk syncs"),
+            }
+            prop_assert_eq!(log.end(), written.len() as u64);
+            prop_assert_eq!(end_of(&out).expect("readable"), log.end());
+            prop_assert_eq!(start_of(&out).expect("readable"), 0);
+        }
+        let index = time_index(&out).expect("readable");
+        prop_assert!(index.iter().all(|pair| writes.contains(pair)), "{:?} is not among {:?}", index, writes);
+        prop_assert_eq!(index.first(), writes.first());
+        for pair in index.windows(2) {
+            prop_assert!(pair[1].0 >= pair[0].0 + INDEX_EVERY_MS, "{:?} is too often", pair);
+            prop_assert!(pair[1].1 > pair[0].1, "{:?} goes back", pair);
+        }
+        // No write is far from a time: its moment is at most one interval behind the last note before it.
+        for (when, offset) in writes {
+            let noted = index.iter().rfind(|(_, from)| *from <= offset).expect("the first write is noted");
+            prop_assert!(when < noted.0 + INDEX_EVERY_MS, "{} at {} has only {:?}", offset, when, noted);
+        }
+    }
+}
+
+#[test]
+fn a_full_file_is_followed_by_the_next_and_reading_crosses_the_border() {
+    const CHUNK_BYTES: usize = 64 * 1024 - 7;
+    let dir = Dir::new();
+    let out = dir.output();
+    let mut log = OutputLog::open(out.clone()).expect("a new log");
+    let total = 2 * SEGMENT_BYTES + SEGMENT_BYTES / 4;
+    let mut now_ms = 5_000;
+    while log.end() < total {
+        let chunk = bytes_at(log.end(), CHUNK_BYTES);
+        append_all(&mut log, &chunk, now_ms);
+        log.sync_if_due(now_ms).expect("the disk syncs");
+        now_ms += 10;
+    }
+    log.finish().expect("the disk syncs");
+
+    let segments = files(&out, ".out");
+    assert_eq!(segments.len(), 3, "{segments:?}");
+    for pair in segments.windows(2) {
+        assert_eq!(pair[0].0 + pair[0].1, pair[1].0, "a file begins where the one before ends");
+    }
+    for (start, length) in &segments[..2] {
+        let full = SEGMENT_BYTES..SEGMENT_BYTES + CHUNK_BYTES as u64;
+        assert!(full.contains(length), "the file from {start} on has {length} bytes");
+    }
+    assert_eq!(log.file_start(), Some(segments[2].0));
+
+    for (border, _) in &segments[1..] {
+        let from = border - 100;
+        let mut buffer = vec![0; 200];
+        let (count, begin) = read_at(&out, from, &mut buffer).expect("readable");
+        assert_eq!((count, begin), (100, from), "one call reads one file");
+        let (count, begin) = read_at(&out, *border, &mut buffer).expect("readable");
+        assert_eq!((count, begin), (200, *border));
+        assert_eq!(buffer, bytes_at(*border, 200));
+    }
+    let last = SEGMENT_BYTES + SEGMENT_BYTES / 2;
+    let tail = tail(&out, last).expect("readable");
+    assert!(tail == bytes_at(log.end() - last, last as usize), "the tail over two borders is something else");
+
+    let index = time_index(&out).expect("readable");
+    assert!(index.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1), "times and offsets grow together");
+    for (when, offset) in index {
+        assert_eq!(offset, (when - 5_000) / 10 * CHUNK_BYTES as u64, "what came at {when} ms");
+    }
+
+    let end = log.end();
+    drop(log);
+    let mut log = OutputLog::open(out.clone()).expect("it can be opened again");
+    assert_eq!((log.end(), log.file_start()), (end, None));
+    append_all(&mut log, b"more", now_ms);
+    assert_eq!(log.file_start(), Some(end));
+    assert_eq!(read_all(&out, end - 3, 64), [bytes_at(end - 3, 3), b"more".to_vec()].concat());
+}
+
+/// Makes a file of output that is one hole.
+fn put_hole(dir: &Path, start: u64, length: u64) {
+    fs::create_dir_all(dir).expect("the directory can be made");
+    let file = File::create(dir.join(format!("{start:020}.out"))).expect("the file can be made");
+    file.set_len(length).expect("a hole costs nothing");
+}
+
+#[test]
+fn the_oldest_output_is_dropped_and_an_offset_before_it_reads_what_is_left() {
+    let dir = Dir::new();
+    let out = dir.output();
+    let count = KEEP_BYTES / SEGMENT_BYTES + 3;
+    for n in 0..count {
+        put_hole(&out, n * SEGMENT_BYTES, SEGMENT_BYTES);
+        fs::write(out.join(format!("{:020}.idx", n * SEGMENT_BYTES)), [0; 16]).expect("writable");
+    }
+    let end = count * SEGMENT_BYTES;
+    let mut log = OutputLog::open(out.clone()).expect("it can be opened");
+    assert_eq!(log.end(), end);
+
+    let (taken, remark) = log.append(b"new", 7).expect("the disk has room");
+    assert_eq!(taken, 3);
+    let first = start_of(&out).expect("readable");
+    assert_eq!(remark, Some(Remark::Dropped { before: first }), "what is gone is said");
+    assert_eq!(end - first, KEEP_BYTES, "a full measure is kept behind the new file");
+    assert!(files(&out, ".idx").iter().all(|(start, _)| *start >= first), "times without bytes are left");
+
+    let mut buffer = [9; 10];
+    for gone in [0, 1, first - 1] {
+        assert_eq!(read_at(&out, gone, &mut buffer).expect("readable"), (10, first), "from {gone}");
+        assert_eq!(buffer, [0; 10]);
+    }
+    assert_eq!(tail(&out, 5).expect("readable"), b"\0\0new");
+    assert_eq!(log.append(b"er", 8).expect("the disk has room"), (2, None), "said once");
+}
+
+/// A power cut takes the end of a full file whose sync was still under way, and leaves the next one.
+#[test]
+fn what_lies_behind_a_hole_that_a_power_cut_left_is_still_read() {
+    let dir = Dir::new();
+    let out = dir.output();
+    fs::create_dir_all(&out).expect("the directory can be made");
+    fs::write(out.join(format!("{:020}.out", 0)), b"before").expect("writable");
+    fs::write(out.join(format!("{:020}.out", 10)), b"after").expect("writable");
+    let mut buffer = [0; 64];
+    for lost in 6..10 {
+        assert_eq!(read_at(&out, lost, &mut buffer).expect("readable"), (5, 10), "from {lost}");
+        assert_eq!(&buffer[..5], b"after");
+    }
+    assert_eq!(read_all(&out, 0, 64), b"beforeafter");
+    assert_eq!(tail(&out, 12).expect("readable"), b"oreafter");
+    assert_eq!(end_of(&out).expect("readable"), 15);
+}
+
+#[test]
+fn nothing_is_there_before_the_first_byte() {
+    let dir = Dir::new();
+    let out = dir.output();
+    let log = OutputLog::open(out.clone()).expect("a new log");
+    assert_eq!((log.end(), log.file_name(), log.sync_due_ms()), (0, None, None));
+    assert!(!out.exists(), "looking makes no directory");
+    assert_eq!(read_at(&out, 3, &mut [0; 8]).expect("readable"), (0, 3));
+    assert_eq!(tail(&out, 100).expect("readable"), b"");
+    assert_eq!(time_index(&out).expect("readable"), []);
+    assert_eq!((start_of(&out).expect("readable"), end_of(&out).expect("readable")), (0, 0));
+}

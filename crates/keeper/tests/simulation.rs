@@ -1,0 +1,146 @@
+//! A session on a host and a disk that fail, many times over: the real owner, rules and journal in a simulated loop.
+//!
+//! Everything follows from a seed. A broken promise prints the seed and the last steps; `BERTH_SEED=N` repeats that
+//! life, `BERTH_SIM_SEEDS=100000` lives as many. What is promised is in `simulation/ledger.rs` (against the disk) and
+//! `simulation/rules.rs` (within the journal); the bugs that must be noticed are in `simulation/bug.rs`.
+//! Not here: the kernel, sockets and files of the real keeper. Those have tests of their own.
+
+#[path = "simulation/bug.rs"]
+mod bug;
+#[path = "simulation/clients.rs"]
+mod clients;
+#[path = "simulation/host.rs"]
+mod host;
+#[path = "simulation/keeper.rs"]
+mod keeper;
+#[path = "simulation/ledger.rs"]
+mod ledger;
+#[path = "simulation/life.rs"]
+mod life;
+#[path = "simulation/mind.rs"]
+mod mind;
+#[path = "simulation/rules.rs"]
+mod rules;
+#[path = "simulation/starts.rs"]
+mod starts;
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::ops::Range;
+
+use berth_journal::Planted;
+use bug::{Bug, Kind};
+use life::{Counts, live};
+
+/// A bug that is not noticed within so many lives is not noticed.
+const LIVES_PER_BUG: u64 = 100;
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
+}
+
+fn seeds() -> Range<u64> {
+    match number("BERTH_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("BERTH_SIM_SEEDS").unwrap_or(300),
+    }
+}
+
+/// What must have happened often enough that silence about it means something.
+const HAPPENS: [&str; 19] = [
+    "before an effect",
+    "between append and publish",
+    "between publish and effects",
+    "between spawn and its record",
+    "dies at a call to the disk",
+    "does not end",
+    "half made",
+    "input",
+    "input refused",
+    "killed",
+    "kills",
+    "left",
+    "leftovers do not end",
+    "power cut",
+    "restarts in place",
+    "the disk fails",
+    "torn",
+    "writer granted",
+    "writer refused",
+];
+
+#[test]
+fn no_promise_is_broken_in_many_lives() {
+    let mut counts = Counts::new();
+    let seeds = seeds();
+    for seed in seeds.clone() {
+        match live(seed, Bug::None, false) {
+            Ok(more) => more.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count),
+            Err(failure) => {
+                panic!("BERTH_SEED={seed}: {}\nthe last steps:\n{}", failure.broken, failure.trace)
+            }
+        }
+    }
+    println!("{} lives: {counts:#?}", seeds.count());
+    if number("BERTH_SEED").is_none() && number("BERTH_SIM_SEEDS").is_none() {
+        let never: Vec<_> = HAPPENS.iter().filter(|what| !counts.contains_key(*what)).collect();
+        assert!(never.is_empty(), "a simulation in which this never happens proves little: {never:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_life() {
+    for seed in 0..3 {
+        let told = || live(seed, Bug::EpochReset, true).map_err(|failure| (failure.broken, failure.trace));
+        assert_eq!(told(), told());
+    }
+}
+
+/// Some life must show the bug. `blind`: by what the keeper does, without a look into its state.
+fn assert_caught(bug: Bug, blind: bool) {
+    let mut lives = (0..LIVES_PER_BUG).map(|seed| (seed, live(seed, bug, blind)));
+    match lives.find_map(|(seed, life)| Some((seed, life.err()?))) {
+        Some((seed, failure)) => println!("{bug:?} is caught in life {seed}: {}", failure.broken),
+        None => panic!("{bug:?} (blind: {blind}) went unnoticed for {LIVES_PER_BUG} lives"),
+    }
+}
+
+#[test]
+fn the_simulation_catches_publish_before_append() {
+    assert_caught(Bug::PublishBeforeAppend, false);
+}
+
+#[test]
+fn the_simulation_catches_no_checksum_check() {
+    assert_caught(Bug::Journal(Planted { skip_checksum: true, ..Planted::default() }), false);
+}
+
+#[test]
+fn the_simulation_catches_torn_tail_kept() {
+    assert_caught(Bug::Journal(Planted { keep_torn_tail: true, ..Planted::default() }), false);
+}
+
+#[test]
+fn the_simulation_catches_sync_error_ignored() {
+    assert_caught(Bug::Journal(Planted { ignore_sync_error: true, ..Planted::default() }), false);
+}
+
+#[test]
+fn the_simulation_catches_effect_before_commit() {
+    assert_caught(Bug::EffectBeforeCommit, false);
+}
+
+#[test]
+fn the_simulation_catches_epoch_reset() {
+    assert_caught(Bug::EpochReset, false);
+}
+
+#[test]
+fn the_simulation_catches_missing_transition() {
+    for kind in Kind::ALL {
+        assert_caught(Bug::Forgets(kind), false);
+        assert_caught(Bug::Forgets(kind), true);
+    }
+}

@@ -1,0 +1,160 @@
+//! What clients ask for, rightly or not.
+
+use std::time::Duration;
+
+use berth_core::{Actor, Command, Fence, Phase, Refusal, Spec};
+use berth_keeper::owner::Input;
+
+use crate::keeper::Keeper;
+use crate::life::Life;
+use crate::world::{Halt, World};
+
+impl Life {
+    /// One of the clients wants something.
+    pub(crate) fn ask(&mut self) -> Result<(), Halt> {
+        let which = self.world.rng.below(self.clients.len() as u64) as usize;
+        let by = self.clients[which].actor.clone();
+        let force = self.world.rng.below(3) == 0;
+        // Its own right, which may be an old one, or one it made up.
+        let fence = match self.world.rng.below(5) {
+            0 => Fence(self.world.rng.below(self.clients[which].fence.0 + 3)),
+            _ => self.clients[which].fence,
+        };
+        match self.world.rng.below(16) {
+            0..3 => self.take_writer(which, force),
+            3 => self.order(Command::ReleaseWriter { fence }).map(drop),
+            4..8 => self.with_keeper(|keeper, world| keeper.keys(world, fence)),
+            8 | 9 => self.with_keeper(|keeper, world| keeper.type_text(world, by, force)),
+            10 => self.type_once(Command::Type { by, fence, bytes: 3 }, fence),
+            11 => {
+                let name = self.some_name();
+                self.order(Command::Rename { name }).map(drop)
+            }
+            12 => self.ask_the_impossible(),
+            13 => self.ask_at_once(which),
+            _ => {
+                let grace = self.grace();
+                self.order(Command::Stop { by, grace }).map(drop)
+            }
+        }
+    }
+
+    /// Gives the keeper an order. `None` if there is no keeper or its journal refused.
+    pub(crate) fn order(&mut self, command: Command) -> Result<Option<Result<(), Refusal>>, Halt> {
+        let Some(keeper) = &mut self.keeper else { return Ok(None) };
+        let answers = keeper.take(&mut self.world, vec![Input::Command(command)])?;
+        Ok(answers.and_then(|mut answers| answers.pop()))
+    }
+
+    fn with_keeper(
+        &mut self,
+        act: impl FnOnce(&mut Keeper, &mut World) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        match &mut self.keeper {
+            Some(keeper) => act(keeper, &mut self.world),
+            None => Ok(()),
+        }
+    }
+
+    fn take_writer(&mut self, which: usize, force: bool) -> Result<(), Halt> {
+        let who = self.clients[which].actor.clone();
+        match self.order(Command::TakeWriter { who, force })? {
+            Some(Ok(())) => self.granted(which),
+            Some(Err(_)) => {
+                self.world.count("writer refused");
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn granted(&mut self, which: usize) -> Result<(), Halt> {
+        let Some(keeper) = &self.keeper else { return Ok(()) };
+        let fence = keeper.mind.session().fence;
+        self.world.count("writer granted");
+        self.world.ledger.grant(fence.0)?;
+        self.clients[which].fence = fence;
+        Ok(())
+    }
+
+    fn type_once(&mut self, command: Command, fence: Fence) -> Result<(), Halt> {
+        if let Some(Ok(())) = self.order(command)? {
+            self.world.ledger.input(fence.0)?;
+        }
+        Ok(())
+    }
+
+    /// Orders that a session with a keeper must refuse.
+    fn ask_the_impossible(&mut self) -> Result<(), Halt> {
+        let create = Command::Create { spec: Spec::default(), name: None };
+        if let Some(Ok(())) = self.order(create)? {
+            return Err(Halt::Broken("a session was created twice".to_owned()));
+        }
+        let Some(keeper) = &self.keeper else { return Ok(()) };
+        let start = Command::Start { keeper: keeper.me(), output_from: 0 };
+        if self.world.ledger.rules.live.is_some()
+            && let Some(Ok(())) = self.order(start)?
+        {
+            return Err(Halt::Broken("a second run was started".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Several things in one commit.
+    fn ask_at_once(&mut self, which: usize) -> Result<(), Halt> {
+        let by = self.clients[which].actor.clone();
+        let (name, grace) = (self.some_name(), self.grace());
+        let mut inputs = vec![
+            Input::Command(Command::Rename { name }),
+            Input::Command(Command::TakeWriter { who: by.clone(), force: true }),
+        ];
+        if self.world.rng.below(3) == 0 {
+            inputs.push(Input::Command(Command::Stop { by, grace }));
+        }
+        let Some(keeper) = &mut self.keeper else { return Ok(()) };
+        match keeper.take(&mut self.world, inputs)? {
+            Some(answers) if answers[1].is_ok() => self.granted(which),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn grace(&mut self) -> Duration {
+        Duration::from_millis(self.world.rng.below(3) * self.world.rng.below(1500))
+    }
+}
+
+impl Keeper {
+    /// Keys of an attached person: checked, not journalled.
+    pub(crate) fn keys(&mut self, world: &mut World, fence: Fence) -> Result<(), Halt> {
+        if self.mind.session().may_type(fence).is_ok() {
+            world.count("input");
+            world.ledger.input(fence.0)?;
+        } else {
+            world.count("input refused");
+        }
+        Ok(())
+    }
+
+    /// Types once: takes the right, uses it, gives it back, in one commit.
+    pub(crate) fn type_text(&mut self, world: &mut World, by: Actor, force: bool) -> Result<(), Halt> {
+        if self.mind.session().phase == Phase::Starting {
+            // Refused before anybody's right is taken: the agent is not known to be there.
+            return Ok(());
+        }
+        let fence = self.mind.session().fence.next();
+        let before = self.mind.history().seq;
+        let inputs = vec![
+            Input::Command(Command::TakeWriter { who: by.clone(), force }),
+            Input::Command(Command::Type { by, fence, bytes: 5 }),
+            Input::Command(Command::ReleaseWriter { fence }),
+        ];
+        let Some(answers) = self.take(world, inputs)? else { return Ok(()) };
+        if answers.iter().all(Result::is_ok) {
+            return Ok(world.ledger.grant(fence.0)?);
+        }
+        if self.mind.history().seq != before {
+            return Err(Halt::Broken("typing was refused and left a trace".to_owned()));
+        }
+        Ok(())
+    }
+}

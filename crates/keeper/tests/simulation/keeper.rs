@@ -1,0 +1,270 @@
+//! The keeper's loop, as in `src/keeper.rs` and `src/keeper/world.rs`, with a world that fails and bugs on request.
+//!
+//! Owner, rules and journal are the real ones. What is here is what the loop adds: when to report, when to act, what
+//! to do again. Start with [`Keeper::turn`].
+
+use berth_core::{
+    Command, Effect, Ending, Epoch, Event, Observation, Outcome, PROOF_PATIENCE, Phase, Process, Refusal,
+    effects,
+};
+use berth_keeper::owner::Input;
+
+use crate::bug::Bug;
+use crate::mind::Mind;
+use crate::world::{Halt, World};
+
+const KILL_AGAIN_MS: u64 = 20;
+const RETRY_MS: u64 = 1000;
+/// One of each kind of report is all that may wait for the disk.
+const MOST_UNJOURNALLED: usize = 7;
+
+pub(crate) struct Keeper {
+    pub(crate) mind: Mind,
+    /// The number of this process's life.
+    pub(crate) life: u64,
+    unjournalled: Vec<Observation>,
+    /// Reports that arrived, for a world that repeats itself.
+    reported: Vec<Observation>,
+    performed: Vec<Effect>,
+    killed_at_ms: Option<u64>,
+    retry_at_ms: Option<u64>,
+    /// The run this very image spawned: it must not lose sight of how that ends.
+    spawned: Option<Epoch>,
+    pub(crate) leaving: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(mind: Mind, life: u64) -> Self {
+        let (unjournalled, reported, performed) = (Vec::new(), Vec::new(), Vec::new());
+        let (killed_at_ms, retry_at_ms, spawned) = (None, None, None);
+        Self {
+            mind,
+            life,
+            unjournalled,
+            reported,
+            performed,
+            killed_at_ms,
+            retry_at_ms,
+            spawned,
+            leaving: false,
+        }
+    }
+
+    /// This process, for the record.
+    pub(crate) fn me(&self) -> Process {
+        Process { pid: 1_000_000 + self.life as u32, start_ticks: self.life, boot_id: "boot".to_owned() }
+    }
+
+    /// One turn of the loop: what the kernel and the clock bring, then what is owed.
+    pub(crate) fn turn(&mut self, world: &mut World) -> Result<(), Halt> {
+        if world.host.has_news(self.life) {
+            self.on_children(world)?;
+        }
+        self.on_time(world)?;
+        self.settle(world)
+    }
+
+    /// Takes a batch: decide, journal, apply, publish. `None` if the journal refused.
+    pub(crate) fn take(
+        &mut self,
+        world: &mut World,
+        inputs: Vec<Input>,
+    ) -> Result<Option<Vec<Result<(), Refusal>>>, Halt> {
+        let now = world.now();
+        let plan = self.mind.plan(&inputs, now);
+        if world.bug == Bug::PublishBeforeAppend {
+            world.ledger.publish(&plan.events);
+        }
+        if world.bug == Bug::EffectBeforeCommit {
+            for effect in effects(&plan.then).iter().filter(|effect| !self.performed.contains(effect)) {
+                world.doing(effect)?;
+            }
+        }
+        if !plan.events.is_empty() {
+            world.note(|| format!("takes {:?}", plan.events.iter().map(|e| &e.event).collect::<Vec<_>>()));
+        }
+        let before = (world.disk.counts(), self.mind.history().clone());
+        world.before_disk();
+        let taken = self.mind.take(inputs, now);
+        match taken {
+            Ok(taken) => {
+                world.ledger.took(&plan, &taken.events)?;
+                if taken.events.is_empty()
+                    && (world.disk.counts(), self.mind.history()) != (before.0, &before.1)
+                {
+                    return Err(Halt::Broken("a batch that comes to nothing left a trace".to_owned()));
+                }
+                let lost = |event: &Event| matches!(event, Event::RunEnded { epoch, outcome: Outcome::Lost } if Some(*epoch) == self.spawned);
+                if taken.events.iter().any(|event| lost(&event.event)) {
+                    return Err(Halt::Broken("a keeper lost sight of its own run".to_owned()));
+                }
+                world.after_disk()?;
+                world.may_die("between append and publish")?;
+                if world.bug != Bug::PublishBeforeAppend {
+                    world.ledger.publish(&plan.events);
+                }
+                world.ledger.check_host(&world.host)?;
+                world.may_die("between publish and effects")?;
+                Ok(Some(taken.answers))
+            }
+            Err(error) => {
+                world.ledger.failed(plan.events, &error)?;
+                world.after_disk()?;
+                world.disk_trouble(&error)?;
+                if *self.mind.history() != before.1 {
+                    return Err(Halt::Broken("a batch that failed changed the state".to_owned()));
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn report(&mut self, world: &mut World, observations: Vec<Observation>) -> Result<(), Halt> {
+        for observation in observations {
+            if !self.unjournalled.contains(&observation) {
+                self.unjournalled.push(observation);
+            }
+        }
+        if self.unjournalled.len() > MOST_UNJOURNALLED {
+            return Err(Halt::Broken(format!("reports pile up: {:?}", self.unjournalled)));
+        }
+        if self.unjournalled.is_empty() {
+            return Ok(());
+        }
+        let inputs = self.unjournalled.iter().cloned().map(Input::Report).collect();
+        match self.take(world, inputs)? {
+            Some(_) => self.reported.append(&mut self.unjournalled),
+            None => self.retry_at_ms = Some(world.now().boot_ms + RETRY_MS),
+        }
+        Ok(())
+    }
+
+    /// The world says something again, or says that time has passed when it has not.
+    pub(crate) fn hear_again(&mut self, world: &mut World) -> Result<(), Halt> {
+        let which = world.rng.below(self.reported.len() as u64 + 1) as usize;
+        let again = self.reported.get(which).cloned().unwrap_or(Observation::Tick);
+        self.take(world, vec![Input::Report(again)]).map(drop)
+    }
+
+    /// Does what is owed and not yet done, until nothing is.
+    pub(crate) fn settle(&mut self, world: &mut World) -> Result<(), Halt> {
+        loop {
+            let owed = self.mind.owed();
+            self.performed.retain(|effect| owed.contains(effect));
+            let due = owed.into_iter().find(|effect| !self.performed.contains(effect));
+            let Some(effect) = due else { return Ok(()) };
+            self.performed.push(effect.clone());
+            world.may_die("before an effect")?;
+            world.doing(&effect)?;
+            self.perform(world, &effect)?;
+        }
+    }
+
+    fn perform(&mut self, world: &mut World, effect: &Effect) -> Result<(), Halt> {
+        match effect {
+            Effect::Spawn { epoch } => return self.spawn(world, *epoch),
+            Effect::Terminate { .. } => world.host.terminate(self.life),
+            Effect::Kill { .. } => {
+                world.count("kills");
+                self.killed_at_ms = Some(world.now().boot_ms);
+                world.host.kill(self.life);
+                return self.on_children(world);
+            }
+            Effect::Prove { .. } => return self.on_children(world),
+            Effect::WakeAt { .. } => {}
+            Effect::Leave => self.leaving = true,
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, world: &mut World, epoch: Epoch) -> Result<(), Halt> {
+        let observation = match world.host.spawn(epoch, self.life) {
+            Ok(agent) => Observation::Spawned { epoch, agent },
+            Err(reason) => Observation::SpawnFailed { epoch, reason },
+        };
+        self.spawned = Some(epoch);
+        world.ledger.check_host(&world.host)?;
+        world.may_die("between spawn and its record")?;
+        self.report(world, vec![observation])
+    }
+
+    pub(crate) fn on_children(&mut self, world: &mut World) -> Result<(), Halt> {
+        let (exits, no_children) = world.host.reap(self.life);
+        let session = self.mind.session();
+        let epoch = session.epoch;
+        let agent_pid = match &session.phase {
+            Phase::Running { agent } | Phase::Ending(Ending { agent: Some(agent), .. }) => Some(agent.pid),
+            Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => self.unrecorded_agent(),
+        };
+        let of_agent = exits.into_iter().filter(|(pid, _)| Some(*pid) == agent_pid);
+        let mut reports: Vec<_> = of_agent.map(|(_, exit)| Observation::Exited { epoch, exit }).collect();
+        if no_children {
+            reports.push(Observation::Empty { epoch });
+            reports.push(Observation::KeeperGone { epoch });
+        }
+        self.report(world, reports)
+    }
+
+    fn unrecorded_agent(&self) -> Option<u32> {
+        let birth = |report: &Observation| match report {
+            Observation::Spawned { agent, .. } => Some(agent.pid),
+            _ => None,
+        };
+        self.unjournalled.iter().find_map(birth)
+    }
+
+    /// The image before this one spawned the agent and may not have lived to write it down.
+    pub(crate) fn adopt_agent(&mut self, world: &mut World) -> Result<(), Halt> {
+        let owed = self.mind.owed().into_iter();
+        self.performed = owed.filter(|effect| matches!(effect, Effect::Spawn { .. })).collect();
+        let session = self.mind.session();
+        let is_unrecorded =
+            matches!(session.phase, Phase::Starting | Phase::Ending(Ending { agent: None, exit: None, .. }));
+        match world.host.first_child(self.life).filter(|_| is_unrecorded) {
+            Some(agent) => self.report(world, vec![Observation::Spawned { epoch: session.epoch, agent }]),
+            None => Ok(()),
+        }
+    }
+
+    fn on_time(&mut self, world: &mut World) -> Result<(), Halt> {
+        let now = world.now().boot_ms;
+        if self.retry_at_ms.is_some_and(|at| at <= now) {
+            self.retry_at_ms = None;
+            self.report(world, vec![])?;
+        }
+        if self.unjournalled.is_empty() && self.kill_at_ms().is_some_and(|at| at <= now) {
+            self.report(world, vec![Observation::Tick])?;
+        }
+        if let Some(killed_at) = self.killed_at_ms.filter(|at| at + KILL_AGAIN_MS <= now) {
+            world.host.kill(self.life);
+            self.on_children(world)?;
+            if killed_at + PROOF_PATIENCE.as_millis() as u64 <= now {
+                let epoch = self.mind.session().epoch;
+                let left = world.host.describe(self.life);
+                if !left.is_empty() && self.unjournalled.is_empty() {
+                    world.count("does not end");
+                    self.report(world, vec![Observation::StillThere { epoch, left }])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn kill_at_ms(&self) -> Option<u64> {
+        match &self.mind.session().phase {
+            Phase::Ending(ending) if !ending.killed => Some(ending.kill_at_boot_ms),
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => {
+                None
+            }
+        }
+    }
+
+    /// The order that begins a run. A planted bug counts runs from 1 again when there was a past.
+    pub(crate) fn start_order(&self, world: &World, output_from: u64) -> Input {
+        let keeper = self.me();
+        if world.bug == Bug::EpochReset && self.mind.session().epoch > Epoch(0) {
+            return Input::Note(Event::RunStarting { epoch: Epoch(1), keeper, output_from });
+        }
+        Input::Command(Command::Start { keeper, output_from })
+    }
+}

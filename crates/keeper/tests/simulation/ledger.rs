@@ -1,0 +1,249 @@
+//! The witness: what the keeper was promised, what it told others and what it did, held against the disk.
+//!
+//! Everything is compared with what a reader without bugs finds on the disk, not with what the keeper believes.
+//! Start with [`Ledger::check`].
+
+use berth_core::{Effect, Event, Fence, Session, effects};
+use berth_journal::fake::FakeDisk;
+use berth_journal::{Committed, JournalError, Seq, read};
+use berth_keeper::History;
+use berth_keeper::history::Stored;
+
+use crate::host::Host;
+use crate::mind::{Mind, Plan, SESSION};
+use crate::rules::Rules;
+
+pub(crate) struct Ledger {
+    disk: FakeDisk,
+    /// What the journal handed out as committed.
+    committed: Vec<Stored>,
+    /// What clients heard.
+    heard: Vec<Stored>,
+    /// Batches that failed since the last success: one of them may turn up from its front.
+    failed: Vec<Vec<Stored>>,
+    /// What the disk says, replayed as far as it was read.
+    history: History,
+    pub(crate) rules: Rules,
+    /// Effects done by the keeper of now.
+    done: Vec<Effect>,
+    spawned: u64,
+    granted: u64,
+    /// The number of the last event that began a run: the state of a run follows from there on.
+    run_from: u64,
+    /// Leaves out the direct look into the keeper's state, so that only what it does can give it away.
+    blind: bool,
+}
+
+type Held = Result<(), String>;
+
+impl Ledger {
+    pub(crate) fn new(disk: FakeDisk, blind: bool) -> Self {
+        Self {
+            disk,
+            committed: Vec::new(),
+            heard: Vec::new(),
+            failed: Vec::new(),
+            history: History::default(),
+            rules: Rules::default(),
+            done: Vec::new(),
+            spawned: 0,
+            granted: 0,
+            run_from: 1,
+            blind,
+        }
+    }
+
+    /// A new keeper, or a new image of one, begins with what it read.
+    pub(crate) fn opened(&mut self, events: &[Committed<Stored>], same_process: bool) -> Held {
+        self.explain(events)?;
+        self.committed.clear();
+        self.failed.clear();
+        // What a new image repeats is harmless, but for one thing.
+        self.done.retain(|effect| same_process && matches!(effect, Effect::Spawn { .. }));
+        self.history = History::replay(events);
+        self.rules = Rules::default();
+        for event in events {
+            self.commit(event.get())?;
+        }
+        self.heard = self.committed.clone();
+        Ok(())
+    }
+
+    /// Nothing heard and nothing committed is missing; what is new is the front of a batch that failed.
+    fn explain(&self, events: &[Committed<Stored>]) -> Held {
+        for (n, event) in events.iter().enumerate() {
+            expect(event.seq() == Seq(n as u64 + 1), || {
+                format!("event {} has number {}", n + 1, event.seq())
+            })?;
+        }
+        let found: Vec<&Stored> = events.iter().map(Committed::get).collect();
+        for (what, promised) in [("heard", &self.heard), ("committed", &self.committed)] {
+            let lost = promised.iter().enumerate().find(|(n, event)| found.get(*n) != Some(event));
+            if let Some((n, event)) = lost {
+                return Err(format!(
+                    "event {} was {what} and is gone: {event:?}, now {:?}",
+                    n + 1,
+                    found.get(n)
+                ));
+            }
+        }
+        let extra = &found[self.committed.len()..];
+        let fits = |batch: &Vec<Stored>| batch.iter().take(extra.len()).eq(extra.iter().copied());
+        expect(extra.is_empty() || self.failed.iter().any(fits), || {
+            format!("{extra:?} appeared from nowhere; failed were {:?}", self.failed)
+        })
+    }
+
+    /// What is on the disk after a crash, before anybody opens it.
+    pub(crate) fn crashed(&self) -> Held {
+        self.explain(&self.read(1)?)
+    }
+
+    /// The journal took a batch: whole, and as planned.
+    pub(crate) fn took(&mut self, plan: &Plan, events: &[Committed<Stored>]) -> Held {
+        let taken: Vec<_> = events.iter().map(|event| event.get().clone()).collect();
+        expect(taken == plan.events, || format!("planned {:?}, committed {taken:?}", plan.events))?;
+        for stored in &taken {
+            self.commit(stored)?;
+        }
+        if !events.is_empty() {
+            self.failed.clear();
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, stored: &Stored) -> Held {
+        self.rules.follow(&stored.event)?;
+        self.committed.push(stored.clone());
+        if matches!(stored.event, Event::RunStarting { .. }) {
+            self.run_from = self.committed.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The journal refused a batch. The disk may fail; the journal may not find damage on a disk that keeps what
+    /// was synced.
+    pub(crate) fn failed(&mut self, batch: Vec<Stored>, error: &JournalError) -> Held {
+        self.failed.push(batch);
+        tolerate(error)
+    }
+
+    /// Clients hear something.
+    pub(crate) fn publish(&mut self, events: &[Stored]) {
+        self.heard.extend_from_slice(events);
+    }
+
+    /// A client hears that it may type.
+    pub(crate) fn grant(&mut self, fence: u64) -> Held {
+        expect(fence > self.granted, || format!("fence {fence} was granted after {}", self.granted))?;
+        self.granted = fence;
+        Ok(())
+    }
+
+    /// Input reaches the agent.
+    pub(crate) fn input(&self, fence: u64) -> Held {
+        let may = self.rules.live.is_some() && self.rules.writer == Some(fence);
+        expect(may, || format!("input of writer {fence} reached the agent: {:?}", self.rules))
+    }
+
+    /// The keeper is about to do something to the world.
+    pub(crate) fn doing(&mut self, effect: &Effect) -> Held {
+        let known = self.committed.len() as u64;
+        let run = self.read(self.run_from)?;
+        let run = run.iter().filter(|event| event.seq().0 <= known).map(|event| &event.get().event);
+        let owed = effects(&Session::replay(run));
+        expect(owed.contains(effect), || format!("{effect:?} is done, the disk owes {owed:?}"))?;
+        expect(!self.done.contains(effect), || format!("{effect:?} is done twice"))?;
+        if let Effect::Spawn { epoch } = effect {
+            expect(epoch.0 > self.spawned, || format!("run {epoch} is spawned after run {}", self.spawned))?;
+            self.spawned = epoch.0;
+        }
+        self.done.push(effect.clone());
+        Ok(())
+    }
+
+    /// At most one agent, and only processes of the run that the record calls live.
+    pub(crate) fn check_host(&self, host: &Host) -> Held {
+        expect(host.agents() <= 1, || format!("{} agents live", host.agents()))?;
+        let strays: Vec<_> =
+            host.living_epochs().into_iter().filter(|epoch| Some(epoch.0) != self.rules.live).collect();
+        expect(strays.is_empty(), || format!("processes of runs {strays:?} live, {:?}", self.rules))
+    }
+
+    /// After every turn of the loop: what was heard, what is on disk and what the keeper believes agree.
+    pub(crate) fn check(&mut self, mind: &Mind) -> Held {
+        expect(self.heard == self.committed, || {
+            format!("{} events were heard, {} committed", self.heard.len(), self.committed.len())
+        })?;
+        let known = self.history.seq;
+        // With one event of overlap: what was read once must not change.
+        for event in
+            self.read(known.max(1))?.iter().take_while(|event| event.seq().0 <= self.heard.len() as u64)
+        {
+            let heard = &self.heard[event.seq().0 as usize - 1];
+            expect(event.get() == heard, || format!("heard {heard:?}, on disk {event:?}"))?;
+            if event.seq().0 > known {
+                self.history.apply(event);
+            }
+        }
+        expect(self.history.seq == self.heard.len() as u64, || {
+            format!("{} events were heard, {} are on disk", self.heard.len(), self.history.seq)
+        })?;
+        expect(*mind.history() == self.history, || {
+            format!("replay leads to {:?}, life led to {:?}", self.history, mind.history())
+        })?;
+        expect(self.blind || *mind.session() == self.history.session, || {
+            format!("replay leads to {:?}, the keeper believes {:?}", self.history.session, mind.session())
+        })?;
+        let writer = mind.session().writer.as_ref().map(|writer| writer.fence.0);
+        expect(self.blind || writer == self.rules.writer, || format!("writer {writer:?}, {:?}", self.rules))?;
+        let may_type = |fence: &u64| mind.session().may_type(Fence(*fence)).is_ok();
+        let typists: Vec<u64> = (0..=self.granted + 1).filter(may_type).collect();
+        expect(typists.iter().all(|fence| Some(*fence) == self.rules.writer), || {
+            format!("writers {typists:?} may type, {:?}", self.rules)
+        })
+    }
+
+    /// When nothing is left to do, all that is owed has been done by this keeper.
+    pub(crate) fn check_done(&self) -> Held {
+        let owed = effects(&self.history.session);
+        let missing: Vec<_> = owed.iter().filter(|effect| !self.done.contains(effect)).collect();
+        expect(missing.is_empty(), || format!("{missing:?} is owed and was not done"))
+    }
+
+    fn read(&self, from: u64) -> Result<Vec<Committed<Stored>>, String> {
+        read(&self.disk, SESSION, Seq(from)).map_err(|error| format!("a reader finds: {error}"))
+    }
+
+    /// The same witness for a disk that took the place of the first one.
+    pub(crate) fn afresh(&self, disk: FakeDisk) -> Self {
+        Self::new(disk, self.blind)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heard.is_empty() && self.committed.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.committed.len()
+    }
+}
+
+/// Trouble with the disk is fine; the rest is a bug.
+pub(crate) fn tolerate(error: &JournalError) -> Held {
+    use JournalError::{Create, List, Read, Remove, Rename, Sync, Write};
+    match error {
+        List { .. }
+        | Read { .. }
+        | Create { .. }
+        | Write { .. }
+        | Sync { .. }
+        | Rename { .. }
+        | Remove { .. } => Ok(()),
+        other => Err(format!("the journal refuses: {other}")),
+    }
+}
+
+fn expect(holds: bool, broken: impl FnOnce() -> String) -> Held {
+    if holds { Ok(()) } else { Err(broken()) }
+}

@@ -1,0 +1,106 @@
+//! The real [`Owner`] on the fake disk, or one that forgets a kind of event.
+//!
+//! Not here: the loop around it (see `keeper.rs`). A forgetful owner decides with its own wrong state and writes
+//! what it decided through the real one, so that the journal is what such a program would leave behind.
+
+use berth_core::{Effect, Event, Now, Refusal, Session, decide, effects, observe};
+use berth_journal::fake::FakeDisk;
+use berth_journal::{Committed, Journal, JournalError, Limits};
+use berth_keeper::History;
+use berth_keeper::history::Stored;
+use berth_keeper::owner::{Input, Owner, Taken};
+
+use crate::bug::Bug;
+
+/// Whose journal it is.
+pub(crate) const SESSION: &str = "0123456789ab";
+
+pub(crate) struct Mind {
+    owner: Owner<FakeDisk>,
+    bug: Bug,
+    /// The state a forgetful owner believes in.
+    believed: Session,
+}
+
+/// What a batch would come to.
+pub(crate) struct Plan {
+    pub(crate) answers: Vec<Result<(), Refusal>>,
+    pub(crate) events: Vec<Stored>,
+    pub(crate) then: Session,
+}
+
+/// A mind, what it remembers, and whether its memory had a torn end.
+pub(crate) type Opened = (Mind, Vec<Committed<Stored>>, bool);
+
+impl Mind {
+    pub(crate) fn create(disk: &FakeDisk, limits: Limits, bug: Bug) -> Result<Self, JournalError> {
+        let journal = Journal::create_planted(disk.clone(), SESSION, limits, bug.planted())?;
+        Ok(Self { owner: Owner::new(journal, &[]), bug, believed: Session::default() })
+    }
+
+    pub(crate) fn open(disk: &FakeDisk, limits: Limits, bug: Bug) -> Result<Opened, JournalError> {
+        let (journal, recovered) =
+            Journal::<Stored, _>::open_planted(disk.clone(), SESSION, limits, bug.planted())?;
+        let mut believed = Session::default();
+        for event in recovered.events.iter().filter(|event| !bug.forgets(&event.event)) {
+            believed.apply(&event.event);
+        }
+        let owner = Owner::new(journal, &recovered.events);
+        Ok((Self { owner, bug, believed }, recovered.events, recovered.torn.is_some()))
+    }
+
+    /// The state the loop acts on.
+    pub(crate) fn session(&self) -> &Session {
+        if matches!(self.bug, Bug::Forgets(_)) { &self.believed } else { &self.owner.history().session }
+    }
+
+    pub(crate) fn history(&self) -> &History {
+        self.owner.history()
+    }
+
+    pub(crate) fn owed(&self) -> Vec<Effect> {
+        if matches!(self.bug, Bug::Forgets(_)) { effects(&self.believed) } else { self.owner.owed() }
+    }
+
+    /// What the batch comes to if the journal takes it: the rules once more, for comparison.
+    pub(crate) fn plan(&self, inputs: &[Input], now: Now) -> Plan {
+        let mut then = self.session().clone();
+        let mut events = Vec::new();
+        let mut answers = Vec::new();
+        for input in inputs {
+            let decided = match input.clone() {
+                Input::Command(command) => decide(&then, command, now),
+                Input::Report(observation) => Ok(observe(&then, &observation, now)),
+                Input::Note(event) => Ok(vec![event]),
+            };
+            answers.push(decided.map(|decided| {
+                for event in decided {
+                    self.apply(&mut then, &event);
+                    events.push(Stored { at_ms: now.wall_ms, event });
+                }
+            }));
+        }
+        Plan { answers, events, then }
+    }
+
+    pub(crate) fn take(&mut self, inputs: Vec<Input>, now: Now) -> Result<Taken, JournalError> {
+        if !matches!(self.bug, Bug::Forgets(_)) {
+            return self.owner.take(inputs, now);
+        }
+        let plan = self.plan(&inputs, now);
+        let notes = plan.events.into_iter().map(|stored| Input::Note(stored.event)).collect();
+        let taken = self.owner.take(notes, now)?;
+        self.believed = plan.then;
+        Ok(Taken { answers: plan.answers, events: taken.events })
+    }
+
+    pub(crate) fn close(self) -> Result<(), JournalError> {
+        self.owner.close()
+    }
+
+    fn apply(&self, session: &mut Session, event: &Event) {
+        if !self.bug.forgets(event) {
+            session.apply(event);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What every journal must look like, in a few words of its own.
+//!
+//! This is not `core` once more: it knows no commands and no effects, only which event may follow which. It is what
+//! a reader of the journal relies on, whoever wrote it.
+
+use berth_core::{Event, Exit};
+
+/// What the journal says so far.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Rules {
+    created: bool,
+    epoch: u64,
+    /// The run that is not over.
+    pub(crate) live: Option<u64>,
+    started: bool,
+    exited: Option<Exit>,
+    killed: bool,
+    fence: u64,
+    /// Whose input may reach the agent.
+    pub(crate) writer: Option<u64>,
+}
+
+impl Rules {
+    /// Takes the next event, or says which rule it breaks.
+    pub(crate) fn follow(&mut self, event: &Event) -> Result<(), String> {
+        self.may_follow(event).map_err(|rule| format!("{rule}: {event:?} after {self:?}"))?;
+        match event {
+            Event::Created { .. } => self.created = true,
+            Event::RunStarting { epoch, .. } => {
+                (self.live, self.epoch, self.writer) = (Some(epoch.0), epoch.0, None);
+                (self.started, self.exited, self.killed) = (false, None, false);
+            }
+            Event::RunStarted { .. } => self.started = true,
+            Event::AgentExited { exit, .. } => self.exited = Some(*exit),
+            Event::KillOrdered { .. } => self.killed = true,
+            Event::RunEnded { .. } => (self.live, self.writer) = (None, None),
+            Event::WriterGranted { fence, .. } => (self.fence, self.writer) = (fence.0, Some(fence.0)),
+            Event::WriterReleased { .. } => self.writer = None,
+            Event::Renamed { .. }
+            | Event::StopRequested { .. }
+            | Event::EndUnproven { .. }
+            | Event::Typed { .. }
+            | Event::KeeperRestarted { .. }
+            | Event::OutputDropped { .. }
+            | Event::Warned { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn may_follow(&self, event: &Event) -> Result<(), &'static str> {
+        let live = |epoch: u64| self.live == Some(epoch);
+        match event {
+            Event::Created { .. } => check(!self.created, "a session is created once"),
+            _ if !self.created => Err("a session is created before anything else"),
+            Event::RunStarting { epoch, .. } => {
+                check(self.live.is_none(), "at most one run is live")?;
+                check(epoch.0 > self.epoch, "epochs grow")
+            }
+            Event::RunStarted { epoch, .. } => {
+                check(live(epoch.0) && !self.started, "only the live run starts, once")
+            }
+            Event::StopRequested { epoch, .. } => check(live(epoch.0), "only a live run is stopped"),
+            Event::AgentExited { epoch, .. } => {
+                check(live(epoch.0) && self.exited.is_none(), "only the live run's agent exits, once")
+            }
+            Event::KillOrdered { epoch } => {
+                check(live(epoch.0) && !self.killed, "only the live run is killed, once")
+            }
+            Event::EndUnproven { epoch, .. } => {
+                check(live(epoch.0) && self.killed, "only what was killed can refuse to end")
+            }
+            Event::RunEnded { epoch, .. } => check(live(epoch.0), "a run ends once"),
+            Event::WriterGranted { fence, taken_from, .. } => {
+                check(self.live.is_some(), "only a live run has a writer")?;
+                check(fence.0 > self.fence, "fences grow")?;
+                check(taken_from.is_some() == self.writer.is_some(), "who loses the right is named")
+            }
+            Event::WriterReleased { fence } => {
+                check(self.writer == Some(fence.0), "only the writer gives the right back")
+            }
+            Event::Typed { .. } => check(self.writer.is_some(), "only a writer types"),
+            Event::Renamed { .. }
+            | Event::KeeperRestarted { .. }
+            | Event::OutputDropped { .. }
+            | Event::Warned { .. } => Ok(()),
+        }
+    }
+}
+
+fn check(holds: bool, rule: &'static str) -> Result<(), &'static str> {
+    if holds { Ok(()) } else { Err(rule) }
+}

@@ -1,0 +1,189 @@
+//! How keepers begin and end: create, resume, heal, one thing done without a keeper, restart in place, leave.
+//!
+//! The same steps as `Keeper::start`, `settle_past`, `adopt` and `leave` in `src/keeper.rs` and as `src/recover.rs`.
+
+use berth_core::{Command, Event, Name, Observation, Spec};
+use berth_journal::fake::FakeDisk;
+use berth_keeper::owner::Input;
+
+use crate::keeper::Keeper;
+use crate::ledger::tolerate;
+use crate::life::Life;
+use crate::mind::Mind;
+use crate::world::Halt;
+
+impl Life {
+    /// A keeper process starts: for a new session, or for the next run of one that is there.
+    pub(crate) fn begin(&mut self) -> Result<(), Halt> {
+        self.keepers += 1;
+        if self.exists { self.resume() } else { self.create() }
+    }
+
+    fn create(&mut self) -> Result<(), Halt> {
+        self.world.before_disk();
+        let mind = match Mind::create(&self.world.disk, self.world.limits, self.world.bug) {
+            Ok(mind) => mind,
+            Err(error) => {
+                self.world.after_disk()?;
+                return self.world.disk_trouble(&error);
+            }
+        };
+        self.exists = true;
+        let mut keeper = Keeper::new(mind, self.keepers);
+        let spec = Spec { driver: "pty".to_owned(), command: vec!["agent".to_owned()], ..Spec::default() };
+        let create = Input::Command(Command::Create { spec, name: None });
+        let start = keeper.start_order(&self.world, 0);
+        if keeper.take(&mut self.world, vec![create, start])?.is_none() {
+            // The caller heard an error; no half-made session is left.
+            return self.forget();
+        }
+        self.started(keeper)
+    }
+
+    fn started(&mut self, mut keeper: Keeper) -> Result<(), Halt> {
+        let settled = keeper.settle(&mut self.world);
+        self.keeper = Some(keeper);
+        settled
+    }
+
+    /// A session that nobody heard of is removed.
+    fn forget(&mut self) -> Result<(), Halt> {
+        if !self.world.ledger.is_empty() {
+            return Err(Halt::Broken("a session that somebody heard of is removed".to_owned()));
+        }
+        self.world.count("half made");
+        self.world.disk = FakeDisk::new(self.world.rng.draw());
+        self.world.ledger = self.world.ledger.afresh(self.world.disk.clone());
+        self.exists = false;
+        Ok(())
+    }
+
+    /// Opens the journal, in a new process or in a new image of the same. `None` if the disk did not let us.
+    fn open(&mut self, same_process: bool) -> Result<Option<(Mind, bool)>, Halt> {
+        self.world.before_disk();
+        match Mind::open(&self.world.disk, self.world.limits, self.world.bug) {
+            Ok((mind, events, torn)) => {
+                self.world.ledger.opened(&events, same_process)?;
+                self.world.note(|| format!("opens, torn: {torn}, {:?}", mind.session().phase));
+                self.world.after_disk()?;
+                if torn {
+                    self.world.count("torn");
+                }
+                Ok(Some((mind, torn)))
+            }
+            Err(error) => {
+                self.world.after_disk()?;
+                self.world.disk_trouble(&error)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// What the last run left behind is ended first. `None` if it does not end.
+    fn settle_past(&mut self, mind: &Mind) -> Option<Vec<Input>> {
+        if !mind.session().is_live() {
+            return Some(vec![]);
+        }
+        let epoch = mind.session().epoch;
+        match self.world.host.end_leftovers(epoch) {
+            Ok(()) => Some(vec![Input::Report(Observation::KeeperGone { epoch })]),
+            Err(left) => {
+                self.world.count("leftovers do not end");
+                self.world.note(|| format!("not proven gone: {left:?}"));
+                None
+            }
+        }
+    }
+
+    fn resume(&mut self) -> Result<(), Halt> {
+        let Some((mind, torn)) = self.open(false)? else { return Ok(()) };
+        if mind.session().spec.is_none() {
+            // Its maker died before anything was recorded, so there is nothing to bring back.
+            return self.forget();
+        }
+        let Some(mut inputs) = self.settle_past(&mind) else { return Ok(()) };
+        inputs.extend(torn.then(|| Input::Note(Event::Warned { what: "a torn end".to_owned() })));
+        let mut keeper = Keeper::new(mind, self.keepers);
+        inputs.push(keeper.start_order(&self.world, self.world.ledger.len() as u64));
+        match keeper.take(&mut self.world, inputs)? {
+            Some(answers) if answers.iter().all(Result::is_ok) => self.started(keeper),
+            // A process that cannot begin ends, and the next one tries again.
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Somebody looks at a session whose keeper died: its run is brought to its recorded end.
+    pub(crate) fn heal(&mut self) -> Result<(), Halt> {
+        if self.world.ledger.rules.live.is_none() {
+            return Ok(());
+        }
+        self.keepers += 1;
+        let Some((mind, _)) = self.open(false)? else { return Ok(()) };
+        let Some(inputs) = self.settle_past(&mind) else { return Ok(()) };
+        self.once(mind, inputs)
+    }
+
+    /// A session without a keeper gets another name.
+    pub(crate) fn rename_alone(&mut self) -> Result<(), Halt> {
+        if !self.exists || self.world.ledger.is_empty() {
+            return Ok(());
+        }
+        self.keepers += 1;
+        let name = self.some_name();
+        let Some((mind, _)) = self.open(false)? else { return Ok(()) };
+        self.once(mind, vec![Input::Command(Command::Rename { name })])
+    }
+
+    /// Takes one batch and closes the journal again.
+    fn once(&mut self, mind: Mind, inputs: Vec<Input>) -> Result<(), Halt> {
+        let mut keeper = Keeper::new(mind, self.keepers);
+        if keeper.take(&mut self.world, inputs)?.is_some() {
+            self.world.ledger.check(&keeper.mind)?;
+            self.close(keeper)?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, keeper: Keeper) -> Result<(), Halt> {
+        self.world.before_disk();
+        if let Err(error) = keeper.mind.close() {
+            self.world.after_disk()?;
+            tolerate(&error)?;
+        }
+        self.world.after_disk()
+    }
+
+    /// The run is over, and so is the keeper.
+    pub(crate) fn leave(&mut self) -> Result<(), Halt> {
+        self.world.count("left");
+        self.world.note(|| "leaves".to_owned());
+        let Some(keeper) = self.keeper.take() else { return Ok(()) };
+        self.world.ledger.check(&keeper.mind)?;
+        self.world.ledger.check_done()?;
+        self.close(keeper)
+    }
+
+    /// The keeper replaces its own program: same process, same children, an empty memory.
+    pub(crate) fn restart(&mut self) -> Result<(), Halt> {
+        self.world.count("restarts in place");
+        self.world.note(|| "restarts in place".to_owned());
+        self.keeper = None;
+        // A new image that cannot read its journal ends, and its children are on their own.
+        let (mind, torn) = self.open(true)?.ok_or(Halt::Killed)?;
+        let mut keeper = Keeper::new(mind, self.keepers);
+        let mut inputs = vec![Input::Note(Event::KeeperRestarted { reason: "asked for".to_owned() })];
+        inputs.extend(torn.then(|| Input::Note(Event::Warned { what: "a torn end".to_owned() })));
+        let writer = keeper.mind.session().writer.clone();
+        inputs.extend(writer.map(|writer| Input::Command(Command::ReleaseWriter { fence: writer.fence })));
+        keeper.take(&mut self.world, inputs)?.ok_or(Halt::Killed)?;
+        keeper.adopt_agent(&mut self.world)?;
+        // A child may have ended between the images; its signal would have gone to the old one.
+        keeper.on_children(&mut self.world)?;
+        self.keeper = Some(keeper);
+        Ok(())
+    }
+
+    pub(crate) fn some_name(&mut self) -> Name {
+        Name::parse(&format!("name-{}", self.world.rng.below(5))).expect("letters, a dash and a digit")
+    }
+}

@@ -1,0 +1,139 @@
+//! What the simulated keeper lives in: a host, a disk, a witness, and bad luck.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use berth_core::{Effect, Now};
+use berth_journal::fake::{FakeDisk, Rng};
+use berth_journal::{Disk, JournalError, Limits};
+
+use crate::bug::Bug;
+use crate::host::Host;
+use crate::ledger::{Ledger, tolerate};
+
+/// How many steps of the past a failure shows.
+const TRACE_LINES: usize = 40;
+
+pub(crate) struct World {
+    pub(crate) rng: Rng,
+    pub(crate) host: Host,
+    pub(crate) disk: FakeDisk,
+    pub(crate) limits: Limits,
+    pub(crate) ledger: Ledger,
+    pub(crate) bug: Bug,
+    /// Whether things go wrong.
+    pub(crate) harsh: bool,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+    trace: VecDeque<String>,
+}
+
+/// Why a keeper does not get any further.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// It died. Files keep what was written, processes live on.
+    Killed,
+    /// The host lost its power.
+    PowerCut,
+    /// A promise was broken.
+    Broken(String),
+}
+
+impl From<String> for Halt {
+    fn from(broken: String) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, bug: Bug, blind: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let host = Host::new(rng.draw());
+        let disk = FakeDisk::new(rng.draw());
+        // Small segments, so that many of them come and go; one of four has only one.
+        let segment_bytes = if rng.below(4) == 0 { 1 << 20 } else { 1 + rng.below(3000) };
+        let limits = Limits { segment_bytes, ..Limits::default() };
+        let ledger = Ledger::new(disk.clone(), blind);
+        let (counts, trace) = (BTreeMap::new(), VecDeque::new());
+        Self { rng, host, disk, limits, ledger, bug, harsh: true, counts, trace }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.host.now()
+    }
+
+    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
+        if self.trace.len() == TRACE_LINES {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(format!("{:>7} ms  #{:<3} {}", self.now().boot_ms, self.ledger.len(), what()));
+    }
+
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn trace(&self) -> String {
+        self.trace.iter().map(|line| format!("  {line}\n")).collect()
+    }
+
+    /// One chance in so many, while things go wrong.
+    pub(crate) fn bad_luck(&mut self, one_in: u64) -> bool {
+        self.rng.below(one_in) == 0 && self.harsh
+    }
+
+    /// A place where the keeper may die.
+    pub(crate) fn may_die(&mut self, place: &'static str) -> Result<(), Halt> {
+        if !self.bad_luck(150) {
+            return Ok(());
+        }
+        self.note(|| format!("dies: {place}"));
+        self.count(place);
+        Err(self.halt())
+    }
+
+    /// The disk is about to be used: it may stop anywhere in between.
+    pub(crate) fn before_disk(&mut self) {
+        if self.bad_luck(40) {
+            let calls = self.rng.below(14);
+            self.disk.end_power_after(calls);
+        }
+    }
+
+    /// The disk was used. If it stopped, so did the keeper, at that very call.
+    pub(crate) fn after_disk(&mut self) -> Result<(), Halt> {
+        if self.disk.list().is_ok() {
+            return Ok(());
+        }
+        self.note(|| "dies: at a call to the disk".to_owned());
+        self.count("dies at a call to the disk");
+        Err(self.halt())
+    }
+
+    fn halt(&mut self) -> Halt {
+        if self.rng.coin() { Halt::Killed } else { Halt::PowerCut }
+    }
+
+    /// The disk said no.
+    pub(crate) fn disk_trouble(&mut self, error: &JournalError) -> Result<(), Halt> {
+        self.note(|| format!("the disk fails: {error}"));
+        self.count("the disk fails");
+        Ok(tolerate(error)?)
+    }
+
+    /// Something is wrong with the disk from now on, or no longer.
+    pub(crate) fn change_disk(&mut self) {
+        let rng = &mut self.rng;
+        match rng.below(8) {
+            0 => self.disk.fail_sync(1 + rng.below(6)),
+            1 => self.disk.fail_syncs(rng.below(400)),
+            2 => self.disk.leave_free(rng.below(1500) as usize),
+            3 => self.disk.end_power_after(1 + rng.below(20)),
+            _ => self.disk.heal(),
+        }
+    }
+
+    /// An effect is about to be done.
+    pub(crate) fn doing(&mut self, effect: &Effect) -> Result<(), Halt> {
+        self.note(|| format!("does {effect:?}"));
+        Ok(self.ledger.doing(effect)?)
+    }
+}
