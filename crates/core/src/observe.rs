@@ -45,7 +45,8 @@ pub enum Observation {
         /** What, and why, for people. */
         left: Vec<String>,
     },
-    /// A keeper opened the session and is not the one that held this run; nothing of it is left.
+    /// A keeper opened the session and is not the one that held this run, or lost what it knew of it;
+    /// nothing of the run is left.
     KeeperGone {
         /** Of which run. */
         epoch: Epoch,

@@ -50,11 +50,3 @@ fn version_1_is_read() {
 fn version_1_is_written_byte_for_byte() {
     assert_eq!(write_v1(), golden_files("v1"));
 }
-
-#[test]
-#[ignore = "makes the files that are never to change"]
-fn the_golden_files_are_written_once() {
-    for (name, bytes) in write_v1() {
-        std::fs::write(golden("v1").join(name), bytes).unwrap();
-    }
-}

@@ -3,8 +3,10 @@
 //! Each turn of the loop takes what arrived, lets the [`Owner`] decide and commit, publishes what
 //! was committed, and does what is owed. Output bytes take their own way: file, clients, screen.
 //! Promise: no terminal, no thread that matters, no wait without a limit.
-//! Start with [`keep`]; `requests`, `terminal` and `world` hold the three halves of the loop.
+//! Start with [`keep`]; `begin` makes the keeper, `requests`, `terminal` and `world` are what its
+//! loop deals with: clients, the agent's bytes, the agent's processes.
 
+mod begin;
 mod requests;
 mod terminal;
 mod world;
@@ -15,22 +17,21 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_api::client::SOCKET_NAME;
-use berth_api::frame::{self, Kind};
-use berth_api::message::{Answer, Call, Notice, Request, Size};
+use berth_api::frame::Kind;
+use berth_api::message::{Notice, Size};
 use berth_api::status::Status;
 use berth_api::{Code, Problem};
-use berth_core::{Actor, Command, Effect, Event, Name, Now, Observation, Outcome, Refusal, SessionId};
+use berth_core::{Actor, Effect, Event, Now, Observation, Refusal, SessionId};
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
-use berth_host::pty::Pty;
-use berth_host::signals::{self, SignalFd};
+use berth_host::signals::SignalFd;
 use berth_host::socket;
-use berth_host::watchdog::{self, Watchdog};
-use berth_host::{clock, memory, tree};
+use berth_host::watchdog::Watchdog;
+use berth_host::{clock, memory};
 use berth_journal::{Committed, JournalError};
 use berth_screen::{Screen, Splitter};
 use rustix::event::{Timespec, epoll};
@@ -38,13 +39,12 @@ use rustix::event::{Timespec, epoll};
 use crate::clients::Client;
 use crate::driver::pty::Terminal;
 use crate::history::Stored;
-use crate::home::Home;
 use crate::killpoint;
-use crate::output::{self, OutputLog};
+use crate::output::OutputLog;
 use crate::owner::{Input, Owner};
 use crate::start::{ADOPT_FLAG, KEEPER_VERB};
 use crate::store::{self, Lease};
-use crate::{recover, view};
+use crate::view;
 
 /// A turn of the loop that takes longer than this replaces the program in place.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
@@ -65,7 +65,7 @@ const FIRST_CLIENT: u64 = 16;
 
 /// Runs the keeper. `args` is what follows the hidden verb. Returns the exit code.
 pub fn keep(args: &[OsString]) -> u8 {
-    match begin(args).and_then(Keeper::serve) {
+    match begin::begin(args).and_then(Keeper::serve) {
         Ok(()) => 0,
         Err(problem) => problem.code.exit_code(),
     }
@@ -114,169 +114,7 @@ struct Keeper {
     leaving: bool,
 }
 
-fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
-    memory::one_heap();
-    quiet_signals().map_err(|error| bug("setting up signals", &error))?;
-    let text = |at: usize| args.get(at).and_then(|arg| arg.to_str());
-    if text(0) == Some(ADOPT_FLAG) {
-        return adopt(args);
-    }
-    let mut caller = first_client().map_err(|error| bug("reaching the caller", &error))?;
-    let begun = (|| {
-        let root = args.first().map(PathBuf::from).ok_or_else(|| usage("a state directory"))?;
-        let id = text(1).and_then(SessionId::parse).ok_or_else(|| usage("a session id"))?;
-        let call = first_call(&mut caller)?;
-        Keeper::start(&Home::open(root)?, id, call)
-    })();
-    match begun {
-        Ok(mut keeper) => {
-            let answer = Answer::Done { status: Box::new(keeper.status()) };
-            let key = keeper.add_client(caller).map_err(|error| bug("keeping the caller", &error))?;
-            keeper.answer(key, &answer);
-            keeper.flush(key);
-            Ok(keeper)
-        }
-        Err(problem) => {
-            let answer = serde_json::to_vec(&Answer::Problem { problem: problem.clone() });
-            let _ = frame::write(&mut caller, Kind::Answer, &[&answer.unwrap_or_default()]);
-            Err(problem)
-        }
-    }
-}
-
 impl Keeper {
-    /// Makes or reopens the session and starts its next run.
-    fn start(home: &Home, id: SessionId, call: Call) -> Result<Self, Problem> {
-        let dir = home.session_dir(&id);
-        let lease = claim(&dir, &id)?;
-        killpoint::reached("claimed");
-        match call.request {
-            // What follows takes a failed beginning away, and must never do so to a session that has one.
-            Request::Create { .. } if store::exists(&dir)? => {
-                Err(berth_api::problem::refusal(&Refusal::AlreadyCreated, id.as_str()))
-            }
-            Request::Create { spec, name, size } => {
-                let name = name.as_deref().map(Name::parse).transpose();
-                let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
-                let create = Command::Create { spec: spec.into(), name };
-                let made = store::create(&dir, &id, &lease).and_then(|owner| {
-                    let inputs = vec![Input::Command(create)];
-                    Self::start_run(id, dir.clone(), lease, owner, inputs, size, Some(&home.sessions_dir()))
-                });
-                if made.is_err() {
-                    // Nothing was ever said in it and nobody else has heard of it: leave no
-                    // half-made session.
-                    let _ = fs::remove_dir_all(&dir);
-                }
-                made
-            }
-            Request::Resume { size } => {
-                let (owner, torn) = store::open(&dir, &id, &lease)?;
-                if owner.history().session.spec.is_none() {
-                    // Asked before the torn end is noted: what was never made gets no first event.
-                    return Err(berth_api::problem::refusal(&Refusal::NotCreated, id.as_str()));
-                }
-                let mut inputs = settle_past(&dir, &id, &owner)?;
-                view::doubt_short_cut(&dir)
-                    .map_err(|error| trouble(&format!("begin the next run of session {id}"), &error))?;
-                inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
-                Self::start_run(id, dir, lease, owner, inputs, size, None)
-            }
-            other => Err(usage(&format!("to create or resume, not {other:?}"))),
-        }
-    }
-
-    /// Records the run, then makes it. `new_in` is the directory a new session's name was made in.
-    fn start_run(
-        id: SessionId,
-        dir: PathBuf,
-        lease: Lease,
-        mut owner: Owner,
-        mut inputs: Vec<Input>,
-        size: Size,
-        new_in: Option<&Path>,
-    ) -> Result<Self, Problem> {
-        let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
-        let run_lock = lock_run(&dir)?;
-        let listener = socket::listen(&dir, SOCKET_NAME)
-            .map_err(|error| trouble(&format!("make the socket of session {id}"), &error))?;
-        let output_from = output::end_of(&dir.join("output"))
-            .map_err(|error| trouble("find the end of the output", &error))?;
-        inputs.push(Input::Command(Command::Start { keeper: recover::process(me.clone()), output_from }));
-        let taken = owner.take(inputs, now()).map_err(|error| store::journal_problem(&error, id.as_str()))?;
-        if let Some(refusal) = taken.answers.into_iter().find_map(Result::err) {
-            return Err(berth_api::problem::refusal(&refusal, id.as_str()));
-        }
-        if let Some(sessions_dir) = new_in {
-            store::sync_dirs(&[&dir, sessions_dir])
-                .map_err(|error| trouble(&format!("make session {id} durable"), &error))?;
-        }
-        killpoint::reached("starting");
-        lease
-            .sign(&me, owner.history().session.epoch.0)
-            .map_err(|error| trouble(&format!("sign the lease of session {id}"), &error))?;
-        let mut keeper = Self::assemble(Parts { id, dir, me, lease, run_lock, owner, listener }, size)?;
-        keeper.settle();
-        killpoint::reached("started");
-        keeper.started()
-    }
-
-    /// Whether the run that was just asked for is there.
-    fn started(self) -> Result<Self, Problem> {
-        match self.owner.history().session.outcome() {
-            Some(Outcome::StartFailed(reason)) => {
-                let problem = Problem::new(Code::Refused, reason.clone());
-                self.leave();
-                Err(problem)
-            }
-            Some(Outcome::Exited(_) | Outcome::Lost) | None => Ok(self),
-        }
-    }
-
-    fn assemble(parts: Parts, size: Size) -> Result<Self, Problem> {
-        let trouble = |error: io::Error| bug("setting up the event loop", &error);
-        tree::become_subreaper().map_err(trouble)?;
-        let signals = SignalFd::new(&[libc_chld(), libc_term()]).map_err(trouble)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| trouble(error.into()))?;
-        for (fd, token) in [(parts.listener.as_fd(), LISTENER), (signals.as_fd(), SIGNALS)] {
-            epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
-                .map_err(|error| trouble(error.into()))?;
-        }
-        let output = OutputLog::open(parts.dir.join("output"))
-            .map_err(|error| self::trouble("open the output files", &error))?;
-        let Parts { id, dir, me, lease, run_lock, owner, listener } = parts;
-        Ok(Self {
-            id,
-            dir,
-            me,
-            lease,
-            run_lock,
-            owner,
-            listener,
-            signals,
-            epoll,
-            watchdog: None,
-            clients: BTreeMap::new(),
-            next_client: FIRST_CLIENT,
-            terminal: None,
-            output,
-            screen: Screen::new(screen_size(size)),
-            splitter: Splitter::new(),
-            keys: VecDeque::new(),
-            terminal_closed: false,
-            wants_room: false,
-            unwritten: Vec::new(),
-            exits: Vec::new(),
-            unjournalled: Vec::new(),
-            performed: Vec::new(),
-            killed_at_ms: None,
-            kill_again_at_ms: None,
-            retry_at_ms: None,
-            buffer: Vec::new(),
-            leaving: false,
-        })
-    }
-
     /// The loop.
     fn serve(mut self) -> Result<(), Problem> {
         self.watchdog = self.make_watchdog().ok();
@@ -447,122 +285,6 @@ impl Keeper {
 /// The screen as the last run left it.
 pub const SCREEN_FILE: &str = "screen.ansi";
 
-struct Parts {
-    id: SessionId,
-    dir: PathBuf,
-    me: Identity,
-    lease: Lease,
-    run_lock: LockFile,
-    owner: Owner,
-    listener: UnixListener,
-}
-
-/// Continues the work of an image that replaced itself: same process, same lease, same children.
-fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
-    let number =
-        |at: usize| args.get(at).and_then(|arg| arg.to_str()).and_then(|text| text.parse::<i32>().ok());
-    let dir = args.get(1).map(PathBuf::from).ok_or_else(|| usage("a session directory"))?;
-    let id = dir.file_name().and_then(|name| name.to_str()).and_then(SessionId::parse);
-    let id = id.ok_or_else(|| usage("the directory of a session"))?;
-    let inherit = |at: usize| {
-        let fd = number(at).ok_or_else(|| usage("the number of a file"))?;
-        watchdog::inherited(fd).map_err(|error| bug("taking a file over", &error))
-    };
-    let lease = Lease::inherited(LockFile::from_fd(inherit(2)?));
-    let run_lock = LockFile::from_fd(inherit(3)?);
-    let listener = UnixListener::from(inherit(4)?);
-    let pty = args.get(5).map(|_| inherit(5)).transpose()?.map(|master| Pty { master });
-    let size = pty.as_ref().and_then(|pty| pty.size().ok());
-    let size = size.map_or_else(Size::default, |(rows, cols)| Size { rows, cols });
-    let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
-    let (owner, torn) = store::open(&dir, &id, &lease)?;
-    let parts = Parts { id, dir, me, lease, run_lock, owner, listener };
-    let mut keeper = Keeper::assemble(parts, size)?;
-    if let Some(pty) = pty {
-        keeper.watch_terminal(Terminal { pty }).map_err(|error| bug("watching the terminal", &error))?;
-    }
-    let shown = output::tail(&keeper.dir.join("output"), REPLAY_BYTES).unwrap_or_default();
-    keeper.screen.feed(&shown);
-    let _ = keeper.screen.take_answers();
-    // Half a sequence at the end belongs to what the agent says next.
-    let _ = keeper.splitter.push(&shown);
-    let reason = "the event loop stood still, or an upgrade was asked for".to_owned();
-    let mut inputs = vec![Input::Note(Event::KeeperRestarted { reason })];
-    inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
-    // Connections did not come along, and so neither did whoever was typing.
-    let writer = keeper.owner.history().session.writer.clone();
-    inputs.extend(writer.map(|writer| Input::Command(Command::ReleaseWriter { fence: writer.fence })));
-    keeper.take(inputs)?;
-    keeper.adopt_agent();
-    // A child may have ended between the images; its signal would have gone to the old one.
-    keeper.on_children();
-    Ok(keeper)
-}
-
-/// What a run left behind when its keeper died is ended before the next one begins.
-fn settle_past(dir: &Path, id: &SessionId, owner: &Owner) -> Result<Vec<Input>, Problem> {
-    let session = &owner.history().session;
-    if !session.is_live() {
-        return Ok(vec![]);
-    }
-    let epoch = session.epoch;
-    recover::end_leftovers(dir, id, epoch, session.agent()).map_err(|left| {
-        Problem::new(
-            Code::Held,
-            format!("the last run of session {id} is not proven gone: {}", left.join("; ")),
-        )
-        .hint("end what is named there, then try again")
-    })?;
-    Ok(vec![Input::Report(Observation::KeeperGone { epoch })])
-}
-
-fn claim(dir: &Path, id: &SessionId) -> Result<Lease, Problem> {
-    match Lease::claim(dir) {
-        Ok(Some(lease)) => Ok(lease),
-        Ok(None) => {
-            let holder = store::holder(dir);
-            Err(Problem::new(Code::Held, format!("session {id} has a keeper already ({holder})"))
-                .hint(format!("join it with `berth attach {id}`")))
-        }
-        Err(error) => Err(trouble(&format!("claim session {id}"), &error)),
-    }
-}
-
-/// Takes the lock the agent's tree will inherit. Free means: nobody of the last run is left.
-fn lock_run(dir: &Path) -> Result<LockFile, Problem> {
-    let lock =
-        LockFile::open_or_create(&dir.join("run")).map_err(|error| trouble("open the run's lock", &error))?;
-    match lock.acquire(Duration::from_millis(200)) {
-        Ok(true) => Ok(lock),
-        Ok(false) => Err(Problem::new(Code::Held, "something of the last run is still there")
-            .hint("`berth why` names it; end it, then try again")),
-        Err(error) => Err(trouble("take the run's lock", &error)),
-    }
-}
-
-/// The process that started this keeper is its first client; it speaks over our standard input.
-fn first_client() -> io::Result<UnixStream> {
-    let stdin = rustix::stdio::stdin();
-    let stream = rustix::io::fcntl_dupfd_cloexec(stdin, 3)?;
-    let null = fs::File::open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    Ok(UnixStream::from(stream))
-}
-
-fn first_call(caller: &mut UnixStream) -> Result<Call, Problem> {
-    let frame = frame::read(caller).ok().flatten().ok_or_else(|| usage("a first request"))?;
-    serde_json::from_slice(&frame.payload).map_err(|error| usage(&format!("a request ({error})")))
-}
-
-fn quiet_signals() -> io::Result<()> {
-    // One that waits for the loop must go on waiting: a new image that let a SIGTERM through would
-    // die of it instead of ending the session in order.
-    signals::unblock_all_but(&[libc_chld(), libc_term()])?;
-    use rustix::process::Signal as S;
-    let unwanted = [S::HUP, S::INT, S::QUIT, S::PIPE, S::TSTP, S::TTIN, S::TTOU];
-    signals::ignore(&unwanted.map(S::as_raw))
-}
-
 fn now() -> Now {
     Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() }
 }
@@ -581,11 +303,6 @@ fn libc_term() -> i32 {
 
 fn trouble(what: &str, error: &io::Error) -> Problem {
     Problem::new(Code::Refused, format!("cannot {what}: {error}"))
-}
-
-fn usage(wanted: &str) -> Problem {
-    Problem::new(Code::Usage, format!("a keeper needs {wanted}"))
-        .hint("keepers are started by `berth run` and `berth resume`")
 }
 
 fn bug(what: &str, error: &io::Error) -> Problem {

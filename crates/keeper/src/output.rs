@@ -2,7 +2,7 @@
 //!
 //! `output/<offset>.out` holds the bytes from that offset on; `<offset>.idx` holds pairs of
 //! (wall clock ms, offset), little-endian u64 each, at most one per [`INDEX_EVERY_MS`].
-//! Promise: what was written is never changed; at most [`KEEP_BYTES`] are kept, and what was
+//! Promise: what was written is never changed; about [`KEEP_BYTES`] are kept, in whole files, and what was
 //! dropped is said in the journal.
 //! Not here: screens. The files are the truth, a screen is a cache of them.
 

@@ -48,7 +48,8 @@ impl<D: Disk> Owner<D> {
         &self.history
     }
 
-    /// Takes a batch. If the journal fails, nothing of it happened.
+    /// Takes a batch. If the journal fails, nothing of it happened as far as anyone is told; after a
+    /// crash the front part of it may turn out to be on disk all the same.
     pub fn take(&mut self, inputs: Vec<Input>, now: Now) -> Result<Taken, JournalError> {
         // Later inputs of a batch are decided on the state the earlier ones lead to. That state is
         // thrown away: the one that counts follows from what the journal gives back.

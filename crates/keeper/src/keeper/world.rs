@@ -62,6 +62,7 @@ impl Keeper {
             Ok((terminal, agent)) => match self.watch_terminal(terminal) {
                 Ok(()) => Observation::Spawned { epoch, agent },
                 Err(error) => {
+                    let _ = tree::signal_descendants(self.me.pid, |_| vec![Signal::KILL.as_raw()]);
                     let reason = format!("cannot watch the agent's terminal: {error}");
                     Observation::SpawnFailed { epoch, reason }
                 }
