@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
     name = "berth",
     version,
     after_help = "\
-S is a session: its name, its id, or the first characters of its id.
+S is a session: its name, its id, or the first characters (three or more) of its id.
 Sessions live in $BERTH_HOME, else $XDG_STATE_HOME/berth, else ~/.local/state/berth.
 
 Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by someone else

@@ -47,3 +47,18 @@ fn killing_the_outer_keeper_with_9_leaves_the_inner_session_alone() {
     assert_eq!(lab.show("inner")["state"], "running");
     assert_eq!(lab.process("inner", "pid"), inner);
 }
+
+#[test]
+fn an_outer_agent_that_must_be_killed_has_the_exit_it_had_although_an_inner_session_goes_on() {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+    let berth = env!("CARGO_BIN_EXE_berth");
+    let agent = lab.agent();
+    let script =
+        format!("{berth} run -d --name inner -- {agent} hang && exec {agent} ignore:TERM,HUP say:deaf hang");
+    let outer = lab.ok(["run", "-d", "--name", "outer", "--", "sh", "-c", &script]);
+    lab.wait_output(&outer, "deaf");
+    assert_eq!(lab.berth(["stop", "outer", "--grace", "50ms"]).code, 0);
+    let shown = lab.show("outer");
+    assert_eq!((&shown["state"], &shown["exit"]), (&"stopped".into(), &137.into()), "{shown}");
+    assert_eq!(lab.show("inner")["state"], "running");
+}

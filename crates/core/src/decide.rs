@@ -137,7 +137,8 @@ fn take_writer(session: &Session, who: Actor, force: bool) -> Result<Vec<Event>,
     }
     let taken_from = match &session.writer {
         // A process that opens the session a second time is not its own rival.
-        Some(writer) if !force && writer.holder.pid != who.pid => {
+        // (Processes of namespaces we do not see are all number 0.)
+        Some(writer) if !force && (writer.holder.pid != who.pid || who.pid == 0) => {
             return Err(Refusal::Held { by: writer.holder.clone() });
         }
         Some(writer) => Some(writer.holder.clone()),

@@ -76,7 +76,13 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
             Observation::Exited { epoch, exit },
             Phase::Starting | Phase::Running { .. } | Phase::Ending(Ending { exit: None, .. }),
         ) if current(epoch) => {
-            let kill_at_boot_ms = now.boot_ms + EXIT_GRACE.as_millis() as u64;
+            let kill_at_boot_ms = match &session.phase {
+                // Whoever asked for the end said how patient to be, with all of the run.
+                Phase::Ending(ending) => ending.kill_at_boot_ms,
+                Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => {
+                    now.boot_ms + EXIT_GRACE.as_millis() as u64
+                }
+            };
             vec![Event::AgentExited { epoch: *epoch, exit: *exit, kill_at_boot_ms }]
         }
         (Observation::Empty { epoch }, Phase::Ending(Ending { exit: Some(exit), .. })) if current(epoch) => {

@@ -338,3 +338,22 @@ fn h4_ids_made_in_the_same_tick_differ_by_their_randomness() {
     assert_eq!(SessionId::parse(one.as_str()), Some(one));
     assert_eq!(SessionId::parse("ILOU00000000"), None);
 }
+
+#[test]
+fn whoever_asks_for_patience_gets_it_for_the_whole_run() {
+    let mut story = Story::running();
+    story.stop(60_000);
+    story.now = at(10);
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(15) });
+    story.now = at(59_999);
+    assert_eq!(story.see(Observation::Tick), vec![], "what the agent started has the same time to end");
+    story.now = at(60_000);
+    assert_eq!(story.see(Observation::Tick), vec![Event::KillOrdered { epoch: Epoch(1) }]);
+}
+
+#[test]
+fn strangers_without_a_number_are_rivals_all_the_same() {
+    let mut story = Story::running();
+    story.order(Command::TakeWriter { who: actor(0), force: false }).expect("nobody types");
+    assert!(story.order(Command::TakeWriter { who: actor(0), force: false }).is_err());
+}

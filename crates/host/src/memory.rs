@@ -24,7 +24,7 @@ pub fn give_back() {
             clean_program_pages(&fs::read_to_string("/proc/self/smaps").unwrap_or_default())
         {
             // SAFETY: the range is a mapping of this process that was never written to (no
-            // anonymous page in it), so dropping it loses nothing: the next use reads the file.
+            // anonymous page in it, resident or swapped), so dropping it loses nothing: the next use reads the file.
             unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
         }
     }
@@ -32,7 +32,8 @@ pub fn give_back() {
 
 /// The mappings of files that cannot be written and have never been.
 ///
-/// A mapping that was written before it was made read-only (relocations) has anonymous pages;
+/// A mapping that was written before it was made read-only (relocations) has anonymous pages, in
+/// memory or swapped out;
 /// dropping those would bring the unrelocated file back, so they stay.
 fn clean_program_pages(smaps: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
@@ -46,7 +47,9 @@ fn clean_program_pages(smaps: &str) -> Vec<(usize, usize)> {
             let is_file = words.nth(3).is_some_and(|path| path.starts_with('/'));
             let read_only = permissions.starts_with("r-") && permissions.ends_with('p');
             candidate = range.filter(|_| is_file && read_only).map(|(start, end)| (start, end - start));
-        } else if first == "Anonymous:" && words.next() == Some("0") {
+        } else if matches!(first, "Anonymous:" | "Swap:") && words.next() != Some("0") {
+            candidate = None;
+        } else if first == "VmFlags:" {
             found.extend(candidate.take());
         }
     }
@@ -63,12 +66,24 @@ mod tests {
 00400000-00500000 r-xp 00001000 fe:00 12 /usr/bin/berth
 Rss:                 512 kB
 Anonymous:             0 kB
+Swap:                  0 kB
+VmFlags: rd ex
 00600000-00700000 r--p 00101000 fe:00 12 /usr/bin/berth
 Anonymous:            64 kB
+Swap:                  0 kB
+VmFlags: rd
+00650000-00700000 r--p 00151000 fe:00 12 /usr/bin/berth
+Anonymous:             0 kB
+Swap:                 20 kB
+VmFlags: rd
 00700000-00800000 rw-p 00201000 fe:00 12 /usr/bin/berth
 Anonymous:             0 kB
+Swap:                  0 kB
+VmFlags: rd wr
 00900000-00a00000 r--p 00000000 00:00 0 [vvar]
 Anonymous:             0 kB
+Swap:                  0 kB
+VmFlags: rd
 ";
         assert_eq!(clean_program_pages(smaps), vec![(0x40_0000, 0x10_0000)]);
     }

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FileType, Mode, OFlags, fchmod, lstat, open, unlink};
 use rustix::io::Errno;
@@ -20,6 +21,10 @@ use crate::checked;
 const ADDRESS_SIZE: usize = 107;
 /// How many clients may wait to be accepted.
 const BACKLOG: i32 = 128;
+
+/// How long a full queue is waited for, and how often it is tried.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(2);
+const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Listens on `name` in `dir`, in place of a socket that an earlier process left there. Non-blocking.
 pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
@@ -41,9 +46,31 @@ pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-/// Connects to the socket `name` in `dir`.
+/// Connects to the socket `name` in `dir`. A listener whose queue stays full, because it is stopped
+/// or stuck, is given up after a while.
 pub fn connect(dir: &Path, name: &str) -> io::Result<UnixStream> {
-    UnixStream::connect(&Place::new(dir, name)?.path)
+    let place = Place::new(dir, name)?;
+    let address = SocketAddrUnix::new(&place.path)?;
+    let until = Instant::now() + QUEUE_PATIENCE;
+    loop {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        match rustix::net::connect(&socket, &address) {
+            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(QUEUE_PAUSE),
+            Err(Errno::AGAIN) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "too many connections wait to be accepted",
+                ));
+            }
+            connected => {
+                connected?;
+                let stream = UnixStream::from(socket);
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+        }
+    }
 }
 
 /// Who is at the other end of a connection.

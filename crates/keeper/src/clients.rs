@@ -17,7 +17,9 @@ use berth_core::{Actor, Fence};
 /// How much terminal output may wait for a client before it gets a fresh screen instead.
 pub(crate) const OUTPUT_QUEUE_BYTES: usize = 256 * 1024;
 /// How much may wait for a client in all before it is disconnected.
-pub(crate) const TOTAL_QUEUE_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const TOTAL_QUEUE_BYTES: usize = 64 * 1024 * 1024;
+/// How much of a screen goes into one frame. The largest screen has some tens of megabytes.
+const SCREEN_PIECE_BYTES: usize = 1024 * 1024;
 /// How much of a client is read at a time.
 const READ_BYTES: usize = 16 * 1024;
 
@@ -109,6 +111,13 @@ impl Client {
     /// Queues something that must arrive.
     pub(crate) fn send(&mut self, kind: Kind, payload: &[u8]) {
         self.push(frame::encode(kind, &[payload]).into(), false);
+    }
+
+    /// Queues a whole screen, in frames of bounded size: they are painted one after the other.
+    pub(crate) fn send_screen(&mut self, paint: &[u8]) {
+        for (at, piece) in paint.chunks(SCREEN_PIECE_BYTES).enumerate() {
+            self.send(if at == 0 { Kind::Screen } else { Kind::Output }, piece);
+        }
     }
 
     /// Queues terminal output, or notes that the client has missed some.

@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 
+/// A beginning of an id that is shorter names nothing: a short name that is mistyped, or not there
+/// yet, must not hit a stranger whose random id happens to begin with it.
+const SHORTEST_PREFIX: usize = 3;
+
 /// The state directory, checked.
 #[derive(Clone, Debug)]
 pub struct Home {
@@ -90,8 +94,10 @@ impl Home {
         let ids = self.session_ids().map_err(|error| {
             Problem::new(Code::Refused, format!("cannot list {}: {error}", self.sessions_dir().display()))
         })?;
-        let mut meant: Vec<_> =
-            ids.into_iter().filter(|id| !text.is_empty() && id.as_str().starts_with(text)).collect();
+        let mut meant: Vec<_> = ids
+            .into_iter()
+            .filter(|id| text.len() >= SHORTEST_PREFIX && id.as_str().starts_with(text))
+            .collect();
         match meant.len() {
             1 => Ok(meant.remove(0)),
             0 => Err(Problem::new(Code::NotFound, format!("there is no session `{text}`"))

@@ -226,6 +226,7 @@ impl Keeper {
         status.output_file = self.output.file_name();
         status.rows = self.screen.size().rows;
         status.cols = self.screen.size().cols;
+        view::add_output(&self.dir, &mut status);
         status
     }
 

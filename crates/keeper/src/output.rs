@@ -11,6 +11,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
+use berth_core::Now;
+
 use std::os::unix::fs::OpenOptionsExt;
 
 /// The size of one file.
@@ -28,7 +30,8 @@ pub struct OutputLog {
     dir: PathBuf,
     segment: Option<Segment>,
     end: u64,
-    indexed_at_ms: u64,
+    /// On the boot clock, as the next.
+    indexed_at_ms: Option<u64>,
     dirty_since_ms: Option<u64>,
     /// Full files, and directories with new names in them, that are not known to be on the disk.
     unsynced: Vec<File>,
@@ -60,7 +63,7 @@ impl OutputLog {
             dir,
             segment: None,
             end,
-            indexed_at_ms: 0,
+            indexed_at_ms: None,
             dirty_since_ms: None,
             unsynced: Vec::new(),
             syncing: None,
@@ -83,7 +86,7 @@ impl OutputLog {
     }
 
     /// Writes all of `bytes`, or what fits on the disk: the number says how many were taken.
-    pub fn append(&mut self, bytes: &[u8], now_ms: u64) -> io::Result<(usize, Option<Remark>)> {
+    pub fn append(&mut self, bytes: &[u8], now: Now) -> io::Result<(usize, Option<Remark>)> {
         let mut remark = None;
         let full = self.segment.as_ref().is_some_and(|segment| self.end - segment.start >= SEGMENT_BYTES);
         if full || self.segment.is_none() {
@@ -92,20 +95,20 @@ impl OutputLog {
         }
         let segment = self.segment.as_mut().expect("roll() leaves a segment");
         let taken = segment.bytes.write(bytes)?;
-        if now_ms >= self.indexed_at_ms + INDEX_EVERY_MS {
+        if self.indexed_at_ms.is_none_or(|at| now.boot_ms >= at + INDEX_EVERY_MS) {
             let mut pair = [0; 16];
-            pair[..8].copy_from_slice(&now_ms.to_le_bytes());
+            pair[..8].copy_from_slice(&now.wall_ms.to_le_bytes());
             pair[8..].copy_from_slice(&self.end.to_le_bytes());
             // The index is a convenience; the bytes are not. A failure here loses no output.
             let _ = segment.index.write_all(&pair);
-            self.indexed_at_ms = now_ms;
+            self.indexed_at_ms = Some(now.boot_ms);
         }
         self.end += taken as u64;
-        self.dirty_since_ms.get_or_insert(now_ms);
+        self.dirty_since_ms.get_or_insert(now.boot_ms);
         Ok((taken, remark))
     }
 
-    /// When [`OutputLog::sync_if_due`] wants to be called, on the clock of `append`.
+    /// When [`OutputLog::sync_if_due`] wants to be called, on the boot clock.
     pub fn sync_due_ms(&self) -> Option<u64> {
         self.dirty_since_ms.map(|since| since + SYNC_EVERY_MS)
     }
@@ -147,9 +150,7 @@ impl OutputLog {
     }
 
     fn roll(&mut self) -> io::Result<()> {
-        if let Some(full) = self.segment.take() {
-            self.unsynced.push(full.bytes);
-        } else {
+        if self.segment.is_none() {
             let mut builder = fs::DirBuilder::new();
             std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
             match builder.create(&self.dir) {
@@ -158,16 +159,16 @@ impl OutputLog {
             }
         }
         let start = self.end;
-        // A file whose name is lost with the power is lost as well.
-        self.unsynced.push(File::open(&self.dir)?);
-        if let Some(parent) = self.dir.parent() {
-            self.unsynced.push(File::open(parent)?);
-        }
         let open = |name: String| {
             fs::OpenOptions::new().append(true).create(true).mode(0o600).open(self.dir.join(name))
         };
-        self.segment =
-            Some(Segment { start, bytes: open(bytes_name(start))?, index: open(index_name(start))? });
+        let next = Segment { start, bytes: open(bytes_name(start))?, index: open(index_name(start))? };
+        // A file whose name is lost with the power is lost as well.
+        let mut names = vec![File::open(&self.dir)?];
+        names.extend(self.dir.parent().map(File::open).transpose()?);
+        // Nothing is kept of an attempt that failed: a full disk makes many.
+        let full = self.segment.replace(next).map(|full| full.bytes);
+        self.unsynced.extend(full.into_iter().chain(names));
         Ok(())
     }
 
@@ -187,11 +188,6 @@ impl OutputLog {
 pub fn end_of(dir: &Path) -> io::Result<u64> {
     let Some(start) = starts(dir)?.pop() else { return Ok(0) };
     Ok(start + fs::metadata(dir.join(bytes_name(start)))?.len())
-}
-
-/// The offset of the first byte still kept in `dir`.
-pub fn start_of(dir: &Path) -> io::Result<u64> {
-    Ok(starts(dir)?.first().copied().unwrap_or(0))
 }
 
 /// Reads from `offset` on into `buffer`; fewer bytes at the end of a file, none at the end of all.
@@ -219,10 +215,10 @@ pub fn read_at(dir: &Path, offset: u64, buffer: &mut [u8]) -> io::Result<(usize,
     }
 }
 
-/// The last `limit` bytes.
-pub fn tail(dir: &Path, limit: u64) -> io::Result<Vec<u8>> {
+/// The last bytes, at most `limit` and none before the offset `from`.
+pub fn tail(dir: &Path, from: u64, limit: u64) -> io::Result<Vec<u8>> {
     let end = end_of(dir)?;
-    let mut offset = end.saturating_sub(limit);
+    let mut offset = end.saturating_sub(limit).max(from);
     let mut all = Vec::new();
     let mut buffer = vec![0; 64 * 1024];
     while offset < end {

@@ -7,11 +7,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use berth_api::{Code, Problem};
-use berth_core::{Command, Epoch, Now, Observation, PROOF_PATIENCE, Process, SessionId};
+use berth_api::{Code, Connection, Problem};
+use berth_core::{Command, Epoch, Event, Now, Observation, PROOF_PATIENCE, Process, Session, SessionId};
 use berth_host::identity::{Identity, Pidfd, Verdict};
 use berth_host::lock::LockFile;
 use berth_host::{clock, tree};
+use rustix::process::Signal;
 
 use crate::home::Home;
 use crate::owner::{Input, Owner};
@@ -22,6 +23,10 @@ use crate::view;
 pub const MARK: &str = "BERTH_RUN";
 /// How long a leftover may take to end before it is killed.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+/// How long to wait for somebody else who clears up: the proof has its time, and so has the disk.
+pub const HEALER_PATIENCE: Duration = PROOF_PATIENCE.saturating_mul(2);
+/// Whoever looks at the run's lock has it for an instant; proving it free must outwait them.
+const RUN_LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
 /// The value of [`MARK`] for a run.
 pub fn mark(id: &SessionId, epoch: Epoch) -> String {
@@ -63,10 +68,10 @@ pub fn end_leftovers(
             };
         }
         let patient = started.elapsed() < LEFTOVER_GRACE;
-        let signal = if patient { libc_term() } else { libc_kill() };
+        let signal = if patient { Signal::TERM } else { Signal::KILL };
         let mut refused = Vec::new();
         for (identity, pidfd) in &ours {
-            if let Err(error) = pidfd.signal(signal) {
+            if let Err(error) = pidfd.signal(signal.as_raw()) {
                 refused.push(format!("pid {}: cannot be signalled: {error}", identity.pid));
             }
         }
@@ -83,18 +88,17 @@ pub fn end_leftovers(
 }
 
 /// Brings a session whose keeper died to its recorded end: what is left of the run is ended, and
-/// the loss is written down. Does nothing to a session that has a keeper, or needs no healing.
+/// the loss is written down. Does nothing to a session that has a keeper, or needs no healing; if
+/// somebody else is healing it, that is waited for.
 pub fn heal(home: &Home, id: &SessionId) -> Result<(), Problem> {
     let dir = home.session_dir(id);
-    if !view::history(home, id)?.session.is_live() {
-        return Ok(());
-    }
-    // Somebody keeps it, or heals it this very moment.
-    let Some(mut held) = Held::claim(&dir, id)? else { return Ok(()) };
+    let Some(mut held) = claim_to_heal(home, &dir, id)? else { return Ok(()) };
     let session = &held.owner.history().session;
     if !session.is_live() {
         return Ok(());
     }
+    // It says that the session runs, and would be believed while we hold the lease.
+    held.doubt_short_cut()?;
     let epoch = session.epoch;
     end_leftovers(&dir, id, epoch, session.agent()).map_err(|left| {
         Problem::new(
@@ -105,6 +109,39 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<(), Problem> {
     })?;
     held.take(Input::Report(Observation::KeeperGone { epoch }))?;
     held.release()
+}
+
+/// Whether a live run's keeper is gone: then whoever holds the lease is clearing up after it.
+pub fn lost_its_keeper(session: &Session) -> bool {
+    let keeper = session.keeper.as_ref().filter(|_| session.is_live());
+    keeper.is_some_and(|keeper| matches!(identity(keeper).check(), Verdict::Gone))
+}
+
+/// The answer to who cannot wait any longer for somebody else to clear up.
+pub fn is_being_healed(session: &str) -> Problem {
+    let what = format!("session `{session}` is held: somebody else is clearing up after its keeper");
+    Problem::new(Code::Held, what).hint(format!("try again; `berth why {session}` shows who it is"))
+}
+
+/// Claims a session that needs healing; `None` if it turns out to need none.
+fn claim_to_heal<'a>(home: &Home, dir: &'a Path, id: &'a SessionId) -> Result<Option<Held<'a>>, Problem> {
+    let until = Instant::now() + HEALER_PATIENCE;
+    let mut pause = Duration::from_millis(1);
+    while view::history(home, id)?.session.is_live() {
+        if let Some(held) = Held::claim(dir, id)? {
+            return Ok(Some(held));
+        }
+        // Whoever has it listens if it is a keeper, and does not while it clears up.
+        if Connection::open(dir, String::new()).is_ok() {
+            return Ok(None);
+        }
+        if Instant::now() >= until {
+            return Err(is_being_healed(id.as_str()));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(100));
+    }
+    Ok(None)
 }
 
 /// Does one thing to a session that has no keeper, as its keeper for that moment.
@@ -131,14 +168,30 @@ impl<'a> Held<'a> {
         let claimed = Lease::claim(dir)
             .map_err(|error| Problem::new(Code::Refused, format!("cannot claim session {id}: {error}")))?;
         let Some(lease) = claimed else { return Ok(None) };
-        let (owner, _torn) = store::open(dir, id, &lease)?;
-        Ok(Some(Self { dir, id, owner, _lease: lease }))
+        let (owner, torn) = store::open(dir, id, &lease)?;
+        let session = &owner.history().session;
+        if let Ok(me) = Identity::me() {
+            // For people only: a disk too full for it must not keep us from clearing up.
+            let _ = lease.sign(&me, session.epoch.0);
+        }
+        // What was never made gets no first event.
+        let torn = torn.filter(|_| session.spec.is_some());
+        let mut held = Self { dir, id, owner, _lease: lease };
+        if let Some(what) = torn {
+            // At once: nobody will find the torn end again, whatever becomes of what we came for.
+            held.take(Input::Note(Event::Warned { what }))?;
+        }
+        Ok(Some(held))
+    }
+
+    fn doubt_short_cut(&self) -> Result<(), Problem> {
+        view::doubt_short_cut(self.dir).map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot change session {}: {error}", self.id))
+        })
     }
 
     fn take(&mut self, input: Input) -> Result<(), Problem> {
-        view::doubt_short_cut(self.dir).map_err(|error| {
-            Problem::new(Code::Refused, format!("cannot change session {}: {error}", self.id))
-        })?;
+        self.doubt_short_cut()?;
         let now = Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
         let taken = self
             .owner
@@ -185,7 +238,7 @@ fn find(
 }
 
 fn run_lock_is_free(dir: &Path) -> std::io::Result<bool> {
-    LockFile::open_or_create(&dir.join("run"))?.try_exclusive()
+    LockFile::open_or_create(&dir.join("run"))?.acquire(RUN_LOCK_PATIENCE)
 }
 
 fn wait_for_exit<'a>(pidfds: impl Iterator<Item = &'a Pidfd>, limit: Duration) {
@@ -200,10 +253,28 @@ fn wait_for_exit<'a>(pidfds: impl Iterator<Item = &'a Pidfd>, limit: Duration) {
     }
 }
 
-fn libc_term() -> i32 {
-    rustix::process::Signal::TERM.as_raw()
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-fn libc_kill() -> i32 {
-    rustix::process::Signal::KILL.as_raw()
+    use super::*;
+
+    #[test]
+    fn a_look_at_the_runs_lock_does_not_make_a_dead_run_seem_alive() {
+        let dir = std::env::temp_dir().join(format!("berth-run-lock-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        assert!(run_lock_is_free(&dir).expect("a lock"));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    berth_host::lock::probe(&dir.join("run")).expect("a lock");
+                }
+            });
+            let free = (0..1000).filter(|_| run_lock_is_free(&dir).expect("a lock")).count();
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(free, 1000);
+        });
+        std::fs::remove_dir_all(&dir).expect("our own directory");
+    }
 }

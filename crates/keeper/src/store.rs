@@ -13,7 +13,7 @@ use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
-use berth_journal::{Committed, Journal, JournalError, Limits, RealDisk, Seq};
+use berth_journal::{Committed, Journal, JournalError, Limits, RealDisk, Recovered, Seq};
 
 use crate::history::Stored;
 use crate::owner::Owner;
@@ -21,6 +21,9 @@ use crate::owner::Owner;
 const JOURNAL_DIR: &str = "journal";
 /// Readers look at a lease by locking it for an instant; claiming must outwait them.
 const CLAIM_PATIENCE: Duration = Duration::from_millis(200);
+
+/// How often a disk in trouble is asked again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The right to be a session's keeper. Held until dropped; the kernel drops it when we die.
 #[derive(Debug)]
@@ -86,7 +89,13 @@ pub fn create(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<Owner, Probl
 
 /// Opens the journal of a session. The lease must be held. Says what was found torn, if anything.
 pub fn open(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<(Owner, Option<String>), Problem> {
-    let opened = Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), Limits::default());
+    owned(Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), Limits::default()), id)
+}
+
+fn owned(
+    opened: Result<(Journal<Stored>, Recovered<Stored>), JournalError>,
+    id: &SessionId,
+) -> Result<(Owner, Option<String>), Problem> {
     let (journal, recovered) = opened.map_err(|error| journal_problem(&error, id.as_str()))?;
     let torn = recovered.torn.map(|torn| {
         format!(
@@ -95,6 +104,29 @@ pub fn open(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<(Owner, Option
         )
     });
     Ok((Owner::new(journal, &recovered.events), torn))
+}
+
+/// The same for a keeper whose run goes on: a disk that is full or in trouble is waited for.
+pub fn open_patiently(
+    dir: &Path,
+    id: &SessionId,
+    _lease: &Lease,
+) -> Result<(Owner, Option<String>), Problem> {
+    loop {
+        let opened = Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), Limits::default());
+        match opened {
+            Err(
+                JournalError::List { .. }
+                | JournalError::Read { .. }
+                | JournalError::Create { .. }
+                | JournalError::Write { .. }
+                | JournalError::Sync { .. }
+                | JournalError::Rename { .. }
+                | JournalError::Remove { .. },
+            ) => std::thread::sleep(RETRY_PAUSE),
+            other => return owned(other, id),
+        }
+    }
 }
 
 /// Reads a journal without a right to it.

@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 
 use berth_api::status::{Status, Timestamp};
 use berth_api::{Code, Problem};
-use berth_core::{Phase, SessionId};
+use berth_core::{Phase, Session, SessionId};
 use berth_host::identity::Verdict;
 use berth_host::lock::{Probe, probe};
 use berth_host::{clock, identity};
@@ -25,9 +25,14 @@ use crate::{History, output, store};
 /// The name of the short cut.
 pub const STATUS_FILE: &str = "status.json";
 
-/// Whether a keeper holds the session in `dir`.
+/// Whether somebody holds the session in `dir`: its keeper, or who clears up after one.
 pub fn is_kept(dir: &Path) -> io::Result<bool> {
     Ok(matches!(probe(&dir.join("lease"))?, Some(Probe::Held)))
+}
+
+/// Whether the session in `dir` has a keeper, by its lease and by what its journal tells.
+pub fn has_keeper(dir: &Path, session: &Session) -> io::Result<bool> {
+    Ok(is_kept(dir)? && !recover::lost_its_keeper(session))
 }
 
 /// What the journal tells.
@@ -51,7 +56,7 @@ pub fn status(home: &Home, id: &SessionId) -> Result<Status, Problem> {
         }
     }
     let history = history(home, id)?;
-    let kept = is_kept(&dir).map_err(|error| {
+    let kept = has_keeper(&dir, &history.session).map_err(|error| {
         Problem::new(Code::Refused, format!("cannot look at the lease of session {id}: {error}"))
     })?;
     Ok(describe(&dir, id, &history, kept))
@@ -60,7 +65,6 @@ pub fn status(home: &Home, id: &SessionId) -> Result<Status, Problem> {
 /// Everything a list shows, from the journal and the output files.
 pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool) -> Status {
     let mut status = history.status(id, kept);
-    status.output_bytes = output::end_of(&dir.join("output")).unwrap_or(0);
     status.output_file = newest_output(dir);
     if let Some(old) = read_short_cut(dir) {
         (status.rows, status.cols) = (old.rows, old.cols);
@@ -106,7 +110,7 @@ pub struct Why {
     pub state: String,
     /// The facts behind it.
     pub evidence: Vec<Fact>,
-    /// What would change the claim.
+    /// What would change the claim, as a sentence.
     pub would_change: String,
 }
 
@@ -130,9 +134,14 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
     let now = clock::wall_ms();
     let mut evidence = Vec::new();
 
-    let kept = is_kept(&dir).unwrap_or(false);
+    let held = is_kept(&dir).unwrap_or(false);
+    let kept = held && !recover::lost_its_keeper(session);
     let holder = store::holder(&dir);
-    let lease = if kept { format!("held ({holder})") } else { "free: there is no keeper".to_owned() };
+    let lease = match (held, kept) {
+        (true, true) => format!("held ({holder})"),
+        (true, false) => format!("held, but not by its keeper: somebody is clearing up ({holder})"),
+        (false, _) => "free: there is no keeper".to_owned(),
+    };
     evidence.push(Fact { source: "lease", fact: lease, age_ms: 0 });
 
     if let Some(last) = events.last() {
@@ -172,7 +181,8 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
         }
         Ok(None) | Err(_) => {}
     }
-    if let Some(written) = newest_output(&dir).and_then(|name| modified_ms(&dir, &name)) {
+    let newest = newest_output(&dir).and_then(|name| fs::metadata(dir.join("output").join(name)).ok());
+    if let Some(written) = newest.as_ref().and_then(modified_ms) {
         let end = output::end_of(&dir.join("output")).unwrap_or(0);
         let fact = format!("{end} bytes, last written");
         evidence.push(Fact { source: "output", fact, age_ms: now.saturating_sub(written) });
@@ -196,24 +206,30 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
 
 fn what_would_change(state: &str, id: &SessionId) -> String {
     match state {
-        "starting" => "the agent's process appearing, or failing to".to_owned(),
-        "running" => format!("the agent's process ending, its keeper dying, or `berth stop {id}`"),
-        "stopping" => "the last process of the run ending".to_owned(),
-        _ => format!("`berth resume {id}` starts the next run; nothing else does"),
+        "starting" => "it would change by the agent's process appearing, or failing to".to_owned(),
+        "running" => {
+            format!("it would change by the agent's process ending, its keeper dying, or `berth stop {id}`")
+        }
+        "stopping" => "it would change by the last process of the run ending".to_owned(),
+        _ => format!("nothing changes it but `berth resume {id}`, which starts the next run"),
     }
 }
 
-/// Adds what the output's file tells: it is touched with every byte, so activity survives a crash
-/// of whoever would have written it down.
-fn add_output(dir: &Path, status: &mut Status) {
-    let written = status.output_file.as_ref().and_then(|name| modified_ms(dir, name));
-    if let Some(written) = written.filter(|written| *written > status.last_activity_at.0) {
+/// Adds what the output's file tells: it is touched with every byte, so activity and length survive
+/// a crash of whoever would have written them down.
+pub(crate) fn add_output(dir: &Path, status: &mut Status) {
+    let Some(name) = &status.output_file else { return };
+    let Ok(file) = fs::metadata(dir.join("output").join(name)) else { return };
+    if let Some(written) = modified_ms(&file).filter(|written| *written > status.last_activity_at.0) {
         status.last_activity_at = Timestamp(written);
     }
+    // A file is named after the offset of its first byte. There may be a newer one by now.
+    let start = name.strip_suffix(".out").and_then(|start| start.parse::<u64>().ok());
+    status.output_bytes = status.output_bytes.max(start.unwrap_or(0).saturating_add(file.len()));
 }
 
-fn modified_ms(dir: &Path, name: &str) -> Option<u64> {
-    let modified = fs::metadata(dir.join("output").join(name)).ok()?.modified().ok()?;
+fn modified_ms(file: &fs::Metadata) -> Option<u64> {
+    let modified = file.modified().ok()?;
     u64::try_from(modified.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 

@@ -7,12 +7,18 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use berth_core::Now;
 use berth_keeper::output::{
-    INDEX_EVERY_MS, KEEP_BYTES, OutputLog, Remark, SEGMENT_BYTES, end_of, read_at, start_of, tail, time_index,
+    INDEX_EVERY_MS, KEEP_BYTES, OutputLog, Remark, SEGMENT_BYTES, end_of, read_at, tail, time_index,
 };
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
+
+/// A moment at which both clocks show the same.
+fn at(ms: u64) -> Now {
+    Now { wall_ms: ms, boot_ms: ms }
+}
 
 /// A directory of our own, gone when the test is.
 struct Dir(PathBuf);
@@ -48,7 +54,7 @@ fn bytes_at(offset: u64, length: usize) -> Vec<u8> {
 fn append_all(log: &mut OutputLog, bytes: &[u8], now_ms: u64) {
     let mut rest = bytes;
     while !rest.is_empty() {
-        let (taken, remark) = log.append(rest, now_ms).expect("the disk has room");
+        let (taken, remark) = log.append(rest, at(now_ms)).expect("the disk has room");
         assert_eq!(remark, None, "so little is not dropped");
         rest = &rest[taken..];
     }
@@ -139,13 +145,12 @@ proptest! {
                 }
                 Step::Tail(limit) => {
                     let from = end.saturating_sub(limit) as usize;
-                    prop_assert_eq!(tail(&out, limit).expect("readable"), &written[from..]);
+                    prop_assert_eq!(tail(&out, 0, limit).expect("readable"), &written[from..]);
                 }
                 Step::Finish => log.finish().expect("the disk syncs"),
             }
             prop_assert_eq!(log.end(), written.len() as u64);
             prop_assert_eq!(end_of(&out).expect("readable"), log.end());
-            prop_assert_eq!(start_of(&out).expect("readable"), 0);
         }
         let index = time_index(&out).expect("readable");
         prop_assert!(index.iter().all(|pair| writes.contains(pair)), "{:?} is not among {:?}", index, writes);
@@ -199,7 +204,7 @@ fn a_full_file_is_followed_by_the_next_and_reading_crosses_the_border() {
         assert_eq!(buffer, bytes_at(*border, 200));
     }
     let last = SEGMENT_BYTES + SEGMENT_BYTES / 2;
-    let tail = tail(&out, last).expect("readable");
+    let tail = tail(&out, 0, last).expect("readable");
     assert!(tail == bytes_at(log.end() - last, last as usize), "the tail over two borders is something else");
 
     let index = time_index(&out).expect("readable");
@@ -237,9 +242,9 @@ fn the_oldest_output_is_dropped_and_an_offset_before_it_reads_what_is_left() {
     let mut log = OutputLog::open(out.clone()).expect("it can be opened");
     assert_eq!(log.end(), end);
 
-    let (taken, remark) = log.append(b"new", 7).expect("the disk has room");
+    let (taken, remark) = log.append(b"new", at(7)).expect("the disk has room");
     assert_eq!(taken, 3);
-    let first = start_of(&out).expect("readable");
+    let first = files(&out, ".out")[0].0;
     assert_eq!(remark, Some(Remark::Dropped { before: first }), "what is gone is said");
     assert_eq!(end - first, KEEP_BYTES, "a full measure is kept behind the new file");
     assert!(files(&out, ".idx").iter().all(|(start, _)| *start >= first), "times without bytes are left");
@@ -249,8 +254,8 @@ fn the_oldest_output_is_dropped_and_an_offset_before_it_reads_what_is_left() {
         assert_eq!(read_at(&out, gone, &mut buffer).expect("readable"), (10, first), "from {gone}");
         assert_eq!(buffer, [0; 10]);
     }
-    assert_eq!(tail(&out, 5).expect("readable"), b"\0\0new");
-    assert_eq!(log.append(b"er", 8).expect("the disk has room"), (2, None), "said once");
+    assert_eq!(tail(&out, 0, 5).expect("readable"), b"\0\0new");
+    assert_eq!(log.append(b"er", at(8)).expect("the disk has room"), (2, None), "said once");
 }
 
 /// A power cut takes the end of a full file whose sync was still under way, and leaves the next one.
@@ -267,7 +272,7 @@ fn what_lies_behind_a_hole_that_a_power_cut_left_is_still_read() {
         assert_eq!(&buffer[..5], b"after");
     }
     assert_eq!(read_all(&out, 0, 64), b"beforeafter");
-    assert_eq!(tail(&out, 12).expect("readable"), b"oreafter");
+    assert_eq!(tail(&out, 0, 12).expect("readable"), b"oreafter");
     assert_eq!(end_of(&out).expect("readable"), 15);
 }
 
@@ -279,7 +284,7 @@ fn nothing_is_there_before_the_first_byte() {
     assert_eq!((log.end(), log.file_name(), log.sync_due_ms()), (0, None, None));
     assert!(!out.exists(), "looking makes no directory");
     assert_eq!(read_at(&out, 3, &mut [0; 8]).expect("readable"), (0, 3));
-    assert_eq!(tail(&out, 100).expect("readable"), b"");
+    assert_eq!(tail(&out, 0, 100).expect("readable"), b"");
     assert_eq!(time_index(&out).expect("readable"), []);
-    assert_eq!((start_of(&out).expect("readable"), end_of(&out).expect("readable")), (0, 0));
+    assert_eq!(end_of(&out).expect("readable"), 0);
 }

@@ -17,8 +17,8 @@ pub(crate) const KITTY_STACK_LIMIT: usize = 64;
 pub(crate) const TITLE_STACK_LIMIT: usize = 16;
 
 /// Private modes the emulator ignores but a client's terminal may know, so they are kept and given
-/// to it: two mouse encodings, colour scheme reports, size reports.
-pub(crate) const CLIENT_MODES: [u16; 4] = [1015, 1016, 2031, 2048];
+/// to it: two mouse encodings, grapheme widths, colour scheme reports, size reports.
+pub(crate) const CLIENT_MODES: [u16; 5] = [1015, 1016, 2027, 2031, 2048];
 
 const TAB_EVERY: usize = 8;
 

@@ -22,18 +22,19 @@ pub const LEAVE: &[u8] = concat!(
     "\x1b[>4;0m",                                       // modifyOtherKeys off.
     "\x1b[?9;1000;1001;1002;1003;1005;1006;1015;1016l", // No mouse reports,
     "\x1b[?1004l",                                      // no focus reports,
-    "\x1b[?2031;2048l",                                 // no colour scheme or size reports.
-    "\x1b[?2004l",                                      // Bracketed paste off: the shell turns it on itself.
-    "\x1b[!p",  // Soft reset, where known: it ends an origin mode that ESC 8 brought back.
-    "\x1b[?1l", // Normal cursor keys
-    "\x1b>",    // and keypad.
-    "\x1b[4l",  // Insert mode off,
-    "\x1b[20l", // new line mode off,
-    "\x1b[?7h", // wrapping on.
+    "\x1b[?2027;2031;2048l", // no grapheme widths, no colour scheme or size reports.
+    "\x1b[?5l",              // Not inverted.
+    "\x1b[?2004l",           // Bracketed paste off: the shell turns it on itself.
+    "\x1b[!p",               // Soft reset, where known: it ends an origin mode that ESC 8 brought back.
+    "\x1b[?1l",              // Normal cursor keys
+    "\x1b>",                 // and keypad.
+    "\x1b[4l",               // Insert mode off,
+    "\x1b[20l",              // new line mode off,
+    "\x1b[?7h",              // wrapping on.
     "\x1b(B\x1b)B\x1b*B\x1b+B\x0f", // ASCII in all character sets, and the first one selected.
-    "\x1b]8;;\x1b\\", // End a link.
-    "\x1b[0m",  // No colours.
-    "\x1b[?12l", // The user's own cursor,
+    "\x1b]8;;\x1b\\",        // End a link.
+    "\x1b[0m",               // No colours.
+    "\x1b[?12l",             // The user's own cursor,
     "\x1b[0 q",
     "\x1b[?25h", // visible.
 )

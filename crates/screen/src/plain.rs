@@ -2,14 +2,20 @@
 
 use alacritty_terminal::vte::{Parser, Perform};
 
-use crate::Splitter;
+use crate::{HELD_LIMIT_BYTES, Splitter};
 
 /// Turns terminal output into plain text, however the stream is split.
-#[derive(Default)]
 pub struct Plain {
     parser: Parser,
     /// The parser loses characters that come in two pieces; this one never hands it half of one.
     splitter: Splitter,
+}
+
+impl Default for Plain {
+    fn default() -> Self {
+        // What the parser collects of a sequence that never ends is bounded by never giving it one.
+        Self { parser: Parser::default(), splitter: Splitter::dropping(HELD_LIMIT_BYTES) }
+    }
 }
 
 impl std::fmt::Debug for Plain {

@@ -21,15 +21,16 @@ use crate::paint::{Painter, starts_wide};
 
 /// Ends what is half done and puts everything that painting depends on into a known state.
 const START: &[u8] = concat!(
-    "\x1b\\\x1b[?2026l",                           // End half a sequence and a half update,
-    "\x1b[?2026h",                                 // and show nothing before all is painted.
-    "\x1b[?1049l",                                 // Primary screen.
-    "\x1b[?6l\x1b[r",                              // No origin mode, no scroll region,
-    "\x1b[4;20l\x1b[?7h",                          // no insert mode, no new line mode, wrapping.
-    "\x1b[?9;1000;1001;1002;1003;1005;1006l",      // No mouse,
-    "\x1b[?1015;1016;2031;2048;1004;2004;1l\x1b>", // no reports, normal keys,
-    "\x1b[>4;0m",                                  // whatever is held down.
-    "\x1b[?12l\x1b[0 q",                           // The user's cursor.
+    "\x1b\\\x1b[?2026l",                      // End half a sequence and a half update,
+    "\x1b[?2026h",                            // and show nothing before all is painted.
+    "\x1b[?1049l",                            // Primary screen.
+    "\x1b[?6l\x1b[r",                         // No origin mode, no scroll region,
+    "\x1b[4;20l\x1b[?7h",                     // no insert mode, no new line mode, wrapping.
+    "\x1b[?9;1000;1001;1002;1003;1005;1006l", // No mouse,
+    "\x1b[?1015;1016;2027;2031;2048;1004;2004;1l\x1b>", // no reports, normal keys,
+    "\x1b[>4;0m",                             // whatever is held down.
+    "\x1b[?5l",                               // Not inverted, as in the middle of a visual bell.
+    "\x1b[?12l\x1b[0 q",                      // The user's cursor.
 )
 .as_bytes();
 

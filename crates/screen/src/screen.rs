@@ -217,7 +217,14 @@ impl Screen {
             }
         }
         let was_in_alternate = self.emulator.in_alternate();
-        self.advance(without_string(sequence));
+        if sequence.windows(4).any(|window| window == b"1049") {
+            // The screen that is left is not swept again before it is shown.
+            self.emulator.cut_marks();
+        }
+        match self.fewer_repeats(sequence) {
+            Some(shorter) => self.advance(&shorter),
+            None => self.advance(without_string(sequence)),
+        }
         if self.emulator.in_alternate() != was_in_alternate {
             self.hidden.swap_screens();
         }
@@ -228,6 +235,16 @@ impl Screen {
                 self.answers.reply(query, &self.emulator, &self.hidden);
             }
         }
+    }
+
+    /// The same as a request to repeat the last character more often than the screen has cells, with
+    /// as few repeats as lead to the same screen: five bytes must not cost 65,535 characters.
+    fn fewer_repeats(&self, sequence: &[u8]) -> Option<Vec<u8>> {
+        let digits = sequence.strip_prefix(b"\x1b[")?.strip_suffix(b"b")?;
+        let count: usize = str::from_utf8(digits).ok()?.parse().ok()?;
+        let (rows, cols) = (usize::from(self.size.rows), usize::from(self.size.cols));
+        let enough = 2 * rows * cols;
+        (count > enough).then(|| format!("\x1b[{}b", enough + (count - enough) % (2 * cols)).into_bytes())
     }
 
     fn advance(&mut self, bytes: &[u8]) {

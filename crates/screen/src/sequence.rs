@@ -50,7 +50,7 @@ fn notable(sequence: &[u8]) -> bool {
             mixed
                 || match last {
                     b'h' | b'l' => !matches!(inner, b"?25" | b"?2026"),
-                    b'c' | b'g' | b'm' | b'n' | b'q' | b'r' | b't' | b'u' => true,
+                    b'b' | b'c' | b'g' | b'm' | b'n' | b'q' | b'r' | b't' | b'u' => true,
                     _ => false,
                 }
         }

@@ -33,9 +33,11 @@ fn remembered(ctx: &Ctx, id: &SessionId, ansi: bool) -> Result<String, Problem> 
     let status = view::status(&ctx.home, id)?;
     let bytes = match std::fs::read(dir.join(SCREEN_FILE)) {
         Ok(bytes) if status.state == "stopped" => bytes,
-        Ok(_) | Err(_) => output::tail(&dir.join("output"), REPLAY_BYTES).map_err(|error| {
-            Problem::new(Code::Refused, format!("cannot read the output of session {id}: {error}"))
-        })?,
+        Ok(_) | Err(_) => {
+            output::tail(&dir.join("output"), status.output_from, REPLAY_BYTES).map_err(|error| {
+                Problem::new(Code::Refused, format!("cannot read the output of session {id}: {error}"))
+            })?
+        }
     };
     let size = match (status.rows, status.cols) {
         (0, _) | (_, 0) => Size { rows: 24, cols: 80 },

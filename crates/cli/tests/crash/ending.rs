@@ -175,7 +175,7 @@ fn a_stop_that_comes_while_the_session_starts_ends_it_or_comes_too_early() {
     let mut seed = Seed::announce("early stop");
     let agent = lab.agent();
     for round in 0..25 {
-        let name = format!("s{round}");
+        let name = format!("early-{round}");
         let run = lab
             .command(["run", "-d", "--name", &name, "--", &agent, "hang"])
             .stdout(std::process::Stdio::null())

@@ -138,27 +138,26 @@ fn g1_wait_on_a_killed_keeper_returns_with_the_loss() {
 }
 
 #[test]
-fn h5_activity_right_before_a_crash_is_not_forgotten() {
+fn h5_the_agents_last_word_counts_as_activity_before_and_after_a_crash() {
     let lab = lab();
     let go = lab.dir().join("go");
     let wait = format!("wait-file:{}", go.display());
     let id = lab.start(&["say:early\n", &wait, "say:late\n", "hang"]);
     lab.wait_output(&id, "early");
-    let before = lab.show(&id)["last_activity_at"].as_str().expect("a time").to_owned();
+    let activity = || lab.show(&id)["last_activity_at"].as_str().expect("a time").to_owned();
+    let before = activity();
     std::fs::write(&go, "").expect("a file");
     lab.wait_output(&id, "late");
-    lab.kill_keeper(&id);
     let mut files = std::fs::read_dir(lab.session_dir(&id).join("output")).expect("there is output");
     let file =
         files.find_map(|file| file.ok().filter(|file| file.path().extension() == Some("out".as_ref())));
     let written = file.expect("an output file").metadata().and_then(|data| data.modified()).expect("a time");
-    let written = berth_api::Timestamp(
-        u64::try_from(written.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis())
-            .expect("it fits"),
-    );
-    let after = lab.show(&id)["last_activity_at"].as_str().expect("a time").to_owned();
-    assert!(after > before, "{after} is not after {before}");
-    assert!(after >= written.to_string(), "{after} is before the last output at {written}");
+    let written = written.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
+    let written = berth_api::Timestamp(u64::try_from(written).expect("it fits")).to_string();
+    assert!(written > before, "the words came at {written}, which is not after {before}");
+    assert_eq!(activity(), written, "no event has happened since");
+    lab.kill_keeper(&id);
+    assert!(activity() >= written, "{} is before the last output at {written}", activity());
     assert_eq!(lab.ok(["output", &id]), "early\r\nlate\r");
 }
 

@@ -50,8 +50,10 @@ pub(crate) fn start(
         cgroup: None,
     })
     .map_err(|error| error.to_string())?;
-    let agent = berth_host::identity::Identity::of(child.pid)
-        .map_err(|error| format!("cannot identify the agent's process {}: {error}", child.pid))?;
+    let agent = berth_host::identity::Identity::of(child.pid).map_err(|error| {
+        let _ = child.pidfd.signal(rustix::process::Signal::KILL.as_raw());
+        format!("cannot identify the agent's process {}: {error}", child.pid)
+    })?;
     Ok((Terminal { pty }, recover::process(agent)))
 }
 

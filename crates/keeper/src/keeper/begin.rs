@@ -53,9 +53,11 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
     match begun {
         Ok(mut keeper) => {
             let answer = Answer::Done { status: Box::new(keeper.status()) };
-            let key = keeper.add_client(caller).map_err(|error| bug("keeping the caller", &error))?;
-            keeper.answer(key, &answer);
-            keeper.flush(key);
+            // The agent runs; a caller that cannot be answered is no reason to end it.
+            if let Ok(key) = keeper.add_client(caller) {
+                keeper.answer(key, &answer);
+                keeper.flush(key);
+            }
             Ok(keeper)
         }
         Err(problem) => {
@@ -228,13 +230,14 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let size = pty.as_ref().and_then(|pty| pty.size().ok());
     let size = size.map_or_else(Size::default, |(rows, cols)| Size { rows, cols });
     let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
-    let (owner, torn) = store::open(&dir, &id, &lease)?;
+    let (owner, torn) = store::open_patiently(&dir, &id, &lease)?;
     let parts = Parts { id, dir, me, lease, run_lock, owner, listener };
     let mut keeper = Keeper::assemble(parts, size)?;
     if let Some(pty) = pty {
         keeper.watch_terminal(Terminal { pty }).map_err(|error| bug("watching the terminal", &error))?;
     }
-    let shown = output::tail(&keeper.dir.join("output"), REPLAY_BYTES).unwrap_or_default();
+    let from = keeper.owner.history().session.output_from;
+    let shown = output::tail(&keeper.dir.join("output"), from, REPLAY_BYTES).unwrap_or_default();
     keeper.screen.feed(&shown);
     let _ = keeper.screen.take_answers();
     // Half a sequence at the end belongs to what the agent says next.
@@ -242,13 +245,15 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let reason = "the event loop stood still, or an upgrade was asked for".to_owned();
     let mut inputs = vec![Input::Note(Event::KeeperRestarted { reason })];
     inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
+    // A disk that takes no notes is no reason to give the run up.
+    let _ = keeper.take(inputs);
     // Connections did not come along, and so neither did whoever was typing.
-    let writer = keeper.owner.history().session.writer.clone();
-    inputs.extend(writer.map(|writer| Input::Command(Command::ReleaseWriter { fence: writer.fence })));
-    keeper.take(inputs)?;
+    keeper.release_absent_writer();
     keeper.adopt_agent();
     // A child may have ended between the images; its signal would have gone to the old one.
     keeper.on_children();
+    // What the old image had committed and not done yet is still owed.
+    keeper.settle();
     Ok(keeper)
 }
 

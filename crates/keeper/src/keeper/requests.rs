@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use berth_api::frame::Kind;
+use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Notice, PROTOCOL, Request, Role, Size};
 use berth_api::status::Status;
 use berth_api::{Code, Problem, problem};
@@ -19,8 +19,10 @@ use crate::killpoint;
 use crate::owner::Input;
 use crate::store;
 
-/// How many connections a keeper serves at once.
-const MAX_CLIENTS: usize = 64;
+/// How many may be attached, watch or wait at once.
+const MAX_LASTING: usize = 64;
+/// How many may be connected at once: room is left for those who ask one thing and go.
+const MAX_CLIENTS: usize = 96;
 
 impl Keeper {
     pub(super) fn accept(&mut self) {
@@ -28,10 +30,34 @@ impl Keeper {
             let ours = rustix::process::geteuid().as_raw();
             // Another account has no business here, whatever the file's mode says; root is root.
             let allowed = socket::peer(&stream).is_ok_and(|peer| peer.uid == ours || peer.uid == 0);
-            if allowed && self.clients.len() < MAX_CLIENTS {
+            if !allowed {
+                continue;
+            }
+            if self.clients.len() < MAX_CLIENTS {
                 let _ = self.add_client(stream);
+            } else {
+                let answer = Answer::Problem { problem: self.too_many(MAX_CLIENTS) };
+                let answer = serde_json::to_vec(&answer).expect("an answer is plain data");
+                // Small enough for the buffer of a new socket; who does not read it is told by its end.
+                let _ = stream.set_nonblocking(true);
+                let _ = frame::write(&mut &stream, Kind::Answer, &[&answer]);
             }
         }
+    }
+
+    fn too_many(&self, limit: usize) -> Problem {
+        Problem::new(
+            Code::Refused,
+            format!("session `{}` serves {limit} clients already", self.handle_name()),
+        )
+        .hint("detach some, then try again")
+    }
+
+    /// Refuses to be attached to, watched or waited for by more than the limit.
+    fn room_for_lasting(&self) -> Result<(), Problem> {
+        let lasting = |client: &&Client| client.attached.is_some() || client.watches || client.awaits_end;
+        let count = self.clients.values().filter(lasting).count();
+        if count < MAX_LASTING { Ok(()) } else { Err(self.too_many(MAX_LASTING)) }
     }
 
     pub(super) fn add_client(&mut self, stream: UnixStream) -> io::Result<u64> {
@@ -53,7 +79,7 @@ impl Keeper {
                 let Some(client) = self.clients.get_mut(&key) else { return };
                 match client.next_frame() {
                     Ok(Some(frame)) => match frame.kind {
-                        Kind::Input => self.on_keys(&frame.payload),
+                        Kind::Input => self.on_keys(key, &frame.payload),
                         Kind::Call => self.on_call(key, &frame.payload),
                         Kind::Answer | Kind::Output | Kind::Screen | Kind::Notice => {
                             return self.drop_client(key);
@@ -76,9 +102,23 @@ impl Keeper {
         let Some(client) = self.clients.remove(&key) else { return };
         self.epoll_delete(&client);
         if let Some(Attached { fence: Some(fence), .. }) = client.attached {
-            // If the journal refuses, the right stays with somebody who is gone; taking it over
-            // with `--take` still works.
-            let _ = self.take(vec![Input::Command(Command::ReleaseWriter { fence })]);
+            self.release_writer(fence);
+        }
+    }
+
+    fn release_writer(&mut self, fence: Fence) {
+        if self.take(vec![Input::Command(Command::ReleaseWriter { fence })]).is_err() {
+            self.retry_soon();
+        }
+    }
+
+    /// Nobody keeps a right to type whose connection is gone.
+    pub(super) fn release_absent_writer(&mut self) {
+        let Some(writer) = &self.owner.history().session.writer else { return };
+        let fence = writer.fence;
+        let is_here = |client: &Client| client.attached.is_some_and(|attached| attached.fence == Some(fence));
+        if !self.clients.values().any(is_here) {
+            self.release_writer(fence);
         }
     }
 
@@ -171,19 +211,25 @@ impl Keeper {
     }
 
     fn attach(&mut self, key: u64, role: Role, size: Size) -> Result<Option<Answer>, Problem> {
+        self.room_for_lasting()?;
+        let held = self.clients.get(&key).and_then(|client| client.attached?.fence);
         let fence = match role {
-            Role::Observer => None,
+            Role::Observer => {
+                if let Some(fence) = held {
+                    self.release_writer(fence);
+                }
+                None
+            }
             Role::Writer | Role::Take => Some(self.take_writer(key, role == Role::Take)?),
         };
         if fence.is_some() {
             self.resize(size);
         }
-        let paint = self.screen.restore();
         let Some(client) = self.clients.get_mut(&key) else { return Ok(None) };
-        client.attached = Some(Attached { fence, behind: false });
+        // The screen follows as soon as it can be painted, which is at once but for a torn sequence.
+        client.attached = Some(Attached { fence, behind: true });
         let answer = Answer::Attached { fence: fence.map(|fence| fence.0) };
         client.send(Kind::Answer, &serde_json::to_vec(&answer).expect("an answer is plain data"));
-        client.send(Kind::Screen, &paint);
         Ok(None)
     }
 
@@ -243,6 +289,7 @@ impl Keeper {
     }
 
     fn watch(&mut self, key: u64, from: u64) -> Result<Option<Answer>, Problem> {
+        self.room_for_lasting()?;
         let committed = self.owner.history().seq;
         let past = if from > committed { Vec::new() } else { store::read(&self.dir, &self.id, from)? };
         let answer = Answer::Done { status: Box::new(self.status()) };

@@ -7,10 +7,9 @@ use std::rc::Rc;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Notice, Size};
 use berth_core::{Event, Fence};
-use berth_host::clock;
 use rustix::event::epoll;
 
-use super::{Keeper, TERMINAL, screen_size};
+use super::{Keeper, TERMINAL, now, screen_size};
 use crate::clients::{Attached, Client};
 use crate::driver::pty::Terminal;
 use crate::output::Remark;
@@ -116,7 +115,7 @@ impl Keeper {
     fn store_pieces(&mut self, bytes: &[u8]) -> usize {
         let mut stored = 0;
         while stored < bytes.len() {
-            match self.output.append(&bytes[stored..], clock::wall_ms()) {
+            match self.output.append(&bytes[stored..], now()) {
                 Ok((0, _)) => return stored,
                 Ok((count, remark)) => {
                     stored += count;
@@ -186,7 +185,7 @@ impl Keeper {
         // question. Then nobody answers, and agents ask at start and wait.
         let asks_a_person =
             |client: &Client| client.attached.is_some_and(|it| it.fence.is_some() && !it.behind);
-        if !answers.is_empty() && !self.clients.values().any(asks_a_person) {
+        if self.keys_have_room_for(answers.len()) && !self.clients.values().any(asks_a_person) {
             self.queue_keys(&answers);
         }
     }
@@ -195,10 +194,14 @@ impl Keeper {
     pub(super) fn catch_up(&mut self, key: u64) {
         let end = self.output.end();
         let Some(client) = self.clients.get_mut(&key).filter(|client| client.is_drained()) else { return };
-        if let Some(Attached { behind: true, fence }) = client.attached {
+        // Painting into the middle of a sequence that had to be let through in pieces would leave its
+        // rest to be shown as text.
+        if let Some(Attached { behind: true, fence }) = client.attached
+            && !self.splitter.torn()
+        {
             client.attached = Some(Attached { behind: false, fence });
             let paint = self.screen.restore();
-            client.send(Kind::Screen, &paint);
+            client.send_screen(&paint);
         }
         if client.watches && client.told_end < end {
             client.told_end = end;
@@ -208,10 +211,11 @@ impl Keeper {
     }
 
     /// Keys of an attached person: checked, not journalled.
-    pub(super) fn on_keys(&mut self, payload: &[u8]) {
+    pub(super) fn on_keys(&mut self, key: u64, payload: &[u8]) {
         let Some((fence, keys)) = payload.split_first_chunk::<8>() else { return };
         let fence = Fence(u64::from_le_bytes(*fence));
-        if self.owner.history().session.may_type(fence).is_ok() {
+        let own = self.clients.get(&key).and_then(|client| client.attached?.fence);
+        if own == Some(fence) && self.owner.history().session.may_type(fence).is_ok() {
             self.queue_keys(keys);
         }
     }

@@ -15,6 +15,12 @@ use crate::killpoint;
 use crate::owner::Input;
 use crate::recover;
 
+/// The loop looks around at least this often while something is due.
+const LONGEST_SLEEP_MS: u64 = 3600 * 1000;
+
+/// How many of what is left are named; an event has a largest size.
+const NAMED_LEFTOVERS: usize = 20;
+
 /// How soon a tree that was killed is looked at again for what it forked meanwhile. What has
 /// resisted for long is looked at rarely.
 fn kill_pause_ms(since_killed_ms: u64) -> u64 {
@@ -112,6 +118,9 @@ impl Keeper {
 
     /// Collects exits and, when no child is left, the proof that the run is over.
     pub(super) fn on_children(&mut self) {
+        // Looked at before reaping: what ended during the look is then among the reaped, and nothing
+        // that is left can be taken for gone.
+        let only_others = self.is_ending() && foreign::only_others_are_below(self.me.pid);
         let Ok(reaped) = tree::reap() else { return };
         let session = &self.owner.history().session;
         let epoch = session.epoch;
@@ -130,8 +139,7 @@ impl Keeper {
             }
         }
         let empty = Observation::Empty { epoch };
-        let over = reaped.no_children || (self.is_ending() && foreign::only_others_are_below(self.me.pid));
-        if over && !self.exits.contains(&empty) {
+        if (reaped.no_children || only_others) && !self.exits.contains(&empty) {
             self.exits.push(empty);
             // Counts only if the agent's end was never recorded: whoever saw it was an image of this
             // program that was replaced before the journal took it.
@@ -196,42 +204,42 @@ impl Keeper {
             self.retry_output();
             self.report_exits();
             self.report(vec![]);
+            self.release_absent_writer();
         }
         if self.kill_at_ms().is_some_and(|at| at <= now) {
             self.report(vec![Observation::Tick]);
         }
         if self.kill_again_at_ms.is_some_and(|at| at <= now) {
             self.kill_tree();
-            self.kill_again_at_ms = self.killed_at_ms.map(|killed_at| now + kill_pause_ms(now - killed_at));
-        }
-        let patience_ms = PROOF_PATIENCE.as_millis() as u64;
-        if self.killed_at_ms.is_some_and(|killed_at| killed_at + patience_ms <= now) {
-            let epoch = self.owner.history().session.epoch;
-            let left = self.describe_tree();
-            if !left.is_empty() && self.unjournalled.is_empty() {
-                self.report(vec![Observation::StillThere { epoch, left }]);
+            let since_ms = self.killed_at_ms.map_or(0, |killed_at| now - killed_at);
+            self.kill_again_at_ms = Some(now + kill_pause_ms(since_ms));
+            if since_ms >= PROOF_PATIENCE.as_millis() as u64 {
+                self.report_what_is_left();
             }
         }
-        if let Err(error) = self.output.sync_if_due(clock::wall_ms()) {
+        if let Err(error) = self.output.sync_if_due(now) {
             let what = format!("some output may not survive a power cut: {error}");
             let _ = self.take(vec![Input::Note(berth_core::Event::Warned { what })]);
         }
     }
 
-    fn describe_tree(&self) -> Vec<String> {
-        let pids = foreign::below(self.me.pid).unwrap_or_default().ours;
+    fn report_what_is_left(&mut self) {
+        // No word about its state: that changes by the moment, and every new text is a new event.
         let describe = |pid| match stat(pid) {
-            Ok(stat) if stat.state == 'D' => {
-                format!("pid {pid} ({}) waits in the kernel and cannot be killed", stat.comm)
-            }
-            Ok(stat) => format!("pid {pid} ({}) does not end (state {})", stat.comm, stat.state),
+            Ok(stat) => format!("pid {pid} ({}) does not end when killed", stat.comm),
             Err(error) => format!("pid {pid}: {error}"),
         };
-        let mut left: Vec<String> = pids.into_iter().map(describe).collect();
+        let pids = foreign::below(self.me.pid).unwrap_or_default().ours;
+        let more = pids.len().saturating_sub(NAMED_LEFTOVERS);
+        let mut left: Vec<String> = pids.into_iter().take(NAMED_LEFTOVERS).map(describe).collect();
+        left.extend((more > 0).then(|| format!("and {more} more")));
         if !self.unwritten.is_empty() {
             left.push("the last of its output waits for room on the disk".to_owned());
         }
-        left
+        if !left.is_empty() && self.unjournalled.is_empty() {
+            let epoch = self.owner.history().session.epoch;
+            self.report(vec![Observation::StillThere { epoch, left }]);
+        }
     }
 
     /// When patience ends. Once that is reported, a full disk decides when it is tried again.
@@ -249,10 +257,11 @@ impl Keeper {
     /// How long the loop may sleep; for ever when nothing is due.
     pub(super) fn timeout(&self) -> Option<Timespec> {
         let boot = clock::boot_ms();
-        let sync = self.output.sync_due_ms().map(|due| boot + due.saturating_sub(clock::wall_ms()));
+        let sync = self.output.sync_due_ms();
         let due =
             [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, sync].into_iter().flatten().min()?;
-        let left = due.saturating_sub(boot);
+        // Some kernels count a sleep in 31 bits of milliseconds.
+        let left = due.saturating_sub(boot).min(LONGEST_SLEEP_MS);
         Some(Timespec {
             tv_sec: (left / 1000).cast_signed(),
             tv_nsec: ((left % 1000) * 1_000_000).cast_signed(),
