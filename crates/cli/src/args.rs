@@ -17,7 +17,7 @@ Sessions live in $BERTH_HOME, else $XDG_STATE_HOME/berth, else ~/.local/state/be
 
 Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by someone else
             5 keeper unreachable · 6 timed out waiting · 7 needs --yes · 70 a bug
-            `run` in the foreground and `wait --for exit` pass the command's own code through.
+            `run` in the foreground, `attach` and `wait --for exit` pass the command's own code through.
 
 First steps:  berth demo
               berth run --name fix -- claude      then Ctrl-\\ to leave, `berth attach fix` to return"
@@ -142,6 +142,9 @@ pub(crate) struct Why {
 ///
 /// One party types, the others watch. If somebody else is typing this is refused (exit 4); watch
 /// with --observe, or take over with --take, which turns the other one into an observer.
+///
+/// Leaving is exit 0. When the command ends while you are attached, its exit code is passed through
+/// (128+N for a signal; 1 if the run was lost).
 #[derive(clap::Args, Debug)]
 pub(crate) struct Attach {
     /// The session
@@ -158,12 +161,13 @@ pub(crate) struct Attach {
 /// Type into a session's terminal, from a script.
 ///
 /// Refused (exit 4) while somebody is attached and may type; --take types anyway and turns them
-/// into an observer. `-` types what comes on standard input.
+/// into an observer. `-` types what comes on standard input; text that begins with a dash follows `--`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth input fix --enter 'run the tests again'
   berth input fix $'\\x03'              Ctrl-C
+  berth input fix --enter -- --help     text that begins with a dash
   git diff | berth input fix -")]
 pub(crate) struct Input {
     /// The session
@@ -176,7 +180,7 @@ pub(crate) struct Input {
     #[arg(short, long)]
     pub(crate) take: bool,
     /// What to type; `-` for standard input
-    #[arg(required = true, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(required = true, value_name = "TEXT")]
     pub(crate) text: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ use berth_core::{Refusal, SessionId};
 use berth_host::signals::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
-use rustix::stdio::{stdin, stdout};
+use rustix::stdio::stdin;
 
 use crate::cmd::wait;
 use crate::ctx::{ANSWER_PATIENCE, Ctx};
@@ -50,7 +50,7 @@ pub(crate) fn attach(
     let mut fence = match request(&mut keeper, role) {
         Ok(fence) => fence,
         // The command was over before we could look: say what it said.
-        Err(problem) if problem.code == Code::Unreachable && !ctx.is_kept(id) => {
+        Err(problem) if problem.code == Code::Unreachable && ctx.is_gone(id) => {
             return too_late(ctx, id, &handle);
         }
         Err(_) if just_started && ctx.status(id).is_ok_and(|status| print::ending(&status).is_some()) => {
@@ -63,8 +63,11 @@ pub(crate) fn attach(
     let raw = tty::Raw::enter().map_err(|error| trouble("prepare the terminal", &error))?;
     // What was on the person's screen moves up into the scrollback instead of being painted over.
     let rows = tty::size().unwrap_or_default().rows;
-    let _ = write_all(&vec![b'\n'; usize::from(rows)]);
+    let room = show(&mut keeper, &signals, &vec![b'\n'; usize::from(rows)]);
     let left = loop {
+        if let Err(left) = room {
+            break left;
+        }
         match pump(&mut keeper, &mut fence, &signals) {
             Left::Dropped if ctx.is_kept(id) => {}
             left => break left,
@@ -79,12 +82,12 @@ pub(crate) fn attach(
         }
         match request(&mut keeper, again) {
             Ok(new_fence) => fence = new_fence,
-            Err(_) if !ctx.is_kept(id) => break Left::Dropped,
+            Err(_) if ctx.is_gone(id) => break Left::Dropped,
             Err(problem) => break Left::Refused(problem),
         }
     };
     // An application that goes on may have drawn below its cursor; one that is over has not.
-    let _ = write_all(if matches!(left, Left::Ended) { b"\r\n" } else { b"\x1b[999B\r\n" });
+    tty::last_words(if matches!(left, Left::Ended) { b"\r\n" } else { b"\x1b[999B\r\n" });
     drop(raw);
     match left {
         Left::Detached => {
@@ -145,21 +148,11 @@ fn pump(keeper: &mut Connection, fence: &mut Option<u64>, signals: &SignalFd) ->
             let ready = |at: usize| fds[at].revents().intersects(!PollFlags::OUT);
             (ready(0), ready(1) || waiting, ready(2))
         };
-        if signalled && let Ok(Some(signal)) = signals.read() {
-            if signal != Signal::WINCH.as_raw() {
-                return Left::Signalled(signal);
-            }
-            let resize = Request::Resize { size: tty::size().unwrap_or_default() };
-            if keeper.send(resize).is_err() {
-                return Left::Dropped;
-            }
+        if signalled && let Err(left) = heed(keeper, signals) {
+            return left;
         }
-        if told {
-            match hear(keeper, fence) {
-                Ok(None) => {}
-                Ok(Some(left)) => return left,
-                Err(_) => return Left::Dropped,
-            }
+        if told && let Err(left) = hear(keeper, fence, signals) {
+            return left;
         }
         if typed && !has_room(keeper) {
             full = true;
@@ -179,32 +172,40 @@ fn pump(keeper: &mut Connection, fence: &mut Option<u64>, signals: &SignalFd) ->
 }
 
 /// Takes in everything that has arrived.
-fn hear(keeper: &mut Connection, fence: &mut Option<u64>) -> io::Result<Option<Left>> {
+fn hear(keeper: &mut Connection, fence: &mut Option<u64>, signals: &SignalFd) -> Result<(), Left> {
     loop {
-        match keeper.next()? {
-            None => return Ok(Some(Left::Dropped)),
-            Some(Arrival::Output(bytes) | Arrival::Screen(bytes)) => {
-                if write_all(&bytes).is_err() {
-                    // The terminal is gone; connecting again would not bring it back.
-                    return Ok(Some(Left::Signalled(Signal::HUP.as_raw())));
-                }
-            }
-            Some(Arrival::Notice(Notice::Event { entry, .. })) => {
+        match keeper.next() {
+            Ok(None) | Err(_) => return Err(Left::Dropped),
+            Ok(Some(Arrival::Output(bytes) | Arrival::Screen(bytes))) => show(keeper, signals, &bytes)?,
+            Ok(Some(Arrival::Notice(Notice::Event { entry, .. }))) => {
                 if let Event::RunEnded { .. } = entry.event {
-                    return Ok(Some(Left::Ended));
+                    return Err(Left::Ended);
                 }
             }
-            Some(Arrival::Notice(Notice::Replaced { by })) => {
+            Ok(Some(Arrival::Notice(Notice::Replaced { by }))) => {
                 *fence = None;
                 // The screen belongs to the application; the title and the bell do not.
                 let by: String = by.chars().filter(|c| !c.is_control()).collect();
-                write_all(format!("\x07\x1b]2;berth: observing, taken over by {by}\x1b\\").as_bytes())?;
+                let title = format!("\x07\x1b]2;berth: observing, taken over by {by}\x1b\\");
+                show(keeper, signals, title.as_bytes())?;
             }
-            Some(Arrival::Notice(Notice::Output { .. }) | Arrival::Answer(_)) => {}
+            Ok(Some(Arrival::Notice(Notice::Output { .. }) | Arrival::Answer(_))) => {}
         }
         if !keeper.has_more() {
-            return Ok(None);
+            return Ok(());
         }
+    }
+}
+
+/// Does what a signal asks for, if one has come.
+fn heed(keeper: &mut Connection, signals: &SignalFd) -> Result<(), Left> {
+    match signals.read() {
+        Ok(Some(signal)) if signal == Signal::WINCH.as_raw() => {
+            let resize = Request::Resize { size: tty::size().unwrap_or_default() };
+            keeper.send(resize).map_err(|_| Left::Dropped)
+        }
+        Ok(Some(signal)) => Err(Left::Signalled(signal)),
+        Ok(None) | Err(_) => Ok(()),
     }
 }
 
@@ -222,7 +223,8 @@ fn say(keeper: &mut Connection, fence: Option<u64>, keys: &[u8]) -> Option<Left>
                 return Some(Left::Dropped);
             }
         }
-        None if !before.is_empty() => drop(write_all(b"\x07")),
+        // A bell that a full terminal does not take is no loss.
+        None if !before.is_empty() => drop(rustix::io::write(tty::output(), b"\x07")),
         Some(_) | None => {}
     }
     leave.map(|_| Left::Detached)
@@ -239,15 +241,25 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|window| window == needle)
 }
 
-fn write_all(mut bytes: &[u8]) -> io::Result<()> {
+/// Writes to the terminal. One that takes nothing, because somebody stopped it with Ctrl-S, must not
+/// keep signals from us.
+fn show(keeper: &mut Connection, signals: &SignalFd, mut bytes: &[u8]) -> Result<(), Left> {
     while !bytes.is_empty() {
-        match rustix::io::write(stdout(), bytes) {
+        match rustix::io::write(tty::output(), bytes) {
             Ok(count) => bytes = &bytes[count..],
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => {
-                poll(&mut [PollFd::from_borrowed_fd(stdout(), PollFlags::OUT)], None)?;
+                let mut fds = [
+                    PollFd::from_borrowed_fd(tty::output(), PollFlags::OUT),
+                    PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+                ];
+                match poll(&mut fds, None) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => heed(keeper, signals)?,
+                    Err(_) => return Err(Left::Dropped),
+                }
             }
-            Err(error) => return Err(error.into()),
+            // The terminal is gone; connecting again would not bring it back.
+            Err(_) => return Err(Left::Signalled(Signal::HUP.as_raw())),
         }
     }
     Ok(())

@@ -1,7 +1,8 @@
-//! The commands, one file each.
+//! The commands, one file each, and `follow`, which three of them share.
 
 pub(crate) mod attach;
 pub(crate) mod demo;
+pub(crate) mod follow;
 pub(crate) mod input;
 pub(crate) mod log;
 pub(crate) mod ls;

@@ -41,7 +41,7 @@ impl Ctx {
                 Err(error) => error,
             };
             let absent = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
-            if absent && !view::is_kept(&dir).unwrap_or(false) {
+            if absent && !self.has_keeper(id) {
                 return Ok(None);
             }
             if !absent || started.elapsed() > CONNECT_PATIENCE {
@@ -63,26 +63,72 @@ impl Ctx {
         match keeper.ask(request) {
             Ok(answer) => Ok(Some(answer)),
             // It ended while we asked: then there is no keeper, and the files tell the rest.
-            Err(problem) if problem.code == Code::Unreachable && !self.is_kept(id) => Ok(None),
+            Err(problem) if problem.code == Code::Unreachable && self.is_gone(id) => Ok(None),
             Err(problem) => Err(problem),
         }
+    }
+
+    /// Whether a keeper that broke off is gone for good. The kernel closes what a dead process had
+    /// open one after the other, so for an instant its lease is held and its socket even accepts.
+    pub(crate) fn is_gone(&self, id: &SessionId) -> bool {
+        let started = Instant::now();
+        while let Ok(Some(mut keeper)) = self.keeper_of(id) {
+            let left = CONNECT_PATIENCE.saturating_sub(started.elapsed());
+            let _ = keeper.set_patience(Some(left.max(Duration::from_millis(1))));
+            if left.is_zero() || keeper.ask(Request::Status).is_ok() {
+                return false;
+            }
+        }
+        !self.has_keeper(id)
     }
 
     pub(crate) fn is_kept(&self, id: &SessionId) -> bool {
         view::is_kept(&self.home.session_dir(id)).unwrap_or(false)
     }
 
+    /// Whether who holds the session is its keeper, and not somebody who clears up after one: nobody
+    /// will ever listen there.
+    fn has_keeper(&self, id: &SessionId) -> bool {
+        let lost = || view::history(&self.home, id).is_ok_and(|past| recover::lost_its_keeper(&past.session));
+        self.is_kept(id) && !lost()
+    }
+
     /// What is known: from the keeper if there is one, else from the files. A run whose keeper
     /// died is brought to its end first.
     pub(crate) fn status(&self, id: &SessionId) -> Result<Status, Problem> {
-        match self.ask(id, Request::Status) {
-            Ok(Some(Answer::Done { status })) => return Ok(*status),
-            Ok(_) => {}
-            // A keeper that is stopped or stuck does not make its session unknown.
-            Err(problem) if problem.code == Code::Unreachable => return view::status(&self.home, id),
-            Err(problem) => return Err(problem),
+        match self.known(id)? {
+            (status, None) => Ok(status),
+            (_, Some(trouble)) => Err(trouble),
         }
-        recover::heal(&self.home, id)?;
-        view::status(&self.home, id)
     }
+
+    /// The same for who wants to see a session as well that could not be brought to its end: then
+    /// what is in the way comes along.
+    pub(crate) fn known(&self, id: &SessionId) -> Result<(Status, Option<Problem>), Problem> {
+        match self.ask(id, Request::Status) {
+            Ok(Some(Answer::Done { status })) => Ok((*status, None)),
+            Ok(_) => self.healed(id),
+            // A keeper that is stopped or stuck does not make its session unknown.
+            Err(problem) if problem.code == Code::Unreachable => Ok((view::status(&self.home, id)?, None)),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// What the files tell once a run without a keeper is brought to its end. If that fails, the loss
+    /// as it is, and what is in the way.
+    pub(crate) fn healed(&self, id: &SessionId) -> Result<(Status, Option<Problem>), Problem> {
+        let Err(trouble) = recover::heal(&self.home, id) else {
+            return Ok((view::status(&self.home, id)?, None));
+        };
+        match view::status(&self.home, id) {
+            Ok(status) if is_unrecorded_loss(&status) => Ok((status, Some(trouble))),
+            // A short cut may know more than a damaged journal, and is not to be trusted then.
+            Ok(_) | Err(_) => Err(trouble),
+        }
+    }
+}
+
+/// Whether a run is lost, and nobody has cleared up after it yet.
+pub(crate) fn is_unrecorded_loss(status: &Status) -> bool {
+    status.state == "lost" && status.ended_at.is_none()
 }

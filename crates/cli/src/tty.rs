@@ -1,9 +1,12 @@
 //! The person's terminal: whether there is one, its size, raw mode, and giving it back.
 
-use std::io::{self, Write};
-use std::sync::Mutex;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, OnceLock};
 
 use berth_api::message::Size;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::stdio::{stderr, stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr, ttyname};
 
@@ -38,6 +41,36 @@ pub(crate) fn place() -> String {
     place
 }
 
+/// How long the terminal may take nothing before it gets no last words.
+const LAST_WORDS_PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+/// The terminal on standard output, opened once more: writing there never waits, and the shell, which
+/// shares our standard output, does not get to feel that.
+pub(crate) fn output() -> BorrowedFd<'static> {
+    static OURS: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let ours = OURS.get_or_init(|| rustix::fs::open("/proc/self/fd/1", flags, Mode::empty()).ok());
+    // Whose terminal belongs to somebody else, after `su`, may not open it again and has to wait.
+    ours.as_ref().map_or_else(stdout, |fd| fd.as_fd())
+}
+
+/// Writes to the terminal if it takes anything at all: one that is stopped must not keep us.
+pub(crate) fn last_words(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match rustix::io::write(output(), bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => {
+                let room = &mut [PollFd::from_borrowed_fd(output(), PollFlags::OUT)];
+                if poll(room, Some(&LAST_WORDS_PATIENCE)) == Ok(0) {
+                    return;
+                }
+            }
+            Err(_) => return,
+        }
+    }
+}
+
 /// What the terminal was before we changed it; here so that a panic can put it back.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
@@ -69,9 +102,7 @@ impl Drop for Raw {
 fn give_back() {
     let before = BEFORE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
     if let Some(before) = before {
-        let mut out = io::stdout().lock();
-        let _ = out.write_all(berth_screen::LEAVE);
-        let _ = out.flush();
+        last_words(berth_screen::LEAVE);
         let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
     }
 }

@@ -291,6 +291,68 @@ fn the_grace_time_is_given_to_who_ignores_the_request_and_then_over() {
 }
 
 #[test]
+fn stopping_many_that_are_deaf_costs_the_patience_of_one() {
+    let lab = lab();
+    let ids: Vec<_> = (0..4).map(|_| lab.start(&["ignore:TERM,HUP", "say:deaf", "hang"])).collect();
+    ids.iter().for_each(|id| lab.wait_output(id, "deaf"));
+    let mut args = vec!["stop", "--json", "--grace", "2s"];
+    args.extend(ids.iter().map(String::as_str));
+    let started = std::time::Instant::now();
+    let stopped = lab.json(args);
+    assert!(started.elapsed() < std::time::Duration::from_secs(6), "it took {:?}", started.elapsed());
+    let listed: Vec<_> = stopped.as_array().expect("an array").iter().map(|status| &status["id"]).collect();
+    assert_eq!(listed, ids.iter().collect::<Vec<_>>(), "in the order they were named");
+}
+
+#[test]
+fn stopping_several_ends_with_the_worst_code_of_all() {
+    let lab = lab();
+    let [stuck, damaged, fine] =
+        ["stuck", "damaged", "fine"].map(|name| lab.start_with(&["--name", name], &["hang"]));
+    // A keeper that is there and gives everyone who asks it nothing but an end.
+    lab.kill_keeper(&stuck);
+    let dir = lab.session_dir(&stuck);
+    let _lease = berth_keeper::store::Lease::claim(&dir).expect("a lease").expect("nobody has it");
+    let listener = berth_host::socket::listen(&dir, "sock").expect("a socket");
+    listener.set_nonblocking(false).expect("a socket");
+    std::thread::spawn(move || while listener.accept().is_ok() {});
+    lab.ok(["stop", &damaged]);
+    berth_harness::wait_until("the keeper's end", || lab.processes().len() == 2);
+    std::fs::remove_file(lab.session_dir(&damaged).join("status.json")).expect("the short cut");
+    let segment = lab.session_dir(&damaged).join("journal/00000000000000000001.log");
+    let mut bytes = std::fs::read(&segment).expect("the journal");
+    bytes[60] ^= 1;
+    std::fs::write(segment, bytes).expect("the journal");
+    for ids in [[&stuck, &damaged, &fine], [&fine, &damaged, &stuck]] {
+        let said = lab.berth(["stop"].into_iter().chain(ids.map(String::as_str)));
+        assert_eq!(said.code, 5, "{said:?}");
+    }
+    assert_eq!(lab.show(&fine)["state"], "stopped");
+}
+
+#[test]
+fn the_length_of_the_output_is_up_to_date_in_a_list() {
+    let lab = lab();
+    let go = lab.dir().join("go");
+    let id = lab.start(&["say:early", &format!("wait-file:{}", go.display()), "say:, and late", "hang"]);
+    lab.wait_output(&id, "early");
+    std::fs::write(&go, "").expect("a file");
+    lab.wait_output(&id, "late");
+    assert_eq!(lab.json(["ls", "--json"])[0]["output_bytes"], "early, and late".len());
+}
+
+#[test]
+fn why_ends_with_what_would_change_it() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    let why = |id: &str| lab.ok(["why", id]).lines().last().unwrap_or_default().to_owned();
+    assert!(why(&id).starts_with("it would change by the agent's process ending"), "{}", why(&id));
+    lab.ok(["stop", &id]);
+    let sentence = format!("nothing changes it but `berth resume {id}`, which starts the next run");
+    assert_eq!(why(&id), sentence);
+}
+
+#[test]
 fn an_interactive_shell_which_ignores_sigterm_stops_at_once() {
     let lab = lab();
     let id = lab.ok(["run", "-d", "--env", "PS1=ready> ", "--", "bash", "--norc", "-i"]);
@@ -408,6 +470,7 @@ fn the_help_of_every_command_says_what_it_does() {
         assert!(says.len() > 15 && says.contains(' '), "{verb}: {says}");
         assert!(help.contains("Usage: berth"), "{help}");
     }
+    assert!(lab.ok(["attach", "--help"]).contains("exit code is passed through"));
     for verb in ["run", "ls", "input"] {
         assert!(lab.ok([verb, "--help"]).contains("Examples:"), "{verb}");
     }

@@ -218,6 +218,58 @@ fn f12_the_last_screen_keeps_its_size_after_a_rename_and_after_a_crash() {
     assert_eq!(lab.ok(["screen", "killed"]).trim(), line);
 }
 
+#[test]
+fn f12_the_screen_of_a_killed_run_shows_nothing_of_the_run_before() {
+    let lab = lab();
+    let flag = lab.dir().join("again");
+    let script = format!(
+        "if [ -e {0} ]; then echo second; exec {1} hang; fi; touch {0}; echo first",
+        flag.display(),
+        lab.agent()
+    );
+    let id = lab.ok(["run", "-d", "--", "sh", "-c", &script]);
+    assert_eq!(lab.berth(["wait", &id]).code, 0);
+    assert_eq!(lab.ok(["screen", &id]).trim(), "first");
+    lab.ok(["resume", "-d", &id]);
+    lab.wait_output(&id, "second");
+    lab.kill_keeper(&id);
+    assert_eq!(lab.ok(["screen", &id]).trim(), "second");
+    assert_eq!(lab.show(&id)["state"], "lost");
+    assert_eq!(lab.ok(["screen", &id]).trim(), "second");
+}
+
+#[test]
+fn what_a_session_said_can_be_read_when_its_journal_is_damaged() {
+    let lab = lab();
+    let id = ended(&lab, &[]);
+    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the short cut");
+    let segment = first_segment(&lab, &id);
+    let mut bytes = fs::read(&segment).expect("the segment");
+    bytes[60] ^= 1;
+    fs::write(&segment, bytes).expect("the segment");
+    for args in [&["output", &id][..], &["output", &id, "--follow"]] {
+        let said = lab.berth(args);
+        assert_eq!((said.code, said.out.as_str()), (1, "said"), "{args:?}: {said:?}");
+        assert!(said.err.contains("is damaged at byte"), "{args:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_torn_end_that_is_found_while_clearing_up_is_in_the_log() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    lab.kill_keeper(&id);
+    let segment = first_segment(&lab, &id);
+    let mut bytes = fs::read(&segment).expect("the segment");
+    bytes.extend_from_slice(b"half a rec");
+    fs::write(&segment, bytes).expect("the segment");
+    assert_eq!(lab.show(&id)["state"], "lost");
+    let kinds: Vec<_> = lab.log(&id).iter().map(|event| event["event"].clone()).collect();
+    assert_eq!(kinds, ["created", "run_starting", "run_started", "warned", "run_ended"]);
+    let warned = &lab.events(&id, "warned")[0];
+    assert!(warned["what"].as_str().expect("a text").contains("10 bytes"), "{warned}");
+}
+
 /// What another version of berth wrote.
 struct Line(String);
 
@@ -285,6 +337,15 @@ fn i1_a_live_run_of_unknown_processes_is_not_called_dead_while_its_lock_is_held(
         let said = lab.berth(args);
         assert_ne!(said.code, 0, "{args:?}: {said:?}");
         assert!(said.err.contains("a process we cannot see holds the run's lock"), "{args:?}: {said:?}");
+    }
+    // It is in nobody's way to be seen.
+    for args in [&["show", id, "--json"][..], &["ls", "--json"]] {
+        let said = lab.berth(args);
+        assert_eq!(said.code, 1, "{args:?}: {said:?}");
+        assert!(said.err.contains("a process we cannot see holds the run's lock"), "{args:?}: {said:?}");
+        let shown: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+        let shown = shown.get(0).unwrap_or(&shown);
+        assert_eq!((&shown["id"], &shown["state"]), (&id.into(), &"lost".into()), "{args:?}");
     }
     assert!(lab.ok(["log", id]).lines().count() == 3, "nothing was recorded about it");
     drop((sender, receiver));

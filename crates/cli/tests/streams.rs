@@ -99,6 +99,28 @@ fn a5_the_demo_asks_nothing() {
 }
 
 #[test]
+fn an_interrupted_demo_leaves_nothing_behind() {
+    use std::io::{BufRead, BufReader};
+    let lab = lab();
+    for (signal, code) in [(rustix::process::Signal::INT, 130), (rustix::process::Signal::TERM, 143)] {
+        let mut command = lab.command(["demo"]);
+        let mut demo =
+            command.env("TMPDIR", lab.dir()).stdout(Stdio::piped()).spawn().expect("berth can be started");
+        let home = lab.dir().join(format!("berth-demo-{}", demo.id()));
+        let mut lines = BufReader::new(demo.stdout.take().expect("a pipe")).lines();
+        let second = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("2. ")));
+        assert!(second.is_some() && home.exists(), "both agents run");
+        let identity = berth_host::identity::Identity::of(demo.id()).expect("our own child");
+        berth_harness::signal(&identity, signal);
+        assert!(!lines.any(|line| line.is_ok_and(|line| line.starts_with("4. "))), "it went on");
+        assert_eq!(berth_harness::wait_child(demo), code);
+        assert!(!home.exists());
+        let left = || berth_host::tree::with_mark("BERTH_HOME", &home.display().to_string());
+        wait_until("the keepers' end", || left().expect("/proc").processes.is_empty());
+    }
+}
+
+#[test]
 fn a_closed_standard_output_or_error_is_no_panic_and_changes_no_exit_code() {
     for redirection in [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"] {
         let lab = lab();

@@ -7,10 +7,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
+
+use crate::store::JOURNAL_DIR;
 
 /// A beginning of an id that is shorter names nothing: a short name that is mistyped, or not there
 /// yet, must not hit a stranger whose random id happens to begin with it.
@@ -56,20 +59,31 @@ impl Home {
         self.root.join("sessions")
     }
 
-    /// Mints an id and makes its directory, exclusively: two sessions can never share one.
+    /// Mints an id and makes its directories, exclusively: two sessions can never share one.
     pub fn mint(&self) -> io::Result<SessionId> {
         loop {
             let mut bytes = [0; SessionId::LENGTH];
             berth_host::random_bytes(&mut bytes)?;
             let id = SessionId::from_random(bytes);
-            let mut builder = fs::DirBuilder::new();
-            std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-            match builder.create(self.session_dir(&id)) {
-                Ok(()) => return Ok(id),
+            let dir = self.session_dir(&id);
+            let make = |dir: &Path| fs::DirBuilder::new().mode(0o700).create(dir);
+            match make(&dir) {
+                Ok(()) => {
+                    make(&dir.join(JOURNAL_DIR)).inspect_err(|_| drop(fs::remove_dir(&dir)))?;
+                    return Ok(id);
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Takes away what [`Home::mint`] made, if nothing came of it.
+    pub fn unmint(&self, id: &SessionId) {
+        let dir = self.session_dir(id);
+        // Neither goes away while something is in it.
+        let _ = fs::remove_dir(dir.join(JOURNAL_DIR));
+        let _ = fs::remove_dir(dir);
     }
 
     /// All session ids, sorted.

@@ -14,6 +14,7 @@ use berth_host::lock::LockFile;
 use berth_host::{clock, tree};
 use rustix::process::Signal;
 
+use crate::foreign;
 use crate::home::Home;
 use crate::owner::{Input, Owner};
 use crate::store::{self, Lease};
@@ -55,15 +56,12 @@ pub fn end_leftovers(
     loop {
         let (ours, untold) = find(dir, id, epoch, agent);
         if ours.is_empty() {
-            // Nobody we could find. The run's lock is the proof: free means that no process
-            // inherited it and lives.
+            // Nobody we could find, and nobody we could not tell. The run's lock is the proof: free
+            // means that no process inherited it and lives.
             return match run_lock_is_free(dir) {
+                Ok(_) if !untold.is_empty() => Err(untold),
                 Ok(true) => Ok(()),
-                Ok(false) => Err(if untold.is_empty() {
-                    vec!["a process we cannot see holds the run's lock".to_owned()]
-                } else {
-                    untold
-                }),
+                Ok(false) => Err(vec!["a process we cannot see holds the run's lock".to_owned()]),
                 Err(error) => Err(vec![format!("cannot check the run's lock: {error}")]),
             };
         }
@@ -234,7 +232,38 @@ fn find(
             Verdict::CannotTell(why) => untold.push(format!("pid {}: {why}", candidate.pid)),
         }
     }
+    for at in 0..ours.len() {
+        let below = held_below(&ours[at].0, &ours[at].1);
+        for (identity, pidfd) in below {
+            if !ours.iter().any(|(known, _)| *known == identity) {
+                ours.push((identity, pidfd));
+            }
+        }
+    }
     (ours, untold)
+}
+
+/// What is below a process of the run, and so is of the run, whatever it closed or cleared.
+///
+/// Listed twice with the processes held open in between: a number that changed hands meanwhile is
+/// then either not in the second list or not the process we hold.
+fn held_below(parent: &Identity, parent_pidfd: &Pidfd) -> Vec<(Identity, Pidfd)> {
+    let list = || foreign::below(parent.pid).unwrap_or_default().ours;
+    let held: Vec<_> = list()
+        .into_iter()
+        .filter_map(|pid| {
+            let identity = Identity::of(pid).ok()?;
+            match identity.check() {
+                Verdict::Alive(pidfd) => Some((identity, pidfd)),
+                Verdict::Gone | Verdict::CannotTell(_) => None,
+            }
+        })
+        .collect();
+    let again = list();
+    if parent_pidfd.has_exited() {
+        return Vec::new();
+    }
+    held.into_iter().filter(|(identity, _)| again.contains(&identity.pid)).collect()
 }
 
 fn run_lock_is_free(dir: &Path) -> std::io::Result<bool> {

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use berth_journal::{Committed, Journal, JournalError, Limits, RealDisk, Recovere
 use crate::history::Stored;
 use crate::owner::Owner;
 
-const JOURNAL_DIR: &str = "journal";
+pub(crate) const JOURNAL_DIR: &str = "journal";
 /// Readers look at a lease by locking it for an instant; claiming must outwait them.
 const CLAIM_PATIENCE: Duration = Duration::from_millis(200);
 
@@ -68,21 +67,20 @@ pub fn holder(dir: &Path) -> String {
     text.map_or_else(|error| format!("unreadable: {error}"), |text| text.trim().to_owned())
 }
 
-/// Whether there is a session in `dir`, in whatever state. One that we may not look at is not one
-/// that is not there.
+/// Whether there is a session in `dir`, in whatever state: something is in its journal. One that we
+/// may not look at is not one that is not there.
 pub fn exists(dir: &Path) -> Result<bool, Problem> {
     let path = dir.join(JOURNAL_DIR);
-    path.try_exists()
-        .map_err(|error| Problem::new(Code::Refused, format!("cannot look at {}: {error}", path.display())))
+    match fs::read_dir(&path) {
+        Ok(mut entries) => Ok(entries.next().is_some()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Problem::new(Code::Refused, format!("cannot look at {}: {error}", path.display()))),
+    }
 }
 
 /// Makes the journal of a new session.
 pub fn create(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<Owner, Problem> {
     let path = dir.join(JOURNAL_DIR);
-    fs::DirBuilder::new()
-        .mode(0o700)
-        .create(&path)
-        .map_err(|error| Problem::new(Code::Refused, format!("cannot make {}: {error}", path.display())))?;
     let journal = Journal::create(RealDisk::new(path), id.as_str(), Limits::default());
     Ok(Owner::new(journal.map_err(|error| journal_problem(&error, id.as_str()))?, &[]))
 }

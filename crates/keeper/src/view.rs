@@ -12,8 +12,8 @@ use std::time::UNIX_EPOCH;
 
 use berth_api::status::{Status, Timestamp};
 use berth_api::{Code, Problem};
-use berth_core::{Phase, Session, SessionId};
-use berth_host::identity::Verdict;
+use berth_core::{Phase, SessionId};
+use berth_host::identity::{Pidfd, Verdict};
 use berth_host::lock::{Probe, probe};
 use berth_host::{clock, identity};
 use serde::Serialize;
@@ -28,11 +28,6 @@ pub const STATUS_FILE: &str = "status.json";
 /// Whether somebody holds the session in `dir`: its keeper, or who clears up after one.
 pub fn is_kept(dir: &Path) -> io::Result<bool> {
     Ok(matches!(probe(&dir.join("lease"))?, Some(Probe::Held)))
-}
-
-/// Whether the session in `dir` has a keeper, by its lease and by what its journal tells.
-pub fn has_keeper(dir: &Path, session: &Session) -> io::Result<bool> {
-    Ok(is_kept(dir)? && !recover::lost_its_keeper(session))
 }
 
 /// What the journal tells.
@@ -50,16 +45,16 @@ pub fn status(home: &Home, id: &SessionId) -> Result<Status, Problem> {
     {
         // Written by the keeper as its last act, or by one that is still there to write the next.
         let over = matches!(status.state.as_str(), "stopped" | "lost");
-        if over || is_kept(&dir).unwrap_or(false) {
+        if over || (is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false)) {
             add_output(&dir, &mut status);
             return Ok(status);
         }
     }
     let history = history(home, id)?;
-    let kept = has_keeper(&dir, &history.session).map_err(|error| {
+    let held = is_kept(&dir).map_err(|error| {
         Problem::new(Code::Refused, format!("cannot look at the lease of session {id}: {error}"))
     })?;
-    Ok(describe(&dir, id, &history, kept))
+    Ok(describe(&dir, id, &history, held && !recover::lost_its_keeper(&history.session)))
 }
 
 /// Everything a list shows, from the journal and the output files.
@@ -71,6 +66,13 @@ pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool
     }
     add_output(dir, &mut status);
     status
+}
+
+/// Whether the keeper a short cut names is there. If it is not, and somebody holds the lease, then to
+/// clear up.
+fn is_there(keeper_pid: Option<u32>) -> bool {
+    let alive = |pid| Pidfd::open(pid).is_ok_and(|pidfd| !pidfd.has_exited());
+    keeper_pid.is_some_and(alive)
 }
 
 fn read_short_cut(dir: &Path) -> Option<Status> {

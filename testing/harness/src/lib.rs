@@ -1,7 +1,8 @@
 //! Private state directories, real terminals and leak checks for tests of the binary.
 //!
 //! Promise: a [`Lab`] uses nothing of the person's, and when it is dropped nothing of it is left:
-//! a process that outlives its lab fails the test.
+//! a process that outlives its lab fails the test. Found is who has the lab's `BERTH_HOME` in its
+//! environment, or holds a lock of one of its sessions.
 //! Start with [`Lab::new`].
 
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use berth_host::identity::{Identity, Verdict};
+use berth_host::lock::{Probe, probe};
 use berth_host::tree;
 
 pub use seed::Seed;
@@ -197,20 +199,36 @@ impl Lab {
         wait_gone(&keeper);
     }
 
-    /// Everything of this lab that runs.
+    /// Everything of this lab that runs, but for the test itself.
     pub fn processes(&self) -> Vec<Identity> {
         let home = self.home().display().to_string();
-        tree::with_mark("BERTH_HOME", &home).expect("/proc can be read").processes
+        let mut found = tree::with_mark("BERTH_HOME", &home).expect("/proc can be read").processes;
+        // Who cleared its environment still has what it inherited.
+        for session in self.sessions() {
+            for lock in [session.join("run"), session.join("lease")] {
+                if matches!(probe(&lock), Ok(Some(Probe::Held))) {
+                    found.extend(tree::with_open_lock(&lock).expect("/proc can be read").processes);
+                }
+            }
+        }
+        found.sort_by_key(|identity| identity.pid);
+        found.dedup();
+        found
+    }
+
+    /// The directories of all sessions.
+    fn sessions(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.home().join("sessions"));
+        entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        let ids = std::fs::read_dir(self.home().join("sessions"));
-        let ids: Vec<_> = ids.into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
-        if !ids.is_empty() {
-            let mut stop = vec!["stop".into(), "--grace".into(), "0s".into()];
-            stop.extend(ids);
+        let sessions = self.sessions();
+        if !sessions.is_empty() {
+            let mut stop: Vec<&OsStr> = vec!["stop".as_ref(), "--grace".as_ref(), "0s".as_ref()];
+            stop.extend(sessions.iter().filter_map(|session| session.file_name()));
             let _ = self.command(stop).output();
         }
         // A keeper's last act follows its last answer; give it the moment it takes.

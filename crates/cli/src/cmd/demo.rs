@@ -1,7 +1,9 @@
 //! `berth demo`: the promise, shown with real processes in a state directory of its own.
 
+use std::cell::Cell;
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -9,14 +11,25 @@ use std::time::{Duration, Instant};
 use berth_api::{Code, Problem};
 use berth_host::identity::{Identity, Pidfd, Verdict};
 use berth_host::pty::Pty;
+use berth_host::signals::SignalFd;
 use berth_host::spawn::{Spawn, Stdio as SpawnStdio, spawn};
 use rustix::process::Signal;
 
-/// A stand-in for an agent: it counts, so that everyone can see whether it was interrupted.
-const AGENT: &str = "n=0; while :; do n=$((n+1)); echo \"step $n\"; sleep 0.1; done";
+/// A stand-in for an agent: it counts, so that everyone can see whether it was interrupted. Not for
+/// ever: a demo that is killed with -9 leaves nothing that stays.
+const AGENT: &str = "n=0; while [ $n -lt 600 ]; do n=$((n+1)); echo \"step $n\"; sleep 0.1; done";
 
 pub(crate) fn run() -> Result<u8, Problem> {
     let demo = Demo::new()?;
+    let played = play(&demo);
+    match demo.signalled() {
+        // Dropping the demo clears up, whatever it was interrupted in.
+        Some(signal) => Ok(u8::try_from(128 + signal).unwrap_or(255)),
+        None => played,
+    }
+}
+
+fn play(demo: &Demo) -> Result<u8, Problem> {
     say("berth keeps sessions. Here is what that means, with real processes, in a directory of its own.");
 
     step("1. Two agents start. No daemon, nothing else to install.");
@@ -65,18 +78,39 @@ pub(crate) fn run() -> Result<u8, Problem> {
 struct Demo {
     home: PathBuf,
     program: PathBuf,
+    signals: SignalFd,
+    signal: Cell<Option<i32>>,
 }
 
 impl Demo {
     fn new() -> Result<Self, Problem> {
         let home = std::env::temp_dir().join(format!("berth-demo-{}", std::process::id()));
-        Ok(Self { home, program: std::env::current_exe().map_err(odd)? })
+        let program = std::env::current_exe().map_err(odd)?;
+        let wanted = [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw);
+        let signals = SignalFd::new(&wanted).map_err(odd)?;
+        Ok(Self { home, program, signals, signal: Cell::new(None) })
+    }
+
+    /// The signal that wants the demo to end, if one has come.
+    fn signalled(&self) -> Option<i32> {
+        if self.signal.get().is_none() {
+            self.signal.set(self.signals.read().ok().flatten());
+        }
+        self.signal.get()
     }
 
     fn call(&self, args: &[&str]) -> Result<Output, Problem> {
+        match self.signalled() {
+            Some(signal) => Err(problem(&format!("interrupted by signal {signal}"))),
+            None => self.call_anyway(args),
+        }
+    }
+
+    fn call_anyway(&self, args: &[&str]) -> Result<Output, Problem> {
         let mut command = Command::new(&self.program);
         command.args(args).env("BERTH_HOME", &self.home).stdin(Stdio::null());
-        command.output().map_err(odd)
+        // In a group of its own Ctrl-C does not end it half way: we know what was started.
+        command.process_group(0).output().map_err(odd)
     }
 
     /// Runs a command as a person would, and shows it.
@@ -138,7 +172,10 @@ impl Demo {
         drop(slave);
         let deadline = Instant::now() + Duration::from_secs(10);
         let mut seen = Vec::new();
-        while !seen.windows(5).any(|window| window == b"step ") && Instant::now() < deadline {
+        while self.signalled().is_none()
+            && !seen.windows(5).any(|window| window == b"step ")
+            && Instant::now() < deadline
+        {
             let mut buffer = [0; 4096];
             match rustix::io::read(&pty.master, &mut buffer) {
                 Ok(count) => seen.extend_from_slice(&buffer[..count]),
@@ -154,8 +191,8 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        let _ = self.call(&["stop", "--grace", "1s", "builder"]);
-        let _ = self.call(&["stop", "--grace", "1s", "reviewer"]);
+        let _ = self.call_anyway(&["stop", "--grace", "1s", "builder"]);
+        let _ = self.call_anyway(&["stop", "--grace", "1s", "reviewer"]);
         let _ = std::fs::remove_dir_all(&self.home);
     }
 }

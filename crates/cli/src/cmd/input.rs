@@ -2,12 +2,13 @@
 
 use std::io::Read;
 
-use berth_api::message::Request;
+use berth_api::client::Arrival;
+use berth_api::message::{Answer, Request};
 use berth_api::{Code, Problem, problem};
 use berth_core::Refusal;
 
 use crate::args::Input;
-use crate::ctx::Ctx;
+use crate::ctx::{ANSWER_PATIENCE, Ctx};
 
 /// The most that can be typed at once.
 const MAX_BYTES: u64 = 128 * 1024;
@@ -25,10 +26,26 @@ pub(crate) fn run(ctx: &Ctx, args: &Input) -> Result<u8, Problem> {
         )
         .hint("send it in pieces, or put it in a file and name the file"));
     }
-    match ctx.ask(&id, Request::Type { text, take: args.take })? {
-        Some(_) => Ok(0),
-        None => Err(problem::refusal(&Refusal::NotRunning, &args.session)),
+    let Some(mut keeper) = ctx.keeper_of(&id)? else {
+        return Err(problem::refusal(&Refusal::NotRunning, &args.session));
+    };
+    let _ = keeper.set_patience(Some(ANSWER_PATIENCE));
+    let mut heard = keeper.send(Request::Type { text, take: args.take }).and_then(|()| keeper.next());
+    loop {
+        match heard {
+            Ok(Some(Arrival::Answer(Answer::Problem { problem }))) => return Err(problem),
+            Ok(Some(Arrival::Answer(_))) => return Ok(0),
+            Ok(Some(Arrival::Output(_) | Arrival::Screen(_) | Arrival::Notice(_))) => heard = keeper.next(),
+            Ok(None) | Err(_) => return Err(unknown(&args.session)),
+        }
     }
+}
+
+/// A keeper that was asked and did not answer: not even the record tells whether the keys went through.
+fn unknown(session: &str) -> Problem {
+    let what = format!("the keeper of session `{session}` did not answer: it may or may not have been typed");
+    Problem::new(Code::Unreachable, what)
+        .hint(format!("look with `berth screen {session}` or `berth log {session}` before typing it again"))
 }
 
 fn standard_input() -> Result<String, Problem> {

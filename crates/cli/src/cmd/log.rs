@@ -1,13 +1,12 @@
 //! `berth log`: what happened in a session.
 
-use berth_api::client::Arrival;
-use berth_api::message::{Notice, Request};
 use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
 use berth_api::{Problem, Timestamp};
 use berth_keeper::store;
 use serde::Serialize;
 
 use crate::args::Log;
+use crate::cmd::follow::{News, follow};
 use crate::ctx::Ctx;
 use crate::print;
 
@@ -15,21 +14,13 @@ pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
     let id = ctx.find(&args.session)?;
     let mut next = args.from.max(1);
     if args.follow {
-        'keepers: while let Some(mut keeper) = ctx.keeper_of(&id)? {
-            if keeper.send(Request::Watch { from: next }).is_err() {
-                continue;
+        follow(ctx, &id, next, None, |news| {
+            if let News::Event { seq, entry } = news {
+                show(args, seq, entry)?;
+                next = seq + 1;
             }
-            while let Ok(Some(arrival)) = keeper.next() {
-                if let Arrival::Notice(Notice::Event { seq, entry }) = arrival {
-                    let over = matches!(entry.event, Event::RunEnded { .. });
-                    show(args, seq, entry)?;
-                    next = seq + 1;
-                    if over {
-                        break 'keepers;
-                    }
-                }
-            }
-        }
+            Ok(false)
+        })?;
     }
     let dir = ctx.home.session_dir(&id);
     let events = store::read(&dir, &id, next)?;

@@ -1,10 +1,10 @@
 //! `berth ls`: the sessions there are.
 
 use berth_api::{Code, Problem, Status};
-use berth_keeper::{recover, view};
+use berth_keeper::view;
 
 use crate::args::Ls;
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, is_unrecorded_loss};
 use crate::print;
 
 /// What stopped longer ago than this is not listed without `--all`.
@@ -19,17 +19,13 @@ pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
     let mut older = 0;
     let mut damaged = Vec::new();
     for id in ids {
-        let status = view::status(&ctx.home, &id).and_then(|status| {
-            let unrecorded = status.state == "lost" && status.ended_at.is_none();
-            if !unrecorded {
-                return Ok(status);
-            }
+        let known = view::status(&ctx.home, &id).and_then(|status| {
             // A loss nobody has recorded yet: what the run left behind is ended now.
-            recover::heal(&ctx.home, &id)?;
-            view::status(&ctx.home, &id)
+            if is_unrecorded_loss(&status) { ctx.healed(&id) } else { Ok((status, None)) }
         });
-        match status {
-            Ok(status) => {
+        match known {
+            Ok((status, trouble)) => {
+                damaged.extend(trouble);
                 let over_since = status.ended_at.filter(|_| status.state == "stopped");
                 if args.all || over_since.is_none_or(|ended| now.saturating_sub(ended.0) < RECENT_MS) {
                     listed.push(status);

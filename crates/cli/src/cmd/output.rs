@@ -2,32 +2,37 @@
 
 use std::path::PathBuf;
 
-use berth_api::client::Arrival;
-use berth_api::message::{Notice, Request};
-use berth_api::record::Event;
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_keeper::{output, view};
 
 use crate::args::Output;
+use crate::cmd::follow::{News, follow};
 use crate::cmd::wait;
 use crate::ctx::Ctx;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Output) -> Result<u8, Problem> {
     let id = ctx.find(&args.session)?;
-    // An error about the session is better than an empty answer.
-    view::status(&ctx.home, &id)?;
+    // An error about the session is better than an empty answer, but what it said is kept apart from
+    // its record, and there to read when that is damaged.
+    let trouble = match view::status(&ctx.home, &id) {
+        Ok(_) => None,
+        Err(problem) if problem.code == Code::NotFound => return Err(problem),
+        Err(problem) => Some(problem),
+    };
     let mut reader = Reader::new(ctx, &id, args.from);
     let mut show = |bytes: &[u8]| print::bytes(bytes);
     if args.follow {
-        follow(ctx, &id, &mut reader, |reader| reader.drain(&mut show).map(|()| false))?;
+        follow_output(ctx, &id, &mut reader, &mut show)?;
     }
     reader.drain(&mut show)?;
     if let Some(missing) = reader.missing {
         print::note(&format!("the first {missing} bytes are no longer kept"));
     }
-    Ok(0)
+    let Some(problem) = trouble else { return Ok(0) };
+    print::problem(&problem);
+    Ok(problem.code.exit_code())
 }
 
 /// Streams the output of the current run as plain lines and passes its exit code through.
@@ -49,7 +54,7 @@ pub(crate) fn stream_to_end(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
         }
         print::bytes(&plain)
     };
-    follow(ctx, id, &mut reader, |reader| reader.drain(&mut show).map(|()| false))?;
+    follow_output(ctx, id, &mut reader, &mut show)?;
     reader.drain(&mut show)?;
     if held_return {
         print::text("\r")?;
@@ -57,38 +62,18 @@ pub(crate) fn stream_to_end(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
     wait::exit_code(&ctx.status(id)?)
 }
 
-/// Calls `look` whenever there may be more output, until it says "enough" (`true`) or the run ends.
-/// Returns whether it did.
-pub(crate) fn follow(
+/// Shows output as it comes, until the run ends.
+fn follow_output(
     ctx: &Ctx,
     id: &SessionId,
     reader: &mut Reader,
-    mut look: impl FnMut(&mut Reader) -> Result<bool, Problem>,
-) -> Result<bool, Problem> {
-    while let Some(mut keeper) = ctx.keeper_of(id)? {
-        if keeper.send(Request::Watch { from: u64::MAX }).is_err() {
-            continue;
-        }
-        loop {
-            match keeper.next() {
-                Ok(Some(Arrival::Notice(Notice::Event { entry, .. }))) => {
-                    if let Event::RunEnded { .. } = entry.event {
-                        return look(reader);
-                    }
-                }
-                Ok(Some(_)) => {
-                    if look(reader)? {
-                        return Ok(true);
-                    }
-                }
-                // Gone: either it is over, or the keeper replaced itself and is back at once.
-                Ok(None) => break,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
-                Err(_) => break,
-            }
-        }
-    }
-    look(reader)
+    show: &mut dyn FnMut(&[u8]) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let hear = |news: News| match news {
+        News::Output => reader.drain(show).map(|()| false),
+        News::Event { .. } => Ok(false),
+    };
+    follow(ctx, id, u64::MAX, None, hear).map(drop)
 }
 
 /// Reads a session's output from an offset on.

@@ -17,7 +17,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Rename) -> Result<u8, Problem> {
     let old = view::history(&ctx.home, &id)?.session.name;
     lock.claim_name(&name, &id)?;
     if let Err(problem) = rename(ctx, &id, &name) {
-        if old.as_ref() != Some(&name) {
+        // Who did not answer may have the new name all the same, and then needs its pointer.
+        if problem.code != Code::Unreachable && old.as_ref() != Some(&name) {
             lock.drop_name(&name, &id);
         }
         return Err(problem);

@@ -113,8 +113,8 @@ fn begin(
         start::keeper(&ctx.home, &id, create, tty::place())
     })();
     if started.is_err() {
-        // The keeper removes what it made. If it never ran, the empty directory is ours.
-        let _ = std::fs::remove_dir(ctx.home.session_dir(&id));
+        // The keeper removes what it made. If it never ran, the empty directories are ours.
+        ctx.home.unmint(&id);
         // A keeper that died on the way may have left a session, and then name and key are its own.
         let left = ctx.home.session_dir(&id).exists();
         if let (Some(lock), Some(name), false) = (lock, name, left) {

@@ -8,13 +8,15 @@ use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Show) -> Result<u8, Problem> {
     let id = ctx.find(&args.session)?;
-    let status = ctx.status(&id)?;
+    let (status, trouble) = ctx.known(&id)?;
     if args.json {
         print::json(&status)?;
     } else {
         print::text(&lines(ctx, &status))?;
     }
-    Ok(0)
+    let Some(problem) = trouble else { return Ok(0) };
+    print::problem(&problem);
+    Ok(problem.code.exit_code())
 }
 
 fn lines(ctx: &Ctx, status: &Status) -> String {

@@ -7,11 +7,13 @@ use berth_api::{Code, Problem, Status};
 use berth_core::{PROOF_PATIENCE, SessionId};
 
 use crate::args::Stop;
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, is_unrecorded_loss};
 use crate::print;
 
 /// How long a keeper may take for everything but the ending itself.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How many sessions are stopped at a time: each costs a thread and a connection.
+const AT_ONCE: usize = 64;
 
 pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
     // All names are looked up first: a typing mistake must not leave half of them stopped.
@@ -19,8 +21,9 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
     let grace_ms = u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX);
     let mut worst = 0;
     let mut stopped = Vec::new();
-    for (id, named) in ids.iter().zip(&args.sessions) {
-        match stop(ctx, id, grace_ms) {
+    let ended = ids.chunks(AT_ONCE).flat_map(|some| stop_together(ctx, some, grace_ms));
+    for (ended, named) in ended.zip(&args.sessions) {
+        match ended {
             Ok(status) => {
                 if !args.json {
                     print::note(&format!(
@@ -32,7 +35,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
             }
             Err(problem) => {
                 print::problem(&problem);
-                worst = problem.code.exit_code();
+                worst = worst.max(problem.code.exit_code());
             }
         }
     }
@@ -42,7 +45,39 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
     Ok(worst)
 }
 
+/// Stops them all at once, so that many that are deaf cost the patience of one.
+fn stop_together(ctx: &Ctx, ids: &[SessionId], grace_ms: u64) -> Vec<Result<Status, Problem>> {
+    std::thread::scope(|scope| {
+        let stopping: Vec<_> = ids.iter().map(|id| scope.spawn(|| stop(ctx, id, grace_ms))).collect();
+        let ended = stopping.into_iter().map(|thread| thread.join());
+        ended.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
 fn stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
+    let status = ask_to_stop(ctx, id, grace_ms)?;
+    if is_over(&status) {
+        return Ok(status);
+    }
+    // There was nobody to ask, and then there was: somebody started the next run.
+    let status = ask_to_stop(ctx, id, grace_ms)?;
+    if is_over(&status) {
+        return Ok(status);
+    }
+    Err(Problem::new(
+        Code::Held,
+        format!("session `{}` is not over: it is {}", status.handle(), status.state),
+    )
+    .hint("somebody starts it again and again, or just did; try again"))
+}
+
+/// Whether nothing of a session runs, and that is recorded. One whose first run never began is stopped
+/// without an end.
+fn is_over(status: &Status) -> bool {
+    matches!(status.state.as_str(), "stopped" | "lost") && !is_unrecorded_loss(status)
+}
+
+fn ask_to_stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
     if let Some(mut keeper) = ctx.keeper_of(id)? {
         // It answers when the run is over, or proven not to be; both have their time.
         let patience =
@@ -54,7 +89,7 @@ fn stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
                 return Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}")));
             }
             // It was leaving already: what it left on disk tells.
-            Err(problem) if problem.code == Code::Unreachable && !ctx.is_kept(id) => {}
+            Err(problem) if problem.code == Code::Unreachable && ctx.is_gone(id) => {}
             Err(problem) => return Err(problem),
         }
     }

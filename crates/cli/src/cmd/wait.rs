@@ -2,14 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use berth_api::client::Arrival;
-use berth_api::message::{Notice, Request};
-use berth_api::record::Event;
 use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
 use berth_screen::Plain;
 
 use crate::args::{Wait, WaitFor};
+use crate::cmd::follow::{Followed, News, follow};
 use crate::cmd::output::Reader;
 use crate::ctx::Ctx;
 use crate::print;
@@ -57,10 +55,9 @@ pub(crate) fn exit_code(status: &Status) -> Result<u8, Problem> {
 
 /// Waits for the end of the run.
 pub(crate) fn until_exit(ctx: &Ctx, id: &SessionId, timeout: Option<Duration>) -> Result<Status, Problem> {
-    let watched = watch(ctx, id, timeout, |_| Ok(false))?;
-    match watched {
-        Watched::Ended | Watched::Satisfied => ctx.status(id),
-        Watched::TimedOut => Err(timed_out(id, timeout, "it has not ended")),
+    match follow(ctx, id, u64::MAX, end_of(timeout), |_| Ok(false))? {
+        Followed::Ended | Followed::Enough => ctx.status(id),
+        Followed::TimedOut => Err(timed_out(id, timeout, "it has not ended")),
     }
 }
 
@@ -73,79 +70,66 @@ fn until_output(
     let mut reader = Reader::new(ctx, id, ctx.status(id)?.output_from);
     let mut plain = Plain::default();
     let mut text = Vec::new();
-    let mut found = |_: Glance| {
+    let mut found = || {
         let mut matched = false;
         reader.drain(&mut |bytes| {
             plain.feed(bytes, &mut text);
             matched |= regex.is_match(&text);
             if text.len() > 2 * LOOK_BACK_BYTES {
-                text.drain(..text.len() - LOOK_BACK_BYTES);
+                text.drain(..begin_of_look_back(&text));
             }
             Ok(())
         })?;
         Ok(matched)
     };
-    if found(Glance)? {
+    if found()? {
         return Ok(());
     }
-    match watch(ctx, id, timeout, &mut found)? {
-        Watched::Satisfied => Ok(()),
-        Watched::TimedOut => Err(timed_out(id, timeout, "nothing in its output matches")),
-        Watched::Ended if found(Glance)? => Ok(()),
-        Watched::Ended => {
+    let hear = |news: News| match news {
+        News::Output => found(),
+        News::Event { .. } => Ok(false),
+    };
+    match follow(ctx, id, u64::MAX, end_of(timeout), hear)? {
+        Followed::Enough => Ok(()),
+        Followed::TimedOut => Err(timed_out(id, timeout, "nothing in its output matches")),
+        Followed::Ended if found()? => Ok(()),
+        Followed::Ended => {
             Err(Problem::new(Code::Refused, format!("session {id} ended and nothing in its output matches"))
                 .hint(format!("`berth output {id}` prints what it said")))
         }
     }
 }
 
-/// One look at the output.
-struct Glance;
-
-enum Watched {
-    Satisfied,
-    Ended,
-    TimedOut,
+/// Where to cut text that became too long: behind a line end if there is one, so that no line begins
+/// where it did not.
+fn begin_of_look_back(text: &[u8]) -> usize {
+    let cut = text.len().saturating_sub(LOOK_BACK_BYTES);
+    text[cut..].iter().position(|byte| *byte == b'\n').map_or(cut, |line_end| cut + line_end + 1)
 }
 
-fn watch(
-    ctx: &Ctx,
-    id: &SessionId,
-    timeout: Option<Duration>,
-    mut satisfied: impl FnMut(Glance) -> Result<bool, Problem>,
-) -> Result<Watched, Problem> {
-    // A time that no clock can reach is for ever.
-    let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    while let Some(mut keeper) = ctx.keeper_of(id)? {
-        let _ = keeper.send(Request::Watch { from: u64::MAX });
-        loop {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(Watched::TimedOut);
-            }
-            let _ = keeper.set_patience(left);
-            match keeper.next() {
-                Ok(Some(Arrival::Notice(Notice::Event { entry, .. }))) => match entry.event {
-                    Event::RunEnded { .. } => return Ok(Watched::Ended),
-                    _ => continue,
-                },
-                Ok(Some(_)) if satisfied(Glance)? => return Ok(Watched::Satisfied),
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-                    ) => {}
-                Err(_) => break,
-            }
-        }
-    }
-    Ok(Watched::Ended)
+/// When the time is up. A time that no clock can reach is for ever.
+fn end_of(timeout: Option<Duration>) -> Option<Instant> {
+    Instant::now().checked_add(timeout?)
 }
 
 fn timed_out(id: &SessionId, timeout: Option<Duration>, what: &str) -> Problem {
     let waited = print::age(timeout.map_or(0, |timeout| timeout.as_millis() as u64));
     Problem::new(Code::TimedOut, format!("waited {waited} for session {id}: {what}"))
         .hint(format!("`berth why {id}` shows what it is doing; `berth screen {id}` what it shows"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forgotten_ends_with_a_line() {
+        let line = b"0123456789\n";
+        let text = line.repeat(2 * LOOK_BACK_BYTES / line.len() + 2);
+        let begin = begin_of_look_back(&text);
+        assert!(text[begin..].starts_with(b"0123"));
+        assert!(text.len() - begin > LOOK_BACK_BYTES - line.len());
+        let one_line = vec![b'x'; 2 * LOOK_BACK_BYTES + 1];
+        assert_eq!(begin_of_look_back(&one_line), LOOK_BACK_BYTES + 1, "a line without an end is cut");
+    }
 }

@@ -21,7 +21,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Why) -> Result<u8, Problem> {
             if fact.age_ms == 0 { "now".to_owned() } else { format!("{} ago", print::age(fact.age_ms)) };
         text.push_str(&format!("  {:9}  {} ({age})\n", fact.source, fact.fact));
     }
-    text.push_str(&format!("it would change by {}\n", why.would_change));
+    text.push_str(&format!("{}\n", why.would_change));
     print::text(&text)?;
     Ok(0)
 }

@@ -85,6 +85,24 @@ fn a_living_keeper_ends_all_of_that_as_well() {
 }
 
 #[test]
+fn the_lab_sees_a_process_that_cleared_its_environment() {
+    let lab = lab();
+    let pids = lab.dir().join("pids");
+    let script = script(&format!("pidfile:{}", pids.display()), WAYS[3].1);
+    let id = lab.start(&script.iter().map(String::as_str).collect::<Vec<_>>());
+    lab.wait_output(&id, "settled");
+    let without_environment = |process: &Identity| {
+        std::fs::read(format!("/proc/{}/environ", process.pid))
+            .is_ok_and(|environment| environment.is_empty())
+            && matches!(process.check(), Verdict::Alive(_))
+    };
+    let bare: Vec<_> = written_down(&pids, 3).into_iter().filter(without_environment).collect();
+    let seen = lab.processes();
+    assert!(bare.len() == 1 && seen.contains(&bare[0]), "{bare:?} is not in {seen:?}");
+    lab.ok(["stop", "--grace", "0s", &id]);
+}
+
+#[test]
 fn a_stopped_leftover_is_ended_too() {
     let lab = lab();
     let id = lab.start(&["ignore:HUP", "say:ready", "hang"]);

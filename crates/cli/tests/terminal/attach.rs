@@ -160,7 +160,8 @@ fn a_run_on_a_terminal_is_attached_and_passes_the_exit_code_through() {
         let mut terminal = lab.terminal(["run", "--", "sh", "-c", command]);
         assert_eq!(terminal.wait_exit(), code);
         let text = terminal.text();
-        assert!(contains(&terminal.raw, b"hi\r\n"), "{}", terminal.raw.escape_ascii());
+        // As it came, or on the screen that was painted because it came before we were attached.
+        assert!(contains(&terminal.raw, b"hi"), "{}", terminal.raw.escape_ascii());
         assert!(text.contains("ended: ") && text.contains(word), "{text}");
     }
     // What nobody had the time to look at is shown as well.
@@ -260,4 +261,25 @@ fn attaching_without_a_terminal_is_refused_with_what_scripts_use_instead() {
     assert_eq!(said.code, 2, "{said:?}");
     assert!(said.err.contains("berth output") && said.err.contains("berth input"), "{said:?}");
     wait_until("nobody to be attached", || lab.show(&id)["clients"] == 0);
+}
+
+#[test]
+fn a_client_whose_terminal_is_stopped_still_obeys_term_and_hangup() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let lab = lab();
+        let [go, done] = ["go", "done"].map(|name| lab.dir().join(name));
+        let [wait, touch] = [format!("wait-file:{}", go.display()), format!("touch:{}", done.display())];
+        let id = lab.start(&["say:ready", &wait, "flood:4M", &touch, "hang"]);
+        let mut terminal = lab.terminal(["attach", &id]);
+        terminal.wait_for("ready");
+        // Nobody reads what it shows from here on, as when somebody pressed Ctrl-S.
+        std::fs::write(&go, "").expect("a file");
+        berth_harness::wait_until("the flood", || done.exists());
+        let client = terminal.identity();
+        // What it has not read of the keeper's words by now, it cannot: it stands in front of the terminal.
+        terminal.signal(signal);
+        berth_harness::wait_gone(&client);
+        assert_eq!(terminal.wait_exit(), code);
+        assert_eq!(lab.show(&id)["state"], "running");
+    }
 }

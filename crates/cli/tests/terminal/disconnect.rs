@@ -149,10 +149,10 @@ fn f1_a_terminal_that_does_not_read_never_holds_up_the_agent_nor_another_client(
 #[test]
 fn f1_clients_that_cannot_keep_up_end_every_flood_with_the_right_screen() {
     let lab = lab();
-    let ends: Vec<_> = (0..12).map(|round| format!("say:<end {round}>")).collect();
-    let mut script = vec!["raw", r"say:\e[20hready"];
+    let ends: Vec<_> = (0..12).map(|round| format!(r"say:\r\n<end {round}>")).collect();
+    let mut script = vec!["raw", "say:ready"];
     for end in &ends {
-        script.extend(["expect:go", "flood-colour:2M", end]);
+        script.extend(["expect:go", "flood:2M", end]);
     }
     script.push("hang");
     let id = lab.start(&script);
@@ -162,7 +162,7 @@ fn f1_clients_that_cannot_keep_up_end_every_flood_with_the_right_screen() {
         lab.ok(["input", &id, "go"]);
         // Whichever is looked at first takes its time, and the others wait for it.
         for watcher in &mut watchers {
-            watcher.wait_for(end.strip_prefix("say:").expect("the script says so"));
+            watcher.wait_for(end.strip_prefix(r"say:\r\n").expect("the script says so"));
             assert_eq!(watcher.text(), lab.ok(["screen", &id]));
         }
         watchers.rotate_left(1);

@@ -13,15 +13,18 @@ fn input_types_the_text_and_presses_enter_only_when_asked() {
     lab.ok(["input", &id, "plain"]);
     lab.ok(["input", &id, "--enter", "two", "words"]);
     lab.ok(["input", &id, "-e", "ünïcödé €"]);
+    lab.ok(["input", &id, "the flag last", "--enter"]);
+    lab.ok(["input", &id, "--enter", "--", "--dashes", "-e"]);
+    assert_eq!(lab.berth(["input", &id, "--dashes"]).code, 2, "a mistyped flag is not typed");
     lab.ok(["input", &id, "\x03"]);
     let mut piped = lab.command(["input", &id, "-"]);
     piped.stdin(std::fs::File::open("/proc/sys/kernel/ostype").expect("a small file"));
     assert!(piped.status().expect("berth can be started").success());
-    let expected = "ready plaintwo words\rünïcödé €\r\x03Linux\n";
+    let expected = "ready plaintwo words\rünïcödé €\rthe flag last\r--dashes -e\r\x03Linux\n";
     wait_until("the last key", || lab.output(&id).len() >= expected.len());
     assert_eq!(String::from_utf8(lab.output(&id)).expect("text"), expected);
     let typed: Vec<_> = lab.events(&id, "typed").iter().map(|event| event["bytes"].as_u64()).collect();
-    assert_eq!(typed, [Some(5), Some(10), Some(16), Some(1), Some(6)]);
+    assert_eq!(typed, [5, 10, 16, 14, 12, 1, 6].map(Some));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use berth_api::client::SOCKET_NAME;
@@ -100,6 +101,9 @@ impl Keeper {
                     // Asked before the torn end is noted: what was never made gets no first event.
                     return Err(berth_api::problem::refusal(&Refusal::NotCreated, id.as_str()));
                 }
+                // Whoever asks meanwhile is told who clears up, not who died.
+                let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
+                let _ = lease.sign(&me, owner.history().session.epoch.0);
                 let mut inputs = settle_past(&dir, &id, &owner)?;
                 view::doubt_short_cut(&dir)
                     .map_err(|error| trouble(&format!("begin the next run of session {id}"), &error))?;
@@ -110,7 +114,7 @@ impl Keeper {
         }
     }
 
-    /// Records the run, then makes it. `new_in` is the directory a new session's name was made in.
+    /// Records the run, then makes it. `new_in` is where a new session's name was made.
     fn start_run(
         id: SessionId,
         dir: PathBuf,
@@ -127,13 +131,20 @@ impl Keeper {
         let output_from = output::end_of(&dir.join("output"))
             .map_err(|error| trouble("find the end of the output", &error))?;
         inputs.push(Input::Command(Command::Start { keeper: recover::process(me.clone()), output_from }));
-        let taken = owner.take(inputs, now()).map_err(|error| store::journal_problem(&error, id.as_str()))?;
+        let taken = std::thread::scope(|scope| {
+            // A session whose name is lost with the power is lost as well. Synced at the same time as
+            // its first events, because then the disk commits both at once.
+            let names = new_in.map(|sessions| scope.spawn(|| store::sync_dirs(&[&dir, sessions])));
+            let taken = owner.take(inputs, now());
+            let taken = taken.map_err(|error| store::journal_problem(&error, id.as_str()))?;
+            match names.map(ScopedJoinHandle::join) {
+                None | Some(Ok(Ok(()))) => Ok(taken),
+                Some(Ok(Err(error))) => Err(trouble(&format!("make session {id} durable"), &error)),
+                Some(Err(_)) => Err(bug("syncing", &io::Error::other("the thread panicked"))),
+            }
+        })?;
         if let Some(refusal) = taken.answers.into_iter().find_map(Result::err) {
             return Err(berth_api::problem::refusal(&refusal, id.as_str()));
-        }
-        if let Some(sessions_dir) = new_in {
-            store::sync_dirs(&[&dir, sessions_dir])
-                .map_err(|error| trouble(&format!("make session {id} durable"), &error))?;
         }
         killpoint::reached("starting");
         lease

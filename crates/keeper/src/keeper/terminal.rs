@@ -17,8 +17,19 @@ use crate::owner::Input;
 
 /// How much is read from the terminal before anything else gets its turn.
 const READ_BYTES: usize = 64 * 1024;
+/// A terminal hands out a page at a time. Less than this is all there was.
+const SHORT_READ_BYTES: usize = 2048;
 /// How many keys may wait for an agent that does not read. Who sends more waits too.
 const KEYS_BYTES: usize = 256 * 1024;
+
+/// How far to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Until {
+    /// There is probably no more; if there is, the kernel says so again.
+    Quiet,
+    /// There is no more.
+    Empty,
+}
 
 impl Keeper {
     pub(super) fn watch_terminal(&mut self, terminal: Terminal) -> io::Result<()> {
@@ -33,12 +44,12 @@ impl Keeper {
             self.write_keys();
         }
         if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
-            self.read_terminal();
+            self.read_terminal(Until::Quiet);
         }
     }
 
     /// Reads until the terminal is empty or it is somebody else's turn. `true`: there may be more.
-    pub(super) fn read_terminal(&mut self) -> bool {
+    pub(super) fn read_terminal(&mut self, until: Until) -> bool {
         if !self.unwritten.is_empty() {
             return false;
         }
@@ -58,7 +69,14 @@ impl Keeper {
                     more = false;
                     break;
                 }
-                Ok(count) => filled += count,
+                Ok(count) => {
+                    filled += count;
+                    if until == Until::Quiet && count < SHORT_READ_BYTES {
+                        // The terminal was empty; asking again would only cost time.
+                        more = false;
+                        break;
+                    }
+                }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => {
                     more = false;

@@ -8,6 +8,7 @@ use berth_host::{clock, tree};
 use rustix::event::{Timespec, epoll};
 use rustix::process::Signal;
 
+use super::terminal::Until;
 use super::{Keeper, SIGTERM_GRACE, libc_chld, libc_term};
 use crate::driver::pty;
 use crate::foreign;
@@ -189,7 +190,7 @@ impl Keeper {
         // What is still in the terminal came before the exit. A tree that goes on talking does not
         // hold the report up: one buffer is enough for a dead agent's last words.
         let over = self.exits.iter().any(|exit| matches!(exit, Observation::Empty { .. }));
-        while self.read_terminal() && over {}
+        while self.read_terminal(Until::Empty) && over {}
         if self.unwritten.is_empty() {
             let exits = std::mem::take(&mut self.exits);
             self.report(exits);

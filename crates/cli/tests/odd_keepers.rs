@@ -1,0 +1,210 @@
+//! Keepers that refuse, drop their callers, die in the middle of a request, or are gone while somebody
+//! else clears up after them. Some are played by the test, which then holds the lease.
+
+use std::io::Read;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use berth_api::frame::{self, Kind};
+use berth_api::message::Answer;
+use berth_api::{Code, Problem};
+use berth_core::SessionId;
+use berth_harness::{Lab, Said, said};
+use berth_host::identity::Verdict;
+use berth_keeper::store::{self, Lease};
+use berth_keeper::{Home, recover};
+
+fn lab() -> Lab {
+    Lab::new(env!("CARGO_BIN_EXE_berth"))
+}
+
+/// A session whose keeper is dead, and its lease in our hands.
+fn orphan(lab: &Lab) -> (String, Lease) {
+    let id = lab.start(&["hang"]);
+    lab.kill_keeper(&id);
+    let lease = Lease::claim(&lab.session_dir(&id)).expect("a lease").expect("nobody has it");
+    (id, lease)
+}
+
+/// Answers every caller in this way, until the test is over.
+fn play_keeper(lab: &Lab, id: &str, meet: impl Fn(UnixStream) + Send + 'static) {
+    let listener: UnixListener = berth_host::socket::listen(&lab.session_dir(id), "sock").expect("a socket");
+    listener.set_nonblocking(false).expect("a socket");
+    std::thread::spawn(move || {
+        while let Ok((caller, _)) = listener.accept() {
+            meet(caller);
+        }
+    });
+}
+
+/// Reads one call and says nothing.
+fn hear_out(mut caller: UnixStream) {
+    let _ = frame::read(&mut caller);
+}
+
+fn begin(lab: &Lab, args: &[&str]) -> Child {
+    let mut command = lab.command(args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts")
+}
+
+fn end(child: Child) -> Said {
+    said(child.wait_with_output().expect("our own child"))
+}
+
+#[test]
+fn whoever_follows_is_told_when_the_keeper_refuses() {
+    let lab = lab();
+    let (id, _lease) = orphan(&lab);
+    play_keeper(&lab, &id, |mut caller| {
+        let _ = frame::read(&mut caller);
+        let problem = Problem::new(Code::Refused, "not today");
+        let answer = serde_json::to_vec(&Answer::Problem { problem }).expect("plain data");
+        let _ = frame::write(&mut caller, Kind::Answer, &[&answer]);
+        let _ = caller.read(&mut [0]);
+    });
+    for args in [&["output", &id, "--follow"][..], &["log", &id, "--follow"], &["wait", &id]] {
+        let said = lab.berth(args);
+        assert_eq!(said.code, 1, "{args:?}: {said:?}");
+        assert!(said.err.contains("not today"), "{args:?}: {said:?}");
+    }
+}
+
+#[test]
+fn whoever_follows_a_keeper_that_drops_everyone_at_once_tries_again_without_haste() {
+    let lab = lab();
+    let (id, _lease) = orphan(&lab);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    play_keeper(&lab, &id, move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    assert_eq!(lab.berth(["wait", &id, "--timeout", "1s"]).code, 6);
+    let calls = calls.load(Ordering::Relaxed);
+    assert!((2..50).contains(&calls), "{calls} connections in a second");
+}
+
+#[test]
+fn following_a_session_with_an_earlier_run_goes_on_to_the_end_of_this_one() {
+    let lab = lab();
+    let id = lab.start(&["expect:go", "exit:3"]);
+    lab.ok(["stop", &id]);
+    lab.ok(["resume", "-d", &id]);
+    let mut log = begin(&lab, &["log", &id, "--follow"]);
+    let mut heard = Vec::new();
+    let mut out = log.stdout.take().expect("a pipe");
+    while !String::from_utf8_lossy(&heard).contains("run 2 started") {
+        let mut more = [0; 4096];
+        let count = out.read(&mut more).expect("a pipe");
+        assert_ne!(count, 0, "it ended too early: {}", String::from_utf8_lossy(&heard));
+        heard.extend_from_slice(&more[..count]);
+    }
+    lab.ok(["input", &id, "--enter", "go"]);
+    out.read_to_end(&mut heard).expect("a pipe");
+    assert_eq!(end(log).code, 0);
+    let heard = String::from_utf8_lossy(&heard).into_owned();
+    assert!(heard.contains("run 2 is over"), "{heard}");
+    assert_eq!(heard.trim_end(), lab.ok(["log", &id]), "each event once");
+}
+
+#[test]
+fn a_new_name_that_was_not_answered_keeps_its_pointer() {
+    let lab = lab();
+    let (id, _lease) = orphan(&lab);
+    play_keeper(&lab, &id, hear_out);
+    let said = lab.berth(["rename", &id, "perhaps"]);
+    assert_eq!(said.code, 5, "{said:?}");
+    let pointer = std::fs::read_to_string(lab.home().join("names/perhaps")).expect("the pointer");
+    assert_eq!(pointer, id);
+}
+
+#[test]
+fn keys_whose_keeper_died_before_it_answered_may_or_may_not_have_been_typed() {
+    let lab = lab();
+    let agent = lab.agent();
+    let mut run = lab.command(["run", "-d", "--", &agent, "hang"]);
+    let id = said(run.env("BERTH_KILLPOINT", "typing").output().expect("berth starts")).out;
+    let said = lab.berth(["input", id.trim(), "hello"]);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(said.err.contains("may or may not have been typed"), "{said:?}");
+    assert_eq!(lab.show(id.trim())["state"], "lost");
+}
+
+#[test]
+fn a3_of_many_who_stop_a_lost_session_at_once_all_return_when_it_is_over() {
+    let lab = lab();
+    // Deaf, so that clearing up takes its time.
+    let id = lab.start(&["ignore:HUP,TERM", "say:deaf", "hang"]);
+    lab.wait_output(&id, "deaf");
+    let agent = lab.process(&id, "pid");
+    lab.kill_keeper(&id);
+    let stops: Vec<_> = (0..6).map(|_| begin(&lab, &["stop", &id, "--json"])).collect();
+    for stop in stops {
+        let said = end(stop);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(matches!(agent.check(), Verdict::Gone), "{said:?}");
+        let stopped: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+        assert_eq!(stopped[0]["state"], "lost", "{stopped}");
+        assert!(stopped[0]["ended_at"].is_string(), "{stopped}");
+    }
+    assert_eq!(lab.events(&id, "run_ended").len(), 1);
+}
+
+#[test]
+fn a3_who_finds_somebody_else_clearing_up_waits_until_the_loss_is_recorded() {
+    let lab = lab();
+    let (id, lease) = orphan(&lab);
+    let home = Home::open(lab.home()).expect("the state directory");
+    let id = SessionId::parse(&id).expect("an id");
+    std::thread::scope(|scope| {
+        let started = Instant::now();
+        let healing = scope.spawn(|| recover::heal(&home, &id));
+        // Longer than a claim is tried for.
+        let long = Duration::from_millis(500);
+        berth_harness::wait_until("a while", || healing.is_finished() || started.elapsed() > long);
+        assert!(!healing.is_finished(), "it did not wait");
+        drop(lease);
+        assert_eq!(healing.join().expect("no panic"), Ok(()));
+    });
+    assert_eq!(lab.events(id.as_str(), "run_ended").len(), 1);
+}
+
+#[test]
+fn a3_while_somebody_else_clears_up_nothing_is_called_stopped_or_running() {
+    let lab = lab();
+    let (id, lease) = orphan(&lab);
+    let [stop, resume, show, ls] =
+        [&["stop", &id][..], &["resume", "-d", &id], &["show", &id, "--json"], &["ls", "--json"]]
+            .map(|args| begin(&lab, args));
+    let why = lab.json(["why", &id, "--json"]);
+    assert_eq!(why["state"], "lost");
+    assert!(why["evidence"][0]["fact"].as_str().expect("a text").contains("clearing up"), "{why}");
+    let [stop, resume, show, ls] = [stop, resume, show, ls].map(end);
+    for said in [&stop, &resume, &show] {
+        assert_eq!(said.code, 4, "{said:?}");
+    }
+    assert_eq!(ls.code, 1, "{ls:?}");
+    for said in [&stop, &resume, &show, &ls] {
+        assert!(said.err.contains("somebody else is clearing up after its keeper"), "{said:?}");
+    }
+    let parse = |said: &Said| serde_json::from_str::<serde_json::Value>(&said.out).expect("JSON");
+    assert_eq!(parse(&show)["state"], "lost");
+    assert_eq!(parse(&ls)[0]["state"], "lost");
+    drop(lease);
+    lab.ok(["stop", &id]);
+    assert!(lab.show(&id)["ended_at"].is_string());
+}
+
+#[test]
+fn whoever_clears_up_signs_the_lease() {
+    let lab = lab();
+    let (id, lease) = orphan(&lab);
+    drop(lease);
+    let healer = begin(&lab, &["show", &id]);
+    let pid = healer.id();
+    assert_eq!(end(healer).code, 0);
+    let holder = store::holder(&lab.session_dir(&id));
+    assert!(holder.starts_with(&format!("pid={pid} ")) && holder.ends_with("epoch=1"), "{holder}");
+}
