@@ -18,12 +18,8 @@ use rustix::stdio::stdin;
 
 use crate::cmd::wait;
 use crate::ctx::{ANSWER_PATIENCE, Ctx};
+use crate::leave_key::LeaveKey;
 use crate::{print, tty};
-
-/// Ctrl-\ as terminals send it: plainly, in kitty's encoding, in xterm's.
-const DETACH_KEYS: [&[u8]; 3] = [b"\x1c", b"\x1b[92;5", b"\x1b[27;5;92~"];
-/// How an observer, whose keys go nowhere, may also leave.
-const INTERRUPT_KEYS: [&[u8]; 2] = [b"\x03", b"\x1b[99;5"];
 
 /// Why we stopped being attached.
 enum Left {
@@ -125,6 +121,7 @@ fn request(keeper: &mut Connection, role: Role) -> Result<Option<u64>, Problem> 
 /// Passes bytes both ways until something ends that.
 fn pump(keeper: &mut Connection, fence: &mut Option<u64>, signals: &SignalFd) -> Left {
     let mut keys = [0; 4096];
+    let mut leave_key = LeaveKey::default();
     // The keeper takes no more keys until the agent reads: then we read none either, instead of
     // standing still in a write where no signal reaches us.
     let mut full = false;
@@ -161,7 +158,7 @@ fn pump(keeper: &mut Connection, fence: &mut Option<u64>, signals: &SignalFd) ->
                 // The terminal is gone.
                 Ok(0) | Err(rustix::io::Errno::IO) => return Left::Signalled(Signal::HUP.as_raw()),
                 Ok(count) => {
-                    if let Some(left) = say(keeper, *fence, &keys[..count]) {
+                    if let Some(left) = say(keeper, *fence, &keys[..count], &mut leave_key) {
                         return left;
                     }
                 }
@@ -210,12 +207,8 @@ fn heed(keeper: &mut Connection, signals: &SignalFd) -> Result<(), Left> {
 }
 
 /// Sends keys on, and notices the one that means "leave".
-fn say(keeper: &mut Connection, fence: Option<u64>, keys: &[u8]) -> Option<Left> {
-    let leave = DETACH_KEYS.iter().filter_map(|key| find(keys, key)).min();
-    let leave = leave.or_else(|| {
-        let interrupt = INTERRUPT_KEYS.iter().filter_map(|key| find(keys, key)).min();
-        interrupt.filter(|_| fence.is_none())
-    });
+fn say(keeper: &mut Connection, fence: Option<u64>, keys: &[u8], leave_key: &mut LeaveKey) -> Option<Left> {
+    let leave = leave_key.find(keys, fence.is_none());
     let before = &keys[..leave.unwrap_or(keys.len())];
     match fence {
         Some(fence) if !before.is_empty() => {
@@ -235,10 +228,6 @@ fn has_room(keeper: &Connection) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     // Ready, or broken: then writing says so.
     poll(&mut [PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::OUT)], Some(&at_once)) != Ok(0)
-}
-
-fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
 }
 
 /// Writes to the terminal. One that takes nothing, because somebody stopped it with Ctrl-S, must not

@@ -6,6 +6,7 @@ mod args;
 mod attached;
 mod cmd;
 mod ctx;
+mod leave_key;
 mod print;
 mod tty;
 

@@ -64,8 +64,10 @@ fn a_new_size_is_seen_by_the_program() {
 fn closing_our_end_hangs_up() {
     let scratch = Scratch::new();
     let mark = scratch.file("hangup");
-    let (pty, child) =
-        shell(&format!("trap 'echo hup >{}; exit 5' HUP; echo ready; while :; do read x; done", mark.display()));
+    let (pty, child) = shell(&format!(
+        "trap 'echo hup >{}; exit 5' HUP; echo ready; while :; do read x; done",
+        mark.display()
+    ));
     await_text(&pty, "ready");
     drop(pty);
     assert_eq!(finish(&child.pidfd), 5);

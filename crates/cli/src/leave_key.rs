@@ -1,0 +1,69 @@
+//! The key that means "leave", found among all the others.
+//!
+//! Promise: what is pasted never leaves. A paste that did would go on in the person's shell, line by
+//! line.
+
+/// Ctrl-\ as terminals send it: plainly, in kitty's encoding, in xterm's.
+const DETACH: [&[u8]; 3] = [b"\x1c", b"\x1b[92;5", b"\x1b[27;5;92~"];
+/// Ctrl-C, for those whose keys go nowhere else.
+const INTERRUPT: [&[u8]; 2] = [b"\x03", b"\x1b[99;5"];
+const PASTE_BEGINS: &[u8] = b"\x1b[200~";
+const PASTE_ENDS: &[u8] = b"\x1b[201~";
+
+/// Looks at everything a person types, however it is split.
+#[derive(Debug, Default)]
+pub(crate) struct LeaveKey {
+    pasting: bool,
+    /// The last bytes seen, in case a marker comes in two pieces.
+    tail: Vec<u8>,
+}
+
+impl LeaveKey {
+    /// Where in `keys` the one that means "leave" is. Observers may also leave with Ctrl-C.
+    pub(crate) fn find(&mut self, keys: &[u8], observes: bool) -> Option<usize> {
+        let before = self.tail.len();
+        let seen = [self.tail.as_slice(), keys].concat();
+        let mut at = 0;
+        while at < seen.len() {
+            let rest = &seen[at..];
+            if rest.starts_with(PASTE_BEGINS) || rest.starts_with(PASTE_ENDS) {
+                self.pasting = rest.starts_with(PASTE_BEGINS);
+                at += PASTE_BEGINS.len();
+                continue;
+            }
+            let begins_with = |keys: &[&[u8]]| keys.iter().any(|key| rest.starts_with(key));
+            let leave = begins_with(&DETACH) || (observes && begins_with(&INTERRUPT));
+            if leave && at >= before && !self.pasting {
+                return Some(at - before);
+            }
+            at += 1;
+        }
+        self.tail = seen[seen.len().saturating_sub(PASTE_BEGINS.len() - 1)..].to_vec();
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_found_in_each_encoding() {
+        for key in ["\x1c", "\x1b[92;5u", "\x1b[92;5:1u", "\x1b[27;5;92~"] {
+            assert_eq!(LeaveKey::default().find(format!("ab{key}cd").as_bytes(), false), Some(2), "{key:?}");
+        }
+        assert_eq!(LeaveKey::default().find(b"a\x03", false), None);
+        assert_eq!(LeaveKey::default().find(b"a\x03", true), Some(1));
+    }
+
+    #[test]
+    fn a_pasted_key_does_not_leave_and_a_typed_one_after_it_does_however_the_bytes_are_split() {
+        let typed = b"x\x1b[200~rm \x1c -rf\n\x1c\x1b[201~y\x1cz";
+        let wanted = typed.len() - 2;
+        for cut in 0..=wanted {
+            let mut key = LeaveKey::default();
+            assert_eq!(key.find(&typed[..cut], false), None, "cut at {cut}");
+            assert_eq!(key.find(&typed[cut..], false), Some(wanted - cut), "cut at {cut}");
+        }
+    }
+}
