@@ -84,12 +84,16 @@ pub(crate) struct Run {
 /// Start the next run of a session that stopped or was lost.
 ///
 /// The same command, in the same directory, with the same record. If the last keeper died, what
-/// it left behind is ended and proven gone first.
+/// it left behind is ended and proven gone first. --last takes the session that was lost last in
+/// this directory, else the one lost last anywhere, else the one that stopped last, here or anywhere.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Resume {
     /// The session
-    #[arg(value_name = "S")]
-    pub(crate) session: String,
+    #[arg(value_name = "S", required_unless_present = "last", conflicts_with = "last")]
+    pub(crate) session: Option<String>,
+    /// The one that was interrupted last
+    #[arg(long)]
+    pub(crate) last: bool,
     /// Do not attach; print the id once the command runs
     #[arg(short, long)]
     pub(crate) detach: bool,

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use berth_api::message::Request;
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, Status};
+use berth_core::SessionId;
 use berth_keeper::{recover, start, view};
 
 use crate::args::Resume;
@@ -15,25 +16,47 @@ use crate::tty;
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let id = match &args.session {
+        Some(session) => ctx.find(session)?,
+        None => last(ctx)?,
+    };
+    let named = args.session.as_deref().unwrap_or(id.as_str());
     let asked_at = Instant::now();
     while ctx.is_kept(&id) {
         let session = view::history(&ctx.home, &id)?.session;
         if recover::lost_its_keeper(&session) {
             // Somebody else clears up after a crash, and needs the lease for that.
             if asked_at.elapsed() > recover::HEALER_PATIENCE {
-                return Err(recover::is_being_healed(&args.session));
+                return Err(recover::is_being_healed(named));
             }
         } else if (session.is_live() && ctx.keeper_of(&id)?.is_some())
             // Who has ended a run holds the lease a moment longer, to say goodbye.
             || asked_at.elapsed() > GOODBYE_PATIENCE
         {
-            return Err(Problem::new(Code::Held, format!("session `{}` is running already", args.session))
-                .hint(format!("join it with `berth attach {}`", args.session)));
+            return Err(Problem::new(Code::Held, format!("session `{named}` is running already"))
+                .hint(format!("join it with `berth attach {named}`")));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
     let resume = Request::Resume { size: tty::size().unwrap_or_default() };
     let (connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
     run::stay(ctx, connection, &status, args.detach, args.json)
+}
+
+/// The session a person means who says "go on": one that was cut off before one that ended, one of
+/// this directory before one of another, the latest before the rest.
+fn last(ctx: &Ctx) -> Result<SessionId, Problem> {
+    let here = std::env::current_dir().ok().and_then(|dir| dir.canonicalize().ok());
+    let here = here.map(|dir| dir.display().to_string()).unwrap_or_default();
+    let ids = ctx.home.session_ids().map_err(|error| {
+        Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
+    })?;
+    let over = |status: &Status| matches!(status.state.as_str(), "lost" | "stopped");
+    let known = ids.iter().filter_map(|id| Some((id, view::status(&ctx.home, id).ok().filter(over)?)));
+    let rank = |status: &Status| (status.state == "lost", status.what.cwd == here, status.last_activity_at);
+    let last = known.max_by_key(|(_, status)| rank(status)).map(|(id, _)| id.clone());
+    last.ok_or_else(|| {
+        Problem::new(Code::NotFound, "there is no session to resume: none was lost and none has stopped")
+            .hint("`berth ls` lists what there is, `berth run` starts one")
+    })
 }

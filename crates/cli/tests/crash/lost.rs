@@ -6,6 +6,38 @@ use rustix::process::Signal;
 
 use crate::{endings, lab, written_down};
 
+/// F1: after a crash, `resume --last` offers the session that was cut off, this directory's first.
+#[test]
+fn f1_the_session_that_was_cut_off_here_is_offered_first() {
+    let lab = lab();
+    let (here, there) = (lab.dir().join("here"), lab.dir().join("there"));
+    for dir in [&here, &there] {
+        std::fs::create_dir(dir).expect("a directory");
+    }
+    let start = |name: &str, dir: &std::path::Path| {
+        lab.start_with(&["--name", name, "--cwd", &dir.display().to_string()], &["say:up", "hang"]);
+        lab.wait_output(name, "up");
+    };
+    start("cut-off-here", &here);
+    start("stopped-here", &here);
+    start("cut-off-there", &there);
+    lab.ok(["stop", "stopped-here"]);
+    for name in ["cut-off-here", "cut-off-there"] {
+        lab.kill_keeper(name);
+    }
+    let resume = |dir: &std::path::Path| {
+        let output =
+            lab.command(["resume", "--last", "-d", "--json"]).current_dir(dir).output().expect("berth runs");
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a session");
+        said["name"].as_str().expect("a name").to_owned()
+    };
+    assert_eq!(resume(&here), "cut-off-here");
+    assert_eq!(resume(&here), "cut-off-there", "cut off elsewhere comes before stopped here");
+    assert_eq!(resume(&here), "stopped-here");
+    let none = lab.berth(["resume", "--last"]);
+    assert_eq!(none.code, 3, "{none:?}");
+}
+
 #[test]
 fn b2_a_session_whose_keeper_was_killed_is_resumed_at_once_without_cleaning_up() {
     let lab = lab();
