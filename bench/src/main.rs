@@ -175,11 +175,7 @@ fn preamble(bench: &Bench) -> String {
     let _ = writeln!(text, "- date: {}", said(Command::new("date").arg("-u").arg("+%F %H:%M UTC"), 0));
     let _ = writeln!(text, "- machine: {cores} × {cpu}, {memory}");
     let _ = writeln!(text, "- kernel: {}", kernel.trim());
-    let _ = writeln!(
-        text,
-        "- file system: {file_system} ({})",
-        bench.base.parent().unwrap_or(&bench.base).display()
-    );
+    let _ = writeln!(text, "- file system: {file_system}");
     let mut versions = Vec::new();
     for (name, _, arguments) in peers::KNOWN.into_iter().filter(|(name, ..)| *name != "tmux, cold") {
         versions.push(match bench.programs.get(name) {
