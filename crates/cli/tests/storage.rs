@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use berth_api::message::{Request, Size};
 use berth_api::record::Spec;
 use berth_api::{Code, Connection, Problem};
-use berth_harness::{Lab, Said, said, wait_child};
+use berth_harness::{Lab, Said, said, wait_child, wait_until};
 
 /// An account that is not ours.
 const NOBODY: u32 = 65534;
@@ -320,6 +320,8 @@ fn f8_a_busy_session_has_a_bounded_number_of_files_and_no_leftovers() {
         lab.ok(["resume", "-d", &id]);
         lab.ok(["stop", &id]);
     }
+    // A keeper writes its last words after its last answer.
+    wait_until("the keeper to leave", || lab.processes().is_empty());
     let stray: Vec<_> =
         names().into_iter().filter(|name| name.contains("tmp") || name.contains(".new")).collect();
     assert_eq!(stray, Vec::<String>::new());

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 
 /// A stand-in for an agent: it counts, so that everyone can see whether it was interrupted. Not for
 /// ever: a demo that is killed with -9 leaves nothing that stays.
-const AGENT: &str = "n=0; while [ $n -lt 600 ]; do n=$((n+1)); echo \"step $n\"; sleep 0.1; done";
+const AGENT: &str = "n=0; while [ $n -lt 600 ]; do n=$((n+1)); echo step $n; sleep .1; done";
 
 pub(crate) fn run() -> Result<u8, Problem> {
     let demo = Demo::new()?;
