@@ -157,7 +157,10 @@ fn f5_a_bad_short_cut_is_rebuilt_from_the_journal_and_nothing_is_lost() {
     fs::remove_file(&file).expect("the short cut");
     assert_eq!(lab.json(["ls", "--json"])[0]["name"], "steady");
     assert_eq!((lab.ok(["output", &id]).as_str(), lab.ok(["screen", &id]).trim_end()), ("said", "said"));
+    fs::write(&file, "garbage").expect("the short cut");
     assert_eq!(lab.berth(["resume", &id]).code, 3);
+    let aside = fs::read_to_string(lab.session_dir(&id).join("status.json.aside")).expect("kept aside");
+    assert_eq!(aside, "garbage", "nothing is thrown away");
     let rebuilt = fs::read_to_string(&file).expect("the next run wrote it again");
     assert!(rebuilt.contains(r#""epoch":2"#), "{rebuilt}");
 }

@@ -24,6 +24,8 @@ use crate::{History, output, store};
 
 /// The name of the short cut.
 pub const STATUS_FILE: &str = "status.json";
+/// Where one that cannot be read is kept.
+const ASIDE_FILE: &str = "status.json.aside";
 
 /// Whether somebody holds the session in `dir`: its keeper, or who clears up after one.
 pub fn is_kept(dir: &Path) -> io::Result<bool> {
@@ -95,7 +97,8 @@ pub(crate) fn doubt_short_cut(dir: &Path) -> io::Result<()> {
     if json.is_some_and(|json| berth_host::disk::write_atomically(dir, STATUS_FILE, &json, false).is_ok()) {
         return Ok(());
     }
-    match fs::remove_file(dir.join(STATUS_FILE)) {
+    // Unreadable, or no room for another: kept aside, in case somebody wants to know what happened to it.
+    match fs::rename(dir.join(STATUS_FILE), dir.join(ASIDE_FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }
