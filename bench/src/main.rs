@@ -7,6 +7,8 @@
 //! Start with [`MEASUREMENTS`], one file each; `peers` has the holders, `lab` the place.
 
 mod echo;
+mod end;
+mod helper;
 mod journal;
 mod lab;
 mod list;
@@ -20,6 +22,7 @@ mod report;
 mod stage;
 mod start;
 mod stats;
+mod sweep;
 mod terminal;
 
 use std::collections::BTreeMap;
@@ -37,7 +40,7 @@ use stage::Bench;
 type Measurement = (char, fn(&Bench) -> Result<Section>);
 
 /// In the order of the report.
-const MEASUREMENTS: [Measurement; 8] = [
+const MEASUREMENTS: [Measurement; 11] = [
     ('a', start::measure),
     ('b', parallel::measure),
     ('c', echo::measure),
@@ -46,6 +49,9 @@ const MEASUREMENTS: [Measurement; 8] = [
     ('f', memory::measure),
     ('g', list::measure),
     ('h', journal::measure),
+    ('i', end::measure),
+    ('j', sweep::measure),
+    ('k', helper::measure),
 ];
 
 const HELP: &str = "berth-bench: speed and memory beside the peers (bench/run installs and builds what it needs)
@@ -56,6 +62,7 @@ usage: berth-bench --fake-agent PATH [--berth PATH] [--only a,c] [--quick] [--wr
   --fake-agent PATH  the program that runs in the sessions
   --berth PATH       berth's command; without it only the peers are measured, as found through PATH
   --only a,c         only these: a start · b parallel · c echo · d output · e reattach · f memory · g list · h journal
+                     i end · j sweep · k helper
   --quick            few rounds: shows that it works, not how fast it is
   --write PATH       write the report there too
   --dir DIR          make the private directories there, on a real disk; the system's temporary directory otherwise

@@ -26,6 +26,9 @@ pub(crate) trait Holder {
     /// The command that attaches the terminal it runs in.
     fn attach(&self, lab: &Lab, session: &str) -> Command;
 
+    /// The command its users type to end a session.
+    fn end(&self, lab: &Lab, session: &Session) -> Command;
+
     /// What a session is called, given the name we wished for and what the start command said.
     fn session_name(&self, wanted: &str, _said: &str) -> String {
         wanted.to_owned()
@@ -51,7 +54,7 @@ pub(crate) trait Holder {
 }
 
 /// Every holder there is, installed or not, with the arguments that make it tell its version.
-pub(crate) const KNOWN: [(&str, &str, &[&str]); 7] = [
+pub(crate) const KNOWN: [(&str, &str, &[&str]); 8] = [
     ("berth", "berth", &["--version"]),
     ("tmux", "tmux", &["-V"]),
     ("tmux, cold", "tmux", &["-V"]),
@@ -59,6 +62,7 @@ pub(crate) const KNOWN: [(&str, &str, &[&str]); 7] = [
     ("abduco", "abduco", &["-v"]),
     ("shpool", "shpool", &["version"]),
     ("screen", "screen", &["--version"]),
+    ("pueue", "pueue", &["--version"]),
 ];
 
 /// Makes a holder; `program` is where its command is.
@@ -72,6 +76,7 @@ pub(crate) fn holder(name: &str, program: &Path) -> Result<Box<dyn Holder>> {
         "abduco" => Box::new(Abduco { program }),
         "shpool" => Box::new(Shpool { program, daemon: RefCell::new(None) }),
         "screen" => Box::new(Screen { program }),
+        "pueue" => Box::new(Pueue { program, daemon: RefCell::new(None) }),
         other => bail!("no holder is called {other}"),
     })
 }
@@ -112,6 +117,12 @@ impl Holder for Berth {
         command
     }
 
+    fn end(&self, lab: &Lab, session: &Session) -> Command {
+        let mut command = self.command(lab);
+        command.args(["stop", &session.name]);
+        command
+    }
+
     fn session_name(&self, _wanted: &str, said: &str) -> String {
         said.trim().to_owned()
     }
@@ -146,6 +157,12 @@ impl Holder for Tmux {
     fn attach(&self, lab: &Lab, session: &str) -> Command {
         let mut command = self.command(lab);
         command.args(["attach-session", "-t", &format!("={session}")]);
+        command
+    }
+
+    fn end(&self, lab: &Lab, session: &Session) -> Command {
+        let mut command = self.command(lab);
+        command.args(["kill-session", "-t", &format!("={}", session.name)]);
         command
     }
 
@@ -189,6 +206,10 @@ impl Holder for Dtach {
         command.arg("-a").arg(lab.dir().join(session));
         command
     }
+
+    fn end(&self, lab: &Lab, session: &Session) -> Command {
+        kill(lab, session)
+    }
 }
 
 /// A server for each session; keeps no screen.
@@ -221,6 +242,10 @@ impl Holder for Abduco {
         command
     }
 
+    fn end(&self, lab: &Lab, session: &Session) -> Command {
+        kill(lab, session)
+    }
+
     /// The server would wait for somebody to collect the exit status.
     fn stop(&self, sessions: &[Session]) {
         for session in sessions {
@@ -228,6 +253,13 @@ impl Holder for Abduco {
             session.holder.signal(Signal::KILL);
         }
     }
+}
+
+/// What people do to a holder that has no command for ending a session.
+fn kill(lab: &Lab, session: &Session) -> Command {
+    let mut command = lab.command(Path::new("kill"));
+    command.arg(session.holder.0.to_string());
+    command
 }
 
 /// One daemon for all sessions.
@@ -262,6 +294,12 @@ impl Holder for Shpool {
     fn attach(&self, lab: &Lab, session: &str) -> Command {
         let mut command = self.command(lab);
         command.args(["attach", "-f", session]);
+        command
+    }
+
+    fn end(&self, lab: &Lab, session: &Session) -> Command {
+        let mut command = self.command(lab);
+        command.args(["kill", &session.name]);
         command
     }
 
@@ -321,7 +359,73 @@ impl Holder for Screen {
         command
     }
 
+    fn end(&self, lab: &Lab, session: &Session) -> Command {
+        let mut command = self.command(lab);
+        command.args(["-S", &session.name, "-X", "quit"]);
+        command
+    }
+
     fn prepare(&self, lab: &Lab) -> Result<()> {
         std::fs::DirBuilder::new().mode(0o700).create(lab.dir().join("screens")).context("create SCREENDIR")
+    }
+}
+
+/// One daemon for all commands, which have no terminal.
+struct Pueue {
+    program: PathBuf,
+    daemon: RefCell<Option<Child>>,
+}
+
+impl Holder for Pueue {
+    fn name(&self) -> &'static str {
+        "pueue"
+    }
+
+    fn start(&self, lab: &Lab, _session: &str, agent: &[String]) -> Command {
+        let mut command = lab.command(&self.program);
+        command.args(["add", "--print-task-id", "--immediate", "--escape", "--"]).args(agent);
+        command
+    }
+
+    fn attach(&self, lab: &Lab, session: &str) -> Command {
+        let mut command = lab.command(&self.program);
+        command.args(["follow", session]);
+        command
+    }
+
+    fn end(&self, lab: &Lab, session: &Session) -> Command {
+        let mut command = lab.command(&self.program);
+        command.args(["kill", &session.name]);
+        command
+    }
+
+    fn session_name(&self, _wanted: &str, said: &str) -> String {
+        said.trim().to_owned()
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn prepare(&self, lab: &Lab) -> Result<()> {
+        let daemon = self.program.with_file_name("pueued");
+        let daemon = lab.command(&daemon).spawn().context("spawn pueued")?;
+        *self.daemon.borrow_mut() = Some(daemon);
+        let deadline = Instant::now() + PATIENCE;
+        while !lab.command(&self.program).arg("status").status().is_ok_and(|status| status.success()) {
+            if Instant::now() > deadline {
+                bail!("pueue's daemon does not answer");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn shut_down(&self, lab: &Lab) {
+        let _ = lab.command(&self.program).arg("shutdown").status();
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
     }
 }

@@ -8,9 +8,11 @@
 
 pub mod client;
 pub mod frame;
+pub mod helper;
 pub mod message;
 pub mod problem;
 pub mod record;
+pub mod redact;
 pub mod status;
 
 pub use client::Connection;

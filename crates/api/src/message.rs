@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::helper::{Owner, Terms, Wanted};
 use crate::record::{Entry, Spec};
 use crate::status::Status;
 
@@ -36,6 +37,29 @@ pub enum Request {
     Resume {
         /// The terminal's size.
         size: Size,
+    },
+    /// Make the helper, or begin its next run. Only the process that started the keeper may. Answered
+    /// twice: when it runs, and when it is ready or will not be.
+    StartHelper {
+        /// What to run.
+        spec: Spec,
+        /// How it is shared.
+        terms: Terms,
+        /// Who asks for it.
+        owner: Owner,
+    },
+    /// Own this helper; answered when it is ready, or will not be. While it is being ended: answered when
+    /// that is over.
+    Join {
+        /// Who asks for it.
+        owner: Owner,
+        /// What it is taken for.
+        wanted: Wanted,
+    },
+    /// Own this helper no longer; answered when that is recorded.
+    Leave {
+        /// Who.
+        owner: String,
     },
     /// What is known.
     Status,

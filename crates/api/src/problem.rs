@@ -106,10 +106,57 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             ),
         )
         .hint(format!("take it back with `berth attach {session} --take`")),
+        Refusal::NotShared => Problem::new(
+            Code::Refused,
+            format!("nobody knows who uses `{session}`: its record has no owners"),
+        )
+        .hint(format!("it is never stopped on a guess; end it with `berth helper stop {session}`")),
+        Refusal::OtherHelper => {
+            Problem::new(Code::Refused, format!("the record of helper `{session}` is of another helper"))
+                .hint("its id is the same by chance, or the record is damaged; use another name")
+        }
+        Refusal::BeingEnded => Problem::new(Code::Held, format!("helper `{session}` is being ended"))
+            .hint("`berth helper ensure` waits for that and starts it again"),
+        Refusal::NotOwner { owner } => {
+            Problem::new(Code::Refused, format!("session {owner} does not own helper `{session}`"))
+                .hint(format!("`berth helper show {session}` names who does; nothing was changed"))
+        }
+        Refusal::TooManyOwners { limit } => {
+            Problem::new(Code::Refused, format!("helper `{session}` has {limit} owners already"))
+                .hint(format!("release some with `berth helper release {session} --owner S`"))
+        }
+    }
+}
+
+/// The same about a helper, which has commands of its own.
+pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
+    match what {
+        Refusal::AlreadyCreated => Problem::new(Code::Refused, format!("helper `{helper}` exists already")),
+        Refusal::NotCreated => {
+            Problem::new(Code::NotFound, format!("helper `{helper}` was never finished being made"))
+                .hint("`berth helper ensure` makes it anew")
+        }
+        Refusal::AlreadyRunning => Problem::new(Code::Held, format!("helper `{helper}` is running already"))
+            .hint("join it with `berth helper ensure`"),
+        Refusal::NotRunning => Problem::new(Code::Refused, format!("helper `{helper}` is not running"))
+            .hint("start it again with `berth helper ensure`"),
+        Refusal::Held { by } => Problem::new(
+            Code::Held,
+            format!("somebody else is typing in helper `{helper}`: {}", describe(by)),
+        ),
+        Refusal::StaleFence { .. } => {
+            Problem::new(Code::Held, format!("another writer took helper `{helper}` over"))
+        }
+        Refusal::NotShared
+        | Refusal::OtherHelper
+        | Refusal::BeingEnded
+        | Refusal::NotOwner { .. }
+        | Refusal::TooManyOwners { .. } => refusal(what, helper),
     }
 }
 
 /// An actor in words.
 pub fn describe(actor: &Actor) -> String {
-    format!("pid {} (uid {}, {})", actor.pid, actor.uid, actor.place)
+    let uid = actor.uid.map(|uid| format!("uid {uid}, ")).unwrap_or_default();
+    format!("pid {} ({uid}{})", actor.pid, actor.place)
 }

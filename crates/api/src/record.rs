@@ -6,6 +6,8 @@
 use berth_core as core;
 use serde::{Deserialize, Serialize};
 
+use crate::helper::{Leaving, Owner, Terms};
+
 /// One event with its time: a line of `berth log --json`, a payload of the journal.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Entry {
@@ -37,6 +39,8 @@ pub enum Event {
         keeper: Process,
         #[serde(default)]
         output_from: u64,
+        #[serde(default)]
+        boundary: Boundary,
     },
     RunStarted {
         epoch: u64,
@@ -54,7 +58,14 @@ pub enum Event {
         epoch: u64,
         exit: Exit,
         #[serde(default)]
+        oom: bool,
+        #[serde(default)]
         kill_at_boot_ms: u64,
+    },
+    OomKilled {
+        epoch: u64,
+        #[serde(default)]
+        kills: u64,
     },
     KillOrdered {
         epoch: u64,
@@ -91,6 +102,35 @@ pub enum Event {
     OutputDropped {
         before: u64,
     },
+    Declared {
+        #[serde(flatten)]
+        terms: Terms,
+    },
+    Respecified {
+        #[serde(flatten)]
+        spec: Spec,
+    },
+    OwnerJoined {
+        #[serde(flatten)]
+        owner: Owner,
+    },
+    OwnerLeft {
+        owner: String,
+        #[serde(default)]
+        why: Leaving,
+        #[serde(default)]
+        stop_at_boot_ms: Option<u64>,
+    },
+    BecameReady {
+        epoch: u64,
+        #[serde(default)]
+        address: Option<String>,
+    },
+    NeverReady {
+        epoch: u64,
+        #[serde(default)]
+        reason: String,
+    },
     Warned {
         what: String,
     },
@@ -106,6 +146,27 @@ pub struct Spec {
     pub cwd: String,
     pub env: Vec<(String, String)>,
     pub key: Option<String>,
+    pub limits: Limits,
+}
+
+/// [`core::Limits`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Limits")]
+pub struct Limits {
+    pub memory_bytes: Option<u64>,
+    pub processes: Option<u64>,
+    pub cpu_percent: Option<u64>,
+}
+
+/// [`core::Boundary`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Boundary")]
+pub struct Boundary {
+    pub cgroup: Option<String>,
+    pub missing: Option<String>,
+    pub limited_in: Vec<String>,
 }
 
 /// [`core::Process`] on paper.
@@ -124,7 +185,8 @@ pub struct Process {
 #[expect(missing_docs, reason = "mirrors berth_core::Actor")]
 pub struct Actor {
     pub pid: u32,
-    pub uid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
     pub place: String,
 }
 
@@ -143,6 +205,7 @@ pub enum Exit {
 #[expect(missing_docs, reason = "mirrors berth_core::Outcome")]
 pub enum Outcome {
     Exited(Exit),
+    OutOfMemory,
     StartFailed(String),
     Lost,
 }
@@ -153,9 +216,26 @@ impl Entry {
         Self { at_ms, event: event.into() }
     }
 
-    /// Reads it back. Fails on a name no version of ours would write.
-    pub fn to_core(&self) -> Result<core::Event, core::BadName> {
+    /// Reads it back. Fails on a name or an id no version of ours would write.
+    pub fn to_core(&self) -> Result<core::Event, BadRecord> {
         (&self.event).try_into()
+    }
+}
+
+/// Why an event cannot be one of ours.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BadRecord {
+    /// A name nobody could have given.
+    #[error("{0}")]
+    Name(core::BadName),
+    /// An id nobody could have.
+    #[error("`{0}` is not the id of a session")]
+    Id(String),
+}
+
+impl From<core::BadName> for BadRecord {
+    fn from(bad: core::BadName) -> Self {
+        Self::Name(bad)
     }
 }
 
@@ -167,16 +247,20 @@ impl From<&core::Event> for Event {
                 Self::Created { spec: spec.into(), name: name.map(|name| name.as_str().to_owned()) }
             }
             E::Renamed { name } => Self::Renamed { name: name.as_str().to_owned() },
-            E::RunStarting { epoch, keeper, output_from } => {
-                Self::RunStarting { epoch: epoch.0, keeper: keeper.into(), output_from }
-            }
+            E::RunStarting { epoch, keeper, output_from, boundary } => Self::RunStarting {
+                epoch: epoch.0,
+                keeper: keeper.into(),
+                output_from,
+                boundary: boundary.into(),
+            },
             E::RunStarted { epoch, agent } => Self::RunStarted { epoch: epoch.0, agent: agent.into() },
             E::StopRequested { epoch, by, kill_at_boot_ms } => {
                 Self::StopRequested { epoch: epoch.0, by: by.into(), kill_at_boot_ms }
             }
-            E::AgentExited { epoch, exit, kill_at_boot_ms } => {
-                Self::AgentExited { epoch: epoch.0, exit: exit.into(), kill_at_boot_ms }
+            E::AgentExited { epoch, exit, oom, kill_at_boot_ms } => {
+                Self::AgentExited { epoch: epoch.0, exit: exit.into(), oom, kill_at_boot_ms }
             }
+            E::OomKilled { epoch, kills } => Self::OomKilled { epoch: epoch.0, kills },
             E::KillOrdered { epoch } => Self::KillOrdered { epoch: epoch.0 },
             E::EndUnproven { epoch, left } => Self::EndUnproven { epoch: epoch.0, left },
             E::RunEnded { epoch, outcome } => Self::RunEnded { epoch: epoch.0, outcome: outcome.into() },
@@ -189,33 +273,45 @@ impl From<&core::Event> for Event {
             E::Typed { by, bytes } => Self::Typed { by: by.into(), bytes },
             E::KeeperRestarted { reason } => Self::KeeperRestarted { reason },
             E::OutputDropped { before } => Self::OutputDropped { before },
+            E::Declared { terms } => Self::Declared { terms: terms.into() },
+            E::Respecified { spec } => Self::Respecified { spec: spec.into() },
+            E::OwnerJoined { owner } => Self::OwnerJoined { owner: owner.into() },
+            E::OwnerLeft { owner, why, stop_at_boot_ms } => {
+                Self::OwnerLeft { owner: owner.to_string(), why: why.into(), stop_at_boot_ms }
+            }
+            E::BecameReady { epoch, address } => Self::BecameReady { epoch: epoch.0, address },
+            E::NeverReady { epoch, reason } => Self::NeverReady { epoch: epoch.0, reason },
             E::Warned { what } => Self::Warned { what },
         }
     }
 }
 
 impl TryFrom<&Event> for core::Event {
-    type Error = core::BadName;
+    type Error = BadRecord;
 
-    fn try_from(event: &Event) -> Result<Self, core::BadName> {
+    fn try_from(event: &Event) -> Result<Self, BadRecord> {
         use core::{Epoch, Fence, Name};
         Ok(match event.clone() {
             Event::Created { spec, name } => {
                 Self::Created { spec: spec.into(), name: name.map(|name| Name::parse(&name)).transpose()? }
             }
             Event::Renamed { name } => Self::Renamed { name: Name::parse(&name)? },
-            Event::RunStarting { epoch, keeper, output_from } => {
-                Self::RunStarting { epoch: Epoch(epoch), keeper: keeper.into(), output_from }
-            }
+            Event::RunStarting { epoch, keeper, output_from, boundary } => Self::RunStarting {
+                epoch: Epoch(epoch),
+                keeper: keeper.into(),
+                output_from,
+                boundary: boundary.into(),
+            },
             Event::RunStarted { epoch, agent } => {
                 Self::RunStarted { epoch: Epoch(epoch), agent: agent.into() }
             }
             Event::StopRequested { epoch, by, kill_at_boot_ms } => {
                 Self::StopRequested { epoch: Epoch(epoch), by: by.into(), kill_at_boot_ms }
             }
-            Event::AgentExited { epoch, exit, kill_at_boot_ms } => {
-                Self::AgentExited { epoch: Epoch(epoch), exit: exit.into(), kill_at_boot_ms }
+            Event::AgentExited { epoch, exit, oom, kill_at_boot_ms } => {
+                Self::AgentExited { epoch: Epoch(epoch), exit: exit.into(), oom, kill_at_boot_ms }
             }
+            Event::OomKilled { epoch, kills } => Self::OomKilled { epoch: Epoch(epoch), kills },
             Event::KillOrdered { epoch } => Self::KillOrdered { epoch: Epoch(epoch) },
             Event::EndUnproven { epoch, left } => Self::EndUnproven { epoch: Epoch(epoch), left },
             Event::RunEnded { epoch, outcome } => {
@@ -230,6 +326,14 @@ impl TryFrom<&Event> for core::Event {
             Event::Typed { by, bytes } => Self::Typed { by: by.into(), bytes },
             Event::KeeperRestarted { reason } => Self::KeeperRestarted { reason },
             Event::OutputDropped { before } => Self::OutputDropped { before },
+            Event::Declared { terms } => Self::Declared { terms: terms.try_into()? },
+            Event::Respecified { spec } => Self::Respecified { spec: spec.into() },
+            Event::OwnerJoined { owner } => Self::OwnerJoined { owner: owner.try_into()? },
+            Event::OwnerLeft { owner, why, stop_at_boot_ms } => {
+                Self::OwnerLeft { owner: crate::helper::session_id(owner)?, why: why.into(), stop_at_boot_ms }
+            }
+            Event::BecameReady { epoch, address } => Self::BecameReady { epoch: Epoch(epoch), address },
+            Event::NeverReady { epoch, reason } => Self::NeverReady { epoch: Epoch(epoch), reason },
             Event::Warned { what } => Self::Warned { what },
         })
     }
@@ -239,16 +343,18 @@ impl TryFrom<&Event> for core::Event {
 macro_rules! same_fields {
     ($($name:ident { $($field:ident),* })*) => {$(
         impl From<core::$name> for $name {
-            fn from(it: core::$name) -> Self { Self { $($field: it.$field),* } }
+            fn from(it: core::$name) -> Self { Self { $($field: it.$field.into()),* } }
         }
         impl From<$name> for core::$name {
-            fn from(it: $name) -> Self { Self { $($field: it.$field),* } }
+            fn from(it: $name) -> Self { Self { $($field: it.$field.into()),* } }
         }
     )*};
 }
 
 same_fields! {
-    Spec { driver, command, cwd, env, key }
+    Spec { driver, command, cwd, env, key, limits }
+    Limits { memory_bytes, processes, cpu_percent }
+    Boundary { cgroup, missing, limited_in }
     Process { pid, start_ticks, boot_id }
     Actor { pid, uid, place }
 }
@@ -275,6 +381,7 @@ impl From<core::Outcome> for Outcome {
     fn from(outcome: core::Outcome) -> Self {
         match outcome {
             core::Outcome::Exited(exit) => Self::Exited(exit.into()),
+            core::Outcome::OutOfMemory => Self::OutOfMemory,
             core::Outcome::StartFailed(reason) => Self::StartFailed(reason),
             core::Outcome::Lost => Self::Lost,
         }
@@ -285,6 +392,7 @@ impl From<Outcome> for core::Outcome {
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Exited(exit) => Self::Exited(exit.into()),
+            Outcome::OutOfMemory => Self::OutOfMemory,
             Outcome::StartFailed(reason) => Self::StartFailed(reason),
             Outcome::Lost => Self::Lost,
         }

@@ -4,7 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::record::{Actor, Exit, Outcome, Spec};
+use crate::helper::HelperStatus;
+use crate::record::{Actor, Boundary, Exit, Limits, Outcome, Spec};
+
+/// The signal the kernel frees memory with.
+const SIGKILL: i32 = 9;
 
 /// A moment for people: RFC 3339 in UTC on paper, milliseconds since 1970 inside.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -62,6 +66,10 @@ pub struct Status {
     pub exit: Option<i32>,
     /// By which signal the last run ended, if by one.
     pub signal: Option<i32>,
+    /// Whether the last run ended because memory ran out.
+    pub oom: bool,
+    /// How many processes of the current or last run the kernel killed because memory ran out.
+    pub oom_kills: u64,
     /// Why the last run has no exit: `lost`, or why it could not start.
     pub failure: Option<String>,
     /// Who asked for the end of the last run.
@@ -70,6 +78,8 @@ pub struct Status {
     pub writer: Option<WriterStatus>,
     /// How many are attached.
     pub clients: usize,
+    /// What holds the current or last run together, besides adoption, lock and mark.
+    pub boundary: Boundary,
     /// What could not be ended, and why.
     pub left: Vec<String>,
     /// How many bytes the agent has written in all.
@@ -82,6 +92,9 @@ pub struct Status {
     pub rows: u16,
     /// The terminal's width.
     pub cols: u16,
+    /// Who shares it, if it is a helper.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub helper: Option<HelperStatus>,
     /// The number of the last event this was computed from.
     pub seq: u64,
 }
@@ -100,6 +113,8 @@ pub struct What {
     pub env_names: Vec<String>,
     /// The caller's key.
     pub key: Option<String>,
+    /// What its runs may use.
+    pub limits: Limits,
 }
 
 /// Who may type, and since when.
@@ -121,6 +136,7 @@ impl From<&Spec> for What {
             cwd: spec.cwd.clone(),
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
             key: spec.key.clone(),
+            limits: spec.limits.clone(),
         }
     }
 }
@@ -135,6 +151,10 @@ impl Status {
                     Exit::Code(_) => None,
                     Exit::Signal(signal) => Some(*signal),
                 };
+            }
+            Outcome::OutOfMemory => {
+                self.oom = true;
+                self.set_outcome(&Outcome::Exited(Exit::Signal(SIGKILL)));
             }
             Outcome::StartFailed(reason) => self.failure = Some(reason.clone()),
             Outcome::Lost => self.failure = Some("lost: its keeper died before the end was seen".to_owned()),

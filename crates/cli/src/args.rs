@@ -1,9 +1,13 @@
 //! What can be typed. The help texts are the manual.
 
+pub(crate) mod helper;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+
+pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
 
 /// berth keeps AI agent sessions: one writer each, nothing said is lost, every disconnect and
 /// crash is survived, and what a session started is cleaned up with it.
@@ -34,6 +38,7 @@ pub(crate) enum Verb {
     Ls(Ls),
     Show(Show),
     Why(Why),
+    Ps(Ps),
     Attach(Attach),
     Input(Input),
     Screen(Screen),
@@ -42,6 +47,9 @@ pub(crate) enum Verb {
     Stop(Stop),
     Wait(Wait),
     Rename(Rename),
+    Helper(Helper),
+    Sweep(Sweep),
+    Doctor(Doctor),
     /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
     Demo,
 }
@@ -56,7 +64,8 @@ pub(crate) enum Verb {
 Examples:
   berth run -- claude                                 an agent, attached
   berth run -d --name tests -- cargo test             in the background, by name
-  id=$(berth run -d --key nightly-42 -- ./job.sh)     repeat safely: same key, same session")]
+  id=$(berth run -d --key nightly-42 -- ./job.sh)     repeat safely: same key, same session
+  berth run --max-memory 4G --max-procs 500 -- claude  refused where the host cannot limit (see `berth doctor`)")]
 pub(crate) struct Run {
     /// Do not attach; print the id once the command runs
     #[arg(short, long)]
@@ -73,12 +82,34 @@ pub(crate) struct Run {
     /// Make this call repeatable: a second `run` with the same key means the same session
     #[arg(long, value_name = "K")]
     pub(crate) key: Option<String>,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
     /// Print what `show --json` prints instead of the id or the output
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+/// What a run may use, all its processes together.
+#[derive(clap::Args, Debug, Default)]
+pub(crate) struct Limits {
+    /// The most memory, swap included, as in 512M or 4G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_memory: Option<u64>,
+    /// The most processes and threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_procs: Option<u64>,
+    /// The most processor time, in cores (1.5) or in hundredths of one (150%)
+    #[arg(long, value_name = "CORES", value_parser = cores)]
+    pub(crate) max_cpu: Option<u64>,
+}
+
+impl From<&Limits> for berth_api::record::Limits {
+    fn from(limits: &Limits) -> Self {
+        Self { memory_bytes: limits.max_memory, processes: limits.max_procs, cpu_percent: limits.max_cpu }
+    }
 }
 
 /// Start the next run of a session that stopped or was lost.
@@ -131,13 +162,43 @@ pub(crate) struct Show {
     pub(crate) json: bool,
 }
 
-/// Show why a session is said to be in its state: the evidence, and how old it is.
+/// Show why a session is said to be in its state, or whose a process is: the evidence, and how old it is.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth why fix
+  berth why --pid 4711      whose is it, on what evidence, and what would happen to it")]
 pub(crate) struct Why {
     /// The session
-    #[arg(value_name = "S")]
-    pub(crate) session: String,
+    #[arg(value_name = "S", required_unless_present = "pid", conflicts_with = "pid")]
+    pub(crate) session: Option<String>,
+    /// A process instead
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
     /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show the processes of sessions: memory, processor time, age, and the ports they listen on.
+///
+/// The keeper is on top, what it keeps below it. Memory is each process's share, so the sum is what the
+/// session costs. Secrets on command lines are shown as ***. With --port, whose port that is: exit 3 if
+/// nobody listens there.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth ps                                       every session that runs
+  berth ps --port 3000                           who has port 3000
+  berth ps fix --json | jq '.[0].memory_bytes'")]
+pub(crate) struct Ps {
+    /// The session [default: all that run]
+    #[arg(value_name = "S")]
+    pub(crate) session: Option<String>,
+    /// Who listens on this port, of berth or not
+    #[arg(long, value_name = "N", conflicts_with = "session", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+    /// An array of objects
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -271,6 +332,26 @@ pub(crate) struct Wait {
     pub(crate) json: bool,
 }
 
+/// Compare records with reality, and clear up what is proven ours.
+///
+/// Runs whose keeper died are ended and recorded as lost; groups and files that nobody can be using are
+/// removed. A process that carries a claim of ours without a record is told, with its age, its command and
+/// a guess, and left alone. If anything needed to know better cannot be read, nothing is cleared up and
+/// the exit is 1. Other commands do this, too, once a minute at most.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth sweep --dry-run
+  berth sweep --json | jq '.no_record'")]
+pub(crate) struct Sweep {
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Give a session another name.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Rename {
@@ -279,6 +360,16 @@ pub(crate) struct Rename {
     pub(crate) session: String,
     /// The new name
     pub(crate) name: String,
+}
+
+/// Show what this host offers to berth, what each missing piece costs, and how to get it.
+///
+/// Everything is tried, and nothing stays of the trying. Exit 0 unless berth cannot work here at all.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Doctor {
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -296,6 +387,41 @@ fn wait_for(text: &str) -> Result<WaitFor, String> {
         }
         Some(_) | None => Err("wait for `exit` or for `output:REGEX`".to_owned()),
     }
+}
+
+/// `512M`, `4G`, `1.5GiB`, or plain bytes; always in powers of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    const LEAST: f64 = 1024.0 * 1024.0;
+    let odd = || format!("`{text}` is no size; write one as 512M or 4G");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 = digits.parse().map_err(|_| odd())?;
+    let power = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 1,
+        "m" | "mb" | "mib" => 2,
+        "g" | "gb" | "gib" => 3,
+        "t" | "tb" | "tib" => 4,
+        _ => return Err(odd()),
+    };
+    let bytes = number * 1024_f64.powi(power);
+    if !bytes.is_finite() || bytes >= i64::MAX as f64 {
+        return Err(odd());
+    }
+    if bytes < LEAST {
+        return Err(format!("{text} is less than any program needs; 1M is the least"));
+    }
+    Ok(bytes as u64)
+}
+
+/// `1.5` or `150%`: hundredths of one core.
+fn cores(text: &str) -> Result<u64, String> {
+    let odd = || format!("`{text}` is no number of cores; write one as 1.5 or 150%");
+    let (digits, scale) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 1.0),
+        None => (text, 100.0),
+    };
+    let percent = digits.parse::<f64>().map_err(|_| odd())? * scale;
+    if (1.0..=1_000_000.0).contains(&percent) { Ok(percent as u64) } else { Err(odd()) }
 }
 
 /// `500ms`, `5s`, `2m`, `1h`, or plain seconds.
@@ -320,6 +446,20 @@ mod tests {
     #[test]
     fn the_definition_of_the_arguments_holds_together() {
         <Args as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_and_cores_are_read_as_people_write_them() {
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("1.5GiB"), Ok(3 << 29));
+        assert_eq!(size("2097152"), Ok(2 << 20));
+        for bad in ["", "G", "-1G", "4X", "12", "nan", "inf", "99999999T"] {
+            assert!(size(bad).is_err(), "{bad} was taken for a size");
+        }
+        assert_eq!((cores("1.5"), cores("150%"), cores("0.5")), (Ok(150), Ok(150), Ok(50)));
+        for bad in ["", "%", "0", "-1", "x", "nan", "1e9"] {
+            assert!(cores(bad).is_err(), "{bad} was taken for cores");
+        }
     }
 
     #[test]

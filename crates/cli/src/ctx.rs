@@ -25,6 +25,11 @@ impl Ctx {
         Ok(Self { home: Home::locate()? })
     }
 
+    /// The same for helpers: everything that can be asked of a session can be asked of them.
+    pub(crate) fn helpers(&self) -> Result<Self, Problem> {
+        Ok(Self { home: self.home.helpers()? })
+    }
+
     /// The session a person means.
     pub(crate) fn find(&self, text: &str) -> Result<SessionId, Problem> {
         self.home.find(text)
@@ -45,11 +50,11 @@ impl Ctx {
                 return Ok(None);
             }
             if !absent || started.elapsed() > CONNECT_PATIENCE {
-                return Err(Problem::new(
-                    Code::Unreachable,
-                    format!("the keeper of session {id} cannot be reached: {error}"),
-                )
-                .hint(format!("`berth why {id}` shows what is known about it")));
+                let is_helper = self.home.is_helpers();
+                let (kind, show) = if is_helper { ("helper", "helper show") } else { ("session", "why") };
+                let what = format!("the keeper of {kind} {id} cannot be reached: {error}");
+                return Err(Problem::new(Code::Unreachable, what)
+                    .hint(format!("`berth {show} {id}` shows what is known about it")));
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(50));
@@ -128,7 +133,4 @@ impl Ctx {
     }
 }
 
-/// Whether a run is lost, and nobody has cleared up after it yet.
-pub(crate) fn is_unrecorded_loss(status: &Status) -> bool {
-    status.state == "lost" && status.ended_at.is_none()
-}
+pub(crate) use berth_keeper::sweep::is_unrecorded_loss;

@@ -48,24 +48,41 @@ fn run(args: Args) -> Result<u8, Problem> {
     let Some(verb) = args.verb else {
         return cmd::ls::run(&Ctx::open()?, &args::Ls::default());
     };
-    if let Verb::Demo = verb {
-        return cmd::demo::run();
+    // These two must not make the state directory: one brings its own, one only looks.
+    match &verb {
+        Verb::Demo => return cmd::demo::run(),
+        Verb::Doctor(args) => return cmd::doctor::run(args),
+        _ => {}
     }
     let ctx = Ctx::open()?;
+    // Hooks and scripts wait for these two, and for nothing else.
+    let is_hurried = matches!(&verb, Verb::Sweep(_) | Verb::Helper(_));
+    let done = dispatch(&ctx, verb);
+    // A clean-up that one has to remember is the leak it should end.
+    if !is_hurried {
+        cmd::sweep::now_and_then(&ctx);
+    }
+    done
+}
+
+fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
     match verb {
-        Verb::Run(args) => cmd::run::run(&ctx, args),
-        Verb::Resume(args) => cmd::resume::run(&ctx, &args),
-        Verb::Ls(args) => cmd::ls::run(&ctx, &args),
-        Verb::Show(args) => cmd::show::run(&ctx, &args),
-        Verb::Why(args) => cmd::why::run(&ctx, &args),
-        Verb::Attach(args) => cmd::attach::run(&ctx, &args),
-        Verb::Input(args) => cmd::input::run(&ctx, &args),
-        Verb::Screen(args) => cmd::screen::run(&ctx, &args),
-        Verb::Output(args) => cmd::output::run(&ctx, &args),
-        Verb::Log(args) => cmd::log::run(&ctx, &args),
-        Verb::Stop(args) => cmd::stop::run(&ctx, &args),
-        Verb::Wait(args) => cmd::wait::run(&ctx, &args),
-        Verb::Rename(args) => cmd::rename::run(&ctx, &args),
-        Verb::Demo => unreachable!("the demo brings its own state directory and was handled above"),
+        Verb::Run(args) => cmd::run::run(ctx, args),
+        Verb::Resume(args) => cmd::resume::run(ctx, &args),
+        Verb::Ls(args) => cmd::ls::run(ctx, &args),
+        Verb::Show(args) => cmd::show::run(ctx, &args),
+        Verb::Why(args) => cmd::why::run(ctx, &args),
+        Verb::Ps(args) => cmd::ps::run(ctx, &args),
+        Verb::Attach(args) => cmd::attach::run(ctx, &args),
+        Verb::Input(args) => cmd::input::run(ctx, &args),
+        Verb::Screen(args) => cmd::screen::run(ctx, &args),
+        Verb::Output(args) => cmd::output::run(ctx, &args),
+        Verb::Log(args) => cmd::log::run(ctx, &args),
+        Verb::Stop(args) => cmd::stop::run(ctx, &args),
+        Verb::Wait(args) => cmd::wait::run(ctx, &args),
+        Verb::Rename(args) => cmd::rename::run(ctx, &args),
+        Verb::Helper(args) => cmd::helper::run(ctx, args),
+        Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
+        Verb::Demo | Verb::Doctor(_) => unreachable!("these need no state directory and were handled above"),
     }
 }

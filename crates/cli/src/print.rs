@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use berth_api::{Code, Problem, Status, Timestamp};
+use berth_api::{Code, Problem, Status, Timestamp, redact};
 use serde::Serialize;
 
 /// Says what went wrong and what to do next.
@@ -62,9 +62,24 @@ pub(crate) fn ago(then: Timestamp) -> String {
     age(berth_host::clock::wall_ms().saturating_sub(then.0))
 }
 
+/// How many bytes, in one unit.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let Some((unit, name)) = units.into_iter().find(|(unit, _)| bytes >= *unit) else {
+        return format!("{bytes} B");
+    };
+    // Tenths, rounded: people compare 1.5 with 1.6, and 150 with 160.
+    let tenths = (u128::from(bytes) * 10 + u128::from(unit) / 2) / u128::from(unit);
+    match tenths {
+        0..100 => format!("{}.{} {name}", tenths / 10, tenths % 10),
+        _ => format!("{} {name}", (tenths + 5) / 10),
+    }
+}
+
 /// How a run ended, in a few words.
 pub(crate) fn ending(status: &Status) -> Option<String> {
     let how = match (status.signal, status.exit, &status.failure) {
+        _ if status.oom => "killed: out of memory".to_owned(),
         (Some(signal), _, _) => format!("killed by {}", signal_name(signal)),
         (None, Some(code), _) => format!("exit {code}"),
         (None, None, Some(failure)) => failure.clone(),
@@ -96,25 +111,39 @@ pub(crate) fn painted(state: &str, width: usize) -> String {
         return padded;
     }
     let colour = match state {
-        "running" => "32",
-        "starting" | "stopping" => "33",
-        "lost" => "31",
+        "running" | "ok" => "32",
+        "starting" | "stopping" | "limited" => "33",
+        "lost" | "missing" => "31",
         _ => "2",
     };
     format!("\x1b[{colour}m{padded}\x1b[0m")
 }
 
-/// A command line as one would type it, shortened.
+/// A command line as one would type it, without its secrets, shortened.
 pub(crate) fn command_line(command: &[String], limit: usize) -> String {
-    let quoted = |word: &String| {
-        let plain =
-            !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c));
-        if plain { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) }
-    };
-    let line = command.iter().map(quoted).collect::<Vec<_>>().join(" ");
-    let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if line.chars().count() <= limit {
-        return line;
+    cut(&redact::command_line(command), limit)
+}
+
+/// The beginning of a text that fits.
+pub(crate) fn cut(text: &str, limit: usize) -> String {
+    if text.chars().count() <= limit {
+        return text.to_owned();
     }
-    line.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
+    text.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_two_or_three_digits() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(10 << 20), "10 MiB");
+        assert_eq!(size((9 << 20) + (1 << 20) / 10 * 6), "9.6 MiB");
+        assert_eq!(size(180 << 20), "180 MiB");
+        assert_eq!(size(u64::MAX), "17179869184 GiB");
+    }
 }

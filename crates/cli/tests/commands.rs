@@ -461,7 +461,7 @@ fn the_help_of_every_command_says_what_it_does() {
     assert!(top.contains("Exit codes:") && top.contains("berth demo"), "{top}");
     let verbs = [
         "run", "resume", "ls", "show", "why", "attach", "input", "screen", "output", "log", "stop", "wait",
-        "rename", "demo",
+        "rename", "demo", "ps", "doctor", "helper",
     ];
     for verb in verbs {
         assert!(top.contains(&format!("\n  {verb} ")), "{verb} is not in the overview");
@@ -471,7 +471,7 @@ fn the_help_of_every_command_says_what_it_does() {
         assert!(help.contains("Usage: berth"), "{help}");
     }
     assert!(lab.ok(["attach", "--help"]).contains("exit code is passed through"));
-    for verb in ["run", "ls", "input"] {
+    for verb in ["run", "ls", "input", "ps"] {
         assert!(lab.ok([verb, "--help"]).contains("Examples:"), "{verb}");
     }
 }

@@ -166,7 +166,7 @@ fn a3_who_finds_somebody_else_clearing_up_waits_until_the_loss_is_recorded() {
         berth_harness::wait_until("a while", || healing.is_finished() || started.elapsed() > long);
         assert!(!healing.is_finished(), "it did not wait");
         drop(lease);
-        assert_eq!(healing.join().expect("no panic"), Ok(()));
+        assert_eq!(healing.join().expect("no panic"), Ok(vec![]));
     });
     assert_eq!(lab.events(id.as_str(), "run_ended").len(), 1);
 }

@@ -62,7 +62,8 @@ fn give_to(uid: u32, dir: &Path) {
 /// A second keeper for a session, with this first request: what it answered, and its exit code.
 fn second_keeper(lab: &Lab, id: &str, request: Request) -> (Problem, i32) {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
-    let mut command = lab.command(["keeper", lab.home().to_str().expect("text"), id]);
+    let dir = lab.session_dir(id);
+    let mut command = lab.command(["keeper", dir.to_str().expect("text")]);
     let child = command.stdin(std::os::fd::OwnedFd::from(theirs)).spawn().expect("a keeper");
     drop(command);
     let answer = Connection::over(ours, "a test".to_owned()).ask(request);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{Actor, Event, Fence, Name, Now, Phase, Process, Session, Spec};
+use crate::{
+    Actor, Boundary, Event, Fence, Name, Now, Owner, Phase, Process, Session, SessionId, Spec, Terms, owners,
+};
 
 /// An order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,6 +22,8 @@ pub enum Command {
         keeper: Process,
         /** Where its output will begin. */
         output_from: u64,
+        /** What will hold it together. */
+        boundary: Boundary,
     },
     /// End the run.
     Stop {
@@ -54,6 +58,23 @@ pub enum Command {
         /** How much. */
         bytes: u64,
     },
+    /// Say what a helper is, before its next run.
+    Declare {
+        /** What it runs. */
+        spec: Spec,
+        /** How it is shared. */
+        terms: Terms,
+    },
+    /// Own a helper.
+    Join {
+        /** Who, and how. */
+        owner: Owner,
+    },
+    /// Own it no longer.
+    Leave {
+        /** Who. */
+        owner: SessionId,
+    },
 }
 
 /// A polite no. Nothing broke and nothing happened.
@@ -79,6 +100,22 @@ pub enum Refusal {
         /** The number that counts. */
         current: Fence,
     },
+    /// It is not a helper, or one of an older version: nobody knows who uses it.
+    NotShared,
+    /// The record is of a helper with another name or of another place.
+    OtherHelper,
+    /// The run is being ended: it is nobody's to join.
+    BeingEnded,
+    /// The asker neither owns the helper nor ever did.
+    NotOwner {
+        /** Who. */
+        owner: SessionId,
+    },
+    /// No more can own it.
+    TooManyOwners {
+        /** How many can. */
+        limit: usize,
+    },
 }
 
 /// May this be done, and what would happen?
@@ -90,8 +127,8 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         },
         Command::Start { .. } | Command::Rename { .. } if session.spec.is_none() => Err(Refusal::NotCreated),
         Command::Start { .. } if session.is_live() => Err(Refusal::AlreadyRunning),
-        Command::Start { keeper, output_from } => {
-            Ok(vec![Event::RunStarting { epoch: session.epoch.next(), keeper, output_from }])
+        Command::Start { keeper, output_from, boundary } => {
+            Ok(vec![Event::RunStarting { epoch: session.epoch.next(), keeper, output_from, boundary }])
         }
         Command::Stop { by, grace } => Ok(stop(session, by, grace, now)),
         Command::Rename { name } if session.name.as_ref() == Some(&name) => Ok(vec![]),
@@ -105,6 +142,9 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
             may_type(session, fence)?;
             Ok(vec![Event::Typed { by, bytes }])
         }
+        Command::Declare { spec, terms } => owners::declare(session, spec, terms),
+        Command::Join { owner } => owners::join(session, owner),
+        Command::Leave { owner } => owners::leave(session, owner, now),
     }
 }
 

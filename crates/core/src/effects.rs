@@ -40,9 +40,11 @@ pub enum Effect {
 /// What is owed, in the order to do it.
 pub fn effects(session: &Session) -> Vec<Effect> {
     let epoch = session.epoch;
+    let idle_end = session.idle_end_boot_ms().map(|boot_ms| Effect::WakeAt { boot_ms });
     match &session.phase {
-        Phase::New | Phase::Running { .. } => vec![],
-        Phase::Starting => vec![Effect::Spawn { epoch }],
+        Phase::New => vec![],
+        Phase::Running { .. } => idle_end.into_iter().collect(),
+        Phase::Starting => [Effect::Spawn { epoch }].into_iter().chain(idle_end).collect(),
         // The process may exist without having been seen; the report of its birth comes first.
         Phase::Ending(Ending { agent: None, exit: None, .. }) => vec![],
         Phase::Ending(ending) => {

@@ -1,6 +1,6 @@
 //! What happened. Past tense, numbered by the journal, never taken back.
 
-use crate::{Epoch, Fence, Name};
+use crate::{Epoch, Fence, Leaving, Name, Owner, SessionId, Terms};
 
 /// One thing that happened in a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +25,8 @@ pub enum Event {
         keeper: Process,
         /** Where its output begins. */
         output_from: u64,
+        /** What holds it together. */
+        boundary: Boundary,
     },
     /// The agent's process exists.
     RunStarted {
@@ -48,8 +50,17 @@ pub enum Event {
         epoch: Epoch,
         /** How it ended. */
         exit: Exit,
+        /** Whether the kernel killed it because memory ran out. */
+        oom: bool,
         /** When patience with the rest ends, on the boot clock. */
         kill_at_boot_ms: u64,
+    },
+    /// The kernel killed processes of the run because memory ran out.
+    OomKilled {
+        /** Which run. */
+        epoch: Epoch,
+        /** How many so far. */
+        kills: u64,
     },
     /// Patience is over: everything left of the run is killed.
     KillOrdered {
@@ -101,6 +112,44 @@ pub enum Event {
         /** Everything before this offset is gone. */
         before: u64,
     },
+    /// What a helper is, and how it is shared, from its next run on.
+    Declared {
+        /** How. */
+        terms: Terms,
+    },
+    /// The next run of a helper is of another command.
+    Respecified {
+        /** What it runs now. */
+        spec: Spec,
+    },
+    /// A session owns this helper now, or owns it in another way.
+    OwnerJoined {
+        /** Which, and how. */
+        owner: Owner,
+    },
+    /// A session no longer owns this helper.
+    OwnerLeft {
+        /** Which. */
+        owner: SessionId,
+        /** Why. */
+        why: Leaving,
+        /** It was the last: when the run is stopped for that, on the boot clock. */
+        stop_at_boot_ms: Option<u64>,
+    },
+    /// The helper can be used.
+    BecameReady {
+        /** Which run. */
+        epoch: Epoch,
+        /** Where it is reached, if it has an address. */
+        address: Option<String>,
+    },
+    /// The helper could not be used in time.
+    NeverReady {
+        /** Which run. */
+        epoch: Epoch,
+        /** Why, for people. */
+        reason: String,
+    },
     /// Something a person should know and that changes nothing else.
     Warned {
         /** What. */
@@ -121,6 +170,31 @@ pub struct Spec {
     pub env: Vec<(String, String)>,
     /// The caller's key: a repeated `run` with it means this session.
     pub key: Option<String>,
+    /// What its runs may use.
+    pub limits: Limits,
+}
+
+/// What a run may use. Nothing set: whatever the host gives.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Limits {
+    /// Memory, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Processes and their threads.
+    pub processes: Option<u64>,
+    /// Processor time, in hundredths of one core.
+    pub cpu_percent: Option<u64>,
+}
+
+/// What holds a run together, besides what always does: the keeper adopts every orphan of it, and what
+/// it starts inherits a lock and a mark.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Boundary {
+    /// The control group everything of it is born in.
+    pub cgroup: Option<String>,
+    /// Why there is none, for people.
+    pub missing: Option<String>,
+    /// Further groups that hold its limits.
+    pub limited_in: Vec<String>,
 }
 
 /// A process that cannot be confused with another one, even after its number was used again.
@@ -139,8 +213,8 @@ pub struct Process {
 pub struct Actor {
     /// The asking process.
     pub pid: u32,
-    /// The account.
-    pub uid: u32,
+    /// The account; `None` if it was nobody's order.
+    pub uid: Option<u32>,
     /// Where that is, for people: a terminal, an SSH connection, a script.
     pub place: String,
 }
@@ -159,6 +233,8 @@ pub enum Exit {
 pub enum Outcome {
     /// The agent's process ended like this.
     Exited(Exit),
+    /// The kernel killed the agent's process because memory ran out.
+    OutOfMemory,
     /// The agent could not be started.
     StartFailed(String),
     /// The keeper died first, so nobody saw the end.

@@ -6,7 +6,7 @@
 //! world still owes that state.
 //!
 //! Promise: of all runs at most one is live, epochs and fences only grow, and a run that has
-//! ended never changes its outcome.
+//! ended never changes its outcome. A helper's last owner out stops it, once.
 //! Not here: files, processes, clocks, randomness (callers pass values in).
 //! Start with [`Session`], then [`decide`].
 
@@ -17,15 +17,17 @@ mod effects;
 mod event;
 mod id;
 mod observe;
+mod owners;
 mod session;
 #[cfg(test)]
 mod tests;
 
 pub use decide::{Command, Refusal, decide};
 pub use effects::{Effect, effects};
-pub use event::{Actor, Event, Exit, Outcome, Process, Spec};
+pub use event::{Actor, Boundary, Event, Exit, Limits, Outcome, Process, Spec};
 pub use id::{BadName, Epoch, Fence, Name, SessionId};
 pub use observe::{EXIT_GRACE, Observation, PROOF_PATIENCE, observe};
+pub use owners::{Leaving, MOST_OWNERS, OWNERLESS_GRACE, Owner, Readiness, ReadyWhen, Scope, Sharing, Terms};
 pub use session::{Ending, Phase, Session, State, Writer};
 
 /// A moment, as both clocks tell it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Ending, Epoch, Event, Exit, Now, Outcome, Phase, Process, Session};
+use crate::{Ending, Epoch, Event, Exit, Now, Outcome, Phase, Process, Session, SessionId, owners};
 
 /// How long what an agent left behind may take to end once the agent itself is gone.
 pub const EXIT_GRACE: Duration = Duration::from_secs(2);
@@ -32,6 +32,15 @@ pub enum Observation {
         epoch: Epoch,
         /** How. */
         exit: Exit,
+        /** Whether the kernel killed it because memory ran out. */
+        oom: bool,
+    },
+    /// The kernel killed processes of the run because memory ran out.
+    OomKilled {
+        /** Of which run. */
+        epoch: Epoch,
+        /** How many so far. */
+        kills: u64,
     },
     /// Nothing of the run is left: proven, not assumed.
     Empty {
@@ -50,6 +59,25 @@ pub enum Observation {
     KeeperGone {
         /** Of which run. */
         epoch: Epoch,
+    },
+    /// A session that owns this helper has no keeper any more.
+    OwnerGone {
+        /** Which session. */
+        owner: SessionId,
+    },
+    /// The helper can be used.
+    Ready {
+        /** Which run. */
+        epoch: Epoch,
+        /** Where it is reached, if it has an address. */
+        address: Option<String>,
+    },
+    /// The helper is not ready, and its time is up.
+    NotReady {
+        /** Which run. */
+        epoch: Epoch,
+        /** Why, for people. */
+        reason: String,
     },
     /// Time passed.
     Tick,
@@ -73,7 +101,7 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
             vec![Event::RunEnded { epoch: *epoch, outcome: Outcome::StartFailed(reason.clone()) }]
         }
         (
-            Observation::Exited { epoch, exit },
+            Observation::Exited { epoch, exit, oom },
             Phase::Starting | Phase::Running { .. } | Phase::Ending(Ending { exit: None, .. }),
         ) if current(epoch) => {
             let kill_at_boot_ms = match &session.phase {
@@ -83,10 +111,17 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
                     now.boot_ms + EXIT_GRACE.as_millis() as u64
                 }
             };
-            vec![Event::AgentExited { epoch: *epoch, exit: *exit, kill_at_boot_ms }]
+            vec![Event::AgentExited { epoch: *epoch, exit: *exit, oom: *oom, kill_at_boot_ms }]
         }
-        (Observation::Empty { epoch }, Phase::Ending(Ending { exit: Some(exit), .. })) if current(epoch) => {
-            vec![Event::RunEnded { epoch: *epoch, outcome: Outcome::Exited(*exit) }]
+        (
+            Observation::OomKilled { epoch, kills },
+            Phase::Starting | Phase::Running { .. } | Phase::Ending(_),
+        ) if current(epoch) && *kills > session.oom_kills => {
+            vec![Event::OomKilled { epoch: *epoch, kills: *kills }]
+        }
+        (Observation::Empty { epoch }, Phase::Ending(ending)) if current(epoch) => {
+            let outcome = ending.outcome();
+            outcome.into_iter().map(|outcome| Event::RunEnded { epoch: *epoch, outcome }).collect()
         }
         (Observation::StillThere { epoch, left }, Phase::Ending(ending))
             if current(epoch) && ending.killed && ending.left != *left =>
@@ -103,11 +138,18 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
         {
             vec![Event::KillOrdered { epoch: session.epoch }]
         }
+        (Observation::Tick, Phase::Starting | Phase::Running { .. }) => owners::tick(session, now),
+        (Observation::OwnerGone { owner }, _) => owners::gone(session, owner, now),
+        (Observation::Ready { epoch, address }, _) => owners::became_ready(session, *epoch, address.clone()),
+        (Observation::NotReady { epoch, reason }, _) => {
+            owners::never_ready(session, *epoch, reason.clone(), now)
+        }
         // Of an earlier run, a second time, or too late to matter.
         (
             Observation::Spawned { .. }
             | Observation::SpawnFailed { .. }
             | Observation::Exited { .. }
+            | Observation::OomKilled { .. }
             | Observation::Empty { .. }
             | Observation::StillThere { .. }
             | Observation::KeeperGone { .. }
@@ -120,9 +162,7 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
 /// A keeper that died after it had recorded the agent's end lost nothing worth the word.
 fn gone_outcome(session: &Session) -> Outcome {
     match &session.phase {
-        Phase::Ending(Ending { exit: Some(exit), .. }) => Outcome::Exited(*exit),
-        Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => {
-            Outcome::Lost
-        }
+        Phase::Ending(ending) => ending.outcome().unwrap_or(Outcome::Lost),
+        Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => Outcome::Lost,
     }
 }

@@ -1,6 +1,7 @@
 //! A session's state, and how events change it.
 
-use crate::{Actor, Epoch, Event, Exit, Fence, Name, Outcome, Process, Spec};
+use crate::owners::{self, Sharing};
+use crate::{Actor, Boundary, Epoch, Event, Exit, Fence, Name, Outcome, Process, Readiness, Spec};
 
 /// Everything the rules need to know about one session.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -15,6 +16,10 @@ pub struct Session {
     pub keeper: Option<Process>,
     /// Where the output of the current or last run begins.
     pub output_from: u64,
+    /// What holds the current or last run together.
+    pub boundary: Boundary,
+    /// How many processes of the current or last run the kernel killed because memory ran out.
+    pub oom_kills: u64,
     /// Where the current or last run stands.
     pub phase: Phase,
     /// Who asked for the end of the current or last run.
@@ -23,6 +28,8 @@ pub struct Session {
     pub fence: Fence,
     /// Who may type now.
     pub writer: Option<Writer>,
+    /// Who shares it, if it is a helper.
+    pub sharing: Option<Sharing>,
 }
 
 /// Who may type.
@@ -63,12 +70,22 @@ pub struct Ending {
     pub agent: Option<Process>,
     /// How that process ended, once it did.
     pub exit: Option<Exit>,
+    /// Whether the kernel killed it because memory ran out.
+    pub oom: bool,
     /// When patience ends, on the boot clock.
     pub kill_at_boot_ms: u64,
     /// Whether patience has ended.
     pub killed: bool,
     /// What could not be ended, and why.
     pub left: Vec<String>,
+}
+
+impl Ending {
+    /// How the run ends once nothing of it is left, if the agent's end was seen.
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        let exited = self.exit.map(Outcome::Exited);
+        if self.oom { exited.map(|_| Outcome::OutOfMemory) } else { exited }
+    }
 }
 
 /// A session's state in one word.
@@ -138,7 +155,10 @@ impl Session {
     pub fn state(&self, kept: bool) -> State {
         match (&self.phase, kept) {
             (Phase::Ended { outcome: Outcome::Lost }, _) => State::Lost,
-            (Phase::Ended { outcome: Outcome::Exited(_) | Outcome::StartFailed(_) }, _) => State::Stopped,
+            (
+                Phase::Ended { outcome: Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::StartFailed(_) },
+                _,
+            ) => State::Stopped,
             (Phase::New, false) => State::Stopped,
             (Phase::Starting | Phase::Running { .. } | Phase::Ending(_), false) => State::Lost,
             (Phase::New | Phase::Starting, true) => State::Starting,
@@ -155,13 +175,16 @@ impl Session {
                 self.name = name.clone();
             }
             Event::Renamed { name } => self.name = Some(name.clone()),
-            Event::RunStarting { epoch, keeper, output_from } => {
+            Event::RunStarting { epoch, keeper, output_from, boundary } => {
+                self.boundary = boundary.clone();
+                self.oom_kills = 0;
                 self.epoch = *epoch;
                 self.keeper = Some(keeper.clone());
                 self.output_from = *output_from;
                 self.phase = Phase::Starting;
                 self.stopped_by = None;
                 self.writer = None;
+                self.apply_shared(Sharing::run_starting);
             }
             Event::RunStarted { agent, .. } => match &mut self.phase {
                 // Asked to end before the process was seen: now there is something to end.
@@ -174,9 +197,11 @@ impl Session {
                 self.stopped_by.get_or_insert_with(|| by.clone());
                 self.end_by(*kill_at_boot_ms);
             }
-            Event::AgentExited { exit, kill_at_boot_ms, .. } => {
-                self.end_by(*kill_at_boot_ms).exit = Some(*exit);
+            Event::AgentExited { exit, oom, kill_at_boot_ms, .. } => {
+                let ending = self.end_by(*kill_at_boot_ms);
+                (ending.exit, ending.oom) = (Some(*exit), *oom);
             }
+            Event::OomKilled { kills, .. } => self.oom_kills = *kills,
             Event::KillOrdered { .. } => {
                 let now = self.end_by(u64::MAX);
                 now.killed = true;
@@ -185,12 +210,28 @@ impl Session {
             Event::RunEnded { outcome, .. } => {
                 self.phase = Phase::Ended { outcome: outcome.clone() };
                 self.writer = None;
+                self.apply_shared(Sharing::run_ended);
             }
             Event::WriterGranted { fence, holder, .. } => {
                 self.fence = *fence;
                 self.writer = Some(Writer { fence: *fence, holder: holder.clone() });
             }
             Event::WriterReleased { .. } => self.writer = None,
+            Event::Respecified { spec } => self.spec = Some(spec.clone()),
+            Event::Declared { terms } => match &mut self.sharing {
+                Some(sharing) => sharing.terms = terms.clone(),
+                None => self.sharing = Some(Sharing::new(terms.clone())),
+            },
+            Event::OwnerJoined { owner } => owners::apply_joined(self, owner),
+            Event::OwnerLeft { owner, stop_at_boot_ms, .. } => {
+                owners::apply_left(self, owner, *stop_at_boot_ms)
+            }
+            Event::BecameReady { address, .. } => {
+                self.apply_shared(|sharing| sharing.readiness = Readiness::Ready(address.clone()));
+            }
+            Event::NeverReady { reason, .. } => {
+                self.apply_shared(|sharing| sharing.readiness = Readiness::Never(reason.clone()));
+            }
             Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Actor, Command, Effect, Epoch, Event, Exit, Fence, Name, Now, Observation, Outcome, Phase, Process,
-    Refusal, Session, SessionId, Spec, State, decide, effects, observe,
+    Actor, Boundary, Command, Effect, Epoch, Event, Exit, Fence, Name, Now, Observation, Outcome, Phase,
+    Process, Refusal, Session, SessionId, Spec, State, decide, effects, observe,
 };
 
 fn at(boot_ms: u64) -> Now {
@@ -16,7 +16,7 @@ fn process(pid: u32) -> Process {
 }
 
 fn actor(pid: u32) -> Actor {
-    Actor { pid, uid: 0, place: format!("pts/{pid}") }
+    Actor { pid, uid: Some(0), place: format!("pts/{pid}") }
 }
 
 /// A session with its history, for tests that tell a story.
@@ -31,7 +31,9 @@ impl Story {
     fn running() -> Self {
         let mut story = Self { now: at(0), ..Self::default() };
         story.order(Command::Create { spec: Spec::default(), name: None }).expect("a new session");
-        story.order(Command::Start { keeper: process(1), output_from: 0 }).expect("a first run");
+        story
+            .order(Command::Start { keeper: process(1), output_from: 0, boundary: Boundary::default() })
+            .expect("a first run");
         story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
         story
     }
@@ -71,7 +73,9 @@ fn a_run_is_recorded_before_it_is_owed() {
     let mut story = Story::default();
     story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
     assert_eq!(effects(&story.session), vec![]);
-    story.order(Command::Start { keeper: process(1), output_from: 0 }).expect("first run");
+    story
+        .order(Command::Start { keeper: process(1), output_from: 0, boundary: Boundary::default() })
+        .expect("first run");
     assert_eq!(effects(&story.session), vec![Effect::Spawn { epoch: Epoch(1) }]);
     story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
     assert_eq!(effects(&story.session), vec![]);
@@ -81,7 +85,7 @@ fn a_run_is_recorded_before_it_is_owed() {
 #[test]
 fn a_live_run_refuses_a_second_one() {
     let mut story = Story::running();
-    let again = Command::Start { keeper: process(5), output_from: 0 };
+    let again = Command::Start { keeper: process(5), output_from: 0, boundary: Boundary::default() };
     assert_eq!(story.order(again.clone()), Err(Refusal::AlreadyRunning));
     story.stop(100);
     assert_eq!(story.order(again), Err(Refusal::AlreadyRunning));
@@ -98,7 +102,7 @@ fn a_session_is_created_once() {
 #[test]
 fn nothing_is_run_or_named_before_it_is_created() {
     let mut story = Story::default();
-    let start = Command::Start { keeper: process(1), output_from: 0 };
+    let start = Command::Start { keeper: process(1), output_from: 0, boundary: Boundary::default() };
     assert_eq!(story.order(start), Err(Refusal::NotCreated));
     let name = Name::parse("early").expect("a name");
     assert_eq!(story.order(Command::Rename { name }), Err(Refusal::NotCreated));
@@ -107,7 +111,7 @@ fn nothing_is_run_or_named_before_it_is_created() {
 #[test]
 fn an_agent_that_ends_alone_ends_its_run_when_nothing_is_left() {
     let mut story = Story::running();
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(3) });
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(3), oom: false });
     assert_eq!(story.state(), State::Stopping);
     assert!(effects(&story.session).contains(&Effect::Prove { epoch: Epoch(1) }));
     story.see(Observation::Empty { epoch: Epoch(1) });
@@ -152,7 +156,7 @@ fn stopping_twice_or_what_is_over_changes_nothing() {
     let mut story = Story::running();
     story.stop(100);
     assert_eq!(story.stop(100), vec![]);
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(15) });
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(15), oom: false });
     story.see(Observation::Empty { epoch: Epoch(1) });
     assert_eq!(story.stop(0), vec![]);
 }
@@ -161,9 +165,9 @@ fn stopping_twice_or_what_is_over_changes_nothing() {
 #[test]
 fn f10_an_end_that_races_the_kill_has_one_outcome() {
     let reports = [
-        Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0) },
+        Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0), oom: false },
         Observation::Tick,
-        Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(9) },
+        Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(9), oom: false },
         Observation::Empty { epoch: Epoch(1) },
         Observation::Empty { epoch: Epoch(1) },
         Observation::KeeperGone { epoch: Epoch(1) },
@@ -195,14 +199,16 @@ fn what_cannot_be_killed_is_named_and_the_run_is_not_called_over() {
 #[test]
 fn reports_of_an_earlier_run_are_ignored() {
     let mut story = Story::running();
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0) });
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0), oom: false });
     story.see(Observation::Empty { epoch: Epoch(1) });
-    story.order(Command::Start { keeper: process(3), output_from: 7 }).expect("the last run is over");
+    story
+        .order(Command::Start { keeper: process(3), output_from: 7, boundary: Boundary::default() })
+        .expect("the last run is over");
     assert_eq!(story.session.epoch, Epoch(2));
     for late in [
         Observation::Spawned { epoch: Epoch(1), agent: process(2) },
         Observation::SpawnFailed { epoch: Epoch(1), reason: "late".into() },
-        Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(9) },
+        Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(9), oom: false },
         Observation::Empty { epoch: Epoch(1) },
         Observation::KeeperGone { epoch: Epoch(1) },
         Observation::StillThere { epoch: Epoch(1), left: vec!["x".into()] },
@@ -218,7 +224,7 @@ fn a_run_whose_keeper_died_is_lost_unless_its_end_was_recorded() {
     assert_eq!(lost.state(), State::Lost);
 
     let mut seen = Story::running();
-    seen.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(4) });
+    seen.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(4), oom: false });
     seen.see(Observation::KeeperGone { epoch: Epoch(1) });
     assert_eq!(seen.session.outcome(), Some(&Outcome::Exited(Exit::Code(4))));
 }
@@ -236,7 +242,9 @@ fn g1_a_live_record_without_a_keeper_is_lost() {
 fn a_run_that_could_not_start_says_why() {
     let mut story = Story::default();
     story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
-    story.order(Command::Start { keeper: process(1), output_from: 0 }).expect("first run");
+    story
+        .order(Command::Start { keeper: process(1), output_from: 0, boundary: Boundary::default() })
+        .expect("first run");
     story.see(Observation::SpawnFailed { epoch: Epoch(1), reason: "no such program".into() });
     assert_eq!(story.session.outcome(), Some(&Outcome::StartFailed("no such program".into())));
     assert_eq!(story.state(), State::Stopped);
@@ -246,7 +254,9 @@ fn a_run_that_could_not_start_says_why() {
 fn a_stop_that_overtakes_the_spawn_still_ends_it() {
     let mut story = Story::default();
     story.order(Command::Create { spec: Spec::default(), name: None }).expect("new");
-    story.order(Command::Start { keeper: process(1), output_from: 0 }).expect("first run");
+    story
+        .order(Command::Start { keeper: process(1), output_from: 0, boundary: Boundary::default() })
+        .expect("first run");
     story.stop(100);
     story.see(Observation::Spawned { epoch: Epoch(1), agent: process(2) });
     assert_eq!(story.state(), State::Stopping);
@@ -297,10 +307,16 @@ fn fences_and_epochs_only_grow() {
     for round in 0..20 {
         story.order(Command::TakeWriter { who: actor(round), force: true }).expect("by force");
         if round % 3 == 0 {
-            story.see(Observation::Exited { epoch: story.session.epoch, exit: Exit::Code(0) });
+            story.see(Observation::Exited { epoch: story.session.epoch, exit: Exit::Code(0), oom: false });
             story.see(Observation::Empty { epoch: story.session.epoch });
             assert!(story.session.writer.is_none(), "a run that is over has no writer");
-            story.order(Command::Start { keeper: process(round), output_from: 0 }).expect("over");
+            story
+                .order(Command::Start {
+                    keeper: process(round),
+                    output_from: 0,
+                    boundary: Boundary::default(),
+                })
+                .expect("over");
             story.see(Observation::Spawned { epoch: story.session.epoch, agent: process(round + 100) });
         }
         let next = (story.session.epoch, story.session.fence);
@@ -313,7 +329,7 @@ fn fences_and_epochs_only_grow() {
 fn nobody_types_into_what_does_not_run() {
     let mut story = Story::running();
     story.order(Command::TakeWriter { who: actor(10), force: false }).expect("nobody types");
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0) });
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Code(0), oom: false });
     story.see(Observation::Empty { epoch: Epoch(1) });
     assert_eq!(story.session.may_type(Fence(1)), Err(Refusal::NotRunning));
     assert_eq!(story.order(Command::TakeWriter { who: actor(1), force: true }), Err(Refusal::NotRunning));
@@ -344,7 +360,7 @@ fn whoever_asks_for_patience_gets_it_for_the_whole_run() {
     let mut story = Story::running();
     story.stop(60_000);
     story.now = at(10);
-    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(15) });
+    story.see(Observation::Exited { epoch: Epoch(1), exit: Exit::Signal(15), oom: false });
     story.now = at(59_999);
     assert_eq!(story.see(Observation::Tick), vec![], "what the agent started has the same time to end");
     story.now = at(60_000);

@@ -1,73 +1,169 @@
-//! A place for keepers outside the login session that started them.
+//! Control groups: a place for keepers outside the login session that started them, and a group of
+//! its own for each run.
 //!
-//! Promise: the directory returned is in the version 2 hierarchy, and a process may be born there with
-//! `CLONE_INTO_CGROUP` (see [`crate::spawn`]); or the reason why there is none.
-//! Not here: one cgroup for each run, limits, killing.
-//! Start with [`keeper_place`].
+//! Promise: every directory used here is in the version 2 hierarchy (limits may be in version 1 where
+//! the controllers are), and nothing is killed or removed but what was asked for by its full name.
+//! Not here: which run has which group.
+//! Start with [`keeper_place`] and [`Group`].
+
+mod group;
+mod limits;
+mod scope;
 
 use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, fstatfs, mkdir, open, statfs};
 use rustix::io::Errno;
 
+pub use group::{Group, Members, Watch};
+pub(crate) use limits::old_group;
+pub use limits::{Limited, Limits, PREFIX as LIMIT_PREFIX, leave_limits_of_others, oom_kills};
+pub use scope::{scope_name, scope_of_mine};
+
 use crate::reason;
+use crate::systemd::{self, Manager};
 
 /// The number of the version 2 hierarchy in `statfs`.
 const CGROUP2: i64 = 0x6367_7270;
 /// Where it usually is: alone, or beside version 1. Elsewhere costs a look at all mounts.
 const USUAL_MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// Our part of the tree.
+const TOP: &str = "berth";
+/// The group in it where keepers are. A group with controllers for its children may hold no process.
+const KEEPERS: &str = "keepers";
 
-/// An open cgroup directory.
-#[derive(Debug)]
-pub struct CgroupDir {
-    /// Where it is.
-    pub path: PathBuf,
-    fd: OwnedFd,
-}
-
-impl AsFd for CgroupDir {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+/// The cgroup for keepers, made if missing. For root it is `berth/keepers` at the top. For another user
+/// it is `berth/keepers` in the part of the tree that systemd leaves to that user, if we run in that part
+/// ourselves: the kernel moves nobody across a boundary that the user may not write to.
+pub fn keeper_place() -> Result<Group, String> {
+    let place = place_of_keepers()?;
+    if let Some(group) = find_place(&place) {
+        return Ok(group);
     }
-}
-
-/// The cgroup for keepers, made if missing. For root it is `berth` at the top. For another user it is
-/// `berth` in the part of the tree that systemd leaves to that user, if we run in that part ourselves:
-/// the kernel moves nobody across a boundary that the user may not write to.
-pub fn keeper_place() -> Result<CgroupDir, String> {
-    let user = rustix::process::geteuid();
-    let below = if user.is_root() { PathBuf::new() } else { delegated_part(user.as_raw())? };
-    // Usually it exists from the last time, and one open finds it.
-    for mount in USUAL_MOUNTS {
-        let path = Path::new(mount).join(&below).join("berth");
-        if let Ok(fd) = open_directory(&path)
-            && fstatfs(&fd).is_ok_and(|system| system.f_type == CGROUP2)
-        {
-            return Ok(CgroupDir { path, fd });
-        }
-    }
-    let path = find_mount()?.join(&below).join("berth");
-    match mkdir(&path, Mode::from_raw_mode(0o755)) {
-        Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => {
-            return Err(format!("cannot make the cgroup {}: {}", path.display(), reason(&error.into())));
-        }
+    let path = find_mount()?.join(&place);
+    for dir in [path.parent().unwrap_or(&path), &path] {
+        make(dir)?;
     }
     let fd = open_directory(&path)
         .map_err(|error| format!("cannot open the cgroup {}: {}", path.display(), reason(&error.into())))?;
-    Ok(CgroupDir { path, fd })
+    Ok(Group { path, fd })
+}
+
+fn place_of_keepers() -> Result<PathBuf, String> {
+    let user = rustix::process::geteuid();
+    let below = if user.is_root() { PathBuf::new() } else { delegated_part(user.as_raw())? };
+    Ok(below.join(TOP).join(KEEPERS))
+}
+
+/// The group of keepers, if it is there. Usually it is, from the last time, and one open finds it.
+fn find_place(place: &Path) -> Option<Group> {
+    USUAL_MOUNTS.iter().find_map(|mount| {
+        let path = Path::new(mount).join(place);
+        let fd = open_directory(&path).ok()?;
+        is_cgroup2(&fd).then_some(Group { path, fd })
+    })
+}
+
+/// Where groups for runs may be made: in the scope of this process, or beside the group of keepers that
+/// it is in.
+pub fn place_for_runs() -> Result<PathBuf, String> {
+    if let Some(scope) = scope_of_mine() {
+        return Ok(scope);
+    }
+    let mine = own_group()?;
+    let inside = |path: &Path| {
+        let top = path.parent()?;
+        (path.ends_with(Path::new(TOP).join(KEEPERS))).then(|| top.to_owned())
+    };
+    match inside(&mine) {
+        Some(top) => Ok(find_mount()?.join(top.strip_prefix("/").unwrap_or(&top))),
+        // Whoever started this process could not put it there; this says why.
+        None if systemd::runs() => Err(Manager::reach().err().unwrap_or_else(|| {
+            format!("systemd gave this process no scope when it was started: it runs in {}", mine.display())
+        })),
+        None => Err(keeper_place()
+            .err()
+            .unwrap_or_else(|| format!("this process runs in the cgroup {}", mine.display()))),
+    }
+}
+
+/// The group of the version 2 hierarchy that this process is in, from the top of what it can see.
+fn own_group() -> Result<PathBuf, String> {
+    let text = own_groups()?;
+    let mine = text.lines().find_map(|line| line.strip_prefix("0::"));
+    mine.map(PathBuf::from).ok_or_else(|| "this process is in no cgroup of version 2".to_owned())
+}
+
+/// The name of the version 2 group a process is in, without the path to it.
+pub fn group_of_process(pid: u32) -> io::Result<Option<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::"));
+    Ok(path.and_then(|path| path.rsplit('/').next()).map(str::to_owned))
+}
+
+/// The groups of runs that are there, of whatever state directory; none where there is no place for them.
+/// Those in scopes of their own are not among them.
+pub fn groups_of_runs() -> io::Result<Vec<PathBuf>> {
+    let place = place_of_keepers().ok();
+    let found = place.as_ref().map(|place| find_mount().map(|mount| mount.join(place)));
+    let Some(Ok(keepers)) = found else { return Ok(vec![]) };
+    let top = keepers.parent().unwrap_or(&keepers);
+    let is_ours = |name: &str| name != KEEPERS;
+    groups_called(top, is_ours)
+}
+
+/// The groups of version 1 that were made for limits of runs, beside the ones this process is in.
+pub fn old_groups_of_runs() -> io::Result<Vec<PathBuf>> {
+    let mut groups = Vec::new();
+    for parent in limits::old_groups() {
+        groups.extend(groups_called(&parent, |name| name.starts_with(limits::PREFIX))?);
+    }
+    Ok(groups)
+}
+
+fn groups_called(parent: &Path, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+    let mut groups = Vec::new();
+    let entries = match fs::read_dir(parent) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(groups),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(&is_wanted) && entry.file_type()?.is_dir() {
+            groups.push(entry.path());
+        }
+    }
+    Ok(groups)
+}
+
+fn own_groups() -> Result<String, String> {
+    fs::read_to_string("/proc/self/cgroup")
+        .map_err(|error| format!("cannot read /proc/self/cgroup: {}", reason(&error)))
+}
+
+fn make(path: &Path) -> Result<(), String> {
+    match mkdir(path, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(format!("cannot make the cgroup {}: {}", path.display(), reason(&error.into()))),
+    }
+}
+
+fn is_cgroup2(fd: impl AsFd) -> bool {
+    fstatfs(fd).is_ok_and(|system| system.f_type == CGROUP2)
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd, Errno> {
-    open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    // A link could lead anywhere, and whole groups are killed.
+    open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// The path of `user@UID.service` that we run in, from the top of the hierarchy.
-fn delegated_part(uid: u32) -> Result<PathBuf, String> {
-    let text = fs::read_to_string("/proc/self/cgroup")
-        .map_err(|error| format!("cannot read /proc/self/cgroup: {}", reason(&error)))?;
+pub(crate) fn delegated_part(uid: u32) -> Result<PathBuf, String> {
+    let text = own_groups()?;
     delegated_part_of(&text, uid).ok_or_else(|| {
         format!(
             "this process does not run in user@{uid}.service, the part of the cgroup tree that belongs to you"
@@ -83,7 +179,7 @@ fn delegated_part_of(cgroups: &str, uid: u32) -> Option<PathBuf> {
 }
 
 /// Where the version 2 hierarchy is mounted.
-fn find_mount() -> Result<PathBuf, String> {
+pub(crate) fn find_mount() -> Result<PathBuf, String> {
     for mount in USUAL_MOUNTS {
         if statfs(mount).is_ok_and(|system| system.f_type == CGROUP2) {
             return Ok(PathBuf::from(mount));
@@ -92,6 +188,8 @@ fn find_mount() -> Result<PathBuf, String> {
     let mounts = fs::read("/proc/self/mountinfo")
         .map_err(|error| format!("cannot read /proc/self/mountinfo: {}", reason(&error)))?;
     mount_in(&String::from_utf8_lossy(&mounts))
+        // Listed is also what another mount hides.
+        .filter(|mount| statfs(mount).is_ok_and(|system| system.f_type == CGROUP2))
         .ok_or_else(|| "no cgroup hierarchy of version 2 is mounted".to_owned())
 }
 
@@ -106,7 +204,7 @@ fn mount_in(mountinfo: &str) -> Option<PathBuf> {
 }
 
 /// The kernel writes a space in a mount point as `\040`, and so on.
-fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
         .fold(text.to_owned(), |text, (code, letter)| text.replace(code, letter))

@@ -1,14 +1,19 @@
-//! The two clocks: one to measure with, one to show.
+//! The clocks: two to measure with, one to show.
 //!
-//! Promise: [`boot_ms`] never jumps, and counts the time a laptop slept.
+//! Promise: [`boot_ms`] never jumps, and counts the time a laptop slept; [`awake_ms`] does not count that.
 //! Not here: what to do when time has passed.
-//! Start with [`boot_ms`]; [`wall_ms`] is for display only, since people and NTP set it.
+//! Start with [`boot_ms`]; [`awake_ms`] is for how long somebody may take over something; [`wall_ms`] is for display only, since people and NTP set it.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Milliseconds since this machine started, time asleep included.
 pub fn boot_ms() -> u64 {
     milliseconds(clock_gettime(ClockId::Boottime))
+}
+
+/// Milliseconds since this machine started, without the time it slept: then nobody gets anything done.
+pub fn awake_ms() -> u64 {
+    milliseconds(clock_gettime(ClockId::Monotonic))
 }
 
 /// Milliseconds since 1970 by the wall clock.

@@ -110,6 +110,11 @@ pub fn private_dir(path: &Path) -> Result<(), DirError> {
     }
 }
 
+/// The kind of the file system a path is on, if its locks cannot be trusted.
+pub fn untrusted_kind(path: &Path) -> io::Result<Option<&'static str>> {
+    Ok(network_kind(statfs(path)?.f_type.cast_unsigned() & 0xffff_ffff))
+}
+
 /// The name of a file system whose locks may not reach all who see it, by its number in `statfs`.
 fn network_kind(magic: u64) -> Option<&'static str> {
     Some(match magic {

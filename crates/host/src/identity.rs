@@ -42,13 +42,18 @@ pub enum Verdict {
 impl Identity {
     /// The process that has this pid now.
     pub fn of(pid: u32) -> io::Result<Identity> {
-        let start_ticks = stat(pid)?.start_ticks;
-        Ok(Identity { pid, start_ticks, boot_id: boot_id()?.to_owned() })
+        stat(pid)?.identity()
     }
 
     /// The calling process.
     pub fn me() -> io::Result<Identity> {
         Identity::of(std::process::id())
+    }
+
+    /// Whether it belongs to an earlier boot: then it is gone, and its numbers mean nothing now. What was
+    /// written down without a boot may be of this one.
+    pub fn is_of_another_boot(&self) -> io::Result<bool> {
+        Ok(!self.boot_id.is_empty() && boot_id()? != self.boot_id)
     }
 
     /// Whether this very process still lives.
@@ -142,6 +147,14 @@ pub struct ProcessStat {
     pub threads: u32,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
+    /// The processor time it used itself, in clock ticks.
+    pub cpu_ticks: u64,
+    /// The pages it has in memory, shared ones in full.
+    pub rss_pages: u64,
+    /// The number of its terminal; 0 for none.
+    pub tty: u32,
+    /// Whether it is a thread of the kernel.
+    pub is_kernel: bool,
     /// The name of the program, at most 15 bytes, as the process wishes.
     pub comm: String,
 }
@@ -154,6 +167,8 @@ impl ProcessStat {
     }
 
     pub(crate) fn parse(line: &[u8]) -> Option<ProcessStat> {
+        /// A thread of the kernel, among the flags of a process.
+        const KERNEL_THREAD: u64 = 0x0020_0000;
         // The name may hold parentheses and spaces, but nothing after it does.
         let open = line.iter().position(|&byte| byte == b'(')?;
         let close = line.iter().rposition(|&byte| byte == b')')?;
@@ -165,14 +180,36 @@ impl ProcessStat {
         // The kernel writes -1 or 0 for a process that is going away.
         let pgrp = fields.next()?.parse().unwrap_or(0);
         let session = fields.next()?.parse().unwrap_or(0);
-        let threads = fields.nth(13)?.parse().ok()?;
+        let tty = fields.next()?.parse().unwrap_or(0);
+        let flags: u64 = fields.nth(1)?.parse().ok()?;
+        let mut cpu_ticks = 0_u64;
+        for ticks in [fields.nth(4)?, fields.next()?] {
+            cpu_ticks = cpu_ticks.saturating_add(ticks.parse().ok()?);
+        }
+        let threads = fields.nth(4)?.parse().ok()?;
         let start_ticks = fields.nth(1)?.parse().ok()?;
-        Some(ProcessStat { pid, ppid, pgrp, session, state, threads, start_ticks, comm })
+        let rss_pages = fields.nth(1)?.parse().unwrap_or(0);
+        let is_kernel = flags & KERNEL_THREAD != 0;
+        Some(ProcessStat {
+            pid,
+            ppid,
+            pgrp,
+            session,
+            state,
+            threads,
+            start_ticks,
+            cpu_ticks,
+            rss_pages,
+            tty,
+            is_kernel,
+            comm,
+        })
     }
 }
 
 /// Reads `/proc/PID/stat`.
 pub fn stat(pid: u32) -> io::Result<ProcessStat> {
+    proc::shows_our_numbers()?;
     stat_at(CWD, &format!("/proc/{pid}/stat"))
 }
 
@@ -214,13 +251,15 @@ mod tests {
     #[test]
     fn a_process_lives_until_its_last_thread_ends() {
         let stat = |state: &str, threads: u32| {
-            let line =
-                format!("7 (a) Z (b) {state} 1 2 3 0 -1 4194304 0 0 0 0 5 6 0 0 20 0 {threads} 0 1234 9 9");
+            let line = format!(
+                "7 (a) Z (b) {state} 1 2 3 34816 -1 4194304 0 0 0 0 5 6 0 0 20 0 {threads} 0 1234 8 9"
+            );
             ProcessStat::parse(line.as_bytes()).unwrap()
         };
         let found = stat("S", 1);
         assert_eq!((found.pid, found.ppid, found.pgrp, found.session), (7, 1, 2, 3));
         assert_eq!((found.comm.as_str(), found.start_ticks, found.threads), ("a) Z (b", 1234, 1));
+        assert_eq!((found.tty, found.cpu_ticks, found.rss_pages, found.is_kernel), (34816, 11, 9, false));
         assert!(!found.is_zombie());
         assert!(stat("Z", 1).is_zombie());
         assert!(!stat("Z", 3).is_zombie());

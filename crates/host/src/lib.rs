@@ -7,16 +7,21 @@
 
 pub mod cgroup;
 pub mod clock;
+mod dbus;
 pub mod dir;
 pub mod disk;
+pub mod facts;
 pub mod identity;
 pub mod lock;
 pub mod memory;
+pub mod ports;
 mod proc;
+pub mod process;
 pub mod pty;
 pub mod signals;
 pub mod socket;
 pub mod spawn;
+pub mod systemd;
 pub mod tree;
 pub mod watchdog;
 

@@ -9,8 +9,9 @@ use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
+use rustix::fs::{CWD, Mode, OFlags, RawDir, openat, readlinkat};
 use rustix::io::Errno;
 
 /// Long enough for any `/proc/PID/stat` line: 52 numbers and a 64 byte name.
@@ -18,7 +19,25 @@ pub(crate) const STAT_SIZE: usize = 2048;
 
 /// Opens `/proc`.
 pub(crate) fn open() -> io::Result<OwnedFd> {
+    shows_our_numbers()?;
     directory(CWD, "/proc")
+}
+
+/// Fails unless the numbers in `/proc` are those that our system calls take. In a pid namespace without a
+/// `/proc` of its own each of them means another process, and a signal would reach a stranger.
+pub(crate) fn shows_our_numbers() -> io::Result<()> {
+    static KNOWN: AtomicU32 = AtomicU32::new(0);
+    let me = std::process::id();
+    if KNOWN.load(Ordering::Relaxed) == me {
+        return Ok(());
+    }
+    let shown = readlinkat(CWD, "/proc/self", Vec::new())
+        .map_err(|error| io::Error::other(format!("/proc does not show this very process: {error}")))?;
+    if shown.to_bytes() != me.to_string().as_bytes() {
+        return Err(io::Error::other("/proc shows the processes of another pid namespace"));
+    }
+    KNOWN.store(me, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Opens a directory to list it.

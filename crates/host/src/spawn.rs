@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
@@ -38,8 +39,10 @@ pub struct Spawn<'a> {
     pub stdio: Stdio<'a>,
     /// Descriptors it inherits besides, under the same numbers.
     pub keep: &'a [BorrowedFd<'a>],
-    /// The cgroup to be born in. If the kernel refuses that, it starts in ours.
+    /// The cgroup to be born in, or to move into before the program runs.
     pub cgroup: Option<BorrowedFd<'a>>,
+    /// Files named `cgroup.procs` of other hierarchies, to move into before the program runs.
+    pub joins: &'a [BorrowedFd<'a>],
 }
 
 /// Standard input, output and error of a new process.
@@ -125,9 +128,20 @@ pub enum SpawnError {
 /// that is dropped right after a start needs that instant to be free.
 pub fn spawn(spec: &Spawn<'_>) -> Result<Child, SpawnError> {
     let (results, report) = report_pipe().map_err(SpawnError::Process)?;
-    let plan = Plan::new(spec, report.as_raw_fd())?;
-    let cgroup = spec.cgroup.map(|fd| fd.as_raw_fd());
-    let (pid, pidfd) = clone::start(cgroup, &plan).map_err(SpawnError::Process)?;
+    let mut plan = Plan::new(spec, report.as_raw_fd())?;
+    let (pid, pidfd) = match spec.cgroup {
+        None => clone::start(&plan).map_err(SpawnError::Process)?,
+        Some(cgroup) => match clone::start_in(cgroup.as_raw_fd(), &plan) {
+            Ok(born) => born,
+            // A kernel that cannot: then the new process moves there itself, or says why it may not.
+            Err(_) => {
+                let procs = openat(cgroup, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+                    .map_err(|error| explain(spec, Step::Cgroup, error.into()))?;
+                plan.join(procs.as_raw_fd());
+                clone::start(&plan).map_err(SpawnError::Process)?
+            }
+        },
+    };
     drop(report);
 
     // The other end closes when the program runs, so the end of the pipe means success.
@@ -146,6 +160,7 @@ fn explain(spec: &Spawn<'_>, step: Step, cause: io::Error) -> SpawnError {
     let program = spec.program.to_owned();
     let setup = |what| SpawnError::Setup { what, program: spec.program.to_owned(), cause: copy(&cause) };
     match step {
+        Step::Cgroup => setup("the control group"),
         Step::Signals => setup("the signals"),
         Step::Session => setup("a session"),
         Step::Terminal => setup("the terminal"),

@@ -10,11 +10,11 @@ mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::AsFd;
 
-use crate::identity::{Pidfd, ProcessStat, stat_at};
-use crate::{checked, proc};
-pub use search::{Found, with_mark, with_open_lock};
+use crate::checked;
+use crate::identity::{Pidfd, ProcessStat};
+use crate::process::census;
+pub use search::{Found, held_files, variables, with_any_mark, with_mark, with_open_lock};
 
 /// How often [`signal_descendants`] looks again while the tree keeps growing.
 const ROUNDS: usize = 8;
@@ -78,6 +78,11 @@ pub fn descendants(of: u32) -> io::Result<Vec<u32>> {
     Ok(below(of, &living()?))
 }
 
+/// The same from a list of processes that was made before, by [`crate::process::census`].
+pub fn descendants_in(all: &[ProcessStat], of: u32) -> Vec<u32> {
+    below(of, &all.iter().filter_map(parent_of).collect::<Vec<_>>())
+}
+
 /// Sends each living descendant the signals that `choose` names for it, in that order. Returns those
 /// that could not be signalled. What starts meanwhile may be missed.
 pub fn signal_descendants(
@@ -126,17 +131,7 @@ fn hold_descendants(of: u32) -> io::Result<BTreeMap<u32, Pidfd>> {
 
 /// Every living process with its parent.
 fn living() -> io::Result<Vec<(u32, u32)>> {
-    let proc = proc::open()?;
-    let mut parents = Vec::with_capacity(256);
-    proc::each_pid(&proc, |pid| {
-        match stat_at(proc.as_fd(), &format!("{pid}/stat")) {
-            Ok(stat) => parents.extend(parent_of(&stat)),
-            Err(error) if proc::is_gone(&error) || proc::is_hidden(&error) => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    })?;
-    Ok(parents)
+    Ok(census()?.iter().filter_map(parent_of).collect())
 }
 
 fn parent_of(stat: &ProcessStat) -> Option<(u32, u32)> {

@@ -21,6 +21,7 @@ fn shell(script: &str) -> (Pty, Child) {
         stdio: Stdio::Terminal(slave.as_fd()),
         keep: &[],
         cgroup: None,
+        joins: &[],
     });
     (pty, child.unwrap())
 }

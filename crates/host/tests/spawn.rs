@@ -26,6 +26,7 @@ fn a_program_gets_its_arguments_environment_and_directory() {
         stdio: Stdio::Files { stdin: output.as_fd(), stdout: output.as_fd(), stderr: output.as_fd() },
         keep: &[],
         cgroup: None,
+        joins: &[],
     });
     assert_eq!(finish(&child.unwrap().pidfd), 0);
     let text = fs::read_to_string(scratch.file("out")).unwrap();
@@ -143,6 +144,7 @@ fn descriptors_that_are_in_each_others_place_are_not_mixed_up() {
         stdio: Stdio::Files { stdin: input.as_fd(), stdout: zero, stderr: two },
         keep: &[],
         cgroup: None,
+        joins: &[],
     });
     assert_eq!(finish(&child.unwrap().pidfd), 0);
     let mut text = String::new();
@@ -164,6 +166,7 @@ fn a_kept_descriptor_in_the_place_of_a_standard_one_is_refused() {
         stdio: Stdio::Files { stdin: input.as_fd(), stdout: output.as_fd(), stderr: output.as_fd() },
         keep: &[one],
         cgroup: None,
+        joins: &[],
     });
     assert!(matches!(refused, Err(SpawnError::KeepIsStdio(1))), "{refused:?}");
 }
@@ -183,9 +186,10 @@ fn a_program_is_born_in_the_cgroup_it_was_given() {
         stdio: Stdio::Files { stdin: input.as_fd(), stdout: output.as_fd(), stderr: output.as_fd() },
         keep: &[],
         cgroup: Some(place.as_fd()),
+        joins: &[],
     })
     .unwrap();
-    let members = fs::read_to_string(place.path.join("cgroup.procs")).unwrap();
+    let members = fs::read_to_string(place.path().join("cgroup.procs")).unwrap();
     child.pidfd.signal(libc::SIGKILL).unwrap();
     finish(&child.pidfd);
     assert!(members.lines().any(|pid| pid == child.pid.to_string()), "{members}");

@@ -94,7 +94,14 @@ fn a_mark_is_found_in_those_who_carry_exactly_it() {
     let pids: Vec<u32> = found.processes.iter().map(|process| process.pid).collect();
     assert_eq!(pids, [marked.child.pid]);
     assert_eq!(found.processes[0].start_ticks, stat(marked.child.pid).unwrap().start_ticks);
-    drop((longer, other));
+
+    let any: Vec<_> = tree::with_any_mark("BERTH_TEST_MARK").unwrap();
+    let any: Vec<_> = any.iter().map(|(process, value)| (process.pid, value.as_str())).collect();
+    let longer_value = format!("{value}0");
+    for expected in [(marked.child.pid, value.as_str()), (longer.child.pid, longer_value.as_str())] {
+        assert!(any.contains(&expected), "{any:?}");
+    }
+    assert!(any.iter().all(|(pid, _)| *pid != other.child.pid), "{any:?}");
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub(crate) struct Client {
     pub(crate) watches: bool,
     /// Whether it waits for the end of the run.
     pub(crate) awaits_end: bool,
+    /// Whether it waits for a helper to be ready.
+    pub(crate) awaits_ready: bool,
     /// How far it knows the output to reach.
     pub(crate) told_end: u64,
     /// Which events the kernel was asked to report; kept here so that it is asked only on change.
@@ -72,6 +74,7 @@ impl Client {
             attached: None,
             watches: false,
             awaits_end: false,
+            awaits_ready: false,
             told_end: 0,
             wants_write: false,
             paused: false,

@@ -5,15 +5,21 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use berth_host::identity::Identity;
+use berth_host::identity::{self, Identity, Pidfd, ProcessStat, Verdict};
+use berth_host::lock::{Probe, probe};
+use berth_host::process::census;
 use berth_host::tree;
 
 use crate::start::{ADOPT_FLAG, KEEPER_VERB};
 use crate::store;
 
-/// What is below process `me`, in two parts.
+/// How far up the tree a keeper is looked for.
+const MOST_ANCESTORS: usize = 1000;
+
+/// A list of processes, in two parts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Below {
     /// Of this session.
@@ -24,13 +30,27 @@ pub(crate) struct Below {
 
 /// Looks at what is below process `me` now.
 pub(crate) fn below(me: u32) -> io::Result<Below> {
-    let all = tree::descendants(me)?;
-    let mut others: Vec<u32> = Vec::new();
-    for pid in all.iter().copied().filter(|pid| is_other_keeper(*pid)) {
-        others.push(pid);
-        others.extend(tree::descendants(pid)?);
-    }
-    Ok(Below { ours: all.into_iter().filter(|pid| !others.contains(pid)).collect(), others })
+    Ok(below_in(&census()?, me))
+}
+
+/// The same from a list of processes that was made before.
+pub(crate) fn below_in(list: &[ProcessStat], me: u32) -> Below {
+    let all = tree::descendants_in(list, me);
+    let keepers: Vec<u32> = all.iter().copied().filter(|pid| is_other_keeper(*pid)).collect();
+    without(list, &all, keepers)
+}
+
+/// Takes the keepers of other sessions, and what is below them, out of some processes.
+pub(crate) fn split(some: &[u32]) -> io::Result<Below> {
+    let keepers: Vec<u32> = some.iter().copied().filter(|pid| is_other_keeper(*pid)).collect();
+    let list = if keepers.is_empty() { vec![] } else { census()? };
+    Ok(without(&list, some, keepers))
+}
+
+fn without(list: &[ProcessStat], all: &[u32], keepers: Vec<u32>) -> Below {
+    let below = keepers.iter().flat_map(|keeper| tree::descendants_in(list, *keeper));
+    let others: Vec<u32> = keepers.iter().copied().chain(below).collect();
+    Below { ours: all.iter().copied().filter(|pid| !others.contains(pid)).collect(), others }
 }
 
 /// Whether nothing of ours is below process `me` any more, while something of others is.
@@ -42,13 +62,39 @@ pub(crate) fn only_others_are_below(me: u32) -> bool {
 }
 
 fn is_other_keeper(pid: u32) -> bool {
-    let Some(dir) = fs::read(format!("/proc/{pid}/cmdline")).ok().and_then(|line| session_dir(&line)) else {
-        return false;
-    };
+    kept_by(pid).is_some()
+}
+
+/// The directory of the session that a process is proven to keep.
+pub(crate) fn kept_by(pid: u32) -> Option<PathBuf> {
+    let dir = fs::read(format!("/proc/{pid}/cmdline")).ok().and_then(|line| session_dir(&line))?;
     let signed = |identity: Identity| {
         fs::read(dir.join("lease")).is_ok_and(|text| text.starts_with(store::signature(&identity).as_bytes()))
     };
-    Identity::of(pid).is_ok_and(signed)
+    Identity::of(pid).is_ok_and(signed).then_some(dir)
+}
+
+/// The directory of the nearest keeper above a process.
+pub(crate) fn keeper_above(stat: &ProcessStat) -> Option<PathBuf> {
+    let mut parent = stat.ppid;
+    for _ in 0..MOST_ANCESTORS {
+        if parent <= 1 {
+            return None;
+        }
+        if let Some(dir) = kept_by(parent) {
+            return Some(dir);
+        }
+        parent = identity::stat(parent).ok()?.ppid;
+    }
+    None
+}
+
+/// Where the session in `dir` is kept as well, by a keeper above this process: in a copy, or in what this is
+/// a copy of. Sessions inside sessions have other names.
+pub(crate) fn kept_elsewhere(pid: u32, dir: &Path) -> Option<PathBuf> {
+    let place = |dir: &Path| fs::metadata(dir).ok().map(|dir| (dir.dev(), dir.ino()));
+    let other = keeper_above(&identity::stat(pid).ok()?)?;
+    (other.file_name() == dir.file_name() && place(&other) != place(dir)).then_some(other)
 }
 
 /// The session's directory a keeper's command line names.
@@ -57,10 +103,70 @@ fn session_dir(line: &[u8]) -> Option<PathBuf> {
         line.split(|byte| *byte == 0).filter_map(|word| str::from_utf8(word).ok()).collect();
     match words.as_slice() {
         ["berth", verb, flag, dir, ..] if *verb == KEEPER_VERB && *flag == ADOPT_FLAG => Some(dir.into()),
-        ["berth", verb, home, id, ..] if *verb == KEEPER_VERB => {
-            Some(Path::new(home).join("sessions").join(id))
-        }
+        ["berth", verb, dir, ..] if *verb == KEEPER_VERB => Some(dir.into()),
         _ => None,
+    }
+}
+
+/// Why there is no keeper to hold on to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum NoKeeper {
+    /// There is no such session.
+    Unknown,
+    /// It belongs to this account, and not to ours.
+    OtherAccount(u32),
+    /// Nobody keeps it.
+    NotKept,
+    /// The system would not say. Take it for neither.
+    CannotTell(String),
+}
+
+/// The keeper of the session in `dir`, held open: whoever has this is told by the kernel when it ends.
+/// Believed is who holds the lease, signed it, and was started as the keeper of this very directory. Its
+/// identity comes along, because one that comes after it is another one.
+pub(crate) fn keeper_of(dir: &Path) -> Result<(Identity, Pidfd), NoKeeper> {
+    let cannot_tell = |what: &str, error: io::Error| NoKeeper::CannotTell(format!("cannot {what}: {error}"));
+    let ours = rustix::process::geteuid().as_raw();
+    let found = match fs::metadata(dir) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoKeeper::Unknown),
+        Err(error) => return Err(cannot_tell(&format!("look at {}", dir.display()), error)),
+    };
+    if found.uid() != ours {
+        return Err(NoKeeper::OtherAccount(found.uid()));
+    }
+    match probe(&dir.join("lease")) {
+        Ok(Some(Probe::Held)) => {}
+        Ok(Some(Probe::Free) | None) => return Err(NoKeeper::NotKept),
+        Err(error) => return Err(cannot_tell("look at its lease", error)),
+    }
+    let Some(signed) = store::signed_by(&store::holder(dir)) else {
+        return Err(NoKeeper::CannotTell("its lease does not say who holds it".to_owned()));
+    };
+    let pidfd = match signed.check() {
+        Verdict::Alive(pidfd) => pidfd,
+        Verdict::Gone => return Err(NoKeeper::NotKept),
+        Verdict::CannotTell(why) => return Err(NoKeeper::CannotTell(why)),
+    };
+    // Read while the process is held open: this is about the very one, or about nobody.
+    let process = PathBuf::from(format!("/proc/{}", signed.pid));
+    let account = fs::metadata(&process).map(|found| found.uid());
+    let line = fs::read(process.join("cmdline")).unwrap_or_default();
+    if pidfd.has_exited() {
+        return Err(NoKeeper::NotKept);
+    }
+    match account {
+        Ok(account) if account != ours => return Err(NoKeeper::OtherAccount(account)),
+        Ok(_) => {}
+        Err(error) => return Err(cannot_tell("look at its keeper", error)),
+    }
+    let place = |dir: &Path| fs::metadata(dir).map(|found| (found.dev(), found.ino())).ok();
+    let keeps = session_dir(&line);
+    if keeps.is_some_and(|keeps| place(&keeps).is_some() && place(&keeps) == place(dir)) {
+        Ok((signed, pidfd))
+    } else {
+        // Who clears up after a keeper signs as well, and keeps nothing.
+        Err(NoKeeper::NotKept)
     }
 }
 
@@ -70,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_keeper_says_on_its_command_line_which_session_it_keeps() {
-        assert_eq!(session_dir(b"berth\0keeper\0/h\0abc\0"), Some("/h/sessions/abc".into()));
+        assert_eq!(session_dir(b"berth\0keeper\0/h/helpers/abc\0"), Some("/h/helpers/abc".into()));
         assert_eq!(
             session_dir(b"berth\0keeper\0--adopt\0/h/sessions/abc\x003\x004\0"),
             Some("/h/sessions/abc".into())

@@ -1,8 +1,11 @@
 //! What the journal tells, summed up: the session's state and the times people ask for.
 
+use std::collections::BTreeMap;
+
+use berth_api::helper::{HelperStatus, OwnerStatus};
 use berth_api::record::{Actor, Entry, Spec};
 use berth_api::status::{Status, Timestamp, What, WriterStatus};
-use berth_core::{Ending, Event, Phase, Session, SessionId, State};
+use berth_core::{Ending, Event, Phase, Scope, Session, SessionId, State};
 use berth_journal::{Committed, Record};
 
 /// An event with its time, as the journal keeps it.
@@ -45,6 +48,8 @@ pub struct History {
     ended_at_ms: Option<u64>,
     last_event_at_ms: u64,
     writer_since_ms: u64,
+    /// When those who own it joined.
+    joined_at_ms: BTreeMap<SessionId, u64>,
 }
 
 impl History {
@@ -68,18 +73,30 @@ impl History {
                 self.started_at_ms = stored.at_ms;
                 self.ended_at_ms = None;
             }
-            Event::RunEnded { .. } => self.ended_at_ms = Some(stored.at_ms),
+            Event::RunEnded { .. } => {
+                self.ended_at_ms = Some(stored.at_ms);
+                self.joined_at_ms.clear();
+            }
+            Event::OwnerJoined { owner } => {
+                self.joined_at_ms.entry(owner.session.clone()).or_insert(stored.at_ms);
+            }
+            Event::OwnerLeft { owner, .. } => drop(self.joined_at_ms.remove(owner)),
             Event::WriterGranted { .. } => self.writer_since_ms = stored.at_ms,
             Event::Renamed { .. }
             | Event::RunStarted { .. }
             | Event::StopRequested { .. }
             | Event::AgentExited { .. }
+            | Event::OomKilled { .. }
             | Event::KillOrdered { .. }
             | Event::EndUnproven { .. }
             | Event::WriterReleased { .. }
             | Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
+            | Event::Declared { .. }
+            | Event::Respecified { .. }
+            | Event::BecameReady { .. }
+            | Event::NeverReady { .. }
             | Event::Warned { .. } => {}
         }
         self.session.apply(&stored.event);
@@ -106,7 +123,10 @@ impl History {
                 holder: writer.holder.clone().into(),
                 since: Timestamp(self.writer_since_ms),
             }),
+            boundary: session.boundary.clone().into(),
+            oom_kills: session.oom_kills,
             output_from: session.output_from,
+            helper: self.helper_status(kept),
             seq: self.seq,
             ..Status::default()
         };
@@ -121,5 +141,38 @@ impl History {
             None => {}
         }
         status
+    }
+
+    /// What there is to say about a helper.
+    fn helper_status(&self, kept: bool) -> Option<HelperStatus> {
+        let sharing = self.session.sharing.as_ref()?;
+        let terms = &sharing.terms;
+        let ready = self.session.ready().filter(|_| kept);
+        let owners = sharing.owners.iter().map(|owner| OwnerStatus {
+            session: owner.session.to_string(),
+            name: None,
+            keep: owner.keep,
+            since: Timestamp(self.joined_at_ms.get(&owner.session).copied().unwrap_or_default()),
+        });
+        let (scope, dir) = match &terms.scope {
+            Scope::Dir(dir) => ("dir", Some(dir.clone())),
+            Scope::User => ("user", None),
+        };
+        Some(HelperStatus {
+            name: terms.name.to_string(),
+            scope: scope.to_owned(),
+            dir,
+            owners: owners.collect(),
+            owners_known: true,
+            ready: ready.is_some(),
+            ready_when: terms
+                .ready
+                .clone()
+                .map(|ready| berth_api::helper::ReadyWhen::from(ready).to_string()),
+            address: ready.flatten().map(str::to_owned),
+            idle_ms: terms.linger_ms,
+            lingers: self.session.idle_end_boot_ms().is_some(),
+            keep: sharing.owners.iter().any(|owner| owner.keep),
+        })
     }
 }

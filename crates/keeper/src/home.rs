@@ -19,29 +19,83 @@ use crate::store::JOURNAL_DIR;
 /// yet, must not hit a stranger whose random id happens to begin with it.
 const SHORTEST_PREFIX: usize = 3;
 
-/// The state directory, checked.
+/// Where sessions live in the state directory.
+const SESSIONS: &str = "sessions";
+/// Where helpers live: sessions that are shared, and that lists of sessions never show.
+const HELPERS: &str = "helpers";
+/// Where in a state directory what is kept lives.
+pub(crate) const SHELVES: [&str; 2] = [SESSIONS, HELPERS];
+
+/// The state directory, checked, and one shelf in it: sessions, or helpers, which have the same shape.
 #[derive(Clone, Debug)]
 pub struct Home {
     root: PathBuf,
+    shelf: &'static str,
 }
 
 impl Home {
     /// Finds the state directory: `BERTH_HOME`, else `$XDG_STATE_HOME/berth`, else
     /// `~/.local/state/berth`. Made if missing; refused if not private.
     pub fn locate() -> Result<Self, Problem> {
+        Self::open(Self::place()?)
+    }
+
+    /// Where [`Home::locate`] looks. Nothing is made or checked.
+    pub fn place() -> Result<PathBuf, Problem> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        Self::open(root_from(set("BERTH_HOME"), set("XDG_STATE_HOME"), set("HOME"))?)
+        root_from(set("BERTH_HOME"), set("XDG_STATE_HOME"), set("HOME"))
     }
 
     /// Uses this directory.
     pub fn open(root: PathBuf) -> Result<Self, Problem> {
-        for dir in [root.clone(), root.join("sessions"), root.join("names"), root.join("keys")] {
-            berth_host::dir::private_dir(&dir).map_err(|error| {
-                Problem::new(Code::Refused, format!("cannot use the state directory: {error}"))
-                    .hint("name another one with BERTH_HOME=DIR")
-            })?;
+        for dir in [root.clone(), root.join(SESSIONS), root.join("names"), root.join("keys")] {
+            private(&dir)?;
         }
-        Ok(Self { root })
+        Ok(Self { root, shelf: SESSIONS })
+    }
+
+    /// The same state directory with helpers in the place of sessions.
+    pub fn helpers(&self) -> Result<Self, Problem> {
+        private(&self.root.join(HELPERS))?;
+        Ok(Self { root: self.root.clone(), shelf: HELPERS })
+    }
+
+    /// The same state directory with sessions in their place.
+    pub fn sessions(&self) -> Self {
+        Self { root: self.root.clone(), shelf: SESSIONS }
+    }
+
+    /// Whether this is the shelf of helpers, whose ids are not random: another may come to be under the same.
+    pub fn is_helpers(&self) -> bool {
+        self.shelf == HELPERS
+    }
+
+    /// The state directory, shelf and id that the directory of a session or helper says it is.
+    pub fn of(dir: &Path) -> Result<(Self, SessionId), Problem> {
+        let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+        let shelf = dir.parent();
+        let parts = (
+            shelf.and_then(Path::parent),
+            shelf.and_then(name),
+            name(dir).as_deref().and_then(SessionId::parse),
+        );
+        match parts {
+            (Some(root), Some(shelf), Some(id)) if shelf == SESSIONS => Ok((Self::open(root.into())?, id)),
+            (Some(root), Some(shelf), Some(id)) if shelf == HELPERS => {
+                Ok((Self::open(root.into())?.helpers()?, id))
+            }
+            _ => {
+                let what = format!("{} is not the directory of a session", dir.display());
+                Err(Problem::new(Code::Usage, what)
+                    .hint("keepers are started by `berth run` and `berth resume`"))
+            }
+        }
+    }
+
+    /// Everything that is kept here: sessions, and helpers if there ever was one.
+    pub fn shelves(&self) -> Vec<Home> {
+        let on = |shelf| Self { root: self.root.clone(), shelf };
+        SHELVES.into_iter().filter(|shelf| self.root.join(shelf).is_dir()).map(on).collect()
     }
 
     /// The directory itself.
@@ -56,7 +110,7 @@ impl Home {
 
     /// Where all sessions live.
     pub fn sessions_dir(&self) -> PathBuf {
-        self.root.join("sessions")
+        self.root.join(self.shelf)
     }
 
     /// Mints an id and makes its directories, exclusively: two sessions can never share one.
@@ -127,6 +181,13 @@ impl Home {
             }
         }
     }
+}
+
+fn private(dir: &Path) -> Result<(), Problem> {
+    berth_host::dir::private_dir(dir).map_err(|error| {
+        Problem::new(Code::Refused, format!("cannot use the state directory: {error}"))
+            .hint("name another one with BERTH_HOME=DIR")
+    })
 }
 
 fn root_from(

@@ -4,28 +4,30 @@
 //! was committed, and does what is owed. Output bytes take their own way: file, clients, screen.
 //! Promise: no terminal, no thread that matters, no wait without a limit.
 //! Start with [`keep`]; `begin` makes the keeper, `requests`, `terminal` and `world` are what its
-//! loop deals with: clients, the agent's bytes, the agent's processes.
+//! loop deals with: clients, the agent's bytes, the agent's processes; `helper` and `ready` what it has to
+//! do for one that is shared.
 
 mod begin;
+mod helper;
+mod ready;
 mod requests;
 mod terminal;
 mod world;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_api::client::SOCKET_NAME;
 use berth_api::frame::Kind;
 use berth_api::message::{Notice, Size};
 use berth_api::status::Status;
 use berth_api::{Code, Problem};
 use berth_core::{Actor, Effect, Event, Now, Observation, Refusal, SessionId};
+use berth_host::cgroup::Watch;
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
 use berth_host::signals::SignalFd;
@@ -36,13 +38,14 @@ use berth_journal::{Committed, JournalError};
 use berth_screen::{Screen, Splitter};
 use rustix::event::{Timespec, epoll};
 
+use crate::boundary::Contained;
 use crate::clients::Client;
 use crate::driver::pty::Terminal;
 use crate::history::Stored;
 use crate::killpoint;
 use crate::output::OutputLog;
 use crate::owner::{Input, Owner};
-use crate::start::{ADOPT_FLAG, KEEPER_VERB};
+use crate::start::{ADOPT_FLAG, KEEPER_VERB, LOOKING_SINCE};
 use crate::store::{self, Lease};
 use crate::view;
 
@@ -61,7 +64,10 @@ const LEAN_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
 const TERMINAL: u64 = 2;
+const BOUNDARY: u64 = 3;
 const FIRST_CLIENT: u64 = 16;
+/// Tokens from here on are of owners.
+const FIRST_OWNER: u64 = 1 << 63;
 
 /// Runs the keeper. `args` is what follows the hidden verb. Returns the exit code.
 pub fn keep(args: &[OsString]) -> u8 {
@@ -78,6 +84,9 @@ struct Keeper {
     me: Identity,
     lease: Lease,
     run_lock: LockFile,
+    contained: Contained,
+    /// What tells of changes in it.
+    boundary_watches: Vec<Watch>,
     owner: Owner,
     listener: UnixListener,
     signals: SignalFd,
@@ -102,6 +111,12 @@ struct Keeper {
     exits: Vec<Observation>,
     /// Reports that did not fit into the journal.
     unjournalled: Vec<Observation>,
+    /// When it was last asked whether only other sessions are in the run's group, on the boot clock.
+    looked_for_others_at_ms: Option<u64>,
+    /// How many processes of the run the kernel was seen to have killed because memory ran out.
+    oom_kills: u64,
+    /// When memory was last seen to have run out, on the boot clock.
+    ran_out_at_ms: Option<u64>,
     /// Effects done for the current state.
     performed: Vec<Effect>,
     /// Since when something that was killed is still there, on the boot clock.
@@ -112,6 +127,10 @@ struct Keeper {
     retry_at_ms: Option<u64>,
     buffer: Vec<u8>,
     leaving: bool,
+    /// The keepers of the sessions that own this helper.
+    owners: helper::Owners,
+    /// What is looked for until this helper is ready.
+    looking: Option<ready::Looking>,
 }
 
 impl Keeper {
@@ -159,6 +178,8 @@ impl Keeper {
             LISTENER => self.accept(),
             SIGNALS => self.on_signals(),
             TERMINAL => self.on_terminal(flags),
+            BOUNDARY => self.on_boundary(),
+            owner if owner >= FIRST_OWNER => self.on_owner(owner),
             client => self.on_client(client, flags),
         }
     }
@@ -217,6 +238,7 @@ impl Keeper {
         {
             self.answer_those_who_await_the_end();
         }
+        self.tell_readiness();
     }
 
     fn status(&self) -> Status {
@@ -239,7 +261,7 @@ impl Keeper {
         view::write_short_cut(&self.dir, &status);
     }
 
-    /// The last words: everything on disk, everyone told, the socket gone.
+    /// The last words: everything on disk, everyone told.
     fn leave(mut self) {
         let _ = self.output.finish();
         let _ = berth_host::disk::write_atomically(&self.dir, SCREEN_FILE, &self.screen.restore(), false);
@@ -254,7 +276,6 @@ impl Keeper {
             let patience = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience));
         }
-        let _ = fs::remove_file(self.dir.join(SOCKET_NAME));
         // Sealing is a courtesy to the next reader; the events themselves are on disk.
         let _ = self.owner.close();
     }
@@ -264,6 +285,7 @@ impl Keeper {
         let mut args: Vec<OsString> =
             vec!["berth".into(), KEEPER_VERB.into(), ADOPT_FLAG.into(), self.dir.clone().into()];
         args.extend(keep.iter().map(|fd| fd.to_string().into()));
+        args.extend(self.looking.as_ref().map(|it| format!("{LOOKING_SINCE}{}", it.since_awake_ms()).into()));
         Watchdog::install(&args, &keep)
     }
 
@@ -312,5 +334,5 @@ fn bug(what: &str, error: &io::Error) -> Problem {
 
 fn actor_of(stream: &UnixStream) -> io::Result<Actor> {
     let peer = socket::peer(stream)?;
-    Ok(Actor { pid: peer.pid, uid: peer.uid, place: String::new() })
+    Ok(Actor { pid: peer.pid, uid: Some(peer.uid), place: String::new() })
 }

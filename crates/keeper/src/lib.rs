@@ -7,20 +7,25 @@
 
 #![forbid(unsafe_code)]
 
+pub mod boundary;
 mod clients;
 mod driver;
 mod foreign;
+pub mod helpers;
 pub mod history;
 pub mod home;
 pub mod keeper;
 pub mod killpoint;
+pub mod members;
 pub mod names;
 pub mod output;
 pub mod owner;
 pub mod recover;
 pub mod start;
 pub mod store;
+pub mod sweep;
 pub mod view;
+pub mod whose;
 
 pub use history::History;
 pub use home::Home;

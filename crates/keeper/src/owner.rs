@@ -51,6 +51,21 @@ impl<D: Disk> Owner<D> {
     /// Takes a batch. If the journal fails, nothing of it happened as far as anyone is told; after a
     /// crash the front part of it may turn out to be on disk all the same.
     pub fn take(&mut self, inputs: Vec<Input>, now: Now) -> Result<Taken, JournalError> {
+        let (batch, answers) = self.decided(inputs, now);
+        let events = if batch.is_empty() { Vec::new() } else { self.journal.append(batch)? };
+        for event in &events {
+            self.history.apply(event);
+        }
+        Ok(Taken { answers, events })
+    }
+
+    /// The first no among the answers to a batch, if there is one: for a batch that makes sense as a whole
+    /// or not at all. Nothing is taken.
+    pub fn refusal(&self, inputs: &[Input], now: Now) -> Option<Refusal> {
+        self.decided(inputs.to_vec(), now).1.into_iter().find_map(Result::err)
+    }
+
+    fn decided(&self, inputs: Vec<Input>, now: Now) -> (Vec<Stored>, Vec<Result<(), Refusal>>) {
         // Later inputs of a batch are decided on the state the earlier ones lead to. That state is
         // thrown away: the one that counts follows from what the journal gives back.
         let mut ahead = self.history.session.clone();
@@ -69,11 +84,7 @@ impl<D: Disk> Owner<D> {
                 }
             }));
         }
-        let events = if batch.is_empty() { Vec::new() } else { self.journal.append(batch)? };
-        for event in &events {
-            self.history.apply(event);
-        }
-        Ok(Taken { answers, events })
+        (batch, answers)
     }
 
     /// What the world owes this state.

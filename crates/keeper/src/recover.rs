@@ -1,19 +1,22 @@
 //! After a keeper died: find what is left of its run, by evidence, and end it.
 //!
-//! Promise: only what is proven to be of that run is signalled: the very process we recorded, or
-//! one that holds the run's lock, or one that carries the run's mark. What cannot be told is
+//! Promise: only what is proven to be of that run is signalled: the very process we recorded, one in
+//! the run's control group, one that holds the run's lock, or one that carries the run's mark. What cannot be told is
 //! named and left alone, and then the run is not called gone.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use berth_api::{Code, Connection, Problem};
 use berth_core::{Command, Epoch, Event, Now, Observation, PROOF_PATIENCE, Process, Session, SessionId};
-use berth_host::identity::{Identity, Pidfd, Verdict};
+use berth_host::identity::{Identity, Pidfd, Verdict, stat};
 use berth_host::lock::LockFile;
+use berth_host::process::census;
 use berth_host::{clock, tree};
 use rustix::process::Signal;
 
+use crate::boundary::Contained;
 use crate::foreign;
 use crate::home::Home;
 use crate::owner::{Input, Owner};
@@ -24,6 +27,8 @@ use crate::view;
 pub const MARK: &str = "BERTH_RUN";
 /// How long a leftover may take to end before it is killed.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
+/// How long a keeper that lost its lease may take to be gone.
+const KEEPER_PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for somebody else who clears up: the proof has its time, and so has the disk.
 pub const HEALER_PATIENCE: Duration = PROOF_PATIENCE.saturating_mul(2);
 /// Whoever looks at the run's lock has it for an instant; proving it free must outwait them.
@@ -44,42 +49,126 @@ pub fn identity(process: &Process) -> Identity {
     Identity { pid: process.pid, start_ticks: process.start_ticks, boot_id: process.boot_id.clone() }
 }
 
-/// Ends what is left of a run whose keeper is gone, and proves it. The lease must be held.
-/// The error names what is left and why.
-pub fn end_leftovers(
-    dir: &Path,
-    id: &SessionId,
-    epoch: Epoch,
-    agent: Option<&Process>,
-) -> Result<(), Vec<String>> {
-    let started = Instant::now();
-    loop {
-        let (ours, untold) = find(dir, id, epoch, agent);
-        if ours.is_empty() {
-            // Nobody we could find, and nobody we could not tell. The run's lock is the proof: free
-            // means that no process inherited it and lives.
-            return match run_lock_is_free(dir) {
-                Ok(_) if !untold.is_empty() => Err(untold),
-                Ok(true) => Ok(()),
-                Ok(false) => Err(vec!["a process we cannot see holds the run's lock".to_owned()]),
-                Err(error) => Err(vec![format!("cannot check the run's lock: {error}")]),
-            };
+/// Ends what is left of a run whose keeper is gone, and proves it. The lease must be held. Says what was
+/// ended; the error names what is left and why.
+pub fn end_leftovers(dir: &Path, id: &SessionId, session: &Session) -> Result<Vec<String>, Vec<String>> {
+    // Nothing survives a reboot, and a number from before it means another process now.
+    let ended = if is_of_another_boot(session) { vec![] } else { end_by_evidence(dir, id, session)? };
+    // Nobody we could find, and nobody we could not tell. The run's lock is the proof: free means that
+    // no process inherited it and lives.
+    match run_lock_is_free(dir) {
+        Ok(true) => Ok(ended),
+        Ok(false) => Err(vec!["a process we cannot see holds the run's lock".to_owned()]),
+        Err(error) => Err(vec![format!("cannot check the run's lock: {error}")]),
+    }
+}
+
+fn end_by_evidence(dir: &Path, id: &SessionId, session: &Session) -> Result<Vec<String>, Vec<String>> {
+    keeper_is_gone(session)?;
+    let contained = Contained::of(session, id)
+        .map_err(|error| vec![format!("cannot look into the run's control group: {error}")])?;
+    if let Some(other) = contained.used_elsewhere(dir) {
+        return Err(vec![format!("its control group belongs to {}: is this a copy of it?", other.display())]);
+    }
+    end(&contained, || find(dir, id, session, &contained))
+}
+
+/// Ends whoever is in the group of a run that is over, of the session in `dir`, and removes it. Says who
+/// that was.
+pub fn end_group(path: &Path, name: &str, dir: &Path) -> Result<Vec<String>, Vec<String>> {
+    let trouble = |error: std::io::Error| vec![format!("cannot look into it: {error}")];
+    let contained = Contained::known(path, name).map_err(trouble)?;
+    if let Some(other) = contained.used_elsewhere(dir) {
+        return Err(vec![format!("it belongs to {}: is this a copy of it?", other.display())]);
+    }
+    if contained.has_unseen() {
+        return Err(vec!["somebody is in it who cannot be seen from here".to_owned()]);
+    }
+    end(&contained, || {
+        let mut found = Found::default();
+        match members_of(&contained) {
+            Ok(members) => found.add(members),
+            Err(error) => found.untold.extend(trouble(error)),
         }
-        let patient = started.elapsed() < LEFTOVER_GRACE;
-        let signal = if patient { Signal::TERM } else { Signal::KILL };
-        let mut refused = Vec::new();
-        for (identity, pidfd) in &ours {
-            if let Err(error) = pidfd.signal(signal.as_raw()) {
-                refused.push(format!("pid {}: cannot be signalled: {error}", identity.pid));
+        found
+    })
+}
+
+/// Who is found of a run.
+#[derive(Default)]
+struct Found {
+    ours: Vec<(Identity, Pidfd)>,
+    /// What could not be told, and why.
+    untold: Vec<String>,
+}
+
+impl Found {
+    fn add(&mut self, candidates: Vec<Identity>) {
+        for candidate in candidates {
+            match candidate.check() {
+                Verdict::Alive(pidfd) => self.ours.push((candidate, pidfd)),
+                Verdict::Gone => {}
+                Verdict::CannotTell(why) => self.untold.push(format!("pid {}: {why}", candidate.pid)),
             }
+        }
+    }
+}
+
+/// Asks whoever is found to end, then kills them, until nobody is found and nobody is in the group.
+fn end(contained: &Contained, mut find: impl FnMut() -> Found) -> Result<Vec<String>, Vec<String>> {
+    // Looking for them may take long on a busy host, and is not part of the time they are given.
+    let mut asked_at: Option<Instant> = None;
+    let mut killed_at: Option<Instant> = None;
+    let mut ended = Vec::new();
+    let mut ours: Vec<(Identity, Pidfd)> = Vec::new();
+    loop {
+        let Found { ours: found, untold } = find();
+        // What was proven ours once stays so until it ends, also if what proved it is gone by now.
+        ours.retain(|(_, pidfd)| !pidfd.has_exited());
+        for one in found {
+            if !ours.iter().any(|(known, _)| *known == one.0) {
+                ours.push(one);
+            }
+        }
+        if ours.is_empty() && contained.is_empty() {
+            return if untold.is_empty() { Ok(ended) } else { Err(untold) };
+        }
+        let patient = asked_at.get_or_insert_with(Instant::now).elapsed() < LEFTOVER_GRACE;
+        if !patient {
+            killed_at.get_or_insert_with(Instant::now);
+            contained.kill();
+        }
+        let signal = if patient { Signal::TERM } else { Signal::KILL };
+        for (identity, pidfd) in &ours {
+            let name = stat(identity.pid).map(|stat| stat.comm).unwrap_or_default();
+            let told = format!("pid {} ({name})", identity.pid);
+            if !ended.contains(&told) {
+                ended.push(told);
+            }
+            // One that may not be signalled is still there in the end, and told with the reason.
+            let _ = pidfd.signal(signal.as_raw());
+        }
+        if ours.is_empty() {
+            // Somebody is in the group whom we cannot see; only the kernel can end them.
+            std::thread::sleep(Duration::from_millis(10));
         }
         let limit = if patient { LEFTOVER_GRACE } else { Duration::from_millis(50) };
         wait_for_exit(ours.iter().map(|(_, pidfd)| pidfd), limit);
-        if started.elapsed() > PROOF_PATIENCE {
+        let since_killed = killed_at.map_or(Duration::ZERO, |at| at.elapsed());
+        if since_killed > PROOF_PATIENCE {
             let still = ours.iter().filter(|(_, pidfd)| !pidfd.has_exited());
-            let mut left: Vec<_> =
-                still.map(|(identity, _)| format!("pid {} does not end", identity.pid)).collect();
-            left.extend(refused);
+            let mut left: Vec<_> = still.map(|(identity, _)| why_it_stays(identity.pid)).collect();
+            if left.is_empty() && !contained.is_empty() {
+                left.push("a process that we cannot see is in the run's control group".to_owned());
+            }
+            left.extend(untold);
+            if left.is_empty() && since_killed < 2 * PROOF_PATIENCE {
+                // They did end. Whether that was all is for the next look to say.
+                continue;
+            }
+            if left.is_empty() {
+                left.push("it starts processes faster than they can be found".to_owned());
+            }
             return Err(left);
         }
     }
@@ -87,18 +176,18 @@ pub fn end_leftovers(
 
 /// Brings a session whose keeper died to its recorded end: what is left of the run is ended, and
 /// the loss is written down. Does nothing to a session that has a keeper, or needs no healing; if
-/// somebody else is healing it, that is waited for.
-pub fn heal(home: &Home, id: &SessionId) -> Result<(), Problem> {
+/// somebody else is healing it, that is waited for. Says what was ended.
+pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
     let dir = home.session_dir(id);
-    let Some(mut held) = claim_to_heal(home, &dir, id)? else { return Ok(()) };
+    let Some(mut held) = claim_to_heal(home, &dir, id)? else { return Ok(vec![]) };
     let session = &held.owner.history().session;
     if !session.is_live() {
-        return Ok(());
+        return Ok(vec![]);
     }
     // It says that the session runs, and would be believed while we hold the lease.
     held.doubt_short_cut()?;
     let epoch = session.epoch;
-    end_leftovers(&dir, id, epoch, session.agent()).map_err(|left| {
+    let ended = end_leftovers(&dir, id, session).map_err(|left| {
         Problem::new(
             Code::Refused,
             format!("session {id} lost its keeper, and what it ran is not proven gone: {}", left.join("; ")),
@@ -106,7 +195,8 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<(), Problem> {
         .hint(format!("end what is named there; `berth why {id}` shows the evidence"))
     })?;
     held.take(Input::Report(Observation::KeeperGone { epoch }))?;
-    held.release()
+    held.release()?;
+    Ok(ended)
 }
 
 /// Whether a live run's keeper is gone: then whoever holds the lease is clearing up after it.
@@ -207,62 +297,102 @@ impl<'a> Held<'a> {
     }
 }
 
-fn find(
-    dir: &Path,
-    id: &SessionId,
-    epoch: Epoch,
-    agent: Option<&Process>,
-) -> (Vec<(Identity, Pidfd)>, Vec<String>) {
-    let mut candidates: Vec<Identity> = agent.map(identity).into_iter().collect();
-    let mut untold = Vec::new();
-    for found in [tree::with_open_lock(&dir.join("run")), tree::with_mark(MARK, &mark(id, epoch))] {
-        match found {
-            Ok(found) => candidates.extend(found.processes),
-            Err(error) => untold.push(format!("cannot look through /proc: {error}")),
+fn is_of_another_boot(session: &Session) -> bool {
+    let of_another = |keeper: &Process| identity(keeper).is_of_another_boot().unwrap_or(false);
+    session.keeper.as_ref().is_some_and(of_another)
+}
+
+/// Refuses to clear up while the keeper that recorded the run lives. It has not this lease, so this is
+/// a copy of its session, or somebody else removed the file it had locked: its run is not ours to end.
+fn keeper_is_gone(session: &Session) -> Result<(), Vec<String>> {
+    let Some(keeper) = session.keeper.as_ref() else { return Ok(()) };
+    let until = Instant::now() + KEEPER_PATIENCE;
+    // The kernel frees a dying process's locks a moment before it is gone.
+    while let Verdict::Alive(pidfd) = identity(keeper).check() {
+        if keeper.pid == std::process::id() {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(vec![format!(
+                "its keeper, pid {}, lives and does not hold this lease: is this a copy of its directory?",
+                keeper.pid
+            )]);
+        }
+        wait_for_exit([&pidfd].into_iter(), KEEPER_PATIENCE);
+    }
+    Ok(())
+}
+
+/// Why a process that was killed is still there, for people.
+pub(crate) fn why_it_stays(pid: u32) -> String {
+    let stat = match stat(pid) {
+        Ok(stat) => stat,
+        Err(error) => return format!("pid {pid}: {error}"),
+    };
+    let refused = Pidfd::open(pid).and_then(|pidfd| pidfd.signal(0)).err();
+    let why = match refused {
+        Some(error) => format!("cannot be signalled: {error}"),
+        None if stat.state == 'D' => "waits for a device and cannot be interrupted".to_owned(),
+        None => "does not end when killed".to_owned(),
+    };
+    format!("pid {pid} ({}) {why}", stat.comm)
+}
+
+fn find(dir: &Path, id: &SessionId, session: &Session, contained: &Contained) -> Found {
+    let mut found = Found::default();
+    let mut candidates: Vec<Identity> = session.agent().map(identity).into_iter().collect();
+    match members_of(contained) {
+        Ok(members) => candidates.extend(members),
+        Err(error) => found.untold.push(format!("cannot look into the run's control group: {error}")),
+    }
+    let mark = mark(id, session.epoch);
+    for carriers in [tree::with_open_lock(&dir.join("run")), tree::with_mark(MARK, &mark)] {
+        match carriers {
+            Ok(carriers) => candidates.extend(carriers.processes),
+            Err(error) => found.untold.push(format!("cannot look through /proc: {error}")),
         }
     }
     candidates.sort_by_key(|identity| identity.pid);
     candidates.dedup();
-    let me = std::process::id();
-    let mut ours = Vec::new();
-    for candidate in candidates.into_iter().filter(|candidate| candidate.pid != me) {
-        match candidate.check() {
-            Verdict::Alive(pidfd) => ours.push((candidate, pidfd)),
-            Verdict::Gone => {}
-            Verdict::CannotTell(why) => untold.push(format!("pid {}: {why}", candidate.pid)),
-        }
-    }
-    for at in 0..ours.len() {
-        let below = held_below(&ours[at].0, &ours[at].1);
-        for (identity, pidfd) in below {
-            if !ours.iter().any(|(known, _)| *known == identity) {
-                ours.push((identity, pidfd));
-            }
-        }
-    }
-    (ours, untold)
+    candidates.retain(|candidate| candidate.pid != std::process::id());
+    // A copy of this session has the same marks and group names, and its processes have their own keeper.
+    candidates.retain(|candidate| foreign::kept_elsewhere(candidate.pid, dir).is_none());
+    found.add(candidates);
+    let below = held_below(&found.ours);
+    found.ours.extend(below);
+    found
 }
 
-/// What is below a process of the run, and so is of the run, whatever it closed or cleared.
+/// Who is in the run's group. Listed twice with their identities read in between: a number that changed
+/// hands meanwhile is then not in the second list, or is in it by right.
+fn members_of(contained: &Contained) -> std::io::Result<Vec<Identity>> {
+    let list =
+        || contained.members().and_then(|members| foreign::split(&members.pids)).map(|split| split.ours);
+    let members: Vec<Identity> = list()?.into_iter().filter_map(|pid| Identity::of(pid).ok()).collect();
+    let again = list()?;
+    Ok(members.into_iter().filter(|identity| again.contains(&identity.pid)).collect())
+}
+
+/// What is below processes of the run, and so is of the run, whatever it closed or cleared.
 ///
 /// Listed twice with the processes held open in between: a number that changed hands meanwhile is
 /// then either not in the second list or not the process we hold.
-fn held_below(parent: &Identity, parent_pidfd: &Pidfd) -> Vec<(Identity, Pidfd)> {
-    let list = || foreign::below(parent.pid).unwrap_or_default().ours;
-    let held: Vec<_> = list()
-        .into_iter()
-        .filter_map(|pid| {
-            let identity = Identity::of(pid).ok()?;
-            match identity.check() {
-                Verdict::Alive(pidfd) => Some((identity, pidfd)),
-                Verdict::Gone | Verdict::CannotTell(_) => None,
-            }
-        })
-        .collect();
-    let again = list();
-    if parent_pidfd.has_exited() {
-        return Vec::new();
-    }
+fn held_below(parents: &[(Identity, Pidfd)]) -> Vec<(Identity, Pidfd)> {
+    let list = || -> BTreeSet<u32> {
+        let all = census().unwrap_or_default();
+        let alive = parents.iter().filter(|(_, pidfd)| !pidfd.has_exited());
+        alive.flat_map(|(parent, _)| foreign::below_in(&all, parent.pid).ours).collect()
+    };
+    let known: BTreeSet<u32> = parents.iter().map(|(parent, _)| parent.pid).collect();
+    let held = list().into_iter().filter(|pid| !known.contains(pid)).filter_map(|pid| {
+        let identity = Identity::of(pid).ok()?;
+        match identity.check() {
+            Verdict::Alive(pidfd) => Some((identity, pidfd)),
+            Verdict::Gone | Verdict::CannotTell(_) => None,
+        }
+    });
+    let held: Vec<(Identity, Pidfd)> = held.collect();
+    let again = if held.is_empty() { BTreeSet::new() } else { list() };
     held.into_iter().filter(|(identity, _)| again.contains(&identity.pid)).collect()
 }
 

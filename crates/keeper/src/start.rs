@@ -12,6 +12,7 @@ use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
 use berth_host::cgroup;
 use berth_host::spawn::{Spawn, Stdio, spawn};
+use berth_host::systemd::Manager;
 
 use crate::home::Home;
 
@@ -19,12 +20,14 @@ use crate::home::Home;
 pub const KEEPER_VERB: &str = "keeper";
 /// The flag that says: this image continues another one's work.
 pub(crate) const ADOPT_FLAG: &str = "--adopt";
+/// What begins the word that tells it since when the other one looked whether its helper is ready.
+pub(crate) const LOOKING_SINCE: &str = "--looking-since=";
 
 /// How long a keeper may take until its agent runs: slow disks included, dead ones not.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Variables that belong to the run a command was called from, not to the session it starts.
-const OF_THE_CALLER: [&str; 2] = [crate::recover::MARK, "BERTH_SESSION"];
+const OF_THE_CALLER: [&str; 3] = [crate::recover::MARK, "BERTH_SESSION", "BERTH_HELPER"];
 
 /// Starts a keeper for session `id` and gives it its first request. Returns when the agent runs,
 /// or says why it does not. The connection stays usable.
@@ -43,8 +46,7 @@ pub fn keeper(
         .write(true)
         .open("/dev/null")
         .map_err(|error| trouble("opening /dev/null", &error))?;
-    let args: Vec<OsString> =
-        vec!["berth".into(), KEEPER_VERB.into(), home.root().into(), id.as_str().into()];
+    let args: Vec<OsString> = vec!["berth".into(), KEEPER_VERB.into(), home.session_dir(id).into()];
     let mut env: Vec<_> = std::env::vars_os()
         .filter(|(name, _)| !OF_THE_CALLER.iter().any(|of_the_caller| name == of_the_caller))
         .collect();
@@ -52,19 +54,33 @@ pub fn keeper(
     if let Some((_, dir)) = env.iter_mut().find(|(name, _)| name == "BERTH_HOME") {
         *dir = home.root().into();
     }
-    // Without a control group of our own the keeper stays in the caller's; `berth why` shows it.
-    let place_for_keepers = cgroup::keeper_place().ok();
-    let spec = Spawn {
+    // Where systemd runs, the keeper gets a scope as soon as it is there. Elsewhere it is born in the group
+    // of keepers. With neither it stays where we are; it finds out why by itself, for `berth why`.
+    let manager = Manager::reach().ok();
+    let birthplace = if manager.is_none() { cgroup::keeper_place().ok() } else { None };
+    let mut spec = Spawn {
         program: &program,
         args: &args,
         env: &env,
         cwd: Path::new("/"),
         stdio: Stdio::Files { stdin: theirs.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() },
         keep: &[],
-        cgroup: place_for_keepers.as_ref().map(|place| place.as_fd()),
+        cgroup: birthplace.as_ref().map(|place| place.as_fd()),
+        joins: &[],
     };
-    spawn(&spec).map_err(|error| trouble("starting it", &error))?;
+    let mut spawned = spawn(&spec);
+    if spawned.is_err() && spec.cgroup.take().is_some() {
+        spawned = spawn(&spec);
+    }
+    let child = spawned.map_err(|error| trouble("starting it", &error))?;
     drop(theirs);
+    // It waits for its first request meanwhile, so nothing of it is anywhere else yet.
+    if let Some(manager) = manager
+        && manager.make_scope(child.pid, id.as_str(), &format!("Keeper of berth session {id}")).is_err()
+        && let Ok(group) = cgroup::keeper_place()
+    {
+        let _ = group.take_in(child.pid);
+    }
     let mut connection = Connection::over(ours, place);
     let _ = connection.set_patience(Some(START_PATIENCE));
     let answer = connection.ask(first);

@@ -61,6 +61,16 @@ pub(crate) fn signature(holder: &Identity) -> String {
     format!("pid={} start={} boot={} ", holder.pid, holder.start_ticks, holder.boot_id)
 }
 
+/// Who signed a lease with this text.
+pub(crate) fn signed_by(text: &str) -> Option<Identity> {
+    let mut words = text.split_ascii_whitespace();
+    let mut word = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
+    let pid = word("pid")?.parse().ok()?;
+    let start_ticks = word("start")?.parse().ok()?;
+    let boot_id = word("boot")?.to_owned();
+    Some(Identity { pid, start_ticks, boot_id })
+}
+
 /// What the lease in `dir` says about who holds, or last held it.
 pub fn holder(dir: &Path) -> String {
     let text = LockFile::open_or_create(&dir.join("lease")).and_then(|file| file.read_text());

@@ -12,12 +12,13 @@ use std::time::UNIX_EPOCH;
 
 use berth_api::status::{Status, Timestamp};
 use berth_api::{Code, Problem};
-use berth_core::{Phase, SessionId};
+use berth_core::{Limits, Phase, Session, SessionId};
 use berth_host::identity::{Pidfd, Verdict};
 use berth_host::lock::{Probe, probe};
 use berth_host::{clock, identity};
 use serde::Serialize;
 
+use crate::boundary;
 use crate::home::Home;
 use crate::recover;
 use crate::{History, output, store};
@@ -175,6 +176,9 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
         let fact = format!("keeper, pid {}, is in control group {place}{note}", keeper.pid);
         evidence.push(Fact { source: "process", fact, age_ms: 0 });
     }
+    if session.epoch.0 > 0 {
+        evidence.push(Fact { source: "boundary", fact: boundary_fact(session, id), age_ms: 0 });
+    }
     match probe(&dir.join("run")) {
         Ok(Some(Probe::Held)) => {
             let fact = "held: something of the run is there".to_owned();
@@ -207,6 +211,37 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
         evidence,
         would_change,
     })
+}
+
+/// What holds the current or last run together, and what that is worth.
+fn boundary_fact(session: &Session, id: &SessionId) -> String {
+    let always = "the keeper adopts its orphans, and what it starts inherits a lock and a mark";
+    let Some(path) = &session.boundary.cgroup else {
+        let why = session.boundary.missing.as_deref().unwrap_or("none was made");
+        return format!(
+            "no control group ({why}); {always}. If the keeper is killed with -9, a process that cleared its \
+             environment and closed its files may be missed; `berth doctor` says how to get one"
+        );
+    };
+    let members =
+        boundary::group_of(session, id).and_then(|group| group.map(|group| group.members()).transpose());
+    let now = match members {
+        Ok(Some(members)) => format!("with {} processes", members.pids.len() + members.unseen),
+        Ok(None) => "which is gone: nobody is in it".to_owned(),
+        Err(error) => format!("which cannot be looked into: {error}"),
+    };
+    let limits = session.spec.as_ref().map(|spec| limit_words(&spec.limits)).unwrap_or_default();
+    format!("control group {path}, {now}{limits}; {always}")
+}
+
+fn limit_words(limits: &Limits) -> String {
+    let words = [
+        limits.memory_bytes.map(|bytes| format!("{bytes} bytes of memory")),
+        limits.processes.map(|count| format!("{count} processes and threads")),
+        limits.cpu_percent.map(|percent| format!("{percent} % of a core")),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    if words.is_empty() { String::new() } else { format!(", limited to {}", words.join(", ")) }
 }
 
 fn what_would_change(state: &str, id: &SessionId) -> String {

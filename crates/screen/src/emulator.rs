@@ -22,7 +22,7 @@ use alacritty_terminal::vte::ansi::{
 use crate::Size;
 
 /// How many marks (accents, joiners) one character keeps. The emulator would keep any number.
-const MARKS_LIMIT: usize = 32;
+pub(crate) const MARKS_LIMIT: usize = 32;
 
 /// The emulator panicked; its state can no longer be trusted.
 #[derive(Debug)]

@@ -180,10 +180,12 @@ pub(crate) fn starts_wide(row: &Row<Cell>, column: usize) -> bool {
         && row[Column(column + 1)].flags.contains(Flags::WIDE_CHAR_SPACER)
 }
 
-/// True if the last cell of `row` is only empty because the wide character below did not fit.
+/// True if the last cell of `row` is only empty because the wide character below did not fit. Without
+/// wrapping, a later character that does not fit either leaves its marks on that cell.
 fn wide_did_not_fit(row: &Row<Cell>, below: &Row<Cell>) -> bool {
     let last = &row[Column(row.len() - 1)];
     last.flags.contains(Flags::LEADING_WIDE_CHAR_SPACER)
+        && last.zerowidth().is_none_or(<[char]>::is_empty)
         && starts_wide(below, 0)
         && Pen::of(last) == Pen::of(&below[Column(0)])
 }

@@ -2,11 +2,18 @@
 //!
 //! Promise: a terminal of the same size, in whatever state, ends up with both screens, the cursor and
 //! all modes as they are here, and with what the next character will look like. It is asked nothing.
-//! What cannot be said in bytes is left out: the wrap flag of the last line, a cursor outside the scroll
-//! region in origin mode, the cursor saved on an alternate screen that is not shown. The palette is set
-//! where the application set it but not reset elsewhere, and a title is only set if there is one: both
-//! belong to the user.
+//! What cannot be said in bytes is left out:
+//! - the wrap flag of the last line, and of a line at whose end a cursor waits to wrap,
+//! - a pending wrap that the emulator keeps in the middle of a row when it tabs backwards,
+//! - the cursor saved on an alternate screen that is not shown,
+//! - the row of a cursor outside the scroll region in origin mode: it goes to the nearest row inside,
+//!   and no longer waits to wrap.
+//!
+//! The palette is set where the application set it but not reset elsewhere, and a title is only set if there
+//! is one: both belong to the user.
 //! Start with [`restore`].
+
+use std::ops::Range;
 
 use alacritty_terminal::grid::{Cursor, Dimensions, Grid};
 use alacritty_terminal::index::Line;
@@ -54,7 +61,7 @@ pub(crate) fn restore(emulator: &mut Emulator, hidden: &Hidden, title: Option<&s
         stack_keys(&mut painter, &hidden.kitty_other);
         emulator.with_primary(|primary| {
             painter.paint(primary);
-            place(&mut painter, primary, &primary.cursor, 0);
+            place(&mut painter, primary, &primary.cursor, &all_rows(primary));
         });
         painter.raw(b"\x1b[?1049h");
         reset(&mut painter);
@@ -64,11 +71,11 @@ pub(crate) fn restore(emulator: &mut Emulator, hidden: &Hidden, title: Option<&s
     let grid = emulator.grid();
     painter.paint(grid);
     tabs(&mut painter, hidden);
-    place(&mut painter, grid, &grid.saved_cursor, 0);
+    place(&mut painter, grid, &grid.saved_cursor, &all_rows(grid));
     painter.raw(b"\x1b7");
     reset(&mut painter);
-    let top = region(&mut painter, emulator, hidden);
-    place(&mut painter, grid, &grid.cursor, top);
+    let rows = region(&mut painter, emulator, hidden);
+    place(&mut painter, grid, &grid.cursor, &rows);
     if hidden.shifted {
         painter.raw(b"\x0e");
     }
@@ -88,11 +95,14 @@ fn reset(painter: &mut Painter) {
     painter.drop_pen();
 }
 
-/// Moves the cursor, with all that belongs to it. Rows count from `top`. Plain characters must be set.
-fn place(painter: &mut Painter, grid: &Grid<Cell>, cursor: &Cursor<Cell>, top: usize) {
+/// Moves the cursor, with all that belongs to it. It can only be sent to `rows`, and counts from the first
+/// of them. Plain characters must be set.
+fn place(painter: &mut Painter, grid: &Grid<Cell>, cursor: &Cursor<Cell>, rows: &Range<usize>) {
     let line = usize::try_from(cursor.point.line.0).unwrap_or(0);
-    let (row, column) = (line.saturating_sub(top), cursor.point.column.0);
-    if cursor.input_needs_wrap && cursor.point.column == grid.last_column() {
+    let nearest = nearest(line, rows);
+    let (row, column) = (nearest.saturating_sub(rows.start), cursor.point.column.0);
+    // In another row, printing would put there what does not belong there.
+    if cursor.input_needs_wrap && cursor.point.column == grid.last_column() && nearest == line {
         // Only printing in the last column leaves a wrap pending, so print once more what is there.
         // (The emulator also keeps it when it tabs backwards; terminals do not.)
         let cells = &grid[Line(line as i32)];
@@ -113,6 +123,16 @@ fn place(painter: &mut Painter, grid: &Grid<Cell>, cursor: &Cursor<Cell>, top: u
     }
 }
 
+/// Where a cursor that should go to `line` ends up if it can only be sent to `rows`. If there are none, they
+/// are below the screen, and it ends up on the last line.
+pub(crate) fn nearest(line: usize, rows: &Range<usize>) -> usize {
+    line.max(rows.start).min(rows.end.saturating_sub(1))
+}
+
+pub(crate) fn all_rows(grid: &Grid<Cell>) -> Range<usize> {
+    0..grid.screen_lines()
+}
+
 fn tabs(painter: &mut Painter, hidden: &Hidden) {
     painter.raw(b"\x1b[3g");
     for (column, _) in hidden.tabs.iter().enumerate().filter(|(_, stop)| **stop) {
@@ -120,19 +140,19 @@ fn tabs(painter: &mut Painter, hidden: &Hidden) {
     }
 }
 
-/// Sets scroll region and origin mode, both of which move the cursor. Returns the row from which rows
-/// then count.
-fn region(painter: &mut Painter, emulator: &Emulator, hidden: &Hidden) -> usize {
+/// Sets scroll region and origin mode, both of which move the cursor. Returns the rows it can then be sent
+/// to.
+fn region(painter: &mut Painter, emulator: &Emulator, hidden: &Hidden) -> Range<usize> {
     let (top, bottom) = (hidden.region.start + 1, hidden.region.end);
     if !hidden.scrolls_fully() {
         // An empty region below the screen comes from asking for one that begins there.
         painter.format(format_args!("\x1b[{top};{}r", bottom.max(top + 1)));
     }
     if !emulator.mode().contains(TermMode::ORIGIN) {
-        return 0;
+        return all_rows(emulator.grid());
     }
     painter.raw(b"\x1b[?6h");
-    usize::from(hidden.region.start)
+    usize::from(hidden.region.start)..usize::from(hidden.region.end)
 }
 
 fn modes(painter: &mut Painter, emulator: &Emulator, hidden: &Hidden) {

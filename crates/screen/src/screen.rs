@@ -9,7 +9,7 @@ use alacritty_terminal::event::Event;
 use memchr::{memchr, memchr3};
 
 use crate::answers::Answers;
-use crate::emulator::{Emulator, Panicked};
+use crate::emulator::{Emulator, MARKS_LIMIT, Panicked};
 use crate::hidden::{Hidden, KITTY_STACK_LIMIT, TITLE_STACK_LIMIT};
 use crate::pending::Pending;
 use crate::restore::restore;
@@ -239,12 +239,21 @@ impl Screen {
 
     /// The same as a request to repeat the last character more often than the screen has cells, with
     /// as few repeats as lead to the same screen: five bytes must not cost 65,535 characters.
+    ///
+    /// We do not know the character. If it takes one cell or two, the screen is full of it in the end, and
+    /// only the column of the cursor depends on how often it was repeated, modulo what fits in a line. If it
+    /// is a mark, it is put on one character again and again, and that has too many of them in the end.
+    /// (There is one exception: wide characters in insert mode, on a last line below the scroll region. The
+    /// emulator tears them apart, differently each time around; terminals do not.)
     fn fewer_repeats(&self, sequence: &[u8]) -> Option<Vec<u8>> {
         let digits = sequence.strip_prefix(b"\x1b[")?.strip_suffix(b"b")?;
         let count: usize = str::from_utf8(digits).ok()?.parse().ok()?;
         let (rows, cols) = (usize::from(self.size.rows), usize::from(self.size.cols));
-        let enough = 2 * rows * cols;
-        (count > enough).then(|| format!("\x1b[{}b", enough + (count - enough) % (2 * cols)).into_bytes())
+        let enough = MARKS_LIMIT.max(2 * rows * cols);
+        // A multiple of `cols` and of `cols / 2`: in a line of seven cells there is room for seven narrow
+        // characters, but for three wide ones.
+        let period = if cols % 2 == 0 { cols } else { cols * (cols / 2) };
+        (count > enough).then(|| format!("\x1b[{}b", enough + (count - enough) % period).into_bytes())
     }
 
     fn advance(&mut self, bytes: &[u8]) {

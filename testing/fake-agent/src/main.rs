@@ -36,6 +36,7 @@ output   say:TEXT         write TEXT; \n \r \t \e \\ and \xNN are bytes, so half
                           env (TERM, BERTH_* and each VAR)
          winch            from now on write `size COLSxROWS` at every SIGWINCH
          close            close stdout (stderr too) and go on
+         close-all        close every descriptor there is, whatever it was inherited for, and go on
 input    expect           wait for one line
          expect:TEXT      wait for TEXT; what follows it stays for the next step
          raw              put the terminal into raw mode
@@ -45,8 +46,12 @@ life     ignore:SIG,…     ignore these signals (TERM, HUP, … or numbers)
          hang             wait for ever
          exit:N           exit with N
          die:SIG          die by that signal
+         witness:PATH     from now on append the number of every signal that comes to PATH, and live on
+         hog:N[K|M|G]     fill N bytes of memory, then go on
+         own-uid          be nobody but the user this file belongs to (in a set-user-id copy of this program)
 children child [ STEP… ]  fork, and let the child do these steps; goes on once the child's first settling
-                          steps (the next four, `ignore`, `close` and `pidfile`) are done
+                          steps (the next four, `ignore`, `close`, `close-all`, `pidfile`, `witness`, `own-uid`
+                          and `listen-…`) are done
          setsid           lead a new session (in a child)
          orphan           fork and leave: go on as a process whose parent is gone
          daemonise        orphan + setsid + orphan + chdir / + all descriptors closed
@@ -58,6 +63,8 @@ files    pidfile:PATH     append the pid of this process, and of every child fro
          record:PATH:N    append N records {n, pid}, a JSON line and one write each; n counts per process
          records:PATH     append records for ever
          tear:PATH        append half a record
+sockets  listen-tcp:PORT  listen on 127.0.0.1 (0: any free port), write `listening tcp:127.0.0.1:PORT`, go on
+         listen-unix:PATH listen at PATH, write `listening unix:PATH`, go on; children hold both, too
 
 exit codes of its own: 2 script not understood · 90 input ended while expecting · 91 a step failed
 ";

@@ -19,6 +19,7 @@ pub(crate) enum Step {
     },
     Winch,
     Close,
+    CloseAll,
     ExpectLine,
     Expect(Vec<u8>),
     Raw,
@@ -32,6 +33,11 @@ pub(crate) enum Step {
     Hang,
     Exit(u8),
     Die(Signal),
+    Witness(PathBuf),
+    Hog {
+        bytes: u64,
+    },
+    OwnUid,
     Child(Vec<Step>),
     Setsid,
     Orphan,
@@ -52,6 +58,10 @@ pub(crate) enum Step {
         times: Option<u64>,
     },
     Tear(PathBuf),
+    ListenTcp {
+        port: u16,
+    },
+    ListenUnix(PathBuf),
 }
 
 impl Step {
@@ -66,7 +76,12 @@ impl Step {
                 | Self::EmptyEnvironment { .. }
                 | Self::Ignore(_)
                 | Self::Close
+                | Self::CloseAll
+                | Self::Witness(_)
+                | Self::OwnUid
                 | Self::Pidfile(_)
+                | Self::ListenTcp { .. }
+                | Self::ListenUnix(_)
         )
     }
 }
@@ -120,6 +135,7 @@ fn step(word: &str, words: &mut &[String]) -> Result<Step, String> {
         ("report", Some(names)) => Step::Report { variables: names.split(',').map(str::to_owned).collect() },
         ("winch", None) => Step::Winch,
         ("close", None) => Step::Close,
+        ("close-all", None) => Step::CloseAll,
         ("expect", None) => Step::ExpectLine,
         ("expect", Some(text)) if !text.is_empty() => Step::Expect(unescape(text)?),
         ("raw", None) => Step::Raw,
@@ -130,6 +146,9 @@ fn step(word: &str, words: &mut &[String]) -> Result<Step, String> {
         ("hang", None) => Step::Hang,
         ("exit", Some(code)) => Step::Exit(number(code)?),
         ("die", Some(name)) => Step::Die(signal(name)?),
+        ("witness", Some(path)) if !path.is_empty() => Step::Witness(path.into()),
+        ("hog", Some(size)) => Step::Hog { bytes: bytes(size)? },
+        ("own-uid", None) => Step::OwnUid,
         ("child", None) => Step::Child(bracketed(word, words)?),
         ("setsid", None) => Step::Setsid,
         ("orphan", None) => Step::Orphan,
@@ -146,6 +165,8 @@ fn step(word: &str, words: &mut &[String]) -> Result<Step, String> {
         }
         ("records", Some(path)) => Step::Record { path: path.into(), times: None },
         ("tear", Some(path)) => Step::Tear(path.into()),
+        ("listen-tcp", Some(port)) => Step::ListenTcp { port: number(port)? },
+        ("listen-unix", Some(path)) if !path.is_empty() => Step::ListenUnix(path.into()),
         (_, _) => return Err(format!("`{word}` is not a step")),
     })
 }
@@ -271,6 +292,8 @@ mod tests {
             r"say:\x1",
             "flood:1T",
             "nl:1",
+            "listen-tcp:70000",
+            "listen-unix:",
         ];
         for script in wrong {
             assert!(parsed(script).is_err(), "`{script}` was accepted");

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::script::Signal;
 
@@ -35,6 +36,29 @@ pub(crate) fn print_size_on_winch() -> io::Result<()> {
     disposition(Signal(libc::SIGWINCH), handler as *const () as libc::sighandler_t)
 }
 
+/// From now on the number of every signal that can be caught is written to this descriptor, a line each.
+pub(crate) fn witness(fd: RawFd) -> io::Result<()> {
+    WITNESS.store(fd, Ordering::Relaxed);
+    let handler: extern "C" fn(libc::c_int) = write_number;
+    // Faults of our own are not signals that somebody sent.
+    let own = [libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE];
+    for signal in (1..=31).filter(|signal| !own.contains(signal)) {
+        disposition(Signal(signal), handler as *const () as libc::sighandler_t)?;
+    }
+    Ok(())
+}
+
+/// Gives up who started a set-user-id program, so that only its owner is left: one may take on any user
+/// one already is.
+pub(crate) fn own_uid() -> io::Result<()> {
+    // SAFETY: takes no memory.
+    let result = unsafe {
+        let owner = libc::geteuid();
+        libc::setresuid(owner, owner, owner)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Dies by this signal, whatever was ignored or blocked before.
 pub(crate) fn die(signal: Signal) -> io::Error {
     if ![libc::SIGKILL, libc::SIGSTOP].contains(&signal.0)
@@ -63,7 +87,7 @@ pub(crate) fn close_all_but(kept: Option<RawFd>) {
     for (first, last) in ranges {
         if first <= last {
             // SAFETY: nothing in this program owns a descriptor above 2 but the one kept:
-            // files are opened and closed within one step.
+            // files are opened and closed within one step, and listeners were given away.
             unsafe { libc::close_range(first.cast_unsigned(), last.cast_unsigned(), 0) };
         }
     }
@@ -79,6 +103,17 @@ fn disposition(signal: Signal, handler: libc::sighandler_t) -> io::Result<()> {
         libc::sigaction(signal.0, &raw const action, std::ptr::null_mut())
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Where [`witness`] writes.
+static WITNESS: AtomicI32 = AtomicI32::new(-1);
+
+/// A handler: async-signal-safe calls and a buffer on the stack, nothing else.
+extern "C" fn write_number(signal: libc::c_int) {
+    let mut line = *b"    0\n";
+    line[..5].copy_from_slice(&decimal(u16::try_from(signal).unwrap_or(u16::MAX)));
+    // SAFETY: the whole buffer is initialised. A failed write has nobody to tell.
+    unsafe { libc::write(WITNESS.load(Ordering::Relaxed), line.as_ptr().cast(), line.len()) };
 }
 
 /// The SIGWINCH handler: async-signal-safe calls and a buffer on the stack, nothing else.

@@ -137,6 +137,42 @@ fn loops_repeat() {
 }
 
 #[test]
+fn a_witness_lives_on_and_has_written_down_every_signal() {
+    let scratch = Scratch::new("witness");
+    let heard = scratch.path("heard");
+    let running = Running::ready(&format!("witness:{heard} say:ready nl hang"));
+    let pid = Pid::from_raw(running.0.id().cast_signed()).expect("a pid");
+    for (signal, count) in [(Signal::TERM, 1), (Signal::HUP, 2), (Signal::USR1, 3)] {
+        kill_process(pid, signal).expect("our own child");
+        let lines = || std::fs::read_to_string(&heard).expect("its file").lines().count();
+        while lines() < count {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(std::fs::read_to_string(&heard).expect("its file"), "   15\n    1\n   10\n");
+}
+
+#[test]
+fn who_closed_everything_holds_nothing_that_it_inherited() {
+    let scratch = Scratch::new("close-all");
+    let (pids, socket) = (scratch.path("pids"), scratch.path("socket"));
+    let script = format!("listen-unix:{socket} child [ pidfile:{pids} close-all hang ] say:ready nl hang");
+    let mut child = agent(&script).spawn().expect("spawn fake-agent");
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.as_mut().expect("piped"));
+    while line != "ready\n" {
+        line.clear();
+        assert_ne!(stdout.read_line(&mut line).expect("read from fake-agent"), 0);
+    }
+    let _running = Running(child);
+    let pid = scratch.pids()[0];
+    for descriptor in std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it lives") {
+        let target = std::fs::read_link(descriptor.expect("a descriptor").path()).expect("a link");
+        assert_eq!(target, Path::new("/dev/null"));
+    }
+}
+
+#[test]
 fn it_dies_by_the_signal_even_if_it_ignored_it_before() {
     assert_eq!(output("ignore:TERM die:TERM", b"").status.signal(), Some(15));
     assert_eq!(output("die:9", b"").status.signal(), Some(9));
@@ -233,6 +269,23 @@ fn records_are_whole_numbered_lines_until_one_is_torn() {
     while std::fs::metadata(scratch.path("endless")).map_or(0, |meta| meta.len()) < 100 {
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn listeners_can_be_connected_to_and_the_address_is_said() {
+    let scratch = Scratch::new("listen");
+    let path = scratch.path("sock");
+    let mut child =
+        agent(&format!("listen-tcp:0 listen-unix:{path} hang")).spawn().expect("spawn fake-agent");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let agent = Running(child);
+    let tcp = lines.next().expect("a line").expect("readable");
+    let address = tcp.strip_prefix("listening tcp:").expect("the address");
+    std::net::TcpStream::connect(address).expect("somebody listens");
+    assert_eq!(lines.next().expect("a line").expect("readable"), format!("listening unix:{path}"));
+    std::os::unix::net::UnixStream::connect(&path).expect("somebody listens");
+    drop(agent);
+    std::net::TcpStream::connect(address).expect_err("the listener ended with the agent");
 }
 
 #[test]

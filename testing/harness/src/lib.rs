@@ -1,12 +1,14 @@
 //! Private state directories, real terminals and leak checks for tests of the binary.
 //!
 //! Promise: a [`Lab`] uses nothing of the person's, and when it is dropped nothing of it is left:
-//! a process that outlives its lab fails the test. Found is who has the lab's `BERTH_HOME` in its
-//! environment, or holds a lock of one of its sessions.
+//! a process that outlives its lab fails the test, and so does a control group. Found is who has the lab's
+//! `BERTH_HOME` in its environment, or holds a lock of one of its sessions or helpers; groups by the ids
+//! in their names.
 //! Start with [`Lab::new`].
 
 #![forbid(unsafe_code)]
 
+mod groups;
 mod seed;
 mod terminal;
 
@@ -81,6 +83,7 @@ impl Lab {
         let mut command = Command::new(&self.berth);
         command.args(args).env("BERTH_HOME", self.home()).stdin(Stdio::null());
         command.env_remove("BERTH_SESSION").env_remove("BERTH_RUN").env_remove("BERTH_KILLPOINT");
+        command.env_remove("BERTH_HELPER");
         command
     }
 
@@ -204,7 +207,7 @@ impl Lab {
         let home = self.home().display().to_string();
         let mut found = tree::with_mark("BERTH_HOME", &home).expect("/proc can be read").processes;
         // Who cleared its environment still has what it inherited.
-        for session in self.sessions() {
+        for session in self.kept_in("sessions").into_iter().chain(self.kept_in("helpers")) {
             for lock in [session.join("run"), session.join("lease")] {
                 if matches!(probe(&lock), Ok(Some(Probe::Held))) {
                     found.extend(tree::with_open_lock(&lock).expect("/proc can be read").processes);
@@ -216,20 +219,29 @@ impl Lab {
         found
     }
 
-    /// The directories of all sessions.
-    fn sessions(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.home().join("sessions"));
+    /// The directories of all sessions, or of all helpers.
+    fn kept_in(&self, shelf: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.home().join(shelf));
         entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        let sessions = self.sessions();
-        if !sessions.is_empty() {
-            let mut stop: Vec<&OsStr> = vec!["stop".as_ref(), "--grace".as_ref(), "0s".as_ref()];
-            stop.extend(sessions.iter().filter_map(|session| session.file_name()));
-            let _ = self.command(stop).output();
+        for (shelf, verb) in [("sessions", &["stop"][..]), ("helpers", &["helper", "stop"])] {
+            let kept = self.kept_in(shelf);
+            for dir in &kept {
+                // Who plays a keeper in a thread of the test listens for ever, and holds nothing.
+                if matches!(probe(&dir.join("lease")), Ok(Some(Probe::Free))) {
+                    let _ = std::fs::remove_file(dir.join("sock"));
+                }
+            }
+            if !kept.is_empty() {
+                let mut stop: Vec<&OsStr> = verb.iter().map(OsStr::new).collect();
+                stop.extend(["--grace", "0s"].map(OsStr::new));
+                stop.extend(kept.iter().filter_map(|dir| dir.file_name()));
+                let _ = self.command(stop).output();
+            }
         }
         // A keeper's last act follows its last answer; give it the moment it takes.
         let until = Instant::now() + Duration::from_secs(10);
@@ -242,9 +254,20 @@ impl Drop for Lab {
                 let _ = pidfd.signal(rustix::process::Signal::KILL.as_raw());
             }
         }
+        // A keeper that was killed in its last moment leaves an empty group to the next sweep.
+        let all: Vec<PathBuf> =
+            ["sessions", "helpers"].iter().flat_map(|shelf| self.kept_in(shelf)).collect();
+        if !all.is_empty() {
+            let _ = self.command(["sweep"]).output();
+        }
+        let ids = all.iter().filter_map(|session| session.file_name()?.to_str());
+        let groups = groups::named_after(&ids.collect::<Vec<_>>());
+        // The next test must not find them, nor whom they hold.
+        groups.iter().for_each(|group| groups::remove(group));
         let _ = std::fs::remove_dir_all(&self.dir);
         if !std::thread::panicking() {
             assert!(left.is_empty(), "the test left processes behind: {left:?}");
+            assert!(groups.is_empty(), "the test left control groups behind: {groups:?}");
         }
     }
 }

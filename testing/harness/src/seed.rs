@@ -23,6 +23,11 @@ impl Seed {
         z ^ (z >> 31)
     }
 
+    /// Another generator, for another thread.
+    pub fn fork(&mut self) -> Self {
+        Self(self.number())
+    }
+
     /// A number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.number() % limit

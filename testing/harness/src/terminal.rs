@@ -48,6 +48,7 @@ impl Terminal {
             stdio: Stdio::Terminal(slave.as_fd()),
             keep: &[],
             cgroup: None,
+            joins: &[],
         })
         .expect("berth can be started");
         let screen = Screen::new(Size { rows, cols });

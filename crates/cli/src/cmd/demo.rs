@@ -167,6 +167,7 @@ impl Demo {
             stdio: SpawnStdio::Terminal(slave.as_fd()),
             keep: &[],
             cgroup: None,
+            joins: &[],
         })
         .map_err(|error| problem(&error.to_string()))?;
         drop(slave);

@@ -20,7 +20,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(200);
 /// What the keeper tells.
 pub(crate) enum News {
     /// Something happened.
-    Event { seq: u64, entry: Entry },
+    Event { seq: u64, entry: Box<Entry> },
     /// There may be more output.
     Output,
 }
@@ -66,7 +66,7 @@ pub(crate) fn follow(
                     from = from.max(seq + 1);
                     // The ends of earlier runs are told as well.
                     let over = matches!(entry.event, Event::RunEnded { epoch, .. } if epoch >= run);
-                    (News::Event { seq, entry }, over)
+                    (News::Event { seq, entry: Box::new(entry) }, over)
                 }
                 Ok(Some(_)) => (News::Output, false),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {

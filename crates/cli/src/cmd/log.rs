@@ -1,5 +1,6 @@
 //! `berth log`: what happened in a session.
 
+use berth_api::helper::{Leaving, Owner, Scope, Terms};
 use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
 use berth_api::{Problem, Timestamp};
 use berth_keeper::store;
@@ -16,7 +17,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
     if args.follow {
         follow(ctx, &id, next, None, |news| {
             if let News::Event { seq, entry } = news {
-                show(args, seq, entry)?;
+                show(args, seq, *entry)?;
                 next = seq + 1;
             }
             Ok(false)
@@ -42,7 +43,7 @@ fn show(args: &Log, seq: u64, entry: Entry) -> Result<(), Problem> {
     let at = Timestamp(entry.at_ms);
     if args.json {
         let mut event = entry.event;
-        if let Event::Created { spec, .. } = &mut event {
+        if let Event::Created { spec, .. } | Event::Respecified { spec } = &mut event {
             spec.env.iter_mut().for_each(|(_, value)| *value = "…".to_owned());
         }
         let json = serde_json::to_string(&Line { seq, at, event });
@@ -63,11 +64,16 @@ fn sentence(event: &Event) -> String {
         }
         Event::RunStarted { epoch, agent } => format!("run {epoch} started, agent is pid {}", agent.pid),
         Event::StopRequested { by, .. } => format!("asked to stop by {}", who(by)),
+        Event::AgentExited { oom: true, .. } => "agent killed: out of memory".to_owned(),
+        Event::OomKilled { kills, .. } => {
+            format!("memory ran out: the kernel has killed {kills} of its processes")
+        }
         Event::AgentExited { exit, .. } => format!("agent ended: {}", ended(*exit)),
         Event::KillOrdered { epoch } => format!("grace is over, killing what is left of run {epoch}"),
         Event::EndUnproven { left, .. } => format!("not ended: {}", left.join("; ")),
         Event::RunEnded { epoch, outcome } => match outcome {
             Outcome::Exited(exit) => format!("run {epoch} is over, nothing of it is left: {}", ended(*exit)),
+            Outcome::OutOfMemory => format!("run {epoch} is over, nothing of it is left: out of memory"),
             Outcome::StartFailed(reason) => format!("run {epoch} could not start: {reason}"),
             Outcome::Lost => format!("run {epoch} was lost: its keeper died before the end was seen"),
         },
@@ -81,8 +87,36 @@ fn sentence(event: &Event) -> String {
             format!("keeper replaced its program, the run went on: {reason}")
         }
         Event::OutputDropped { before } => format!("output before offset {before} is no longer kept"),
+        Event::Declared { terms } => format!("is {}", shared(terms)),
+        Event::Respecified { spec } => {
+            format!("runs something else from now on: {}", print::command_line(&spec.command, 80))
+        }
+        Event::OwnerJoined { owner: Owner { session, keep } } => {
+            format!("session {session} owns it{}", if *keep { ", also between its turns" } else { "" })
+        }
+        Event::OwnerLeft { owner, why, stop_at_boot_ms } => {
+            let why = match why {
+                Leaving::Released => "released it",
+                Leaving::Gone => "is gone",
+            };
+            let last = if stop_at_boot_ms.is_some() { "; it was the last owner" } else { "" };
+            format!("session {owner} {why}{last}")
+        }
+        Event::BecameReady { address, .. } => match address {
+            Some(address) => format!("ready at {address}"),
+            None => "ready".to_owned(),
+        },
+        Event::NeverReady { reason, .. } => format!("did not get ready: {reason}"),
         Event::Warned { what } => format!("warning: {what}"),
     }
+}
+
+fn shared(terms: &Terms) -> String {
+    let whose = match &terms.scope {
+        Scope::Dir(dir) => format!("of {dir}"),
+        Scope::User => "of this account".to_owned(),
+    };
+    format!("helper `{}` {whose}", terms.name)
 }
 
 fn who(actor: &Actor) -> String {

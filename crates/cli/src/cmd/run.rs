@@ -1,6 +1,7 @@
 //! `berth run`: a command in a new session.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::Path;
 
 use berth_api::message::Request;
 use berth_api::record::Spec;
@@ -129,13 +130,7 @@ fn begin(
 
 fn spec(args: &Run) -> Result<Spec, Problem> {
     let usage = |what: String| Problem::new(Code::Usage, what);
-    let mut command = Vec::new();
-    for word in &args.command {
-        let word = word
-            .to_str()
-            .ok_or_else(|| usage(format!("{word:?} is not UTF-8; berth records commands as text")))?;
-        command.push(word.to_owned());
-    }
+    let command = words(&args.command)?;
     let mut env = Vec::new();
     for pair in &args.env {
         let (name, value) = pair
@@ -152,11 +147,26 @@ fn spec(args: &Run) -> Result<Spec, Problem> {
     {
         return Err(usage(format!("a key has 1 to {MAX_KEY_BYTES} bytes, not {}", key.len())));
     }
-    let cwd = match &args.cwd {
-        Some(dir) => dir.clone(),
-        None => PathBuf::from("."),
+    let cwd = directory(args.cwd.as_deref())?;
+    let (driver, key) = ("pty".to_owned(), args.key.clone());
+    Ok(Spec { driver, command, cwd, env, key, limits: (&args.limits).into() })
+}
+
+/// A command as it is recorded.
+pub(crate) fn words(command: &[OsString]) -> Result<Vec<String>, Problem> {
+    let word = |word: &OsString| {
+        let text = word.to_str().map(str::to_owned);
+        text.ok_or_else(|| {
+            Problem::new(Code::Usage, format!("{word:?} is not UTF-8; berth records commands as text"))
+        })
     };
-    let cwd = std::fs::canonicalize(&cwd).map_err(|error| {
+    command.iter().map(word).collect()
+}
+
+/// The directory a person means: this one, or the one they name.
+pub(crate) fn directory(named: Option<&Path>) -> Result<String, Problem> {
+    let cwd = named.unwrap_or(Path::new("."));
+    let cwd = std::fs::canonicalize(cwd).map_err(|error| {
         Problem::new(Code::Refused, format!("cannot use the directory {}: {error}", cwd.display()))
             .hint("name one that is there with --cwd DIR")
     })?;
@@ -164,6 +174,6 @@ fn spec(args: &Run) -> Result<Spec, Problem> {
         return Err(Problem::new(Code::Refused, format!("{} is not a directory", cwd.display()))
             .hint("name one with --cwd DIR"));
     }
-    let cwd = cwd.into_os_string().into_string().map_err(|odd| usage(format!("{odd:?} is not UTF-8")))?;
-    Ok(Spec { driver: "pty".to_owned(), command, cwd, env, key: args.key.clone() })
+    let text = cwd.into_os_string().into_string();
+    text.map_err(|odd| Problem::new(Code::Usage, format!("{odd:?} is not UTF-8")))
 }

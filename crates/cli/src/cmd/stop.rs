@@ -21,8 +21,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
     let grace_ms = u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX);
     let mut worst = 0;
     let mut stopped = Vec::new();
-    let ended = ids.chunks(AT_ONCE).flat_map(|some| stop_together(ctx, some, grace_ms));
-    for (ended, named) in ended.zip(&args.sessions) {
+    for (ended, named) in stop_together(ctx, &ids, grace_ms).zip(&args.sessions) {
         match ended {
             Ok(status) => {
                 if !args.json {
@@ -46,7 +45,15 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
 }
 
 /// Stops them all at once, so that many that are deaf cost the patience of one.
-fn stop_together(ctx: &Ctx, ids: &[SessionId], grace_ms: u64) -> Vec<Result<Status, Problem>> {
+pub(crate) fn stop_together<'a>(
+    ctx: &'a Ctx,
+    ids: &'a [SessionId],
+    grace_ms: u64,
+) -> impl Iterator<Item = Result<Status, Problem>> + use<'a> {
+    ids.chunks(AT_ONCE).flat_map(move |some| stop_some(ctx, some, grace_ms))
+}
+
+fn stop_some(ctx: &Ctx, ids: &[SessionId], grace_ms: u64) -> Vec<Result<Status, Problem>> {
     std::thread::scope(|scope| {
         let stopping: Vec<_> = ids.iter().map(|id| scope.spawn(|| stop(ctx, id, grace_ms))).collect();
         let ended = stopping.into_iter().map(|thread| thread.join());

@@ -1,27 +1,66 @@
-//! `berth why`: the evidence behind a state.
+//! `berth why`: the evidence behind a state, or behind the claim on a process.
 
-use berth_api::Problem;
-use berth_keeper::view;
+use berth_api::{Code, Problem};
+use berth_keeper::view::{self, Fact};
+use berth_keeper::whose::{self, Verdict, Whose};
 
 use crate::args::Why;
 use crate::ctx::Ctx;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Why) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
-    let why = view::why(&ctx.home, &id)?;
-    if args.json {
-        print::json(&why)?;
-        return Ok(0);
+    match (&args.session, args.pid) {
+        (Some(session), _) => of_session(ctx, session, args.json)?,
+        (None, Some(pid)) => of_process(ctx, pid, args.json)?,
+        (None, None) => return Err(Problem::new(Code::Usage, "name a session, or a process with --pid")),
     }
-    let mut text =
-        format!("{} is {}\n", why.name.as_deref().unwrap_or(&why.id), print::painted(&why.state, 0));
-    for fact in &why.evidence {
+    Ok(0)
+}
+
+fn of_session(ctx: &Ctx, session: &str, json: bool) -> Result<(), Problem> {
+    let id = ctx.find(session)?;
+    let why = view::why(&ctx.home, &id)?;
+    if json {
+        return print::json(&why);
+    }
+    let handle = why.name.as_deref().unwrap_or(&why.id);
+    let claim = format!("{handle} is {}", print::painted(&why.state, 0));
+    print::text(&told(&claim, &why.evidence, &why.would_change))
+}
+
+fn of_process(ctx: &Ctx, pid: u32, json: bool) -> Result<(), Problem> {
+    let whose = whose::whose(&ctx.home, pid)?;
+    if json {
+        return print::json(&whose);
+    }
+    let claim = format!(
+        "pid {pid} ({}, {} old) {}",
+        print::cut(&whose.command, 60),
+        print::age(whose.age_ms),
+        owner(&whose)
+    );
+    print::text(&told(&claim, &whose.evidence, &format!("what would happen to it: {}", whose.would_happen)))
+}
+
+fn owner(whose: &Whose) -> String {
+    let session = whose.name.as_deref().or(whose.session.as_deref()).unwrap_or("?");
+    match whose.verdict {
+        Verdict::Ours => format!("is of {} {session}", whose.kind),
+        Verdict::LeftOver => format!("is left over from {} {session}", whose.kind),
+        Verdict::NoRecord => format!("says it is of session {session}, which there is no record of"),
+        Verdict::Elsewhere => format!("is of session {session} in another state directory"),
+        Verdict::NotOurs => "is not of berth".to_owned(),
+        Verdict::CannotTell => "cannot be told".to_owned(),
+    }
+}
+
+fn told(claim: &str, evidence: &[Fact], end: &str) -> String {
+    let mut text = format!("{claim}\n");
+    for fact in evidence {
         let age =
             if fact.age_ms == 0 { "now".to_owned() } else { format!("{} ago", print::age(fact.age_ms)) };
         text.push_str(&format!("  {:9}  {} ({age})\n", fact.source, fact.fact));
     }
-    text.push_str(&format!("{}\n", why.would_change));
-    print::text(&text)?;
-    Ok(0)
+    text.push_str(&format!("{end}\n"));
+    text
 }

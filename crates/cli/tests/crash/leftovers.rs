@@ -1,7 +1,7 @@
 //! What a dead keeper's run leaves behind is found by evidence and ended; bystanders are not.
 //!
-//! Not tested: a process that closed every descriptor *and* cleared its environment. Without a
-//! control group of its own nothing proves that it is ours (issue 3).
+//! Not here: a process that closed every descriptor *and* cleared its environment. Only a control group
+//! proves that it is ours (see `ownership/escapes.rs`, E3).
 
 use berth_harness::{signal, wait_gone};
 use berth_host::identity::{Identity, Verdict};

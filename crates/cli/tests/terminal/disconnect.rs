@@ -16,6 +16,8 @@ fn touch(path: &std::path::Path) {
 fn fresh_restore(lab: &Lab, id: &str, marker: &str) -> Vec<u8> {
     let mut fresh = lab.terminal(["attach", "--observe", id]);
     fresh.wait_for(marker);
+    // The marker is in the middle of the picture; this is its end.
+    fresh.wait_until("the whole screen", |fresh| fresh.raw.ends_with(b"\x1b[?2026l"));
     fresh.restore()
 }
 
@@ -23,7 +25,7 @@ fn assert_shows_the_truth(lab: &Lab, id: &str, terminal: &mut Terminal, marker: 
     terminal.wait_for(marker);
     assert_eq!(terminal.text(), lab.ok(["screen", id]));
     let fresh = fresh_restore(lab, id, marker);
-    assert_eq!(terminal.restore().escape_ascii().to_string(), fresh.escape_ascii().to_string());
+    terminal.wait_until("the same screen as a fresh one", |terminal| terminal.restore() == fresh);
     // And once more from the bytes alone.
     let mut replayed = berth_screen::Screen::new(berth_screen::Size { rows: 24, cols: 80 });
     replayed.feed(&terminal.raw);

@@ -24,6 +24,7 @@ const LAST_SIGNAL: libc::c_int = 64;
 /// What the new process was doing when it failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
+    Cgroup,
     Signals,
     Session,
     Terminal,
@@ -33,7 +34,8 @@ pub(super) enum Step {
     Exec,
 }
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
+    Step::Cgroup,
     Step::Signals,
     Step::Session,
     Step::Terminal,
@@ -73,6 +75,8 @@ pub(super) struct Plan {
     stdio: [RawFd; 3],
     terminal: bool,
     keep: Vec<RawFd>,
+    /// Files of control groups to write ourselves into.
+    joins: Vec<RawFd>,
     /// The pipe to report a failure through. Not among 0 to 2.
     report: RawFd,
 }
@@ -135,11 +139,22 @@ impl Plan {
             stdio,
             terminal,
             keep,
+            joins: spec.joins.iter().map(AsRawFd::as_raw_fd).collect(),
             report,
         })
     }
 
+    /// Has the new process move into one more control group.
+    pub(super) fn join(&mut self, procs: RawFd) {
+        self.joins.push(procs);
+    }
+
     fn become_program(&self) -> Result<std::convert::Infallible, Failure> {
+        // First of all, so that nothing of it ever runs outside. 0 means the writer itself.
+        for &procs in &self.joins {
+            // SAFETY: one byte of readable memory.
+            check(Step::Cgroup, unsafe { libc::write(procs, c"0".as_ptr().cast(), 1) } as libc::c_int)?;
+        }
         // Every signal is blocked since before the clone, so no handler of our parent can run here.
         reset_dispositions()?;
         // SAFETY: takes no memory.

@@ -21,19 +21,21 @@ pub(super) trait ChildCode {
     fn run(&self) -> !;
 }
 
-/// Makes a process that runs `child`, in the cgroup if the kernel allows it.
-pub(super) fn start(cgroup: Option<RawFd>, child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
+/// Makes a process that runs `child`.
+pub(super) fn start(child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
     let _blocked = BlockedSignals::new()?;
-    if let Some(cgroup) = cgroup
-        && let Ok(born) = clone3(Some(cgroup), child)
-    {
-        return Ok(born);
-    }
     match clone3(None, child) {
         // An old kernel, or a sandbox that filters what it cannot look into.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => fork(child),
         answer => answer,
     }
+}
+
+/// Makes a process that runs `child` and is born in a cgroup. Moving one there later would make it wait
+/// for every processor of the host.
+pub(super) fn start_in(cgroup: RawFd, child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
+    let _blocked = BlockedSignals::new()?;
+    clone3(Some(cgroup), child)
 }
 
 fn clone3(cgroup: Option<RawFd>, child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
@@ -195,7 +197,7 @@ mod tests {
 
     #[test]
     fn each_way_to_make_a_process_runs_the_code_in_it() {
-        let (pid, _pidfd) = start(None, &ExitWith7).unwrap();
+        let (pid, _pidfd) = start(&ExitWith7).unwrap();
         assert_eq!(exit_code(pid), 7);
         let (pid, _pidfd) = fork(&ExitWith7).unwrap();
         assert_eq!(exit_code(pid), 7);
@@ -206,9 +208,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_is_none_does_not_prevent_the_start() {
-        let (pid, _pidfd) = start(Some(-1), &ExitWith7).unwrap();
-        assert_eq!(exit_code(pid), 7);
+    fn nothing_is_born_in_a_cgroup_that_is_none() {
+        assert!(start_in(-1, &ExitWith7).is_err());
     }
 
     #[test]
@@ -218,7 +219,7 @@ mod tests {
             text.lines().find(|line| line.starts_with("SigBlk")).unwrap().to_owned()
         };
         let before = mask();
-        let (pid, _pidfd) = start(None, &AskMask).unwrap();
+        let (pid, _pidfd) = start(&AskMask).unwrap();
         assert_eq!(exit_code(pid), 0);
         assert_eq!(mask(), before);
     }

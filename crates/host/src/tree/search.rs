@@ -5,13 +5,15 @@
 //! Not here: what to do with them.
 //! Start with [`with_open_lock`].
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, readlinkat, statx};
 
 use crate::identity::{Identity, ProcessStat, boot_id, stat_at};
 use crate::proc;
@@ -42,6 +44,28 @@ pub fn with_mark(key: &str, value: &str) -> io::Result<Found> {
     })
 }
 
+/// Every process whose environment held a variable `key` when it started its program, with the value. A
+/// miss is no proof, as with [`with_mark`].
+pub fn with_any_mark(key: &str) -> io::Result<Vec<(Identity, String)>> {
+    let beginning = format!("{key}=");
+    let mut environment = Vec::new();
+    let mut values = Vec::new();
+    let found = search(|proc, pid| {
+        let process = proc::directory(proc, &format!("{pid}"))?;
+        read_environment(process.as_fd(), &mut environment)?;
+        let mut variables = environment.split(|&byte| byte == 0);
+        let Some(value) = variables.find_map(|variable| variable.strip_prefix(beginning.as_bytes())) else {
+            return Ok(None);
+        };
+        let stat = stat_at(process.as_fd(), "stat")?;
+        if !stat.is_zombie() {
+            values.push(String::from_utf8_lossy(value).into_owned());
+        }
+        Ok(Some(stat))
+    })?;
+    Ok(found.processes.into_iter().zip(values).collect())
+}
+
 /// Other processes that have this very file open for writing and, through that descriptor, locked with
 /// `flock`. One that merely reads the file, or waits for the lock, is not among them.
 pub fn with_open_lock(path: &Path) -> io::Result<Found> {
@@ -68,6 +92,38 @@ pub fn with_open_lock(path: &Path) -> io::Result<Found> {
         })?;
         if holds { stat_at(descriptors, "../stat").map(Some) } else { Ok(None) }
     })
+}
+
+/// The values of some variables in the environment a process started its program with.
+pub fn variables<const N: usize>(pid: u32, names: [&str; N]) -> io::Result<[Option<String>; N]> {
+    let process = proc::directory(CWD, &format!("/proc/{pid}"))?;
+    let mut environment = Vec::new();
+    read_environment(process.as_fd(), &mut environment)?;
+    let value = |name: &str| {
+        let mut pairs = environment.split(|&byte| byte == 0);
+        pairs.find_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    };
+    Ok(names.map(|name| value(name).map(|value| String::from_utf8_lossy(value).into_owned())))
+}
+
+/// The files of this name that a process has open and locked, by the paths they had when it opened them.
+pub fn held_files(pid: u32, name: &str) -> io::Result<Vec<PathBuf>> {
+    let descriptors = proc::directory(CWD, &format!("/proc/{pid}/fd"))?;
+    let descriptors = descriptors.as_fd();
+    let mut held = Vec::new();
+    let mut buffer = Vec::new();
+    proc::each_number(descriptors, |fd, link| {
+        let Ok(target) = readlinkat(descriptors, link, Vec::new()) else { return Ok(()) };
+        let path = PathBuf::from(OsString::from_vec(target.into_bytes()));
+        if path.file_name() == Some(name.as_ref())
+            && proc::read_all(descriptors, &format!("../fdinfo/{fd}"), &mut buffer).is_ok()
+            && shows_lock(&String::from_utf8_lossy(&buffer))
+        {
+            held.push(path);
+        }
+        Ok(())
+    })?;
+    Ok(held)
 }
 
 /// Reads the environment of a process. In the middle of an exec there is none to see, and a process must

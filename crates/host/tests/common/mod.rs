@@ -75,6 +75,7 @@ impl Shell {
             },
             keep,
             cgroup: None,
+            joins: &[],
         });
         Shell { child: child.unwrap(), stdin: Some(ours), stdout: output, reaped: false }
     }
@@ -167,5 +168,5 @@ pub(crate) fn spawn_quietly(program: &Path, cwd: &Path) -> Result<Child, SpawnEr
     let null = File::options().read(true).write(true).open("/dev/null").unwrap();
     let args = [program.as_os_str().to_owned()];
     let stdio = Stdio::Files { stdin: null.as_fd(), stdout: null.as_fd(), stderr: null.as_fd() };
-    spawn(&Spawn { program, args: &args, env: &[], cwd, stdio, keep: &[], cgroup: None })
+    spawn(&Spawn { program, args: &args, env: &[], cwd, stdio, keep: &[], cgroup: None, joins: &[] })
 }

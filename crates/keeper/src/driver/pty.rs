@@ -10,6 +10,7 @@ use berth_core::{Process, Spec};
 use berth_host::pty::Pty;
 use berth_host::spawn::{Child, Spawn, Stdio, find_program, spawn};
 
+use crate::boundary::Contained;
 use crate::recover;
 
 /// What the agent is told about its terminal. The keeper's emulator and every client's restore
@@ -29,6 +30,7 @@ pub(crate) fn start(
     variables: &[(&str, String)],
     size: Size,
     run_lock: &OwnedFd,
+    contained: &Contained,
 ) -> Result<(Terminal, Process), String> {
     let cwd = Path::new(&spec.cwd);
     if !cwd.is_dir() {
@@ -47,7 +49,8 @@ pub(crate) fn start(
         cwd,
         stdio: Stdio::Terminal(slave.as_fd()),
         keep: &[run_lock.as_fd()],
-        cgroup: None,
+        cgroup: contained.birthplace(),
+        joins: &contained.joins(),
     })
     .map_err(|error| error.to_string())?;
     let agent = berth_host::identity::Identity::of(child.pid).map_err(|error| {

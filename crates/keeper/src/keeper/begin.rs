@@ -15,7 +15,7 @@ use berth_api::client::SOCKET_NAME;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Request, Size};
 use berth_api::{Code, Problem};
-use berth_core::{Command, Event, Name, Observation, Outcome, Refusal, SessionId};
+use berth_core::{Command, Event, Name, Observation, Outcome, Refusal, SessionId, Spec};
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
 use berth_host::pty::Pty;
@@ -24,16 +24,18 @@ use berth_host::{memory, socket, tree, watchdog};
 use berth_screen::{Screen, Splitter};
 use rustix::event::epoll;
 
+use super::helper::Owners;
 use super::{
-    FIRST_CLIENT, Keeper, LISTENER, REPLAY_BYTES, SIGNALS, bug, libc_chld, libc_term, now, screen_size,
-    trouble,
+    BOUNDARY, FIRST_CLIENT, Keeper, LISTENER, REPLAY_BYTES, SIGNALS, bug, libc_chld, libc_term, now,
+    screen_size, trouble,
 };
+use crate::boundary::Contained;
 use crate::driver::pty::Terminal;
 use crate::home::Home;
 use crate::killpoint;
 use crate::output::{self, OutputLog};
 use crate::owner::{Input, Owner};
-use crate::start::ADOPT_FLAG;
+use crate::start::{ADOPT_FLAG, LOOKING_SINCE};
 use crate::store::{self, Lease};
 use crate::{recover, view};
 
@@ -46,10 +48,10 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
     }
     let mut caller = first_client().map_err(|error| bug("reaching the caller", &error))?;
     let begun = (|| {
-        let root = args.first().map(PathBuf::from).ok_or_else(|| usage("a state directory"))?;
-        let id = text(1).and_then(SessionId::parse).ok_or_else(|| usage("a session id"))?;
+        let dir = args.first().map(PathBuf::from).ok_or_else(|| usage("the directory of a session"))?;
         let call = first_call(&mut caller)?;
-        Keeper::start(&Home::open(root)?, id, call)
+        let (home, id) = Home::of(&dir)?;
+        Keeper::start(&home, id, call)
     })();
     match begun {
         Ok(mut keeper) => {
@@ -57,6 +59,7 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
             // The agent runs; a caller that cannot be answered is no reason to end it.
             if let Ok(key) = keeper.add_client(caller) {
                 keeper.answer(key, &answer);
+                keeper.await_ready(key);
                 keeper.flush(key);
             }
             Ok(keeper)
@@ -73,20 +76,33 @@ impl Keeper {
     /// Makes or reopens the session and starts its next run.
     fn start(home: &Home, id: SessionId, call: Call) -> Result<Self, Problem> {
         let dir = home.session_dir(&id);
-        let lease = claim(&dir, &id)?;
-        killpoint::reached("claimed");
+        let lease = claim(home, &id)?;
         match call.request {
             // What follows takes a failed beginning away, and must never do so to a session that has one.
             Request::Create { .. } if store::exists(&dir)? => {
-                Err(berth_api::problem::refusal(&Refusal::AlreadyCreated, id.as_str()))
+                return Err(berth_api::problem::refusal(&Refusal::AlreadyCreated, id.as_str()));
             }
+            // It would run without an owner, and nothing would ever end it.
+            Request::Resume { .. } if home.is_helpers() => {
+                let what = format!("helper {id} cannot be resumed: it would be nobody's");
+                return Err(Problem::new(Code::Refused, what).hint("start it with `berth helper ensure`"));
+            }
+            _ => {}
+        }
+        let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
+        // Before anything is made: a session that we are started in takes us for one of its own processes,
+        // and may end us as such, until the lease says who we are. And whoever asks meanwhile is told who
+        // clears up, not who died. Which run it will be is said when it begins.
+        let _ = lease.sign(&me, 0);
+        killpoint::reached("claimed");
+        match call.request {
             Request::Create { spec, name, size } => {
                 let name = name.as_deref().map(Name::parse).transpose();
                 let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
                 let create = Command::Create { spec: spec.into(), name };
                 let made = store::create(&dir, &id, &lease).and_then(|owner| {
-                    let inputs = vec![Input::Command(create)];
-                    Self::start_run(id, dir.clone(), lease, owner, inputs, size, Some(&home.sessions_dir()))
+                    let plan = Plan { before: vec![Input::Command(create)], after: vec![], size };
+                    Self::start_run(id, dir.clone(), lease, owner, plan, Some(&home.sessions_dir()))
                 });
                 if made.is_err() {
                     // Nothing was ever said in it and nobody else has heard of it: leave no
@@ -101,27 +117,27 @@ impl Keeper {
                     // Asked before the torn end is noted: what was never made gets no first event.
                     return Err(berth_api::problem::refusal(&Refusal::NotCreated, id.as_str()));
                 }
-                // Whoever asks meanwhile is told who clears up, not who died.
-                let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
-                let _ = lease.sign(&me, owner.history().session.epoch.0);
                 let mut inputs = settle_past(&dir, &id, &owner)?;
                 view::doubt_short_cut(&dir)
                     .map_err(|error| trouble(&format!("begin the next run of session {id}"), &error))?;
                 inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
-                Self::start_run(id, dir, lease, owner, inputs, size, None)
+                let plan = Plan { before: inputs, after: vec![], size };
+                Self::start_run(id, dir, lease, owner, plan, None)
+            }
+            Request::StartHelper { spec, terms, owner } => {
+                Self::start_helper(home, id, lease, spec, terms, owner)
             }
             other => Err(usage(&format!("to create or resume, not {other:?}"))),
         }
     }
 
     /// Records the run, then makes it. `new_in` is where a new session's name was made.
-    fn start_run(
+    pub(super) fn start_run(
         id: SessionId,
         dir: PathBuf,
         lease: Lease,
         mut owner: Owner,
-        mut inputs: Vec<Input>,
-        size: Size,
+        plan: Plan,
         new_in: Option<&Path>,
     ) -> Result<Self, Problem> {
         let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
@@ -130,7 +146,22 @@ impl Keeper {
             .map_err(|error| trouble(&format!("make the socket of session {id}"), &error))?;
         let output_from = output::end_of(&dir.join("output"))
             .map_err(|error| trouble("find the end of the output", &error))?;
-        inputs.push(Input::Command(Command::Start { keeper: recover::process(me.clone()), output_from }));
+        let Plan { before: mut inputs, after, size } = plan;
+        let limits = match inputs.iter().find_map(created_spec) {
+            Some(spec) => spec.limits.clone(),
+            None => owner.history().session.spec.clone().unwrap_or_default().limits,
+        };
+        let contained = Contained::make(&id, owner.history().session.epoch.next(), &limits)?;
+        inputs.push(Input::Command(Command::Start {
+            keeper: recover::process(me.clone()),
+            output_from,
+            boundary: contained.boundary(),
+        }));
+        inputs.extend(after);
+        if let Some(refusal) = owner.refusal(&inputs, now()) {
+            // Before any of it is recorded: a run that began and whose owner was refused would be nobody's.
+            return Err(berth_api::problem::refusal(&refusal, id.as_str()));
+        }
         let taken = std::thread::scope(|scope| {
             // A session whose name is lost with the power is lost as well. Synced at the same time as
             // its first events, because then the disk commits both at once.
@@ -150,7 +181,8 @@ impl Keeper {
         lease
             .sign(&me, owner.history().session.epoch.0)
             .map_err(|error| trouble(&format!("sign the lease of session {id}"), &error))?;
-        let mut keeper = Self::assemble(Parts { id, dir, me, lease, run_lock, owner, listener }, size)?;
+        let parts = Parts { id, dir, me, lease, run_lock, contained, owner, listener };
+        let mut keeper = Self::assemble(parts, size)?;
         keeper.settle();
         killpoint::reached("started");
         keeper.started()
@@ -164,7 +196,7 @@ impl Keeper {
                 self.leave();
                 Err(problem)
             }
-            Some(Outcome::Exited(_) | Outcome::Lost) | None => Ok(self),
+            Some(Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::Lost) | None => Ok(self),
         }
     }
 
@@ -177,15 +209,24 @@ impl Keeper {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
                 .map_err(|error| trouble(error.into()))?;
         }
+        // What was killed before we looked is not the cause of what ends later.
+        let contained_oom_kills = parts.contained.oom_kills();
+        let boundary_watches = parts.contained.watches();
+        for watch in &boundary_watches {
+            epoll::add(&epoll, watch, epoll::EventData::new_u64(BOUNDARY), watch.interest())
+                .map_err(|error| trouble(error.into()))?;
+        }
         let output = OutputLog::open(parts.dir.join("output"))
             .map_err(|error| self::trouble("open the output files", &error))?;
-        let Parts { id, dir, me, lease, run_lock, owner, listener } = parts;
+        let Parts { id, dir, me, lease, run_lock, contained, owner, listener } = parts;
         Ok(Self {
             id,
             dir,
             me,
             lease,
             run_lock,
+            contained,
+            boundary_watches,
             owner,
             listener,
             signals,
@@ -203,13 +244,33 @@ impl Keeper {
             unwritten: Vec::new(),
             exits: Vec::new(),
             unjournalled: Vec::new(),
+            looked_for_others_at_ms: None,
+            oom_kills: contained_oom_kills,
+            ran_out_at_ms: None,
             performed: Vec::new(),
             killed_at_ms: None,
             kill_again_at_ms: None,
             retry_at_ms: None,
             buffer: Vec::new(),
             leaving: false,
+            owners: Owners::default(),
+            looking: None,
         })
+    }
+}
+
+/// What is recorded before and after the start of a run, in one commit with it.
+pub(super) struct Plan {
+    pub(super) before: Vec<Input>,
+    pub(super) after: Vec<Input>,
+    pub(super) size: Size,
+}
+
+/// What a session that is about to be made will run.
+fn created_spec(input: &Input) -> Option<&Spec> {
+    match input {
+        Input::Command(Command::Create { spec, .. }) => Some(spec),
+        Input::Command(_) | Input::Report(_) | Input::Note(_) => None,
     }
 }
 
@@ -219,6 +280,7 @@ struct Parts {
     me: Identity,
     lease: Lease,
     run_lock: LockFile,
+    contained: Contained,
     owner: Owner,
     listener: UnixListener,
 }
@@ -237,12 +299,17 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let lease = Lease::inherited(LockFile::from_fd(inherit(2)?));
     let run_lock = LockFile::from_fd(inherit(3)?);
     let listener = UnixListener::from(inherit(4)?);
-    let pty = args.get(5).map(|_| inherit(5)).transpose()?.map(|master| Pty { master });
+    let pty = number(5).map(|_| inherit(5)).transpose()?.map(|master| Pty { master });
     let size = pty.as_ref().and_then(|pty| pty.size().ok());
     let size = size.map_or_else(Size::default, |(rows, cols)| Size { rows, cols });
     let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
     let (owner, torn) = store::open_patiently(&dir, &id, &lease)?;
-    let parts = Parts { id, dir, me, lease, run_lock, owner, listener };
+    // A group that cannot be opened now is no reason to give the run up.
+    let contained = Contained::of(&owner.history().session, &id);
+    let unopened =
+        contained.as_ref().err().map(|error| format!("cannot use the run's control group: {error}"));
+    let contained = contained.unwrap_or_else(|error| Contained::none(error.to_string()));
+    let parts = Parts { id, dir, me, lease, run_lock, contained, owner, listener };
     let mut keeper = Keeper::assemble(parts, size)?;
     if let Some(pty) = pty {
         keeper.watch_terminal(Terminal { pty }).map_err(|error| bug("watching the terminal", &error))?;
@@ -255,12 +322,14 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let _ = keeper.splitter.push(&shown);
     let reason = "the event loop stood still, or an upgrade was asked for".to_owned();
     let mut inputs = vec![Input::Note(Event::KeeperRestarted { reason })];
-    inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
+    inputs.extend(torn.into_iter().chain(unopened).map(|what| Input::Note(Event::Warned { what })));
     // A disk that takes no notes is no reason to give the run up.
     let _ = keeper.take(inputs);
     // Connections did not come along, and so neither did whoever was typing.
     keeper.release_absent_writer();
     keeper.adopt_agent();
+    keeper.watch_owners_again();
+    keeper.begin_to_look(looking_since(args));
     // A child may have ended between the images; its signal would have gone to the old one.
     keeper.on_children();
     // What the old image had committed and not done yet is still owed.
@@ -268,14 +337,19 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     Ok(keeper)
 }
 
+/// Since when the image before this one looked whether its helper is ready.
+fn looking_since(args: &[OsString]) -> Option<u64> {
+    args.iter().find_map(|arg| arg.to_str()?.strip_prefix(LOOKING_SINCE)?.parse().ok())
+}
+
 /// What a run left behind when its keeper died is ended before the next one begins.
-fn settle_past(dir: &Path, id: &SessionId, owner: &Owner) -> Result<Vec<Input>, Problem> {
+pub(super) fn settle_past(dir: &Path, id: &SessionId, owner: &Owner) -> Result<Vec<Input>, Problem> {
     let session = &owner.history().session;
     if !session.is_live() {
         return Ok(vec![]);
     }
     let epoch = session.epoch;
-    recover::end_leftovers(dir, id, epoch, session.agent()).map_err(|left| {
+    recover::end_leftovers(dir, id, session).map_err(|left| {
         Problem::new(
             Code::Held,
             format!("the last run of session {id} is not proven gone: {}", left.join("; ")),
@@ -285,11 +359,16 @@ fn settle_past(dir: &Path, id: &SessionId, owner: &Owner) -> Result<Vec<Input>, 
     Ok(vec![Input::Report(Observation::KeeperGone { epoch })])
 }
 
-fn claim(dir: &Path, id: &SessionId) -> Result<Lease, Problem> {
-    match Lease::claim(dir) {
+fn claim(home: &Home, id: &SessionId) -> Result<Lease, Problem> {
+    let dir = home.session_dir(id);
+    match Lease::claim(&dir) {
         Ok(Some(lease)) => Ok(lease),
         Ok(None) => {
-            let holder = store::holder(dir);
+            let holder = store::holder(&dir);
+            if home.is_helpers() {
+                return Err(Problem::new(Code::Held, format!("helper {id} has a keeper already ({holder})"))
+                    .hint("join it with `berth helper ensure`"));
+            }
             Err(Problem::new(Code::Held, format!("session {id} has a keeper already ({holder})"))
                 .hint(format!("join it with `berth attach {id}`")))
         }

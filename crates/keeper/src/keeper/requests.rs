@@ -46,16 +46,21 @@ impl Keeper {
     }
 
     fn too_many(&self, limit: usize) -> Problem {
-        Problem::new(
-            Code::Refused,
-            format!("session `{}` serves {limit} clients already", self.handle_name()),
-        )
-        .hint("detach some, then try again")
+        let name = self.handle_name();
+        if self.is_helper() {
+            // Whoever waits for it will have been told soon.
+            return Problem::new(Code::Held, format!("helper `{name}` serves {limit} clients already"))
+                .hint("try again");
+        }
+        Problem::new(Code::Refused, format!("session `{name}` serves {limit} clients already"))
+            .hint("detach some, then try again")
     }
 
     /// Refuses to be attached to, watched or waited for by more than the limit.
-    fn room_for_lasting(&self) -> Result<(), Problem> {
-        let lasting = |client: &&Client| client.attached.is_some() || client.watches || client.awaits_end;
+    pub(super) fn room_for_lasting(&self) -> Result<(), Problem> {
+        let lasting = |client: &&Client| {
+            client.attached.is_some() || client.watches || client.awaits_end || client.awaits_ready
+        };
         let count = self.clients.values().filter(lasting).count();
         if count < MAX_LASTING { Ok(()) } else { Err(self.too_many(MAX_LASTING)) }
     }
@@ -147,9 +152,11 @@ impl Keeper {
     /// Answers at once, or returns `None` and answers later.
     fn on_request(&mut self, key: u64, request: Request) -> Result<Option<Answer>, Problem> {
         match request {
-            Request::Create { .. } | Request::Resume { .. } => {
-                Err(problem::refusal(&Refusal::AlreadyRunning, self.handle_name().as_str()))
+            Request::Create { .. } | Request::Resume { .. } | Request::StartHelper { .. } => {
+                Err(self.refused(&Refusal::AlreadyRunning))
             }
+            Request::Join { owner, wanted } => self.join(key, owner, &wanted),
+            Request::Leave { owner } => self.leave_helper(&owner),
             Request::Status => self.done(),
             Request::Stop { grace_ms } => self.stop(key, Duration::from_millis(grace_ms)),
             Request::Rename { name } => {
@@ -186,23 +193,27 @@ impl Keeper {
         let Some(client) = self.clients.get_mut(&key) else { return Ok(None) };
         let by = client.actor.clone();
         self.order(Command::Stop { by, grace })?;
+        self.answer_at_the_end(key);
+        Ok(None)
+    }
+
+    /// Answers when the run is over, or proven not to be: now, or later.
+    pub(super) fn answer_at_the_end(&mut self, key: u64) {
         let status = self.status();
         if !self.owner.history().session.is_live() || Self::is_unproven(&status) {
             self.answer_end(key, &status);
         } else if let Some(client) = self.clients.get_mut(&key) {
             client.awaits_end = true;
         }
-        Ok(None)
     }
 
     pub(super) fn answer_end(&mut self, key: u64, status: &Status) {
         let answer = if Self::is_unproven(status) {
-            let what =
-                format!("session `{}` could not be ended: {}", status.handle(), status.left.join("; "));
-            let problem = Problem::new(Code::Refused, what).hint(format!(
-                "it is recorded as stopping; `berth why {}` shows what is left",
-                status.handle()
-            ));
+            let (kind, show) = if self.is_helper() { ("helper", "helper show") } else { ("session", "why") };
+            let (handle, left) = (status.handle(), status.left.join("; "));
+            let problem =
+                Problem::new(Code::Refused, format!("{kind} `{handle}` could not be ended: {left}"))
+                    .hint(format!("it is recorded as stopping; `berth {show} {handle}` shows what is left"));
             Answer::Problem { problem }
         } else {
             Answer::Done { status: Box::new(status.clone()) }
@@ -303,7 +314,7 @@ impl Keeper {
         Ok(None)
     }
 
-    fn order(&mut self, command: Command) -> Result<(), Problem> {
+    pub(super) fn order(&mut self, command: Command) -> Result<(), Problem> {
         let answers = self.take(vec![Input::Command(command)])?;
         match answers.into_iter().find_map(Result::err) {
             Some(refusal) => Err(self.refused(&refusal)),
@@ -311,20 +322,25 @@ impl Keeper {
         }
     }
 
-    fn refused(&self, refusal: &Refusal) -> Problem {
-        let mut problem = problem::refusal(refusal, &self.handle_name());
+    pub(super) fn refused(&self, refusal: &Refusal) -> Problem {
+        let name = self.handle_name();
+        let mut problem = if self.is_helper() {
+            problem::helper_refusal(refusal, &name)
+        } else {
+            problem::refusal(refusal, &name)
+        };
         if let (Refusal::Held { .. }, Some(writer)) = (refusal, self.status().writer) {
             problem.what.push_str(&format!(", since {}", writer.since));
         }
         problem
     }
 
-    fn handle_name(&self) -> String {
+    pub(super) fn handle_name(&self) -> String {
         let name = self.owner.history().session.name.as_ref().map(ToString::to_string);
         name.unwrap_or_else(|| self.id.to_string())
     }
 
-    fn done(&self) -> Result<Option<Answer>, Problem> {
+    pub(super) fn done(&self) -> Result<Option<Answer>, Problem> {
         Ok(Some(Answer::Done { status: Box::new(self.status()) }))
     }
 

@@ -1,9 +1,12 @@
 //! Effects and observations: doing what is owed, reporting what is seen.
 
+use std::fs;
 use std::os::fd::AsFd;
 
+use berth_api::client::SOCKET_NAME;
 use berth_core::{Actor, Command, Effect, Ending, Observation, PROOF_PATIENCE, Phase};
-use berth_host::identity::{Identity, ignores_signal, stat};
+use berth_host::cgroup::Watch;
+use berth_host::identity::{Identity, ignores_signal};
 use berth_host::{clock, tree};
 use rustix::event::{Timespec, epoll};
 use rustix::process::Signal;
@@ -21,6 +24,12 @@ const LONGEST_SLEEP_MS: u64 = 3600 * 1000;
 
 /// How many of what is left are named; an event has a largest size.
 const NAMED_LEFTOVERS: usize = 20;
+
+/// How long a process that the kernel kills for its memory may take to end.
+const OOM_KILL_MS: u64 = 2000;
+
+/// How often it is asked whether only other sessions are in the run's group.
+const LOOK_FOR_OTHERS_MS: u64 = 200;
 
 /// How soon a tree that was killed is looked at again for what it forked meanwhile. What has
 /// resisted for long is looked at rarely.
@@ -55,17 +64,22 @@ impl Keeper {
             Effect::Prove { .. } => self.on_children(),
             // The loop's timeout follows from the state; see `timeout`.
             Effect::WakeAt { .. } => {}
-            Effect::Leave => self.leaving = true,
+            Effect::Leave => {
+                // Before anyone hears that it is over: whoever asks then finds no keeper, rather than one
+                // that no longer answers, and whoever looks finds no group.
+                let _ = fs::remove_file(self.dir.join(SOCKET_NAME));
+                self.contained.remove();
+                self.leaving = true;
+            }
         }
     }
 
     fn spawn(&mut self, epoch: berth_core::Epoch) {
         let spec = self.owner.history().session.spec.clone().unwrap_or_default();
-        let variables =
-            [("BERTH_SESSION", self.id.to_string()), (recover::MARK, recover::mark(&self.id, epoch))];
+        let variables = self.variables(epoch);
         let size = self.screen.size();
         let size = berth_api::message::Size { rows: size.rows, cols: size.cols };
-        let observation = match pty::start(&spec, &variables, size, self.run_lock.fd()) {
+        let observation = match pty::start(&spec, &variables, size, self.run_lock.fd(), &self.contained) {
             Ok((terminal, agent)) => match self.watch_terminal(terminal) {
                 Ok(()) => Observation::Spawned { epoch, agent },
                 Err(error) => {
@@ -96,6 +110,11 @@ impl Keeper {
     }
 
     fn kill_tree(&mut self) {
+        // All at once where it can be: what forks meanwhile does not escape. What left its group, or has
+        // none, is killed one by one; that costs walks over all processes of the host.
+        if self.contained.kill() && !self.contained.is_empty() {
+            return self.on_children();
+        }
         let Ok(foreign::Below { others, .. }) = foreign::below(self.me.pid) else { return };
         let kill = |pid| if others.contains(&pid) { vec![] } else { vec![Signal::KILL.as_raw()] };
         let _ = tree::signal_descendants(self.me.pid, kill);
@@ -107,7 +126,7 @@ impl Keeper {
             if signal == libc_chld() {
                 self.on_children();
             } else {
-                let by = Actor { pid: self.me.pid, uid: 0, place: "SIGTERM to the keeper".to_owned() };
+                let by = Actor { pid: self.me.pid, uid: None, place: "SIGTERM to the keeper".to_owned() };
                 let stop = Command::Stop { by, grace: SIGTERM_GRACE };
                 if self.take(vec![Input::Command(stop)]).is_err() {
                     // The host goes down and the disk is full: the order counts, the record cannot.
@@ -119,10 +138,89 @@ impl Keeper {
 
     /// Collects exits and, when no child is left, the proof that the run is over.
     pub(super) fn on_children(&mut self) {
-        // Looked at before reaping: what ended during the look is then among the reaped, and nothing
+        let Ok(mut reaped) = tree::reap() else { return };
+        self.note_exits(&reaped);
+        // Looked at before reaping again: what ended during the look is then among the reaped, and nothing
         // that is left can be taken for gone.
-        let only_others = self.is_ending() && foreign::only_others_are_below(self.me.pid);
-        let Ok(reaped) = tree::reap() else { return };
+        let only_others = !reaped.no_children
+            && self.is_ending()
+            && self.nobody_is_in_the_group()
+            && foreign::only_others_are_below(self.me.pid);
+        if only_others {
+            let Ok(more) = tree::reap() else { return };
+            self.note_exits(&more);
+            reaped.no_children = true;
+        }
+        let epoch = self.owner.history().session.epoch;
+        let empty = Observation::Empty { epoch };
+        // Who is in the run's group and not below us was moved there, and is of the run.
+        if reaped.no_children && !self.contained.is_empty() {
+            if !self.is_ending() {
+                // Whoever saw the agent's end was replaced before it was recorded: nobody else ends them.
+                self.contained.kill();
+            }
+            // The kernel will say when that changes. If it does not, we look again.
+            self.retry_soon();
+        } else if reaped.no_children && !self.exits.contains(&empty) {
+            self.exits.push(empty);
+            // Counts only if the agent's end was never recorded: whoever saw it was an image of this
+            // program that was replaced before the journal took it.
+            self.exits.push(Observation::KeeperGone { epoch });
+        }
+        self.report_exits();
+    }
+
+    /// Whether nobody of the run is in its group. Whether those who are there are all of other sessions is
+    /// dear to look at, and asked rarely: it is so only where their keepers could not be put elsewhere.
+    fn nobody_is_in_the_group(&mut self) -> bool {
+        if !self.contained.is_populated() {
+            return true;
+        }
+        let now = clock::boot_ms();
+        if self.looked_for_others_at_ms.is_some_and(|at| now.saturating_sub(at) < LOOK_FOR_OTHERS_MS) {
+            self.retry_soon();
+            return false;
+        }
+        self.looked_for_others_at_ms = Some(now);
+        self.contained.is_empty()
+    }
+
+    /// The kernel says that something changed in the run's group.
+    pub(super) fn on_boundary(&mut self) {
+        // One whose group is gone has nothing more to say, and would say it for ever.
+        let (live, gone) = std::mem::take(&mut self.boundary_watches).into_iter().partition(Watch::rearm);
+        self.boundary_watches = live;
+        let gone: Vec<Watch> = gone;
+        gone.iter().for_each(|watch| self.epoll_delete(watch));
+        self.look_at_memory();
+        if self.boundary_watches.iter().any(|watch| matches!(watch, Watch::Early(_))) {
+            // Memory ran out, and whoever is killed for it may not be counted yet.
+            self.retry_soon();
+        }
+        self.on_children();
+    }
+
+    /// Reports processes that the kernel killed because memory ran out.
+    fn look_at_memory(&mut self) {
+        let kills = self.contained.oom_kills();
+        if kills > self.oom_kills {
+            self.oom_kills = kills;
+            self.ran_out_at_ms = Some(clock::boot_ms());
+            let epoch = self.owner.history().session.epoch;
+            self.report(vec![Observation::OomKilled { epoch, kills }]);
+        }
+    }
+
+    /// Whether memory ran out just now, and we did not order the killing ourselves. The kernel tells how
+    /// many it killed, not whom, but it does not take long over it.
+    fn ran_out_just_now(&self) -> bool {
+        let ordered =
+            matches!(self.owner.history().session.phase, Phase::Ending(Ending { killed: true, .. }));
+        let just_now = |at: u64| clock::boot_ms().saturating_sub(at) < OOM_KILL_MS;
+        !ordered && self.ran_out_at_ms.is_some_and(just_now)
+    }
+
+    fn note_exits(&mut self, reaped: &tree::Reaped) {
         let session = &self.owner.history().session;
         let epoch = session.epoch;
         let agent_pid = match &session.phase {
@@ -130,23 +228,16 @@ impl Keeper {
             // Its birth may be among what the journal has not taken yet. An exit is reaped only once.
             Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => self.unrecorded_agent(),
         };
-        for (pid, exit) in reaped.exits {
-            if Some(pid) == agent_pid {
-                let exit = match exit {
-                    tree::Exit::Code(code) => berth_core::Exit::Code(code),
-                    tree::Exit::Signal(signal) => berth_core::Exit::Signal(signal),
-                };
-                self.exits.push(Observation::Exited { epoch, exit });
-            }
+        let exit = reaped.exits.iter().find(|(pid, _)| Some(*pid) == agent_pid).map(|(_, exit)| *exit);
+        if let Some(exit) = exit {
+            self.look_at_memory();
+            let oom = exit == tree::Exit::Signal(Signal::KILL.as_raw()) && self.ran_out_just_now();
+            let exit = match exit {
+                tree::Exit::Code(code) => berth_core::Exit::Code(code),
+                tree::Exit::Signal(signal) => berth_core::Exit::Signal(signal),
+            };
+            self.exits.push(Observation::Exited { epoch, exit, oom });
         }
-        let empty = Observation::Empty { epoch };
-        if (reaped.no_children || only_others) && !self.exits.contains(&empty) {
-            self.exits.push(empty);
-            // Counts only if the agent's end was never recorded: whoever saw it was an image of this
-            // program that was replaced before the journal took it.
-            self.exits.push(Observation::KeeperGone { epoch });
-        }
-        self.report_exits();
     }
 
     fn is_ending(&self) -> bool {
@@ -158,9 +249,13 @@ impl Keeper {
             Observation::Spawned { agent, .. } => Some(agent.pid),
             Observation::SpawnFailed { .. }
             | Observation::Exited { .. }
+            | Observation::OomKilled { .. }
             | Observation::Empty { .. }
             | Observation::StillThere { .. }
             | Observation::KeeperGone { .. }
+            | Observation::OwnerGone { .. }
+            | Observation::Ready { .. }
+            | Observation::NotReady { .. }
             | Observation::Tick => None,
         })
     }
@@ -203,13 +298,16 @@ impl Keeper {
         if self.retry_at_ms.is_some_and(|at| at <= now) {
             self.retry_at_ms = None;
             self.retry_output();
-            self.report_exits();
+            self.look_at_memory();
+            self.on_children();
             self.report(vec![]);
             self.release_absent_writer();
+            self.look_again_at_owners();
         }
-        if self.kill_at_ms().is_some_and(|at| at <= now) {
+        if self.kill_at_ms().or(self.idle_end_ms()).is_some_and(|at| at <= now) {
             self.report(vec![Observation::Tick]);
         }
+        self.look_whether_ready();
         if self.kill_again_at_ms.is_some_and(|at| at <= now) {
             self.kill_tree();
             let since_ms = self.killed_at_ms.map_or(0, |killed_at| now - killed_at);
@@ -225,15 +323,20 @@ impl Keeper {
     }
 
     fn report_what_is_left(&mut self) {
-        // No word about its state: that changes by the moment, and every new text is a new event.
-        let describe = |pid| match stat(pid) {
-            Ok(stat) => format!("pid {pid} ({}) does not end when killed", stat.comm),
-            Err(error) => format!("pid {pid}: {error}"),
-        };
-        let pids = foreign::below(self.me.pid).unwrap_or_default().ours;
+        let mut pids = foreign::below(self.me.pid).unwrap_or_default().ours;
+        let members = self.contained.members().unwrap_or_default();
+        pids.extend(foreign::split(&members.pids).unwrap_or_default().ours);
+        pids.sort_unstable();
+        pids.dedup();
+        let describe = recover::why_it_stays;
         let more = pids.len().saturating_sub(NAMED_LEFTOVERS);
         let mut left: Vec<String> = pids.into_iter().take(NAMED_LEFTOVERS).map(describe).collect();
         left.extend((more > 0).then(|| format!("and {more} more")));
+        let unseen = members.unseen;
+        left.extend((unseen > 0).then(|| format!("{unseen} in a pid namespace that cannot be seen into")));
+        if left.is_empty() && !self.contained.is_empty() {
+            left.push("somebody in its control group who cannot be listed".to_owned());
+        }
         if !self.unwritten.is_empty() {
             left.push("the last of its output waits for room on the disk".to_owned());
         }
@@ -259,8 +362,9 @@ impl Keeper {
     pub(super) fn timeout(&self) -> Option<Timespec> {
         let boot = clock::boot_ms();
         let sync = self.output.sync_due_ms();
-        let due =
-            [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, sync].into_iter().flatten().min()?;
+        let owed = [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, sync];
+        let shared = [self.idle_end_ms(), self.look_at_ms()];
+        let due = owed.into_iter().chain(shared).flatten().min()?;
         // Some kernels count a sleep in 31 bits of milliseconds.
         let left = due.saturating_sub(boot).min(LONGEST_SLEEP_MS);
         Some(Timespec {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_core::{Actor, Command, Fence, Phase, Refusal, Spec};
+use berth_core::{Actor, Boundary, Command, Fence, Phase, Refusal, Spec};
 use berth_keeper::owner::Input;
 
 use crate::keeper::Keeper;
@@ -91,7 +91,7 @@ impl Life {
             return Err(Halt::Broken("a session was created twice".to_owned()));
         }
         let Some(keeper) = &self.keeper else { return Ok(()) };
-        let start = Command::Start { keeper: keeper.me(), output_from: 0 };
+        let start = Command::Start { keeper: keeper.me(), output_from: 0, boundary: Boundary::default() };
         if self.world.ledger.rules.live.is_some()
             && let Some(Ok(())) = self.order(start)?
         {

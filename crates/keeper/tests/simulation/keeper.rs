@@ -4,8 +4,8 @@
 //! to do again. Start with [`Keeper::turn`].
 
 use berth_core::{
-    Command, Effect, Ending, Epoch, Event, Observation, Outcome, PROOF_PATIENCE, Phase, Process, Refusal,
-    effects,
+    Boundary, Command, Effect, Ending, Epoch, Event, Observation, Outcome, PROOF_PATIENCE, Phase, Process,
+    Refusal, effects,
 };
 use berth_keeper::owner::Input;
 
@@ -197,7 +197,8 @@ impl Keeper {
             Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => self.unrecorded_agent(),
         };
         let of_agent = exits.into_iter().filter(|(pid, _)| Some(*pid) == agent_pid);
-        let mut reports: Vec<_> = of_agent.map(|(_, exit)| Observation::Exited { epoch, exit }).collect();
+        let mut reports: Vec<_> =
+            of_agent.map(|(_, exit)| Observation::Exited { epoch, exit, oom: false }).collect();
         if no_children {
             reports.push(Observation::Empty { epoch });
             reports.push(Observation::KeeperGone { epoch });
@@ -261,10 +262,10 @@ impl Keeper {
 
     /// The order that begins a run. A planted bug counts runs from 1 again when there was a past.
     pub(crate) fn start_order(&self, world: &World, output_from: u64) -> Input {
-        let keeper = self.me();
+        let (keeper, boundary) = (self.me(), Boundary::default());
         if world.bug == Bug::EpochReset && self.mind.session().epoch > Epoch(0) {
-            return Input::Note(Event::RunStarting { epoch: Epoch(1), keeper, output_from });
+            return Input::Note(Event::RunStarting { epoch: Epoch(1), keeper, output_from, boundary });
         }
-        Input::Command(Command::Start { keeper, output_from })
+        Input::Command(Command::Start { keeper, output_from, boundary })
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Client {
 impl Life {
     fn new(seed: u64, bug: Bug, blind: bool) -> Self {
         let client =
-            |pid| Client { actor: Actor { pid, uid: 0, place: format!("pts/{pid}") }, fence: Fence(0) };
+            |pid| Client { actor: Actor { pid, uid: Some(0), place: format!("pts/{pid}") }, fence: Fence(0) };
         let clients = (1..4).map(client).collect();
         Self { world: World::new(seed, bug, blind), keeper: None, keepers: 0, exists: false, clients }
     }

@@ -38,10 +38,17 @@ impl Rules {
             Event::WriterReleased { .. } => self.writer = None,
             Event::Renamed { .. }
             | Event::StopRequested { .. }
+            | Event::OomKilled { .. }
             | Event::EndUnproven { .. }
             | Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
+            | Event::Declared { .. }
+            | Event::Respecified { .. }
+            | Event::OwnerJoined { .. }
+            | Event::OwnerLeft { .. }
+            | Event::BecameReady { .. }
+            | Event::NeverReady { .. }
             | Event::Warned { .. } => {}
         }
         Ok(())
@@ -63,6 +70,7 @@ impl Rules {
             Event::AgentExited { epoch, .. } => {
                 check(live(epoch.0) && self.exited.is_none(), "only the live run's agent exits, once")
             }
+            Event::OomKilled { epoch, .. } => check(live(epoch.0), "memory runs out in a live run"),
             Event::KillOrdered { epoch } => {
                 check(live(epoch.0) && !self.killed, "only the live run is killed, once")
             }
@@ -82,6 +90,12 @@ impl Rules {
             Event::Renamed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
+            | Event::Declared { .. }
+            | Event::Respecified { .. }
+            | Event::OwnerJoined { .. }
+            | Event::OwnerLeft { .. }
+            | Event::BecameReady { .. }
+            | Event::NeverReady { .. }
             | Event::Warned { .. } => Ok(()),
         }
     }

@@ -1,4 +1,7 @@
 //! Tests that need to look inside: streams to feed, and what to compare.
+//!
+//! A property that fails prints its smallest counterexample and its seed: `BERTH_SEED=N` repeats that run,
+//! `BERTH_CASES=500000` tries as many cases. Name the one test when you use them.
 
 mod answers;
 mod fast_path;
@@ -9,15 +12,36 @@ mod robust;
 mod splitter;
 mod streams;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::Range;
+use std::str::FromStr;
+
 use alacritty_terminal::grid::{Cursor, Dimensions, Grid};
 use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::vte::ansi::{CharsetIndex, CursorStyle, StandardCharset};
+use proptest::test_runner::{Config, RngSeed};
 
 use crate::Screen;
 use crate::hidden::Hidden;
 use crate::paint::{Pen, print};
+use crate::restore::{all_rows, nearest};
+
+/// How a property is tested: with so many random cases, unless the environment says otherwise.
+///
+/// This prints the seed, which the test harness shows if the property fails.
+fn cases(usual: u32) -> Config {
+    let seed = number("BERTH_SEED").unwrap_or_else(|| RandomState::new().build_hasher().finish());
+    let cases = number("BERTH_CASES").unwrap_or(usual);
+    println!("BERTH_SEED={seed} BERTH_CASES={cases} repeats this run");
+    Config { failure_persistence: None, rng_seed: RngSeed::Fixed(seed), ..Config::with_cases(cases) }
+}
+
+fn number<T: FromStr>(variable: &str) -> Option<T> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number that fits")))
+}
 
 /// Everything about a screen that a restored terminal must share.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,7 +65,7 @@ struct Picture {
 /// A cursor with all that belongs to it.
 #[derive(Clone, PartialEq, Debug)]
 struct Place {
-    row: i32,
+    row: usize,
     column: usize,
     wrap_pending: bool,
     pen: Pen,
@@ -56,30 +80,30 @@ fn shoot(screen: &mut Screen) -> Shot {
         // Only the application can see this, and only by going back there.
         hidden.kitty_other.clear();
     }
-    let primary = emulator.in_alternate().then(|| emulator.with_primary(picture));
-    let mut shot = Shot {
+    let primary =
+        emulator.in_alternate().then(|| emulator.with_primary(|grid| picture(grid, &all_rows(grid))));
+    let rows = if emulator.mode().contains(TermMode::ORIGIN) {
+        usize::from(hidden.region.start)..usize::from(hidden.region.end)
+    } else {
+        all_rows(emulator.grid())
+    };
+    Shot {
         hidden,
         mode: emulator.mode(),
         cursor_style: emulator.term().cursor_style(),
-        active: picture(emulator.grid()),
-        saved: place(emulator.grid(), &emulator.grid().saved_cursor),
+        active: picture(emulator.grid(), &rows),
+        saved: place(emulator.grid(), &emulator.grid().saved_cursor, &all_rows(emulator.grid())),
         primary,
-    };
-    let region = i32::from(shot.hidden.region.start)..i32::from(shot.hidden.region.end);
-    if shot.mode.contains(TermMode::ORIGIN) && !region.contains(&shot.active.cursor.row) {
-        // No sequence goes there.
-        shot.active.cursor.row = region.start;
-        shot.active.cursor.column = 0;
-        shot.active.cursor.wrap_pending = false;
     }
-    shot
 }
 
-fn picture(grid: &Grid<Cell>) -> Picture {
-    let rows = grid.screen_lines();
+/// `rows` are those a sequence can send the cursor to.
+fn picture(grid: &Grid<Cell>, rows: &Range<usize>) -> Picture {
+    let cursor = place(grid, &grid.cursor, rows);
+    let saved = place(grid, &grid.saved_cursor, &all_rows(grid));
     let mut cells = Vec::new();
     let mut wraps = Vec::new();
-    for number in 0..rows {
+    for number in all_rows(grid) {
         let row = &grid[Line(number as i32)];
         let mut line = Vec::new();
         while line.len() < row.len() {
@@ -92,20 +116,22 @@ fn picture(grid: &Grid<Cell>) -> Picture {
         }
         cells.push(line);
         // A cursor with a wrap pending is brought back by printing, and that unwraps the line.
-        let pending = [&grid.cursor, &grid.saved_cursor]
-            .iter()
-            .any(|cursor| cursor.input_needs_wrap && cursor.point.line == number as i32);
+        let pending = [&cursor, &saved].iter().any(|place| place.wrap_pending && place.row == number);
         let flag = row[Column(row.len() - 1)].flags.contains(Flags::WRAPLINE);
-        wraps.push(flag && !pending && number + 1 < rows);
+        wraps.push(flag && !pending && number + 1 < grid.screen_lines());
     }
-    Picture { cells, wraps, cursor: place(grid, &grid.cursor) }
+    Picture { cells, wraps, cursor }
 }
 
-fn place(grid: &Grid<Cell>, cursor: &Cursor<Cell>) -> Place {
+fn place(grid: &Grid<Cell>, cursor: &Cursor<Cell>, rows: &Range<usize>) -> Place {
+    let line = cursor.point.line.0 as usize;
+    let row = nearest(line, rows);
+    // The emulator keeps a wrap pending when it tabs backwards, terminals do not.
+    let wrap_pending = cursor.input_needs_wrap && cursor.point.column == grid.last_column() && row == line;
     Place {
-        row: cursor.point.line.0,
+        row,
         column: cursor.point.column.0,
-        wrap_pending: cursor.input_needs_wrap && cursor.point.column == grid.last_column(),
+        wrap_pending,
         pen: Pen::of(&cursor.template),
         charsets: [CharsetIndex::G0, CharsetIndex::G1, CharsetIndex::G2, CharsetIndex::G3]
             .map(|index| cursor.charsets[index]),

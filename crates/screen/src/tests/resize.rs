@@ -6,14 +6,14 @@ use alacritty_terminal::index::Line;
 use alacritty_terminal::term::{Config, Term};
 use alacritty_terminal::vte::ansi::Processor;
 use proptest::collection::vec;
-use proptest::prelude::ProptestConfig;
 use proptest::{prop_assert_eq, proptest};
 
+use super::cases;
 use super::streams::size;
 use crate::{Screen, Size};
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn lines_wrap_anew_as_the_emulator_wraps_them(

@@ -1,10 +1,9 @@
 //! A restored terminal is the terminal that watched.
 
-use proptest::prelude::ProptestConfig;
 use proptest::{prop_assert_eq, proptest};
 
 use super::streams::{Step, size, steps, stream};
-use super::{Shot, shoot};
+use super::{Shot, cases, shoot};
 use crate::{Screen, Size};
 
 fn play(screen: &mut Screen, steps: &[Step]) {
@@ -35,7 +34,7 @@ fn goes_on(screen: &mut Screen) -> Shot {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
+    #![proptest_config(cases(1000))]
 
     #[test]
     fn a_terminal_in_any_state_is_brought_to_the_same_screen(
@@ -91,4 +90,29 @@ fn links_colours_and_both_screens_come_back() {
     let swap = bytes.find("\x1b[?1049h").unwrap();
     let colour = bytes.find("\x1b[0;4:3;38;2;1;2;3mA").unwrap();
     assert!(link < swap && swap < colour, "{bytes:?}");
+}
+
+#[test]
+fn a_cursor_outside_the_scroll_region_goes_to_the_nearest_row_inside_and_prints_nothing_there() {
+    // Saved with a wrap pending, and brought back when rows only count from the region on.
+    for (saved_in, goes_to) in [(1, 1), (4, 2)] {
+        let stream = format!("\x1b[{saved_in};10HX\x1b7\x1b[2;3r\x1b[?6h\x1b8");
+        let size = Size { rows: 4, cols: 10 };
+        let mut screen = Screen::new(size);
+        screen.feed(stream.as_bytes());
+        let mut fresh = client(size, b"", &screen.restore());
+        assert_eq!(fresh.text(), screen.text());
+        assert_eq!(fresh.cursor(), (goes_to, 9));
+    }
+}
+
+#[test]
+fn marks_on_the_gap_before_a_wide_character_that_did_not_fit_come_back() {
+    let size = Size { rows: 3, cols: 4 };
+    let mut screen = Screen::new(size);
+    // The second line of `abc漢` begins with the wide character. With wrapping off another one does not
+    // fit in the gap, but its accent does.
+    screen.feed("abc漢\x1b[?7l\x1b[1;4H漢\u{301}\x1b[H".as_bytes());
+    assert_eq!(screen.text(), "abc \u{301}\n漢");
+    assert_eq!(client(size, b"", &screen.restore()).text(), screen.text());
 }

@@ -1,18 +1,18 @@
 //! No stream and no size breaks anything.
 
 use proptest::collection::vec;
-use proptest::prelude::{ProptestConfig, any};
+use proptest::prelude::any;
 use proptest::{prop_assert, prop_assert_eq, proptest};
 
-use super::shoot;
 use super::streams::{cuts, pieces, stream};
+use super::{cases, shoot};
 use crate::emulator::{Emulator, Panicked};
 use crate::{Screen, Size};
 
 const SIZE: Size = Size { rows: 5, cols: 12 };
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn random_bytes_and_sizes_break_nothing(

@@ -2,10 +2,11 @@
 
 use alacritty_terminal::vte::{Parser, Perform};
 use proptest::collection::vec;
-use proptest::prelude::{ProptestConfig, Strategy, any, prop_oneof};
+use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::sample::select;
 use proptest::{prop_assert, prop_assert_eq, proptest};
 
+use super::cases;
 use super::streams::{cuts, pieces, stream};
 use crate::splitter::half_character;
 use crate::{HELD_LIMIT_BYTES, Splitter};
@@ -155,7 +156,7 @@ fn grammar_bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(3000) })]
+    #![proptest_config(cases(3000))]
 
     #[test]
     fn pieces_end_in_ground_state_and_are_the_whole_stream_together(bytes in grammar_bytes(), cuts in cuts()) {

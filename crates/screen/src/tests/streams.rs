@@ -53,6 +53,7 @@ fn item() -> BoxedStrategy<Vec<u8>> {
         6 => moves(),
         6 => fixed(),
         3 => counted(),
+        1 => repeats(),
     ]
     .boxed()
 }
@@ -140,6 +141,15 @@ fn moves() -> impl Strategy<Value = Vec<u8>> {
 fn counted() -> impl Strategy<Value = Vec<u8>> {
     let last = select("@ABCDEFGILMPSTXZb`ade".chars().collect::<Vec<_>>());
     (0..12u16, last).prop_map(|(count, last)| format!("\x1b[{count}{last}").into_bytes())
+}
+
+/// Repeats, often more than the screen has cells.
+///
+/// Not of a wide character in insert mode: on a line that does not scroll, because the region ends above it, the
+/// emulator tears such characters apart in a pattern of its own, which shortening does not keep.
+fn repeats() -> impl Strategy<Value = Vec<u8>> {
+    (select(vec!["x", "\x1b[4l"]), 0..500u16)
+        .prop_map(|(before, count)| format!("{before}\x1b[{count}b").into_bytes())
 }
 
 fn fixed() -> impl Strategy<Value = Vec<u8>> {

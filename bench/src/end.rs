@@ -1,0 +1,163 @@
+//! Ending a session: what of it is left, and how long it takes.
+//!
+//! Promise: each holder ends the same tree with the command its users type; who lives on after a patient
+//! wait is counted, then killed by us.
+//! Start with [`measure`].
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::lab::{self, Lab, PATIENCE};
+use crate::peers::Holder;
+use crate::process::Process;
+use crate::report::{Limit, Section, Table, Verdict, cell};
+use crate::stage::{Bench, ByHolder, median};
+use crate::stats::Samples;
+
+/// The children of the torture tree: what they are, and how the fake agent makes them.
+const KINDS: [(&str, &str); 6] = [
+    ("child", "hang"),
+    ("setsid", "setsid hang"),
+    ("daemon", "daemonise hang"),
+    ("env -i", "setsid env-i hang"),
+    ("deaf", "ignore:TERM,HUP,INT hang"),
+    ("deaf, setsid, env -i, closed", "ignore:TERM,HUP,INT setsid close env-i ignore:TERM,HUP,INT hang"),
+];
+/// How long after the command has returned a process may take to go.
+const AFTERWARDS: Duration = Duration::from_secs(8);
+const CHILDREN: usize = 100;
+
+pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+    let holders = ["berth", "tmux", "screen", "dtach", "shpool", "pueue"];
+    let mut stage = bench.stage("i", &holders)?;
+    let rounds = bench.pick(15, 2);
+    let mut left = ByHolder::<Vec<&'static str>>::new();
+    stage.each(|lab, holder| {
+        left.insert(holder.name(), torture(lab, holder)?);
+        Ok(())
+    });
+    let (mut gone, mut stayed) = (ByHolder::<Samples>::new(), ByHolder::<usize>::new());
+    for _ in 0..rounds {
+        stage.each(|lab, holder| {
+            // Who leaves them alive once does so every time, and costs the whole wait.
+            if stayed.get(holder.name()).is_some_and(|count| *count > 0) {
+                return Ok(());
+            }
+            match end_many(lab, holder)? {
+                Ended::After(took) => gone.entry(holder.name()).or_default().push_ms(took),
+                Ended::Left(count) => *stayed.entry(holder.name()).or_default() = count,
+            }
+            Ok(())
+        });
+    }
+    let mut table = Table::new(&[
+        "holder",
+        "of 6 kinds left",
+        "which",
+        "of 100 setsid'ed left",
+        "until all are gone p50",
+    ]);
+    for name in stage.names() {
+        let kinds = left.get(name).cloned().unwrap_or_default();
+        table.row([
+            name.to_owned(),
+            kinds.len().to_string(),
+            if kinds.is_empty() { "none".to_owned() } else { kinds.join(" · ") },
+            stayed.get(name).unwrap_or(&0).to_string(),
+            cell(median(&gone, name), " ms"),
+        ]);
+    }
+    let kinds = left.get("berth").map(|kinds| kinds.len() as f64);
+    Ok(stage.close(Section {
+        title: "i. Ending a session, and what is left of it",
+        method: format!(
+            "A session whose program has six children that run away in six ways, ended as its users would (berth \
+             stop, tmux kill-session, screen -X quit, shpool kill, pueue kill, SIGTERM to dtach's master, which has \
+             no command for it), then {AFTERWARDS:?} of patience. And one with {CHILDREN} children in sessions of \
+             their own, {rounds} rounds, from spawning that command until the last process is gone."
+        ),
+        table,
+        verdicts: vec![
+            Verdict::new("torture tree: left by berth", Limit::AtMost(0.0), "", kinds),
+            Verdict::new("end 100 setsid'ed children", Limit::AtMost(50.0), " ms", median(&gone, "berth")),
+        ],
+        notes: Vec::new(),
+        problems: Vec::new(),
+    }))
+}
+
+/// Which kinds outlive their session.
+fn torture(lab: &mut Lab, holder: &dyn Holder) -> Result<Vec<&'static str>> {
+    let files: Vec<PathBuf> = KINDS.iter().map(|_| lab.fresh_path()).collect();
+    let children = KINDS.iter().zip(&files);
+    let children = children.map(|((_, steps), file)| format!("child [ pidfile:{} {steps} ]", file.display()));
+    let script = format!("{} REPORT hang", children.collect::<Vec<_>>().join(" "));
+    let session = lab.start(holder, &script)?.session;
+    lab.report_of(session.agent, 2, PATIENCE)?.context("the tree did not grow")?;
+    let born: Vec<Process> = files.iter().map(last_pid).collect::<Result<_>>()?;
+    if let Some(dead) = born.iter().position(|process| !process.is_alive()) {
+        bail!("the {} of the tree is dead already", KINDS[dead].0);
+    }
+    end(lab, holder, &session)?;
+    wait(&born, Instant::now() + AFTERWARDS);
+    let left = KINDS.iter().zip(&born).filter(|(_, process)| process.is_alive());
+    let left = left.map(|((name, _), _)| *name).collect();
+    clear(&born, session.agent);
+    Ok(left)
+}
+
+enum Ended {
+    After(Duration),
+    Left(usize),
+}
+
+fn end_many(lab: &mut Lab, holder: &dyn Holder) -> Result<Ended> {
+    let file = lab.fresh_path();
+    let script = format!("pidfile:{} loop:{CHILDREN} [ child [ setsid hang ] ] REPORT hang", file.display());
+    let session = lab.start(holder, &script)?.session;
+    lab.report_of(session.agent, 2, PATIENCE)?.context("the tree did not grow")?;
+    let born = pids(&file)?;
+    let began_at = Instant::now();
+    end(lab, holder, &session)?;
+    wait(&born, Instant::now() + AFTERWARDS);
+    let took = began_at.elapsed();
+    let left = born.iter().filter(|process| process.is_alive()).count();
+    clear(&born, session.agent);
+    Ok(if left == 0 { Ended::After(took) } else { Ended::Left(left) })
+}
+
+fn end(lab: &Lab, holder: &dyn Holder, session: &lab::Session) -> Result<()> {
+    let mut command: Command = holder.end(lab, session);
+    let status = command.status().with_context(|| format!("end a session of {}", holder.name()))?;
+    if status.success() { Ok(()) } else { bail!("{} could not end its session ({status})", holder.name()) }
+}
+
+fn wait(processes: &[Process], until: Instant) {
+    while processes.iter().any(|process| process.is_alive()) && Instant::now() < until {
+        lab::reap();
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
+
+/// Kills whoever was left.
+fn clear(processes: &[Process], agent: Process) {
+    let all = || processes.iter().chain([&agent]).filter(|process| process.is_alive());
+    while all().next().is_some() {
+        all().for_each(|process| process.signal(rustix::process::Signal::KILL));
+        lab::reap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn pids(file: &PathBuf) -> Result<Vec<Process>> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+    text.lines().map(|line| Ok(Process(line.parse().context("understand a pid")?))).collect()
+}
+
+/// Who is left of a child that forked and went on as its own child.
+fn last_pid(file: &PathBuf) -> Result<Process> {
+    pids(file)?.pop().context("a child without a pid")
+}

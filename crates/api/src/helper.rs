@@ -1,0 +1,265 @@
+//! Helpers on paper and over the wire: how they are shared, who owns them.
+
+use std::fmt;
+
+use berth_core as core;
+use serde::{Deserialize, Serialize};
+
+use crate::record::BadRecord;
+use crate::status::Timestamp;
+
+/// [`core::Terms`] on paper.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "mirrors berth_core::Terms")]
+pub struct Terms {
+    pub name: String,
+    pub scope: Scope,
+    #[serde(default)]
+    pub linger_ms: u64,
+    #[serde(default)]
+    pub ready: Option<ReadyWhen>,
+    #[serde(default)]
+    pub ready_within_ms: u64,
+}
+
+/// [`core::Scope`] on paper.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Scope")]
+pub enum Scope {
+    Dir(String),
+    User,
+}
+
+/// [`core::ReadyWhen`] on paper.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::ReadyWhen")]
+pub enum ReadyWhen {
+    Tcp(u16),
+    Unix(String),
+    Line(String),
+}
+
+/// [`core::Owner`] on paper.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "mirrors berth_core::Owner")]
+pub struct Owner {
+    #[serde(rename = "owner")]
+    pub session: String,
+    #[serde(default)]
+    pub keep: bool,
+}
+
+/// [`core::Leaving`] on paper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Leaving")]
+pub enum Leaving {
+    Released,
+    #[default]
+    Gone,
+}
+
+/// What somebody who joins takes a helper for. What is left out may be anything.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wanted {
+    /// Which helper: an address says where it was looked for, this who was meant.
+    pub name: String,
+    /// Among whom that name means it.
+    pub scope: Option<Scope>,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Where it runs.
+    pub cwd: Option<String>,
+    /// How long it lingers.
+    pub linger_ms: Option<u64>,
+    /// What makes it ready.
+    pub ready: Option<ReadyWhen>,
+}
+
+/// What [`crate::Status`] says about a helper in addition.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HelperStatus {
+    /// What people call it.
+    pub name: String,
+    /// `dir` or `user`.
+    pub scope: String,
+    /// The directory its name counts in.
+    pub dir: Option<String>,
+    /// Who owns the current run.
+    pub owners: Vec<OwnerStatus>,
+    /// Whether its record says who owns it: one of an older version does not.
+    pub owners_known: bool,
+    /// Whether it can be used now.
+    pub ready: bool,
+    /// What makes it ready.
+    pub ready_when: Option<String>,
+    /// Where it is reached.
+    pub address: Option<String>,
+    /// How long it stays when its last owner has left.
+    pub idle_ms: u64,
+    /// Nobody owns it, and it will be stopped for that.
+    pub lingers: bool,
+    /// Whether somebody wants it between its turns, too.
+    pub keep: bool,
+}
+
+/// One who owns a helper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnerStatus {
+    /// The session's id.
+    pub session: String,
+    /// What people call that session, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whether it wants the helper between its turns, too.
+    pub keep: bool,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl ReadyWhen {
+    /// Reads what people write: `tcp:PORT`, `unix:PATH` or `line:REGEX`. Whether the pattern is one is
+    /// for others to say.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.split_once(':')? {
+            ("tcp", port) => port.parse().ok().filter(|port| *port != 0).map(Self::Tcp),
+            ("unix", path) if !path.is_empty() => Some(Self::Unix(path.to_owned())),
+            ("line", pattern) if !pattern.is_empty() => Some(Self::Line(pattern.to_owned())),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ReadyWhen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(port) => write!(f, "tcp:{port}"),
+            Self::Unix(path) => write!(f, "unix:{path}"),
+            Self::Line(pattern) => write!(f, "line:{pattern}"),
+        }
+    }
+}
+
+pub(crate) fn session_id(text: String) -> Result<core::SessionId, BadRecord> {
+    core::SessionId::parse(&text).ok_or(BadRecord::Id(text))
+}
+
+impl From<core::Terms> for Terms {
+    fn from(terms: core::Terms) -> Self {
+        Self {
+            name: terms.name.to_string(),
+            scope: terms.scope.into(),
+            linger_ms: terms.linger_ms,
+            ready: terms.ready.map(Into::into),
+            ready_within_ms: terms.ready_within_ms,
+        }
+    }
+}
+
+impl TryFrom<Terms> for core::Terms {
+    type Error = core::BadName;
+
+    fn try_from(terms: Terms) -> Result<Self, core::BadName> {
+        Ok(Self {
+            name: core::Name::parse(&terms.name)?,
+            scope: terms.scope.into(),
+            linger_ms: terms.linger_ms,
+            ready: terms.ready.map(Into::into),
+            ready_within_ms: terms.ready_within_ms,
+        })
+    }
+}
+
+impl From<core::Owner> for Owner {
+    fn from(owner: core::Owner) -> Self {
+        Self { session: owner.session.to_string(), keep: owner.keep }
+    }
+}
+
+impl TryFrom<Owner> for core::Owner {
+    type Error = BadRecord;
+
+    fn try_from(owner: Owner) -> Result<Self, BadRecord> {
+        Ok(Self { session: session_id(owner.session)?, keep: owner.keep })
+    }
+}
+
+/// Two enums with the same variants on both sides of the border.
+macro_rules! same_variants {
+    ($($name:ident { $($variant:ident $(($held:ident))?),* })*) => {$(
+        impl From<core::$name> for $name {
+            fn from(it: core::$name) -> Self {
+                match it { $(core::$name::$variant $(($held))? => Self::$variant $(($held))?),* }
+            }
+        }
+        impl From<$name> for core::$name {
+            fn from(it: $name) -> Self {
+                match it { $($name::$variant $(($held))? => Self::$variant $(($held))?),* }
+            }
+        }
+    )*};
+}
+
+same_variants! {
+    Scope { Dir(dir), User }
+    ReadyWhen { Tcp(port), Unix(path), Line(pattern) }
+    Leaving { Released, Gone }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Entry;
+
+    #[test]
+    fn signs_of_readiness_are_read_as_people_write_them() {
+        for good in ["tcp:3000", "unix:a/b.sock", "line:listening on :[0-9]+"] {
+            assert_eq!(ReadyWhen::parse(good).map(|ready| ready.to_string()).as_deref(), Some(good));
+        }
+        for bad in ["", "tcp", "tcp:", "tcp:0", "tcp:70000", "tcp:-1", "unix:", "line:", "udp:53"] {
+            assert_eq!(ReadyWhen::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_helpers_events_come_back_from_paper_as_they_were() {
+        let owner = core::SessionId::parse("0123456789ab").expect("an id");
+        let terms = core::Terms {
+            name: core::Name::parse("web").expect("a name"),
+            scope: core::Scope::Dir("/w".into()),
+            linger_ms: 5,
+            ready: Some(core::ReadyWhen::Tcp(80)),
+            ready_within_ms: 6,
+        };
+        let spec = core::Spec { command: vec!["x".into()], ..core::Spec::default() };
+        let epoch = core::Epoch(3);
+        for event in [
+            core::Event::Declared { terms },
+            core::Event::Respecified { spec },
+            core::Event::OwnerJoined { owner: core::Owner { session: owner.clone(), keep: true } },
+            core::Event::OwnerLeft {
+                owner: owner.clone(),
+                why: core::Leaving::Released,
+                stop_at_boot_ms: Some(7),
+            },
+            core::Event::OwnerLeft { owner, why: core::Leaving::Gone, stop_at_boot_ms: None },
+            core::Event::BecameReady { epoch, address: Some("tcp:127.0.0.1:80".into()) },
+            core::Event::NeverReady { epoch, reason: "silence".into() },
+        ] {
+            let json = serde_json::to_string(&Entry::new(1, &event)).expect("plain data");
+            let entry: Entry = serde_json::from_str(&json).expect("what we wrote");
+            assert_eq!(entry.to_core(), Ok(event), "{json}");
+        }
+    }
+
+    #[test]
+    fn an_owner_no_version_of_ours_would_write_is_refused() {
+        let entry: Entry = serde_json::from_str(r#"{"event":"owner_left","owner":"../x"}"#).expect("JSON");
+        assert_eq!(entry.to_core(), Err(BadRecord::Id("../x".into())));
+    }
+}

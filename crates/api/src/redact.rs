@@ -1,0 +1,343 @@
+//! Command lines for people, with the secrets taken out.
+//!
+//! Promise: what looks like a secret, by its name, its neighbour or its shape, is shown as `***`. In doubt
+//! it is masked: a word too many costs a look elsewhere, a secret too few stays in a log for ever.
+//! Not here: what people typed as their own record (`show --json` gives it back as it was), and secrets
+//! that look like any other word: `-p hunter2` cannot be told from a port.
+//! Start with [`command_line`].
+
+/// What stands where a secret was.
+pub const MASK: &str = "***";
+
+/// A name with one of these in it names a secret.
+const SECRET_NAMES: [&str; 10] =
+    ["key", "token", "secret", "password", "passwd", "passphrase", "credential", "auth", "bearer", "cookie"];
+/// Words that contain one of the above and mean no harm. `auth` in `authorization` does.
+const HARMLESS_WORDS: [&str; 8] =
+    ["author", "keyboard", "keymap", "keyring", "keyword", "monkey", "tokenizer", "tokeniser"];
+/// How the secrets of well known services begin, all of them followed by letters, digits, `-` and `_`.
+const SECRET_BEGINNINGS: [&str; 20] = [
+    "sk-",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "rk_test_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "npm_",
+    "hf_",
+    "gsk_",
+    "xai-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "dop_v1_",
+];
+/// What follows such a beginning is at least this long.
+const SHORTEST_SECRET: usize = 8;
+/// What may stand between a header's name and the secret.
+const SCHEMES: [&str; 4] = ["Bearer ", "Basic ", "Token ", "Digest "];
+
+/// A command as one would type it, on one line, with `***` for each secret.
+pub fn command_line(argv: &[String]) -> String {
+    let quoted = |word: &String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+        if !word.is_empty() && word.replace(MASK, "x").chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    };
+    one_line(&words(argv).iter().map(quoted).collect::<Vec<_>>().join(" "))
+}
+
+/// Text that is not split into words (a script, the title a program gave itself), with `***` for each
+/// secret.
+pub fn text(text: &str) -> String {
+    one_line(&masked(text, Reach::Value))
+}
+
+/// The words of a command with `***` for each secret.
+pub fn words(argv: &[String]) -> Vec<String> {
+    let before = std::iter::once("").chain(argv.iter().map(String::as_str));
+    argv.iter().zip(before).map(|(word, before)| mask_word(word, before)).collect()
+}
+
+fn mask_word(word: &str, before: &str) -> String {
+    if is_option(before) && !before.contains('=') && is_secret_name(before) && !is_option(word) {
+        return if is_harmless_value(before, word) { word.to_owned() } else { MASK.to_owned() };
+    }
+    if matches!(before, "-u" | "--user" | "--proxy-user")
+        && let Some((user, password)) = word.split_once(':')
+        && !password.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return format!("{user}:{MASK}");
+    }
+    let is_script = is_option(before) && !before.starts_with("--") && before.ends_with('c');
+    masked(word, if is_script { Reach::Value } else { Reach::Word })
+}
+
+/// How far a secret goes that follows the name at the very beginning.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// To the end: it was one word when it was given, spaces and all.
+    Word,
+    /// As far as a value in a script would.
+    Value,
+}
+
+fn masked(text: &str, reach: Reach) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(letter) = rest.chars().next() {
+        let run = &rest[..rest.find(|c| !is_name_letter(c)).unwrap_or(rest.len())];
+        if run.is_empty() {
+            shown.push(letter);
+            rest = &rest[letter.len_utf8()..];
+            continue;
+        }
+        let after = &rest[run.len()..];
+        let at_start = rest.len() == text.len();
+        if run.starts_with("-----BEGIN") {
+            // A key in the open: nothing behind it is worth the risk.
+            return shown + MASK;
+        }
+        if is_secret(run) {
+            shown.push_str(MASK);
+            rest = after;
+        } else if let Some((between, value)) = value_of(run, after) {
+            let whole = at_start && reach == Reach::Word;
+            let opened = shown.chars().next_back();
+            let end = if whole { value.len() } else { end_of(value, opened, between) };
+            let masked = if is_harmless_value(run, &value[..end]) { &value[..end] } else { MASK };
+            shown.extend([run, between, masked]);
+            rest = &value[end..];
+        } else if let Some((user, host)) = user_of(run, after) {
+            shown.extend([run, "://", user, MASK]);
+            rest = host;
+        } else {
+            shown.push_str(run);
+            rest = after;
+        }
+    }
+    shown
+}
+
+fn is_name_letter(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.".contains(c)
+}
+
+/// Whether it is written like an option. A secret may begin with a dash, but then it has capital letters
+/// or digits in it.
+fn is_option(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or_default().trim_start_matches('-');
+    word.starts_with('-') && name.bytes().all(|byte| byte.is_ascii_lowercase() || b"-_".contains(&byte))
+}
+
+/// Whether what goes by this name is a secret.
+fn is_secret_name(name: &str) -> bool {
+    let mut name = name.to_ascii_lowercase().replace("authoriz", "auth").replace("authoris", "auth");
+    for harmless in HARMLESS_WORDS {
+        name = name.replace(harmless, "");
+    }
+    let has_part = |part: &str| name.split(['-', '_', '.']).any(|found| found == part);
+    SECRET_NAMES.iter().any(|secret| name.contains(secret)) || has_part("pass")
+}
+
+/// Language models are told how many tokens they may use; that is no secret.
+fn is_harmless_value(name: &str, value: &str) -> bool {
+    let counts = name.to_ascii_lowercase().ends_with("tokens");
+    counts && value.len() < SHORTEST_SECRET && value.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether it has the shape of a secret, whatever its name.
+fn is_secret(run: &str) -> bool {
+    let begins =
+        |beginning: &&str| run.strip_prefix(*beginning).is_some_and(|rest| rest.len() >= SHORTEST_SECRET);
+    // Slack: xoxb-, xoxp-, xapp- and whatever comes next.
+    let slack = ["xox", "xapp"].iter().any(|beginning| run.starts_with(beginning)) && run.len() > 12;
+    let jwt = run.starts_with("eyJ") && run.matches('.').count() >= 2 && run.len() > 20;
+    SECRET_BEGINNINGS.iter().any(begins) || (slack && run.contains('-')) || jwt
+}
+
+/// For a name of a secret: what leads to its value (`=`, `: "`, a space after an option), and the text
+/// from the value on.
+fn value_of<'t>(name: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
+    if !is_secret_name(name) {
+        return None;
+    }
+    let mut value = after.strip_prefix(['"', '\'']).unwrap_or(after).trim_start();
+    match value.strip_prefix([':', '=']) {
+        // `token://` is no header.
+        Some(rest) if !rest.starts_with("//") => value = rest.trim_start(),
+        None if is_option(name) && after.starts_with(' ') && !is_option(value) => {}
+        Some(_) | None => return None,
+    }
+    value = value.strip_prefix(['"', '\'']).unwrap_or(value);
+    let is_scheme =
+        |scheme: &&&str| value.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
+    value = SCHEMES.iter().find(is_scheme).map_or(value, |scheme| &value[scheme.len()..]);
+    (!value.is_empty()).then(|| (&after[..after.len() - value.len()], value))
+}
+
+/// Where a value ends that is part of a longer text. `opened` is the letter before the name: in
+/// `-H 'Cookie: a; b'` the value ends with the quote that began before it.
+fn end_of(value: &str, opened: Option<char>, between: &str) -> usize {
+    let is_quote = |c: &char| matches!(c, '"' | '\'');
+    let inner = between.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ').chars().next_back();
+    let outer = opened.filter(|quote| !between.starts_with(*quote));
+    let quote = inner.filter(is_quote).or(outer.filter(is_quote));
+    let ends = |c: char| match quote {
+        Some(quote) => c == quote,
+        None => c.is_whitespace() || "\"'`;&|,)}]>".contains(c),
+    };
+    let mut escaped = false;
+    let end = value.find(|c| {
+        let here = ends(c) && !escaped;
+        escaped = c == '\\' && !escaped;
+        here
+    });
+    end.unwrap_or(value.len())
+}
+
+/// For `scheme://user:password@host`: the user with its colon, and the text from the `@` on. What stands
+/// alone before the `@` is masked for the web, where it is a token, and is a user elsewhere.
+fn user_of<'t>(scheme: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
+    let authority = after.strip_prefix("://")?;
+    let end = authority.find(|c: char| c.is_whitespace() || "/?#\"'`<>".contains(c));
+    let at = authority[..end.unwrap_or(authority.len())].rfind('@')?;
+    let (user, host) = authority.split_at(at);
+    match user.find(':') {
+        Some(colon) => Some((&user[..=colon], host)),
+        None if matches!(scheme, "http" | "https") => Some(("", host)),
+        None => None,
+    }
+}
+
+/// No line ends and no escape sequences: others chose these letters.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(argv: &[&str]) -> String {
+        command_line(&argv.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_value_of_a_secret_option_is_masked() {
+        assert_eq!(
+            shown(&["agent", "--api-key", "hunter2", "--port", "80"]),
+            "agent --api-key *** --port 80"
+        );
+        assert_eq!(shown(&["agent", "--token=hunter2"]), "agent --token=***");
+        assert_eq!(shown(&["agent", "--password", "two words"]), "agent --password ***");
+        assert_eq!(shown(&["agent", "--password=two words; and more"]), "agent --password=***");
+        assert_eq!(shown(&["agent", "-token", "-Ab3dashed"]), "agent -token ***");
+        assert_eq!(
+            shown(&["agent", "--db-pass", "x", "--client_secret", "y"]),
+            "agent --db-pass *** --client_secret ***"
+        );
+    }
+
+    #[test]
+    fn an_option_after_a_secret_one_is_an_option() {
+        assert_eq!(shown(&["agent", "--no-auth", "--verbose", "-v"]), "agent --no-auth --verbose -v");
+        assert_eq!(shown(&["agent", "--auth"]), "agent --auth");
+    }
+
+    #[test]
+    fn a_variable_with_a_secret_name_is_masked_to_the_end_of_its_word() {
+        assert_eq!(shown(&["env", "ANTHROPIC_API_KEY=hunter2", "agent"]), "env ANTHROPIC_API_KEY=*** agent");
+        assert_eq!(shown(&["env", "PGPASSWORD=a b&c", "psql"]), "env PGPASSWORD=*** psql");
+        assert_eq!(
+            shown(&["env", "LANG=C", "GIT_AUTHOR_NAME=Ada", "agent"]),
+            "env LANG=C GIT_AUTHOR_NAME=Ada agent"
+        );
+    }
+
+    #[test]
+    fn headers_and_cookies_are_masked_behind_their_scheme() {
+        assert_eq!(
+            shown(&["curl", "-H", "Authorization: Bearer abc.def", "http://localhost/"]),
+            "curl -H 'Authorization: Bearer ***' http://localhost/"
+        );
+        assert_eq!(shown(&["curl", "-H", "x-api-key:abc"]), "curl -H x-api-key:***");
+        assert_eq!(shown(&["curl", "-H", "Cookie: a=b; c=d"]), "curl -H 'Cookie: ***'");
+        assert_eq!(shown(&["curl", "-u", "ada:hunter2"]), "curl -u ada:***");
+        assert_eq!(shown(&["docker", "run", "-u", "1000:1000"]), "docker run -u 1000:1000");
+    }
+
+    #[test]
+    fn a_secret_is_known_by_its_shape_wherever_it_stands() {
+        for secret in [
+            "sk-ant-REDACTED",
+            "sk-proj-0123456789",
+            "ghp_0123456789abcdefghij0123456789abcdef",
+            "github_pat_11ABCDEFG0abcdefghijkl",
+            "xoxb-123456789012-abcdefghijkl",
+            "AKIAIOSFODNN7EXAMPLE",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+        ] {
+            assert_eq!(shown(&["agent", secret, "x"]), "agent *** x", "{secret}");
+            assert_eq!(shown(&["agent", &format!("--x={secret}")]), "agent --x=***", "{secret}");
+            assert_eq!(shown(&["sh", "-c", &format!("run {secret}; ok")]), "sh -c 'run ***; ok'", "{secret}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_masked_and_the_rest_stays() {
+        assert_eq!(
+            shown(&["git", "clone", "https://ada:hunter2@host/x"]),
+            "git clone https://ada:***@host/x"
+        );
+        assert_eq!(shown(&["psql", "postgres://ada:p@ss@db:5432/x"]), "psql postgres://ada:***@db:5432/x");
+        assert_eq!(shown(&["git", "clone", "https://gibberish@host/x"]), "git clone https://***@host/x");
+        assert_eq!(shown(&["git", "clone", "ssh://git@host/x"]), "git clone ssh://git@host/x");
+        assert_eq!(shown(&["open", "http://localhost:8080/@scope/x"]), "open http://localhost:8080/@scope/x");
+        assert_eq!(
+            shown(&["open", "http://h/?a=1&access_token=abc&b=2"]),
+            "open 'http://h/?a=1&access_token=***&b=2'"
+        );
+    }
+
+    #[test]
+    fn in_a_script_only_the_values_are_masked() {
+        assert_eq!(
+            shown(&["bash", "-lc", "TOKEN=abc claude --api-key x --model y && echo 'a: b'"]),
+            r"bash -lc 'TOKEN=*** claude --api-key *** --model y && echo '\''a: b'\'''"
+        );
+        assert_eq!(text(r#"{"apiKey": "a b\"c", "port": 1}"#), r#"{"apiKey": "***", "port": 1}"#);
+        assert_eq!(text("export PASSWORD='a b' X=1"), "export PASSWORD='***' X=1");
+        assert_eq!(text("curl -H 'Cookie: a=b; c=d' x"), "curl -H 'Cookie: ***' x");
+        assert_eq!(text("postgres: ada db [local] idle"), "postgres: ada db [local] idle");
+        assert_eq!(text("k <<E\n-----BEGIN RSA PRIVATE KEY-----\nMII"), "k <<E ***");
+    }
+
+    #[test]
+    fn what_only_sounds_like_a_secret_is_shown() {
+        for line in [
+            "agent --max-tokens 4096",
+            "agent --max-tokens=4096 --author Ada --keyboard us",
+            "vi tests/auth.rs src/token.rs",
+            "sk-learn x",
+            "agent -p 8080",
+        ] {
+            assert_eq!(shown(&line.split(' ').collect::<Vec<_>>()), line);
+        }
+    }
+
+    #[test]
+    fn a_line_stays_one_line_and_is_quoted_as_one_would_type_it() {
+        assert_eq!(shown(&["a b", "", "it's", "x\ny\x1b[31m", "*"]), r"'a b' '' 'it'\''s' 'x y [31m' '*'");
+        assert_eq!(shown(&[]), "");
+    }
+}

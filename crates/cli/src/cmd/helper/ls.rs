@@ -1,0 +1,108 @@
+//! `berth helper ls`: the helpers there are.
+
+use berth_api::helper::HelperStatus;
+use berth_api::{Code, Problem, Status};
+use berth_keeper::view;
+
+use super::{described, find, reworded};
+use crate::args::HelperLs;
+use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::print;
+
+/// How many owners are named in a line.
+const NAMED_OWNERS: usize = 2;
+
+pub(crate) fn run(helpers: &Ctx, args: &HelperLs) -> Result<u8, Problem> {
+    let mut listed = Vec::new();
+    let mut stopped = 0;
+    let mut damaged = Vec::new();
+    for id in find::ids(helpers)? {
+        let known = view::status(&helpers.home, &id).and_then(|status| {
+            // A loss nobody has recorded yet: what the run left behind is ended now.
+            if is_unrecorded_loss(&status) { helpers.healed(&id) } else { Ok((status, None)) }
+        });
+        match known {
+            Ok((status, trouble)) => {
+                damaged.extend(trouble.map(|problem| reworded(problem, &id)));
+                if args.all || status.state != "stopped" {
+                    listed.push(described(helpers, status));
+                } else {
+                    stopped += 1;
+                }
+            }
+            // Being made this very moment, or given up before anything was recorded.
+            Err(problem) if problem.code == Code::NotFound => {}
+            Err(problem) => damaged.push(reworded(problem, &id)),
+        }
+    }
+    listed.sort_by_key(|status| {
+        let helper = status.helper.clone().unwrap_or_default();
+        (helper.name, helper.dir, status.id.clone())
+    });
+    if args.json {
+        print::json(&listed)?;
+    } else {
+        print::text(&table(&listed))?;
+        if stopped > 0 && listed.is_empty() {
+            print::note(&format!("no helper is up; {stopped} are stopped: `berth helper ls --all`"));
+        } else if listed.is_empty() {
+            print::note("no helpers yet: `berth helper ensure NAME -- COMMAND` starts one");
+        }
+    }
+    for problem in &damaged {
+        print::problem(problem);
+    }
+    Ok(if damaged.is_empty() { 0 } else { Code::Refused.exit_code() })
+}
+
+/// Who owns it, in a few words.
+pub(super) fn owners(status: &Status, helper: &HelperStatus) -> String {
+    if !helper.owners_known {
+        return "none known".to_owned();
+    }
+    let name = |owner: &berth_api::helper::OwnerStatus| owner.name.clone().unwrap_or(owner.session.clone());
+    let mut names: Vec<String> = helper.owners.iter().take(NAMED_OWNERS).map(name).collect();
+    let more = helper.owners.len().saturating_sub(NAMED_OWNERS);
+    names.extend((more > 0).then(|| format!("+{more}")));
+    match (names.is_empty(), helper.lingers) {
+        (false, _) => names.join(", "),
+        (true, true) => "none, lingers".to_owned(),
+        (true, false) if status.state == "running" => "none".to_owned(),
+        (true, false) => "-".to_owned(),
+    }
+}
+
+fn table(listed: &[Status]) -> String {
+    if listed.is_empty() {
+        return String::new();
+    }
+    let row = |status: &Status| {
+        let helper = status.helper.clone().unwrap_or_default();
+        let place = helper.dir.clone().unwrap_or_else(|| helper.scope.clone());
+        let state =
+            if status.state == "running" && !helper.ready { "unready" } else { status.state.as_str() };
+        let age = print::ago(if status.state == "stopped" { status.created_at } else { status.started_at });
+        let address = helper.address.clone().unwrap_or_else(|| "-".to_owned());
+        [helper.name.clone(), place, state.to_owned(), owners(status, &helper), age, address]
+    };
+    let head = ["NAME", "SCOPE/DIR", "STATE", "OWNERS", "AGE", "ADDRESS"].map(str::to_owned);
+    let rows: Vec<[String; 6]> = std::iter::once(head).chain(listed.iter().map(row)).collect();
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let screen = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
+    let room = screen.saturating_sub(widths.iter().sum::<usize>() + 2 * 6).max(10);
+    let commands = listed.iter().map(|status| print::command_line(&status.what.command, room));
+    let mut text = String::new();
+    for (at, (row, command)) in
+        rows.iter().zip(std::iter::once("COMMAND".to_owned()).chain(commands)).enumerate()
+    {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let padded = format!("{cell:width$}", width = *width);
+            text.push_str(&if at > 0 && column == 2 { print::painted(cell, *width) } else { padded });
+            text.push_str("  ");
+        }
+        text.push_str(&command);
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,76 @@
+//! `berth helper show`: everything known about a helper.
+
+use berth_api::{Problem, Status};
+use berth_keeper::output;
+use berth_screen::Plain;
+
+use super::{described, find, reworded};
+use crate::args::HelperShow;
+use crate::ctx::Ctx;
+use crate::print;
+
+/// How much of the output is looked at for the last lines, and how many are shown.
+const LAST_BYTES: u64 = 16 * 1024;
+const LAST_LINES: usize = 10;
+
+pub(crate) fn run(helpers: &Ctx, args: &HelperShow) -> Result<u8, Problem> {
+    let id = find::find(helpers, &args.name)?;
+    let (status, trouble) = helpers.known(&id).map_err(|problem| reworded(problem, &id))?;
+    let status = described(helpers, status);
+    if args.json {
+        print::json(&status)?;
+    } else {
+        print::text(&lines(helpers, &status))?;
+    }
+    let Some(problem) = trouble else { return Ok(0) };
+    print::problem(&reworded(problem.clone(), &id));
+    Ok(problem.code.exit_code())
+}
+
+fn lines(helpers: &Ctx, status: &Status) -> String {
+    let helper = status.helper.clone().unwrap_or_default();
+    let mut rows = vec![("helper", helper.name.clone()), ("id", status.id.clone())];
+    rows.push(("scope", helper.dir.clone().map_or(helper.scope.clone(), |dir| format!("dir {dir}"))));
+    rows.push(("state", print::painted(&status.state, 0)));
+    rows.extend(print::ending(status).map(|ending| ("ended", ending)));
+    if status.state == "running" {
+        let ready = if helper.ready { "yes" } else { "not yet" };
+        rows.push(("ready", ready.to_owned()));
+    }
+    rows.extend(helper.ready_when.clone().map(|when| ("ready when", when)));
+    rows.extend(helper.address.clone().map(|address| ("address", address)));
+    for owner in &helper.owners {
+        let name = owner.name.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
+        let keep = if owner.keep { ", also between its turns" } else { "" };
+        rows.push(("owner", format!("{name}{}, since {}{keep}", owner.session, owner.since)));
+    }
+    if helper.owners.is_empty() {
+        rows.push(("owners", super::ls::owners(status, &helper)));
+    }
+    rows.push(("idle", format!("{} after its last owner", print::age(helper.idle_ms))));
+    rows.push(("command", print::command_line(&status.what.command, 500)));
+    rows.push(("directory", status.what.cwd.clone()));
+    rows.push(("run", status.epoch.to_string()));
+    rows.extend(status.pid.map(|pid| ("process", format!("pid {pid}"))));
+    rows.extend(status.keeper_pid.map(|pid| ("keeper", format!("pid {pid}"))));
+    rows.push(("started", format!("{} ({} ago)", status.started_at, print::ago(status.started_at))));
+    rows.push(("output", format!("{} bytes", status.output_bytes)));
+    let dir = helpers.home.sessions_dir().join(&status.id);
+    rows.push(("record", dir.display().to_string()));
+    rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
+    let mut text: String = rows.into_iter().map(|(label, value)| format!("{label:10} {value}\n")).collect();
+    for line in last_lines(&dir.join("output"), status.output_from) {
+        text.push_str(&format!("  | {line}\n"));
+    }
+    text
+}
+
+/// What the current or last run printed last.
+fn last_lines(dir: &std::path::Path, from: u64) -> Vec<String> {
+    let bytes = output::tail(dir, from, LAST_BYTES).unwrap_or_default();
+    let mut text = Vec::new();
+    Plain::default().feed(&bytes, &mut text);
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(LAST_LINES)..].iter().map(|line| (*line).to_owned()).collect()
+}

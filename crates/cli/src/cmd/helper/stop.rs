@@ -1,0 +1,38 @@
+//! `berth helper stop`: end helpers by explicit order, and wait for proof.
+
+use berth_api::Problem;
+use berth_core::SessionId;
+
+use super::{described, find, reworded};
+use crate::args::HelperStop;
+use crate::cmd;
+use crate::ctx::Ctx;
+use crate::print;
+
+pub(crate) fn run(helpers: &Ctx, args: &HelperStop) -> Result<u8, Problem> {
+    // All names are looked up first: a typing mistake must not leave half of them stopped.
+    let ids: Vec<SessionId> =
+        args.names.iter().map(|name| find::find(helpers, name)).collect::<Result<_, _>>()?;
+    let grace_ms = u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX);
+    let mut worst = 0;
+    let mut stopped = Vec::new();
+    for ((ended, id), named) in cmd::stop::stop_together(helpers, &ids, grace_ms).zip(&ids).zip(&args.names) {
+        match ended {
+            Ok(status) => {
+                if !args.json {
+                    let how = print::ending(&status).unwrap_or(status.state.clone());
+                    print::note(&format!("{named}: {how}"));
+                }
+                stopped.push(described(helpers, status));
+            }
+            Err(problem) => {
+                print::problem(&reworded(problem.clone(), id));
+                worst = worst.max(problem.code.exit_code());
+            }
+        }
+    }
+    if args.json {
+        print::json(&stopped)?;
+    }
+    Ok(worst)
+}

@@ -1,0 +1,111 @@
+//! `berth sweep`: records compared with reality, and what is proven ours cleared up.
+
+use std::io::{self, IsTerminal, Write};
+
+use berth_api::Problem;
+use berth_keeper::sweep::{self, Cleared, Depth, Done, Order, Progress, Report, Stranger};
+
+use crate::args::Sweep;
+use crate::ctx::Ctx;
+use crate::print;
+
+pub(crate) fn run(ctx: &Ctx, args: &Sweep) -> Result<u8, Problem> {
+    let order = Order { dry_run: args.dry_run, depth: Depth::Whole, is_heard: true };
+    let report = sweep::sweep(&ctx.home, order, show_progress);
+    if args.json {
+        print::json(&report)?;
+    } else {
+        print::text(&text(&report))?;
+    }
+    match report.trouble() {
+        Some(problem) => {
+            print::problem(&problem);
+            Ok(problem.code.exit_code())
+        }
+        None => Ok(0),
+    }
+}
+
+/// Sweeps along with another command, if that is due. Who reads a terminal is told once of a process that
+/// nobody has a record of.
+pub(crate) fn now_and_then(ctx: &Ctx) {
+    let is_heard = io::stderr().is_terminal();
+    let Some(report) = sweep::sweep_now_and_then(&ctx.home, is_heard) else { return };
+    if !is_heard {
+        return;
+    }
+    for cleared in &report.left_over {
+        print::note(&cleared_line(cleared));
+    }
+    for stranger in report.no_record.iter().chain(&report.cannot_tell).filter(|stranger| stranger.is_new) {
+        print::note(&format!("{}; `berth why --pid {}` tells more", stranger_line(stranger), stranger.pid));
+    }
+}
+
+fn show_progress(progress: Progress) {
+    let mut err = io::stderr().lock();
+    if progress.of < 10 || !err.is_terminal() {
+        return;
+    }
+    let _ = write!(err, "\r\x1b[Kclearing up {} of {}", progress.done, progress.of);
+    if progress.done == progress.of {
+        let _ = write!(err, "\r\x1b[K");
+    }
+}
+
+fn text(report: &Report) -> String {
+    let processes: usize = report.alive.iter().map(|alive| alive.processes).sum();
+    let mut text =
+        format!("{:19} {} running, {processes} processes in all\n", "ours and alive", report.alive.len());
+    section(&mut text, "ours and left over", report.left_over.iter().map(cleared_line));
+    section(&mut text, "no process", report.no_process.iter().map(cleared_line));
+    section(&mut text, "no record", report.no_record.iter().map(stranger_line));
+    section(&mut text, "cannot tell", report.cannot_tell.iter().map(stranger_line));
+    section(&mut text, "damaged, kept", report.damaged.iter().cloned());
+    if report.unreadable > 0 {
+        text.push_str(&format!(
+            "{:19} {} processes, of other users or the system\n",
+            "not looked into", report.unreadable
+        ));
+    }
+    text
+}
+
+fn section(text: &mut String, title: &str, lines: impl Iterator<Item = String>) {
+    let mut lines = lines.peekable();
+    if lines.peek().is_none() {
+        text.push_str(&format!("{title:19} none\n"));
+    }
+    for (at, line) in lines.enumerate() {
+        text.push_str(&format!("{:19} {line}\n", if at == 0 { title } else { "" }));
+    }
+}
+
+fn cleared_line(cleared: &Cleared) -> String {
+    let done = match &cleared.done {
+        Done::Cleared if cleared.processes.is_empty() => "cleared up".to_owned(),
+        Done::Cleared => "ended".to_owned(),
+        Done::Would if cleared.processes.is_empty() => "would be cleared up".to_owned(),
+        Done::Would => "would be ended".to_owned(),
+        Done::Kept => "kept".to_owned(),
+        Done::Failed(why) => format!("NOT cleared up: {why}"),
+    };
+    let processes = if cleared.processes.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", cleared.processes.join(", "))
+    };
+    format!("{}{processes}; {done}", cleared.what)
+}
+
+fn stranger_line(stranger: &Stranger) -> String {
+    let command = print::cut(&stranger.command, 60);
+    let uid = stranger.uid.map(|uid| format!(", uid {uid}")).unwrap_or_default();
+    format!(
+        "pid {} ({command}, {} old{uid}) belongs to {}, and is left alone: {}",
+        stranger.pid,
+        print::age(stranger.age_ms),
+        stranger.guess,
+        stranger.why
+    )
+}

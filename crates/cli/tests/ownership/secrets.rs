@@ -1,0 +1,76 @@
+//! E13: secrets on the command lines and in the environments of processes that are looked at and ended.
+//!
+//! The session's own recorded command is the user's record and kept as it was given, so these secrets are
+//! not in it: they come from the environment, and from there onto the command lines of what the agent starts.
+
+use berth_harness::{wait_gone, wait_until};
+use berth_host::identity::Identity;
+
+use crate::{Bystander, done, everything_kept, is_gone, lab, written_down};
+
+const SECRETS: [&str; 2] = ["hunter2-in-an-option", "hunter2-in-a-variable"];
+
+#[test]
+fn e13_secrets_of_processes_that_recovery_ends_are_in_no_journal_status_or_report() {
+    let lab = lab();
+    let innocent = Bystander::beside(&lab);
+    let (pids, agent) = (lab.dir().join("pids"), lab.agent());
+    let script = format!(
+        "sh -c 'trap \"\" HUP TERM; echo $$ >> {0}; exec 3>&-; read x < /dev/zero' x --api-key \"$OPTION\" & \
+         exec {agent} ignore:HUP,TERM pidfile:{0} say:ready hang",
+        pids.display()
+    );
+    let mut run = lab.command(["run", "-d", "--", "sh", "-c", &script]);
+    run.env("OPTION", SECRETS[0]).env("ANTHROPIC_API_KEY", SECRETS[1]);
+    let id = done(run).out.trim().to_owned();
+    lab.wait_output(&id, "ready");
+    let tree = written_down(&pids, 2);
+    let child = tree.iter().find(|process| shows(process, SECRETS[0])).expect("it has the secret").clone();
+    let mut told = vec![lab.berth(["why", "--json", "--pid", &child.pid.to_string()])];
+    assert!(told[0].out.contains("--api-key ***"), "{told:?}");
+    lab.kill_keeper(&id);
+    for args in [
+        &["why", &id][..],
+        &["why", "--pid", &child.pid.to_string()],
+        &["sweep", "--dry-run"],
+        &["sweep", "--dry-run", "--json"],
+        &["sweep", "--json"],
+        &["sweep"],
+        &["log", &id],
+        &["log", "--json", &id],
+        &["show", "--json", &id],
+        &["ls"],
+    ] {
+        told.push(lab.berth(args));
+    }
+    assert!(told[4].out.contains(&format!("pid {}", child.pid)), "it is named: {:?}", told[4]);
+    assert!(tree.iter().all(is_gone));
+    // A stranger's command line is shown, without its secrets.
+    let mut stranger = std::process::Command::new("sh");
+    stranger.args(["-c", "read x", "x", "--token", SECRETS[0]]).env("BERTH_RUN", "zzzzzzzzzzzz:1");
+    stranger.env("PASSWORD", SECRETS[1]).stdin(std::process::Stdio::piped());
+    let mut stranger = stranger.spawn().expect("a shell");
+    let process = Identity::of(stranger.id()).expect("it runs");
+    wait_until("it to be a shell", || shows(&process, SECRETS[0]));
+    let swept = lab.berth(["sweep"]);
+    assert!(swept.out.contains(&format!("pid {} (sh -c 'read x' x --token ***", process.pid)), "{swept:?}");
+    told.extend([swept, lab.berth(["sweep", "--json"])]);
+    stranger.kill().expect("our own child");
+    stranger.wait().expect("our own child");
+    wait_gone(&process);
+
+    for secret in SECRETS {
+        for said in &told {
+            assert!(!format!("{said:?}").contains(secret), "{said:?}");
+        }
+        for (path, bytes) in everything_kept(&lab.home()) {
+            assert!(!String::from_utf8_lossy(&bytes).contains(secret), "{} has it", path.display());
+        }
+    }
+    innocent.assert_untouched();
+}
+
+fn shows(process: &Identity, text: &str) -> bool {
+    let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+    String::from_utf8_lossy(&line).contains(text)
+}

@@ -1,0 +1,294 @@
+//! A few words of D-Bus: enough to call a method, to read the answer, and to hear a signal.
+//!
+//! Promise: nothing here waits past the deadline it was given, and no message is larger than a limit.
+//! What arrives is read with care: a broken message is an error, never a panic.
+//! Not here: whom to call and what for (see [`crate::systemd`]); big-endian hosts; passing descriptors.
+//! Start with [`Bus::open`] and [`Bus::call`].
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The largest message that is read. What systemd says about a unit takes 1 to 2 KiB.
+const MESSAGE_LIMIT: usize = 1 << 20;
+/// The longest line of the greeting.
+const LINE_LIMIT: u64 = 1024;
+
+const METHOD_CALL: u8 = 1;
+const METHOD_RETURN: u8 = 2;
+const ERROR: u8 = 3;
+const SIGNAL: u8 = 4;
+
+/// A connection on which one side calls and the other one answers.
+pub(crate) struct Bus {
+    stream: BufReader<Timed>,
+    last_serial: u32,
+}
+
+/// What to call.
+pub(crate) struct Method<'a> {
+    /// Who answers.
+    pub(crate) destination: &'a str,
+    /// Which of its objects.
+    pub(crate) path: &'a str,
+    pub(crate) interface: &'a str,
+    pub(crate) member: &'a str,
+    /// The types of what is in `arguments`.
+    pub(crate) signature: &'a str,
+    pub(crate) arguments: Writer,
+}
+
+/// Why a call has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// The other side said no.
+    #[error("{0}")]
+    Refused(String),
+    /// It could not be asked.
+    #[error("{}", crate::reason(.0))]
+    Io(#[from] io::Error),
+}
+
+impl Bus {
+    /// Introduces us as the user we are, and waits until the other side agrees.
+    pub(crate) fn open(stream: UnixStream, until: Instant) -> io::Result<Self> {
+        let mut stream = BufReader::new(Timed { stream, until });
+        // No name is given: the kernel tells the other side who we are.
+        stream.get_mut().write_all(b"\0AUTH EXTERNAL\r\nDATA\r\nBEGIN\r\n")?;
+        loop {
+            let mut line = String::new();
+            (&mut stream).take(LINE_LIMIT).read_line(&mut line)?;
+            match line.split_whitespace().next() {
+                Some("DATA") => {}
+                Some("OK") => return Ok(Self { stream, last_serial: 0 }),
+                _ => return Err(io::Error::other(format!("it did not accept us: {:?}", line.trim()))),
+            }
+        }
+    }
+
+    /// Calls a method and waits for its answer. Signals that arrive before it are passed over.
+    pub(crate) fn call(&mut self, method: &Method<'_>) -> Result<Message, CallError> {
+        self.last_serial += 1;
+        self.stream.get_mut().write_all(&method.encode(self.last_serial))?;
+        loop {
+            let message = self.next()?;
+            match message.kind {
+                METHOD_RETURN if message.answers == Some(self.last_serial) => return Ok(message),
+                ERROR if message.answers == Some(self.last_serial) => {
+                    let text = message.arguments().text().unwrap_or("it gave no reason").to_owned();
+                    return Err(CallError::Refused(text));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for a signal called `member`.
+    pub(crate) fn signal(&mut self, member: &str) -> io::Result<Message> {
+        loop {
+            let message = self.next()?;
+            if message.kind == SIGNAL && message.member.as_deref() == Some(member) {
+                return Ok(message);
+            }
+        }
+    }
+
+    fn next(&mut self) -> io::Result<Message> {
+        let mut start = [0; 16];
+        self.stream.read_exact(&mut start)?;
+        let number = |at: usize| Reader { bytes: &start, at }.number().unwrap_or_default() as usize;
+        let (body, fields) = (number(4), number(12));
+        if start[0] != b'l' || start[3] != 1 || body.max(fields) > MESSAGE_LIMIT {
+            return Err(io::Error::other("it sent a message that we cannot read"));
+        }
+        let mut rest = vec![0; fields.next_multiple_of(8) + body];
+        self.stream.read_exact(&mut rest)?;
+        Message::decode(start[1], rest, fields).ok_or_else(|| io::Error::other("it sent a broken message"))
+    }
+}
+
+/// A message that arrived.
+#[derive(Debug)]
+pub(crate) struct Message {
+    kind: u8,
+    answers: Option<u32>,
+    member: Option<String>,
+    body: Vec<u8>,
+}
+
+impl Message {
+    /// `rest` is what follows the first 16 bytes: `fields` bytes of fields, and after a gap the arguments.
+    fn decode(kind: u8, mut rest: Vec<u8>, fields: usize) -> Option<Self> {
+        let mut message = Self { kind, answers: None, member: None, body: Vec::new() };
+        let mut reader = Reader { bytes: rest.get(..fields)?, at: 0 };
+        loop {
+            reader.align(8);
+            let Some(field) = reader.byte() else { break };
+            match (field, reader.signature()?) {
+                (5, "u") => message.answers = Some(reader.number()?),
+                (3, "s") => message.member = Some(reader.text()?.to_owned()),
+                (_, "u") => drop(reader.number()?),
+                (_, "s" | "o") => drop(reader.text()?),
+                (_, "g") => drop(reader.signature()?),
+                _ => return None,
+            }
+        }
+        message.body = rest.split_off(fields.next_multiple_of(8));
+        Some(message)
+    }
+
+    /// Its arguments, from the first one on.
+    pub(crate) fn arguments(&self) -> Reader<'_> {
+        Reader { bytes: &self.body, at: 0 }
+    }
+}
+
+impl Method<'_> {
+    fn encode(&self, serial: u32) -> Vec<u8> {
+        let mut message = Writer::default();
+        message.0.extend([b'l', METHOD_CALL, 0, 1]);
+        message.number(self.arguments.0.len() as u32).number(serial);
+        message.array(8, |mut fields| {
+            let named = [(1, "o", self.path), (3, "s", self.member), (2, "s", self.interface)];
+            for (field, kind, text) in named.into_iter().chain([(6, "s", self.destination)]) {
+                fields = fields.align(8).byte(field).signature(kind).text(text);
+            }
+            match self.signature {
+                "" => fields,
+                signature => fields.align(8).byte(8).signature("g").signature(signature),
+            }
+        });
+        message.align(8).0.extend(&self.arguments.0);
+        message.0
+    }
+}
+
+/// Puts values one after the other, each where its type wants it.
+#[derive(Default)]
+pub(crate) struct Writer(Vec<u8>);
+
+impl Writer {
+    fn align(&mut self, to: usize) -> &mut Self {
+        self.0.resize(self.0.len().next_multiple_of(to), 0);
+        self
+    }
+
+    fn byte(&mut self, value: u8) -> &mut Self {
+        self.0.push(value);
+        self
+    }
+
+    pub(crate) fn number(&mut self, value: u32) -> &mut Self {
+        self.align(4).0.extend(value.to_le_bytes());
+        self
+    }
+
+    pub(crate) fn text(&mut self, value: &str) -> &mut Self {
+        self.number(value.len() as u32).0.extend(value.bytes().chain([0]));
+        self
+    }
+
+    fn signature(&mut self, value: &str) -> &mut Self {
+        self.byte(value.len() as u8).0.extend(value.bytes().chain([0]));
+        self
+    }
+
+    /// An array of items that are aligned to `to` bytes.
+    pub(crate) fn array(&mut self, to: usize, items: impl FnOnce(&mut Self) -> &mut Self) -> &mut Self {
+        let at = self.number(0).0.len();
+        let start = self.align(to).0.len();
+        items(self);
+        let size = (self.0.len() - start) as u32;
+        self.0[at - 4..at].copy_from_slice(&size.to_le_bytes());
+        self
+    }
+
+    /// One `(sv)`: a name, and a value that says its own type.
+    pub(crate) fn property(
+        &mut self,
+        name: &str,
+        signature: &str,
+        value: impl FnOnce(&mut Self) -> &mut Self,
+    ) -> &mut Self {
+        value(self.align(8).text(name).signature(signature))
+    }
+}
+
+/// Takes values one after the other; `None` where there is none.
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn align(&mut self, to: usize) {
+        self.at = self.at.next_multiple_of(to);
+    }
+
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let taken = self.bytes.get(self.at..self.at.checked_add(count)?)?;
+        self.at += count;
+        Some(taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    pub(crate) fn number(&mut self) -> Option<u32> {
+        self.align(4);
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    pub(crate) fn text(&mut self) -> Option<&'a str> {
+        let size = self.number()? as usize;
+        let text = str::from_utf8(self.take(size)?).ok()?;
+        self.byte().filter(|end| *end == 0).map(|_| text)
+    }
+
+    pub(crate) fn signature(&mut self) -> Option<&'a str> {
+        let size = self.byte()?.into();
+        let text = str::from_utf8(self.take(size)?).ok()?;
+        self.byte().filter(|end| *end == 0).map(|_| text)
+    }
+}
+
+/// A stream that is given up at a point in time.
+struct Timed {
+    stream: UnixStream,
+    until: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(too_late()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer).map_err(in_words)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes).map_err(in_words)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The kernel says `resource temporarily unavailable` when the time is up.
+fn in_words(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { too_late() } else { error }
+}
+
+fn too_late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "no answer in time")
+}

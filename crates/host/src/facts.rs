@@ -1,0 +1,109 @@
+//! Facts about this host, for whoever wants to know what it offers.
+//!
+//! Promise: what is told was tried or read just now, and nothing that was made for a try stays.
+//! Not here: what a fact means for anybody, and what to do about it.
+//! Start with [`cgroup::look`], [`disk::look`], [`limits`] and [`systemd::look`].
+
+pub mod cgroup;
+pub mod disk;
+pub mod limits;
+pub mod systemd;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cgroup::unescape;
+use crate::identity::{Identity, Pidfd};
+use crate::{reason, tree};
+
+/// The version of the kernel.
+pub fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// Whether processes can be held by a descriptor, or why not.
+pub fn pidfds() -> Result<(), String> {
+    let opened = Pidfd::open(std::process::id()).and_then(|pidfd| pidfd.signal(0));
+    opened.map_err(|error| reason(&error))
+}
+
+/// Whether a process can adopt its orphaned descendants, or why not. This process does from now on.
+pub fn subreaper() -> Result<(), String> {
+    tree::become_subreaper().map_err(|error| reason(&error))
+}
+
+/// How `/proc` is mounted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Proc {
+    /// How much of others' processes is hidden, if anything: the value of `hidepid`.
+    pub hides: Option<String>,
+}
+
+/// Whether `/proc` shows us ourselves, and what it hides; or why it cannot be used.
+pub fn proc() -> Result<Proc, String> {
+    Identity::me().map_err(|error| reason(&error))?;
+    let mounts = mounts().map_err(|error| reason(&error))?;
+    let proc = mounts.iter().rev().find(|mount| mount.point == Path::new("/proc"));
+    let options = proc.map(|mount| mount.options.as_str()).unwrap_or_default();
+    Ok(Proc { hides: hidden_by(options) })
+}
+
+fn hidden_by(options: &str) -> Option<String> {
+    let value = options.split(',').find_map(|option| option.strip_prefix("hidepid="))?;
+    (!matches!(value, "0" | "off")).then(|| value.to_owned())
+}
+
+/// A line of `/proc/self/mountinfo`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Mount {
+    /// Where.
+    pub(crate) point: PathBuf,
+    /// Which kind of file system.
+    pub(crate) kind: String,
+    /// The options of the file system itself.
+    pub(crate) options: String,
+}
+
+/// All mounts, in the order in which they were made.
+pub(crate) fn mounts() -> io::Result<Vec<Mount>> {
+    let text = fs::read("/proc/self/mountinfo")?;
+    Ok(mounts_in(&String::from_utf8_lossy(&text)))
+}
+
+fn mounts_in(mountinfo: &str) -> Vec<Mount> {
+    let parse = |line: &str| {
+        let (mount, system) = line.split_once(" - ")?;
+        let point = PathBuf::from(unescape(mount.split(' ').nth(4)?));
+        let mut system = system.split(' ');
+        let kind = system.next()?.to_owned();
+        Some(Mount { point, kind, options: system.nth(1).unwrap_or_default().to_owned() })
+    };
+    mountinfo.lines().filter_map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_with_their_kind_and_options() {
+        let text = "22 27 0:21 / /proc rw,relatime shared:5 - proc proc rw,hidepid=2\nrubbish\n";
+        let found = mounts_in(text);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].point.as_path(), found[0].kind.as_str()), (Path::new("/proc"), "proc"));
+        assert_eq!(hidden_by(&found[0].options).as_deref(), Some("2"));
+        assert_eq!(
+            (hidden_by("rw"), hidden_by("rw,hidepid=0"), hidden_by("hidepid=off")),
+            (None, None, None)
+        );
+        assert_eq!(hidden_by("rw,hidepid=invisible").as_deref(), Some("invisible"));
+    }
+
+    #[test]
+    fn this_host_can_hold_and_adopt_processes() {
+        assert_eq!((pidfds(), subreaper()), (Ok(()), Ok(())));
+        assert!(proc().is_ok());
+        assert!(!kernel().is_empty());
+    }
+}

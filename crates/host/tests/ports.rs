@@ -1,0 +1,99 @@
+//! Listeners found through `/proc`, with real sockets.
+
+mod common;
+
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+use berth_host::ports::{Address, Listening, holders, listening};
+use common::{Scratch, Shell};
+
+fn me() -> u32 {
+    std::process::id()
+}
+
+fn tcp(listener: &TcpListener) -> Address {
+    let address = listener.local_addr().unwrap();
+    Address::Tcp { ip: address.ip(), port: address.port() }
+}
+
+#[test]
+fn every_kind_of_listener_is_found_and_connections_are_not() {
+    let scratch = Scratch::new();
+    let four = TcpListener::bind("127.0.0.1:0").unwrap();
+    let six = TcpListener::bind("[::1]:0");
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let connected = UdpSocket::bind("127.0.0.1:0").unwrap();
+    connected.connect(udp.local_addr().unwrap()).unwrap();
+    let client = TcpStream::connect(four.local_addr().unwrap()).unwrap();
+    let unix = UnixListener::bind(scratch.file("a socket")).unwrap();
+    let unix_client = UnixStream::connect(scratch.file("a socket")).unwrap();
+    let name = format!("berth-ports-{}", scratch.0.file_name().unwrap().display());
+    let hidden = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+
+    let found = listening(&[me()]).unwrap();
+    let has = |address: &Address| found.contains(&Listening { pid: me(), address: address.clone() });
+    assert!(has(&tcp(&four)), "{found:?}");
+    // A machine without IPv6 has no such listener.
+    assert!(six.as_ref().map_or(true, |six| has(&tcp(six))), "{found:?}");
+    let port = |socket: &UdpSocket| socket.local_addr().unwrap().port();
+    assert!(has(&Address::Udp { ip: [127, 0, 0, 1].into(), port: port(&udp) }), "{found:?}");
+    assert!(!has(&Address::Udp { ip: [127, 0, 0, 1].into(), port: port(&connected) }), "{found:?}");
+    assert!(has(&Address::Unix { path: scratch.file("a socket") }), "{found:?}");
+    assert!(has(&Address::Unix { path: format!("@{name}").into() }), "{found:?}");
+    let client_port = client.local_addr().unwrap().port();
+    assert!(found.iter().all(|found| found.address.port() != Some(client_port)), "{found:?}");
+    drop((unix, unix_client, hidden));
+}
+
+#[test]
+fn a_socket_that_was_handed_on_is_told_of_both() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut shell = Shell::run_with("echo up; read x", &[], &[listener.as_fd()]);
+    assert_eq!(shell.line(), "up");
+    let address = tcp(&listener);
+    let expected: Vec<Listening> =
+        [me(), shell.child.pid].map(|pid| Listening { pid, address: address.clone() }).into();
+    let port = address.port().unwrap();
+    let found = holders(port).unwrap();
+    assert_eq!(found.listening, expected);
+    assert!(found.unowned.is_empty(), "{found:?}");
+    assert_eq!(listening(&[shell.child.pid]).unwrap(), expected[1..]);
+    drop(listener);
+    assert_eq!(holders(port).unwrap().listening, expected[1..]);
+    assert_eq!(shell.finish(), 1, "`read` met the end of its input");
+    assert!(holders(port).unwrap().listening.is_empty());
+}
+
+#[test]
+fn a_relative_path_is_completed_with_where_the_process_is() {
+    let scratch = Scratch::new();
+    // Bound with a relative name in a directory that only the child enters.
+    let Some(python) = ["/usr/bin/python3", "/usr/local/bin/python3"]
+        .into_iter()
+        .find(|path| std::path::Path::new(path).exists())
+    else {
+        return;
+    };
+    let script = format!(
+        "cd {} && exec {python} -c 'import socket; s = socket.socket(socket.AF_UNIX); s.bind(\"near\"); s.listen(); print(\"up\", flush=True); input()'",
+        scratch.0.display()
+    );
+    let mut shell = Shell::run(&script);
+    assert_eq!(shell.line(), "up");
+    let expected = Listening { pid: shell.child.pid, address: Address::Unix { path: scratch.file("near") } };
+    assert_eq!(listening(&[shell.child.pid]).unwrap(), [expected]);
+}
+
+#[test]
+fn nobody_and_the_dead_have_no_ports() {
+    let shell = Shell::run("exit 0");
+    let pid = shell.child.pid;
+    common::await_exit(&shell.child.pidfd);
+    assert!(listening(&[pid]).unwrap().is_empty(), "a zombie has closed everything");
+    assert_eq!(shell.finish(), 0);
+    assert!(listening(&[pid, 0, u32::MAX]).unwrap().is_empty());
+    assert!(listening(&[]).unwrap().is_empty());
+}

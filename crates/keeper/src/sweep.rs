@@ -1,0 +1,643 @@
+//! Comparing records with reality, and clearing up what is proven ours.
+//!
+//! Promise: everything is looked at first; if a source of knowledge fails, nothing is cleared up. Only a
+//! run without a keeper, a group of a run that is over, and files that nobody can be using are cleared
+//! up. What carries a claim of ours without a record is told, never ended.
+//! Not here: proving whose a process is (see `whose`) and ending a run (see `recover`).
+//! Start with [`sweep`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use berth_api::client::SOCKET_NAME;
+use berth_api::{Code, Problem, Status};
+use berth_core::{Epoch, SessionId};
+use berth_host::cgroup::{self, Group};
+use berth_host::identity::{Identity, ProcessStat, Verdict as Life};
+use berth_host::lock::{LockFile, Probe, probe};
+use berth_host::process::census;
+use berth_host::{disk, tree};
+use serde::{Deserialize, Serialize};
+
+use crate::home::Home;
+use crate::store::Lease;
+use crate::whose::{self, Claim, Record, Source, Verdict};
+use crate::{boundary, recover, store, view};
+
+/// How old something half made must be before it is taken for given up. A start has a minute.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
+/// How often a sweep comes along with other commands.
+const LIGHT_EVERY: Duration = Duration::from_secs(60);
+/// How long one of these may go on clearing up; it began with its command's answer given.
+const LIGHT_PATIENCE: Duration = Duration::from_secs(3);
+/// When it last did; locked while it does.
+const STAMP_FILE: &str = "sweep.lock";
+/// Who was told of.
+const MEMORY_FILE: &str = "sweep.json";
+/// How many processes are remembered as told. Those that live are never forgotten for it.
+const MOST_TOLD: usize = 1000;
+
+/// How thoroughly to look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Depth {
+    /// Processes, records, groups and files.
+    Whole,
+    /// The same without stray files: cheap enough to come along with other commands.
+    Light,
+}
+
+/// What was found, and what was done about it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Report {
+    /// Whether nothing was to be changed.
+    pub dry_run: bool,
+    /// Sources of knowledge that failed. If there is one, nothing was cleared up.
+    pub failed: Vec<String>,
+    /// Ours and alive.
+    pub alive: Vec<Alive>,
+    /// Ours and left over.
+    pub left_over: Vec<Cleared>,
+    /// Records without a process, and what else nobody uses any more.
+    pub no_process: Vec<Cleared>,
+    /// Processes with a claim of ours and no record.
+    pub no_record: Vec<Stranger>,
+    /// What could not be told.
+    pub cannot_tell: Vec<Stranger>,
+    /// Records that cannot be read. What is theirs is kept.
+    pub damaged: Vec<String>,
+    /// How many processes could not be looked into: those of other users.
+    pub unreadable: usize,
+}
+
+/// A session or helper that runs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Alive {
+    /// Its id.
+    pub id: String,
+    /// What people call it.
+    pub name: Option<String>,
+    /// How many processes it has, its keeper included.
+    pub processes: usize,
+}
+
+/// Something that was cleared up, or would be.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Cleared {
+    /// What it is, for people.
+    pub what: String,
+    /// The session it is of, if it is of one.
+    pub session: Option<String>,
+    /// The processes that were found, for people.
+    pub processes: Vec<String>,
+    /// What was done: `cleared`, `would be cleared`, `kept`, or why it failed.
+    pub done: Done,
+}
+
+/// What became of something.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Done {
+    /// It is gone, proven.
+    Cleared,
+    /// It would be cleared up, were it not a dry run.
+    Would,
+    /// It is kept because a source of knowledge failed.
+    Kept,
+    /// It could not be cleared up, for this reason.
+    Failed(String),
+}
+
+/// A process that is not ours to end.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Stranger {
+    /// Its number.
+    pub pid: u32,
+    /// Its age.
+    pub age_ms: u64,
+    /// What it runs.
+    pub command: String,
+    /// The account it runs as.
+    pub uid: Option<u32>,
+    /// Who it probably belongs to.
+    pub guess: String,
+    /// Why it is left alone.
+    pub why: String,
+    /// Whether no sweep has told of it before.
+    pub is_new: bool,
+}
+
+/// What a sweep remembers.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Memory {
+    told: Vec<Told>,
+}
+
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Told {
+    pid: u32,
+    start_ticks: u64,
+    boot_id: String,
+}
+
+/// What is wanted of a sweep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Order {
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// How thoroughly to look.
+    pub depth: Depth,
+    /// Whether somebody hears what is told. What nobody heard is still news the next time.
+    pub is_heard: bool,
+}
+
+/// Sweeps if the last time is long enough ago and nobody else does. `None` if not.
+pub fn sweep_now_and_then(home: &Home, is_heard: bool) -> Option<Report> {
+    let stamp = home.root().join(STAMP_FILE);
+    let last = fs::metadata(&stamp).and_then(|file| file.modified()).ok();
+    let age = last.and_then(|last| SystemTime::now().duration_since(last).ok());
+    if age.is_some_and(|age| age < LIGHT_EVERY) {
+        return None;
+    }
+    let lock = LockFile::open_or_create(&stamp).ok()?;
+    if !lock.try_exclusive().ok()? {
+        return None;
+    }
+    // Before anything else: if this hangs or is interrupted, the next command must not try at once.
+    lock.write_text("the last sweep that came along with a command\n").ok()?;
+    let order = Order { dry_run: false, depth: Depth::Light, is_heard };
+    Some(sweep(home, order, |_| {}))
+}
+
+/// Compares records with reality and clears up what is proven ours. `progress` hears how much is done.
+pub fn sweep(home: &Home, order: Order, progress: impl FnMut(Progress)) -> Report {
+    let report = Report { dry_run: order.dry_run, ..Report::default() };
+    let until = Instant::now() + LIGHT_PATIENCE;
+    let mut sweep = Sweep { home, order, until, known: Known::default(), report };
+    sweep.look();
+    sweep.clear(progress);
+    sweep.remember();
+    sweep.report
+}
+
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// How many things are done with.
+    pub done: usize,
+    /// Of how many.
+    pub of: usize,
+}
+
+/// Everything that was looked at before anything is done.
+#[derive(Default)]
+struct Known {
+    /// By id: where it is kept, and what is known.
+    records: BTreeMap<SessionId, (Home, Status)>,
+    /// Runs whose keeper is gone, and the processes found so far.
+    lost: BTreeMap<SessionId, Vec<String>>,
+    /// Groups of runs that are over.
+    groups: Vec<(PathBuf, SessionId, Epoch)>,
+    /// Groups that nobody has a record of, to be taken away if they are empty.
+    empty_groups: Vec<PathBuf>,
+    /// Session directories without a session.
+    half_made: Vec<(Home, SessionId)>,
+    /// Files that a killed writer left.
+    stray_files: Vec<PathBuf>,
+    strangers: Vec<(ProcessStat, Claim, Verdict, String)>,
+}
+
+struct Sweep<'a> {
+    home: &'a Home,
+    order: Order,
+    /// When one that comes along with a command has had enough.
+    until: Instant,
+    known: Known,
+    report: Report,
+}
+
+impl Sweep<'_> {
+    fn look(&mut self) {
+        self.look_at_records();
+        match census() {
+            Ok(processes) => self.look_at_processes(&processes),
+            Err(error) => self.report.failed.push(format!("cannot look through /proc: {error}")),
+        }
+        match cgroup::groups_of_runs() {
+            Ok(groups) => self.look_at_groups(groups),
+            Err(error) => self.report.failed.push(format!("cannot list the control groups of runs: {error}")),
+        }
+        match cgroup::old_groups_of_runs() {
+            Ok(groups) => self.look_at_old_groups(groups),
+            Err(error) => {
+                self.report.failed.push(format!("cannot list control groups of version 1: {error}"))
+            }
+        }
+        if self.order.depth == Depth::Whole {
+            self.look_at_files();
+        }
+    }
+
+    fn look_at_records(&mut self) {
+        for shelf in self.home.shelves() {
+            let ids = match shelf.session_ids() {
+                Ok(ids) => ids,
+                Err(error) => {
+                    let what = format!("cannot list {}: {error}", shelf.sessions_dir().display());
+                    self.report.failed.push(what);
+                    continue;
+                }
+            };
+            for id in ids {
+                match view::status(&shelf, &id) {
+                    Ok(status) => {
+                        if is_unrecorded_loss(&status) {
+                            self.known.lost.insert(id.clone(), vec![]);
+                        }
+                        self.known.records.insert(id, (shelf.clone(), status));
+                    }
+                    // Somebody may be about to make this very one; its lease must not be taken away.
+                    Err(problem) if problem.code == Code::NotFound && shelf.is_helpers() => {}
+                    Err(problem) if problem.code == Code::NotFound => {
+                        if is_half_made(&shelf.session_dir(&id)) {
+                            self.known.half_made.push((shelf.clone(), id));
+                        } else {
+                            let what = format!("{} has no journal", shelf.session_dir(&id).display());
+                            self.report.damaged.push(what);
+                        }
+                    }
+                    Err(problem) => self.report.damaged.push(problem.what),
+                }
+            }
+        }
+    }
+
+    /// Tells apart what keepers hold, what they left behind, and who else carries a claim of ours.
+    fn look_at_processes(&mut self, processes: &[ProcessStat]) {
+        let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for process in processes {
+            children.entry(process.ppid).or_default().push(process.pid);
+        }
+        let mut explained: BTreeSet<u32> = [std::process::id()].into();
+        let keepers: BTreeMap<u32, &Status> = self
+            .known
+            .records
+            .values()
+            .filter(|(_, status)| is_live(status))
+            .filter_map(|(_, status)| Some((status.keeper_pid?, status)))
+            .collect();
+        for (keeper, status) in &keepers {
+            let mut ours = vec![*keeper];
+            let mut next = 0;
+            while let Some(pid) = ours.get(next) {
+                next += 1;
+                // Sessions started inside sessions are counted by their own keepers.
+                let below = children.get(pid).into_iter().flatten();
+                ours.extend(below.filter(|pid| !keepers.contains_key(pid)));
+            }
+            let (id, name, processes) = (status.id.clone(), status.name.clone(), ours.len());
+            self.report.alive.push(Alive { id, name, processes });
+            explained.extend(ours);
+        }
+        for process in processes.iter().filter(|process| !process.is_zombie()) {
+            let is_kernels = process.pid == 2 || process.ppid == 2;
+            if !explained.contains(&process.pid) && !is_kernels {
+                self.look_at_unexplained(process);
+            }
+        }
+    }
+
+    /// A process that no keeper of ours is above.
+    fn look_at_unexplained(&mut self, process: &ProcessStat) {
+        let (claim, unreadable) = strongest_claim(process.pid);
+        self.report.unreadable += usize::from(unreadable);
+        let Some(mut claim) = claim else { return };
+        let mut record = whose::record_of(self.home, &claim);
+        if matches!(record, Ok(Record::Missing)) && claim.home.is_none() {
+            // Before anybody is told of it: what is dear to look at may say that it is of another place.
+            claim = whose::strongest(&whose::claims_on(process).claims).unwrap_or(claim);
+            record = whose::record_of(self.home, &claim);
+        }
+        let (verdict, why) = match record {
+            Ok(Record::Elsewhere(_)) => return,
+            Ok(Record::Missing) => (Verdict::NoRecord, "there is no record of its session here".to_owned()),
+            Ok(Record::Found(status)) => match whose::fate(&claim, &status) {
+                (Verdict::LeftOver, _) if is_unrecorded_loss(&status) => {
+                    let found = format!("pid {} ({})", process.pid, process.comm);
+                    self.known.lost.entry(claim.id).or_default().push(found);
+                    return;
+                }
+                (Verdict::CannotTell, why) => (Verdict::CannotTell, why),
+                // Its group is looked at by itself, and of what runs nothing is to be done.
+                _ => return,
+            },
+            Err(problem) => (Verdict::CannotTell, problem.what),
+        };
+        self.known.strangers.push((process.clone(), claim, verdict, why));
+    }
+
+    fn look_at_groups(&mut self, groups: Vec<PathBuf>) {
+        for path in groups {
+            let run = path.file_name().and_then(|name| name.to_str()).and_then(boundary::run_of_group);
+            let Some((id, epoch)) = run else { continue };
+            let Some((shelf, status)) = self.known.records.get(&id) else {
+                // Of another state directory, or of a session that never was: taken away if it is empty.
+                if is_given_up(&path) {
+                    self.known.empty_groups.push(path);
+                }
+                continue;
+            };
+            // One that is about to begin has the next number; nobody ever makes an earlier one again.
+            let is_over = epoch.0 < status.epoch || (epoch.0 == status.epoch && is_over(status));
+            if !is_over {
+                continue;
+            }
+            let group = Group::open(&path, &boundary::group_name(&id, epoch)).ok().flatten();
+            let dir = shelf.session_dir(&id);
+            let is_others = |group: &Group| {
+                boundary::used_elsewhere(group, &dir).is_some() || boundary::holds_only_others(group)
+            };
+            if !group.as_ref().is_some_and(is_others) {
+                self.known.groups.push((path, id, epoch));
+            }
+        }
+    }
+
+    /// Groups of version 1 hold limits only. Who is in one is looked at by its other group.
+    fn look_at_old_groups(&mut self, groups: Vec<PathBuf>) {
+        for path in groups {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let run = name.and_then(|name| boundary::run_of_group(name.strip_prefix(cgroup::LIMIT_PREFIX)?));
+            let live = run.and_then(|(id, _)| Some(is_live(&self.known.records.get(&id)?.1)));
+            if live != Some(true) && is_given_up(&path) {
+                self.known.empty_groups.push(path);
+            }
+        }
+    }
+
+    fn look_at_files(&mut self) {
+        let mut dirs = vec![self.home.root().to_owned()];
+        dirs.extend(["names", "keys"].map(|name| self.home.root().join(name)));
+        let over = self.known.records.iter().filter(|(_, (_, status))| is_over(status));
+        dirs.extend(over.map(|(id, (shelf, _))| shelf.session_dir(id)));
+        for dir in dirs {
+            match stray_files(&dir) {
+                Ok(files) => self.known.stray_files.extend(files),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => self.report.failed.push(format!("cannot list {}: {error}", dir.display())),
+            }
+        }
+    }
+
+    /// Clears up, or says what would be.
+    fn clear(&mut self, mut progress: impl FnMut(Progress)) {
+        let known = std::mem::take(&mut self.known);
+        let of = known.lost.len() + known.groups.len() + known.half_made.len() + known.stray_files.len();
+        let mut done = 0;
+        let mut step = || {
+            done += 1;
+            progress(Progress { done, of });
+        };
+        for (id, found) in &known.lost {
+            let Some((shelf, status)) = known.records.get(id) else { continue };
+            // One that comes along waits for nobody: who holds it clears it up, and the rest has time.
+            let is_held = || view::is_kept(&shelf.session_dir(id)).unwrap_or(true);
+            if self.order.depth == Depth::Light && (Instant::now() >= self.until || is_held()) {
+                continue;
+            }
+            let what = format!("run {} of {}, whose keeper is gone", status.epoch, status.handle());
+            let (done, processes) = self.doing(|| recover::heal(shelf, id).map_err(|problem| problem.what));
+            let processes = processes.filter(|ended| !ended.is_empty()).unwrap_or_else(|| found.clone());
+            let cleared = Cleared { what, session: Some(id.to_string()), processes, done };
+            let empty = cleared.processes.is_empty() && !matches!(cleared.done, Done::Failed(_));
+            if empty {
+                self.report.no_process.push(cleared)
+            } else {
+                self.report.left_over.push(cleared)
+            }
+            step();
+        }
+        for (path, id, epoch) in &known.groups {
+            let name = boundary::group_name(id, *epoch);
+            let dir = known.records.get(id).map(|(shelf, _)| shelf.session_dir(id)).unwrap_or_default();
+            let end = || recover::end_group(path, &name, &dir).map_err(|left| left.join("; "));
+            let (done, processes) = self.doing(end);
+            let members = || Group::open(path, &name).ok().flatten()?.members().ok();
+            let processes = processes.unwrap_or_else(|| {
+                members().unwrap_or_default().pids.iter().map(|pid| format!("pid {pid}")).collect()
+            });
+            let what = format!("the control group of run {epoch} of {id}, which is over");
+            let cleared = Cleared { what, session: Some(id.to_string()), processes, done };
+            if cleared.processes.is_empty() {
+                self.report.no_process.push(cleared);
+            } else {
+                self.report.left_over.push(cleared);
+            }
+            step();
+        }
+        for path in &known.empty_groups {
+            // The kernel removes none with somebody in it, and then there is nothing to tell.
+            let is_gone =
+                self.report.failed.is_empty() && !self.order.dry_run && fs::remove_dir(path).is_ok();
+            if is_gone {
+                let what = format!("{}, an empty control group of nobody", path.display());
+                let done = Done::Cleared;
+                self.report.no_process.push(Cleared { what, session: None, processes: vec![], done });
+            }
+        }
+        for (shelf, id) in &known.half_made {
+            let dir = shelf.session_dir(id);
+            if is_given_up(&dir) {
+                let (done, _) = self.doing(|| remove_half_made(&dir).map(|()| vec![]));
+                let what = format!("{}, which was never finished being made", dir.display());
+                let session = Some(id.to_string());
+                self.report.no_process.push(Cleared { what, session, processes: vec![], done });
+            }
+            step();
+        }
+        for file in &known.stray_files {
+            let remove = || fs::remove_file(file).map(|()| vec![]).map_err(|error| error.to_string());
+            let (done, _) = self.doing(remove);
+            let what = format!("{}, which a killed writer left", file.display());
+            self.report.no_process.push(Cleared { what, session: None, processes: vec![], done });
+            step();
+        }
+        for (process, claim, verdict, why) in known.strangers {
+            let stranger = stranger(&process, &claim, why);
+            match verdict {
+                Verdict::NoRecord => self.report.no_record.push(stranger),
+                _ => self.report.cannot_tell.push(stranger),
+            }
+        }
+    }
+
+    /// Does one thing, unless nothing may be done.
+    fn doing(&self, act: impl FnOnce() -> Result<Vec<String>, String>) -> (Done, Option<Vec<String>>) {
+        if !self.report.failed.is_empty() {
+            return (Done::Kept, None);
+        }
+        if self.order.dry_run {
+            return (Done::Would, None);
+        }
+        match act() {
+            Ok(ended) => (Done::Cleared, Some(ended)),
+            Err(why) => (Done::Failed(why), None),
+        }
+    }
+
+    /// Marks who was told of before, and writes down who is told of now.
+    fn remember(&mut self) {
+        let path = self.home.root().join(MEMORY_FILE);
+        let before: Memory =
+            fs::read(&path).ok().and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
+        let mut told = Vec::new();
+        for stranger in self.report.no_record.iter_mut().chain(&mut self.report.cannot_tell) {
+            let Ok(identity) = Identity::of(stranger.pid) else { continue };
+            let now =
+                Told { pid: identity.pid, start_ticks: identity.start_ticks, boot_id: identity.boot_id };
+            stranger.is_new = !before.told.contains(&now);
+            told.push(now);
+        }
+        // Those that are there now come first, so that the limit never makes them news again.
+        for earlier in before.told {
+            if told.len() < MOST_TOLD && !told.contains(&earlier) {
+                told.push(earlier);
+            }
+        }
+        if self.order.dry_run || !self.order.is_heard {
+            return;
+        }
+        told.retain(|told| !matches!(identity_of(told).check(), Life::Gone));
+        let memory = Memory { told };
+        if let Ok(json) = serde_json::to_vec(&memory) {
+            // If it cannot be written, something is told twice.
+            let _ = disk::write_atomically(self.home.root(), MEMORY_FILE, &json, false);
+        }
+    }
+}
+
+fn identity_of(told: &Told) -> Identity {
+    Identity { pid: told.pid, start_ticks: told.start_ticks, boot_id: told.boot_id.clone() }
+}
+
+/// The strongest claim on a process that no keeper is above, by what is cheap to look at, and whether
+/// it could not be looked into.
+fn strongest_claim(pid: u32) -> (Option<Claim>, bool) {
+    let group = cgroup::group_of_process(pid).ok().flatten();
+    let variables = tree::variables(pid, [recover::MARK, whose::HOME_VARIABLE]);
+    let unreadable = matches!(&variables, Err(error) if error.kind() == io::ErrorKind::PermissionDenied);
+    let [mark, home] = variables.unwrap_or_default();
+    let by_mark = mark.and_then(|mark| whose::claim_of_mark(&mark, home));
+    let by_group = group.as_deref().and_then(boundary::run_of_group).map(|(id, epoch)| Claim {
+        by: Source::Group,
+        home: by_mark.as_ref().filter(|mark| mark.id == id).and_then(|mark| mark.home.clone()),
+        id,
+        epoch: Some(epoch),
+    });
+    (by_group.or(by_mark), unreadable)
+}
+
+fn stranger(process: &ProcessStat, claim: &Claim, why: String) -> Stranger {
+    let by = match claim.by {
+        Source::Group => "by its control group",
+        Source::Keeper | Source::Descent | Source::Lock | Source::Mark => "by a variable it inherited",
+    };
+    Stranger {
+        pid: process.pid,
+        age_ms: process.age_ms(),
+        command: whose::command_of(process),
+        uid: process.open().and_then(|opened| opened.uid()).ok(),
+        guess: format!("session {} {by}", claim.id),
+        why,
+        is_new: true,
+    }
+}
+
+fn is_live(status: &Status) -> bool {
+    matches!(status.state.as_str(), "starting" | "running" | "stopping")
+}
+
+/// Whether a session's last run is over, and that is recorded.
+fn is_over(status: &Status) -> bool {
+    matches!(status.state.as_str(), "stopped" | "lost") && !is_unrecorded_loss(status)
+}
+
+/// Whether a run is lost, and nobody has cleared up after it yet.
+pub fn is_unrecorded_loss(status: &Status) -> bool {
+    status.state == "lost" && status.ended_at.is_none()
+}
+
+/// Temporary files of an atomic write that never finished.
+fn stray_files(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut stray = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_temporary = name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(".tmp"));
+        if is_temporary && is_given_up(&entry.path()) {
+            stray.push(entry.path());
+        }
+    }
+    Ok(stray)
+}
+
+/// Whether nobody has touched something for so long that nobody will.
+fn is_given_up(path: &Path) -> bool {
+    let modified = fs::symlink_metadata(path).and_then(|file| file.modified());
+    let age = modified.ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
+    age.is_some_and(|age| age > GIVEN_UP_AFTER)
+}
+
+/// What there can be in the directory of a session whose maker died before its first event.
+const HALF_MADE: [&str; 4] = [store::JOURNAL_DIR, "lease", "run", SOCKET_NAME];
+
+/// Whether a directory holds nothing but what a maker makes before the first event. A session whose journal
+/// somebody moved away has more.
+fn is_half_made(dir: &Path) -> bool {
+    let is_known = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(|name| HALF_MADE.contains(&name)))
+    };
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.all(is_known))
+        && matches!(probe(&dir.join("run")), Ok(None | Some(Probe::Free)))
+}
+
+/// Removes the directory of a session that nothing was ever said in. Its id is random and was never told
+/// to anyone but its maker, who is gone.
+fn remove_half_made(dir: &Path) -> Result<(), String> {
+    let lease = Lease::claim(dir).map_err(|error| format!("cannot claim it: {error}"))?;
+    let Some(_lease) = lease else { return Err("somebody holds it".to_owned()) };
+    if !is_half_made(dir) {
+        return Err("there is something in it".to_owned());
+    }
+    let gone = |removed: io::Result<()>| match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
+        Ok(()) | Err(_) => Ok(()),
+    };
+    // None of these goes away with something in it.
+    gone(fs::remove_dir(dir.join(store::JOURNAL_DIR)))?;
+    for file in &HALF_MADE[1..] {
+        gone(fs::remove_file(dir.join(file)))?;
+    }
+    gone(fs::remove_dir(dir))
+}
+
+impl Report {
+    /// What is to be done about it, if something is.
+    pub fn trouble(&self) -> Option<Problem> {
+        if let Some(first) = self.failed.first() {
+            return Some(
+                Problem::new(Code::Refused, format!("nothing was cleared up: {first}"))
+                    .hint("mend that, then sweep again; what is not known to be garbage is kept"),
+            );
+        }
+        let failed = self.left_over.iter().chain(&self.no_process).find_map(|cleared| match &cleared.done {
+            Done::Failed(why) => Some(format!("{}: {why}", cleared.what)),
+            Done::Cleared | Done::Would | Done::Kept => None,
+        });
+        failed.map(|what| Problem::new(Code::Refused, format!("could not be cleared up: {what}")))
+    }
+}

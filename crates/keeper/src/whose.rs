@@ -1,0 +1,323 @@
+//! Whose is a process? The claims on it, how strong each is, and what follows.
+//!
+//! Promise: a claim is a fact that was looked up just now, never a look at a name. The strongest decides;
+//! what only an inherited variable says is never enough to end a process whose run is over.
+//! Not here: ending anything (see `recover` and `sweep`).
+//! Start with [`whose`].
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use berth_api::{Code, Problem, Status, redact};
+use berth_core::{Epoch, SessionId};
+use berth_host::identity::{self, ProcessStat};
+use berth_host::{cgroup, tree};
+use serde::Serialize;
+
+use crate::home::{Home, SHELVES};
+use crate::view::{self, Fact};
+use crate::{boundary, foreign, recover, store};
+
+/// The variable that says which state directory a process of ours belongs to.
+pub(crate) const HOME_VARIABLE: &str = "BERTH_HOME";
+
+/// What is known about the owner of a process.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Whose {
+    /// The process.
+    pub pid: u32,
+    /// What it runs, without secrets.
+    pub command: String,
+    /// Its age.
+    pub age_ms: u64,
+    /// Whose it is.
+    pub verdict: Verdict,
+    /// What it is of: a session or a helper.
+    pub kind: &'static str,
+    /// The session or helper it is of, by id.
+    pub session: Option<String>,
+    /// What people call that.
+    pub name: Option<String>,
+    /// The run it is of.
+    pub epoch: Option<u64>,
+    /// Where that session lives, if not in this state directory.
+    pub home: Option<PathBuf>,
+    /// Why that is said.
+    pub evidence: Vec<Fact>,
+    /// What berth would do with it, and when.
+    pub would_happen: String,
+}
+
+/// Whose a process is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Of a run that goes on.
+    Ours,
+    /// Of a run whose keeper is gone, or that is over.
+    LeftOver,
+    /// It carries a claim of ours on a session that there is no record of.
+    NoRecord,
+    /// Of a session in another state directory.
+    Elsewhere,
+    /// Nothing says that it is ours.
+    NotOurs,
+    /// Not everything could be looked at, or what there is proves too little.
+    CannotTell,
+}
+
+/// A fact that ties a process to a run.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Claim {
+    pub(crate) by: Source,
+    pub(crate) id: SessionId,
+    /// Which run; the current one if the fact does not say.
+    pub(crate) epoch: Option<Epoch>,
+    /// The state directory the fact names.
+    pub(crate) home: Option<PathBuf>,
+}
+
+/// What a claim rests on, the strongest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Source {
+    /// It is the keeper, and the lease says so.
+    Keeper,
+    /// It is in the run's control group.
+    Group,
+    /// A keeper is above it in the process tree.
+    Descent,
+    /// It holds the run's lock.
+    Lock,
+    /// It has the run's mark in its environment.
+    Mark,
+}
+
+impl Source {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Keeper => "keeper",
+            Self::Group => "cgroup",
+            Self::Descent => "descent",
+            Self::Lock => "run lock",
+            Self::Mark => "mark",
+        }
+    }
+}
+
+/// The claims on one process, the strongest first, and what could not be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) unreadable: Vec<String>,
+}
+
+/// Whose a process is, by everything that can be found out about it.
+pub fn whose(home: &Home, pid: u32) -> Result<Whose, Problem> {
+    let stat = identity::stat(pid).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Problem::new(Code::NotFound, format!("there is no process {pid}"))
+            .hint("`berth ps` lists the processes of all sessions"),
+        _ => Problem::new(Code::Refused, format!("cannot look at process {pid}: {error}")),
+    })?;
+    if stat.is_zombie() {
+        let what = format!("process {pid} has ended; process {} has not collected its exit yet", stat.ppid);
+        return Err(Problem::new(Code::NotFound, what));
+    }
+    let found = claims_on(&stat);
+    let mut told = judge(home, &stat, &found)?;
+    let facts =
+        found.claims.iter().map(|claim| Fact { source: claim.by.word(), fact: words(claim), age_ms: 0 });
+    told.evidence = facts.collect();
+    told.evidence.extend(found.unreadable.into_iter().map(|fact| Fact {
+        source: "not seen",
+        fact,
+        age_ms: 0,
+    }));
+    Ok(told)
+}
+
+/// Looks up every claim on a process.
+pub(crate) fn claims_on(stat: &ProcessStat) -> Claims {
+    let mut found = Claims::default();
+    if let Some(dir) = foreign::kept_by(stat.pid) {
+        found.claims.extend(claim_of_dir(Source::Keeper, dir));
+    }
+    match cgroup::group_of_process(stat.pid) {
+        Ok(name) => {
+            let run = name.as_deref().and_then(boundary::run_of_group);
+            found.claims.extend(run.map(|(id, epoch)| Claim {
+                by: Source::Group,
+                id,
+                epoch: Some(epoch),
+                home: None,
+            }));
+        }
+        Err(error) => found.unreadable.push(format!("its control group: {error}")),
+    }
+    if found.claims.first().is_none_or(|claim| claim.by != Source::Keeper) {
+        let above = foreign::keeper_above(stat);
+        found.claims.extend(above.and_then(|dir| claim_of_dir(Source::Descent, dir)));
+    }
+    match tree::held_files(stat.pid, "run") {
+        Ok(files) => {
+            let dirs = files.into_iter().filter_map(|file| file.parent().map(PathBuf::from));
+            found.claims.extend(dirs.filter_map(|dir| claim_of_dir(Source::Lock, dir)));
+        }
+        Err(error) => found.unreadable.push(format!("its open files: {error}")),
+    }
+    match tree::variables(stat.pid, [recover::MARK, HOME_VARIABLE]) {
+        Ok([mark, home]) => found.claims.extend(mark.and_then(|mark| claim_of_mark(&mark, home))),
+        Err(error) => found.unreadable.push(format!("its environment: {error}")),
+    }
+    found
+}
+
+pub(crate) fn claim_of_mark(mark: &str, home: Option<String>) -> Option<Claim> {
+    let (id, epoch) = mark.split_once(':')?;
+    Some(Claim {
+        by: Source::Mark,
+        id: SessionId::parse(id)?,
+        epoch: Some(Epoch(epoch.parse().ok()?)),
+        home: home.map(PathBuf::from),
+    })
+}
+
+/// A claim by a session's directory, which names the state directory as well.
+fn claim_of_dir(by: Source, dir: PathBuf) -> Option<Claim> {
+    let id = SessionId::parse(dir.file_name()?.to_str()?)?;
+    Some(Claim { by, id, epoch: None, home: dir.parent()?.parent().map(PathBuf::from) })
+}
+
+/// The strongest claim on a process. A group does not say in which state directory its session is; other
+/// claims on the same session may.
+pub(crate) fn strongest(claims: &[Claim]) -> Option<Claim> {
+    let mut claim = claims.iter().min_by_key(|claim| claim.by)?.clone();
+    let same = claims.iter().filter(|other| other.id == claim.id);
+    claim.home = claim.home.or_else(|| same.filter_map(|other| other.home.clone()).next());
+    Some(claim)
+}
+
+/// The record a claim is about.
+pub(crate) enum Record {
+    /// There is one.
+    Found(Box<Status>),
+    /// There is none, here or where the claim says.
+    Missing,
+    /// It is in another state directory.
+    Elsewhere(PathBuf),
+}
+
+/// Looks for the session or helper a claim names.
+pub(crate) fn record_of(home: &Home, claim: &Claim) -> Result<Record, Problem> {
+    if let Some(other) = claim.home.as_ref().filter(|dir| !is_same(dir, home.root())) {
+        let gone = |shelf: &str| matches!(other.join(shelf).join(claim.id.as_str()).try_exists(), Ok(false));
+        let is_there = !SHELVES.iter().all(|shelf| gone(shelf));
+        return Ok(if is_there { Record::Elsewhere(other.clone()) } else { Record::Missing });
+    }
+    for shelf in home.shelves() {
+        if store::exists(&shelf.session_dir(&claim.id))? {
+            return view::status(&shelf, &claim.id).map(|status| Record::Found(Box::new(status)));
+        }
+    }
+    Ok(Record::Missing)
+}
+
+/// Whether two paths lead to one directory: one of them may go through a link.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let place = |dir: &Path| std::fs::metadata(dir).ok().map(|dir| (dir.dev(), dir.ino()));
+    one == other || place(one).is_some_and(|one| place(other) == Some(one))
+}
+
+/// What the claims come to.
+fn judge(home: &Home, stat: &ProcessStat, found: &Claims) -> Result<Whose, Problem> {
+    let mut told = Whose {
+        pid: stat.pid,
+        command: command_of(stat),
+        age_ms: stat.age_ms(),
+        verdict: Verdict::NotOurs,
+        kind: "session",
+        session: None,
+        name: None,
+        epoch: None,
+        home: None,
+        evidence: vec![],
+        would_happen: "nothing: berth does not touch what it has no claim on".to_owned(),
+    };
+    let Some(claim) = &strongest(&found.claims) else {
+        if !found.unreadable.is_empty() {
+            told.verdict = Verdict::CannotTell;
+            told.would_happen = "nothing: what cannot be told is left alone".to_owned();
+        }
+        return Ok(told);
+    };
+    told.session = Some(claim.id.to_string());
+    told.epoch = claim.epoch.map(|epoch| epoch.0);
+    match record_of(home, claim)? {
+        Record::Elsewhere(dir) => {
+            told.verdict = Verdict::Elsewhere;
+            told.home = Some(dir.clone());
+            told.would_happen = format!(
+                "nothing from here; look at it with BERTH_HOME={} berth why --pid {}",
+                dir.display(),
+                stat.pid
+            );
+        }
+        Record::Missing => {
+            told.verdict = Verdict::NoRecord;
+            told.would_happen =
+                "nothing: there is no record of its session here. If nobody needs it, end it by hand"
+                    .to_owned();
+        }
+        Record::Found(status) => {
+            told.name.clone_from(&status.name);
+            if let Some(helper) = &status.helper {
+                (told.kind, told.name) = ("helper", Some(helper.name.clone()));
+            }
+            (told.verdict, told.would_happen) = fate(claim, &status);
+        }
+    }
+    Ok(told)
+}
+
+/// What becomes of a process with this claim, by what is known of its session.
+pub(crate) fn fate(claim: &Claim, status: &Status) -> (Verdict, String) {
+    let (kind, handle, stop) = match &status.helper {
+        Some(helper) => ("helper", helper.name.as_str(), "berth helper stop"),
+        None => ("session", status.handle(), "berth stop"),
+    };
+    let current = claim.epoch.is_none_or(|epoch| epoch.0 == status.epoch);
+    match (status.state.as_str(), current) {
+        ("starting" | "running" | "stopping", true) => {
+            (Verdict::Ours, format!("it ends with its {kind}: at the latest with `{stop} {handle}`"))
+        }
+        ("lost", true) if status.ended_at.is_none() => (
+            Verdict::LeftOver,
+            format!("the next `berth sweep`, or command about {kind} {handle}, ends it: its keeper is gone"),
+        ),
+        _ if claim.by != Source::Group => (
+            Verdict::CannotTell,
+            "nothing: its run is over, and only what it inherited ties it to that. End it by hand if nobody \
+             needs it"
+                .to_owned(),
+        ),
+        _ => (Verdict::LeftOver, "the next `berth sweep` ends it: its run is over".to_owned()),
+    }
+}
+
+/// The command line of a process, without secrets; its name if it has none.
+pub(crate) fn command_of(stat: &ProcessStat) -> String {
+    let argv = stat.open().and_then(|opened| opened.argv()).unwrap_or_default();
+    if argv.is_empty() { stat.comm.clone() } else { redact::command_line(&argv) }
+}
+
+fn words(claim: &Claim) -> String {
+    let run = claim.epoch.map(|epoch| format!("run {epoch} of ")).unwrap_or_default();
+    let session = format!("{run}session {}", claim.id);
+    match claim.by {
+        Source::Keeper => format!("it is the keeper of {session}; the lease names it"),
+        Source::Group => format!("it is in the control group of {session}"),
+        Source::Descent => format!("the keeper of {session} is above it in the process tree"),
+        Source::Lock => format!("it holds the lock that only {session} hands on"),
+        Source::Mark => format!("its environment carries the mark of {session}"),
+    }
+}
