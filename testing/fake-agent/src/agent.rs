@@ -7,7 +7,9 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd as _, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -37,6 +39,8 @@ pub(crate) struct Agent {
     unsettled: Option<OwnedFd>,
     /// The number of the last transcript record.
     last_record: u64,
+    /// Memory that is only there to be used up.
+    hoard: Vec<Vec<u8>>,
 }
 
 /// Why the script could not be carried out.
@@ -91,6 +95,7 @@ impl Agent {
             Step::Report { variables } => report(variables)?,
             Step::Winch => sys::print_size_on_winch().doing("handle SIGWINCH")?,
             Step::Close => close_output()?,
+            Step::CloseAll => self.close_all()?,
             Step::ExpectLine => self.expect(|input| {
                 input.iter().position(|byte| matches!(byte, b'\n' | b'\r')).map(|at| at + 1).ok_or("a line")
             })?,
@@ -111,6 +116,11 @@ impl Agent {
             },
             Step::Exit(code) => std::process::exit((*code).into()),
             Step::Die(signal) => return Err(sys::die(*signal)).doing("die"),
+            Step::Witness(path) => {
+                sys::witness(appending(path)?.into_raw_fd()).doing("handle every signal")?
+            }
+            Step::Hog { bytes } => self.hog(*bytes),
+            Step::OwnUid => sys::own_uid().doing("be the owner of this program")?,
             Step::Child(steps) => self.child(steps)?,
             Step::Setsid => drop(rustix::process::setsid().doing("lead a new session")?),
             Step::Orphan => orphan()?,
@@ -135,6 +145,8 @@ impl Agent {
             }
             Step::Record { path, times } => self.record(path, *times)?,
             Step::Tear(path) => self.tear(path)?,
+            Step::ListenTcp { port } => listen_tcp(*port)?,
+            Step::ListenUnix(path) => listen_unix(path)?,
         }
         Ok(())
     }
@@ -225,12 +237,28 @@ impl Agent {
         rustix::process::setsid().doing("lead a new session")?;
         orphan()?;
         std::env::set_current_dir("/").doing("change to /")?;
+        self.close_all()
+    }
+
+    /// Closes everything, the lock that the run hands on included.
+    fn close_all(&self) -> Result<(), Failure> {
         let null = File::open("/dev/null").doing("open /dev/null")?;
         rustix::stdio::dup2_stdin(&null).doing("close stdin")?;
         drop(null);
         close_output()?;
         sys::close_all_but(self.unsettled.as_ref().map(AsRawFd::as_raw_fd));
         Ok(())
+    }
+
+    /// In pieces, each written to: memory that is only promised counts nowhere.
+    fn hog(&mut self, bytes: u64) {
+        const PIECE: usize = 1 << 20;
+        let mut left = bytes;
+        while left > 0 {
+            let piece = PIECE.min(usize::try_from(left).unwrap_or(PIECE));
+            self.hoard.push(vec![1; piece]);
+            left -= piece as u64;
+        }
     }
 
     fn empty_environment(&self, rest: &[String]) -> Result<(), Failure> {
@@ -272,6 +300,20 @@ impl Agent {
         let half = format!("{{\"n\":{},\"pi", self.last_record + 1);
         appending(path)?.write_all(half.as_bytes()).doing(format!("write to {}", path.display()))
     }
+}
+
+/// The descriptor is given away: it stays open until the process ends, and children inherit it.
+fn listen_tcp(port: u16) -> Result<(), Failure> {
+    let listener = TcpListener::bind(("127.0.0.1", port)).doing(format!("listen on port {port}"))?;
+    let address = listener.local_addr().doing("read my own address")?;
+    let _ = listener.into_raw_fd();
+    say(format!("listening tcp:{address}\n").as_bytes())
+}
+
+/// As [`listen_tcp`].
+fn listen_unix(path: &Path) -> Result<(), Failure> {
+    let _ = UnixListener::bind(path).doing(format!("listen at {}", path.display()))?.into_raw_fd();
+    say(format!("listening unix:{}\n", path.display()).as_bytes())
 }
 
 fn orphan() -> Result<(), Failure> {
@@ -355,6 +397,11 @@ fn report(variables: &[String]) -> Result<(), Failure> {
     let size = tcgetwinsize(stdin).ok();
     let status = std::fs::read_to_string("/proc/self/status").doing("read /proc/self/status")?;
     let mask = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    // The two are 0 where the leader is outside of our pid namespace, and rustix has no such pid.
+    let stat = std::fs::read_to_string("/proc/self/stat").doing("read /proc/self/stat")?;
+    let number = |field: usize| -> Option<i32> {
+        stat.rsplit(')').next()?.split_whitespace().nth(field.checked_sub(3)?)?.parse().ok()
+    };
     let wanted =
         |name: &str| name == "TERM" || name.starts_with("BERTH_") || variables.iter().any(|v| v == name);
     let env: serde_json::Map<_, _> = std::env::vars_os()
@@ -366,8 +413,8 @@ fn report(variables: &[String]) -> Result<(), Failure> {
     let report = json!({
         "pid": std::process::id(),
         "ppid": std::os::unix::process::parent_id(),
-        "pgid": rustix::process::getpgrp().as_raw_nonzero().get(),
-        "sid": rustix::process::getsid(None).ok().map(|sid| sid.as_raw_nonzero().get()),
+        "pgid": number(5),
+        "sid": number(6),
         "cwd": std::env::current_dir().ok(),
         "tty": rustix::termios::isatty(stdin.as_fd()),
         "cols": size.map(|size| size.ws_col),
