@@ -14,6 +14,7 @@ pub mod problem;
 pub mod record;
 pub mod redact;
 pub mod status;
+pub mod turn;
 
 pub use client::Connection;
 pub use frame::{Frame, Kind};

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::helper::{Owner, Terms, Wanted};
 use crate::record::{Entry, Spec};
 use crate::status::Status;
+use crate::turn::{Manner, Receipt, Wish};
 
 /// The version of this protocol. Grows only when an old side could misunderstand a new one.
 pub const PROTOCOL: u32 = 1;
@@ -32,11 +33,20 @@ pub enum Request {
         name: Option<String>,
         /// The terminal's size.
         size: Size,
+        /// End whoever else writes the conversation to take up.
+        #[serde(default)]
+        take: bool,
     },
     /// Begin the next run. Only the process that started the keeper may.
     Resume {
         /// The terminal's size.
         size: Size,
+        /// Begin a new conversation instead of going on with the one there was.
+        #[serde(default)]
+        fresh: bool,
+        /// End whoever else writes the conversation.
+        #[serde(default)]
+        take: bool,
     },
     /// Make the helper, or begin its next run. Only the process that started the keeper may. Answered
     /// twice: when it runs, and when it is ready or will not be.
@@ -102,8 +112,59 @@ pub enum Request {
         /// The first event wanted.
         from: u64,
     },
+    /// Have something said to the agent; answered with a receipt once it is on disk.
+    Send {
+        /// What, and how.
+        #[serde(flatten)]
+        submit: Submit,
+    },
+    /// Be told what becomes of a turn: what the agent says and does, and how it ends. Answered with a
+    /// receipt.
+    Follow {
+        /// Its number.
+        turn: u64,
+    },
+    /// Withdraw a turn, or have the agent break it off; answered when that is on disk.
+    Cancel {
+        /// Its number.
+        turn: u64,
+    },
+    /// Put a turn that waits at another place.
+    Move {
+        /// Its number.
+        turn: u64,
+        /// How many shall be before it.
+        to: u64,
+    },
+    /// Let no further turn begin.
+    Pause,
+    /// Let the queue go on, whatever held it.
+    GoOn,
+    /// Answer what the agent asked.
+    AnswerAsk {
+        /// Which question; the only one if none is named.
+        request: Option<String>,
+        /// What.
+        wish: Wish,
+    },
     /// Replace the keeper's program in place; the run goes on.
     Restart,
+}
+
+/// Something to be said to an agent.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Submit {
+    /// What.
+    pub text: String,
+    /// What makes the call repeatable.
+    pub key: Option<String>,
+    /// Withdraw it if the agent does not have it within this time.
+    pub max_wait_ms: Option<u64>,
+    /// How it meets a turn that is running.
+    pub manner: Manner,
+    /// Only if the agent writes this conversation, or the session has this id.
+    pub expected: Option<String>,
 }
 
 /// A terminal's size.
@@ -151,6 +212,11 @@ pub enum Answer {
         /// It.
         text: String,
     },
+    /// A turn is on disk, and stands there.
+    Receipt {
+        /// Which, and where.
+        receipt: Box<Receipt>,
+    },
     /// It did not happen.
     Problem {
         /// Why.
@@ -168,12 +234,30 @@ pub enum Notice {
         seq: u64,
         /// It.
         #[serde(flatten)]
-        entry: Entry,
+        entry: Box<Entry>,
     },
     /// The agent wrote: output now reaches this far.
     Output {
         /// The offset behind the last byte.
         end: u64,
+    },
+    /// A piece of the answer to the turn you follow.
+    Said {
+        /// The turn's number.
+        turn: u64,
+        /// It.
+        text: String,
+    },
+    /// What the agent does about the turn you follow.
+    Doing {
+        /// The turn's number.
+        turn: u64,
+        /// `thinking`, `writing`, or the name of a tool.
+        what: String,
+        /// The tool's command or file, one line.
+        detail: String,
+        /// Tokens used in this turn so far.
+        tokens: Option<u64>,
     },
     /// Somebody else types now; you observe.
     Replaced {

@@ -115,8 +115,8 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             Problem::new(Code::Refused, format!("the record of helper `{session}` is of another helper"))
                 .hint("its id is the same by chance, or the record is damaged; use another name")
         }
-        Refusal::BeingEnded => Problem::new(Code::Held, format!("helper `{session}` is being ended"))
-            .hint("`berth helper ensure` waits for that and starts it again"),
+        Refusal::BeingEnded => Problem::new(Code::Held, format!("session `{session}` is being ended"))
+            .hint(format!("when it is over, `berth resume {session}` starts it again")),
         Refusal::NotOwner { owner } => {
             Problem::new(Code::Refused, format!("session {owner} does not own helper `{session}`"))
                 .hint(format!("`berth helper show {session}` names who does; nothing was changed"))
@@ -125,6 +125,97 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             Problem::new(Code::Refused, format!("helper `{session}` has {limit} owners already"))
                 .hint(format!("release some with `berth helper release {session} --owner S`"))
         }
+        Refusal::NoTurns
+        | Refusal::EmptyPrompt
+        | Refusal::PromptTooLong { .. }
+        | Refusal::BadKey { .. }
+        | Refusal::KeyReused { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::CannotSteer
+        | Refusal::NoSuchTurn { .. }
+        | Refusal::TurnOver { .. }
+        | Refusal::TurnStarted { .. }
+        | Refusal::PartOf { .. }
+        | Refusal::NotDue { .. }
+        | Refusal::NoSuchRequest { .. }
+        | Refusal::WhichRequest { .. }
+        | Refusal::NoSuchOption { .. }
+        | Refusal::Expired => turn_refusal(refusal, session),
+    }
+}
+
+/// The same about turns.
+fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
+    let refused = |what: String| Problem::new(Code::Refused, what);
+    match refusal {
+        Refusal::NoTurns => refused(format!("session `{session}` is a terminal and takes no turns"))
+            .hint(format!("type into it with `berth input {session} --enter TEXT`, or `berth attach {session}`")),
+        Refusal::EmptyPrompt => Problem::new(Code::Usage, "there is nothing to send: the prompt is empty"),
+        Refusal::PromptTooLong { bytes, limit } => Problem::new(
+            Code::Usage,
+            format!("the prompt has {bytes} bytes; the longest one allowed has {limit}"),
+        )
+        .hint("put it into a file and name that in the prompt; nothing was sent"),
+        Refusal::BadKey { bytes, limit } => {
+            Problem::new(Code::Usage, format!("a key has 1 to {limit} bytes, not {bytes}"))
+        }
+        Refusal::KeyReused { turn } => refused(format!(
+            "the key belongs to turn {session}.{turn}, which has another prompt; nothing was sent"
+        ))
+        .hint("use another key for another prompt"),
+        Refusal::QueueFull { limit } => {
+            refused(format!("{limit} turns wait in session `{session}` already; nothing was stored"))
+                .hint(format!("try again when one has begun (`berth wait {session} --for idle`), or drop some with `berth queue {session} drop T`"))
+        }
+        Refusal::CannotSteer => {
+            refused(format!("the agent of session `{session}` takes no text into a turn that runs; nothing was sent"))
+                .hint("leave --steer out to queue it, or break the turn off with --interrupt")
+        }
+        Refusal::NoSuchTurn { turn } => {
+            Problem::new(Code::NotFound, format!("there is no turn {session}.{turn}"))
+                .hint(format!("`berth turns {session}` lists them"))
+        }
+        Refusal::TurnOver { turn, end } => {
+            let state = berth_core::TurnState::Over(*end).word();
+            refused(format!("turn {session}.{turn} is over already: {state}"))
+                .hint(format!("`berth turn {session}.{turn}` shows it"))
+        }
+        Refusal::TurnStarted { turn } => refused(format!("the agent has turn {session}.{turn} already"))
+            .hint(format!("break it off with `berth cancel {session}.{turn}`")),
+        Refusal::PartOf { turn, whole } => {
+            refused(format!("the text of turn {session}.{turn} went into turn {session}.{whole}"))
+                .hint(format!("break that off with `berth cancel {session}.{whole}`"))
+        }
+        Refusal::NotDue { turn } => refused(format!("it is not the time of turn {session}.{turn}")),
+        Refusal::NoSuchRequest { request: Some(request) } => {
+            Problem::new(Code::NotFound, format!("the agent of session `{session}` does not wait for an answer to `{request}`"))
+                .hint(format!("it may have been answered or withdrawn; `berth show {session}` lists what is asked"))
+        }
+        Refusal::NoSuchRequest { request: None } => {
+            Problem::new(Code::NotFound, format!("the agent of session `{session}` asks nothing"))
+                .hint(format!("`berth wait {session} --for needs-you` waits until it does"))
+        }
+        Refusal::WhichRequest { requests } => {
+            Problem::new(Code::Usage, format!("session `{session}` asks {} things: {}", requests.len(), requests.join(", ")))
+                .hint("say which with --request R")
+        }
+        Refusal::NoSuchOption { options } => {
+            Problem::new(Code::Usage, "that is not one of the answers there are; nothing was answered")
+                .hint(format!("answer `allow`, `deny`, or one of: {}", options.join(", ")))
+        }
+        Refusal::Expired => refused(format!("the time of session `{session}` is up"))
+            .hint("it was given one with --ttl; start a new session, or `berth fork` it"),
+        Refusal::AlreadyCreated
+        | Refusal::NotCreated
+        | Refusal::AlreadyRunning
+        | Refusal::NotRunning
+        | Refusal::Held { .. }
+        | Refusal::StaleFence { .. }
+        | Refusal::NotShared
+        | Refusal::OtherHelper
+        | Refusal::BeingEnded
+        | Refusal::NotOwner { .. }
+        | Refusal::TooManyOwners { .. } => self::refusal(refusal, session),
     }
 }
 
@@ -147,11 +238,28 @@ pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
         Refusal::StaleFence { .. } => {
             Problem::new(Code::Held, format!("another writer took helper `{helper}` over"))
         }
+        Refusal::BeingEnded => Problem::new(Code::Held, format!("helper `{helper}` is being ended"))
+            .hint("`berth helper ensure` waits for that and starts it again"),
         Refusal::NotShared
         | Refusal::OtherHelper
-        | Refusal::BeingEnded
         | Refusal::NotOwner { .. }
         | Refusal::TooManyOwners { .. } => refusal(what, helper),
+        Refusal::NoTurns
+        | Refusal::EmptyPrompt
+        | Refusal::PromptTooLong { .. }
+        | Refusal::BadKey { .. }
+        | Refusal::KeyReused { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::CannotSteer
+        | Refusal::NoSuchTurn { .. }
+        | Refusal::TurnOver { .. }
+        | Refusal::TurnStarted { .. }
+        | Refusal::PartOf { .. }
+        | Refusal::NotDue { .. }
+        | Refusal::NoSuchRequest { .. }
+        | Refusal::WhichRequest { .. }
+        | Refusal::NoSuchOption { .. }
+        | Refusal::Expired => turn_refusal(what, helper),
     }
 }
 

@@ -7,6 +7,7 @@ use berth_core as core;
 use serde::{Deserialize, Serialize};
 
 use crate::helper::{Leaving, Owner, Terms};
+use crate::turn::{Able, Ask, Cancel, Expiry, Hold, Origin, Policy, Prompt, Release, TurnEnd};
 
 /// One event with its time: a line of `berth log --json`, a payload of the journal.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -131,6 +132,88 @@ pub enum Event {
         #[serde(default)]
         reason: String,
     },
+    ConversationEntered {
+        id: String,
+    },
+    ConversationLeft {
+        #[serde(default)]
+        by: Actor,
+    },
+    AgentReady {
+        epoch: u64,
+        #[serde(flatten)]
+        able: Able,
+        #[serde(default)]
+        at_boot_ms: u64,
+    },
+    TurnAccepted {
+        turn: u64,
+        #[serde(flatten)]
+        prompt: Prompt,
+    },
+    TurnDelivered {
+        turn: u64,
+        #[serde(default)]
+        epoch: u64,
+        #[serde(default)]
+        output_from: u64,
+    },
+    TurnBegan {
+        turn: u64,
+    },
+    CancelRequested {
+        turn: u64,
+        #[serde(flatten)]
+        cancel: Cancel,
+    },
+    TurnEnded {
+        turn: u64,
+        #[serde(flatten)]
+        end: TurnEnd,
+        #[serde(default)]
+        at_boot_ms: u64,
+    },
+    TurnLate {
+        turn: u64,
+        #[serde(flatten)]
+        end: TurnEnd,
+    },
+    Asked {
+        #[serde(flatten)]
+        ask: Ask,
+    },
+    Answered {
+        request: String,
+        #[serde(default)]
+        choice: String,
+        #[serde(default)]
+        by: Actor,
+    },
+    Unasked {
+        request: String,
+    },
+    QueueHeld {
+        hold: Hold,
+    },
+    QueueResumed {
+        #[serde(default)]
+        by: Actor,
+    },
+    QueueMoved {
+        turn: u64,
+        #[serde(default)]
+        to: u64,
+    },
+    Released {
+        epoch: u64,
+        why: Release,
+        #[serde(default)]
+        kill_at_boot_ms: u64,
+    },
+    ExpirySet {
+        #[serde(flatten)]
+        expiry: Expiry,
+    },
     Warned {
         what: String,
     },
@@ -147,6 +230,18 @@ pub struct Spec {
     pub env: Vec<(String, String)>,
     pub key: Option<String>,
     pub limits: Limits,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub conversation: String,
+    #[serde(skip_serializing_if = "is_default")]
+    pub origin: Origin,
+    #[serde(skip_serializing_if = "is_default")]
+    pub policy: Policy,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// [`core::Limits`] on paper.
@@ -281,6 +376,29 @@ impl From<&core::Event> for Event {
             }
             E::BecameReady { epoch, address } => Self::BecameReady { epoch: epoch.0, address },
             E::NeverReady { epoch, reason } => Self::NeverReady { epoch: epoch.0, reason },
+            E::ConversationEntered { id } => Self::ConversationEntered { id },
+            E::ConversationLeft { by } => Self::ConversationLeft { by: by.into() },
+            E::AgentReady { epoch, able, at_boot_ms } => {
+                Self::AgentReady { epoch: epoch.0, able: able.into(), at_boot_ms }
+            }
+            E::TurnAccepted { turn, prompt } => Self::TurnAccepted { turn, prompt: prompt.into() },
+            E::TurnDelivered { turn, epoch, output_from } => {
+                Self::TurnDelivered { turn, epoch: epoch.0, output_from }
+            }
+            E::TurnBegan { turn } => Self::TurnBegan { turn },
+            E::CancelRequested { turn, cancel } => Self::CancelRequested { turn, cancel: cancel.into() },
+            E::TurnEnded { turn, end, at_boot_ms } => Self::TurnEnded { turn, end: end.into(), at_boot_ms },
+            E::TurnLate { turn, end } => Self::TurnLate { turn, end: end.into() },
+            E::Asked { ask } => Self::Asked { ask: ask.into() },
+            E::Answered { request, choice, by } => Self::Answered { request, choice, by: by.into() },
+            E::Unasked { request } => Self::Unasked { request },
+            E::QueueHeld { hold } => Self::QueueHeld { hold: hold.into() },
+            E::QueueResumed { by } => Self::QueueResumed { by: by.into() },
+            E::QueueMoved { turn, to } => Self::QueueMoved { turn, to },
+            E::Released { epoch, why, kill_at_boot_ms } => {
+                Self::Released { epoch: epoch.0, why: why.into(), kill_at_boot_ms }
+            }
+            E::ExpirySet { expiry } => Self::ExpirySet { expiry: expiry.into() },
             E::Warned { what } => Self::Warned { what },
         }
     }
@@ -334,6 +452,31 @@ impl TryFrom<&Event> for core::Event {
             }
             Event::BecameReady { epoch, address } => Self::BecameReady { epoch: Epoch(epoch), address },
             Event::NeverReady { epoch, reason } => Self::NeverReady { epoch: Epoch(epoch), reason },
+            Event::ConversationEntered { id } => Self::ConversationEntered { id },
+            Event::ConversationLeft { by } => Self::ConversationLeft { by: by.into() },
+            Event::AgentReady { epoch, able, at_boot_ms } => {
+                Self::AgentReady { epoch: Epoch(epoch), able: able.into(), at_boot_ms }
+            }
+            Event::TurnAccepted { turn, prompt } => Self::TurnAccepted { turn, prompt: prompt.into() },
+            Event::TurnDelivered { turn, epoch, output_from } => {
+                Self::TurnDelivered { turn, epoch: Epoch(epoch), output_from }
+            }
+            Event::TurnBegan { turn } => Self::TurnBegan { turn },
+            Event::CancelRequested { turn, cancel } => Self::CancelRequested { turn, cancel: cancel.into() },
+            Event::TurnEnded { turn, end, at_boot_ms } => {
+                Self::TurnEnded { turn, end: end.into(), at_boot_ms }
+            }
+            Event::TurnLate { turn, end } => Self::TurnLate { turn, end: end.into() },
+            Event::Asked { ask } => Self::Asked { ask: ask.into() },
+            Event::Answered { request, choice, by } => Self::Answered { request, choice, by: by.into() },
+            Event::Unasked { request } => Self::Unasked { request },
+            Event::QueueHeld { hold } => Self::QueueHeld { hold: hold.into() },
+            Event::QueueResumed { by } => Self::QueueResumed { by: by.into() },
+            Event::QueueMoved { turn, to } => Self::QueueMoved { turn, to },
+            Event::Released { epoch, why, kill_at_boot_ms } => {
+                Self::Released { epoch: Epoch(epoch), why: why.into(), kill_at_boot_ms }
+            }
+            Event::ExpirySet { expiry } => Self::ExpirySet { expiry: expiry.into() },
             Event::Warned { what } => Self::Warned { what },
         })
     }
@@ -342,17 +485,19 @@ impl TryFrom<&Event> for core::Event {
 /// Two structs with the same fields on both sides of the border.
 macro_rules! same_fields {
     ($($name:ident { $($field:ident),* })*) => {$(
-        impl From<core::$name> for $name {
-            fn from(it: core::$name) -> Self { Self { $($field: it.$field.into()),* } }
+        impl From<berth_core::$name> for $name {
+            fn from(it: berth_core::$name) -> Self { Self { $($field: it.$field.into()),* } }
         }
-        impl From<$name> for core::$name {
+        impl From<$name> for berth_core::$name {
             fn from(it: $name) -> Self { Self { $($field: it.$field.into()),* } }
         }
     )*};
 }
 
+pub(crate) use same_fields;
+
 same_fields! {
-    Spec { driver, command, cwd, env, key, limits }
+    Spec { driver, command, cwd, env, key, limits, agent, conversation, origin, policy }
     Limits { memory_bytes, processes, cpu_percent }
     Boundary { cgroup, missing, limited_in }
     Process { pid, start_ticks, boot_id }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::helper::HelperStatus;
 use crate::record::{Actor, Boundary, Exit, Limits, Outcome, Spec};
+use crate::turn::{Ask, Policy};
 
 /// The signal the kernel frees memory with.
 const SIGKILL: i32 = 9;
@@ -43,7 +44,8 @@ pub struct Status {
     pub id: String,
     /// What people call it.
     pub name: Option<String>,
-    /// `starting`, `running`, `stopping`, `stopped` or `lost`.
+    /// `starting`, `running`, `stopping`, `stopped` or `lost`; if the agent takes turns, `working`,
+    /// `needs-you` and `idle` in place of `running`, and `idle` also when the agent was released.
     pub state: String,
     /// What it runs (without the values of `env`).
     #[serde(flatten)]
@@ -95,8 +97,37 @@ pub struct Status {
     /// Who shares it, if it is a helper.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helper: Option<HelperStatus>,
+    /// What the agent has to do, if it takes turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<TurnsStatus>,
+    /// The agent's own id of the conversation it writes, or wrote last.
+    pub native_id: Option<String>,
+    /// Why berth itself ended the current or last run.
+    pub released: Option<String>,
+    /// When the session's time is up, in milliseconds from now.
+    pub expires_in_ms: Option<u64>,
     /// The number of the last event this was computed from.
     pub seq: u64,
+}
+
+/// What an agent that takes turns has to do.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnsStatus {
+    /// The turn it has: the id.
+    pub current: Option<String>,
+    /// The turns that wait, the next one first: their ids.
+    pub queued: Vec<String>,
+    /// How many turns there ever were.
+    pub total: u64,
+    /// Why the queue does not go on, and what to do about it.
+    pub held: Option<String>,
+    /// What the agent wants to know.
+    pub asks: Vec<Ask>,
+    /// What it does at the moment.
+    pub activity: Option<String>,
+    /// When it will be released for having nothing to do, in milliseconds from now.
+    pub releases_in_ms: Option<u64>,
 }
 
 /// The part of a [`Spec`] that is shown.
@@ -115,6 +146,13 @@ pub struct What {
     pub key: Option<String>,
     /// What its runs may use.
     pub limits: Limits,
+    /// What the agent is called in the table of agents.
+    pub agent: Option<String>,
+    /// Whose conversations it writes.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub conversation: String,
+    /// When it ends by itself, and what waits for what.
+    pub policy: Policy,
 }
 
 /// Who may type, and since when.
@@ -137,6 +175,9 @@ impl From<&Spec> for What {
             env_names: spec.env.iter().map(|(name, _)| name.clone()).collect(),
             key: spec.key.clone(),
             limits: spec.limits.clone(),
+            agent: spec.agent.clone(),
+            conversation: spec.conversation.clone(),
+            policy: spec.policy.clone(),
         }
     }
 }

@@ -186,7 +186,10 @@ fn hear(keeper: &mut Connection, fence: &mut Option<u64>, signals: &SignalFd) ->
                 let title = format!("\x07\x1b]2;berth: observing, taken over by {by}\x1b\\");
                 show(keeper, signals, title.as_bytes())?;
             }
-            Ok(Some(Arrival::Notice(Notice::Output { .. }) | Arrival::Answer(_))) => {}
+            Ok(Some(
+                Arrival::Notice(Notice::Output { .. } | Notice::Said { .. } | Notice::Doing { .. })
+                | Arrival::Answer(_),
+            )) => {}
         }
         if !keeper.has_more() {
             return Ok(());

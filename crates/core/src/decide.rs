@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::turns::{Expiry, Final, Prompt, Wish};
 use crate::{
     Actor, Boundary, Event, Fence, Name, Now, Owner, Phase, Process, Session, SessionId, Spec, Terms, owners,
+    turns,
 };
 
 /// An order.
@@ -75,6 +77,56 @@ pub enum Command {
         /** Who. */
         owner: SessionId,
     },
+    /// Have something said to the agent.
+    Send {
+        /** What. */
+        prompt: Prompt,
+    },
+    /// Give the turn that is due to the agent.
+    Deliver {
+        /** Which. */
+        turn: u64,
+        /** Where its output will begin. */
+        output_from: u64,
+    },
+    /// Withdraw a turn, or have it broken off.
+    Cancel {
+        /** Which. */
+        turn: u64,
+        /** Who asks. */
+        by: Actor,
+    },
+    /// Put a turn that waits at another place.
+    Move {
+        /** Which. */
+        turn: u64,
+        /** How many shall be before it. */
+        to: u64,
+    },
+    /// Let no further turn begin.
+    Pause {
+        /** Who asks. */
+        by: Actor,
+    },
+    /// Let the queue go on, whatever held it.
+    GoOn {
+        /** Who asks. */
+        by: Actor,
+    },
+    /// Answer what the agent asked.
+    Answer {
+        /** Which question; the only one if none is named. */
+        request: Option<String>,
+        /** What. */
+        wish: Wish,
+        /** Who. */
+        by: Actor,
+    },
+    /// Give up the conversation: the next run begins a new one.
+    LeaveConversation {
+        /** Who wants that. */
+        by: Actor,
+    },
 }
 
 /// A polite no. Nothing broke and nothing happened.
@@ -116,6 +168,82 @@ pub enum Refusal {
         /** How many can. */
         limit: usize,
     },
+    /// Its agent has a terminal and takes no turns.
+    NoTurns,
+    /// Nothing to say.
+    EmptyPrompt,
+    /// Too much to say.
+    PromptTooLong {
+        /** How much it is. */
+        bytes: usize,
+        /** How much it may be. */
+        limit: usize,
+    },
+    /// A key that is empty or too long.
+    BadKey {
+        /** How long it is. */
+        bytes: usize,
+        /** How long it may be. */
+        limit: usize,
+    },
+    /// The key belongs to a turn with another prompt.
+    KeyReused {
+        /** Which. */
+        turn: u64,
+    },
+    /// No more can wait.
+    QueueFull {
+        /** How many can. */
+        limit: usize,
+    },
+    /// The agent takes no text into a turn that runs.
+    CannotSteer,
+    /// There is no such turn.
+    NoSuchTurn {
+        /** The number asked for. */
+        turn: u64,
+    },
+    /// The turn is over.
+    TurnOver {
+        /** Which. */
+        turn: u64,
+        /** How. */
+        end: Final,
+    },
+    /// The agent has the turn already.
+    TurnStarted {
+        /** Which. */
+        turn: u64,
+    },
+    /// The turn's text went into another one and cannot be taken out of it.
+    PartOf {
+        /** Which. */
+        turn: u64,
+        /** The other one. */
+        whole: u64,
+    },
+    /// It is not this turn's time.
+    NotDue {
+        /** Which. */
+        turn: u64,
+    },
+    /// Nothing like that was asked, or no longer.
+    NoSuchRequest {
+        /** The one that was named. */
+        request: Option<String>,
+    },
+    /// More than one question waits.
+    WhichRequest {
+        /** Which. */
+        requests: Vec<String>,
+    },
+    /// Not one of the answers there are.
+    NoSuchOption {
+        /** Which there are. */
+        options: Vec<String>,
+    },
+    /// The session's time is up.
+    Expired,
 }
 
 /// May this be done, and what would happen?
@@ -127,8 +255,13 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         },
         Command::Start { .. } | Command::Rename { .. } if session.spec.is_none() => Err(Refusal::NotCreated),
         Command::Start { .. } if session.is_live() => Err(Refusal::AlreadyRunning),
+        Command::Start { keeper, .. } if session.is_expired(&keeper.boot_id, now.boot_ms) => {
+            Err(Refusal::Expired)
+        }
         Command::Start { keeper, output_from, boundary } => {
-            Ok(vec![Event::RunStarting { epoch: session.epoch.next(), keeper, output_from, boundary }])
+            let expiry = expiry(session, &keeper, now);
+            let start = Event::RunStarting { epoch: session.epoch.next(), keeper, output_from, boundary };
+            Ok(expiry.into_iter().chain([start]).collect())
         }
         Command::Stop { by, grace } => Ok(stop(session, by, grace, now)),
         Command::Rename { name } if session.name.as_ref() == Some(&name) => Ok(vec![]),
@@ -145,7 +278,28 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         Command::Declare { spec, terms } => owners::declare(session, spec, terms),
         Command::Join { owner } => owners::join(session, owner),
         Command::Leave { owner } => owners::leave(session, owner, now),
+        Command::Send { prompt } => turns::send(session, prompt, now),
+        Command::Deliver { turn, output_from } => turns::deliver(session, turn, output_from),
+        Command::Cancel { turn, by } => turns::cancel(session, turn, by, now),
+        Command::Move { turn, to } => turns::shift(session, turn, to),
+        Command::Pause { by } => turns::pause(session, by),
+        Command::GoOn { by } => turns::go_on(session, by),
+        Command::Answer { request, wish, by } => turns::answer(session, request.as_deref(), &wish, by),
+        Command::LeaveConversation { .. } if session.is_live() => Err(Refusal::AlreadyRunning),
+        Command::LeaveConversation { by } => {
+            Ok(session.conversation.iter().map(|_| Event::ConversationLeft { by: by.clone() }).collect())
+        }
     }
+}
+
+/// A session's time begins with its first run, and anew with the first one after the host was started.
+fn expiry(session: &Session, keeper: &Process, now: Now) -> Option<Event> {
+    let ttl_ms = session.spec.as_ref()?.policy.ttl_ms?;
+    if session.expiry.as_ref().is_some_and(|expiry| expiry.boot_id == keeper.boot_id) {
+        return None;
+    }
+    let expiry = Expiry { boot_id: keeper.boot_id.clone(), boot_ms: now.boot_ms.saturating_add(ttl_ms) };
+    Some(Event::ExpirySet { expiry })
 }
 
 /// Whether input that carries this fence may reach the agent.

@@ -33,6 +33,26 @@ pub enum Effect {
         /** When. */
         boot_ms: u64,
     },
+    /// Give the agent the turn that is due: record that, then say it.
+    Deliver {
+        /** Which. */
+        turn: u64,
+    },
+    /// Say a turn's prompt to the agent. Once: whoever continues a keeper's work does not.
+    Say {
+        /** Which. */
+        turn: u64,
+    },
+    /// Ask the agent to break off the turn it has.
+    Interrupt {
+        /** Which. */
+        turn: u64,
+    },
+    /// The run is over, and what waits needs another one.
+    NextRun {
+        /** The one that is over. */
+        epoch: Epoch,
+    },
     /// The run is over: the keeper is no longer needed.
     Leave,
 }
@@ -40,10 +60,11 @@ pub enum Effect {
 /// What is owed, in the order to do it.
 pub fn effects(session: &Session) -> Vec<Effect> {
     let epoch = session.epoch;
-    let idle_end = session.idle_end_boot_ms().map(|boot_ms| Effect::WakeAt { boot_ms });
+    let idle_end = [session.idle_end_boot_ms(), session.turns_wake_at_boot_ms()];
+    let idle_end = idle_end.into_iter().flatten().min().map(|boot_ms| Effect::WakeAt { boot_ms });
     match &session.phase {
         Phase::New => vec![],
-        Phase::Running { .. } => idle_end.into_iter().collect(),
+        Phase::Running { .. } => turns(session).into_iter().chain(idle_end).collect(),
         Phase::Starting => [Effect::Spawn { epoch }].into_iter().chain(idle_end).collect(),
         // The process may exist without having been seen; the report of its birth comes first.
         Phase::Ending(Ending { agent: None, exit: None, .. }) => vec![],
@@ -58,6 +79,19 @@ pub fn effects(session: &Session) -> Vec<Effect> {
             }
             owed
         }
+        Phase::Ended { .. } if session.goes_on() => vec![Effect::NextRun { epoch }],
         Phase::Ended { .. } => vec![Effect::Leave],
     }
+}
+
+/// What is owed to the turns of an agent that runs.
+fn turns(session: &Session) -> Vec<Effect> {
+    let mut owed = Vec::new();
+    if let Some(current) = &session.turns.current {
+        let with_it = std::iter::once(&current.turn).chain(&current.steered);
+        owed.extend(with_it.map(|turn| Effect::Say { turn: *turn }));
+        owed.extend(current.cancel.as_ref().map(|_| Effect::Interrupt { turn: current.turn }));
+    }
+    owed.extend(session.due_turn().map(|turn| Effect::Deliver { turn }));
+    owed
 }

@@ -1,5 +1,6 @@
 //! What happened. Past tense, numbered by the journal, never taken back.
 
+use crate::turns::{Able, Ask, Cancel, Expiry, Hold, OnUnknown, Prompt, Release, TurnEnd};
 use crate::{Epoch, Fence, Leaving, Name, Owner, SessionId, Terms};
 
 /// One thing that happened in a session.
@@ -150,6 +151,119 @@ pub enum Event {
         /** Why, for people. */
         reason: String,
     },
+    /// The agent writes this conversation from now on.
+    ConversationEntered {
+        /** The agent's own id of it. */
+        id: String,
+    },
+    /// The conversation to go on with is given up: the next run begins a new one.
+    ConversationLeft {
+        /** Who wanted that. */
+        by: Actor,
+    },
+    /// The agent takes turns.
+    AgentReady {
+        /** Which run. */
+        epoch: Epoch,
+        /** What it is able to do. */
+        able: Able,
+        /** When, on the boot clock. */
+        at_boot_ms: u64,
+    },
+    /// An input was accepted. On disk before whoever sent it hears of it.
+    TurnAccepted {
+        /** Its number. */
+        turn: u64,
+        /** What, and by whom. */
+        prompt: Prompt,
+    },
+    /// The agent is about to be given the prompt. On disk before it hears of it.
+    TurnDelivered {
+        /** Which. */
+        turn: u64,
+        /** In which run. */
+        epoch: Epoch,
+        /** Where its output begins. */
+        output_from: u64,
+    },
+    /// The agent said that it has the prompt.
+    TurnBegan {
+        /** Which. */
+        turn: u64,
+    },
+    /// Somebody wants a turn broken off.
+    CancelRequested {
+        /** Which. */
+        turn: u64,
+        /** Who, and how long the agent may take. */
+        cancel: Cancel,
+    },
+    /// A turn is over.
+    TurnEnded {
+        /** Which. */
+        turn: u64,
+        /** How. */
+        end: TurnEnd,
+        /** When, on the boot clock. */
+        at_boot_ms: u64,
+    },
+    /// The agent said more about a turn that was over. It changes nothing.
+    TurnLate {
+        /** Which. */
+        turn: u64,
+        /** What it said. */
+        end: TurnEnd,
+    },
+    /// The agent wants to know something before it goes on.
+    Asked {
+        /** What. */
+        ask: Ask,
+    },
+    /// Somebody answered.
+    Answered {
+        /** Which question. */
+        request: String,
+        /** The id of the option. */
+        choice: String,
+        /** Who. */
+        by: Actor,
+    },
+    /// A question no longer waits for an answer.
+    Unasked {
+        /** Which. */
+        request: String,
+    },
+    /// The queue does not go on by itself.
+    QueueHeld {
+        /** Why. */
+        hold: Hold,
+    },
+    /// The queue goes on.
+    QueueResumed {
+        /** Who wanted that. */
+        by: Actor,
+    },
+    /// A turn that waits got another place.
+    QueueMoved {
+        /** Which. */
+        turn: u64,
+        /** How many are before it. */
+        to: u64,
+    },
+    /// berth ends the run by itself.
+    Released {
+        /** Which run. */
+        epoch: Epoch,
+        /** Why. */
+        why: Release,
+        /** When patience ends, on the boot clock. */
+        kill_at_boot_ms: u64,
+    },
+    /// When the session's time is up.
+    ExpirySet {
+        /** It. */
+        expiry: Expiry,
+    },
     /// Something a person should know and that changes nothing else.
     Warned {
         /** What. */
@@ -172,6 +286,44 @@ pub struct Spec {
     pub key: Option<String>,
     /// What its runs may use.
     pub limits: Limits,
+    /// What the agent is called in the table of agents, if it is from there.
+    pub agent: Option<String>,
+    /// Whose conversations the agent writes; empty if nobody knows.
+    pub conversation: String,
+    /// How the first run takes its conversation up.
+    pub origin: Origin,
+    /// When it ends by itself, and what waits for what.
+    pub policy: Policy,
+}
+
+impl Spec {
+    /// Whether the agent takes turns. One in a terminal does not.
+    pub fn takes_turns(&self) -> bool {
+        !matches!(self.driver.as_str(), "" | "pty")
+    }
+}
+
+/// Where a session's conversation comes from.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Origin {
+    /// It is new.
+    #[default]
+    New,
+    /// It is one there is already.
+    Resumed(String),
+    /// It begins with a copy of one there is already.
+    Forked(String),
+}
+
+/// When a session ends by itself, and what waits for what.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Policy {
+    /// How long the agent may have nothing to do before it is released.
+    pub idle_ms: Option<u64>,
+    /// How long the session may live.
+    pub ttl_ms: Option<u64>,
+    /// Whether the queue goes on behind a turn nobody knows the end of.
+    pub on_unknown: OnUnknown,
 }
 
 /// What a run may use. Nothing set: whatever the host gives.

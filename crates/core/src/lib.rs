@@ -6,7 +6,8 @@
 //! world still owes that state.
 //!
 //! Promise: of all runs at most one is live, epochs and fences only grow, and a run that has
-//! ended never changes its outcome. A helper's last owner out stops it, once.
+//! ended never changes its outcome. A helper's last owner out stops it, once. A turn is given to the
+//! agent at most once and has one final state.
 //! Not here: files, processes, clocks, randomness (callers pass values in).
 //! Start with [`Session`], then [`decide`].
 
@@ -21,14 +22,20 @@ mod owners;
 mod session;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub use decide::{Command, Refusal, decide};
 pub use effects::{Effect, effects};
-pub use event::{Actor, Boundary, Event, Exit, Limits, Outcome, Process, Spec};
+pub use event::{Actor, Boundary, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec};
 pub use id::{BadName, Epoch, Fence, Name, SessionId};
 pub use observe::{EXIT_GRACE, Observation, PROOF_PATIENCE, observe};
 pub use owners::{Leaving, MOST_OWNERS, OWNERLESS_GRACE, Owner, Readiness, ReadyWhen, Scope, Sharing, Terms};
 pub use session::{Ending, Phase, Session, State, Writer};
+pub use turns::{
+    Able, Ask, AskKind, AskOption, CANCEL_PATIENCE, Cancel, Current, Expiry, Final, Hold, MAX_KEY_BYTES,
+    MAX_PROMPT_BYTES, MOST_ASKS, MOST_QUEUED, Manner, OnUnknown, Prompt, RELEASE_GRACE, Release, StartBy,
+    Turn, TurnEnd, TurnState, Turns, Wish,
+};
 
 /// A moment, as both clocks tell it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

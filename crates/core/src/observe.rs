@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{Ending, Epoch, Event, Exit, Now, Outcome, Phase, Process, Session, SessionId, owners};
+use crate::turns::{Able, Ask, Hold, TurnEnd};
+use crate::{Ending, Epoch, Event, Exit, Now, Outcome, Phase, Process, Session, SessionId, owners, turns};
 
 /// How long what an agent left behind may take to end once the agent itself is gone.
 pub const EXIT_GRACE: Duration = Duration::from_secs(2);
@@ -79,6 +80,52 @@ pub enum Observation {
         /** Why, for people. */
         reason: String,
     },
+    /// The agent takes turns.
+    AgentReady {
+        /** Of which run. */
+        epoch: Epoch,
+        /** What it is able to do. */
+        able: Able,
+    },
+    /// The agent writes this conversation.
+    Conversation {
+        /** Its own id of it. */
+        id: String,
+    },
+    /// The agent has a prompt.
+    TurnBegan {
+        /** Of which turn. */
+        turn: u64,
+    },
+    /// A turn is over.
+    TurnOver {
+        /** Which. */
+        turn: u64,
+        /** How. */
+        end: TurnEnd,
+    },
+    /// The agent waits for an answer.
+    Asks {
+        /** To what. */
+        ask: Ask,
+    },
+    /// The agent waits for an answer no longer.
+    Unasked {
+        /** To which question. */
+        request: String,
+    },
+    /// The queue cannot go on.
+    Held {
+        /** Why. */
+        hold: Hold,
+    },
+    /// The agent cannot be used.
+    Broken {
+        /** Of which run. */
+        epoch: Epoch,
+        /** Why, for people. */
+        reason: String,
+    },
     /// Time passed.
     Tick,
 }
@@ -98,7 +145,7 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
         (Observation::SpawnFailed { epoch, reason }, Phase::Starting | Phase::Ending(_))
             if current(epoch) =>
         {
-            vec![Event::RunEnded { epoch: *epoch, outcome: Outcome::StartFailed(reason.clone()) }]
+            run_ended(session, Outcome::StartFailed(reason.clone()), now)
         }
         (
             Observation::Exited { epoch, exit, oom },
@@ -121,7 +168,7 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
         }
         (Observation::Empty { epoch }, Phase::Ending(ending)) if current(epoch) => {
             let outcome = ending.outcome();
-            outcome.into_iter().map(|outcome| Event::RunEnded { epoch: *epoch, outcome }).collect()
+            outcome.map(|outcome| run_ended(session, outcome, now)).unwrap_or_default()
         }
         (Observation::StillThere { epoch, left }, Phase::Ending(ending))
             if current(epoch) && ending.killed && ending.left != *left =>
@@ -131,14 +178,27 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
         (Observation::KeeperGone { epoch }, Phase::Starting | Phase::Running { .. } | Phase::Ending(_))
             if current(epoch) =>
         {
-            vec![Event::RunEnded { epoch: *epoch, outcome: gone_outcome(session) }]
+            run_ended(session, gone_outcome(session), now)
         }
         (Observation::Tick, Phase::Ending(ending))
             if !ending.killed && now.boot_ms >= ending.kill_at_boot_ms =>
         {
-            vec![Event::KillOrdered { epoch: session.epoch }]
+            std::iter::once(Event::KillOrdered { epoch: session.epoch })
+                .chain(turns::tick(session, now))
+                .collect()
         }
-        (Observation::Tick, Phase::Starting | Phase::Running { .. }) => owners::tick(session, now),
+        (Observation::Tick, Phase::Starting | Phase::Running { .. }) => {
+            owners::tick(session, now).into_iter().chain(turns::tick(session, now)).collect()
+        }
+        (Observation::Tick, Phase::Ending(_)) => turns::tick(session, now),
+        (Observation::AgentReady { epoch, able }, _) => turns::ready(session, *epoch, *able, now),
+        (Observation::Conversation { id }, _) => turns::conversation(session, id),
+        (Observation::TurnBegan { turn }, _) => turns::began(session, *turn),
+        (Observation::TurnOver { turn, end }, _) => turns::turn_over(session, *turn, end.clone(), now),
+        (Observation::Asks { ask }, _) => turns::asks(session, ask),
+        (Observation::Unasked { request }, _) => turns::unasked(session, request),
+        (Observation::Held { hold }, _) => turns::hold(session, hold),
+        (Observation::Broken { epoch, reason }, _) => turns::broken(session, *epoch, reason, now),
         (Observation::OwnerGone { owner }, _) => owners::gone(session, owner, now),
         (Observation::Ready { epoch, address }, _) => owners::became_ready(session, *epoch, address.clone()),
         (Observation::NotReady { epoch, reason }, _) => {
@@ -157,6 +217,13 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
             Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. },
         ) => vec![],
     }
+}
+
+/// The end of a run, and of the turn its agent had.
+fn run_ended(session: &Session, outcome: Outcome, now: Now) -> Vec<Event> {
+    let mut events = turns::run_over(session, &outcome, now);
+    events.push(Event::RunEnded { epoch: session.epoch, outcome });
+    events
 }
 
 /// A keeper that died after it had recorded the agent's end lost nothing worth the word.

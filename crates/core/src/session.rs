@@ -1,6 +1,7 @@
 //! A session's state, and how events change it.
 
 use crate::owners::{self, Sharing};
+use crate::turns::{Expiry, Release, Turns};
 use crate::{Actor, Boundary, Epoch, Event, Exit, Fence, Name, Outcome, Process, Readiness, Spec};
 
 /// Everything the rules need to know about one session.
@@ -30,6 +31,14 @@ pub struct Session {
     pub writer: Option<Writer>,
     /// Who shares it, if it is a helper.
     pub sharing: Option<Sharing>,
+    /// What was asked of its agent, if that takes turns.
+    pub turns: Turns,
+    /// The agent's own id of the conversation it writes, or wrote last.
+    pub conversation: Option<String>,
+    /// Why berth itself ended the current or last run.
+    pub released: Option<Release>,
+    /// When its time is up.
+    pub expiry: Option<Expiry>,
 }
 
 /// Who may type.
@@ -95,6 +104,12 @@ pub enum State {
     Starting,
     /// The agent runs.
     Running,
+    /// The agent has a turn.
+    Working,
+    /// The agent, or what waits for it, needs somebody's word.
+    NeedsYou,
+    /// The agent has nothing to do. Between its turns it may be gone, too.
+    Idle,
     /// The run is being ended.
     Stopping,
     /// The run is over.
@@ -109,6 +124,9 @@ impl State {
         match self {
             Self::Starting => "starting",
             Self::Running => "running",
+            Self::Working => "working",
+            Self::NeedsYou => "needs-you",
+            Self::Idle => "idle",
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",
             Self::Lost => "lost",
@@ -155,6 +173,11 @@ impl Session {
     pub fn state(&self, kept: bool) -> State {
         match (&self.phase, kept) {
             (Phase::Ended { outcome: Outcome::Lost }, _) => State::Lost,
+            (Phase::Ended { outcome: Outcome::Exited(_) }, _)
+                if self.released == Some(Release::Idle) && self.stopped_by.is_none() =>
+            {
+                State::Idle
+            }
             (
                 Phase::Ended { outcome: Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::StartFailed(_) },
                 _,
@@ -162,8 +185,23 @@ impl Session {
             (Phase::New, false) => State::Stopped,
             (Phase::Starting | Phase::Running { .. } | Phase::Ending(_), false) => State::Lost,
             (Phase::New | Phase::Starting, true) => State::Starting,
+            (Phase::Running { .. }, true) if self.takes_turns() => self.busy_state(),
             (Phase::Running { .. }, true) => State::Running,
             (Phase::Ending(_), true) => State::Stopping,
+        }
+    }
+
+    /// The state of a session whose agent takes turns, while that runs.
+    fn busy_state(&self) -> State {
+        let turns = &self.turns;
+        if turns.needs_someone() {
+            State::NeedsYou
+        } else if turns.ready.is_none() {
+            State::Starting
+        } else if turns.current.is_some() || self.due_turn().is_some() {
+            State::Working
+        } else {
+            State::Idle
         }
     }
 
@@ -183,8 +221,10 @@ impl Session {
                 self.output_from = *output_from;
                 self.phase = Phase::Starting;
                 self.stopped_by = None;
+                self.released = None;
                 self.writer = None;
                 self.apply_shared(Sharing::run_starting);
+                self.turns.run_starting();
             }
             Event::RunStarted { agent, .. } => match &mut self.phase {
                 // Asked to end before the process was seen: now there is something to end.
@@ -209,6 +249,7 @@ impl Session {
             Event::EndUnproven { left, .. } => self.end_by(u64::MAX).left = left.clone(),
             Event::RunEnded { outcome, .. } => {
                 self.phase = Phase::Ended { outcome: outcome.clone() };
+                self.turns.run_ended();
                 self.writer = None;
                 self.apply_shared(Sharing::run_ended);
             }
@@ -232,7 +273,28 @@ impl Session {
             Event::NeverReady { reason, .. } => {
                 self.apply_shared(|sharing| sharing.readiness = Readiness::Never(reason.clone()));
             }
-            Event::Typed { .. }
+            Event::ConversationEntered { id } => self.conversation = Some(id.clone()),
+            Event::ConversationLeft { .. } => self.conversation = None,
+            Event::AgentReady { able, at_boot_ms, .. } => self.turns.ready(*able, *at_boot_ms),
+            Event::TurnAccepted { prompt, .. } => self.turns.accepted(prompt),
+            Event::TurnDelivered { turn, .. } => self.turns.delivered(*turn),
+            Event::TurnBegan { turn } => self.turns.began(*turn),
+            Event::CancelRequested { turn, cancel } => self.turns.cancel_requested(*turn, cancel),
+            Event::TurnEnded { turn, end, at_boot_ms } => self.turns.ended(*turn, end.state, *at_boot_ms),
+            Event::Asked { ask } => self.turns.asks.push(ask.clone()),
+            Event::Answered { request, .. } | Event::Unasked { request } => {
+                self.turns.asks.retain(|ask| ask.request != *request);
+            }
+            Event::QueueHeld { hold } => self.turns.hold = Some(hold.clone()),
+            Event::QueueResumed { .. } => self.turns.hold = None,
+            Event::QueueMoved { turn, to } => self.turns.moved(*turn, *to),
+            Event::Released { why, kill_at_boot_ms, .. } => {
+                self.released.get_or_insert_with(|| why.clone());
+                self.end_by(*kill_at_boot_ms);
+            }
+            Event::ExpirySet { expiry } => self.expiry = Some(expiry.clone()),
+            Event::TurnLate { .. }
+            | Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
             | Event::Warned { .. } => {}

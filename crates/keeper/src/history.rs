@@ -97,6 +97,23 @@ impl History {
             | Event::Respecified { .. }
             | Event::BecameReady { .. }
             | Event::NeverReady { .. }
+            | Event::ConversationEntered { .. }
+            | Event::ConversationLeft { .. }
+            | Event::AgentReady { .. }
+            | Event::TurnAccepted { .. }
+            | Event::TurnDelivered { .. }
+            | Event::TurnBegan { .. }
+            | Event::CancelRequested { .. }
+            | Event::TurnEnded { .. }
+            | Event::TurnLate { .. }
+            | Event::Asked { .. }
+            | Event::Answered { .. }
+            | Event::Unasked { .. }
+            | Event::QueueHeld { .. }
+            | Event::QueueResumed { .. }
+            | Event::QueueMoved { .. }
+            | Event::Released { .. }
+            | Event::ExpirySet { .. }
             | Event::Warned { .. } => {}
         }
         self.session.apply(&stored.event);

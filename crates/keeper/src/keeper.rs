@@ -220,7 +220,7 @@ impl Keeper {
     fn publish(&mut self, events: &[Committed<Stored>]) {
         for event in events {
             let is_end = matches!(event.get().event, Event::RunEnded { .. } | Event::EndUnproven { .. });
-            let notice = Notice::Event { seq: event.seq().0, entry: event.get().entry() };
+            let notice = Notice::Event { seq: event.seq().0, entry: Box::new(event.get().entry()) };
             let json = serde_json::to_vec(&notice).expect("a notice is plain data");
             for client in self.clients.values_mut() {
                 if client.watches || (is_end && client.attached.is_some()) {

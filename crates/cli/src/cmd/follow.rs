@@ -66,7 +66,7 @@ pub(crate) fn follow(
                     from = from.max(seq + 1);
                     // The ends of earlier runs are told as well.
                     let over = matches!(entry.event, Event::RunEnded { epoch, .. } if epoch >= run);
-                    (News::Event { seq, entry: Box::new(entry) }, over)
+                    (News::Event { seq, entry }, over)
                 }
                 Ok(Some(_)) => (News::Output, false),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {

@@ -6,6 +6,8 @@ use berth_api::{Problem, Timestamp};
 use berth_keeper::store;
 use serde::Serialize;
 
+use berth_core::TurnState;
+
 use crate::args::Log;
 use crate::cmd::follow::{News, follow};
 use crate::ctx::Ctx;
@@ -107,7 +109,60 @@ fn sentence(event: &Event) -> String {
             None => "ready".to_owned(),
         },
         Event::NeverReady { reason, .. } => format!("did not get ready: {reason}"),
+        Event::ConversationEntered { .. }
+        | Event::ConversationLeft { .. }
+        | Event::AgentReady { .. }
+        | Event::TurnAccepted { .. }
+        | Event::TurnDelivered { .. }
+        | Event::TurnBegan { .. }
+        | Event::CancelRequested { .. }
+        | Event::TurnEnded { .. }
+        | Event::TurnLate { .. }
+        | Event::Asked { .. }
+        | Event::Answered { .. }
+        | Event::Unasked { .. }
+        | Event::QueueHeld { .. }
+        | Event::QueueResumed { .. }
+        | Event::QueueMoved { .. }
+        | Event::Released { .. }
+        | Event::ExpirySet { .. } => of_turns(event),
         Event::Warned { what } => format!("warning: {what}"),
+    }
+}
+
+/// What happened to turns. Everything else was told by [`sentence`].
+fn of_turns(event: &Event) -> String {
+    match event {
+        Event::ConversationEntered { id } => format!("the agent writes conversation {id}"),
+        Event::ConversationLeft { by } => format!("{} gave the conversation up", who(by)),
+        Event::AgentReady { .. } => "the agent takes turns".to_owned(),
+        Event::TurnAccepted { turn, prompt } => {
+            format!("turn {turn} accepted from {}: {}", who(&prompt.by), print::excerpt(&prompt.text, 80))
+        }
+        Event::TurnDelivered { turn, .. } => format!("turn {turn} given to the agent"),
+        Event::TurnBegan { turn } => format!("turn {turn}: the agent has it"),
+        Event::CancelRequested { turn, cancel } => {
+            let why = if cancel.for_another { " for another one" } else { "" };
+            format!("turn {turn} is to be broken off{why}, says {}", who(&cancel.by))
+        }
+        Event::TurnEnded { turn, end, .. } => {
+            let reason = end.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            format!("turn {turn} {}{reason}", TurnState::Over(end.state.into()).word())
+        }
+        Event::TurnLate { turn, end } => {
+            format!("said after turn {turn} was over: {}", print::excerpt(&end.answer, 80))
+        }
+        Event::Asked { ask } => {
+            format!("the agent asks ({}): {}: {}", ask.request, ask.tool, print::excerpt(&ask.detail, 80))
+        }
+        Event::Answered { request, choice, by } => format!("{} answered {request}: {choice}", who(by)),
+        Event::Unasked { request } => format!("the agent no longer asks {request}"),
+        Event::QueueHeld { hold } => format!("the queue is held: {}", hold.describe("S")),
+        Event::QueueResumed { by } => format!("the queue goes on, says {}", who(by)),
+        Event::QueueMoved { turn, to } => format!("turn {turn} has {to} before it now"),
+        Event::Released { epoch, why, .. } => format!("run {epoch} is ended: {}", why.describe()),
+        Event::ExpirySet { .. } => "the session has a time to live".to_owned(),
+        _ => String::new(),
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let resume = Request::Resume { size: tty::size().unwrap_or_default() };
+    let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh: false, take: false };
     let (connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
     run::stay(ctx, connection, &status, args.detach, args.json)
 }

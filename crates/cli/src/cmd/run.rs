@@ -110,7 +110,7 @@ fn begin(
             lock.claim_key(key, &id)?;
         }
         let size = tty::size().unwrap_or_default();
-        let create = Request::Create { spec, name: name.map(ToString::to_string), size };
+        let create = Request::Create { spec, name: name.map(ToString::to_string), size, take: false };
         start::keeper(&ctx.home, &id, create, tty::place())
     })();
     if started.is_err() {
@@ -149,7 +149,7 @@ fn spec(args: &Run) -> Result<Spec, Problem> {
     }
     let cwd = directory(args.cwd.as_deref())?;
     let (driver, key) = ("pty".to_owned(), args.key.clone());
-    Ok(Spec { driver, command, cwd, env, key, limits: (&args.limits).into() })
+    Ok(Spec { driver, command, cwd, env, key, limits: (&args.limits).into(), ..Spec::default() })
 }
 
 /// A command as it is recorded.

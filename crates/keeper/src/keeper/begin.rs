@@ -96,7 +96,7 @@ impl Keeper {
         let _ = lease.sign(&me, 0);
         killpoint::reached("claimed");
         match call.request {
-            Request::Create { spec, name, size } => {
+            Request::Create { spec, name, size, take: _ } => {
                 let name = name.as_deref().map(Name::parse).transpose();
                 let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
                 let create = Command::Create { spec: spec.into(), name };
@@ -111,7 +111,7 @@ impl Keeper {
                 }
                 made
             }
-            Request::Resume { size } => {
+            Request::Resume { size, fresh: _, take: _ } => {
                 let (owner, torn) = store::open(&dir, &id, &lease)?;
                 if owner.history().session.spec.is_none() {
                     // Asked before the torn end is noted: what was never made gets no first event.

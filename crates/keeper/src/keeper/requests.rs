@@ -178,6 +178,13 @@ impl Keeper {
                 Ok(Some(Answer::Screen { text }))
             }
             Request::Watch { from } => self.watch(key, from),
+            Request::Send { .. }
+            | Request::Follow { .. }
+            | Request::Cancel { .. }
+            | Request::Move { .. }
+            | Request::Pause
+            | Request::GoOn
+            | Request::AnswerAsk { .. } => Err(self.refused(&Refusal::NoTurns)),
             Request::Restart => {
                 let answer = Answer::Done { status: Box::new(self.status()) };
                 self.answer(key, &answer);
@@ -308,7 +315,7 @@ impl Keeper {
         let Some(client) = self.clients.get_mut(&key) else { return Ok(None) };
         client.watches = true;
         for event in past.iter().filter(|event| event.seq().0 <= committed) {
-            let notice = Notice::Event { seq: event.seq().0, entry: event.get().entry() };
+            let notice = Notice::Event { seq: event.seq().0, entry: Box::new(event.get().entry()) };
             client.send(Kind::Notice, &serde_json::to_vec(&notice).expect("a notice is plain data"));
         }
         Ok(None)

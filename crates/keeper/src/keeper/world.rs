@@ -64,6 +64,10 @@ impl Keeper {
             Effect::Prove { .. } => self.on_children(),
             // The loop's timeout follows from the state; see `timeout`.
             Effect::WakeAt { .. } => {}
+            Effect::Deliver { .. }
+            | Effect::Say { .. }
+            | Effect::Interrupt { .. }
+            | Effect::NextRun { .. } => {}
             Effect::Leave => {
                 // Before anyone hears that it is over: whoever asks then finds no keeper, rather than one
                 // that no longer answers, and whoever looks finds no group.
@@ -256,6 +260,14 @@ impl Keeper {
             | Observation::OwnerGone { .. }
             | Observation::Ready { .. }
             | Observation::NotReady { .. }
+            | Observation::AgentReady { .. }
+            | Observation::Conversation { .. }
+            | Observation::TurnBegan { .. }
+            | Observation::TurnOver { .. }
+            | Observation::Asks { .. }
+            | Observation::Unasked { .. }
+            | Observation::Held { .. }
+            | Observation::Broken { .. }
             | Observation::Tick => None,
         })
     }

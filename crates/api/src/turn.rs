@@ -1,0 +1,416 @@
+//! Turns on paper and over the wire: what was accepted, what became of it, what the agent asks.
+//!
+//! Start with [`TurnView`]; the rest mirrors `berth_core`.
+
+use berth_core as core;
+use serde::{Deserialize, Serialize};
+
+use crate::record::Actor;
+use crate::status::Timestamp;
+
+/// Everything there is to say about one turn: `berth turn --json`, an element of `berth turns --json`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnView {
+    /// Its id: the session's, a dot, its number.
+    pub turn: String,
+    /// The session's id.
+    pub session: String,
+    /// Its number in the session, from 1 on.
+    pub number: u64,
+    /// `queued`, `delivered`, `working`, `done`, `failed`, `cancelled`, `interrupted` or `unknown`.
+    pub state: String,
+    /// What was said to the agent.
+    pub prompt: String,
+    /// What makes the call repeatable.
+    pub key: Option<String>,
+    /// Who sent it.
+    pub by: Actor,
+    /// How it met a turn that was running.
+    pub manner: Manner,
+    /// When it was accepted: on disk.
+    pub accepted_at: Timestamp,
+    /// When it went to the agent.
+    pub delivered_at: Option<Timestamp>,
+    /// When the agent said that it has it.
+    pub began_at: Option<Timestamp>,
+    /// When it was over.
+    pub ended_at: Option<Timestamp>,
+    /// In which run.
+    pub epoch: Option<u64>,
+    /// What the agent said.
+    pub answer: Option<String>,
+    /// Whether that is only the beginning of it: the rest is in the output.
+    pub cut: bool,
+    /// Why it is not done.
+    pub reason: Option<String>,
+    /// What the agent read.
+    pub input_tokens: Option<u64>,
+    /// What the agent wrote.
+    pub output_tokens: Option<u64>,
+    /// Who wants it broken off.
+    pub cancelled_by: Option<Actor>,
+    /// How many are before it, while it waits.
+    pub position: Option<u64>,
+    /// Why it does not begin, if something holds the queue.
+    pub held: Option<String>,
+    /// What the agent said after it was over.
+    pub late: Vec<TurnEnd>,
+    /// Where its output begins.
+    pub output_from: Option<u64>,
+}
+
+/// What whoever sent a turn gets: it is on disk.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Receipt {
+    /// The turn's id.
+    pub turn: String,
+    /// The session's id.
+    pub session: String,
+    /// Its number in the session.
+    pub number: u64,
+    /// Where it stands.
+    pub state: String,
+    /// Whether it was accepted before: the key is known.
+    pub repeated: bool,
+    /// How many are before it, while it waits.
+    pub position: Option<u64>,
+    /// Why it does not begin, if something holds the queue.
+    pub held: Option<String>,
+}
+
+/// The turn ids of a session: its own id, a dot, the turn's number.
+pub fn turn_id(session: &str, number: u64) -> String {
+    format!("{session}.{number}")
+}
+
+/// A turn's id, taken apart: how the session is named, and the number.
+pub fn split_turn_id(turn: &str) -> Option<(&str, u64)> {
+    let (session, number) = turn.rsplit_once('.')?;
+    let number = number.parse().ok().filter(|number| *number > 0)?;
+    (!session.is_empty()).then_some((session, number))
+}
+
+/// [`core::Prompt`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Prompt")]
+pub struct Prompt {
+    #[serde(rename = "prompt")]
+    pub text: String,
+    pub by: Actor,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_by: Option<StartBy>,
+    pub manner: Manner,
+}
+
+/// [`core::StartBy`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::StartBy")]
+pub struct StartBy {
+    pub boot_id: String,
+    pub boot_ms: u64,
+}
+
+/// [`core::Expiry`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Expiry")]
+pub struct Expiry {
+    pub boot_id: String,
+    pub boot_ms: u64,
+}
+
+/// [`core::Cancel`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Cancel")]
+pub struct Cancel {
+    pub by: Actor,
+    pub for_another: bool,
+    pub until_boot_ms: u64,
+}
+
+/// [`core::TurnEnd`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::TurnEnd")]
+pub struct TurnEnd {
+    pub state: Final,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    pub answer: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u64>,
+}
+
+/// [`core::Ask`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Ask")]
+pub struct Ask {
+    pub request: String,
+    pub tool: String,
+    pub detail: String,
+    pub options: Vec<AskOption>,
+}
+
+/// [`core::AskOption`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::AskOption")]
+pub struct AskOption {
+    pub id: String,
+    pub name: String,
+    pub kind: AskKind,
+}
+
+/// [`core::Able`] on paper.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Able")]
+pub struct Able {
+    pub steer: bool,
+}
+
+/// [`core::Policy`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Policy")]
+pub struct Policy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    pub on_unknown: OnUnknown,
+}
+
+/// [`core::Hold`] on paper.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Hold")]
+pub enum Hold {
+    Paused(Actor),
+    Unknown(u64),
+    ForeignWriter(String),
+    AgentFailed(String),
+}
+
+/// [`core::Release`] on paper.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Release")]
+pub enum Release {
+    Idle,
+    Expired,
+    Unresponsive,
+    Broken(String),
+}
+
+/// [`core::Origin`] on paper.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Origin")]
+pub enum Origin {
+    #[default]
+    New,
+    Resumed(String),
+    Forked(String),
+}
+
+/// [`core::Wish`] over the wire.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Wish")]
+pub enum Wish {
+    Allow,
+    Deny,
+    Option(String),
+}
+
+impl From<Wish> for core::Wish {
+    fn from(wish: Wish) -> Self {
+        match wish {
+            Wish::Allow => Self::Allow,
+            Wish::Deny => Self::Deny,
+            Wish::Option(id) => Self::Option(id),
+        }
+    }
+}
+
+impl From<core::Hold> for Hold {
+    fn from(hold: core::Hold) -> Self {
+        match hold {
+            core::Hold::Paused { by } => Self::Paused(by.into()),
+            core::Hold::Unknown { turn } => Self::Unknown(turn),
+            core::Hold::ForeignWriter { who } => Self::ForeignWriter(who),
+            core::Hold::AgentFailed { reason } => Self::AgentFailed(reason),
+        }
+    }
+}
+
+impl From<Hold> for core::Hold {
+    fn from(hold: Hold) -> Self {
+        match hold {
+            Hold::Paused(by) => Self::Paused { by: by.into() },
+            Hold::Unknown(turn) => Self::Unknown { turn },
+            Hold::ForeignWriter(who) => Self::ForeignWriter { who },
+            Hold::AgentFailed(reason) => Self::AgentFailed { reason },
+        }
+    }
+}
+
+impl Hold {
+    /// Why a queue does not go on, and what to do about it.
+    pub fn describe(&self, session: &str) -> String {
+        match self {
+            Self::Paused(by) => {
+                format!("paused by {}; `berth queue {session} resume` lets it go on", by.place)
+            }
+            Self::Unknown(turn) => format!(
+                "nobody knows how turn {session}.{turn} ended; look, then `berth queue {session} resume`"
+            ),
+            Self::ForeignWriter(who) => format!(
+                "somebody else writes this conversation: {who}; end it, then `berth queue {session} resume`, \
+                 or `berth fork {session}`"
+            ),
+            Self::AgentFailed(reason) => {
+                format!("the agent cannot be used: {reason}; mend that, then `berth resume {session}`")
+            }
+        }
+    }
+}
+
+impl From<core::Release> for Release {
+    fn from(release: core::Release) -> Self {
+        match release {
+            core::Release::Idle => Self::Idle,
+            core::Release::Expired => Self::Expired,
+            core::Release::Unresponsive => Self::Unresponsive,
+            core::Release::Broken { reason } => Self::Broken(reason),
+        }
+    }
+}
+
+impl From<Release> for core::Release {
+    fn from(release: Release) -> Self {
+        match release {
+            Release::Idle => Self::Idle,
+            Release::Expired => Self::Expired,
+            Release::Unresponsive => Self::Unresponsive,
+            Release::Broken(reason) => Self::Broken { reason },
+        }
+    }
+}
+
+impl Release {
+    /// Why berth ended a run.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Idle => "the agent had nothing to do".to_owned(),
+            Self::Expired => "the session's time was up".to_owned(),
+            Self::Unresponsive => "the agent did not break off its turn".to_owned(),
+            Self::Broken(reason) => format!("the agent cannot be used: {reason}"),
+        }
+    }
+}
+
+impl From<core::Origin> for Origin {
+    fn from(origin: core::Origin) -> Self {
+        match origin {
+            core::Origin::New => Self::New,
+            core::Origin::Resumed(id) => Self::Resumed(id),
+            core::Origin::Forked(id) => Self::Forked(id),
+        }
+    }
+}
+
+impl From<Origin> for core::Origin {
+    fn from(origin: Origin) -> Self {
+        match origin {
+            Origin::New => Self::New,
+            Origin::Resumed(id) => Self::Resumed(id),
+            Origin::Forked(id) => Self::Forked(id),
+        }
+    }
+}
+
+/// Enums without data that are the same on both sides of the border. The first is the default of what an
+/// older version did not write.
+macro_rules! same_words {
+    ($($(#[$doc:meta])* $name:ident { $first:ident, $($word:ident),* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[expect(missing_docs, reason = "mirrors the type of the same name in berth_core")]
+        pub enum $name { #[default] $first, $($word),* }
+
+        impl From<core::$name> for $name {
+            fn from(it: core::$name) -> Self {
+                match it { core::$name::$first => Self::$first, $(core::$name::$word => Self::$word),* }
+            }
+        }
+        impl From<$name> for core::$name {
+            fn from(it: $name) -> Self {
+                match it { $name::$first => Self::$first, $($name::$word => Self::$word),* }
+            }
+        }
+    )*};
+}
+
+same_words! {
+    /// How a turn meets one that is running.
+    Manner { Queue, Steer, Interrupt }
+    /// How a turn ended.
+    Final { Unknown, Done, Failed, Cancelled, Interrupted }
+    /// What an answer means.
+    AskKind { Other, AllowOnce, AllowAlways, RejectOnce, RejectAlways }
+    /// Whether a queue goes on behind a turn nobody knows the end of.
+    OnUnknown { Hold, Continue }
+}
+
+impl From<core::Ask> for Ask {
+    fn from(ask: core::Ask) -> Self {
+        let core::Ask { request, tool, detail, options } = ask;
+        Self { request, tool, detail, options: options.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl From<Ask> for core::Ask {
+    fn from(ask: Ask) -> Self {
+        let Ask { request, tool, detail, options } = ask;
+        Self { request, tool, detail, options: options.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl From<core::Prompt> for Prompt {
+    fn from(prompt: core::Prompt) -> Self {
+        let core::Prompt { by, text, key, start_by, manner } = prompt;
+        Self { by: by.into(), text, key, start_by: start_by.map(Into::into), manner: manner.into() }
+    }
+}
+
+impl From<Prompt> for core::Prompt {
+    fn from(prompt: Prompt) -> Self {
+        let Prompt { by, text, key, start_by, manner } = prompt;
+        Self { by: by.into(), text, key, start_by: start_by.map(Into::into), manner: manner.into() }
+    }
+}
+
+crate::record::same_fields! {
+    StartBy { boot_id, boot_ms }
+    Expiry { boot_id, boot_ms }
+    Cancel { by, for_another, until_boot_ms }
+    TurnEnd { state, reason, answer, cut, input_tokens, output_tokens }
+    AskOption { id, name, kind }
+    Able { steer }
+    Policy { idle_ms, ttl_ms, on_unknown }
+}

@@ -1,0 +1,848 @@
+//! Turns: accepted inputs, each with a receipt and exactly one final state.
+//!
+//! Promise: turns are given to the agent in the order they were accepted, one at a time, each at most
+//! once; the first final state wins and what comes later is kept beside it; a key means one turn; what is
+//! refused leaves nothing behind.
+//! Not here: talking to the agent (the keeper's drivers do, and report), what became of a turn whose
+//! keeper died (the keeper looks at what the agent wrote, and reports).
+//! Start with [`Turns`], then [`send`].
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Actor, Epoch, Event, Now, Outcome, Phase, Refusal, Session};
+
+#[cfg(test)]
+mod tests;
+
+/// How many turns may wait in a session.
+pub const MOST_QUEUED: usize = 100;
+/// The longest prompt, in bytes.
+pub const MAX_PROMPT_BYTES: usize = 1 << 20;
+/// The longest key of a turn, in bytes.
+pub const MAX_KEY_BYTES: usize = 256;
+/// How many questions of an agent may wait for an answer. One that asks more is not answered.
+pub const MOST_ASKS: usize = 64;
+/// How long an agent may take to break off a turn before its run is ended for it.
+pub const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
+/// How patient the end of a run is that berth itself decided on.
+pub const RELEASE_GRACE: Duration = Duration::from_secs(5);
+
+/// What a session whose agent takes turns has of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Turns {
+    /// All there ever were, by number: the first is number 1.
+    pub all: Vec<Turn>,
+    /// Which wait, in the order they will be given to the agent.
+    pub queue: VecDeque<u64>,
+    /// The one the agent has.
+    pub current: Option<Current>,
+    /// Why the queue does not go on.
+    pub hold: Option<Hold>,
+    /// What the agent wants to know.
+    pub asks: Vec<Ask>,
+    /// What the agent of the current run is able to do, once it takes turns.
+    pub ready: Option<Able>,
+    /// Since when the agent has nothing to do, on the boot clock.
+    pub quiet_since_boot_ms: Option<u64>,
+}
+
+/// One accepted input.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// Where it stands.
+    pub state: TurnState,
+    /// What to say, until that is no longer needed.
+    pub prompt: Arc<str>,
+    /// What makes its prompt known again, for as long as the session lives.
+    digest: [u64; 2],
+    /// What makes the call repeatable.
+    pub key: Option<Arc<str>>,
+    /// It is withdrawn if the agent does not have it by then, on the boot clock.
+    pub start_by: Option<StartBy>,
+    /// How it meets a turn that is running.
+    pub manner: Manner,
+}
+
+/// A moment until which a turn has to be with the agent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StartBy {
+    /// Of which boot.
+    pub boot_id: String,
+    /// On its clock.
+    pub boot_ms: u64,
+}
+
+/// The turn an agent has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Current {
+    /// Which.
+    pub turn: u64,
+    /// Turns whose text was added to it.
+    pub steered: Vec<u64>,
+    /// Somebody wants it broken off.
+    pub cancel: Option<Cancel>,
+}
+
+/// Somebody wants a turn broken off.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cancel {
+    /// Who.
+    pub by: Actor,
+    /// For another turn, rather than for its own sake.
+    pub for_another: bool,
+    /// When patience with the agent ends, on the boot clock.
+    pub until_boot_ms: u64,
+}
+
+/// Where a turn stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TurnState {
+    /// On disk, and waiting.
+    Queued,
+    /// On its way to the agent, or there.
+    Delivered,
+    /// The agent said that it has it.
+    Working,
+    /// Over, in this way.
+    Over(Final),
+}
+
+/// How a turn ended. Once, and for good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Final {
+    /// The agent said so.
+    Done,
+    /// The agent, or its end, said so.
+    Failed,
+    /// Somebody wanted that.
+    Cancelled,
+    /// Cut off, and proven not to have been finished.
+    Interrupted,
+    /// With the agent, and nobody can prove how it ended.
+    Unknown,
+}
+
+impl TurnState {
+    /// The word people see.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Delivered => "delivered",
+            Self::Working => "working",
+            Self::Over(Final::Done) => "done",
+            Self::Over(Final::Failed) => "failed",
+            Self::Over(Final::Cancelled) => "cancelled",
+            Self::Over(Final::Interrupted) => "interrupted",
+            Self::Over(Final::Unknown) => "unknown",
+        }
+    }
+
+    /// Whether it will not change any more.
+    pub fn is_over(self) -> bool {
+        match self {
+            Self::Over(_) => true,
+            Self::Queued | Self::Delivered | Self::Working => false,
+        }
+    }
+}
+
+/// How a turn meets one that is running.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Manner {
+    /// It waits.
+    #[default]
+    Queue,
+    /// Its text is added to the running turn.
+    Steer,
+    /// The running turn is broken off for it.
+    Interrupt,
+}
+
+/// What an agent is able to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Able {
+    /// Take text into a turn that runs.
+    pub steer: bool,
+}
+
+/// How a turn ended, in full.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TurnEnd {
+    /// How.
+    pub state: Final,
+    /// Why it is not done, for people.
+    pub reason: Option<String>,
+    /// What the agent said.
+    pub answer: String,
+    /// Whether that is only the beginning of it: the rest is in the output.
+    pub cut: bool,
+    /// What it read and wrote, if it said so.
+    pub input_tokens: Option<u64>,
+    /// The same for what it wrote.
+    pub output_tokens: Option<u64>,
+}
+
+impl TurnEnd {
+    /// An end without an answer.
+    pub fn without_answer(state: Final, reason: impl Into<String>) -> Self {
+        let (answer, reason) = (String::new(), Some(reason.into()));
+        Self { state, reason, answer, cut: false, input_tokens: None, output_tokens: None }
+    }
+}
+
+/// A question an agent waits on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ask {
+    /// What it is called. Unique within a run.
+    pub request: String,
+    /// What for: the tool.
+    pub tool: String,
+    /// In full: the command, the file and the change.
+    pub detail: String,
+    /// What can be answered.
+    pub options: Vec<AskOption>,
+}
+
+/// One possible answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AskOption {
+    /// What it is called.
+    pub id: String,
+    /// What it says, for people.
+    pub name: String,
+    /// What it means.
+    pub kind: AskKind,
+}
+
+/// What an answer means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AskKind {
+    /// Yes, this time.
+    AllowOnce,
+    /// Yes, and do not ask again.
+    AllowAlways,
+    /// No, this time.
+    RejectOnce,
+    /// No, and do not ask again.
+    RejectAlways,
+    /// Something else.
+    Other,
+}
+
+/// Why a queue does not go on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// Somebody wanted that.
+    Paused {
+        /** Who. */
+        by: Actor,
+    },
+    /// Nobody knows what became of a turn, and what waits may build on it.
+    Unknown {
+        /** Which. */
+        turn: u64,
+    },
+    /// Somebody who is none of ours writes the conversation.
+    ForeignWriter {
+        /** Who, for people. */
+        who: String,
+    },
+    /// The agent did not come as far as taking a turn.
+    AgentFailed {
+        /** Why, for people. */
+        reason: String,
+    },
+}
+
+/// Whether a queue goes on behind a turn nobody knows the end of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnUnknown {
+    /// Not without somebody's word.
+    #[default]
+    Hold,
+    /// It does.
+    Continue,
+}
+
+/// Why berth ended a run that nobody asked to end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Release {
+    /// The agent had nothing to do for the time given.
+    Idle,
+    /// The session's time is up.
+    Expired,
+    /// It did not break a turn off when asked to.
+    Unresponsive,
+    /// It cannot be used.
+    Broken {
+        /** Why, for people. */
+        reason: String,
+    },
+}
+
+/// When a session's time is up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Expiry {
+    /// Of which boot.
+    pub boot_id: String,
+    /// On its clock.
+    pub boot_ms: u64,
+}
+
+/// What a caller wants said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prompt {
+    /// Who wants it.
+    pub by: Actor,
+    /// What.
+    pub text: String,
+    /// What makes the call repeatable.
+    pub key: Option<String>,
+    /// It has to be with the agent by then.
+    pub start_by: Option<StartBy>,
+    /// How it meets a turn that is running.
+    pub manner: Manner,
+}
+
+impl Turns {
+    /// The turn of this number.
+    pub fn get(&self, turn: u64) -> Option<&Turn> {
+        self.all.get(usize::try_from(turn.checked_sub(1)?).ok()?)
+    }
+
+    fn get_mut(&mut self, turn: u64) -> Option<&mut Turn> {
+        self.all.get_mut(usize::try_from(turn.checked_sub(1)?).ok()?)
+    }
+
+    /// The turn this key belongs to.
+    pub fn keyed(&self, key: &str) -> Option<u64> {
+        let at = self.all.iter().position(|turn| turn.key.as_deref() == Some(key))?;
+        Some(at as u64 + 1)
+    }
+
+    /// The number of the latest turn; 0 before the first.
+    pub fn last(&self) -> u64 {
+        self.all.len() as u64
+    }
+
+    /// The turn the agent has, if it is this one or has its text.
+    fn has(&self, turn: u64) -> bool {
+        self.current.as_ref().is_some_and(|it| it.turn == turn || it.steered.contains(&turn))
+    }
+
+    /// Whether somebody has to act before it goes on.
+    pub fn needs_someone(&self) -> bool {
+        let held = match &self.hold {
+            Some(Hold::Unknown { .. } | Hold::ForeignWriter { .. } | Hold::AgentFailed { .. }) => true,
+            Some(Hold::Paused { .. }) | None => false,
+        };
+        held || !self.asks.is_empty()
+    }
+
+    /// What is to be given to the agent now: the next turn, or text for the one it has.
+    fn due(&self) -> Option<u64> {
+        let able = self.ready?;
+        let next = *self.queue.front()?;
+        match (&self.current, self.get(next)?.manner) {
+            (None, _) => self.hold.is_none().then_some(next),
+            (Some(current), Manner::Steer) if able.steer && current.cancel.is_none() => Some(next),
+            (Some(_), _) => None,
+        }
+    }
+
+    pub(crate) fn run_starting(&mut self) {
+        self.run_ended();
+        match self.hold {
+            Some(Hold::AgentFailed { .. } | Hold::ForeignWriter { .. }) => self.hold = None,
+            Some(Hold::Paused { .. } | Hold::Unknown { .. }) | None => {}
+        }
+    }
+
+    pub(crate) fn run_ended(&mut self) {
+        self.ready = None;
+        self.quiet_since_boot_ms = None;
+        self.asks.clear();
+    }
+
+    pub(crate) fn ready(&mut self, able: Able, at_boot_ms: u64) {
+        self.ready = Some(able);
+        let is_quiet = self.current.is_none() && self.queue.is_empty();
+        self.quiet_since_boot_ms = is_quiet.then_some(at_boot_ms);
+    }
+
+    pub(crate) fn cancel_requested(&mut self, turn: u64, cancel: &Cancel) {
+        if let Some(current) = self.current.as_mut().filter(|current| current.turn == turn) {
+            current.cancel = Some(cancel.clone());
+        }
+    }
+
+    pub(crate) fn accepted(&mut self, prompt: &Prompt) {
+        self.all.push(Turn {
+            state: TurnState::Queued,
+            prompt: prompt.text.as_str().into(),
+            digest: digest(&prompt.text),
+            key: prompt.key.as_deref().map(Into::into),
+            start_by: prompt.start_by.clone(),
+            manner: prompt.manner,
+        });
+        let turn = self.last();
+        match prompt.manner {
+            Manner::Queue => self.queue.push_back(turn),
+            // Before what waits, behind others who were in the same hurry before.
+            Manner::Steer | Manner::Interrupt => {
+                let in_a_hurry = |turn: &u64| {
+                    self.get(*turn).is_some_and(|turn| match turn.manner {
+                        Manner::Steer | Manner::Interrupt => true,
+                        Manner::Queue => false,
+                    })
+                };
+                let at = self.queue.iter().take_while(|turn| in_a_hurry(turn)).count();
+                self.queue.insert(at, turn);
+            }
+        }
+        self.quiet_since_boot_ms = None;
+    }
+
+    pub(crate) fn delivered(&mut self, turn: u64) {
+        self.queue.retain(|queued| *queued != turn);
+        match &mut self.current {
+            Some(current) => current.steered.push(turn),
+            None => self.current = Some(Current { turn, steered: Vec::new(), cancel: None }),
+        }
+        self.set(turn, TurnState::Delivered);
+        self.quiet_since_boot_ms = None;
+    }
+
+    pub(crate) fn began(&mut self, turn: u64) {
+        self.set(turn, TurnState::Working);
+    }
+
+    pub(crate) fn ended(&mut self, turn: u64, end: Final, at_boot_ms: u64) {
+        self.queue.retain(|queued| *queued != turn);
+        self.set(turn, TurnState::Over(end));
+        if let Some(over) = self.get_mut(turn) {
+            over.prompt = "".into();
+        }
+        if let Some(current) = &mut self.current {
+            current.steered.retain(|steered| *steered != turn);
+            if current.turn == turn {
+                self.current = None;
+                self.asks.clear();
+            }
+        }
+        let is_quiet = self.ready.is_some() && self.current.is_none() && self.queue.is_empty();
+        self.quiet_since_boot_ms = is_quiet.then_some(at_boot_ms);
+    }
+
+    pub(crate) fn moved(&mut self, turn: u64, to: u64) {
+        self.queue.retain(|queued| *queued != turn);
+        let to = usize::try_from(to).unwrap_or(usize::MAX).min(self.queue.len());
+        self.queue.insert(to, turn);
+    }
+
+    /// A state never goes back, and a final one stays.
+    fn set(&mut self, turn: u64, state: TurnState) {
+        if let Some(known) = self.get_mut(turn)
+            && !known.state.is_over()
+        {
+            known.state = state;
+        }
+    }
+}
+
+/// Two hashes with different beginnings: what is told apart by them is never written down, only compared
+/// within one life of a program.
+fn digest(text: &str) -> [u64; 2] {
+    [1_u8, 2].map(|salt| {
+        let mut hasher = DefaultHasher::new();
+        (salt, text).hash(&mut hasher);
+        hasher.finish()
+    })
+}
+
+impl Session {
+    /// Whether its agent takes turns. (One in a terminal does not.)
+    pub fn takes_turns(&self) -> bool {
+        self.spec.as_ref().is_some_and(|spec| spec.takes_turns())
+    }
+
+    /// The turn that is due, if the agent can have one now.
+    pub fn due_turn(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Running { .. } => self.turns.due(),
+            Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => None,
+        }
+    }
+
+    /// When the agent is released for having nothing to do, on the boot clock.
+    pub fn release_at_boot_ms(&self) -> Option<u64> {
+        let idle_ms = self.spec.as_ref()?.policy.idle_ms?;
+        match self.phase {
+            Phase::Running { .. } => Some(self.turns.quiet_since_boot_ms?.saturating_add(idle_ms)),
+            Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => None,
+        }
+    }
+
+    /// Whether the session's time is up.
+    pub fn is_expired(&self, boot_id: &str, boot_ms: u64) -> bool {
+        self.expiry.as_ref().is_some_and(|expiry| expiry.boot_id == boot_id && expiry.boot_ms <= boot_ms)
+    }
+
+    /// The next moment at which time alone changes something about its turns, on the boot clock.
+    pub fn turns_wake_at_boot_ms(&self) -> Option<u64> {
+        if !self.is_live() {
+            return None;
+        }
+        let withdrawals = self.turns.queue.iter().filter_map(|turn| self.turns.get(*turn)?.start_by.as_ref());
+        let cancel = self.turns.current.as_ref().and_then(|current| current.cancel.as_ref());
+        let cancel = cancel.filter(|_| matches!(self.phase, Phase::Running { .. }));
+        let expiry = self.expiry.as_ref().filter(|_| may_be_released(self));
+        withdrawals
+            .map(|start_by| start_by.boot_ms)
+            .chain(cancel.map(|cancel| cancel.until_boot_ms))
+            .chain(expiry.map(|expiry| expiry.boot_ms))
+            .chain(self.release_at_boot_ms())
+            .min()
+    }
+
+    /// Whether a run that ended is followed by another one without anybody asking again: somebody asked
+    /// for what still waits.
+    pub fn goes_on(&self) -> bool {
+        let over_for_now = match self.phase {
+            Phase::Ended { outcome: Outcome::Exited(_) | Outcome::OutOfMemory } => true,
+            Phase::Ended { outcome: Outcome::StartFailed(_) | Outcome::Lost }
+            | Phase::New
+            | Phase::Starting
+            | Phase::Running { .. }
+            | Phase::Ending(_) => false,
+        };
+        let ended_for_good = self.stopped_by.is_some() || self.released == Some(Release::Expired);
+        over_for_now && !ended_for_good && self.turns.hold.is_none() && !self.turns.queue.is_empty()
+    }
+}
+
+fn may_be_released(session: &Session) -> bool {
+    match session.phase {
+        Phase::Starting | Phase::Running { .. } => true,
+        Phase::New | Phase::Ending(_) | Phase::Ended { .. } => false,
+    }
+}
+
+/// Accepts a prompt, or recognises one that was accepted before.
+pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Event>, Refusal> {
+    if session.spec.is_none() {
+        return Err(Refusal::NotCreated);
+    }
+    if !session.takes_turns() {
+        return Err(Refusal::NoTurns);
+    }
+    let turns = &session.turns;
+    if let Some(turn) = prompt.key.as_deref().and_then(|key| turns.keyed(key)) {
+        let same = turns.get(turn).is_some_and(|known| known.digest == digest(&prompt.text));
+        return if same { Ok(vec![]) } else { Err(Refusal::KeyReused { turn }) };
+    }
+    if prompt.text.trim().is_empty() {
+        return Err(Refusal::EmptyPrompt);
+    }
+    if prompt.text.len() > MAX_PROMPT_BYTES {
+        return Err(Refusal::PromptTooLong { bytes: prompt.text.len(), limit: MAX_PROMPT_BYTES });
+    }
+    if let Some(bytes) = prompt.key.as_ref().map(String::len).filter(|len| !(1..=MAX_KEY_BYTES).contains(len))
+    {
+        return Err(Refusal::BadKey { bytes, limit: MAX_KEY_BYTES });
+    }
+    if turns.queue.len() >= MOST_QUEUED {
+        return Err(Refusal::QueueFull { limit: MOST_QUEUED });
+    }
+    if matches!(session.phase, Phase::Ending(_)) && session.stopped_by.is_some() {
+        return Err(Refusal::BeingEnded);
+    }
+    let running = turns.current.as_ref();
+    if prompt.manner == Manner::Steer && running.is_some() && turns.ready.is_some_and(|able| !able.steer) {
+        return Err(Refusal::CannotSteer);
+    }
+    let by = prompt.by.clone();
+    let interrupted = running
+        .filter(|current| prompt.manner == Manner::Interrupt && current.cancel.is_none())
+        .map(|current| cancel_requested(current.turn, by, true, now));
+    Ok(std::iter::once(Event::TurnAccepted { turn: turns.last() + 1, prompt }).chain(interrupted).collect())
+}
+
+fn cancel_requested(turn: u64, by: Actor, for_another: bool, now: Now) -> Event {
+    let until_boot_ms = now.boot_ms.saturating_add(CANCEL_PATIENCE.as_millis() as u64);
+    Event::CancelRequested { turn, cancel: Cancel { by, for_another, until_boot_ms } }
+}
+
+/// Withdraws what waits; has the agent break off what it has.
+pub(crate) fn cancel(session: &Session, turn: u64, by: Actor, now: Now) -> Result<Vec<Event>, Refusal> {
+    let known = session.turns.get(turn).ok_or(Refusal::NoSuchTurn { turn })?;
+    match known.state {
+        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end }),
+        TurnState::Queued => {
+            let end = TurnEnd::without_answer(Final::Cancelled, format!("withdrawn by {}", who(&by)));
+            Ok(vec![over(turn, end, now)])
+        }
+        TurnState::Delivered | TurnState::Working => match &session.turns.current {
+            Some(current) if current.turn == turn && current.cancel.is_none() => {
+                Ok(vec![cancel_requested(turn, by, false, now)])
+            }
+            Some(current) if current.steered.contains(&turn) => {
+                Err(Refusal::PartOf { turn, whole: current.turn })
+            }
+            Some(_) | None => Ok(vec![]),
+        },
+    }
+}
+
+fn who(by: &Actor) -> String {
+    if by.place.is_empty() { format!("process {}", by.pid) } else { by.place.clone() }
+}
+
+fn over(turn: u64, end: TurnEnd, now: Now) -> Event {
+    Event::TurnEnded { turn, end, at_boot_ms: now.boot_ms }
+}
+
+/// Puts a waiting turn at another place; 0 is the front.
+pub(crate) fn shift(session: &Session, turn: u64, to: u64) -> Result<Vec<Event>, Refusal> {
+    let known = session.turns.get(turn).ok_or(Refusal::NoSuchTurn { turn })?;
+    match known.state {
+        TurnState::Queued => {
+            let stays = session.turns.queue.iter().position(|queued| *queued == turn);
+            let to = to.min(session.turns.queue.len().saturating_sub(1) as u64);
+            Ok(if stays == usize::try_from(to).ok() { vec![] } else { vec![Event::QueueMoved { turn, to }] })
+        }
+        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end }),
+        TurnState::Delivered | TurnState::Working => Err(Refusal::TurnStarted { turn }),
+    }
+}
+
+pub(crate) fn pause(session: &Session, by: Actor) -> Result<Vec<Event>, Refusal> {
+    if !session.takes_turns() {
+        return Err(Refusal::NoTurns);
+    }
+    Ok(match session.turns.hold {
+        Some(_) => vec![],
+        None => vec![Event::QueueHeld { hold: Hold::Paused { by } }],
+    })
+}
+
+pub(crate) fn go_on(session: &Session, by: Actor) -> Result<Vec<Event>, Refusal> {
+    if !session.takes_turns() {
+        return Err(Refusal::NoTurns);
+    }
+    Ok(match session.turns.hold {
+        Some(_) => vec![Event::QueueResumed { by }],
+        None => vec![],
+    })
+}
+
+/// Gives the due turn to the agent: on disk before the agent hears of it.
+pub(crate) fn deliver(session: &Session, turn: u64, output_from: u64) -> Result<Vec<Event>, Refusal> {
+    if session.due_turn() != Some(turn) {
+        return Err(Refusal::NotDue { turn });
+    }
+    Ok(vec![Event::TurnDelivered { turn, epoch: session.epoch, output_from }])
+}
+
+/// Answers what the agent asked. Without a request: the only one there is.
+pub(crate) fn answer(
+    session: &Session,
+    request: Option<&str>,
+    wanted: &Wish,
+    by: Actor,
+) -> Result<Vec<Event>, Refusal> {
+    let asks = &session.turns.asks;
+    let ask = match request {
+        Some(request) => asks.iter().find(|ask| ask.request == request),
+        None if asks.len() > 1 => {
+            return Err(Refusal::WhichRequest {
+                requests: asks.iter().map(|ask| ask.request.clone()).collect(),
+            });
+        }
+        None => asks.first(),
+    };
+    let ask = ask.ok_or(Refusal::NoSuchRequest { request: request.map(str::to_owned) })?;
+    let option = match wanted {
+        Wish::Allow => one_of(ask, &[AskKind::AllowOnce, AskKind::AllowAlways]),
+        Wish::Deny => one_of(ask, &[AskKind::RejectOnce, AskKind::RejectAlways]),
+        Wish::Option(id) => ask.options.iter().find(|option| option.id == *id),
+    };
+    let option = option.ok_or_else(|| Refusal::NoSuchOption {
+        options: ask.options.iter().map(|option| option.id.clone()).collect(),
+    })?;
+    Ok(vec![Event::Answered { request: ask.request.clone(), choice: option.id.clone(), by }])
+}
+
+/// What somebody wants answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// Yes, this time.
+    Allow,
+    /// No, this time.
+    Deny,
+    /// The option of this id.
+    Option(String),
+}
+
+fn one_of<'a>(ask: &'a Ask, kinds: &[AskKind]) -> Option<&'a AskOption> {
+    kinds.iter().find_map(|kind| ask.options.iter().find(|option| option.kind == *kind))
+}
+
+/// The agent takes turns.
+pub(crate) fn ready(session: &Session, epoch: Epoch, able: Able, now: Now) -> Vec<Event> {
+    let awaited = session.turns.ready.is_none() && epoch == session.epoch && may_be_released(session);
+    if awaited { vec![Event::AgentReady { epoch, able, at_boot_ms: now.boot_ms }] } else { vec![] }
+}
+
+/// The agent has the prompt.
+pub(crate) fn began(session: &Session, turn: u64) -> Vec<Event> {
+    let is_news = session.turns.has(turn)
+        && session.turns.get(turn).is_some_and(|turn| turn.state == TurnState::Delivered);
+    if is_news { vec![Event::TurnBegan { turn }] } else { vec![] }
+}
+
+/// A turn is over, for the first time or once more.
+pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) -> Vec<Event> {
+    if !session.turns.has(turn) {
+        let is_known = session.turns.get(turn).is_some_and(|turn| turn.state.is_over());
+        return if is_known { vec![Event::TurnLate { turn, end }] } else { vec![] };
+    }
+    let Some(current) = &session.turns.current else { return vec![] };
+    if current.turn != turn {
+        return vec![over(turn, end, now)];
+    }
+    let end = match &current.cancel {
+        // Broken off is what was asked for; done before that could be is what it is.
+        Some(cancel) if end.state != Final::Done => {
+            let state = if cancel.for_another { Final::Interrupted } else { Final::Cancelled };
+            let reason = match cancel.for_another {
+                true => format!("broken off for another turn by {}", who(&cancel.by)),
+                false => format!("cancelled by {}", who(&cancel.by)),
+            };
+            TurnEnd { state, reason: Some(reason), ..end }
+        }
+        Some(_) | None => end,
+    };
+    let mut events: Vec<Event> = current
+        .steered
+        .iter()
+        .map(|steered| {
+            let reason = format!("its text went into turn {turn}");
+            over(*steered, TurnEnd::without_answer(end.state, reason), now)
+        })
+        .collect();
+    let policy = session.spec.as_ref().map(|spec| spec.policy.on_unknown).unwrap_or_default();
+    let holds = end.state == Final::Unknown && policy == OnUnknown::Hold && session.turns.hold.is_none();
+    events.push(over(turn, end, now));
+    events.extend(holds.then_some(Event::QueueHeld { hold: Hold::Unknown { turn } }));
+    events
+}
+
+pub(crate) fn asks(session: &Session, ask: &Ask) -> Vec<Event> {
+    let turns = &session.turns;
+    let is_new = turns.asks.iter().all(|known| known.request != ask.request);
+    if is_new && turns.asks.len() < MOST_ASKS && may_be_released(session) {
+        vec![Event::Asked { ask: ask.clone() }]
+    } else {
+        vec![]
+    }
+}
+
+pub(crate) fn unasked(session: &Session, request: &str) -> Vec<Event> {
+    let is_known = session.turns.asks.iter().any(|ask| ask.request == request);
+    if is_known { vec![Event::Unasked { request: request.to_owned() }] } else { vec![] }
+}
+
+pub(crate) fn hold(session: &Session, hold: &Hold) -> Vec<Event> {
+    match session.turns.hold {
+        Some(_) => vec![],
+        None => vec![Event::QueueHeld { hold: hold.clone() }],
+    }
+}
+
+pub(crate) fn conversation(session: &Session, id: &str) -> Vec<Event> {
+    if session.conversation.as_deref() == Some(id) {
+        return vec![];
+    }
+    vec![Event::ConversationEntered { id: id.to_owned() }]
+}
+
+/// The agent cannot be used: its run is ended.
+pub(crate) fn broken(session: &Session, epoch: Epoch, reason: &str, now: Now) -> Vec<Event> {
+    if epoch != session.epoch || !may_be_released(session) {
+        return vec![];
+    }
+    vec![released(session, Release::Broken { reason: reason.to_owned() }, now)]
+}
+
+fn released(session: &Session, why: Release, now: Now) -> Event {
+    let kill_at_boot_ms = now.boot_ms.saturating_add(RELEASE_GRACE.as_millis() as u64);
+    Event::Released { epoch: session.epoch, why, kill_at_boot_ms }
+}
+
+/// What time alone brings.
+pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
+    let boot_id = session.keeper.as_ref().map_or("", |keeper| keeper.boot_id.as_str());
+    let mut events = withdrawals(session, boot_id, now);
+    if !may_be_released(session) {
+        return events;
+    }
+    let cancel = session.turns.current.as_ref().and_then(|current| current.cancel.as_ref());
+    let gave_up = cancel.is_some_and(|cancel| cancel.until_boot_ms <= now.boot_ms);
+    let is_idle = session.release_at_boot_ms().is_some_and(|at| at <= now.boot_ms);
+    if session.is_expired(boot_id, now.boot_ms) {
+        events.push(released(session, Release::Expired, now));
+    } else if gave_up {
+        events.push(released(session, Release::Unresponsive, now));
+    } else if is_idle && events.is_empty() {
+        events.push(released(session, Release::Idle, now));
+    }
+    events
+}
+
+/// Turns that were to be with the agent by now. One of an earlier boot is late for sure.
+fn withdrawals(session: &Session, boot_id: &str, now: Now) -> Vec<Event> {
+    let is_late = |turn: &u64| {
+        let start_by = session.turns.get(*turn).and_then(|turn| turn.start_by.as_ref());
+        start_by.is_some_and(|by| by.boot_id != boot_id || by.boot_ms <= now.boot_ms)
+    };
+    let late = session.turns.queue.iter().filter(|turn| is_late(turn));
+    late.map(|turn| {
+        let reason = "withdrawn: the agent did not have it in time";
+        over(*turn, TurnEnd::without_answer(Final::Cancelled, reason), now)
+    })
+    .collect()
+}
+
+/// What the end of a run means for its turns. The keeper has looked before whether the agent's own record
+/// tells how its turn ended; if it did not say, nobody knows.
+pub(crate) fn run_over(session: &Session, outcome: &Outcome, now: Now) -> Vec<Event> {
+    let mut events = match &session.turns.current {
+        Some(current) => {
+            let reason = "the run ended, and nothing tells whether the agent had finished";
+            turn_over(session, current.turn, TurnEnd::without_answer(Final::Unknown, reason), now)
+        }
+        None => vec![],
+    };
+    let failed = match outcome {
+        Outcome::StartFailed(reason) => Some(reason.clone()),
+        Outcome::Exited(_) | Outcome::OutOfMemory if session.turns.ready.is_none() => {
+            Some(match &session.released {
+                Some(Release::Broken { reason }) => reason.clone(),
+                Some(Release::Idle | Release::Expired | Release::Unresponsive) | None => {
+                    "it ended before it took a turn".to_owned()
+                }
+            })
+        }
+        Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::Lost => None,
+    };
+    let waits = session.takes_turns() && !session.turns.queue.is_empty() && session.stopped_by.is_none();
+    let holds = waits && session.turns.hold.is_none() && events.is_empty();
+    if let Some(reason) = failed.filter(|_| holds) {
+        events.push(Event::QueueHeld { hold: Hold::AgentFailed { reason } });
+    }
+    events
+}
