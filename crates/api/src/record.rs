@@ -7,7 +7,7 @@ use berth_core as core;
 use serde::{Deserialize, Serialize};
 
 use crate::helper::{Leaving, Owner, Terms};
-use crate::turn::{Able, Ask, Cancel, Expiry, Hold, Origin, Policy, Prompt, Release, TurnEnd};
+use crate::turn::{Able, Ask, Cancel, Conversation, Expiry, Hold, Origin, Policy, Prompt, Release, TurnEnd};
 
 /// One event with its time: a line of `berth log --json`, a payload of the journal.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -133,7 +133,8 @@ pub enum Event {
         reason: String,
     },
     ConversationEntered {
-        id: String,
+        #[serde(flatten)]
+        conversation: Conversation,
     },
     ConversationLeft {
         #[serde(default)]
@@ -236,6 +237,8 @@ pub struct Spec {
     pub conversation: String,
     #[serde(skip_serializing_if = "is_default")]
     pub origin: Origin,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<String>,
     #[serde(skip_serializing_if = "is_default")]
     pub policy: Policy,
 }
@@ -376,7 +379,9 @@ impl From<&core::Event> for Event {
             }
             E::BecameReady { epoch, address } => Self::BecameReady { epoch: epoch.0, address },
             E::NeverReady { epoch, reason } => Self::NeverReady { epoch: epoch.0, reason },
-            E::ConversationEntered { id } => Self::ConversationEntered { id },
+            E::ConversationEntered { conversation } => {
+                Self::ConversationEntered { conversation: conversation.into() }
+            }
             E::ConversationLeft { by } => Self::ConversationLeft { by: by.into() },
             E::AgentReady { epoch, able, at_boot_ms } => {
                 Self::AgentReady { epoch: epoch.0, able: able.into(), at_boot_ms }
@@ -452,7 +457,9 @@ impl TryFrom<&Event> for core::Event {
             }
             Event::BecameReady { epoch, address } => Self::BecameReady { epoch: Epoch(epoch), address },
             Event::NeverReady { epoch, reason } => Self::NeverReady { epoch: Epoch(epoch), reason },
-            Event::ConversationEntered { id } => Self::ConversationEntered { id },
+            Event::ConversationEntered { conversation } => {
+                Self::ConversationEntered { conversation: conversation.into() }
+            }
             Event::ConversationLeft { by } => Self::ConversationLeft { by: by.into() },
             Event::AgentReady { epoch, able, at_boot_ms } => {
                 Self::AgentReady { epoch: Epoch(epoch), able: able.into(), at_boot_ms }
@@ -497,7 +504,7 @@ macro_rules! same_fields {
 pub(crate) use same_fields;
 
 same_fields! {
-    Spec { driver, command, cwd, env, key, limits, agent, conversation, origin, policy }
+    Spec { driver, command, cwd, env, key, limits, agent, conversation, origin, again, policy }
     Limits { memory_bytes, processes, cpu_percent }
     Boundary { cgroup, missing, limited_in }
     Process { pid, start_ticks, boot_id }

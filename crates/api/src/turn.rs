@@ -173,6 +173,16 @@ pub struct AskOption {
     pub kind: AskKind,
 }
 
+/// [`core::Conversation`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::Conversation")]
+pub struct Conversation {
+    pub id: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub store: String,
+}
+
 /// [`core::Able`] on paper.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -222,6 +232,7 @@ pub enum Release {
 pub enum Origin {
     #[default]
     New,
+    Named(String),
     Resumed(String),
     Forked(String),
 }
@@ -327,6 +338,7 @@ impl From<core::Origin> for Origin {
     fn from(origin: core::Origin) -> Self {
         match origin {
             core::Origin::New => Self::New,
+            core::Origin::Named(id) => Self::Named(id),
             core::Origin::Resumed(id) => Self::Resumed(id),
             core::Origin::Forked(id) => Self::Forked(id),
         }
@@ -337,6 +349,7 @@ impl From<Origin> for core::Origin {
     fn from(origin: Origin) -> Self {
         match origin {
             Origin::New => Self::New,
+            Origin::Named(id) => Self::Named(id),
             Origin::Resumed(id) => Self::Resumed(id),
             Origin::Forked(id) => Self::Forked(id),
         }
@@ -407,6 +420,7 @@ impl From<Prompt> for core::Prompt {
 
 crate::record::same_fields! {
     StartBy { boot_id, boot_ms }
+    Conversation { id, store }
     Expiry { boot_id, boot_ms }
     Cancel { by, for_another, until_boot_ms }
     TurnEnd { state, reason, answer, cut, input_tokens, output_tokens }

@@ -153,8 +153,8 @@ pub enum Event {
     },
     /// The agent writes this conversation from now on.
     ConversationEntered {
-        /** The agent's own id of it. */
-        id: String,
+        /** Which. */
+        conversation: Conversation,
     },
     /// The conversation to go on with is given up: the next run begins a new one.
     ConversationLeft {
@@ -292,6 +292,8 @@ pub struct Spec {
     pub conversation: String,
     /// How the first run takes its conversation up.
     pub origin: Origin,
+    /// The command of every run that goes on with a conversation, if it is another one.
+    pub again: Vec<String>,
     /// When it ends by itself, and what waits for what.
     pub policy: Policy,
 }
@@ -309,10 +311,21 @@ pub enum Origin {
     /// It is new.
     #[default]
     New,
+    /// It is new, and the command gives it this id.
+    Named(String),
     /// It is one there is already.
     Resumed(String),
     /// It begins with a copy of one there is already.
     Forked(String),
+}
+
+/// A dialogue as its agent knows it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Conversation {
+    /// The agent's own id of it.
+    pub id: String,
+    /// The directory the agent keeps it in; empty if nobody knows.
+    pub store: String,
 }
 
 /// When a session ends by itself, and what waits for what.

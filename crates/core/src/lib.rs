@@ -26,7 +26,7 @@ mod turns;
 
 pub use decide::{Command, Refusal, decide};
 pub use effects::{Effect, effects};
-pub use event::{Actor, Boundary, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec};
+pub use event::{Actor, Boundary, Conversation, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec};
 pub use id::{BadName, Epoch, Fence, Name, SessionId};
 pub use observe::{EXIT_GRACE, Observation, PROOF_PATIENCE, observe};
 pub use owners::{Leaving, MOST_OWNERS, OWNERLESS_GRACE, Owner, Readiness, ReadyWhen, Scope, Sharing, Terms};

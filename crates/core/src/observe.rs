@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::turns::{Able, Ask, Hold, TurnEnd};
-use crate::{Ending, Epoch, Event, Exit, Now, Outcome, Phase, Process, Session, SessionId, owners, turns};
+use crate::{
+    Conversation, Ending, Epoch, Event, Exit, Now, Outcome, Phase, Process, Session, SessionId, owners, turns,
+};
 
 /// How long what an agent left behind may take to end once the agent itself is gone.
 pub const EXIT_GRACE: Duration = Duration::from_secs(2);
@@ -89,8 +91,8 @@ pub enum Observation {
     },
     /// The agent writes this conversation.
     Conversation {
-        /** Its own id of it. */
-        id: String,
+        /** It. */
+        conversation: Conversation,
     },
     /// The agent has a prompt.
     TurnBegan {
@@ -192,7 +194,7 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
         }
         (Observation::Tick, Phase::Ending(_)) => turns::tick(session, now),
         (Observation::AgentReady { epoch, able }, _) => turns::ready(session, *epoch, *able, now),
-        (Observation::Conversation { id }, _) => turns::conversation(session, id),
+        (Observation::Conversation { conversation }, _) => turns::conversation(session, conversation),
         (Observation::TurnBegan { turn }, _) => turns::began(session, *turn),
         (Observation::TurnOver { turn, end }, _) => turns::turn_over(session, *turn, end.clone(), now),
         (Observation::Asks { ask }, _) => turns::asks(session, ask),

@@ -2,7 +2,9 @@
 
 use crate::owners::{self, Sharing};
 use crate::turns::{Expiry, Release, Turns};
-use crate::{Actor, Boundary, Epoch, Event, Exit, Fence, Name, Outcome, Process, Readiness, Spec};
+use crate::{
+    Actor, Boundary, Conversation, Epoch, Event, Exit, Fence, Name, Origin, Outcome, Process, Readiness, Spec,
+};
 
 /// Everything the rules need to know about one session.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,8 +35,8 @@ pub struct Session {
     pub sharing: Option<Sharing>,
     /// What was asked of its agent, if that takes turns.
     pub turns: Turns,
-    /// The agent's own id of the conversation it writes, or wrote last.
-    pub conversation: Option<String>,
+    /// The conversation its agent writes, or wrote last.
+    pub conversation: Option<Conversation>,
     /// Why berth itself ended the current or last run.
     pub released: Option<Release>,
     /// When its time is up.
@@ -273,11 +275,16 @@ impl Session {
             Event::NeverReady { reason, .. } => {
                 self.apply_shared(|sharing| sharing.readiness = Readiness::Never(reason.clone()));
             }
-            Event::ConversationEntered { id } => self.conversation = Some(id.clone()),
-            Event::ConversationLeft { .. } => self.conversation = None,
+            Event::ConversationEntered { conversation } => self.conversation = Some(conversation.clone()),
+            Event::ConversationLeft { .. } => {
+                self.conversation = None;
+                if let Some(spec) = &mut self.spec {
+                    spec.origin = Origin::New;
+                }
+            }
             Event::AgentReady { able, at_boot_ms, .. } => self.turns.ready(*able, *at_boot_ms),
             Event::TurnAccepted { prompt, .. } => self.turns.accepted(prompt),
-            Event::TurnDelivered { turn, .. } => self.turns.delivered(*turn),
+            Event::TurnDelivered { turn, output_from, .. } => self.turns.delivered(*turn, *output_from),
             Event::TurnBegan { turn } => self.turns.began(*turn),
             Event::CancelRequested { turn, cancel } => self.turns.cancel_requested(*turn, cancel),
             Event::TurnEnded { turn, end, at_boot_ms } => self.turns.ended(*turn, end.state, *at_boot_ms),

@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Actor, Epoch, Event, Now, Outcome, Phase, Refusal, Session};
+use crate::{Actor, Conversation, Epoch, Event, Now, Outcome, Phase, Refusal, Session};
 
 #[cfg(test)]
 mod tests;
@@ -80,6 +80,8 @@ pub struct StartBy {
 pub struct Current {
     /// Which.
     pub turn: u64,
+    /// Where its output begins.
+    pub output_from: u64,
     /// Turns whose text was added to it.
     pub steered: Vec<u64>,
     /// Somebody wants it broken off.
@@ -406,11 +408,11 @@ impl Turns {
         self.quiet_since_boot_ms = None;
     }
 
-    pub(crate) fn delivered(&mut self, turn: u64) {
+    pub(crate) fn delivered(&mut self, turn: u64, output_from: u64) {
         self.queue.retain(|queued| *queued != turn);
         match &mut self.current {
             Some(current) => current.steered.push(turn),
-            None => self.current = Some(Current { turn, steered: Vec::new(), cancel: None }),
+            None => self.current = Some(Current { turn, output_from, steered: Vec::new(), cancel: None }),
         }
         self.set(turn, TurnState::Delivered);
         self.quiet_since_boot_ms = None;
@@ -763,11 +765,11 @@ pub(crate) fn hold(session: &Session, hold: &Hold) -> Vec<Event> {
     }
 }
 
-pub(crate) fn conversation(session: &Session, id: &str) -> Vec<Event> {
-    if session.conversation.as_deref() == Some(id) {
+pub(crate) fn conversation(session: &Session, conversation: &Conversation) -> Vec<Event> {
+    if session.conversation.as_ref() == Some(conversation) {
         return vec![];
     }
-    vec![Event::ConversationEntered { id: id.to_owned() }]
+    vec![Event::ConversationEntered { conversation: conversation.clone() }]
 }
 
 /// The agent cannot be used: its run is ended.

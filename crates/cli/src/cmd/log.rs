@@ -133,7 +133,9 @@ fn sentence(event: &Event) -> String {
 /// What happened to turns. Everything else was told by [`sentence`].
 fn of_turns(event: &Event) -> String {
     match event {
-        Event::ConversationEntered { id } => format!("the agent writes conversation {id}"),
+        Event::ConversationEntered { conversation } => {
+            format!("the agent writes conversation {}", conversation.id)
+        }
         Event::ConversationLeft { by } => format!("{} gave the conversation up", who(by)),
         Event::AgentReady { .. } => "the agent takes turns".to_owned(),
         Event::TurnAccepted { turn, prompt } => {
