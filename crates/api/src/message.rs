@@ -112,6 +112,8 @@ pub enum Request {
         /// The first event wanted.
         from: u64,
     },
+    /// Answered when the agent takes turns, or will not.
+    AwaitAgent,
     /// Have something said to the agent; answered with a receipt once it is on disk.
     Send {
         /// What, and how.

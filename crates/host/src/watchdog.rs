@@ -35,7 +35,7 @@ pub struct Watchdog(());
 impl Watchdog {
     /// Prepares to start `/proc/self/exe` again with `args` (`argv[0]` included), the environment of
     /// now and the descriptors `keep`, when an alarm comes. Nothing is armed yet. The memory this takes
-    /// is never given back; install once.
+    /// (a few kilobytes) is never given back: install once, and again only when the descriptors change.
     pub fn install(args: &[OsString], keep: &[RawFd]) -> io::Result<Self> {
         let args = leaked(args.iter().map(|arg| arg.as_bytes().to_vec()))?;
         let env = leaked(std::env::vars_os().map(|(key, value)| {

@@ -37,6 +37,10 @@ pub(crate) struct Client {
     pub(crate) awaits_end: bool,
     /// Whether it waits for a helper to be ready.
     pub(crate) awaits_ready: bool,
+    /// Whether it waits for the agent to take turns.
+    pub(crate) awaits_agent: bool,
+    /// The turn it is told of.
+    pub(crate) follows: Option<u64>,
     /// How far it knows the output to reach.
     pub(crate) told_end: u64,
     /// Which events the kernel was asked to report; kept here so that it is asked only on change.
@@ -75,6 +79,8 @@ impl Client {
             watches: false,
             awaits_end: false,
             awaits_ready: false,
+            awaits_agent: false,
+            follows: None,
             told_end: 0,
             wants_write: false,
             paused: false,

@@ -1,3 +1,94 @@
-//! Drivers: how we talk to one kind of agent.
+//! Starting an agent: in a terminal, or on pipes to talk to it with one of [`berth_driver`]'s protocols.
 
+pub(crate) mod pipes;
 pub(crate) mod pty;
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use berth_core::{Process, Spec};
+use berth_driver::Driver;
+use berth_host::spawn::{Child, Spawn, Stdio, find_program, spawn};
+
+use crate::boundary::Contained;
+use crate::recover;
+
+/// How we talk to an agent of this kind; `None` if it has a terminal, or nobody knows how.
+pub(crate) fn of(driver: &str) -> Option<Box<dyn Driver>> {
+    match driver {
+        _ => None,
+    }
+}
+
+/// What a run is started with.
+#[derive(Clone, Copy)]
+pub(crate) struct Launch<'a> {
+    /// Where, and with which variables.
+    pub(crate) spec: &'a Spec,
+    /// Program and arguments.
+    pub(crate) command: &'a [String],
+    /// What we tell it.
+    pub(crate) variables: &'a [(&'a str, String)],
+    /// The lock all of the run inherits.
+    pub(crate) run_lock: &'a OwnedFd,
+    /// What holds the run together.
+    pub(crate) contained: &'a Contained,
+}
+
+impl Launch<'_> {
+    /// Starts the agent. The error is for people.
+    fn launch(&self, extra: &[(&str, &str)], stdio: Stdio<'_>) -> Result<Process, String> {
+        let cwd = Path::new(&self.spec.cwd);
+        let env = environment(self.spec, extra, self.variables);
+        let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+        let name = self.command.first().ok_or("the command is empty")?;
+        let program = find_program(name.as_ref(), path, cwd).map_err(|error| error.to_string())?;
+        let args: Vec<OsString> = self.command.iter().map(Into::into).collect();
+        let child: Child = spawn(&Spawn {
+            program: &program,
+            args: &args,
+            env: &env,
+            cwd,
+            stdio,
+            keep: &[self.run_lock.as_fd()],
+            cgroup: self.contained.birthplace(),
+            joins: &self.contained.joins(),
+        })
+        .map_err(|error| error.to_string())?;
+        let agent = berth_host::identity::Identity::of(child.pid).map_err(|error| {
+            let _ = child.pidfd.signal(rustix::process::Signal::KILL.as_raw());
+            format!("cannot identify the agent's process {}: {error}", child.pid)
+        })?;
+        Ok(recover::process(agent))
+    }
+
+    /// Looks before anything is made.
+    fn check(&self) -> Result<(), String> {
+        let cwd = Path::new(&self.spec.cwd);
+        if cwd.is_dir() { Ok(()) } else { Err(format!("the directory {} is not there", cwd.display())) }
+    }
+}
+
+/// The caller's environment, then what the driver says, then what the person said, then what we say.
+fn environment(
+    spec: &Spec,
+    extra: &[(&str, &str)],
+    variables: &[(&str, String)],
+) -> Vec<(OsString, OsString)> {
+    let ours = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let extra = extra.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let theirs = spec.env.iter().map(|(name, value)| (name.into(), value.into()));
+    let mut env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    for (name, value) in extra.chain(theirs).chain(ours) {
+        env.retain(|(known, _)| *known != name);
+        env.push((name, value));
+    }
+    env
+}
+
+/// A variable as the agent of this session sees it.
+pub(crate) fn variable(spec: &Spec, name: &str) -> Option<OsString> {
+    let given = spec.env.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.into());
+    given.or_else(|| std::env::var_os(name))
+}

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use berth_api::helper::{HelperStatus, OwnerStatus};
 use berth_api::record::{Actor, Entry, Spec};
-use berth_api::status::{Status, Timestamp, What, WriterStatus};
+use berth_api::status::{Status, Timestamp, TurnsStatus, What, WriterStatus};
+use berth_api::turn::{Hold, Release, turn_id};
 use berth_core::{Ending, Event, Phase, Scope, Session, SessionId, State};
 use berth_journal::{Committed, Record};
 
@@ -144,6 +145,9 @@ impl History {
             oom_kills: session.oom_kills,
             output_from: session.output_from,
             helper: self.helper_status(kept),
+            turns: self.turns_status(id),
+            native_id: session.conversation.as_ref().map(|conversation| conversation.id.clone()),
+            released: session.released.clone().map(|why| Release::from(why).describe()),
             seq: self.seq,
             ..Status::default()
         };
@@ -158,6 +162,24 @@ impl History {
             None => {}
         }
         status
+    }
+
+    /// What there is to say about turns.
+    fn turns_status(&self, id: &SessionId) -> Option<TurnsStatus> {
+        let session = &self.session;
+        session.takes_turns().then_some(())?;
+        let turns = &session.turns;
+        let name = session.name.as_ref().map_or(id.as_str(), |name| name.as_str());
+        let id_of = |turn: &u64| turn_id(id.as_str(), *turn);
+        Some(TurnsStatus {
+            current: turns.current.as_ref().map(|current| id_of(&current.turn)),
+            queued: turns.queue.iter().map(id_of).collect(),
+            total: turns.last(),
+            held: turns.hold.clone().map(|hold| Hold::from(hold).describe(name)),
+            asks: turns.asks.iter().cloned().map(Into::into).collect(),
+            activity: None,
+            releases_in_ms: None,
+        })
     }
 
     /// What there is to say about a helper.

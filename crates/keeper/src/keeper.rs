@@ -4,14 +4,17 @@
 //! was committed, and does what is owed. Output bytes take their own way: file, clients, screen.
 //! Promise: no terminal, no thread that matters, no wait without a limit.
 //! Start with [`keep`]; `begin` makes the keeper, `requests`, `terminal` and `world` are what its
-//! loop deals with: clients, the agent's bytes, the agent's processes; `helper` and `ready` what it has to
-//! do for one that is shared.
+//! loop deals with: clients, the agent's bytes, the agent's processes; `agent` and `turns` are for one that
+//! takes turns, `helper` and `ready` for one that is shared.
 
+mod agent;
 mod begin;
+mod conversation;
 mod helper;
 mod ready;
 mod requests;
 mod terminal;
+mod turns;
 mod world;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -40,6 +43,7 @@ use rustix::event::{Timespec, epoll};
 
 use crate::boundary::Contained;
 use crate::clients::Client;
+use crate::conversations::ConversationLock;
 use crate::driver::pty::Terminal;
 use crate::history::Stored;
 use crate::killpoint;
@@ -65,6 +69,8 @@ const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
 const TERMINAL: u64 = 2;
 const BOUNDARY: u64 = 3;
+const AGENT_OUT: u64 = 4;
+const AGENT_IN: u64 = 5;
 const FIRST_CLIENT: u64 = 16;
 /// Tokens from here on are of owners.
 const FIRST_OWNER: u64 = 1 << 63;
@@ -95,6 +101,14 @@ struct Keeper {
     clients: BTreeMap<u64, Client>,
     next_client: u64,
     terminal: Option<Terminal>,
+    /// The agent, if it takes turns.
+    talk: Option<agent::Talk>,
+    /// How the next run takes its conversation up.
+    begin: berth_driver::Begin,
+    /// The right to write the conversation.
+    conversation: Option<ConversationLock>,
+    /// Whether everything of the run was asked to end.
+    terminated: bool,
     output: OutputLog,
     screen: Screen,
     splitter: Splitter,
@@ -179,6 +193,7 @@ impl Keeper {
             SIGNALS => self.on_signals(),
             TERMINAL => self.on_terminal(flags),
             BOUNDARY => self.on_boundary(),
+            AGENT_OUT | AGENT_IN => self.on_agent(token),
             owner if owner >= FIRST_OWNER => self.on_owner(owner),
             client => self.on_client(client, flags),
         }
@@ -220,11 +235,16 @@ impl Keeper {
     fn publish(&mut self, events: &[Committed<Stored>]) {
         for event in events {
             let is_end = matches!(event.get().event, Event::RunEnded { .. } | Event::EndUnproven { .. });
-            let notice = Notice::Event { seq: event.seq().0, entry: Box::new(event.get().entry()) };
-            let json = serde_json::to_vec(&notice).expect("a notice is plain data");
+            let mut json = None;
             for client in self.clients.values_mut() {
-                if client.watches || (is_end && client.attached.is_some()) {
-                    client.send(Kind::Notice, &json);
+                let follows = client.follows.is_some_and(|turn| turns::concerns(&event.get().event, turn));
+                if client.watches || follows || (is_end && client.attached.is_some()) {
+                    let json = json.get_or_insert_with(|| {
+                        let entry = Box::new(event.get().entry());
+                        let notice = Notice::Event { seq: event.seq().0, entry };
+                        serde_json::to_vec(&notice).expect("a notice is plain data")
+                    });
+                    client.send(Kind::Notice, json);
                 }
             }
         }
@@ -239,6 +259,7 @@ impl Keeper {
             self.answer_those_who_await_the_end();
         }
         self.tell_readiness();
+        self.tell_whether_it_takes_turns();
     }
 
     fn status(&self) -> Status {
@@ -249,6 +270,14 @@ impl Keeper {
         status.rows = self.screen.size().rows;
         status.cols = self.screen.size().cols;
         view::add_output(&self.dir, &mut status);
+        let boot_ms = clock::boot_ms();
+        let session = &self.owner.history().session;
+        if let Some(turns) = &mut status.turns {
+            turns.activity = self.talk.as_ref().and_then(agent::Talk::activity);
+            turns.releases_in_ms = session.release_at_boot_ms().map(|at| at.saturating_sub(boot_ms));
+        }
+        let expiry = session.expiry.as_ref().filter(|expiry| expiry.boot_id == self.me.boot_id);
+        status.expires_in_ms = expiry.map(|expiry| expiry.boot_ms.saturating_sub(boot_ms));
         status
     }
 
@@ -280,24 +309,43 @@ impl Keeper {
         let _ = self.owner.close();
     }
 
+    /// Descriptors changed: a new image would look for the old ones.
+    fn renew_watchdog(&mut self) {
+        if self.watchdog.is_some() {
+            self.watchdog = self.make_watchdog().ok();
+        }
+    }
+
     fn make_watchdog(&self) -> io::Result<Watchdog> {
         let keep = self.kept_fds();
         let mut args: Vec<OsString> =
             vec!["berth".into(), KEEPER_VERB.into(), ADOPT_FLAG.into(), self.dir.clone().into()];
-        args.extend(keep.iter().map(|fd| fd.to_string().into()));
+        args.extend(keep.iter().take(3).map(|fd| fd.to_string().into()));
+        args.extend(self.named_fds().into_iter().map(|(name, fd)| format!("{name}={fd}").into()));
         args.extend(self.looking.as_ref().map(|it| format!("{LOOKING_SINCE}{}", it.since_awake_ms()).into()));
         Watchdog::install(&args, &keep)
     }
 
-    /// What a new image needs of this one: lease, run lock, socket and, if there is one, terminal.
+    /// What a new image needs of this one: lease, run lock and socket, then what it has by name.
     fn kept_fds(&self) -> Vec<RawFd> {
         let mut fds = vec![
             self.lease.file().as_fd().as_raw_fd(),
             self.run_lock.as_fd().as_raw_fd(),
             self.listener.as_raw_fd(),
         ];
-        fds.extend(self.terminal.as_ref().map(|terminal| terminal.pty.master.as_raw_fd()));
+        fds.extend(self.named_fds().into_iter().map(|(_, fd)| fd));
         fds
+    }
+
+    /// What it needs besides, by name: a terminal or pipes, and the right to write a conversation.
+    fn named_fds(&self) -> Vec<(&'static str, RawFd)> {
+        let terminal = self.terminal.as_ref().map(|terminal| ("pty", terminal.pty.master.as_raw_fd()));
+        let pipes = self.talk.as_ref().map(agent::Talk::pipes);
+        let stdin = pipes.and_then(|pipes| Some(("in", pipes.stdin.as_ref()?.as_raw_fd())));
+        let rest = pipes.map(|pipes| [("out", pipes.stdout.as_raw_fd()), ("err", pipes.stderr.as_raw_fd())]);
+        let conversation =
+            self.conversation.as_ref().map(|lock| ("conversation", lock.file().fd().as_raw_fd()));
+        terminal.into_iter().chain(stdin).chain(rest.into_iter().flatten()).chain(conversation).collect()
     }
 
     fn retry_soon(&mut self) {

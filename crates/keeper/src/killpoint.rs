@@ -28,14 +28,27 @@ pub fn reached(name: &str) {
 /// How long a turn of the loop may take; tests may be less patient.
 #[cfg(debug_assertions)]
 pub fn stuck_after(usually: Duration) -> Duration {
-    let given = std::env::var(STUCK_VARIABLE).ok().and_then(|text| text.parse().ok());
-    given.map_or(usually, Duration::from_millis)
+    patience(STUCK_VARIABLE, usually)
 }
 
 /// What it usually is, in a release build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn stuck_after(usually: Duration) -> Duration {
+    usually
+}
+
+/// How long to be patient; tests may be less so, by this variable.
+#[cfg(debug_assertions)]
+pub fn patience(variable: &str, usually: Duration) -> Duration {
+    let given = std::env::var(variable).ok().and_then(|text| text.parse().ok());
+    given.map_or(usually, Duration::from_millis)
+}
+
+/// What it usually is, in a release build.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn patience(_variable: &str, usually: Duration) -> Duration {
     usually
 }
 

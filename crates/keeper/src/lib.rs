@@ -9,6 +9,7 @@
 
 pub mod boundary;
 mod clients;
+mod conversations;
 mod driver;
 mod foreign;
 pub mod helpers;
@@ -24,6 +25,7 @@ pub mod recover;
 pub mod start;
 pub mod store;
 pub mod sweep;
+pub mod turn;
 pub mod view;
 pub mod whose;
 

@@ -5,7 +5,9 @@
 //! Not here: the world. The keeper performs [`Owner::owed`] and reports back; the simulation in
 //! `tests/simulation.rs` does the same with a world that fails.
 
-use berth_core::{Command, Effect, Event, Now, Observation, Refusal, decide, effects, observe};
+use std::borrow::Cow;
+
+use berth_core::{Command, Effect, Event, Now, Observation, Refusal, Session, decide, effects, observe};
 use berth_journal::{Committed, Disk, Journal, JournalError, RealDisk};
 
 use crate::history::{History, Stored};
@@ -65,13 +67,22 @@ impl<D: Disk> Owner<D> {
         self.decided(inputs.to_vec(), now).1.into_iter().find_map(Result::err)
     }
 
+    /// The state a batch would lead to. Nothing is taken.
+    pub fn ahead(&self, inputs: &[Input], now: Now) -> Session {
+        let mut session = self.history.session.clone();
+        self.decided(inputs.to_vec(), now).0.iter().for_each(|stored| session.apply(&stored.event));
+        session
+    }
+
     fn decided(&self, inputs: Vec<Input>, now: Now) -> (Vec<Stored>, Vec<Result<(), Refusal>>) {
         // Later inputs of a batch are decided on the state the earlier ones lead to. That state is
-        // thrown away: the one that counts follows from what the journal gives back.
-        let mut ahead = self.history.session.clone();
+        // thrown away: the one that counts follows from what the journal gives back. The last input needs
+        // none, and most batches have only one.
+        let mut ahead = Cow::Borrowed(&self.history.session);
         let mut batch = Vec::new();
         let mut answers = Vec::with_capacity(inputs.len());
-        for input in inputs {
+        let last = inputs.len().saturating_sub(1);
+        for (at, input) in inputs.into_iter().enumerate() {
             let decided = match input {
                 Input::Command(command) => decide(&ahead, command, now),
                 Input::Report(observation) => Ok(observe(&ahead, &observation, now)),
@@ -79,7 +90,9 @@ impl<D: Disk> Owner<D> {
             };
             answers.push(decided.map(|events| {
                 for event in events {
-                    ahead.apply(&event);
+                    if at < last {
+                        ahead.to_mut().apply(&event);
+                    }
                     batch.push(Stored { at_ms: now.wall_ms, event });
                 }
             }));

@@ -21,7 +21,7 @@ use crate::foreign;
 use crate::home::Home;
 use crate::owner::{Input, Owner};
 use crate::store::{self, Lease};
-use crate::view;
+use crate::{turn, view};
 
 /// The variable every process of a run inherits.
 pub const MARK: &str = "BERTH_RUN";
@@ -186,7 +186,6 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
     }
     // It says that the session runs, and would be believed while we hold the lease.
     held.doubt_short_cut()?;
-    let epoch = session.epoch;
     let ended = end_leftovers(&dir, id, session).map_err(|left| {
         Problem::new(
             Code::Refused,
@@ -194,9 +193,20 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
         )
         .hint(format!("end what is named there; `berth why {id}` shows the evidence"))
     })?;
-    held.take(Input::Report(Observation::KeeperGone { epoch }))?;
+    let reports = gone(session, &dir);
+    held.take(reports)?;
     held.release()?;
     Ok(ended)
+}
+
+/// What is to be recorded of a run whose keeper died, once nothing of it is left: how its turn came out, as
+/// far as that can be told, and the loss.
+pub(crate) fn gone(session: &Session, dir: &Path) -> Vec<Input> {
+    let current = session.turns.current.as_ref().map(|current| current.turn);
+    let over = current.zip(turn::of_lost_run(session, dir));
+    let over = over.map(|(turn, end)| Observation::TurnOver { turn, end });
+    let gone = Observation::KeeperGone { epoch: session.epoch };
+    over.into_iter().chain([gone]).map(Input::Report).collect()
 }
 
 /// Whether a live run's keeper is gone: then whoever holds the lease is clearing up after it.
@@ -239,7 +249,7 @@ pub fn with_lease(home: &Home, id: &SessionId, command: Command) -> Result<(), P
         Problem::new(Code::Held, format!("session {id} is being started or ended by somebody else"))
             .hint("try again")
     })?;
-    held.take(Input::Command(command))?;
+    held.take(vec![Input::Command(command)])?;
     held.release()
 }
 
@@ -267,7 +277,7 @@ impl<'a> Held<'a> {
         let mut held = Self { dir, id, owner, _lease: lease };
         if let Some(what) = torn {
             // At once: nobody will find the torn end again, whatever becomes of what we came for.
-            held.take(Input::Note(Event::Warned { what }))?;
+            held.take(vec![Input::Note(Event::Warned { what })])?;
         }
         Ok(Some(held))
     }
@@ -278,13 +288,11 @@ impl<'a> Held<'a> {
         })
     }
 
-    fn take(&mut self, input: Input) -> Result<(), Problem> {
+    fn take(&mut self, inputs: Vec<Input>) -> Result<(), Problem> {
         self.doubt_short_cut()?;
         let now = Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
-        let taken = self
-            .owner
-            .take(vec![input], now)
-            .map_err(|error| store::journal_problem(&error, self.id.as_str()))?;
+        let taken =
+            self.owner.take(inputs, now).map_err(|error| store::journal_problem(&error, self.id.as_str()))?;
         match taken.answers.into_iter().find_map(Result::err) {
             Some(refusal) => Err(berth_api::problem::refusal(&refusal, self.id.as_str())),
             None => Ok(()),

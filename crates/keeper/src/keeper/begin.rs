@@ -15,7 +15,8 @@ use berth_api::client::SOCKET_NAME;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Request, Size};
 use berth_api::{Code, Problem};
-use berth_core::{Command, Event, Name, Observation, Outcome, Refusal, SessionId, Spec};
+use berth_core::{Actor, Command, Event, Hold, Name, Observation, Origin, Outcome, Refusal, SessionId, Spec};
+use berth_driver::Begin;
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
 use berth_host::pty::Pty;
@@ -24,12 +25,15 @@ use berth_host::{memory, socket, tree, watchdog};
 use berth_screen::{Screen, Splitter};
 use rustix::event::epoll;
 
+use super::conversation::TakeUp;
 use super::helper::Owners;
 use super::{
     BOUNDARY, FIRST_CLIENT, Keeper, LISTENER, REPLAY_BYTES, SIGNALS, bug, libc_chld, libc_term, now,
     screen_size, trouble,
 };
 use crate::boundary::Contained;
+use crate::conversations::ConversationLock;
+use crate::driver::pipes::Pipes;
 use crate::driver::pty::Terminal;
 use crate::home::Home;
 use crate::killpoint;
@@ -96,12 +100,13 @@ impl Keeper {
         let _ = lease.sign(&me, 0);
         killpoint::reached("claimed");
         match call.request {
-            Request::Create { spec, name, size, take: _ } => {
+            Request::Create { spec, name, size, take } => {
                 let name = name.as_deref().map(Name::parse).transpose();
                 let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
-                let create = Command::Create { spec: spec.into(), name };
+                let spec: Spec = spec.into();
+                let create = Command::Create { spec: spec.clone(), name };
                 let made = store::create(&dir, &id, &lease).and_then(|owner| {
-                    let plan = Plan { before: vec![Input::Command(create)], after: vec![], size };
+                    let plan = Plan { before: vec![Input::Command(create)], after: vec![], size, spec, take };
                     Self::start_run(id, dir.clone(), lease, owner, plan, Some(&home.sessions_dir()))
                 });
                 if made.is_err() {
@@ -111,17 +116,22 @@ impl Keeper {
                 }
                 made
             }
-            Request::Resume { size, fresh: _, take: _ } => {
+            Request::Resume { size, fresh, take } => {
                 let (owner, torn) = store::open(&dir, &id, &lease)?;
-                if owner.history().session.spec.is_none() {
+                let Some(mut spec) = owner.history().session.spec.clone() else {
                     // Asked before the torn end is noted: what was never made gets no first event.
                     return Err(berth_api::problem::refusal(&Refusal::NotCreated, id.as_str()));
-                }
+                };
                 let mut inputs = settle_past(&dir, &id, &owner)?;
+                if fresh {
+                    let by = Actor { pid: 0, uid: None, place: call.place };
+                    inputs.push(Input::Command(Command::LeaveConversation { by }));
+                    spec.origin = Origin::New;
+                }
                 view::doubt_short_cut(&dir)
                     .map_err(|error| trouble(&format!("begin the next run of session {id}"), &error))?;
                 inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
-                let plan = Plan { before: inputs, after: vec![], size };
+                let plan = Plan { before: inputs, after: vec![], size, spec, take };
                 Self::start_run(id, dir, lease, owner, plan, None)
             }
             Request::StartHelper { spec, terms, owner } => {
@@ -146,12 +156,12 @@ impl Keeper {
             .map_err(|error| trouble(&format!("make the socket of session {id}"), &error))?;
         let output_from = output::end_of(&dir.join("output"))
             .map_err(|error| trouble("find the end of the output", &error))?;
-        let Plan { before: mut inputs, after, size } = plan;
-        let limits = match inputs.iter().find_map(created_spec) {
-            Some(spec) => spec.limits.clone(),
-            None => owner.history().session.spec.clone().unwrap_or_default().limits,
-        };
-        let contained = Contained::make(&id, owner.history().session.epoch.next(), &limits)?;
+        let Plan { before: mut inputs, after, size, spec, take } = plan;
+        let root = dir.parent().and_then(Path::parent).unwrap_or(&dir);
+        let ahead = owner.ahead(&inputs, now());
+        let take_up = TakeUp::prepare(root, &id, &ahead, &spec, take)?;
+        inputs.extend(take_up.inputs);
+        let contained = Contained::make(&id, owner.history().session.epoch.next(), &spec.limits)?;
         inputs.push(Input::Command(Command::Start {
             keeper: recover::process(me.clone()),
             output_from,
@@ -183,9 +193,57 @@ impl Keeper {
             .map_err(|error| trouble(&format!("sign the lease of session {id}"), &error))?;
         let parts = Parts { id, dir, me, lease, run_lock, contained, owner, listener };
         let mut keeper = Self::assemble(parts, size)?;
+        (keeper.begin, keeper.conversation) = (take_up.begin, take_up.lock);
         keeper.settle();
         killpoint::reached("started");
         keeper.started()
+    }
+
+    /// The run is over and something waits: begins the next one, without anybody asking again.
+    pub(super) fn next_run(&mut self) {
+        self.contained.remove();
+        self.stop_talking();
+        if let Err(problem) = self.try_next_run() {
+            let hold = Hold::AgentFailed { reason: problem.what };
+            self.report(vec![Observation::Held { hold }]);
+        }
+        self.renew_watchdog();
+    }
+
+    fn try_next_run(&mut self) -> Result<(), Problem> {
+        let session = &self.owner.history().session;
+        let spec = session.spec.clone().unwrap_or_default();
+        // The right to write it is ours already; whoever else writes it is looked for again.
+        self.conversation = None;
+        let take_up = TakeUp::prepare(self.root(), &self.id, session, &spec, false)?;
+        let contained = Contained::make(&self.id, session.epoch.next(), &spec.limits)?;
+        let mut inputs = take_up.inputs;
+        inputs.push(Input::Command(Command::Start {
+            keeper: recover::process(self.me.clone()),
+            output_from: self.output.end(),
+            boundary: contained.boundary(),
+        }));
+        if let Some(refusal) = self.owner.refusal(&inputs, now()) {
+            return Err(self.refused(&refusal));
+        }
+        for watch in std::mem::take(&mut self.boundary_watches) {
+            self.epoll_delete(&watch);
+        }
+        self.boundary_watches = contained.watches();
+        for watch in &self.boundary_watches {
+            let token = epoll::EventData::new_u64(BOUNDARY);
+            epoll::add(&self.epoll, watch, token, watch.interest())
+                .map_err(|error| trouble("watch the run's control group", &error.into()))?;
+        }
+        self.oom_kills = contained.oom_kills();
+        self.contained = contained;
+        (self.begin, self.conversation) = (take_up.begin, take_up.lock);
+        (self.ran_out_at_ms, self.killed_at_ms, self.kill_again_at_ms) = (None, None, None);
+        self.terminated = false;
+        self.take(inputs)?;
+        // For people, and for whoever sweeps; the journal has it, too.
+        let _ = self.lease.sign(&self.me, self.owner.history().session.epoch.0);
+        Ok(())
     }
 
     /// Whether the run that was just asked for is there.
@@ -235,6 +293,10 @@ impl Keeper {
             clients: BTreeMap::new(),
             next_client: FIRST_CLIENT,
             terminal: None,
+            talk: None,
+            begin: Begin::New { id: None },
+            conversation: None,
+            terminated: false,
             output,
             screen: Screen::new(screen_size(size)),
             splitter: Splitter::new(),
@@ -264,14 +326,10 @@ pub(super) struct Plan {
     pub(super) before: Vec<Input>,
     pub(super) after: Vec<Input>,
     pub(super) size: Size,
-}
-
-/// What a session that is about to be made will run.
-fn created_spec(input: &Input) -> Option<&Spec> {
-    match input {
-        Input::Command(Command::Create { spec, .. }) => Some(spec),
-        Input::Command(_) | Input::Report(_) | Input::Note(_) => None,
-    }
+    /// What will run.
+    pub(super) spec: Spec,
+    /// Whether to end whoever else writes its conversation.
+    pub(super) take: bool,
 }
 
 struct Parts {
@@ -299,7 +357,15 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let lease = Lease::inherited(LockFile::from_fd(inherit(2)?));
     let run_lock = LockFile::from_fd(inherit(3)?);
     let listener = UnixListener::from(inherit(4)?);
-    let pty = number(5).map(|_| inherit(5)).transpose()?.map(|master| Pty { master });
+    // By name, because which there are depends on the agent. One that did not come along is not there.
+    let named = |name: &str| {
+        let fd = args.iter().find_map(|arg| arg.to_str()?.strip_prefix(name)?.strip_prefix('='));
+        watchdog::inherited(fd?.parse().ok()?).ok()
+    };
+    let pty = named("pty").map(|master| Pty { master });
+    let pipes = named("out").zip(named("err"));
+    let pipes = pipes.map(|(stdout, stderr)| Pipes { stdin: named("in"), stdout, stderr });
+    let conversation = named("conversation").map(|fd| ConversationLock::inherited(LockFile::from_fd(fd)));
     let size = pty.as_ref().and_then(|pty| pty.size().ok());
     let size = size.map_or_else(Size::default, |(rows, cols)| Size { rows, cols });
     let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
@@ -311,6 +377,7 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let contained = contained.unwrap_or_else(|error| Contained::none(error.to_string()));
     let parts = Parts { id, dir, me, lease, run_lock, contained, owner, listener };
     let mut keeper = Keeper::assemble(parts, size)?;
+    keeper.conversation = conversation;
     if let Some(pty) = pty {
         keeper.watch_terminal(Terminal { pty }).map_err(|error| bug("watching the terminal", &error))?;
     }
@@ -328,6 +395,9 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     // Connections did not come along, and so neither did whoever was typing.
     keeper.release_absent_writer();
     keeper.adopt_agent();
+    if let Some(pipes) = pipes {
+        keeper.talk_again(pipes).map_err(|error| bug("taking the agent's pipes over", &error))?;
+    }
     keeper.watch_owners_again();
     keeper.begin_to_look(looking_since(args));
     // A child may have ended between the images; its signal would have gone to the old one.
@@ -348,7 +418,6 @@ pub(super) fn settle_past(dir: &Path, id: &SessionId, owner: &Owner) -> Result<V
     if !session.is_live() {
         return Ok(vec![]);
     }
-    let epoch = session.epoch;
     recover::end_leftovers(dir, id, session).map_err(|left| {
         Problem::new(
             Code::Held,
@@ -356,7 +425,7 @@ pub(super) fn settle_past(dir: &Path, id: &SessionId, owner: &Owner) -> Result<V
         )
         .hint("end what is named there, then try again")
     })?;
-    Ok(vec![Input::Report(Observation::KeeperGone { epoch })])
+    Ok(recover::gone(session, dir))
 }
 
 fn claim(home: &Home, id: &SessionId) -> Result<Lease, Problem> {

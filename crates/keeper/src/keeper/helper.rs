@@ -93,9 +93,9 @@ impl Keeper {
             before.push(Input::Command(create));
         }
         before.extend(torn.map(|what| Input::Note(Event::Warned { what })));
-        before.push(Input::Command(Command::Declare { spec, terms }));
+        before.push(Input::Command(Command::Declare { spec: spec.clone(), terms }));
         let after = vec![Input::Command(Command::Join { owner: owner.clone() })];
-        let plan = Plan { before, after, size: Size::default() };
+        let plan = Plan { before, after, size: Size::default(), spec, take: false };
         let new_in = is_new.then(|| home.sessions_dir());
         let mut keeper =
             Self::start_run(id, dir, lease, journal, plan, new_in.as_deref()).map_err(|problem| {
@@ -231,7 +231,7 @@ impl Keeper {
         }
     }
 
-    fn root(&self) -> &Path {
+    pub(super) fn root(&self) -> &Path {
         self.dir.parent().and_then(Path::parent).expect("a helper lives two steps below the state directory")
     }
 
@@ -383,8 +383,13 @@ impl Keeper {
 /// What the output of a run says at its end, as lines to put below a sentence.
 fn last_words(dir: &Path, from: u64) -> String {
     let bytes = output::tail(dir, from, LAST_WORDS_BYTES).unwrap_or_default();
+    last_lines(&bytes)
+}
+
+/// The last lines of what a program printed, as lines to put below a sentence.
+pub(super) fn last_lines(bytes: &[u8]) -> String {
     let mut text = Vec::new();
-    Plain::default().feed(&bytes, &mut text);
+    Plain::default().feed(bytes, &mut text);
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {

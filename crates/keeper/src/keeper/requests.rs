@@ -178,13 +178,14 @@ impl Keeper {
                 Ok(Some(Answer::Screen { text }))
             }
             Request::Watch { from } => self.watch(key, from),
-            Request::Send { .. }
-            | Request::Follow { .. }
-            | Request::Cancel { .. }
-            | Request::Move { .. }
-            | Request::Pause
-            | Request::GoOn
-            | Request::AnswerAsk { .. } => Err(self.refused(&Refusal::NoTurns)),
+            Request::AwaitAgent => self.await_agent(key),
+            Request::Send { submit } => self.send(key, submit),
+            Request::Follow { turn } => self.follow_turn(key, turn),
+            Request::Cancel { turn } => self.cancel(key, turn),
+            Request::Move { turn, to } => self.move_turn(turn, to),
+            Request::Pause => self.pause(key),
+            Request::GoOn => self.go_on(key),
+            Request::AnswerAsk { request, wish } => self.answer_ask(key, request, wish),
             Request::Restart => {
                 let answer = Answer::Done { status: Box::new(self.status()) };
                 self.answer(key, &answer);

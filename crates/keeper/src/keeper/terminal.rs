@@ -120,7 +120,7 @@ impl Keeper {
     }
 
     /// Writes to the output file; returns how much the disk took.
-    fn store_output(&mut self, bytes: &[u8]) -> usize {
+    pub(super) fn store_output(&mut self, bytes: &[u8]) -> usize {
         let file_before = self.output.file_start();
         let stored = self.store_pieces(bytes);
         if self.output.file_start() != file_before {
@@ -152,12 +152,17 @@ impl Keeper {
     pub(super) fn retry_output(&mut self) {
         let waiting = std::mem::take(&mut self.unwritten);
         let stored = self.store_output(&waiting);
-        self.show(&waiting[..stored]);
+        if self.talk.is_some() {
+            self.understand(&waiting[..stored]);
+        } else {
+            self.show(&waiting[..stored]);
+        }
         if stored < waiting.len() {
             self.unwritten = waiting[stored..].to_vec();
             self.retry_soon();
         } else if !waiting.is_empty() {
             self.listen_to_terminal(true);
+            self.listen_to_agent(true);
         }
     }
 

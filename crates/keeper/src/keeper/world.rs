@@ -1,10 +1,12 @@
 //! Effects and observations: doing what is owed, reporting what is seen.
 
 use std::fs;
+use std::io;
 use std::os::fd::AsFd;
 
 use berth_api::client::SOCKET_NAME;
-use berth_core::{Actor, Command, Effect, Ending, Observation, PROOF_PATIENCE, Phase};
+use berth_core::{Actor, Command, Effect, Ending, Observation, PROOF_PATIENCE, Phase, Process};
+use berth_driver::Begin;
 use berth_host::cgroup::Watch;
 use berth_host::identity::{Identity, ignores_signal};
 use berth_host::{clock, tree};
@@ -13,7 +15,7 @@ use rustix::process::Signal;
 
 use super::terminal::Until;
 use super::{Keeper, SIGTERM_GRACE, libc_chld, libc_term};
-use crate::driver::pty;
+use crate::driver::{self, Launch, pipes, pty};
 use crate::foreign;
 use crate::killpoint;
 use crate::owner::Input;
@@ -54,7 +56,11 @@ impl Keeper {
     fn perform(&mut self, effect: &Effect) {
         match effect {
             Effect::Spawn { epoch } => self.spawn(*epoch),
-            Effect::Terminate { .. } => self.terminate_tree(),
+            Effect::Terminate { .. } => {
+                if !self.say_goodbye() {
+                    self.terminate_tree();
+                }
+            }
             Effect::Kill { .. } => {
                 let now = clock::boot_ms();
                 self.killed_at_ms = Some(now);
@@ -64,10 +70,10 @@ impl Keeper {
             Effect::Prove { .. } => self.on_children(),
             // The loop's timeout follows from the state; see `timeout`.
             Effect::WakeAt { .. } => {}
-            Effect::Deliver { .. }
-            | Effect::Say { .. }
-            | Effect::Interrupt { .. }
-            | Effect::NextRun { .. } => {}
+            Effect::Deliver { turn } => self.deliver_turn(*turn),
+            Effect::Say { turn } => self.say_turn(*turn),
+            Effect::Interrupt { turn } => self.interrupt_turn(*turn),
+            Effect::NextRun { .. } => self.next_run(),
             Effect::Leave => {
                 // Before anyone hears that it is over: whoever asks then finds no keeper, rather than one
                 // that no longer answers, and whoever looks finds no group.
@@ -79,26 +85,47 @@ impl Keeper {
     }
 
     fn spawn(&mut self, epoch: berth_core::Epoch) {
-        let spec = self.owner.history().session.spec.clone().unwrap_or_default();
-        let variables = self.variables(epoch);
-        let size = self.screen.size();
-        let size = berth_api::message::Size { rows: size.rows, cols: size.cols };
-        let observation = match pty::start(&spec, &variables, size, self.run_lock.fd(), &self.contained) {
-            Ok((terminal, agent)) => match self.watch_terminal(terminal) {
-                Ok(()) => Observation::Spawned { epoch, agent },
-                Err(error) => {
-                    let _ = tree::signal_descendants(self.me.pid, |_| vec![Signal::KILL.as_raw()]);
-                    let reason = format!("cannot watch the agent's terminal: {error}");
-                    Observation::SpawnFailed { epoch, reason }
-                }
-            },
+        let observation = match self.start_agent(epoch) {
+            Ok((agent, Ok(()))) => Observation::Spawned { epoch, agent },
+            Ok((_, Err(error))) => {
+                let _ = tree::signal_descendants(self.me.pid, |_| vec![Signal::KILL.as_raw()]);
+                let reason = format!("cannot watch the agent: {error}");
+                Observation::SpawnFailed { epoch, reason }
+            }
             Err(reason) => Observation::SpawnFailed { epoch, reason },
         };
         killpoint::reached("spawned");
         self.report(vec![observation]);
     }
 
-    fn terminate_tree(&mut self) {
+    /// Starts the agent, and says whether it can be heard. The error is for people.
+    fn start_agent(&mut self, epoch: berth_core::Epoch) -> Result<(Process, io::Result<()>), String> {
+        let spec = self.owner.history().session.spec.clone().unwrap_or_default();
+        let variables = self.variables(epoch);
+        let launch = |command| Launch {
+            spec: &spec,
+            command,
+            variables: &variables,
+            run_lock: self.run_lock.fd(),
+            contained: &self.contained,
+        };
+        if spec.takes_turns() {
+            let driver = driver::of(&spec.driver)
+                .ok_or_else(|| format!("this version of berth knows no driver called `{}`", spec.driver))?;
+            let begin = self.begin.clone();
+            let (pipes, agent) = pipes::start(&launch(&driver.command_line(&spec.command, &begin)))?;
+            return Ok((agent, self.talk_to(driver, begin, pipes, true)));
+        }
+        let goes_on = matches!(self.begin, Begin::Resume { .. }) && !spec.again.is_empty();
+        let command = if goes_on { &spec.again } else { &spec.command };
+        let size = self.screen.size();
+        let size = berth_api::message::Size { rows: size.rows, cols: size.cols };
+        let (terminal, agent) = pty::start(&launch(command), size)?;
+        Ok((agent, self.watch_terminal(terminal)))
+    }
+
+    pub(super) fn terminate_tree(&mut self) {
+        self.terminated = true;
         let term = libc_term();
         // An interactive shell ignores TERM; what it obeys is its terminal hanging up.
         let Ok(foreign::Below { others, .. }) = foreign::below(self.me.pid) else { return };
@@ -276,7 +303,18 @@ impl Keeper {
     /// took that. Spawning again would make two of them.
     pub(super) fn adopt_agent(&mut self) {
         let owed = self.owner.owed().into_iter();
-        self.performed = owed.filter(|effect| matches!(effect, Effect::Spawn { .. })).collect();
+        // So with what it said to the agent: that is said once.
+        let is_done_once = |effect: &Effect| match effect {
+            Effect::Spawn { .. } | Effect::Say { .. } | Effect::Interrupt { .. } => true,
+            Effect::Terminate { .. }
+            | Effect::Kill { .. }
+            | Effect::Prove { .. }
+            | Effect::WakeAt { .. }
+            | Effect::Deliver { .. }
+            | Effect::NextRun { .. }
+            | Effect::Leave => false,
+        };
+        self.performed = owed.filter(is_done_once).collect();
         let session = &self.owner.history().session;
         let epoch = session.epoch;
         let is_unrecorded = match &session.phase {
@@ -298,10 +336,27 @@ impl Keeper {
         // hold the report up: one buffer is enough for a dead agent's last words.
         let over = self.exits.iter().any(|exit| matches!(exit, Observation::Empty { .. }));
         while self.read_terminal(Until::Empty) && over {}
+        self.on_complaints();
+        while self.on_agent_output(Until::Empty) && over {}
         if self.unwritten.is_empty() {
-            let exits = std::mem::take(&mut self.exits);
+            let mut exits = std::mem::take(&mut self.exits);
+            // All of the run is gone, and we have heard everything: what its turn came to can be told.
+            if over && let Some(fate) = self.fate_of_current(self.seen_exit(&exits)) {
+                exits.insert(0, fate);
+            }
             self.report(exits);
         }
+    }
+
+    fn seen_exit(&self, exits: &[Observation]) -> Option<berth_core::Exit> {
+        let now = exits.iter().find_map(|observation| match observation {
+            Observation::Exited { exit, .. } => Some(*exit),
+            _ => None,
+        });
+        now.or(match &self.owner.history().session.phase {
+            Phase::Ending(ending) => ending.exit,
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => None,
+        })
     }
 
     /// What time alone brings.
@@ -315,8 +370,15 @@ impl Keeper {
             self.report(vec![]);
             self.release_absent_writer();
             self.look_again_at_owners();
+            self.deliver_again();
         }
-        if self.kill_at_ms().or(self.idle_end_ms()).is_some_and(|at| at <= now) {
+        self.on_agent_time();
+        if [self.kill_at_ms(), self.idle_end_ms(), self.turns_due_ms()]
+            .into_iter()
+            .flatten()
+            .min()
+            .is_some_and(|at| at <= now)
+        {
             self.report(vec![Observation::Tick]);
         }
         self.look_whether_ready();
@@ -370,13 +432,21 @@ impl Keeper {
         }
     }
 
+    /// When time alone changes something about turns. Once that is reported, a full disk decides when it is
+    /// tried again.
+    fn turns_due_ms(&self) -> Option<u64> {
+        let reported = self.unjournalled.contains(&Observation::Tick);
+        self.owner.history().session.turns_wake_at_boot_ms().filter(|_| !reported)
+    }
+
     /// How long the loop may sleep; for ever when nothing is due.
     pub(super) fn timeout(&self) -> Option<Timespec> {
         let boot = clock::boot_ms();
         let sync = self.output.sync_due_ms();
         let owed = [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, sync];
         let shared = [self.idle_end_ms(), self.look_at_ms()];
-        let due = owed.into_iter().chain(shared).flatten().min()?;
+        let turns = [self.turns_due_ms(), self.agent_due_ms()];
+        let due = owed.into_iter().chain(shared).chain(turns).flatten().min()?;
         // Some kernels count a sleep in 31 bits of milliseconds.
         let left = due.saturating_sub(boot).min(LONGEST_SLEEP_MS);
         Some(Timespec {

@@ -1,0 +1,121 @@
+//! The conversations agents write: one lock each, held while a run of ours may write it.
+//!
+//! Promise: of all sessions of a state directory at most one may write a conversation, whichever way its
+//! agent reaches it. The lock file is never removed.
+//! Not here: writers that are not ours (see `writers`), what is in a conversation (`berth_transcript`).
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use berth_core::SessionId;
+use berth_host::lock::LockFile;
+
+/// Whoever looks at a lock has it for an instant.
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
+/// The longest name of a lock file.
+const MAX_NAME_BYTES: usize = 200;
+
+/// The right to write a conversation. Given back on drop.
+#[derive(Debug)]
+pub(crate) struct ConversationLock {
+    file: LockFile,
+}
+
+/// Whether we may write it.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// We may.
+    Ours(ConversationLock),
+    /// The session of this id does, as far as its own word goes.
+    Held(Option<SessionId>),
+}
+
+impl ConversationLock {
+    /// Takes the right to write a conversation. `root` is the state directory.
+    pub(crate) fn claim(root: &Path, kind: &str, id: &str, session: &SessionId) -> io::Result<Claim> {
+        let path = lock_path(root, kind, id);
+        if let Some(dir) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        }
+        let file = LockFile::open_or_create(&path)?;
+        if !file.acquire(LOCK_PATIENCE)? {
+            let said = file.read_text().unwrap_or_default();
+            return Ok(Claim::Held(SessionId::parse(said.trim())));
+        }
+        // For people, and for whoever is refused: the lock counts, not the text.
+        let _ = file.write_text(session.as_str());
+        Ok(Claim::Ours(Self { file }))
+    }
+
+    /// A lock that an earlier image of this program took.
+    pub(crate) fn inherited(file: LockFile) -> Self {
+        Self { file }
+    }
+
+    /// Its file.
+    pub(crate) fn file(&self) -> &LockFile {
+        &self.file
+    }
+}
+
+fn lock_path(root: &Path, kind: &str, id: &str) -> PathBuf {
+    root.join("conversations").join(file_name(kind)).join(file_name(id))
+}
+
+/// A name that is safe as a file's, and different for different texts.
+fn file_name(text: &str) -> String {
+    let mut name = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'_' => name.push(char::from(byte)),
+            _ => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    if name.len() > MAX_NAME_BYTES {
+        let sum = crc(text);
+        name.truncate(MAX_NAME_BYTES);
+        name.push_str(&format!("~{}~{sum:016x}", text.len()));
+    }
+    if name.is_empty() { "%".to_owned() } else { name }
+}
+
+/// FNV-1a: the same in every version of every program.
+fn crc(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversation_has_one_writer_until_that_leaves() {
+        let root = std::env::temp_dir().join(format!("berth-conversations-{}", std::process::id()));
+        let [a, b] = [*b"aaaaaaaaaaaa", *b"bbbbbbbbbbbb"].map(SessionId::from_random);
+        let first = match ConversationLock::claim(&root, "claude", "x/../y", &a).expect("a claim") {
+            Claim::Ours(lock) => lock,
+            Claim::Held(by) => panic!("held by {by:?}"),
+        };
+        match ConversationLock::claim(&root, "claude", "x/../y", &b).expect("a claim") {
+            Claim::Held(by) => assert_eq!(by, Some(a.clone())),
+            Claim::Ours(_) => panic!("two writers"),
+        }
+        assert!(matches!(ConversationLock::claim(&root, "codex", "x/../y", &b), Ok(Claim::Ours(_))));
+        drop(first);
+        assert!(matches!(ConversationLock::claim(&root, "claude", "x/../y", &b), Ok(Claim::Ours(_))));
+        std::fs::remove_dir_all(&root).expect("our own directory");
+    }
+
+    #[test]
+    fn different_ids_have_different_files() {
+        let long = "x".repeat(1000);
+        let ids = ["", "a/b", "a%2fb", "..", ".", long.as_str(), &long[1..], "ü"];
+        let names: std::collections::BTreeSet<String> = ids.iter().map(|id| file_name(id)).collect();
+        assert_eq!(names.len(), ids.len());
+        assert!(names.iter().all(|name| name.len() < 255 && !name.starts_with('.') && !name.contains('/')));
+    }
+}

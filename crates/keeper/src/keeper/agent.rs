@@ -1,0 +1,596 @@
+//! The agent that takes turns: its lines to the file, then to its driver; the driver's words back.
+//!
+//! Promise: its output is always read, and on disk before anybody hears of it; one that writes lines
+//! without end, or garbage, costs a bounded buffer and nothing else.
+//! Not here: what the lines mean (`berth_driver`), which turn is next (`berth_core`).
+//! Start with [`Talk`], then [`Keeper::on_agent_output`].
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use berth_api::message::Notice;
+use berth_core::{Able, Command, Conversation, Effect, Event, Hold, Observation, Phase};
+use berth_driver::{Activity, Begin, Driver, MAX_ANSWER_BYTES, Out, Trouble, Update};
+use berth_host::clock;
+use rustix::event::epoll;
+
+use super::terminal::Until;
+use super::{AGENT_IN, AGENT_OUT, Keeper, now};
+use crate::conversations::{Claim, ConversationLock};
+use crate::driver::{self, pipes::Pipes};
+use crate::killpoint;
+use crate::output::OutputLog;
+use crate::owner::Input;
+use crate::turn;
+
+/// How much is read at a time before anything else gets its turn.
+const READ_BYTES: usize = 64 * 1024;
+/// The longest line an agent may write. What is longer is in the output, and not understood.
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+/// How much of its complaints is remembered.
+const COMPLAINT_BYTES: usize = 8 * 1024;
+/// How long an agent may take until it takes turns.
+const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long an agent that has nothing to do may take to leave when its input is closed.
+const GOODBYE_MS: u64 = 1000;
+
+/// An agent we talk to.
+#[derive(Debug)]
+pub(super) struct Talk {
+    driver: Box<dyn Driver>,
+    /// How this run took its conversation up.
+    begin: Begin,
+    pipes: Pipes,
+    /// Words on their way to the agent.
+    words: VecDeque<u8>,
+    /// The beginning of a line.
+    line: Vec<u8>,
+    /// The line is too long to be understood.
+    overlong: bool,
+    /// What the agent said in the turn it has, as far as it is kept.
+    said: String,
+    /// What it does.
+    activity: Option<Activity>,
+    /// The last of its complaints.
+    complaints: VecDeque<u8>,
+    /// The complaints of all runs.
+    complaint_log: Option<OutputLog>,
+    /// What the kernel was asked to tell of.
+    hears: Hears,
+    /// When it has to take turns, on the boot clock.
+    ready_by_ms: u64,
+    /// When it is asked to end less politely, on the boot clock.
+    terminate_at_ms: Option<u64>,
+}
+
+/// Which pipes are watched, so that the kernel is asked only on change.
+#[derive(Debug, Default)]
+struct Hears {
+    room: bool,
+    out: bool,
+    err: bool,
+}
+
+impl Talk {
+    /// The pipes, for an image that continues our work.
+    pub(super) fn pipes(&self) -> &Pipes {
+        &self.pipes
+    }
+
+    /// What it does at the moment, for people.
+    pub(super) fn activity(&self) -> Option<String> {
+        let Activity { what, detail, .. } = self.activity.as_ref()?;
+        Some(if detail.is_empty() { what.clone() } else { format!("{what}: {detail}") })
+    }
+
+    fn complained(&self) -> String {
+        if self.complaints.is_empty() {
+            return String::new();
+        }
+        super::helper::last_lines(&self.complaints.iter().copied().collect::<Vec<u8>>())
+    }
+}
+
+impl Keeper {
+    /// Takes an agent's pipes into the loop. Says the first words to it if it is a new one.
+    pub(super) fn talk_to(
+        &mut self,
+        driver: Box<dyn Driver>,
+        begin: Begin,
+        pipes: Pipes,
+        is_new: bool,
+    ) -> io::Result<()> {
+        let patience = killpoint::patience("BERTH_READY_MS", READY_PATIENCE);
+        let mut talk = Talk {
+            driver,
+            begin,
+            pipes,
+            words: VecDeque::new(),
+            line: Vec::new(),
+            overlong: false,
+            said: String::new(),
+            activity: None,
+            complaints: VecDeque::new(),
+            complaint_log: None,
+            hears: Hears::default(),
+            ready_by_ms: clock::boot_ms() + patience.as_millis() as u64,
+            terminate_at_ms: None,
+        };
+        for (fd, token) in [(&talk.pipes.stdout, AGENT_OUT), (&talk.pipes.stderr, AGENT_OUT)] {
+            epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
+        }
+        (talk.hears.out, talk.hears.err) = (true, true);
+        let mut out = Out::default();
+        let spec = self.owner.history().session.spec.clone().unwrap_or_default();
+        talk.driver.begin(&talk.begin, &spec.cwd, &mut out);
+        self.talk = Some(talk);
+        if is_new {
+            self.heed(out);
+        } else {
+            self.hear_again();
+        }
+        Ok(())
+    }
+
+    /// Goes on talking to the agent of the image before this one.
+    pub(super) fn talk_again(&mut self, pipes: Pipes) -> io::Result<()> {
+        let session = &self.owner.history().session;
+        let Some(driver) = session.spec.as_ref().and_then(|spec| driver::of(&spec.driver)) else {
+            return Err(io::Error::other("there is no driver for it"));
+        };
+        let id = session.conversation.as_ref().map(|conversation| conversation.id.clone());
+        let begin = id.map_or(Begin::New { id: None }, |id| Begin::Resume { id });
+        self.talk_to(driver, begin, pipes, false)
+    }
+
+    /// Brings a driver to where the one of the image before this was: everything the agent has written is
+    /// in the output.
+    fn hear_again(&mut self) {
+        let session = &self.owner.history().session;
+        let from = session.output_from;
+        let turns: Vec<(u64, String)> = turn::given(session);
+        let Some(talk) = &mut self.talk else { return };
+        let mut out = Out::default();
+        for (at, (number, text)) in turns.iter().enumerate() {
+            if at == 0 {
+                talk.driver.prompt(*number, text, &mut out);
+            } else {
+                talk.driver.steer(*number, text, &mut out);
+            }
+        }
+        // What we said then was said, or was lost with that image; it is not said twice.
+        out.bytes.clear();
+        let rest = turn::hear_output(talk.driver.as_mut(), &self.dir.join("output"), from, &mut out);
+        talk.line = rest;
+        out.bytes.clear();
+        self.heed(out);
+    }
+
+    /// Something can be read or written, or a side is closed.
+    pub(super) fn on_agent(&mut self, token: u64) {
+        if token == AGENT_IN {
+            self.write_words();
+        } else {
+            self.on_agent_output(Until::Quiet);
+            self.on_complaints();
+        }
+    }
+
+    /// Reads what the agent wrote. `true`: there may be more.
+    pub(super) fn on_agent_output(&mut self, until: Until) -> bool {
+        if !self.unwritten.is_empty() {
+            return false;
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(READ_BYTES, 0);
+        let Some(talk) = self.talk.as_mut().filter(|talk| talk.hears.out) else { return false };
+        let (mut filled, mut closed, mut more) = (0, false, true);
+        while filled < READ_BYTES {
+            match rustix::io::read(&talk.pipes.stdout, &mut buffer[filled..]) {
+                Ok(0) => {
+                    (closed, more) = (true, false);
+                    break;
+                }
+                Ok(count) => {
+                    filled += count;
+                    if until == Until::Quiet {
+                        more = false;
+                        break;
+                    }
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => {
+                    more = false;
+                    break;
+                }
+            }
+        }
+        if closed {
+            talk.hears.out = false;
+            let _ = epoll::delete(&self.epoll, &talk.pipes.stdout);
+        }
+        if filled > 0 {
+            self.take_output(&buffer[..filled]);
+        }
+        self.buffer = buffer;
+        if closed {
+            self.on_agent_silent();
+        }
+        more
+    }
+
+    /// File first: what was acted on must be there after a crash.
+    fn take_output(&mut self, bytes: &[u8]) {
+        let stored = self.store_output(bytes);
+        self.understand(&bytes[..stored]);
+        if stored < bytes.len() {
+            self.unwritten = bytes[stored..].to_vec();
+            self.listen_to_agent(false);
+            self.retry_soon();
+        }
+    }
+
+    /// Gives whole lines to the driver, and does what follows from them.
+    pub(super) fn understand(&mut self, bytes: &[u8]) {
+        let Some(talk) = &mut self.talk else { return };
+        let mut out = Out::default();
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let (line, behind) = rest.split_at(end);
+            rest = &behind[1..];
+            if std::mem::take(&mut talk.overlong) {
+                let what =
+                    format!("a line of the agent is longer than {MAX_LINE_BYTES} bytes; it is in the output");
+                out.update(Update::Remark { what });
+                talk.line = Vec::new();
+                continue;
+            }
+            if talk.line.is_empty() {
+                talk.driver.hear(line, &mut out);
+            } else {
+                talk.line.extend_from_slice(line);
+                talk.driver.hear(&talk.line, &mut out);
+                talk.line.clear();
+            }
+        }
+        if talk.line.capacity() > READ_BYTES && talk.line.is_empty() {
+            talk.line = Vec::new();
+        }
+        if talk.overlong || talk.line.len() + rest.len() > MAX_LINE_BYTES {
+            talk.overlong = true;
+            talk.line = Vec::new();
+        } else {
+            talk.line.extend_from_slice(rest);
+        }
+        self.heed(out);
+    }
+
+    /// Whether the disk has room for output again.
+    pub(super) fn listen_to_agent(&mut self, on: bool) {
+        let Some(talk) = &mut self.talk else { return };
+        let data = epoll::EventData::new_u64(AGENT_OUT);
+        if on && !talk.hears.out {
+            talk.hears.out = epoll::add(&self.epoll, &talk.pipes.stdout, data, epoll::EventFlags::IN).is_ok();
+        } else if !on && talk.hears.out {
+            let _ = epoll::delete(&self.epoll, &talk.pipes.stdout);
+            talk.hears.out = false;
+        }
+    }
+
+    /// It closed its output. One that has ended is reported by the kernel; one that lives is of no use.
+    fn on_agent_silent(&mut self) {
+        self.on_children();
+        let session = &self.owner.history().session;
+        if matches!(session.phase, Phase::Running { .. }) && self.exits.is_empty() {
+            let reason = format!("it closed its output and lives on{}", self.complaint());
+            let epoch = session.epoch;
+            self.report(vec![Observation::Broken { epoch, reason }]);
+        }
+    }
+
+    /// What the agent complained of last, as words to put behind a sentence.
+    pub(super) fn complaint(&self) -> String {
+        self.talk.as_ref().map(Talk::complained).unwrap_or_default()
+    }
+
+    /// Complaints are kept, bounded, and shown when something goes wrong.
+    pub(super) fn on_complaints(&mut self) {
+        let dir = self.dir.join("stderr");
+        let Some(talk) = self.talk.as_mut().filter(|talk| talk.hears.err) else { return };
+        let mut buffer = [0; 16 * 1024];
+        match rustix::io::read(&talk.pipes.stderr, &mut buffer) {
+            Ok(0) => {
+                talk.hears.err = false;
+                let _ = epoll::delete(&self.epoll, &talk.pipes.stderr);
+            }
+            Ok(count) => {
+                talk.complaints.extend(&buffer[..count]);
+                let surplus = talk.complaints.len().saturating_sub(COMPLAINT_BYTES);
+                talk.complaints.drain(..surplus);
+                if talk.complaint_log.is_none() {
+                    talk.complaint_log = OutputLog::open(dir).ok();
+                }
+                // They explain, and prove nothing: a disk that does not take them loses no turn.
+                if let Some(log) = &mut talk.complaint_log {
+                    let _ = log.append(&buffer[..count], now());
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Does what a driver wants, and reports what it learned.
+    fn heed(&mut self, out: Out) {
+        self.say(&out.bytes);
+        let mut reports = Vec::new();
+        for update in out.updates {
+            self.learn(update, &mut reports);
+        }
+        self.report(reports);
+    }
+
+    fn learn(&mut self, update: Update, reports: &mut Vec<Observation>) {
+        let session = &self.owner.history().session;
+        let (epoch, current) = (session.epoch, session.turns.current.as_ref().map(|current| current.turn));
+        match update {
+            Update::Ready => {
+                let steer = self.talk.as_ref().is_some_and(|talk| talk.driver.proves().steer);
+                reports.push(Observation::AgentReady { epoch, able: Able { steer } });
+            }
+            Update::Conversation { id } => self.enter(id, reports),
+            Update::Began { turn } => reports.push(Observation::TurnBegan { turn }),
+            Update::Said { text } => self.tell_said(current, &text),
+            Update::Doing { activity } => self.tell_doing(current, activity),
+            Update::Asks { ask } => reports.push(Observation::Asks { ask }),
+            Update::Unasked { request } => reports.push(Observation::Unasked { request }),
+            Update::Ended { turn, end } => {
+                killpoint::reached("answered");
+                self.forget_said(turn, current);
+                reports.push(Observation::TurnOver { turn, end });
+            }
+            Update::Late { turn, end } => reports.push(Observation::TurnOver { turn, end }),
+            Update::Remark { what } => {
+                // In its place among the others, but it changes nothing: a note that fails is not missed.
+                let _ = self.take(vec![Input::Note(Event::Warned { what })]);
+            }
+            Update::Broken { trouble } => {
+                let reason = self.describe(&trouble);
+                reports.push(Observation::Broken { epoch, reason });
+            }
+        }
+    }
+
+    fn describe(&self, trouble: &Trouble) -> String {
+        let handle = self.handle_name();
+        match trouble {
+            Trouble::NoConversation { id } => turn::no_conversation(id, &handle),
+            Trouble::InUse { said } => format!("somebody else writes its conversation: {said}"),
+            Trouble::NotLoggedIn { said } => {
+                format!("it is not logged in: {said} (log in with its own command, or give it a key)")
+            }
+            Trouble::Protocol { said } => format!("{said}{}", self.complaint()),
+        }
+    }
+
+    /// The agent writes a conversation from now on, and the right to write it moves along.
+    fn enter(&mut self, id: String, reports: &mut Vec<Observation>) {
+        let session = &self.owner.history().session;
+        let Some(spec) = &session.spec else { return };
+        if session.conversation.as_ref().is_some_and(|known| known.id == id) && self.conversation.is_some() {
+            return;
+        }
+        let conversation = Conversation { store: turn::store(spec), id };
+        match ConversationLock::claim(self.root(), &spec.conversation, &conversation.id, &self.id) {
+            Ok(Claim::Ours(lock)) => {
+                self.conversation = Some(lock);
+                self.renew_watchdog();
+            }
+            Ok(Claim::Held(by)) => {
+                let who = by.map_or_else(|| "another session".to_owned(), |by| format!("session {by}"));
+                reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
+            }
+            Err(error) => {
+                let who = format!("cannot lock conversation {}: {error}", conversation.id);
+                reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
+            }
+        }
+        reports.push(Observation::Conversation { conversation });
+    }
+
+    fn tell_said(&mut self, turn: Option<u64>, text: &str) {
+        let (Some(talk), Some(turn)) = (&mut self.talk, turn) else { return };
+        let room = MAX_ANSWER_BYTES.saturating_sub(talk.said.len());
+        let end = (0..=room.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        talk.said.push_str(&text[..end]);
+        self.tell_followers(turn, &Notice::Said { turn, text: text.to_owned() });
+    }
+
+    fn tell_doing(&mut self, turn: Option<u64>, activity: Activity) {
+        let Some(talk) = &mut self.talk else { return };
+        talk.activity = Some(activity.clone());
+        let Some(turn) = turn else { return };
+        let Activity { what, detail, tokens } = activity;
+        self.tell_followers(turn, &Notice::Doing { turn, what, detail, tokens });
+    }
+
+    fn forget_said(&mut self, turn: u64, current: Option<u64>) {
+        if let Some(talk) = self.talk.as_mut().filter(|_| current == Some(turn)) {
+            talk.said = String::new();
+            talk.activity = None;
+        }
+    }
+
+    /// What was said so far in the turn the agent has.
+    pub(super) fn said_so_far(&self) -> &str {
+        self.talk.as_ref().map_or("", |talk| &talk.said)
+    }
+
+    /// Gives the turn that is due to the agent, unless somebody else is writing its conversation.
+    pub(super) fn deliver_turn(&mut self, turn: u64) {
+        killpoint::reached("due");
+        if let Some(who) = self.foreign_writer() {
+            return self.report(vec![Observation::Held { hold: Hold::ForeignWriter { who } }]);
+        }
+        let output_from = self.output.end();
+        // If the disk is full, it is tried again when there may be room; see `on_time`.
+        if self.take(vec![Input::Command(Command::Deliver { turn, output_from })]).is_err() {
+            self.retry_soon();
+        }
+    }
+
+    /// Says a turn's prompt. What is recorded as delivered is said once.
+    pub(super) fn say_turn(&mut self, turn: u64) {
+        killpoint::reached("delivered");
+        let session = &self.owner.history().session;
+        let Some(text) = session.turns.get(turn).map(|turn| turn.prompt.clone()) else { return };
+        let is_whole = session.turns.current.as_ref().is_some_and(|current| current.turn == turn);
+        let Some(talk) = &mut self.talk else { return };
+        let mut out = Out::default();
+        if is_whole {
+            talk.said = String::new();
+            talk.driver.prompt(turn, &text, &mut out);
+        } else {
+            talk.driver.steer(turn, &text, &mut out);
+        }
+        self.heed(out);
+        killpoint::reached("said");
+    }
+
+    pub(super) fn interrupt_turn(&mut self, turn: u64) {
+        let Some(talk) = &mut self.talk else { return };
+        let mut out = Out::default();
+        talk.driver.interrupt(turn, &mut out);
+        self.heed(out);
+    }
+
+    pub(super) fn answer_agent(&mut self, request: &str, choice: &str) {
+        let Some(talk) = &mut self.talk else { return };
+        let mut out = Out::default();
+        talk.driver.answer(request, choice, &mut out);
+        self.heed(out);
+    }
+
+    /// Says goodbye and closes its input. `true`: it may leave by itself, so there is no hurry.
+    pub(super) fn say_goodbye(&mut self) -> bool {
+        let is_busy = self.owner.history().session.turns.current.is_some();
+        let Some(talk) = &mut self.talk else { return false };
+        if talk.terminate_at_ms.is_some() {
+            return false;
+        }
+        let mut out = Out::default();
+        talk.driver.goodbye(&mut out);
+        talk.words.extend(out.bytes);
+        talk.terminate_at_ms = Some(clock::boot_ms() + GOODBYE_MS);
+        self.write_words();
+        if let Some(talk) = &mut self.talk {
+            // What does not fit into the pipe now is not worth waiting for.
+            talk.words.clear();
+            if let Some(stdin) = talk.pipes.stdin.take() {
+                let _ = epoll::delete(&self.epoll, &stdin);
+            }
+            self.renew_watchdog();
+        }
+        !is_busy
+    }
+
+    /// When something about the agent is due, on the boot clock.
+    pub(super) fn agent_due_ms(&self) -> Option<u64> {
+        let talk = self.talk.as_ref()?;
+        let session = &self.owner.history().session;
+        match session.phase {
+            Phase::Starting | Phase::Running { .. } if session.turns.ready.is_none() => {
+                Some(talk.ready_by_ms)
+            }
+            Phase::Ending(_) => talk.terminate_at_ms.filter(|_| !self.terminated),
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => None,
+        }
+    }
+
+    pub(super) fn on_agent_time(&mut self) {
+        let now = clock::boot_ms();
+        if self.agent_due_ms().is_none_or(|due| due > now) {
+            return;
+        }
+        let session = &self.owner.history().session;
+        if matches!(session.phase, Phase::Ending(_)) {
+            self.terminate_tree();
+        } else {
+            let seconds = READY_PATIENCE.as_secs();
+            let reason = format!("it did not get ready within {seconds} s{}", self.complaint());
+            let epoch = session.epoch;
+            self.report(vec![Observation::Broken { epoch, reason }]);
+            if let Some(talk) = &mut self.talk {
+                talk.ready_by_ms = u64::MAX;
+            }
+        }
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if let Some(talk) = self.talk.as_mut().filter(|talk| talk.pipes.stdin.is_some()) {
+            talk.words.extend(bytes);
+            self.write_words();
+        }
+    }
+
+    fn write_words(&mut self) {
+        let Some(talk) = &mut self.talk else { return };
+        let Some(stdin) = &talk.pipes.stdin else { return };
+        while !talk.words.is_empty() {
+            let (front, _) = talk.words.as_slices();
+            match rustix::io::write(stdin, front) {
+                Ok(count) => drop(talk.words.drain(..count)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => break,
+                // It does not listen any more; its end is reported by the kernel.
+                Err(_) => talk.words.clear(),
+            }
+        }
+        if talk.words.capacity() > READ_BYTES && talk.words.is_empty() {
+            talk.words = VecDeque::new();
+        }
+        let wants_room = !talk.words.is_empty();
+        if wants_room != talk.hears.room {
+            talk.hears.room = wants_room;
+            let data = epoll::EventData::new_u64(AGENT_IN);
+            let _ = if wants_room {
+                epoll::add(&self.epoll, stdin, data, epoll::EventFlags::OUT)
+            } else {
+                epoll::delete(&self.epoll, stdin)
+            };
+        }
+    }
+
+    /// How the turn of an agent that has ended came out. We heard everything it said.
+    pub(super) fn fate_of_current(&self, exit: Option<berth_core::Exit>) -> Option<Observation> {
+        let session = &self.owner.history().session;
+        let current = session.turns.current.as_ref()?;
+        let end = turn::of_dead_agent(session, exit, &self.complaint())?;
+        Some(Observation::TurnOver { turn: current.turn, end })
+    }
+
+    /// Gives up on the agent's pipes: the run is over.
+    pub(super) fn stop_talking(&mut self) {
+        let Some(talk) = self.talk.take() else { return };
+        let forget = |fd: BorrowedFd<'_>| {
+            let _ = epoll::delete(&self.epoll, fd);
+        };
+        if let Some(stdin) = &talk.pipes.stdin {
+            forget(stdin.as_fd());
+        }
+        forget(talk.pipes.stdout.as_fd());
+        forget(talk.pipes.stderr.as_fd());
+        if let Some(mut log) = talk.complaint_log {
+            let _ = log.finish();
+        }
+    }
+
+    /// Forgets that a turn was to be delivered, so that it is tried again.
+    pub(super) fn deliver_again(&mut self) {
+        self.performed.retain(|effect| !matches!(effect, Effect::Deliver { .. }));
+    }
+}

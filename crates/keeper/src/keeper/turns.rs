@@ -1,0 +1,236 @@
+//! Turns, as clients see them: sending, following, cancelling, the queue, the agent's questions.
+//!
+//! Promise: a receipt is given for what is on disk, and for nothing else; who follows a turn hears its
+//! end exactly once.
+//! Not here: the rules (`berth_core`), the agent (`agent`).
+
+use berth_api::frame::Kind;
+use berth_api::message::{Answer, Notice, Submit};
+use berth_api::turn::{Hold, Receipt, Wish, turn_id};
+use berth_api::{Code, Problem};
+use berth_core::{Actor, Command, Event, Phase, Prompt, Refusal, StartBy, decide};
+use berth_host::clock;
+
+use super::{Keeper, now};
+use crate::killpoint;
+
+impl Keeper {
+    pub(super) fn send(&mut self, key: u64, submit: Submit) -> Result<Option<Answer>, Problem> {
+        killpoint::reached("sending");
+        let Some(by) = self.actor(key) else { return Ok(None) };
+        self.may_be_sent_to()?;
+        if let Some(expected) = &submit.expected {
+            self.is_expected(expected)?;
+        }
+        let known = self.owner.history().session.turns.last();
+        let boot_id = self.me.boot_id.clone();
+        let start_by = submit.max_wait_ms.map(|wait| clock::boot_ms().saturating_add(wait));
+        let start_by = start_by.map(|boot_ms| StartBy { boot_id, boot_ms });
+        let Submit { text, key: turn_key, manner, .. } = submit;
+        let prompt = Prompt { by, text, key: turn_key.clone(), start_by, manner: manner.into() };
+        self.order(Command::Send { prompt })?;
+        killpoint::reached("accepted");
+        let turns = &self.owner.history().session.turns;
+        let repeated = turns.last() == known;
+        let turn = match turn_key.as_deref().and_then(|key| turns.keyed(key)) {
+            Some(turn) => turn,
+            None => turns.last(),
+        };
+        let receipt = Box::new(Receipt { repeated, ..self.receipt(turn) });
+        Ok(Some(Answer::Receipt { receipt }))
+    }
+
+    fn actor(&self, key: u64) -> Option<Actor> {
+        self.clients.get(&key).map(|client| client.actor.clone())
+    }
+
+    /// A keeper that is about to leave must not take what the next one would find waiting for nobody.
+    fn may_be_sent_to(&self) -> Result<(), Problem> {
+        let is_over = match self.owner.history().session.phase {
+            Phase::Ended { .. } => true,
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => false,
+        };
+        if self.leaving || is_over {
+            let handle = self.handle_name();
+            return Err(Problem::new(
+                Code::Unreachable,
+                format!("the run of session `{handle}` is over and its keeper leaves"),
+            )
+            .hint("try again"));
+        }
+        Ok(())
+    }
+
+    fn is_expected(&self, expected: &str) -> Result<(), Problem> {
+        let session = &self.owner.history().session;
+        let writes = session.conversation.as_ref().map(|conversation| conversation.id.as_str());
+        if self.id.as_str() == expected || writes == Some(expected) {
+            return Ok(());
+        }
+        let handle = self.handle_name();
+        let writes = writes.unwrap_or("none yet");
+        Err(Problem::new(
+            Code::Refused,
+            format!(
+                "session `{handle}` is {} and its conversation {writes}, not `{expected}`; nothing was sent",
+                self.id
+            ),
+        )
+        .hint("look which session you mean with `berth ls`"))
+    }
+
+    /// Where a turn stands.
+    fn receipt(&self, turn: u64) -> Receipt {
+        let turns = &self.owner.history().session.turns;
+        let position = turns.queue.iter().position(|queued| *queued == turn).map(|at| at as u64);
+        let held = turns.hold.clone().filter(|_| position.is_some());
+        Receipt {
+            turn: turn_id(self.id.as_str(), turn),
+            session: self.id.to_string(),
+            number: turn,
+            state: turns.get(turn).map_or("", |turn| turn.state.word()).to_owned(),
+            repeated: false,
+            position,
+            held: held.map(|hold| Hold::from(hold).describe(&self.handle_name())),
+        }
+    }
+
+    /// Tells a client of a turn from now on: what was said so far, then what is said, then its end.
+    pub(super) fn follow_turn(&mut self, key: u64, turn: u64) -> Result<Option<Answer>, Problem> {
+        self.room_for_lasting()?;
+        let turns = &self.owner.history().session.turns;
+        let Some(known) = turns.get(turn) else { return Err(self.refused(&Refusal::NoSuchTurn { turn })) };
+        let state = known.state;
+        let is_current = turns.current.as_ref().is_some_and(|current| current.turn == turn);
+        let receipt = Box::new(self.receipt(turn));
+        self.answer(key, &Answer::Receipt { receipt });
+        let said = self.said_so_far().to_owned();
+        if let Some(client) = self.clients.get_mut(&key).filter(|_| !state.is_over()) {
+            client.follows = Some(turn);
+            if is_current && !said.is_empty() {
+                client.send(Kind::Notice, &plain(&Notice::Said { turn, text: said }));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn tell_followers(&mut self, turn: u64, notice: &Notice) {
+        let follows = |client: &&mut crate::clients::Client| client.follows == Some(turn);
+        let mut json = None;
+        for client in self.clients.values_mut().filter(follows) {
+            client.send(Kind::Notice, json.get_or_insert_with(|| plain(notice)));
+        }
+    }
+
+    pub(super) fn cancel(&mut self, key: u64, turn: u64) -> Result<Option<Answer>, Problem> {
+        let Some(by) = self.actor(key) else { return Ok(None) };
+        self.order(Command::Cancel { turn, by })?;
+        let receipt = Box::new(self.receipt(turn));
+        Ok(Some(Answer::Receipt { receipt }))
+    }
+
+    pub(super) fn move_turn(&mut self, turn: u64, to: u64) -> Result<Option<Answer>, Problem> {
+        self.order(Command::Move { turn, to })?;
+        self.done()
+    }
+
+    pub(super) fn pause(&mut self, key: u64) -> Result<Option<Answer>, Problem> {
+        let Some(by) = self.actor(key) else { return Ok(None) };
+        self.order(Command::Pause { by })?;
+        self.done()
+    }
+
+    pub(super) fn go_on(&mut self, key: u64) -> Result<Option<Answer>, Problem> {
+        let Some(by) = self.actor(key) else { return Ok(None) };
+        self.order(Command::GoOn { by })?;
+        self.done()
+    }
+
+    pub(super) fn answer_ask(
+        &mut self,
+        key: u64,
+        request: Option<String>,
+        wish: Wish,
+    ) -> Result<Option<Answer>, Problem> {
+        let Some(by) = self.actor(key) else { return Ok(None) };
+        let command = Command::Answer { request, wish: wish.into(), by };
+        let session = &self.owner.history().session;
+        let decided = decide(session, command.clone(), now()).map_err(|refusal| self.refused(&refusal))?;
+        self.order(command)?;
+        for event in decided {
+            if let Event::Answered { request, choice, .. } = event {
+                self.answer_agent(&request, &choice);
+            }
+        }
+        self.done()
+    }
+
+    /// Answers when the agent takes turns, or will not: now, or later.
+    pub(super) fn await_agent(&mut self, key: u64) -> Result<Option<Answer>, Problem> {
+        self.room_for_lasting()?;
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.awaits_agent = true;
+        }
+        self.tell_whether_it_takes_turns();
+        Ok(None)
+    }
+
+    /// Everyone who waits for the agent hears whether it takes turns.
+    pub(super) fn tell_whether_it_takes_turns(&mut self) {
+        let waiting: Vec<u64> =
+            self.clients.iter().filter(|(_, client)| client.awaits_agent).map(|(key, _)| *key).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let session = &self.owner.history().session;
+        let answer = match &session.phase {
+            Phase::Running { .. } if session.turns.ready.is_some() || !session.takes_turns() => {
+                Answer::Done { status: Box::new(self.status()) }
+            }
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => return,
+            Phase::Ended { .. } => Answer::Problem { problem: self.unusable() },
+        };
+        for key in waiting {
+            if let Some(client) = self.clients.get_mut(&key) {
+                client.awaits_agent = false;
+            }
+            self.answer(key, &answer);
+        }
+    }
+
+    /// Why the agent takes no turns.
+    fn unusable(&self) -> Problem {
+        let status = self.status();
+        let handle = self.handle_name();
+        let why = match (&status.released, status.exit, &status.failure) {
+            (Some(why), _, _) => why.clone(),
+            (None, Some(code), _) => format!("it ended with exit {code}{}", self.complaint()),
+            (None, None, Some(failure)) => failure.clone(),
+            (None, None, None) => "it is over".to_owned(),
+        };
+        Problem::new(Code::Refused, format!("the agent of session `{handle}` cannot be used: {why}")).hint(
+            format!("mend that, then `berth resume {handle}`; `berth log {handle}` tells what happened"),
+        )
+    }
+}
+
+/// Whether whoever follows this turn wants to know.
+pub(super) fn concerns(event: &Event, turn: u64) -> bool {
+    match event {
+        Event::TurnDelivered { turn: it, .. }
+        | Event::TurnBegan { turn: it }
+        | Event::CancelRequested { turn: it, .. }
+        | Event::TurnEnded { turn: it, .. } => *it == turn,
+        Event::Asked { .. }
+        | Event::Answered { .. }
+        | Event::Unasked { .. }
+        | Event::QueueHeld { .. }
+        | Event::QueueResumed { .. }
+        | Event::RunEnded { .. } => true,
+        _ => false,
+    }
+}
+
+fn plain(notice: &Notice) -> Vec<u8> {
+    serde_json::to_vec(notice).expect("a notice is plain data")
+}

@@ -1,0 +1,217 @@
+//! Turns after the fact: what the journal tells of them, and what became of one that nobody saw end.
+//!
+//! Promise: `done` only with the agent's own word for it; `interrupted` only when its end without one is
+//! proven; everything else is `unknown`.
+//! Not here: who asks (a keeper whose agent ended, or whoever clears up after a keeper that died).
+
+use std::path::Path;
+
+use berth_api::status::Timestamp;
+use berth_api::turn::{Hold, TurnView, turn_id};
+use berth_core::{Conversation, Event, Exit, Final, Session, SessionId, Spec, TurnEnd};
+use berth_driver::{Begin, Driver, Out, Update};
+use berth_journal::Committed;
+
+use crate::history::Stored;
+use crate::{driver, output};
+
+/// How much of the output is read at a time.
+const READ_BYTES: usize = 256 * 1024;
+/// The longest line that is understood.
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Where the agent of this session keeps its conversations; empty if nobody knows.
+pub(crate) fn store(_spec: &Spec) -> String {
+    String::new()
+}
+
+/// Whether the agent has a record of a conversation; `None` if that cannot be told.
+pub(crate) fn exists(_spec: &Spec, _id: &str) -> Option<bool> {
+    None
+}
+
+/// Why a conversation cannot be gone on with, and what to do.
+pub(crate) fn no_conversation(id: &str, session: &str) -> String {
+    format!(
+        "its conversation {id} is not there any more; `berth resume {session} --fresh` begins a new one in the same session"
+    )
+}
+
+/// The prompts the agent has been given and not answered: the turn itself, then what was added to it.
+pub(crate) fn given(session: &Session) -> Vec<(u64, String)> {
+    let Some(current) = &session.turns.current else { return vec![] };
+    let turns = std::iter::once(current.turn).chain(current.steered.iter().copied());
+    turns.filter_map(|turn| Some((turn, session.turns.get(turn)?.prompt.to_string()))).collect()
+}
+
+/// Lets a driver hear everything an agent wrote from `from` on. Returns the beginning of the last line.
+pub(crate) fn hear_output(driver: &mut dyn Driver, dir: &Path, from: u64, out: &mut Out) -> Vec<u8> {
+    let (mut offset, mut line, mut overlong) = (from, Vec::new(), false);
+    let mut buffer = vec![0; READ_BYTES];
+    while let Ok((count, at)) = output::read_at(dir, offset, &mut buffer) {
+        if count == 0 {
+            break;
+        }
+        offset = at + count as u64;
+        let mut rest = &buffer[..count];
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let (piece, behind) = rest.split_at(end);
+            rest = &behind[1..];
+            line.extend_from_slice(piece);
+            if !std::mem::take(&mut overlong) {
+                driver.hear(&line, out);
+                out.bytes.clear();
+            }
+            line.clear();
+        }
+        if overlong || line.len() + rest.len() > MAX_LINE_BYTES {
+            overlong = true;
+            line = Vec::new();
+        } else {
+            line.extend_from_slice(rest);
+        }
+    }
+    line
+}
+
+/// What the agent's output says about the turn it had.
+fn heard(session: &Session, dir: &Path) -> Option<TurnEnd> {
+    let spec = session.spec.as_ref()?;
+    let current = session.turns.current.as_ref()?;
+    let mut driver = driver::of(&spec.driver)?;
+    let mut out = Out::default();
+    let id = session.conversation.as_ref().map(|Conversation { id, .. }| id.clone());
+    let begin = id.map_or(Begin::New { id: None }, |id| Begin::Resume { id });
+    driver.begin(&begin, &spec.cwd, &mut out);
+    for (at, (turn, text)) in given(session).iter().enumerate() {
+        if at == 0 {
+            driver.prompt(*turn, text, &mut out);
+        } else {
+            driver.steer(*turn, text, &mut out);
+        }
+    }
+    let _ = hear_output(driver.as_mut(), &dir.join("output"), session.output_from, &mut out);
+    out.updates.into_iter().find_map(|update| match update {
+        Update::Ended { turn, end } if turn == current.turn => Some(end),
+        _ => None,
+    })
+}
+
+/// How the turn of an agent ended that is proven gone, after we heard everything it said: it did not say
+/// that it was done.
+pub(crate) fn of_dead_agent(session: &Session, exit: Option<Exit>, complaint: &str) -> Option<TurnEnd> {
+    session.turns.current.as_ref()?;
+    if let Some(Recorded::Over(end)) = recorded(session) {
+        return Some(end);
+    }
+    let (state, how) = match exit {
+        _ if session.stopped_by.is_some() => (Final::Interrupted, "the session was stopped".to_owned()),
+        _ if session.released.is_some() => (Final::Interrupted, "the run was ended".to_owned()),
+        Some(Exit::Code(code)) => (Final::Failed, format!("the agent ended with exit {code}{complaint}")),
+        Some(Exit::Signal(signal)) => {
+            (Final::Interrupted, format!("the agent was killed by signal {signal}{complaint}"))
+        }
+        None => (Final::Unknown, "nobody saw how the agent ended".to_owned()),
+    };
+    Some(TurnEnd::without_answer(state, how))
+}
+
+/// How the turn of a run ended whose keeper died. Everything of the run is proven gone.
+pub(crate) fn of_lost_run(session: &Session, dir: &Path) -> Option<TurnEnd> {
+    session.turns.current.as_ref()?;
+    if let Some(end) = heard(session, dir) {
+        return Some(end);
+    }
+    Some(match recorded(session) {
+        Some(Recorded::Over(end)) => end,
+        Some(Recorded::Unfinished(why)) => {
+            let reason = format!("the keeper died, and the agent had not finished: {why}");
+            TurnEnd::without_answer(Final::Interrupted, reason)
+        }
+        None => {
+            let reason = "the keeper died, and nothing tells whether the agent had finished";
+            TurnEnd::without_answer(Final::Unknown, reason)
+        }
+    })
+}
+
+/// What an agent's own record says about the last prompt.
+enum Recorded {
+    Over(TurnEnd),
+    Unfinished(String),
+}
+
+fn recorded(_session: &Session) -> Option<Recorded> {
+    None
+}
+
+/// All turns of a session, as its journal tells them.
+pub fn views(events: &[Committed<Stored>], id: &SessionId) -> Vec<TurnView> {
+    let mut views: Vec<TurnView> = Vec::new();
+    let mut session = Session::default();
+    for event in events {
+        let Stored { at_ms, event } = event.get();
+        session.apply(event);
+        tell(&mut views, id, Timestamp(*at_ms), event);
+    }
+    let name = session.name.as_ref().map_or(id.as_str(), |name| name.as_str());
+    let held = session.turns.hold.clone().map(|hold| Hold::from(hold).describe(name));
+    for view in &mut views {
+        let known = session.turns.get(view.number);
+        view.state = known.map_or("", |turn| turn.state.word()).to_owned();
+        let position = session.turns.queue.iter().position(|queued| *queued == view.number);
+        view.position = position.map(|at| at as u64);
+        view.held = held.clone().filter(|_| position.is_some());
+    }
+    views
+}
+
+fn tell(views: &mut Vec<TurnView>, id: &SessionId, at: Timestamp, event: &Event) {
+    match event {
+        Event::TurnAccepted { turn, prompt } => views.push(TurnView {
+            turn: turn_id(id.as_str(), *turn),
+            session: id.to_string(),
+            number: *turn,
+            prompt: prompt.text.clone(),
+            key: prompt.key.clone(),
+            by: prompt.by.clone().into(),
+            manner: prompt.manner.into(),
+            accepted_at: at,
+            ..TurnView::default()
+        }),
+        Event::TurnDelivered { turn, epoch, output_from } => {
+            if let Some(view) = view_of(views, *turn) {
+                (view.delivered_at, view.epoch, view.output_from) =
+                    (Some(at), Some(epoch.0), Some(*output_from));
+            }
+        }
+        Event::TurnBegan { turn } => {
+            if let Some(view) = view_of(views, *turn) {
+                view.began_at = Some(at);
+            }
+        }
+        Event::CancelRequested { turn, cancel } => {
+            if let Some(view) = view_of(views, *turn) {
+                view.cancelled_by = Some(cancel.by.clone().into());
+            }
+        }
+        Event::TurnEnded { turn, end, .. } => {
+            if let Some(view) = view_of(views, *turn) {
+                view.ended_at = Some(at);
+                view.answer = Some(end.answer.clone());
+                (view.cut, view.reason) = (end.cut, end.reason.clone());
+                (view.input_tokens, view.output_tokens) = (end.input_tokens, end.output_tokens);
+            }
+        }
+        Event::TurnLate { turn, end } => {
+            if let Some(view) = view_of(views, *turn) {
+                view.late.push(end.clone().into());
+            }
+        }
+        _ => {}
+    }
+}
+
+fn view_of(views: &mut [TurnView], turn: u64) -> Option<&mut TurnView> {
+    views.get_mut(usize::try_from(turn).ok()?.checked_sub(1)?)
+}
