@@ -1,5 +1,6 @@
 //! What can be typed. The help texts are the manual.
 
+pub(crate) mod agents;
 pub(crate) mod helper;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use agents::Agents;
 pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
 
 /// berth keeps AI agent sessions: one writer each, nothing said is lost, every disconnect and
@@ -49,6 +51,7 @@ pub(crate) enum Verb {
     Rename(Rename),
     Helper(Helper),
     Sweep(Sweep),
+    Agents(Agents),
     Doctor(Doctor),
     /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
     Demo,
