@@ -20,6 +20,7 @@ pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, Helper
     after_help = "\
 S is a session: its name, its id, or the first characters (three or more) of its id.
 Sessions live in $BERTH_HOME, else $XDG_STATE_HOME/berth, else ~/.local/state/berth.
+The config file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml.
 
 Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by someone else
             5 keeper unreachable · 6 timed out waiting · 7 needs --yes · 70 a bug

@@ -162,3 +162,18 @@ fn an_agent_that_is_not_installed_is_told_with_the_command_that_installs_it() {
     let here = agent("[agents.sh]\ndriver = \"pty\"\ncommand = [\"sh\"]\nenv = { PATH = \"/bin\" }\n", "sh");
     assert_eq!(here.locate(&here.command, Path::new("/")), Ok("/bin/sh".into()));
 }
+
+#[test]
+fn the_page_about_the_config_file_has_every_key_and_an_example_that_works() {
+    let page = include_str!("../../../../docs/config.md");
+    let problem = table("[agents.claude]\nno-such-key = 1\n").expect_err("there is no such key");
+    let known = problem.hint.expect("the known keys");
+    for key in known.trim_start_matches("known there: ").split(", ") {
+        assert!(page.contains(&format!("| `{key}` | ")), "{key} is not in docs/config.md");
+    }
+    let example =
+        page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let table = table(example).expect("the example is a config file");
+    assert_eq!(table.find("claude-work").expect("the agent").conversation.as_deref(), Some("claude"));
+    assert_eq!(table.find("mine").expect("the agent").driver, Driver::Acp);
+}
