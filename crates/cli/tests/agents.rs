@@ -113,8 +113,8 @@ fn the_table_has_a_line_for_each_and_one_hint() {
     assert_eq!(lines[2], ["codex", "codex", "1.0", &codex, "codex", "app-server"]);
     assert_eq!(
         told.err,
-        "2 are not installed; for claude: `npm install -g @anthropic-ai/claude-code`; \
-         for the others ask `berth agents NAME`\n"
+        "2 are not installed: `berth agents NAME` says how to get one, \
+         as in `npm install -g @anthropic-ai/claude-code` for claude\n"
     );
     program(&lab, "claude", "echo 1.0");
     let told = berth(&lab, &["agents", "--timeout", LONG]);

@@ -147,7 +147,7 @@ fn missing(rows: &[Row<'_>]) -> Option<String> {
     Some(match missing.len() {
         1 => format!("to install {first}: `{install}`"),
         count => format!(
-            "{count} are not installed; for {first}: `{install}`; for the others ask `berth agents NAME`"
+            "{count} are not installed: `berth agents NAME` says how to get one, as in `{install}` for {first}"
         ),
     })
 }
