@@ -1,5 +1,6 @@
 //! What can be typed. The help texts are the manual.
 
+pub(crate) mod agents;
 pub(crate) mod helper;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use agents::Agents;
 pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
 
 /// berth keeps AI agent sessions: one writer each, nothing said is lost, every disconnect and
@@ -18,6 +20,7 @@ pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, Helper
     after_help = "\
 S is a session: its name, its id, or the first characters (three or more) of its id.
 Sessions live in $BERTH_HOME, else $XDG_STATE_HOME/berth, else ~/.local/state/berth.
+The config file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml.
 
 Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by someone else
             5 keeper unreachable · 6 timed out waiting · 7 needs --yes · 70 a bug
@@ -49,6 +52,7 @@ pub(crate) enum Verb {
     Rename(Rename),
     Helper(Helper),
     Sweep(Sweep),
+    Agents(Agents),
     Doctor(Doctor),
     /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
     Demo,

@@ -1,5 +1,6 @@
 //! The commands, one file each, `follow`, which three of them share, and `port`, a part of `ps`.
 
+pub(crate) mod agents;
 pub(crate) mod attach;
 pub(crate) mod demo;
 pub(crate) mod doctor;

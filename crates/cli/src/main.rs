@@ -2,9 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+mod agents;
 mod args;
 mod attached;
 mod cmd;
+mod config;
 mod ctx;
 mod leave_key;
 mod print;
@@ -48,10 +50,11 @@ fn run(args: Args) -> Result<u8, Problem> {
     let Some(verb) = args.verb else {
         return cmd::ls::run(&Ctx::open()?, &args::Ls::default());
     };
-    // These two must not make the state directory: one brings its own, one only looks.
+    // These must not make the state directory: one brings its own, the others only look.
     match &verb {
         Verb::Demo => return cmd::demo::run(),
         Verb::Doctor(args) => return cmd::doctor::run(args),
+        Verb::Agents(args) => return cmd::agents::run(args),
         _ => {}
     }
     let ctx = Ctx::open()?;
@@ -83,6 +86,8 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
-        Verb::Demo | Verb::Doctor(_) => unreachable!("these need no state directory and were handled above"),
+        Verb::Demo | Verb::Doctor(_) | Verb::Agents(_) => {
+            unreachable!("these need no state directory and were handled above")
+        }
     }
 }

@@ -28,6 +28,9 @@ pub use terminal::Terminal;
 /// How long anything a test waits for may take on a loaded machine. Never reached by a good run.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The name of a lab's config file, beside its state directory.
+const CONFIG: &str = "config.toml";
+
 /// A state directory of its own, and the programs under test.
 #[derive(Debug)]
 pub struct Lab {
@@ -66,6 +69,11 @@ impl Lab {
         self.dir.join("home")
     }
 
+    /// The config file. There is none until a test writes one.
+    pub fn config(&self) -> PathBuf {
+        self.home().with_file_name(CONFIG)
+    }
+
     /// Where a session lives.
     pub fn session_dir(&self, id: &str) -> PathBuf {
         self.home().join("sessions").join(id)
@@ -81,7 +89,8 @@ impl Lab {
     /// A berth command, not yet started: standard input is empty.
     pub fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(&self.berth);
-        command.args(args).env("BERTH_HOME", self.home()).stdin(Stdio::null());
+        command.args(args).env("BERTH_HOME", self.home()).env("BERTH_CONFIG", self.config());
+        command.stdin(Stdio::null());
         command.env_remove("BERTH_SESSION").env_remove("BERTH_RUN").env_remove("BERTH_KILLPOINT");
         command.env_remove("BERTH_HELPER");
         command

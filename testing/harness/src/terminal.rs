@@ -12,7 +12,7 @@ use berth_screen::{Screen, Size};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
 
-use crate::PATIENCE;
+use crate::{CONFIG, PATIENCE};
 
 /// A terminal.
 pub struct Terminal {
@@ -39,6 +39,7 @@ impl Terminal {
         let env: Vec<_> = std::env::vars_os()
             .filter(|(name, _)| !name.to_string_lossy().starts_with("BERTH_"))
             .chain([("BERTH_HOME".into(), home.into())])
+            .chain([("BERTH_CONFIG".into(), home.with_file_name(CONFIG).into())])
             .collect();
         let child = spawn(&Spawn {
             program,

@@ -1,0 +1,265 @@
+//! Asking programs for their versions.
+//!
+//! Promise: every question has an answer within its time, and nothing of a program that was asked is left
+//! running afterwards, whatever it started.
+//! Not here: which programs there are (see [`crate::agents`]).
+//! Start with [`ask_all`].
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use berth_host::identity::Pidfd;
+use berth_host::tree;
+use berth_screen::Plain;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+
+use crate::agents::Agent;
+use crate::print;
+
+/// More than this is not read of what a program says. A version is in the first line.
+const MAX_ANSWER_BYTES: usize = 16 * 1024;
+/// A version that is longer is cut.
+const MAX_VERSION_CHARS: usize = 60;
+/// How much is shown of what a program said instead.
+const MAX_REASON_CHARS: usize = 200;
+/// How long what was killed may take to be gone.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What to ask whom.
+pub(super) struct Question<'a> {
+    pub(super) program: &'a Path,
+    /// What makes it print its version.
+    pub(super) args: &'a [String],
+    /// Variables on top of ours.
+    pub(super) env: &'a [(String, String)],
+}
+
+/// What became of a question.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    /// The version.
+    Version(String),
+    /// It was still busy when the time was up.
+    Silent(Duration),
+    /// It ended without a version, or could not be started.
+    Failed(String),
+}
+
+impl Answer {
+    pub(super) fn version(&self) -> Option<String> {
+        match self {
+            Self::Version(version) => Some(version.clone()),
+            Self::Silent(_) | Self::Failed(_) => None,
+        }
+    }
+
+    /// Why there is no version, in a sentence.
+    pub(super) fn trouble(&self, agent: &Agent) -> Option<String> {
+        let program = agent.command.iter().take(1);
+        let asked: Vec<String> = program.chain(agent.version.iter().flatten()).cloned().collect();
+        let asked = print::command_line(&asked, MAX_REASON_CHARS);
+        match self {
+            Self::Version(_) => None,
+            Self::Silent(limit) => Some(format!(
+                "`{asked}` did not answer within {} and was ended",
+                print::age(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))
+            )),
+            Self::Failed(reason) => Some(format!("`{asked}` failed: {reason}")),
+        }
+    }
+
+    /// For a table.
+    pub(super) fn in_a_word(&self, args: &str) -> String {
+        match self {
+            Self::Version(version) => version.clone(),
+            Self::Silent(_) => format!("does not answer {args}"),
+            Self::Failed(_) => format!("fails at {args}"),
+        }
+    }
+}
+
+/// Asks all at the same time. Whatever they left running is ended before this returns.
+pub(super) fn ask_all(questions: &[Option<Question<'_>>], limit: Duration) -> Vec<Option<Answer>> {
+    // A program may start others and end before them; this way they come to us and not to init.
+    let _ = tree::become_subreaper();
+    let answers = std::thread::scope(|scope| {
+        let asking: Vec<_> = questions
+            .iter()
+            .map(|question| question.as_ref().map(|question| scope.spawn(move || ask(question, limit))))
+            .collect();
+        let answer = |thread: std::thread::ScopedJoinHandle<'_, Answer>| {
+            thread.join().unwrap_or_else(|_| Answer::Failed("the question was not asked".to_owned()))
+        };
+        asking.into_iter().map(|thread| thread.map(answer)).collect()
+    });
+    end_all();
+    answers
+}
+
+fn ask(question: &Question<'_>, limit: Duration) -> Answer {
+    // A time no clock can show is no limit.
+    let until = Instant::now().checked_add(limit);
+    let mut command = Command::new(question.program);
+    command.args(question.args).envs(question.env.iter().map(|(name, value)| (name, value)));
+    // It stays in our group, so that Ctrl-C means it, too.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Answer::Failed(error.to_string()),
+    };
+    let said = listen(&mut child, until);
+    if said.is_none() {
+        let _ = tree::signal_descendants(child.id(), |_| vec![Signal::KILL.as_raw()]);
+        let _ = child.kill();
+    }
+    match (child.wait(), said) {
+        (_, None) => Answer::Silent(limit),
+        (Ok(status), Some((out, err))) => understand(status, &out, &err),
+        (Err(error), Some(_)) => Answer::Failed(error.to_string()),
+    }
+}
+
+/// What it said until its end; `None` when it did not come to an end.
+fn listen(child: &mut Child, until: Option<Instant>) -> Option<(Vec<u8>, Vec<u8>)> {
+    // It is our child and nobody has waited for it, so the pid is still its own.
+    let pidfd = Pidfd::open(child.id()).ok()?;
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+    let (mut said_out, mut said_err) = (Vec::new(), Vec::new());
+    loop {
+        let has_ended = pidfd.has_exited();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let is_late = left.is_some_and(|left| left.is_zero());
+        let pause = if has_ended { Some(Duration::ZERO) } else { left };
+        let (out_ready, err_ready) = {
+            let closed = pidfd.as_fd();
+            let mut fds = [
+                PollFd::new(&closed, PollFlags::IN),
+                PollFd::from_borrowed_fd(out.as_ref().map_or(closed, AsFd::as_fd), PollFlags::IN),
+                PollFd::from_borrowed_fd(err.as_ref().map_or(closed, AsFd::as_fd), PollFlags::IN),
+            ];
+            match poll(&mut fds, pause.and_then(|pause| Timespec::try_from(pause).ok()).as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return None,
+            }
+            let ready = |at: usize| !fds[at].revents().is_empty();
+            (out.is_some() && ready(1), err.is_some() && ready(2))
+        };
+        if out_ready {
+            take(&mut out, &mut said_out);
+        }
+        if err_ready {
+            take(&mut err, &mut said_err);
+        }
+        // What it started may hold the pipes for ever, or fill them: its own end completes the answer.
+        if has_ended && (is_late || !out_ready && !err_ready) {
+            return Some((said_out, said_err));
+        }
+        if is_late {
+            return None;
+        }
+    }
+}
+
+/// Reads once from a pipe that has something, or has ended.
+fn take(pipe: &mut Option<impl Read>, said: &mut Vec<u8>) {
+    let mut buffer = [0; 4096];
+    match pipe.as_mut().map(|pipe| pipe.read(&mut buffer)) {
+        Some(Ok(count)) if count > 0 => {
+            let room = MAX_ANSWER_BYTES - said.len();
+            said.extend(&buffer[..count.min(room)]);
+        }
+        Some(Err(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
+        Some(Ok(_) | Err(_)) | None => *pipe = None,
+    }
+}
+
+fn understand(status: ExitStatus, out: &[u8], err: &[u8]) -> Answer {
+    let (out, err) = (first_line(out), first_line(err));
+    if !status.success() {
+        let said = err.or(out).map(|line| format!(": {}", print::cut(&line, MAX_REASON_CHARS)));
+        return Answer::Failed(format!("{status}{}", said.unwrap_or_default()));
+    }
+    // Warnings go to standard error, so it is asked last.
+    match out.or(err) {
+        Some(line) => Answer::Version(print::cut(number_in(&line).unwrap_or(&line), MAX_VERSION_CHARS)),
+        None => Answer::Failed("it said nothing".to_owned()),
+    }
+}
+
+/// The first line with something in it, without colours and other surprises.
+fn first_line(said: &[u8]) -> Option<String> {
+    let mut plain = Vec::new();
+    Plain::default().feed(said, &mut plain);
+    let text = String::from_utf8_lossy(&plain);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().filter(|c| !c.is_control()).collect())
+}
+
+/// `2.6.0` of `@agentclientprotocol/codex-acp 2.6.0`.
+fn number_in(line: &str) -> Option<&str> {
+    let words = line.split_whitespace().map(|word| word.trim_matches(['(', ')', ',', ';']));
+    let mut numbers = words.map(|word| word.strip_prefix('v').unwrap_or(word));
+    numbers.find(|word| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.'))
+}
+
+/// Ends what is still there of all that was asked. Everything below this process is of the asking: it
+/// starts nothing else.
+fn end_all() {
+    let me = std::process::id();
+    let until = Instant::now() + END_PATIENCE;
+    // Only while there is something: a look costs a walk of /proc.
+    while tree::reap().is_ok_and(|reaped| !reaped.no_children) && Instant::now() < until {
+        let _ = tree::signal_descendants(me, |_| vec![Signal::KILL.as_raw()]);
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    fn answer(raw_status: i32, out: &str, err: &str) -> Answer {
+        understand(ExitStatus::from_raw(raw_status), out.as_bytes(), err.as_bytes())
+    }
+
+    #[test]
+    fn what_the_six_agents_say_becomes_a_number() {
+        for (said, version) in [
+            ("2.1.325 (Claude Code)\n", "2.1.325"),
+            ("codex-cli 0.166.0\n", "0.166.0"),
+            ("@agentclientprotocol/codex-acp 2.6.0\n", "2.6.0"),
+            ("0.99.1\n", "0.99.1"),
+            ("\nv1.18.33\n", "1.18.33"),
+            ("\x1b[32mthing\x1b[0m (3.0-rc1)", "3.0-rc1"),
+            ("nightly build\nof today\n", "nightly build"),
+        ] {
+            assert_eq!(answer(0, said, "WARNING: 9.9.9\n"), Answer::Version(version.to_owned()));
+        }
+        assert_eq!(answer(0, "", "thing 1.0\n"), Answer::Version("1.0".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_version_is_a_failure_with_its_reason() {
+        let failed = |reason: &str| Answer::Failed(reason.to_owned());
+        assert_eq!(
+            answer(1 << 8, "1.0\n", "node is too old\nstack\n"),
+            failed("exit status: 1: node is too old")
+        );
+        assert_eq!(answer(0, " \n", ""), failed("it said nothing"));
+    }
+
+    #[test]
+    fn a_version_is_never_a_wall_nor_a_command_for_the_terminal() {
+        let Answer::Version(version) = answer(0, &format!("{}\x07\n", "x".repeat(5000)), "") else {
+            panic!("it said something")
+        };
+        assert_eq!(version.chars().count(), MAX_VERSION_CHARS);
+        assert!(!version.contains(char::is_control));
+    }
+}
