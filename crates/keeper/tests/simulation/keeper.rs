@@ -172,6 +172,12 @@ impl Keeper {
             }
             Effect::Prove { .. } => return self.on_children(world),
             Effect::WakeAt { .. } => {}
+            Effect::Deliver { .. }
+            | Effect::Say { .. }
+            | Effect::Interrupt { .. }
+            | Effect::NextRun { .. } => {
+                return Err(Halt::Broken(format!("an agent in a terminal takes no turns: {effect:?}")));
+            }
             Effect::Leave => self.leaving = true,
         }
         Ok(())

@@ -49,6 +49,23 @@ impl Rules {
             | Event::OwnerLeft { .. }
             | Event::BecameReady { .. }
             | Event::NeverReady { .. }
+            | Event::ConversationEntered { .. }
+            | Event::ConversationLeft { .. }
+            | Event::AgentReady { .. }
+            | Event::TurnAccepted { .. }
+            | Event::TurnDelivered { .. }
+            | Event::TurnBegan { .. }
+            | Event::CancelRequested { .. }
+            | Event::TurnEnded { .. }
+            | Event::TurnLate { .. }
+            | Event::Asked { .. }
+            | Event::Answered { .. }
+            | Event::Unasked { .. }
+            | Event::QueueHeld { .. }
+            | Event::QueueResumed { .. }
+            | Event::QueueMoved { .. }
+            | Event::Released { .. }
+            | Event::ExpirySet { .. }
             | Event::Warned { .. } => {}
         }
         Ok(())
@@ -96,6 +113,23 @@ impl Rules {
             | Event::OwnerLeft { .. }
             | Event::BecameReady { .. }
             | Event::NeverReady { .. }
+            | Event::ConversationEntered { .. }
+            | Event::ConversationLeft { .. }
+            | Event::AgentReady { .. }
+            | Event::TurnAccepted { .. }
+            | Event::TurnDelivered { .. }
+            | Event::TurnBegan { .. }
+            | Event::CancelRequested { .. }
+            | Event::TurnEnded { .. }
+            | Event::TurnLate { .. }
+            | Event::Asked { .. }
+            | Event::Answered { .. }
+            | Event::Unasked { .. }
+            | Event::QueueHeld { .. }
+            | Event::QueueResumed { .. }
+            | Event::QueueMoved { .. }
+            | Event::Released { .. }
+            | Event::ExpirySet { .. }
             | Event::Warned { .. } => Ok(()),
         }
     }
