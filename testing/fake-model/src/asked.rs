@@ -82,6 +82,8 @@ pub struct Asked {
     pub round: usize,
     /// How far the answer got.
     pub answer: Answer,
+    /// All of it, as it was sent.
+    pub body: Value,
 }
 
 impl Asked {
@@ -110,6 +112,7 @@ impl Asked {
             results: Vec::new(),
             round: 0,
             answer: Answer::Open,
+            body: body.clone(),
         };
         match (method, path) {
             ("POST", "/v1/messages") => asked.read_messages(body),

@@ -7,7 +7,8 @@
 //! Not here: judging what agents do with the answers (see the tests beside this crate).
 //! Start with [`Model::start`] and the language of prompts, [`script`].
 //!
-//! Besides the two APIs: `POST /release/<name>` releases, `GET /requests` lists what was asked.
+//! Besides the two APIs: `POST /release/<name>` releases, `GET /requests` lists what was asked,
+//! `GET /bodies` all of it as it was sent.
 
 #![forbid(unsafe_code)]
 

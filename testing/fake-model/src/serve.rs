@@ -134,6 +134,10 @@ impl Shared {
                 let all: Vec<Value> = self.asked().iter().map(on_paper).collect();
                 return whole(200, &json!(all));
             }
+            ("GET", "/bodies") => {
+                let all: Vec<Value> = self.asked().iter().map(|asked| asked.body.clone()).collect();
+                return whole(200, &json!(all));
+            }
             _ => {}
         }
         let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
