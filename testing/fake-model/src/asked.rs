@@ -80,6 +80,8 @@ pub struct Asked {
     pub results: Vec<ToolResult>,
     /// How many of them came after the prompt.
     pub round: usize,
+    /// What Claude Code passed on while it worked on the prompt: not prompts of their own.
+    pub steers: Vec<String>,
     /// How far the answer got.
     pub answer: Answer,
     /// All of it, as it was sent.
@@ -111,6 +113,7 @@ impl Asked {
             calls: Vec::new(),
             results: Vec::new(),
             round: 0,
+            steers: Vec::new(),
             answer: Answer::Open,
             body: body.clone(),
         };
@@ -134,6 +137,10 @@ impl Asked {
             let role = match message["role"].as_str() {
                 Some("user") => Role::User,
                 Some("assistant") => Role::Assistant,
+                Some("system") => {
+                    list(&message["content"]).iter().for_each(|block| self.steer(block));
+                    continue;
+                }
                 _ => continue,
             };
             if let Some(text) = message["content"].as_str() {
@@ -173,6 +180,15 @@ impl Asked {
         }
     }
 
+    /// Claude Code passes on what was sent to it in the middle of a turn as a text of the system.
+    fn steer(&mut self, block: &Value) {
+        let told = block["text"].as_str().and_then(|text| text.split_once("while you were working:\n"));
+        if let Some((_, text)) = told {
+            let said = text.split_once("\n\nThis is how Claude Code").map_or(text, |(said, _)| said);
+            self.steers.push(said.to_owned());
+        }
+    }
+
     fn say_all(&mut self, role: Role, content: &Value) {
         for block in list(content) {
             self.say(role, block["text"].as_str().unwrap_or_default());
@@ -187,6 +203,7 @@ impl Asked {
         }
         if role == Role::User {
             self.round = 0;
+            self.steers.clear();
         }
         self.texts.push(Text { role, text: text.to_owned() });
     }

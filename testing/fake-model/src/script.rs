@@ -23,6 +23,9 @@
 //! HOLD after                    round 1: holds, then answers TOOLDONE hi
 //! ```
 //!
+//! What Claude Code passes on in the middle of a turn is no prompt of its own: the answer then begins with a line
+//! `STEERED: <what was passed on>`. What Codex is steered with is a prompt like any other.
+//!
 //! Promise: the same prompt and round give the same plan; a word without its number or name is just a word.
 //! Not here: how a plan becomes bytes (see `speak`). Start with [`plan`].
 

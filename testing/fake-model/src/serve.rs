@@ -181,7 +181,12 @@ impl Shared {
         let plan = if asked.housekeeping {
             Plan::Answer(vec![Step::Text(plainly(body))])
         } else {
-            plan(asked.prompt(), asked.round, last_result(asked))
+            let mut plan = plan(asked.prompt(), asked.round, last_result(asked));
+            // So that a test sees in the answer that the steer was heard.
+            if let (Plan::Answer(steps), false) = (&mut plan, asked.steers.is_empty()) {
+                steps.insert(0, Step::Text(format!("STEERED: {}\n", asked.steers.join("\n"))));
+            }
+            plan
         };
         let steps = match plan {
             Plan::Answer(steps) => steps,
@@ -296,5 +301,5 @@ fn on_paper(asked: &Asked) -> Value {
         asked.results.iter().map(|result| json!({"call": result.call, "text": result.text})).collect();
     json!({"line": asked.line, "model": asked.model, "conversation": asked.conversation,
         "housekeeping": asked.housekeeping, "stream": asked.stream, "texts": texts, "calls": asked.calls,
-        "results": results, "round": asked.round, "answer": format!("{:?}", asked.answer).to_lowercase()})
+        "results": results, "round": asked.round, "steers": asked.steers, "answer": format!("{:?}", asked.answer).to_lowercase()})
 }
