@@ -160,6 +160,12 @@ impl Asked {
     fn read_responses(&mut self, body: &Value) {
         self.api = Api::Responses;
         self.tools = names(&body["tools"]);
+        // Newer models get their tools as an item, in groups.
+        for item in list(&body["input"]).iter().filter(|item| item["type"] == "additional_tools") {
+            for group in list(&item["tools"]) {
+                self.tools.extend(names(&group["tools"]));
+            }
+        }
         self.conversation = body["prompt_cache_key"].as_str().map(str::to_owned);
         // A schema for the answer is for a program: a review, a title, a memory.
         self.housekeeping = self.tools.is_empty() || body["text"]["format"]["type"] == "json_schema";

@@ -106,7 +106,8 @@ fn errors_have_their_status_and_may_be_counted() {
 #[test]
 fn housekeeping_is_answered_and_set_apart() {
     let model = Model::start().expect("a model");
-    let quota = json!({"model": "small", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]});
+    let quota =
+        json!({"model": "small", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]});
     assert!(all(ask(&model, "POST", "/v1/messages", &quota)).contains("\"ok\""));
     let schema = json!({"type": "object", "properties": {"title": {"type": "string"}}});
     let title = json!({"model": "small", "output_config": {"format": {"schema": schema}}, "messages": []});

@@ -9,6 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use berth_host::identity::{Identity, Verdict};
@@ -28,9 +29,21 @@ pub struct RealAgents {
     home: PathBuf,
     bin: PathBuf,
     model: Model,
+    /// Removed at the end; `None` where somebody else does that.
+    own_dir: Option<PathBuf>,
 }
 
 impl RealAgents {
+    /// Agents for a test that has no lab.
+    pub fn alone() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("berth-real-{}-{count}", std::process::id()));
+        let mut agents = Self::new(&dir);
+        agents.own_dir = Some(dir);
+        agents
+    }
+
     /// A home for them below `dir` (a lab's own directory), and a model that is asked by nobody else.
     pub fn new(dir: &Path) -> Self {
         let bin = bin();
@@ -39,7 +52,7 @@ impl RealAgents {
         for part in [".claude", ".codex", "tmp", "work"] {
             fs::create_dir_all(home.join(part)).expect("a home for the agents");
         }
-        let agents = Self { home, bin, model };
+        let agents = Self { home, bin, model, own_dir: None };
         agents.no_dialogs();
         agents
     }
@@ -161,7 +174,8 @@ impl RealAgents {
         fs::write(self.home.join(".claude/.claude.json"), claude.to_string())
             .expect("settings of Claude Code");
         let codex = format!(
-            "model = \"gpt-5.2-codex\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
+            // The one model Codex knows that has the plain shell tool.
+            "model = \"gpt-5.5\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
              [features]\nplugins = false\napps = false\n[analytics]\nenabled = false\n\
              [model_providers.fake]\nname = \"fake\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\n\
              env_key = \"OPENAI_API_KEY\"\nrequest_max_retries = 0\nstream_max_retries = 0\n",
@@ -184,6 +198,9 @@ impl Drop for RealAgents {
             if let Verdict::Alive(pidfd) = identity.check() {
                 let _ = pidfd.signal(rustix::process::Signal::KILL.as_raw());
             }
+        }
+        if let Some(dir) = &self.own_dir {
+            let _ = fs::remove_dir_all(dir);
         }
         if !std::thread::panicking() {
             assert!(left.is_empty(), "agents are left behind: {named:?}");
