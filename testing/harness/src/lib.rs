@@ -9,8 +9,11 @@
 #![forbid(unsafe_code)]
 
 mod groups;
+mod real;
 mod seed;
+mod talk;
 mod terminal;
+mod transcript;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -22,8 +25,12 @@ use berth_host::identity::{Identity, Verdict};
 use berth_host::lock::{Probe, probe};
 use berth_host::tree;
 
+pub use fake_model as model;
+pub use real::RealAgents;
 pub use seed::Seed;
+pub use talk::Talk;
 pub use terminal::Terminal;
+pub use transcript::{Kind, Transcript};
 
 /// How long anything a test waits for may take on a loaded machine. Never reached by a good run.
 pub const PATIENCE: Duration = Duration::from_secs(60);
