@@ -155,7 +155,11 @@ fn a_helper_is_not_called_a_session() {
     let id = text(&ensured(&lab, &place, "web", &owner(&lab), &[], &["hang"]), "id");
     let mut keeper = berth_api::Connection::open(&lab.home().join("helpers").join(&id), "a test".into())
         .expect("a keeper");
-    let resume = berth_api::message::Request::Resume { size: berth_api::message::Size::default() };
+    let resume = berth_api::message::Request::Resume {
+        size: berth_api::message::Size::default(),
+        fresh: false,
+        take: false,
+    };
     let problem = keeper.ask(resume).expect_err("it runs");
     assert_eq!(problem.what, "helper `web` is running already");
     assert_eq!(problem.hint.as_deref(), Some("join it with `berth helper ensure`"));

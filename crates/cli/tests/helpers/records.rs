@@ -31,7 +31,7 @@ fn legacy(lab: &Lab, place: &std::path::Path, name: &str) -> String {
         cwd: place.to_str().expect("text").into(),
         ..Spec::default()
     };
-    let create = Request::Create { spec, name: Some(name.into()), size: Size::default() };
+    let create = Request::Create { spec, name: Some(name.into()), size: Size::default(), take: false };
     let (id, answer) = first_request(lab, place, name, create);
     answer.expect("it starts");
     id
@@ -70,7 +70,12 @@ fn a_helper_cannot_be_resumed_like_a_session() {
     lab.ok(["helper", "stop", "--grace", "0s", &id]);
     let lease = lab.home().join("helpers").join(&id).join("lease");
     wait_until("its keeper's end", || matches!(probe(&lease), Ok(Some(Probe::Free))));
-    let (resumed, answer) = first_request(&lab, &place, "web", Request::Resume { size: Size::default() });
+    let (resumed, answer) = first_request(
+        &lab,
+        &place,
+        "web",
+        Request::Resume { size: Size::default(), fresh: false, take: false },
+    );
     assert_eq!(resumed, id);
     let problem = answer.expect_err("refused");
     assert!(problem.hint.is_some_and(|hint| hint.contains("berth helper ensure")), "{}", problem.what);
