@@ -78,6 +78,8 @@ pub struct Receipt {
     pub position: Option<u64>,
     /// Why it does not begin, if something holds the queue.
     pub held: Option<String>,
+    /// Whether that is a person who paused it, and not something that needs one.
+    pub paused: bool,
 }
 
 /// The turn ids of a session: its own id, a dot, the turn's number.

@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod helper;
+pub(crate) mod turns;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +10,10 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 pub(crate) use agents::Agents;
+pub(crate) use turns::{
+    AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
+};
+
 pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
 
 /// berth keeps AI agent sessions: one writer each, nothing said is lost, every disconnect and
@@ -24,10 +29,12 @@ The config file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else 
 
 Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by someone else
             5 keeper unreachable · 6 timed out waiting · 7 needs --yes · 70 a bug
-            `run` in the foreground, `attach` and `wait --for exit` pass the command's own code through.
+            `run` in the foreground, `attach` and `wait --for exit` pass the command's own code through;
+            `send --wait`, `wait T` and `result T`: 0 done · 1 failed · 8 cancelled · 9 interrupted · 10 unknown
 
 First steps:  berth demo
-              berth run --name fix -- claude      then Ctrl-\\ to leave, `berth attach fix` to return"
+              berth run --name fix -- claude      then Ctrl-\\ to leave, `berth attach fix` to return
+              berth run --name bot --agent claude then `berth send bot TEXT --wait` from anywhere"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -49,6 +56,14 @@ pub(crate) enum Verb {
     Log(Log),
     Stop(Stop),
     Wait(Wait),
+    Send(Send),
+    Turns(Turns),
+    Turn(Turn),
+    Result(TurnResult),
+    Cancel(Cancel),
+    Queue(Queue),
+    Answer(Answer),
+    Fork(Fork),
     Rename(Rename),
     Helper(Helper),
     Sweep(Sweep),
@@ -58,15 +73,19 @@ pub(crate) enum Verb {
     Demo,
 }
 
-/// Run a command in a new session.
+/// Run a command, or an agent, in a new session.
 ///
-/// On a terminal you are attached to it; leave with Ctrl-\ and it goes on. Off a terminal the
+/// With --agent it is one that takes turns (see `berth send`): the id is printed once it does; with --prompt the
+/// answer is. With a command, or with --tui: on a terminal you are attached to it; leave with Ctrl-\ and it goes on. Off a terminal the
 /// output is streamed and the command's exit code passed through; killing `berth run` does not
 /// kill the session. With -d the id is printed alone, once the command really runs.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  berth run -- claude                                 an agent, attached
+  berth run --agent claude --name fix                 an agent that takes turns: `berth send fix TEXT`
+  berth run --agent codex --prompt 'why is it slow?'  its answer; the session stays
+  berth run --agent claude --tui                      its own terminal interface, attached
+  berth run -- claude                                 any command, attached
   berth run -d --name tests -- cargo test             in the background, by name
   id=$(berth run -d --key nightly-42 -- ./job.sh)     repeat safely: same key, same session
   berth run --max-memory 4G --max-procs 500 -- claude  refused where the host cannot limit (see `berth doctor`)")]
@@ -87,12 +106,19 @@ pub(crate) struct Run {
     #[arg(long, value_name = "K")]
     pub(crate) key: Option<String>,
     #[command(flatten)]
+    pub(crate) agent: AgentOptions,
+    #[command(flatten)]
     pub(crate) limits: Limits,
     /// Print what `show --json` prints instead of the id or the output
     #[arg(long)]
     pub(crate) json: bool,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    /// The command and its arguments; with --agent, more arguments for the agent
+    #[arg(
+        required_unless_present = "agent",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
     pub(crate) command: Vec<std::ffi::OsString>,
 }
 
@@ -129,6 +155,15 @@ pub(crate) struct Resume {
     /// The one that was interrupted last
     #[arg(long)]
     pub(crate) last: bool,
+    /// Begin a new conversation in the same session: the old one is gone, or not wanted
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// End whoever else writes the conversation
+    #[arg(long)]
+    pub(crate) take: bool,
+    /// Attach to it (what happens on a terminal anyway)
+    #[arg(long, conflicts_with = "detach")]
+    pub(crate) attach: bool,
     /// Do not attach; print the id once the command runs
     #[arg(short, long)]
     pub(crate) detach: bool,
@@ -315,19 +350,22 @@ pub(crate) struct Stop {
     pub(crate) json: bool,
 }
 
-/// Wait for the end of a run, or for something to appear in its output.
+/// Wait for a turn, for an agent, for the end of a run, or for something to appear in its output.
 ///
-/// For `exit` the command's own code is passed through (128+N for a signal; 1 if the run was
+/// A turn (fix.3) is waited for until it is over; the exit code tells how it ended, as for `send --wait`. For a
+/// session: `idle` (nothing to do; the default where the agent takes turns), `done` (the latest turn is over,
+/// exit code as above), `needs-you` (it asks something, or its queue is held), `exit` (the run is over), or
+/// `output:REGEX`. For `exit` the command's own code is passed through (128+N for a signal; 1 if the run was
 /// lost). For `output:REGEX` the output of the current run is searched from its beginning, without
 /// colours. Exit 6 when the time is up.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Wait {
-    /// The session
-    #[arg(value_name = "S")]
+    /// The session, or a turn
+    #[arg(value_name = "S|T")]
     pub(crate) session: String,
-    /// What to wait for: exit, or output:REGEX
-    #[arg(long = "for", value_name = "WHAT", default_value = "exit", value_parser = wait_for)]
-    pub(crate) what: WaitFor,
+    /// What to wait for: idle, done, needs-you, exit, or output:REGEX
+    #[arg(long = "for", value_name = "WHAT", value_parser = wait_for)]
+    pub(crate) what: Option<WaitFor>,
     /// Give up after this long
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
@@ -378,6 +416,9 @@ pub(crate) struct Doctor {
 
 #[derive(Clone, Debug)]
 pub(crate) enum WaitFor {
+    Idle,
+    Done,
+    NeedsYou,
     Exit,
     Output(regex::bytes::Regex),
 }
@@ -385,11 +426,14 @@ pub(crate) enum WaitFor {
 fn wait_for(text: &str) -> Result<WaitFor, String> {
     match text.split_once(':') {
         None if text == "exit" => Ok(WaitFor::Exit),
+        None if text == "idle" => Ok(WaitFor::Idle),
+        None if text == "done" => Ok(WaitFor::Done),
+        None if text == "needs-you" => Ok(WaitFor::NeedsYou),
         Some(("output", pattern)) => {
             let regex = regex::bytes::RegexBuilder::new(pattern).multi_line(true).build();
             Ok(WaitFor::Output(regex.map_err(|error| error.to_string())?))
         }
-        Some(_) | None => Err("wait for `exit` or for `output:REGEX`".to_owned()),
+        Some(_) | None => Err("wait for idle, done, needs-you, exit, or output:REGEX".to_owned()),
     }
 }
 

@@ -11,6 +11,7 @@ mod ctx;
 mod leave_key;
 mod print;
 mod tty;
+mod turns;
 
 use std::process::ExitCode;
 
@@ -83,6 +84,14 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Log(args) => cmd::log::run(ctx, &args),
         Verb::Stop(args) => cmd::stop::run(ctx, &args),
         Verb::Wait(args) => cmd::wait::run(ctx, &args),
+        Verb::Send(args) => cmd::send::run(ctx, &args),
+        Verb::Turns(args) => cmd::turns::list(ctx, &args),
+        Verb::Turn(args) => cmd::turns::show(ctx, &args),
+        Verb::Result(args) => cmd::turns::result(ctx, &args),
+        Verb::Cancel(args) => cmd::cancel::run(ctx, &args),
+        Verb::Queue(args) => cmd::queue::run(ctx, &args),
+        Verb::Answer(args) => cmd::answer::run(ctx, &args),
+        Verb::Fork(args) => cmd::fork::run(ctx, &args),
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),

@@ -42,6 +42,14 @@ pub fn random_bytes(buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// A random UUID (version 4) out of random bytes.
+pub fn uuid(mut bytes: [u8; 16]) -> String {
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
 /// What the operating system said, for people: lower case and without the number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();

@@ -38,9 +38,12 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh: false, take: false };
-    let (connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
-    run::stay(ctx, connection, &status, args.detach, args.json)
+    let (fresh, take) = (args.fresh, args.take);
+    let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh, take };
+    let (mut connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
+    let takes_turns = status.turns.is_some();
+    let status = run::await_agent(&mut connection, status)?;
+    run::stay(ctx, connection, &status, args.detach || takes_turns, args.json)
 }
 
 /// The session a person means who says "go on": one that was cut off before one that ended, one of
@@ -51,7 +54,9 @@ fn last(ctx: &Ctx) -> Result<SessionId, Problem> {
     let ids = ctx.home.session_ids().map_err(|error| {
         Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
     })?;
-    let over = |status: &Status| matches!(status.state.as_str(), "lost" | "stopped");
+    let over = |status: &Status| {
+        matches!(status.state.as_str(), "lost" | "stopped" | "idle") && status.keeper_pid.is_none()
+    };
     let known = ids.iter().filter_map(|id| Some((id, view::status(&ctx.home, id).ok().filter(over)?)));
     let rank = |status: &Status| (status.state == "lost", status.what.cwd == here, status.last_activity_at);
     let last = known.max_by_key(|(_, status)| rank(status)).map(|(id, _)| id.clone());

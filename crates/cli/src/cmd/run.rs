@@ -3,17 +3,19 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use berth_api::message::Request;
+use berth_api::message::{Answer, Request, Submit};
 use berth_api::record::Spec;
+use berth_api::turn::{self, Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Name, SessionId};
 use berth_keeper::{names::NamesLock, start};
 
-use crate::args::Run;
+use crate::agents::{Driver, Table, TuiBegin};
+use crate::args::{OnUnknown, Run};
 use crate::attached;
-use crate::cmd::output;
+use crate::cmd::{output, send};
 use crate::ctx::Ctx;
-use crate::{print, tty};
+use crate::{print, tty, turns};
 
 /// The longest key. Each byte may take three in a file name, and a file name has 255.
 const MAX_KEY_BYTES: usize = 76;
@@ -21,7 +23,11 @@ const MAX_KEY_BYTES: usize = 76;
 pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
     let name = args.name.as_deref().map(Name::parse).transpose();
     let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
-    let spec = spec(&args)?;
+    let spec = match &args.agent.agent {
+        Some(agent) => agent_spec(&args, agent)?,
+        None => spec(&args)?,
+    };
+    let takes_turns = !matches!(spec.driver.as_str(), "pty");
     // Held until the session itself says its name and key, so that nobody can claim them between.
     let lock = (name.is_some() || spec.key.is_some()).then(|| ctx.home.lock_names()).transpose()?;
     let made_before = spec.key.as_deref().map(|key| ctx.home.session_keyed(key)).transpose()?.flatten();
@@ -29,9 +35,50 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
         drop(lock);
         return again(ctx, &args, &id, &spec);
     }
-    let (connection, status) = begin(ctx, spec, name.as_ref(), lock.as_ref())?;
+    let (mut connection, status) = begin(ctx, spec, name.as_ref(), lock.as_ref(), args.agent.take)?;
     drop(lock);
-    stay(ctx, connection, &status, args.detach, args.json)
+    if !takes_turns {
+        return stay(ctx, connection, &status, args.detach, args.json);
+    }
+    let status = await_agent(&mut connection, status)?;
+    match &args.agent.prompt {
+        Some(prompt) => first_turn(ctx, &args, &status, prompt),
+        None => stay(ctx, connection, &status, true, args.json),
+    }
+}
+
+/// Waits until the agent takes turns. One that does not is told with the reason; its record stays.
+pub(crate) fn await_agent(connection: &mut Connection, started: Status) -> Result<Status, Problem> {
+    if started.turns.is_none() {
+        return Ok(started);
+    }
+    match connection.ask(Request::AwaitAgent)? {
+        Answer::Done { status } => Ok(*status),
+        other => Err(turns::odd(&other)),
+    }
+}
+
+/// The turn a session was started for.
+fn first_turn(ctx: &Ctx, args: &Run, status: &Status, prompt: &str) -> Result<u8, Problem> {
+    let id = id_of(status)?;
+    // A repeated call with the same key finds the same turn, too.
+    let key = args.key.as_ref().map(|key| format!("run {key}"));
+    let text = send::text(&[prompt.to_owned()])?;
+    let submit = Submit { text, key, ..Submit::default() };
+    let (connection, receipt) = turns::send(ctx, &id, submit)?;
+    if !args.detach {
+        return send::watch(ctx, &id, receipt.number, connection, args.json);
+    }
+    if args.json {
+        print::json(&ctx.status(&id)?)?;
+    } else {
+        print::text(&format!("{id}\n"))?;
+    }
+    Ok(0)
+}
+
+fn id_of(status: &Status) -> Result<SessionId, Problem> {
+    SessionId::parse(&status.id).ok_or_else(|| Problem::new(Code::Bug, "the keeper gave no id"))
 }
 
 /// What follows a start, for `run` and `resume` alike.
@@ -52,7 +99,7 @@ pub(crate) fn stay(
 }
 
 fn follow(ctx: &Ctx, connection: Connection, status: &Status, json: bool) -> Result<u8, Problem> {
-    let id = SessionId::parse(&status.id).ok_or_else(|| Problem::new(Code::Bug, "the keeper gave no id"))?;
+    let id = id_of(status)?;
     if tty::is_interactive() && !json {
         return attached::attach(ctx, &id, Some(connection), berth_api::message::Role::Writer);
     }
@@ -79,7 +126,10 @@ fn again(ctx: &Ctx, args: &Run, id: &SessionId, spec: &Spec) -> Result<u8, Probl
         )
         .hint("use another key for another command"));
     }
-    match (args.detach, args.json) {
+    if let (Some(_), Some(prompt)) = (&status.turns, &args.agent.prompt) {
+        return first_turn(ctx, args, &status, prompt);
+    }
+    match (args.detach || status.turns.is_some(), args.json) {
         (true, true) => print::json(&status).map(|()| 0),
         (true, false) => print::text(&format!("{id}\n")).map(|()| 0),
         (false, _) => match ctx.keeper_of(id)? {
@@ -89,11 +139,12 @@ fn again(ctx: &Ctx, args: &Run, id: &SessionId, spec: &Spec) -> Result<u8, Probl
     }
 }
 
-fn begin(
+pub(crate) fn begin(
     ctx: &Ctx,
     spec: Spec,
     name: Option<&Name>,
     lock: Option<&NamesLock>,
+    take: bool,
 ) -> Result<(Connection, Status), Problem> {
     let id = ctx.home.mint().map_err(|error| {
         Problem::new(
@@ -110,7 +161,7 @@ fn begin(
             lock.claim_key(key, &id)?;
         }
         let size = tty::size().unwrap_or_default();
-        let create = Request::Create { spec, name: name.map(ToString::to_string), size, take: false };
+        let create = Request::Create { spec, name: name.map(ToString::to_string), size, take };
         start::keeper(&ctx.home, &id, create, tty::place())
     })();
     if started.is_err() {
@@ -126,6 +177,64 @@ fn begin(
         }
     }
     started
+}
+
+/// What an agent from the table runs.
+fn agent_spec(args: &Run, name: &str) -> Result<Spec, Problem> {
+    let table = Table::load()?;
+    let agent = table.find(name)?;
+    let options = &args.agent;
+    let base = spec(args)?;
+    let extra = base.command.clone();
+    let is_tui = options.tui || agent.driver == Driver::Pty;
+    if is_tui && options.prompt.is_some() {
+        let what = format!("agent `{name}` has a terminal and takes no turns");
+        return Err(Problem::new(Code::Usage, what).hint("leave --prompt out, and type it"));
+    }
+    let mut again = Vec::new();
+    let (command, driver, origin) = if !is_tui {
+        let origin = options.resume.clone().map_or(Origin::New, Origin::Resumed);
+        (agent.structured_command(&extra), agent.driver.name(), origin)
+    } else if let Some(id) = &options.resume {
+        (agent.tui_command(TuiBegin::Resume(id), &extra)?, "pty", Origin::Resumed(id.clone()))
+    } else if agent.begin_tui.is_some() && agent.resume_tui.is_some() {
+        let id = turns::uuid()?;
+        again = agent.tui_command(TuiBegin::Resume(&id), &extra)?;
+        (agent.tui_command(TuiBegin::FreshAs(&id), &extra)?, "pty", Origin::Named(id))
+    } else {
+        let tui = if agent.tui.is_some() || agent.driver != Driver::Pty {
+            agent.tui_command(TuiBegin::Fresh, &extra)?
+        } else {
+            agent.structured_command(&extra)
+        };
+        (tui, "pty", Origin::New)
+    };
+    let program = agent.locate(&command, Path::new(&base.cwd))?;
+    // Where it is now: whoever starts it again may have another PATH.
+    let absolute = |mut command: Vec<String>| {
+        if let (Some(first), Some(path)) = (command.first_mut(), program.to_str()) {
+            *first = path.to_owned();
+        }
+        command
+    };
+    let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let on_unknown = match options.on_unknown {
+        OnUnknown::Hold => turn::OnUnknown::Hold,
+        OnUnknown::Continue => turn::OnUnknown::Continue,
+    };
+    let mut env = agent.env.clone();
+    env.extend(base.env.clone());
+    Ok(Spec {
+        driver: driver.to_owned(),
+        command: absolute(command),
+        again: if again.is_empty() { again } else { absolute(again) },
+        env,
+        agent: Some(name.to_owned()),
+        conversation: agent.conversation.clone().unwrap_or_default(),
+        origin,
+        policy: Policy { idle_ms: options.idle.map(ms), ttl_ms: options.ttl.map(ms), on_unknown },
+        ..base
+    })
 }
 
 fn spec(args: &Run) -> Result<Spec, Problem> {

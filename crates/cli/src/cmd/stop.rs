@@ -81,7 +81,8 @@ fn stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
 /// Whether nothing of a session runs, and that is recorded. One whose first run never began is stopped
 /// without an end.
 fn is_over(status: &Status) -> bool {
-    matches!(status.state.as_str(), "stopped" | "lost") && !is_unrecorded_loss(status)
+    let is_released = status.state == "idle" && status.keeper_pid.is_none();
+    (is_released || matches!(status.state.as_str(), "stopped" | "lost")) && !is_unrecorded_loss(status)
 }
 
 fn ask_to_stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {

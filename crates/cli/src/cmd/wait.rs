@@ -2,22 +2,45 @@
 
 use std::time::{Duration, Instant};
 
+use berth_api::turn::split_turn_id;
 use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
+use berth_keeper::view;
 use berth_screen::Plain;
 
 use crate::args::{Wait, WaitFor};
 use crate::cmd::follow::{Followed, News, follow};
 use crate::cmd::output::Reader;
 use crate::ctx::Ctx;
-use crate::print;
+use crate::{print, turns};
 
 /// How much of the output a pattern can look back over.
 const LOOK_BACK_BYTES: usize = 1024 * 1024;
 
 pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
-    match &args.what {
+    let found = ctx.find(&args.session);
+    let is_turn = split_turn_id(&args.session).is_some();
+    // A session may be called `v1.2`, and then that is meant.
+    if is_turn && found.as_ref().is_err_and(|problem| problem.code == Code::NotFound) {
+        return until_turn_is_over(ctx, args);
+    }
+    let id = found?;
+    let takes_turns = view::history(&ctx.home, &id)?.session.takes_turns();
+    let what = args.what.clone().unwrap_or(if takes_turns { WaitFor::Idle } else { WaitFor::Exit });
+    match &what {
+        WaitFor::Idle | WaitFor::NeedsYou | WaitFor::Done if !takes_turns => {
+            Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, &args.session))
+        }
+        WaitFor::Idle => until_state(ctx, &id, args, "idle"),
+        WaitFor::NeedsYou => until_state(ctx, &id, args, "needs-you"),
+        WaitFor::Done => {
+            let last = ctx.status(&id)?.turns.map_or(0, |turns| turns.total);
+            if last == 0 {
+                return Err(Problem::new(Code::NotFound, format!("session `{}` has no turns", args.session))
+                    .hint(format!("`berth send {} TEXT` sends one", args.session)));
+            }
+            until_over(ctx, &id, last, args)
+        }
         WaitFor::Exit => {
             let status = until_exit(ctx, &id, args.timeout)?;
             if args.json {
@@ -31,6 +54,72 @@ pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
                 print::json(&ctx.status(&id)?)?;
             }
             Ok(0)
+        }
+    }
+}
+
+fn until_turn_is_over(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
+    let (id, number) = turns::find(ctx, &args.session, None)?;
+    if let Some(WaitFor::Idle | WaitFor::NeedsYou | WaitFor::Exit | WaitFor::Output(_)) = &args.what {
+        let what = format!("{} is a turn; it can only be waited for until it is done", args.session);
+        return Err(Problem::new(Code::Usage, what).hint("name its session to wait for something else"));
+    }
+    until_over(ctx, &id, number, args)
+}
+
+fn until_over(ctx: &Ctx, id: &SessionId, number: u64, args: &Wait) -> Result<u8, Problem> {
+    let mut known = turns::view(ctx, id, number)?;
+    if !turns::is_over(&known.state) {
+        let keeper = ctx.keeper_of(id)?;
+        known = turns::follow(ctx, id, number, keeper, end_of(args.timeout), |_| Ok(false))?;
+    }
+    if args.json {
+        print::json(&known)?;
+    }
+    Ok(turns::exit_code(&known))
+}
+
+/// Waits until a session whose agent takes turns is in this state.
+fn until_state(ctx: &Ctx, id: &SessionId, args: &Wait, wanted: &str) -> Result<u8, Problem> {
+    let until = end_of(args.timeout);
+    let is_there = |status: &Status| match wanted {
+        "idle" => {
+            let waits = status.turns.as_ref().is_some_and(|turns| !turns.queued.is_empty());
+            status.state == "idle" && !waits
+        }
+        _ => status.state == wanted,
+    };
+    loop {
+        let mut status = ctx.status(id)?;
+        if !is_there(&status) {
+            let hear = |news: News| match news {
+                News::Event { .. } => Ok(is_there(&ctx.status(id)?)),
+                News::Output => Ok(false),
+            };
+            match follow(ctx, id, status.seq + 1, until, hear)? {
+                Followed::TimedOut => {
+                    return Err(timed_out(id, args.timeout, &format!("it is not {wanted}")));
+                }
+                Followed::Enough => {}
+                Followed::Ended => {
+                    status = ctx.status(id)?;
+                    if !is_there(&status) && status.keeper_pid.is_none() {
+                        let what = format!(
+                            "session `{}` is {} and will not be {wanted}",
+                            args.session, status.state
+                        );
+                        return Err(Problem::new(Code::Refused, what)
+                            .hint(format!("`berth resume {}` starts it again", args.session)));
+                    }
+                }
+            }
+            status = ctx.status(id)?;
+        }
+        if is_there(&status) {
+            if args.json {
+                print::json(&status)?;
+            }
+            return Ok(0);
         }
     }
 }

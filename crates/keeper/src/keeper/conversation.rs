@@ -116,10 +116,7 @@ fn mint() -> String {
     let mut bytes = [0; 16];
     // It fails on no kernel that has the rest of what we need; and then the agent refuses the id in use.
     let _ = berth_host::random_bytes(&mut bytes);
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    berth_host::uuid(bytes)
 }
 
 impl Keeper {

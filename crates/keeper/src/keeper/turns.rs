@@ -91,6 +91,7 @@ impl Keeper {
             state: turns.get(turn).map_or("", |turn| turn.state.word()).to_owned(),
             repeated: false,
             position,
+            paused: matches!(held, Some(berth_core::Hold::Paused { .. })),
             held: held.map(|hold| Hold::from(hold).describe(&self.handle_name())),
         }
     }

@@ -1,0 +1,215 @@
+//! What can be typed about turns.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::duration;
+
+/// Have something said to a session's agent.
+///
+/// Prints the turn's id once the turn is on disk; with --wait the answer, as it comes. Turns are given to the
+/// agent in the order they were accepted, one at a time, each once. A session whose agent was released, or
+/// whose keeper died, is started again for it, in its conversation, with the variables of this environment.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth send fix 'run the tests and mend what fails' --wait
+  git diff | berth send review - --wait > review.md
+  berth send fix --key ci-$JOB 'build it' --json       repeat safely: same key, same turn
+  berth send fix --interrupt 'stop that, do this'
+
+Exit codes with --wait: 0 done · 1 failed · 8 cancelled · 9 interrupted · 10 unknown (given to the agent, outcome unproven)
+                        4 it waits and cannot begin by itself · 6 not begun within --max-wait, withdrawn")]
+pub(crate) struct Send {
+    /// The session
+    #[arg(value_name = "S")]
+    pub(crate) session: String,
+    /// What to say; `-` for standard input
+    #[arg(required = true, value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    /// Wait for the end; print the answer
+    #[arg(short, long)]
+    pub(crate) wait: bool,
+    /// Make this call repeatable: the same key with the same text means the same turn
+    #[arg(short, long, value_name = "K")]
+    pub(crate) key: Option<String>,
+    /// Withdraw it if the agent does not have it by then (waits for that; exit 6)
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) max_wait: Option<Duration>,
+    /// Add it to the turn that is running
+    #[arg(long, conflicts_with = "interrupt")]
+    pub(crate) steer: bool,
+    /// Break the turn that is running off for it
+    #[arg(long)]
+    pub(crate) interrupt: bool,
+    /// Only if the session has this id, or its agent writes this conversation
+    #[arg(long, value_name = "ID")]
+    pub(crate) expect: Option<String>,
+    /// Print an object: the receipt, or with --wait the whole turn
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// List a session's turns.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Turns {
+    /// The session
+    #[arg(value_name = "S")]
+    pub(crate) session: String,
+    /// An array of objects, as `turn --json` prints them
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show everything known about a turn.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Turn {
+    /// The turn: a session, a dot, a number, as in fix.3
+    #[arg(value_name = "T")]
+    pub(crate) turn: String,
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print the answer of a turn that is over; the exit code tells how it ended.
+///
+/// Exit 1 failed, 8 cancelled, 9 interrupted, 10 unknown, and 4 while it is not over.
+#[derive(clap::Args, Debug)]
+pub(crate) struct TurnResult {
+    /// The turn: a session, a dot, a number, as in fix.3
+    #[arg(value_name = "T")]
+    pub(crate) turn: String,
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Withdraw a turn that waits, or have the agent break it off.
+///
+/// Exit 0 means that it is over and will not run; 1 that it was over before.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Cancel {
+    /// The turn: a session, a dot, a number, as in fix.3
+    #[arg(value_name = "T")]
+    pub(crate) turn: String,
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show and change what waits in a session.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth queue fix
+  berth queue fix move fix.7 --to 1      next
+  berth queue fix resume                 go on, whatever held it")]
+pub(crate) struct Queue {
+    /// The session
+    #[arg(value_name = "S")]
+    pub(crate) session: String,
+    #[command(subcommand)]
+    pub(crate) verb: Option<QueueVerb>,
+    /// As an object
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Subcommand, Debug)]
+pub(crate) enum QueueVerb {
+    /// Withdraw a turn that waits
+    Drop {
+        /// The turn: fix.3, or 3
+        #[arg(value_name = "T")]
+        turn: String,
+    },
+    /// Put a turn that waits at another place
+    Move {
+        /// The turn: fix.3, or 3
+        #[arg(value_name = "T")]
+        turn: String,
+        /// Its new place; 1 is next
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+        to: u64,
+    },
+    /// Let no further turn begin
+    Pause,
+    /// Let the queue go on, whatever held it
+    Resume,
+}
+
+/// Answer what a session's agent asks.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth show fix                        what it asks, in full, and the options
+  berth answer fix allow
+  berth answer fix allow-always --request toolu_01")]
+pub(crate) struct Answer {
+    /// The session
+    #[arg(value_name = "S")]
+    pub(crate) session: String,
+    /// allow, deny, or the id of one of the options
+    #[arg(value_name = "OPTION")]
+    pub(crate) option: String,
+    /// Which question, if there are several
+    #[arg(long, value_name = "R")]
+    pub(crate) request: Option<String>,
+    /// Print what `show --json` prints
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Start a new session with a copy of another one's conversation.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Fork {
+    /// The session to copy
+    #[arg(value_name = "S")]
+    pub(crate) session: String,
+    /// A name for the new session
+    #[arg(long, value_name = "N")]
+    pub(crate) name: Option<String>,
+    /// Print what `show --json` prints instead of the id
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a run of an agent from the table is given.
+#[derive(clap::Args, Debug, Default)]
+pub(crate) struct AgentOptions {
+    /// An agent from the table (`berth agents`) instead of a command; what follows `--` is for it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// The agent's own terminal interface
+    #[arg(long, requires = "agent", conflicts_with = "prompt")]
+    pub(crate) tui: bool,
+    /// Go on with this conversation: the agent's own id of it
+    #[arg(long, value_name = "ID", requires = "agent")]
+    pub(crate) resume: Option<String>,
+    /// End whoever else writes that conversation
+    #[arg(long, requires = "resume")]
+    pub(crate) take: bool,
+    /// The first turn
+    #[arg(short, long, value_name = "TEXT", requires = "agent")]
+    pub(crate) prompt: Option<String>,
+    /// Release the agent when it had nothing to do for this long; the next turn brings it back
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "agent")]
+    pub(crate) idle: Option<Duration>,
+    /// End the session for good after this long
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "agent")]
+    pub(crate) ttl: Option<Duration>,
+    /// What the queue does behind a turn nobody knows the end of
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t, requires = "agent")]
+    pub(crate) on_unknown: OnUnknown,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum OnUnknown {
+    /// Wait for somebody's word
+    #[default]
+    Hold,
+    /// Go on
+    Continue,
+}

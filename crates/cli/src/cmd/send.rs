@@ -1,0 +1,219 @@
+//! `berth send`: have something said to a session's agent, and show what comes of it.
+
+use std::io::{IsTerminal, Read, Write};
+use std::time::Instant;
+
+use berth_api::message::Submit;
+use berth_api::record::Event;
+use berth_api::turn::{Manner, Receipt, TurnView};
+use berth_api::{Code, Connection, Problem};
+use berth_core::{MAX_PROMPT_BYTES, SessionId};
+
+use crate::args::Send;
+use crate::ctx::Ctx;
+use crate::turns::{self, Heard, News};
+use crate::{print, tty};
+
+pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
+    let id = ctx.find(&args.session)?;
+    let max_wait_ms = args.max_wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let manner = match (args.steer, args.interrupt) {
+        (true, _) => Manner::Steer,
+        (_, true) => Manner::Interrupt,
+        (false, false) => Manner::Queue,
+    };
+    let (key, expected) = (args.key.clone(), args.expect.clone());
+    let submit = Submit { text: text(&args.text)?, key, max_wait_ms, manner, expected };
+    let (connection, receipt) = turns::send(ctx, &id, submit)?;
+    if args.wait {
+        return watch(ctx, &id, receipt.number, connection, args.json);
+    }
+    if args.max_wait.is_some() && receipt.state == "queued" {
+        return until_begun(ctx, &id, &receipt, connection, args.json);
+    }
+    told(&receipt, args.json)
+}
+
+fn told(receipt: &Receipt, json: bool) -> Result<u8, Problem> {
+    if json {
+        print::json(receipt)?;
+        return Ok(0);
+    }
+    print::text(&format!("{}\n", receipt.turn))?;
+    if let Some(held) = &receipt.held {
+        print::note(&format!("it waits: {held}"));
+    }
+    Ok(0)
+}
+
+/// What is to be said: words, or standard input.
+pub(crate) fn text(words: &[String]) -> Result<String, Problem> {
+    if words != ["-"] {
+        return Ok(words.join(" "));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than allowed is enough to know that it is too much.
+    let read = std::io::stdin().lock().take(MAX_PROMPT_BYTES as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Problem::new(Code::Refused, format!("cannot read standard input: {error}")))?;
+    if bytes.len() > MAX_PROMPT_BYTES {
+        return Err(Problem::new(
+            Code::Usage,
+            format!("the prompt on standard input has more than {MAX_PROMPT_BYTES} bytes; nothing was sent"),
+        )
+        .hint("put it into a file and name that in the prompt"));
+    }
+    String::from_utf8(bytes).map_err(|odd| {
+        let at = odd.utf8_error().valid_up_to();
+        Problem::new(
+            Code::Usage,
+            format!("the prompt on standard input is not UTF-8 (at byte {at}); nothing was sent"),
+        )
+    })
+}
+
+/// Waits until the agent has the turn, or it was withdrawn.
+fn until_begun(
+    ctx: &Ctx,
+    id: &SessionId,
+    receipt: &Receipt,
+    connection: Option<Connection>,
+    json: bool,
+) -> Result<u8, Problem> {
+    let number = receipt.number;
+    let begun = |news: News<'_>| {
+        Ok(matches!(news, News::Event(Event::TurnDelivered { turn, .. }) if *turn == number))
+    };
+    let view = turns::follow(ctx, id, number, connection, None, begun)?;
+    if view.state == "cancelled" && view.delivered_at.is_none() {
+        return Err(withdrawn(&view));
+    }
+    let receipt = Receipt { state: view.state.clone(), position: None, ..receipt.clone() };
+    told(&receipt, json)
+}
+
+fn withdrawn(view: &TurnView) -> Problem {
+    let why = view.reason.clone().unwrap_or_default();
+    Problem::new(Code::TimedOut, format!("turn {} did not begin and will not: {why}", view.turn))
+        .hint("nothing was said to the agent; send it again when it has less to do")
+}
+
+/// Follows a turn to its end, shows it, and gives its exit code.
+pub(crate) fn watch(
+    ctx: &Ctx,
+    id: &SessionId,
+    number: u64,
+    connection: Option<Connection>,
+    json: bool,
+) -> Result<u8, Problem> {
+    let mut shown = Shown::new(json);
+    let view = turns::follow(ctx, id, number, connection, None, |news| shown.hear(&news));
+    shown.clear();
+    let view = view?;
+    if view.state == "cancelled" && view.delivered_at.is_none() && view.cancelled_by.is_none() {
+        if json {
+            print::json(&view)?;
+        }
+        return if view.reason.as_deref().is_some_and(|why| why.starts_with("withdrawn: ")) {
+            Err(withdrawn(&view))
+        } else {
+            Ok(turns::exit_code(&view))
+        };
+    }
+    if json {
+        print::json(&view)?;
+        return Ok(turns::exit_code(&view));
+    }
+    shown.finish(&view)?;
+    Ok(turns::exit_code(&view))
+}
+
+/// What a person sees of a turn: the answer on standard output, the rest on standard error.
+struct Shown {
+    json: bool,
+    /// On a terminal: what the agent does now, on a line of its own that is painted over.
+    live: bool,
+    line: bool,
+    since: Instant,
+    doing: String,
+    tokens: Option<u64>,
+    said: bool,
+    ends_line: bool,
+}
+
+impl Shown {
+    fn new(json: bool) -> Self {
+        let live = std::io::stderr().is_terminal() && !json;
+        let (since, doing) = (Instant::now(), "waiting".to_owned());
+        Self { json, live, line: false, since, doing, tokens: None, said: false, ends_line: true }
+    }
+
+    fn hear(&mut self, news: &News<'_>) -> Heard {
+        match news {
+            News::Said(text) if !self.json => {
+                self.clear();
+                print::text(text)?;
+                self.said |= !text.is_empty();
+                self.ends_line = text.ends_with('\n');
+            }
+            News::Doing { what, detail, tokens } => {
+                self.tokens = tokens.or(self.tokens);
+                let detail = print::excerpt(detail, 60);
+                self.doing = if detail.is_empty() { (*what).to_owned() } else { format!("{what}: {detail}") };
+                self.paint();
+            }
+            News::Event(Event::Asked { ask }) => self.note(&format!(
+                "needs you ({}): {}: {} — answer with `berth answer S {}`",
+                ask.request,
+                ask.tool,
+                print::excerpt(&ask.detail, 200),
+                ask.options.iter().map(|option| option.id.as_str()).collect::<Vec<_>>().join("|"),
+            )),
+            News::Event(Event::QueueHeld { hold }) => self.note(&format!("it waits: {}", hold.describe("S"))),
+            News::Said(_) | News::Event(_) => {}
+            News::Tick => self.paint(),
+        }
+        Ok(false)
+    }
+
+    fn note(&mut self, text: &str) {
+        self.clear();
+        if !self.json {
+            print::note(text);
+        }
+    }
+
+    fn paint(&mut self) {
+        // Not into the middle of a line of the answer.
+        if !self.live || (self.said && !self.ends_line) {
+            return;
+        }
+        let width = tty::size().map_or(80, |size| usize::from(size.cols));
+        let elapsed = self.since.elapsed().as_secs();
+        let tokens = self.tokens.map(|tokens| format!(" · {tokens} tokens")).unwrap_or_default();
+        let text = print::excerpt(&format!("{} · {elapsed} s{tokens}", self.doing), width.saturating_sub(3));
+        let _ = write!(std::io::stderr().lock(), "\r\x1b[K\x1b[2m· {text}\x1b[0m");
+        self.line = true;
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.line) {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+
+    fn finish(&mut self, view: &TurnView) -> Result<(), Problem> {
+        if !self.said {
+            let answer = view.answer.as_deref().unwrap_or_default();
+            print::text(answer)?;
+            self.ends_line = answer.is_empty() || answer.ends_with('\n');
+        }
+        if !self.ends_line {
+            print::text("\n")?;
+        }
+        if view.state != "done" {
+            let why = view.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+            print::note(&format!("turn {} {}{why}", view.turn, view.state));
+        }
+        Ok(())
+    }
+}
