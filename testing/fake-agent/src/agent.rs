@@ -69,7 +69,7 @@ impl std::fmt::Display for Failure {
 }
 
 /// Names what was being done when the world said no.
-trait Doing<T> {
+pub(crate) trait Doing<T> {
     fn doing(self, what: impl Into<String>) -> Result<T, Failure>;
 }
 
@@ -92,7 +92,7 @@ impl Agent {
         match step {
             Step::Say(bytes) => say(bytes)?,
             Step::Flood { bytes, coloured } => flood(*bytes, *coloured)?,
-            Step::Report { variables } => report(variables)?,
+            Step::Report { variables } => say(format!("{}\n", report(variables)?).as_bytes())?,
             Step::Winch => sys::print_size_on_winch().doing("handle SIGWINCH")?,
             Step::Close => close_output()?,
             Step::CloseAll => self.close_all()?,
@@ -323,12 +323,12 @@ fn orphan() -> Result<(), Failure> {
     }
 }
 
-fn appending(path: &Path) -> Result<File, Failure> {
+pub(crate) fn appending(path: &Path) -> Result<File, Failure> {
     OpenOptions::new().create(true).append(true).open(path).doing(format!("open {}", path.display()))
 }
 
 /// Writes to stdout without a buffer: nothing is left to be written twice after a fork.
-fn say(mut bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn say(mut bytes: &[u8]) -> Result<(), Failure> {
     while !bytes.is_empty() {
         let written = rustix::io::retry_on_intr(|| rustix::io::write(rustix::stdio::stdout(), bytes))
             .doing("write to stdout")?;
@@ -339,7 +339,7 @@ fn say(mut bytes: &[u8]) -> Result<(), Failure> {
 
 /// A descriptor number that is really free would be taken by the next file opened, and
 /// words meant for nobody would end up in it. So the number stays and leads nowhere.
-fn close_output() -> Result<(), Failure> {
+pub(crate) fn close_output() -> Result<(), Failure> {
     let null = OpenOptions::new().write(true).open("/dev/null").doing("open /dev/null")?;
     rustix::stdio::dup2_stdout(&null).doing("close stdout")?;
     rustix::stdio::dup2_stderr(&null).doing("close stderr")
@@ -392,7 +392,8 @@ fn flood(bytes: u64, coloured: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn report(variables: &[String]) -> Result<(), Failure> {
+/// What this process is and has.
+pub(crate) fn report(variables: &[String]) -> Result<serde_json::Value, Failure> {
     let stdin = rustix::stdio::stdin();
     let size = tcgetwinsize(stdin).ok();
     let status = std::fs::read_to_string("/proc/self/status").doing("read /proc/self/status")?;
@@ -410,7 +411,7 @@ fn report(variables: &[String]) -> Result<(), Failure> {
         })
         .filter(|(name, _)| wanted(name))
         .collect();
-    let report = json!({
+    Ok(json!({
         "pid": std::process::id(),
         "ppid": std::os::unix::process::parent_id(),
         "pgid": number(5),
@@ -425,8 +426,7 @@ fn report(variables: &[String]) -> Result<(), Failure> {
         "signals_ignored": mask("SigIgn:"),
         "args": std::env::args().collect::<Vec<_>>(),
         "env": env,
-    });
-    say(format!("{report}\n").as_bytes())
+    }))
 }
 
 /// The descriptors this process was given.

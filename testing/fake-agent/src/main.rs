@@ -5,6 +5,7 @@
 //! Not here: judging what a supervisor made of it; that is the test's job.
 //! Start with [`script::Step`] for what it can do and [`agent::Agent::run`] for how.
 
+mod acp;
 mod agent;
 mod script;
 mod sys;
@@ -25,6 +26,7 @@ const HELP: &str = r"fake-agent: a real program that misbehaves on request
 
 usage: fake-agent STEP…
    as: fake-agent say:hello nl flood:200M expect:go say:got exit:3
+   or: fake-agent acp [FLAG…]      an agent that takes turns; see fake-agent acp --help
 
 Steps run in order; after the last one it exits with 0.
 
@@ -72,8 +74,14 @@ exit codes of its own: 2 script not understood · 90 input ended while expecting
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args().skip(1).collect();
     if words.iter().any(|word| word == "--help" || word == "-h") {
-        print!("{HELP}");
+        print!("{}", if words[0] == "acp" { acp::HELP } else { HELP });
         return ExitCode::SUCCESS;
+    }
+    if words.first().is_some_and(|word| word == "acp") {
+        return acp::run(&words[1..]).unwrap_or_else(|problem| {
+            eprintln!("fake-agent: {problem}\nhint: see fake-agent acp --help");
+            ExitCode::from(code::USAGE)
+        });
     }
     let steps = match script::parse(&words) {
         Ok(steps) => steps,

@@ -187,11 +187,11 @@ fn rest_of_block(words: &[String]) -> Vec<String> {
     rest
 }
 
-fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+pub(crate) fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| format!("`{text}` is not a number that fits here"))
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let units = [("K", 1_u64 << 10), ("M", 1 << 20), ("G", 1 << 30)];
     for (unit, factor) in units {
         if let Some(count) = text.strip_suffix(unit) {
@@ -201,7 +201,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     number(text)
 }
 
-fn signal(name: &str) -> Result<Signal, String> {
+pub(crate) fn signal(name: &str) -> Result<Signal, String> {
     let number = match name.strip_prefix("SIG").unwrap_or(name) {
         "HUP" => libc::SIGHUP,
         "INT" => libc::SIGINT,
@@ -222,7 +222,7 @@ fn signal(name: &str) -> Result<Signal, String> {
     Ok(Signal(number))
 }
 
-fn unescape(text: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {

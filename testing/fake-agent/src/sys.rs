@@ -5,6 +5,8 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::script::Signal;
@@ -23,6 +25,12 @@ pub(crate) fn fork() -> io::Result<Fork> {
         0 => Ok(Fork::Child),
         _ => Ok(Fork::Parent),
     }
+}
+
+/// The command will lead a session of its own, as the tools of real agents do.
+pub(crate) fn leads_a_session(command: &mut Command) {
+    // SAFETY: setsid is async-signal-safe and takes no memory.
+    unsafe { command.pre_exec(|| rustix::process::setsid().map(|_| ()).map_err(io::Error::from)) };
 }
 
 /// From now on this signal does nothing.
