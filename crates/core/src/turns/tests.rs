@@ -139,10 +139,14 @@ impl Story {
     }
 
     fn happened(&mut self, events: Vec<Event>) -> Vec<Event> {
-        events.iter().for_each(|event| self.session.apply(event));
-        self.events.extend(events.iter().cloned());
+        self.apply(&events);
         assert_eq!(Session::replay(&self.events), self.session, "replay leads elsewhere than life did");
         events
+    }
+
+    fn apply(&mut self, events: &[Event]) {
+        events.iter().for_each(|event| self.session.apply(event));
+        self.events.extend_from_slice(events);
     }
 
     fn send(&mut self, prompt: Prompt) -> Result<Vec<Event>, Refusal> {
@@ -646,6 +650,18 @@ fn a_turn_in_a_hurry_has_the_running_one_broken_off_for_it() {
     assert_eq!(story.state(1), TurnState::Over(Final::Interrupted));
     assert_eq!(story.deliver(), 3);
     assert!(!story.owed().contains(&Effect::Interrupt { turn: 3 }), "one that came later waits for it");
+}
+
+/// F11: `interrupted` is proven. Wanted is not proven.
+#[test]
+fn f11_a_turn_broken_off_for_another_is_interrupted_only_if_that_is_proven() {
+    let mut story = Story::working(&[]);
+    story.send(hurried("now", Manner::Interrupt)).expect("there is room");
+    story.pass(PATIENCE_MS);
+    story.end_run();
+    assert_eq!(story.state(1), TurnState::Over(Final::Unknown));
+    assert_eq!(story.session.turns.hold, None, "whoever interrupts has said that it goes on");
+    assert_eq!(story.owed(), vec![Effect::NextRun { epoch: Epoch(1) }]);
 }
 
 #[test]
