@@ -39,7 +39,7 @@ pub struct Turns {
     pub queue: VecDeque<u64>,
     /// The one the agent has.
     pub current: Option<Current>,
-    /// Why the queue does not go on.
+    /// Why the queue does not go on: nothing of it reaches the agent.
     pub hold: Option<Hold>,
     /// What the agent wants to know.
     pub asks: Vec<Ask>,
@@ -346,10 +346,10 @@ impl Turns {
 
     /// What is to be given to the agent now: the next turn, or text for the one it has.
     fn due(&self) -> Option<u64> {
-        let able = self.ready?;
+        let able = self.ready.filter(|_| self.hold.is_none())?;
         let next = *self.queue.front()?;
         match (&self.current, self.get(next)?.manner) {
-            (None, _) => self.hold.is_none().then_some(next),
+            (None, _) => Some(next),
             (Some(current), Manner::Steer) if able.steer && current.cancel.is_none() => Some(next),
             (Some(_), _) => None,
         }

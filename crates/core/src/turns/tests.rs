@@ -682,6 +682,17 @@ fn a_paused_queue_lets_the_running_turn_finish_and_begins_no_other() {
 }
 
 #[test]
+fn nothing_is_steered_while_the_queue_is_held() {
+    let mut story = Story::working(&[]);
+    let hold = Hold::ForeignWriter { who: "pid 5".to_owned() };
+    story.see(Observation::Held { hold });
+    story.send(hurried("and this", Manner::Steer)).expect("there is room");
+    assert_eq!(story.session.due_turn(), None);
+    story.order(Command::GoOn { by: actor(1) }).expect("it is held");
+    assert_eq!(story.deliver(), 2);
+}
+
+#[test]
 fn a_turn_that_waits_can_be_moved_and_others_keep_their_order() {
     let mut story = Story::working(&["two", "three", "four"]);
     let shift = |turn, to| Command::Move { turn, to };
