@@ -626,8 +626,11 @@ pub(crate) fn pause(session: &Session, by: Actor) -> Result<Vec<Event>, Refusal>
         return Err(Refusal::NoTurns);
     }
     Ok(match session.turns.hold {
-        Some(_) => vec![],
-        None => vec![Event::QueueHeld { hold: Hold::Paused { by } }],
+        Some(Hold::Paused { .. } | Hold::Unknown { .. }) => vec![],
+        // The next run lifts these. Whoever pauses means that one, too.
+        Some(Hold::ForeignWriter { .. } | Hold::AgentFailed { .. }) | None => {
+            vec![Event::QueueHeld { hold: Hold::Paused { by } }]
+        }
     })
 }
 

@@ -682,6 +682,17 @@ fn a_paused_queue_lets_the_running_turn_finish_and_begins_no_other() {
 }
 
 #[test]
+fn a_queue_that_was_paused_while_something_else_held_it_stays_paused() {
+    let mut story = Story::new(Policy::default());
+    story.send(prompt("one")).expect("there is room");
+    story.start().expect("nothing runs");
+    story.see(Observation::SpawnFailed { epoch: Epoch(1), reason: "no such program".to_owned() });
+    story.order(Command::Pause { by: actor(1) }).expect("it may");
+    story.start_ready();
+    assert_eq!(story.session.due_turn(), None);
+}
+
+#[test]
 fn nothing_is_steered_while_the_queue_is_held() {
     let mut story = Story::working(&[]);
     let hold = Hold::ForeignWriter { who: "pid 5".to_owned() };
