@@ -39,7 +39,7 @@ pub struct Turns {
     pub queue: VecDeque<u64>,
     /// The one the agent has.
     pub current: Option<Current>,
-    /// Why the queue does not go on.
+    /// Why the queue does not go on: nothing of it reaches the agent.
     pub hold: Option<Hold>,
     /// What the agent wants to know.
     pub asks: Vec<Ask>,
@@ -346,10 +346,10 @@ impl Turns {
 
     /// What is to be given to the agent now: the next turn, or text for the one it has.
     fn due(&self) -> Option<u64> {
-        let able = self.ready?;
+        let able = self.ready.filter(|_| self.hold.is_none())?;
         let next = *self.queue.front()?;
         match (&self.current, self.get(next)?.manner) {
-            (None, _) => self.hold.is_none().then_some(next),
+            (None, _) => Some(next),
             (Some(current), Manner::Steer) if able.steer && current.cancel.is_none() => Some(next),
             (Some(_), _) => None,
         }
@@ -626,8 +626,11 @@ pub(crate) fn pause(session: &Session, by: Actor) -> Result<Vec<Event>, Refusal>
         return Err(Refusal::NoTurns);
     }
     Ok(match session.turns.hold {
-        Some(_) => vec![],
-        None => vec![Event::QueueHeld { hold: Hold::Paused { by } }],
+        Some(Hold::Paused { .. } | Hold::Unknown { .. }) => vec![],
+        // The next run lifts these. Whoever pauses means that one, too.
+        Some(Hold::ForeignWriter { .. } | Hold::AgentFailed { .. }) | None => {
+            vec![Event::QueueHeld { hold: Hold::Paused { by } }]
+        }
     })
 }
 
@@ -716,18 +719,7 @@ pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) ->
     if current.turn != turn {
         return vec![over(turn, end, now)];
     }
-    let end = match &current.cancel {
-        // Broken off is what was asked for; done before that could be is what it is.
-        Some(cancel) if end.state != Final::Done => {
-            let state = if cancel.for_another { Final::Interrupted } else { Final::Cancelled };
-            let reason = match cancel.for_another {
-                true => format!("broken off for another turn by {}", who(&cancel.by)),
-                false => format!("cancelled by {}", who(&cancel.by)),
-            };
-            TurnEnd { state, reason: Some(reason), ..end }
-        }
-        Some(_) | None => end,
-    };
+    let end = current.cancel.iter().fold(end, broken_off);
     let mut events: Vec<Event> = current
         .steered
         .iter()
@@ -737,10 +729,32 @@ pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) ->
         })
         .collect();
     let policy = session.spec.as_ref().map(|spec| spec.policy.on_unknown).unwrap_or_default();
-    let holds = end.state == Final::Unknown && policy == OnUnknown::Hold && session.turns.hold.is_none();
+    // Whoever had it broken off for another turn has said that the queue goes on.
+    let may_hold = policy == OnUnknown::Hold && session.turns.hold.is_none() && current.cancel.is_none();
+    let holds = end.state == Final::Unknown && may_hold;
     events.push(over(turn, end, now));
     events.extend(holds.then_some(Event::QueueHeld { hold: Hold::Unknown { turn } }));
     events
+}
+
+/// The end of a turn that somebody wanted broken off. Done before that could be is what it is, and what was
+/// broken off for another turn may have been finished if nobody proved that it was not.
+fn broken_off(end: TurnEnd, cancel: &Cancel) -> TurnEnd {
+    let by = who(&cancel.by);
+    let (state, reason) = match (end.state, cancel.for_another) {
+        (Final::Done, _) => return end,
+        (Final::Failed | Final::Cancelled | Final::Interrupted | Final::Unknown, false) => {
+            (Final::Cancelled, format!("cancelled by {by}"))
+        }
+        (Final::Failed | Final::Cancelled | Final::Interrupted, true) => {
+            (Final::Interrupted, format!("broken off for another turn by {by}"))
+        }
+        (Final::Unknown, true) => {
+            let unproven = "nothing tells whether it was finished";
+            (Final::Unknown, format!("broken off for another turn by {by}, and {unproven}"))
+        }
+    };
+    TurnEnd { state, reason: Some(reason), ..end }
 }
 
 pub(crate) fn asks(session: &Session, ask: &Ask) -> Vec<Event> {
