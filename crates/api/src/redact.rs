@@ -140,7 +140,7 @@ fn is_option(word: &str) -> bool {
 }
 
 /// Whether what goes by this name is a secret.
-fn is_secret_name(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let mut name = name.to_ascii_lowercase().replace("authoriz", "auth").replace("authoris", "auth");
     for harmless in HARMLESS_WORDS {
         name = name.replace(harmless, "");

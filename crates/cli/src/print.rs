@@ -111,9 +111,10 @@ pub(crate) fn painted(state: &str, width: usize) -> String {
         return padded;
     }
     let colour = match state {
-        "running" | "ok" => "32",
-        "starting" | "stopping" | "limited" => "33",
-        "lost" | "missing" => "31",
+        "running" | "working" | "ok" | "done" => "32",
+        "needs-you" | "unknown" => "35",
+        "starting" | "stopping" | "limited" | "queued" | "delivered" | "interrupted" => "33",
+        "lost" | "missing" | "failed" => "31",
         _ => "2",
     };
     format!("\x1b[{colour}m{padded}\x1b[0m")

@@ -27,7 +27,27 @@ pub(crate) const LOOKING_SINCE: &str = "--looking-since=";
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Variables that belong to the run a command was called from, not to the session it starts.
-const OF_THE_CALLER: [&str; 3] = [crate::recover::MARK, "BERTH_SESSION", "BERTH_HELPER"];
+const OF_THE_CALLER: [&str; 17] = [
+    crate::recover::MARK,
+    "BERTH_SESSION",
+    "BERTH_HELPER",
+    // An agent that starts another one lends it its own name: the other one refuses to start, or is taken
+    // for a writer of the first one's conversation.
+    "CLAUDECODE",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_CODE_CHILD_SESSION",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
+    "CLAUDE_ENV_FILE",
+    "CLAUDE_PID",
+    "AI_AGENT",
+    "CODEX_THREAD_ID",
+    "CODEX_SESSION_ID",
+    "CODEX_TOOL_CALL_ID",
+    "CODEX_VERSION",
+    "CODEX_CI",
+];
 
 /// Starts a keeper for session `id` and gives it its first request. Returns when the agent runs,
 /// or says why it does not. The connection stays usable.
@@ -36,6 +56,17 @@ pub fn keeper(
     id: &SessionId,
     first: Request,
     place: String,
+) -> Result<(Connection, Status), Problem> {
+    keeper_with(home, id, first, place, &[])
+}
+
+/// The same with more variables, which are in the agent's environment and in no record.
+pub fn keeper_with(
+    home: &Home,
+    id: &SessionId,
+    first: Request,
+    place: String,
+    variables: &[(String, String)],
 ) -> Result<(Connection, Status), Problem> {
     let trouble = |what: &str, error: &dyn std::fmt::Display| {
         Problem::new(Code::Refused, format!("cannot start a keeper for session {id}: {what}: {error}"))
@@ -53,6 +84,10 @@ pub fn keeper(
     // A relative path means something else in the agent's directory.
     if let Some((_, dir)) = env.iter_mut().find(|(name, _)| name == "BERTH_HOME") {
         *dir = home.root().into();
+    }
+    for (name, value) in variables {
+        env.retain(|(known, _)| known != name.as_str());
+        env.push((name.into(), value.into()));
     }
     // Where systemd runs, the keeper gets a scope as soon as it is there. Elsewhere it is born in the group
     // of keepers. With neither it stays where we are; it finds out why by itself, for `berth why`.

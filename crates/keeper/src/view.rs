@@ -202,6 +202,8 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
         }
     }
 
+    evidence.extend(turn_facts(session, id, kept));
+
     let state = session.state(kept).word().to_owned();
     let would_change = what_would_change(&state, id);
     Ok(Why {
@@ -211,6 +213,48 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
         evidence,
         would_change,
     })
+}
+
+/// What is known about the turns of an agent that takes them.
+fn turn_facts(session: &Session, id: &SessionId, kept: bool) -> Vec<Fact> {
+    let boot_ms = clock::boot_ms();
+    let mut facts = Vec::new();
+    if let Some(conversation) = &session.conversation {
+        let lock = if kept { "locked by this keeper" } else { "not locked by us" };
+        facts.push(format!("the agent's own id is {}, {lock}", conversation.id));
+    }
+    let turns = &session.turns;
+    if let Some(current) = &turns.current {
+        let state = turns.get(current.turn).map_or("?", |turn| turn.state.word());
+        facts.push(format!("turn {id}.{} is {state}", current.turn));
+    }
+    if !turns.queue.is_empty() {
+        facts.push(format!("{} turns wait", turns.queue.len()));
+    }
+    facts.extend(turns.hold.clone().map(|hold| {
+        format!("the queue is held: {}", berth_api::turn::Hold::from(hold).describe(id.as_str()))
+    }));
+    facts.extend(turns.asks.iter().map(|ask| format!("the agent asks {}: {}", ask.request, ask.tool)));
+    let in_seconds = |at: u64| at.saturating_sub(boot_ms).div_ceil(1000);
+    facts.extend(session.release_at_boot_ms().filter(|_| kept).map(|at| {
+        format!("the agent has nothing to do and is released in {} s (boot clock)", in_seconds(at))
+    }));
+    let policy = session.spec.as_ref().map(|spec| spec.policy.clone()).unwrap_or_default();
+    facts.extend(
+        policy.idle_ms.map(|ms| format!("an agent with nothing to do is released after {} s", ms / 1000)),
+    );
+    facts.extend(session.expiry.as_ref().map(|expiry| {
+        format!(
+            "the session's time is up in {} s (boot clock), if the host runs on",
+            in_seconds(expiry.boot_ms)
+        )
+    }));
+    facts.extend(
+        session.released.clone().map(|why| {
+            format!("berth ended the last run: {}", berth_api::turn::Release::from(why).describe())
+        }),
+    );
+    facts.into_iter().map(|fact| Fact { source: "turns", fact, age_ms: 0 }).collect()
 }
 
 /// What holds the current or last run together, and what that is worth.
@@ -249,6 +293,9 @@ fn what_would_change(state: &str, id: &SessionId) -> String {
         "starting" => "it would change by the agent's process appearing, or failing to".to_owned(),
         "running" => {
             format!("it would change by the agent's process ending, its keeper dying, or `berth stop {id}`")
+        }
+        "working" | "needs-you" | "idle" => {
+            format!("it would change by a turn beginning or ending, or `berth stop {id}`")
         }
         "stopping" => "it would change by the last process of the run ending".to_owned(),
         _ => format!("nothing changes it but `berth resume {id}`, which starts the next run"),

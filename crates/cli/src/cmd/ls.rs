@@ -59,9 +59,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
 
 fn rank(state: &str) -> u8 {
     match state {
-        "lost" => 0,
-        "starting" | "running" | "stopping" => 1,
-        _ => 2,
+        "needs-you" => 0,
+        "lost" => 1,
+        "starting" | "running" | "working" | "stopping" => 2,
+        "idle" => 3,
+        _ => 4,
     }
 }
 
@@ -73,10 +75,10 @@ fn table(listed: &[Status]) -> String {
     let names: Vec<String> = listed.iter().map(cell).collect();
     let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(4);
     let width = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
-    let fixed = 12 + 2 + name_width + 2 + 8 + 2 + 6 + 2 + 6 + 2;
+    let fixed = 12 + 2 + name_width + 2 + 9 + 2 + 6 + 2 + 6 + 2;
     let room = width.saturating_sub(fixed).max(10);
     let mut text =
-        format!("{:12}  {:name_width$}  {:8}  {:6}  {:6}  COMMAND\n", "ID", "NAME", "STATE", "AGE", "ACTIVE");
+        format!("{:12}  {:name_width$}  {:9}  {:6}  {:6}  COMMAND\n", "ID", "NAME", "STATE", "AGE", "ACTIVE");
     for (status, name) in listed.iter().zip(names) {
         let ending = print::ending(status).filter(|_| status.state == "stopped" && status.exit != Some(0));
         let mut command = print::command_line(&status.what.command, room);
@@ -88,7 +90,7 @@ fn table(listed: &[Status]) -> String {
         text.push_str(&format!(
             "{:12}  {name:name_width$}  {}  {:6}  {:6}  {command}\n",
             status.id,
-            print::painted(&status.state, 8),
+            print::painted(&status.state, 9),
             print::ago(status.created_at),
             print::ago(status.last_activity_at),
         ));

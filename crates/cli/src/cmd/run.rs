@@ -6,7 +6,7 @@ use std::path::Path;
 use berth_api::message::{Answer, Request, Submit};
 use berth_api::record::Spec;
 use berth_api::turn::{self, Origin, Policy};
-use berth_api::{Code, Connection, Problem, Status};
+use berth_api::{Code, Connection, Problem, Status, redact};
 use berth_core::{Name, SessionId};
 use berth_keeper::{names::NamesLock, start};
 
@@ -35,7 +35,9 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
         drop(lock);
         return again(ctx, &args, &id, &spec);
     }
-    let (mut connection, status) = begin(ctx, spec, name.as_ref(), lock.as_ref(), args.agent.take)?;
+    let (spec, secrets) = without_secrets(spec);
+    let asked = Asked { name: name.as_ref(), lock: lock.as_ref(), take: args.agent.take, secrets: &secrets };
+    let (mut connection, status) = begin(ctx, spec, &asked)?;
     drop(lock);
     if !takes_turns {
         return stay(ctx, connection, &status, args.detach, args.json);
@@ -45,6 +47,25 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
         Some(prompt) => first_turn(ctx, &args, &status, prompt),
         None => stay(ctx, connection, &status, true, args.json),
     }
+}
+
+/// Takes what looks like a secret out of what is recorded. It reaches the agent all the same.
+fn without_secrets(mut spec: Spec) -> (Spec, Vec<(String, String)>) {
+    let all = std::mem::take(&mut spec.env);
+    let (secrets, env) = all.into_iter().partition(|(name, _)| redact::is_secret_name(name));
+    spec.env = env;
+    (spec, secrets)
+}
+
+/// What a new session is given besides what it runs.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Asked<'a> {
+    pub(crate) name: Option<&'a Name>,
+    pub(crate) lock: Option<&'a NamesLock>,
+    /// End whoever else writes its conversation.
+    pub(crate) take: bool,
+    /// Variables that are in no record.
+    pub(crate) secrets: &'a [(String, String)],
 }
 
 /// Waits until the agent takes turns. One that does not is told with the reason; its record stays.
@@ -139,13 +160,8 @@ fn again(ctx: &Ctx, args: &Run, id: &SessionId, spec: &Spec) -> Result<u8, Probl
     }
 }
 
-pub(crate) fn begin(
-    ctx: &Ctx,
-    spec: Spec,
-    name: Option<&Name>,
-    lock: Option<&NamesLock>,
-    take: bool,
-) -> Result<(Connection, Status), Problem> {
+pub(crate) fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connection, Status), Problem> {
+    let Asked { name, lock, take, secrets } = *asked;
     let id = ctx.home.mint().map_err(|error| {
         Problem::new(
             Code::Refused,
@@ -162,7 +178,7 @@ pub(crate) fn begin(
         }
         let size = tty::size().unwrap_or_default();
         let create = Request::Create { spec, name: name.map(ToString::to_string), size, take };
-        start::keeper(&ctx.home, &id, create, tty::place())
+        start::keeper_with(&ctx.home, &id, create, tty::place(), secrets)
     })();
     if started.is_err() {
         // The keeper removes what it made. If it never ran, the empty directories are ours.

@@ -42,6 +42,24 @@ fn lines(ctx: &Ctx, status: &Status) -> String {
         format!("{} ({} ago)", status.last_activity_at, print::ago(status.last_activity_at)),
     ));
     rows.push(("output", format!("{} bytes", status.output_bytes)));
+    rows.extend(status.native_id.clone().map(|id| {
+        let kind = if status.what.conversation.is_empty() { "agent" } else { &status.what.conversation };
+        ("dialogue", format!("{id} ({kind})"))
+    }));
+    if let Some(turns) = &status.turns {
+        rows.push(("turns", format!("{} in all, {} waiting", turns.total, turns.queued.len())));
+        let doing = turns.activity.as_ref().map(|doing| format!(" ({doing})")).unwrap_or_default();
+        rows.extend(turns.current.as_ref().map(|turn| ("working on", format!("{turn}{doing}"))));
+        rows.extend(turns.held.clone().map(|held| ("held", held)));
+        for ask in &turns.asks {
+            rows.push(("asks", format!("{} ({}): {}", ask.tool, ask.request, ask.detail)));
+            let options = ask.options.iter().map(|option| format!("{} ({})", option.id, option.name));
+            rows.push(("", options.collect::<Vec<_>>().join(" · ")));
+        }
+        rows.extend(turns.releases_in_ms.map(|ms| ("released", format!("in {}, if idle", print::age(ms)))));
+    }
+    rows.extend(status.released.clone().map(|why| ("released", why)));
+    rows.extend(status.expires_in_ms.map(|ms| ("expires", format!("in {}", print::age(ms)))));
     rows.push(("record", ctx.home.sessions_dir().join(&status.id).display().to_string()));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
     rows.into_iter().map(|(label, value)| format!("{label:10} {value}\n")).collect()
