@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use berth_api::status::Timestamp;
-use berth_api::turn::{Hold, TurnView, turn_id};
+use berth_api::turn::{Hold, Release, TurnView, turn_id};
 use berth_core::{Conversation, Event, Exit, Final, Session, SessionId, Spec, TurnEnd};
 use berth_driver::{Begin, Driver, Out, Update};
 use berth_journal::Committed;
@@ -106,7 +106,10 @@ pub(crate) fn of_dead_agent(session: &Session, exit: Option<Exit>, complaint: &s
     }
     let (state, how) = match exit {
         _ if session.stopped_by.is_some() => (Final::Interrupted, "the session was stopped".to_owned()),
-        _ if session.released.is_some() => (Final::Interrupted, "the run was ended".to_owned()),
+        _ if session.released.is_some() => {
+            let why = session.released.clone().map(|why| Release::from(why).describe());
+            (Final::Interrupted, format!("the run was ended: {}", why.unwrap_or_default()))
+        }
         Some(Exit::Code(code)) => (Final::Failed, format!("the agent ended with exit {code}{complaint}")),
         Some(Exit::Signal(signal)) => {
             (Final::Interrupted, format!("the agent was killed by signal {signal}{complaint}"))

@@ -33,6 +33,8 @@ const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 const COMPLAINT_BYTES: usize = 8 * 1024;
 /// How long an agent may take until it takes turns.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long an agent that closed its output may live on.
+const SILENCE_MS: u64 = 2000;
 /// How long an agent that has nothing to do may take to leave when its input is closed.
 const GOODBYE_MS: u64 = 1000;
 
@@ -63,6 +65,8 @@ pub(super) struct Talk {
     ready_by_ms: u64,
     /// When it is asked to end less politely, on the boot clock.
     terminate_at_ms: Option<u64>,
+    /// It closed its output; when it has to be gone, on the boot clock.
+    gone_by_ms: Option<u64>,
 }
 
 /// Which pipes are watched, so that the kernel is asked only on change.
@@ -117,6 +121,7 @@ impl Keeper {
             hears: Hears::default(),
             ready_by_ms: clock::boot_ms() + patience.as_millis() as u64,
             terminate_at_ms: None,
+            gone_by_ms: None,
         };
         for (fd, token) in [(&talk.pipes.stdout, AGENT_OUT), (&talk.pipes.stderr, AGENT_OUT)] {
             epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
@@ -162,10 +167,31 @@ impl Keeper {
         }
         // What we said then was said, or was lost with that image; it is not said twice.
         out.bytes.clear();
-        let rest = turn::hear_output(talk.driver.as_mut(), &self.dir.join("output"), from, &mut out);
-        talk.line = rest;
-        out.bytes.clear();
-        self.heed(out);
+        talk.line = turn::hear_output(talk.driver.as_mut(), &self.dir.join("output"), from, &mut out);
+        let entered = out.updates.iter().rposition(|update| matches!(update, Update::Conversation { .. }));
+        let given: Vec<u64> = turns.into_iter().map(|(number, _)| number).collect();
+        let mut updates = Vec::new();
+        for (at, update) in std::mem::take(&mut out.updates).into_iter().enumerate() {
+            let is_news = match &update {
+                Update::Ready | Update::Broken { .. } => true,
+                Update::Conversation { .. } => Some(at) == entered,
+                Update::Began { turn } | Update::Ended { turn, .. } => given.contains(turn),
+                // Told before, or answered since: the journal knows, and what was only shown is gone.
+                Update::Said { .. }
+                | Update::Doing { .. }
+                | Update::Asks { .. }
+                | Update::Unasked { .. }
+                | Update::Late { .. }
+                | Update::Remark { .. } => false,
+            };
+            updates.extend(is_news.then_some(update));
+        }
+        self.heed(Out { bytes: Vec::new(), updates });
+    }
+
+    /// Whether everything we said is with the agent: a new image does not know what is not.
+    pub(super) fn has_said_everything(&self) -> bool {
+        self.talk.as_ref().is_none_or(|talk| talk.words.is_empty())
     }
 
     /// Something can be read or written, or a side is closed.
@@ -279,14 +305,11 @@ impl Keeper {
         }
     }
 
-    /// It closed its output. One that has ended is reported by the kernel; one that lives is of no use.
+    /// It closed its output. One that ends is reported by the kernel, a moment later; one that lives on is of
+    /// no use.
     fn on_agent_silent(&mut self) {
-        self.on_children();
-        let session = &self.owner.history().session;
-        if matches!(session.phase, Phase::Running { .. }) && self.exits.is_empty() {
-            let reason = format!("it closed its output and lives on{}", self.complaint());
-            let epoch = session.epoch;
-            self.report(vec![Observation::Broken { epoch, reason }]);
+        if let Some(talk) = &mut self.talk {
+            talk.gone_by_ms = Some(clock::boot_ms() + SILENCE_MS);
         }
     }
 
@@ -474,9 +497,11 @@ impl Keeper {
 
     /// Says goodbye and closes its input. `true`: it may leave by itself, so there is no hurry.
     pub(super) fn say_goodbye(&mut self) -> bool {
-        let is_busy = self.owner.history().session.turns.current.is_some();
+        let session = &self.owner.history().session;
+        let is_busy = session.turns.current.is_some();
+        let is_gone = matches!(&session.phase, Phase::Ending(ending) if ending.exit.is_some());
         let Some(talk) = &mut self.talk else { return false };
-        if talk.terminate_at_ms.is_some() {
+        if is_gone || talk.terminate_at_ms.is_some() {
             return false;
         }
         let mut out = Out::default();
@@ -500,6 +525,7 @@ impl Keeper {
         let talk = self.talk.as_ref()?;
         let session = &self.owner.history().session;
         match session.phase {
+            Phase::Running { .. } if talk.gone_by_ms.is_some() => talk.gone_by_ms,
             Phase::Starting | Phase::Running { .. } if session.turns.ready.is_none() => {
                 Some(talk.ready_by_ms)
             }
@@ -515,16 +541,17 @@ impl Keeper {
         }
         let session = &self.owner.history().session;
         if matches!(session.phase, Phase::Ending(_)) {
-            self.terminate_tree();
-        } else {
-            let seconds = READY_PATIENCE.as_secs();
-            let reason = format!("it did not get ready within {seconds} s{}", self.complaint());
-            let epoch = session.epoch;
-            self.report(vec![Observation::Broken { epoch, reason }]);
-            if let Some(talk) = &mut self.talk {
-                talk.ready_by_ms = u64::MAX;
-            }
+            return self.terminate_tree();
         }
+        let epoch = session.epoch;
+        let Some(talk) = &mut self.talk else { return };
+        let what = match talk.gone_by_ms.take() {
+            Some(_) => "it closed its output and lives on".to_owned(),
+            None => format!("it did not get ready within {} s", READY_PATIENCE.as_secs()),
+        };
+        talk.ready_by_ms = u64::MAX;
+        let reason = format!("{what}{}", talk.complained());
+        self.report(vec![Observation::Broken { epoch, reason }]);
     }
 
     fn say(&mut self, bytes: &[u8]) {

@@ -186,6 +186,9 @@ impl Keeper {
             Request::Pause => self.pause(key),
             Request::GoOn => self.go_on(key),
             Request::AnswerAsk { request, wish } => self.answer_ask(key, request, wish),
+            Request::Restart if !self.has_said_everything() => {
+                Err(Problem::new(Code::Held, "the agent is still being told something").hint("try again"))
+            }
             Request::Restart => {
                 let answer = Answer::Done { status: Box::new(self.status()) };
                 self.answer(key, &answer);
