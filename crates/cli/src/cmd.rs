@@ -24,6 +24,7 @@ pub(crate) mod send;
 pub(crate) mod show;
 pub(crate) mod stop;
 pub(crate) mod sweep;
+pub(crate) mod talk;
 pub(crate) mod turns;
 pub(crate) mod wait;
 pub(crate) mod why;

@@ -2,9 +2,11 @@
 
 use berth_api::message::Role;
 use berth_api::{Code, Problem};
+use berth_keeper::view;
 
 use crate::args::Attach;
 use crate::attached;
+use crate::cmd::talk;
 use crate::ctx::Ctx;
 use crate::tty;
 
@@ -17,6 +19,9 @@ pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
             )));
     }
     let id = ctx.find(&args.session)?;
+    if view::history(&ctx.home, &id)?.session.takes_turns() {
+        return talk::talk(ctx, &id);
+    }
     let role = match (args.observe, args.take) {
         (true, _) => Role::Observer,
         (false, true) => Role::Take,

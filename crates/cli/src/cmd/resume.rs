@@ -8,7 +8,7 @@ use berth_core::SessionId;
 use berth_keeper::{recover, start, view};
 
 use crate::args::Resume;
-use crate::cmd::run;
+use crate::cmd::{run, talk};
 use crate::ctx::Ctx;
 use crate::tty;
 
@@ -43,6 +43,9 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
     let (mut connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
     let takes_turns = status.turns.is_some();
     let status = run::await_agent(&mut connection, status)?;
+    if takes_turns && !args.detach && !args.json && tty::is_interactive() {
+        return talk::talk(ctx, &id);
+    }
     run::stay(ctx, connection, &status, args.detach || takes_turns, args.json)
 }
 

@@ -13,7 +13,7 @@ use berth_keeper::{names::NamesLock, start};
 use crate::agents::{Driver, Table, TuiBegin};
 use crate::args::{OnUnknown, Run};
 use crate::attached;
-use crate::cmd::{output, send};
+use crate::cmd::{output, send, talk};
 use crate::ctx::Ctx;
 use crate::{print, tty, turns};
 
@@ -45,6 +45,7 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
     let status = await_agent(&mut connection, status)?;
     match &args.agent.prompt {
         Some(prompt) => first_turn(ctx, &args, &status, prompt),
+        None if tty::is_interactive() && !args.detach && !args.json => talk::talk(ctx, &id_of(&status)?),
         None => stay(ctx, connection, &status, true, args.json),
     }
 }

@@ -1,11 +1,11 @@
 //! `berth send`: have something said to a session's agent, and show what comes of it.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{BufRead, IsTerminal, Read, Write};
 use std::time::Instant;
 
-use berth_api::message::Submit;
+use berth_api::message::{Request, Submit};
 use berth_api::record::Event;
-use berth_api::turn::{Manner, Receipt, TurnView};
+use berth_api::turn::{Ask, Manner, Receipt, TurnView, Wish};
 use berth_api::{Code, Connection, Problem};
 use berth_core::{MAX_PROMPT_BYTES, SessionId};
 
@@ -106,7 +106,13 @@ pub(crate) fn watch(
     json: bool,
 ) -> Result<u8, Problem> {
     let mut shown = Shown::new(json);
-    let view = turns::follow(ctx, id, number, connection, None, |news| shown.hear(&news));
+    let view = turns::follow(ctx, id, number, connection, None, |news| {
+        match &news {
+            News::Event(Event::Asked { ask }) if shown.asks => shown.ask(ctx, id, ask)?,
+            _ => {}
+        }
+        shown.hear(&news)
+    });
     shown.clear();
     let view = view?;
     if view.state == "cancelled" && view.delivered_at.is_none() && view.cancelled_by.is_none() {
@@ -130,6 +136,8 @@ pub(crate) fn watch(
 /// What a person sees of a turn: the answer on standard output, the rest on standard error.
 struct Shown {
     json: bool,
+    /// A person is there to be asked.
+    asks: bool,
     /// On a terminal: what the agent does now, on a line of its own that is painted over.
     live: bool,
     line: bool,
@@ -144,7 +152,8 @@ impl Shown {
     fn new(json: bool) -> Self {
         let live = std::io::stderr().is_terminal() && !json;
         let (since, doing) = (Instant::now(), "waiting".to_owned());
-        Self { json, live, line: false, since, doing, tokens: None, said: false, ends_line: true }
+        let asks = live && std::io::stdin().is_terminal();
+        Self { json, asks, live, line: false, since, doing, tokens: None, said: false, ends_line: true }
     }
 
     fn hear(&mut self, news: &News<'_>) -> Heard {
@@ -161,6 +170,7 @@ impl Shown {
                 self.doing = if detail.is_empty() { (*what).to_owned() } else { format!("{what}: {detail}") };
                 self.paint();
             }
+            News::Event(Event::Asked { .. }) if self.asks => {}
             News::Event(Event::Asked { ask }) => self.note(&format!(
                 "needs you ({}): {}: {} — answer with `berth answer S {}`",
                 ask.request,
@@ -173,6 +183,31 @@ impl Shown {
             News::Tick => self.paint(),
         }
         Ok(false)
+    }
+
+    /// Asks the person what the agent asks. No answer is none: the question stays, for whoever knows.
+    fn ask(&mut self, ctx: &Ctx, id: &SessionId, ask: &Ask) -> Result<(), Problem> {
+        self.clear();
+        let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
+        print::note(&format!("{} wants to: {}", ask.tool, ask.detail));
+        let _ = write!(std::io::stderr().lock(), "answer ({}): ", options.join(", "));
+        let mut line = String::new();
+        let _ = std::io::stdin().lock().read_line(&mut line);
+        let wish = match line.trim() {
+            "" => {
+                print::note(&format!("not answered; `berth answer {id} {}` does", options.join("|")));
+                return Ok(());
+            }
+            "y" | "yes" | "allow" => Wish::Allow,
+            "n" | "no" | "deny" => Wish::Deny,
+            option => Wish::Option(option.to_owned()),
+        };
+        let request = Request::AnswerAsk { request: Some(ask.request.clone()), wish };
+        // Somebody else may have answered meanwhile; an odd answer leaves the question where it is.
+        if let Err(problem) = ctx.ask(id, request) {
+            print::problem(&problem);
+        }
+        Ok(())
     }
 
     fn note(&mut self, text: &str) {
