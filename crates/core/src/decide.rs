@@ -279,7 +279,7 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         Command::Join { owner } => owners::join(session, owner),
         Command::Leave { owner } => owners::leave(session, owner, now),
         Command::Send { prompt } => turns::send(session, prompt, now),
-        Command::Deliver { turn, output_from } => turns::deliver(session, turn, output_from),
+        Command::Deliver { turn, output_from } => turns::deliver(session, turn, output_from, now),
         Command::Cancel { turn, by } => turns::cancel(session, turn, by, now),
         Command::Move { turn, to } => turns::shift(session, turn, to),
         Command::Pause { by } => turns::pause(session, by),

@@ -493,17 +493,31 @@ impl Session {
         self.expiry.as_ref().is_some_and(|expiry| expiry.boot_id == boot_id && expiry.boot_ms <= boot_ms)
     }
 
+    /// The boot whose clock the current or last run counts by.
+    fn boot_id(&self) -> &str {
+        self.keeper.as_ref().map_or("", |keeper| keeper.boot_id.as_str())
+    }
+
+    /// By when a turn has to be with the agent, on the boot clock. A moment of an earlier boot has passed.
+    fn start_by_boot_ms(&self, turn: u64) -> Option<u64> {
+        let start_by = self.turns.get(turn)?.start_by.as_ref()?;
+        Some(if start_by.boot_id == self.boot_id() { start_by.boot_ms } else { 0 })
+    }
+
+    fn is_late(&self, turn: u64, now: Now) -> bool {
+        self.start_by_boot_ms(turn).is_some_and(|at| at <= now.boot_ms)
+    }
+
     /// The next moment at which time alone changes something about its turns, on the boot clock.
     pub fn turns_wake_at_boot_ms(&self) -> Option<u64> {
         if !self.is_live() {
             return None;
         }
-        let withdrawals = self.turns.queue.iter().filter_map(|turn| self.turns.get(*turn)?.start_by.as_ref());
+        let withdrawals = self.turns.queue.iter().filter_map(|turn| self.start_by_boot_ms(*turn));
         let cancel = self.turns.current.as_ref().and_then(|current| current.cancel.as_ref());
         let cancel = cancel.filter(|_| matches!(self.phase, Phase::Running { .. }));
         let expiry = self.expiry.as_ref().filter(|_| may_be_released(self));
         withdrawals
-            .map(|start_by| start_by.boot_ms)
             .chain(cancel.map(|cancel| cancel.until_boot_ms))
             .chain(expiry.map(|expiry| expiry.boot_ms))
             .chain(self.release_at_boot_ms())
@@ -644,10 +658,19 @@ pub(crate) fn go_on(session: &Session, by: Actor) -> Result<Vec<Event>, Refusal>
     })
 }
 
-/// Gives the due turn to the agent: on disk before the agent hears of it.
-pub(crate) fn deliver(session: &Session, turn: u64, output_from: u64) -> Result<Vec<Event>, Refusal> {
+/// Gives the due turn to the agent: on disk before the agent hears of it. If it is too late for that, it is
+/// withdrawn instead.
+pub(crate) fn deliver(
+    session: &Session,
+    turn: u64,
+    output_from: u64,
+    now: Now,
+) -> Result<Vec<Event>, Refusal> {
     if session.due_turn() != Some(turn) {
         return Err(Refusal::NotDue { turn });
+    }
+    if session.is_late(turn, now) {
+        return Ok(vec![withdrawn(turn, now)]);
     }
     Ok(vec![Event::TurnDelivered { turn, epoch: session.epoch, output_from }])
 }
@@ -801,8 +824,8 @@ fn released(session: &Session, why: Release, now: Now) -> Event {
 
 /// What time alone brings.
 pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
-    let boot_id = session.keeper.as_ref().map_or("", |keeper| keeper.boot_id.as_str());
-    let mut events = withdrawals(session, boot_id, now);
+    let boot_id = session.boot_id();
+    let mut events = withdrawals(session, now);
     if !may_be_released(session) {
         return events;
     }
@@ -819,18 +842,15 @@ pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
     events
 }
 
-/// Turns that were to be with the agent by now. One of an earlier boot is late for sure.
-fn withdrawals(session: &Session, boot_id: &str, now: Now) -> Vec<Event> {
-    let is_late = |turn: &u64| {
-        let start_by = session.turns.get(*turn).and_then(|turn| turn.start_by.as_ref());
-        start_by.is_some_and(|by| by.boot_id != boot_id || by.boot_ms <= now.boot_ms)
-    };
-    let late = session.turns.queue.iter().filter(|turn| is_late(turn));
-    late.map(|turn| {
-        let reason = "withdrawn: the agent did not have it in time";
-        over(*turn, TurnEnd::without_answer(Final::Cancelled, reason), now)
-    })
-    .collect()
+/// Turns that were to be with the agent by now.
+fn withdrawals(session: &Session, now: Now) -> Vec<Event> {
+    let late = session.turns.queue.iter().filter(|turn| session.is_late(**turn, now));
+    late.map(|turn| withdrawn(*turn, now)).collect()
+}
+
+fn withdrawn(turn: u64, now: Now) -> Event {
+    let reason = "withdrawn: the agent did not have it in time";
+    over(turn, TurnEnd::without_answer(Final::Cancelled, reason), now)
 }
 
 /// What the end of a run means for its turns. The keeper has looked before whether the agent's own record

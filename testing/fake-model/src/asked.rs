@@ -234,8 +234,7 @@ fn is_context(text: &str) -> bool {
         return text.starts_with("# AGENTS.md instructions");
     };
     let name = tag.split(' ').next().unwrap_or_default();
-    // Told to the model as if a user had said it, and meant to be answered.
-    name != "task-notification" && text.ends_with(&format!("</{name}>"))
+    text.ends_with(&format!("</{name}>"))
 }
 
 /// Claude Code puts these anywhere in a text.

@@ -322,6 +322,65 @@ fn a_closed_input_lets_the_turn_finish_and_so_do_broken_pipes() {
 }
 
 #[test]
+fn a_background_task_brings_a_result_that_answers_no_prompt() {
+    let agents = RealAgents::alone();
+    let mut talk = fresh(&agents, &["--allowedTools", "Bash"]);
+    long_tool(&agents);
+    let call = json!({"command": "cat pipe", "description": "later", "run_in_background": true});
+    assert_eq!(answers(&turn(&mut talk, 1, &format!("CALL Bash {call}"))), [id(1)]);
+    std::fs::write(agents.work().join("pipe"), "done\n").expect("the task reads");
+    let own = result(&mut talk);
+    assert_eq!(own["origin"]["kind"], "task-notification", "{own}");
+    assert!(own["user_message_uuids"].is_null(), "{own}");
+    assert_eq!(answers(&turn(&mut talk, 2, "next")), [id(2)]);
+    assert_eq!(talk.end().0, 0);
+    let transcript = &agents.transcripts()[0];
+    assert_eq!(transcript.no_fork(), Ok(()));
+    assert_eq!(transcript.prompts().len(), 2, "{:?}", transcript.prompts());
+}
+
+/// A turn that was killed while the model answered: its prompt is in the transcript, and no answer.
+fn killed_in_an_answer(agents: &RealAgents) {
+    let mut talk = fresh(agents, &[]);
+    turn(&mut talk, 1, "first");
+    send(&mut talk, 2, "HOLD it");
+    agents.model().arrived("it");
+    wait_until("the prompt in the transcript", || {
+        agents.transcripts().first().is_some_and(|transcript| transcript.prompts() == ["first", "HOLD it"])
+    });
+    drop(talk);
+    assert_eq!(agents.transcripts()[0].answers(), ["ECHO: first"]);
+}
+
+#[test]
+fn a_killed_turn_is_called_completed_once_another_was_run() {
+    let agents = RealAgents::alone();
+    killed_in_an_answer(&agents);
+    let mut talk = claude(&agents, &["--resume", SESSION]);
+    assert_eq!(turn(&mut talk, 3, "next")["result"], "ECHO: next");
+    send(&mut talk, 2, "HOLD it");
+    assert_eq!(settled(&mut talk, 2), "completed");
+    assert_eq!(agents.model().arrivals("it"), 1, "completed, and never answered");
+    assert_eq!(talk.end().0, 0);
+    let transcript = &agents.transcripts()[0];
+    assert_eq!(transcript.answers(), ["ECHO: first", "No response requested.", "ECHO: next"]);
+    assert_eq!(transcript.no_fork(), Ok(()));
+}
+
+#[test]
+fn a_killed_turn_that_is_sent_again_first_of_all_is_run_again_and_forks() {
+    let agents = RealAgents::alone();
+    killed_in_an_answer(&agents);
+    agents.model().release("it");
+    let mut talk = claude(&agents, &["--resume", SESSION]);
+    assert_eq!(turn(&mut talk, 2, "HOLD it")["result"], "held ECHO: HOLD it");
+    assert_eq!(talk.end().0, 0);
+    assert_eq!(agents.model().arrivals("it"), 2);
+    let fault = agents.transcripts()[0].no_fork().expect_err("two answers hang off one prompt");
+    assert!(fault.contains("a fork"), "{fault}");
+}
+
+#[test]
 fn two_resumes_at_once_fork_the_transcript_and_the_checker_sees_it() {
     let agents = RealAgents::alone();
     let mut talk = fresh(&agents, &[]);

@@ -80,7 +80,10 @@ fn a_held_answer_waits_for_its_release() {
 #[test]
 fn an_agent_that_hangs_up_is_noticed() {
     let model = Model::start().expect("a model");
-    drop(ask(&model, "POST", "/v1/responses", &responses("HOLD for-ever")));
+    let held = ask(&model, "POST", "/v1/responses", &responses("HOLD for-ever"));
+    model.arrived("for-ever");
+    assert_eq!(model.turns()[0].answer, Answer::Open);
+    drop(held);
     model.wait("that it hung up", |asked| asked.first().is_some_and(|asked| asked.answer == Answer::Cut));
 }
 

@@ -1,7 +1,8 @@
 //! The real agents, with a private home and a model of their own.
 //!
 //! Promise: they see nothing of the person's: no home, no key, no variable but those listed here; their model is on
-//! loopback and dummy keys are all they have. Whoever of them is left when this is dropped fails the test.
+//! loopback and dummy keys are all they have. Whoever of them is left when this is dropped fails the test; of those that
+//! berth started the lab says so.
 //! Not here: installing them (`testing/agents/install`), and what the model answers (see `fake_model::script`).
 //! Start with [`RealAgents::new`].
 
@@ -21,7 +22,7 @@ use crate::transcript::{Kind, Transcript};
 /// The only key there is.
 const KEY: &str = "test-key";
 /// How long whoever was told to end may take to do so.
-const GOODBYE: Duration = Duration::from_secs(10);
+const GOODBYE: Duration = Duration::from_secs(30);
 
 /// The agents of one test.
 #[derive(Debug)]
@@ -157,10 +158,13 @@ impl RealAgents {
         found.iter().map(|path| Transcript::read(Kind::Codex, path)).collect()
     }
 
-    /// Every process that has this home, and so everything of these agents that kept its environment.
+    /// Every process that has this home, and so everything of these agents that kept its environment. What berth
+    /// started has a `BERTH_HOME` as well, and is the lab's to look after.
     pub fn processes(&self) -> Vec<Identity> {
         let home = self.home.display().to_string();
-        tree::with_mark("HOME", &home).expect("/proc can be read").processes
+        let mut found = tree::with_mark("HOME", &home).expect("/proc can be read").processes;
+        found.retain(|identity| matches!(tree::variables(identity.pid, ["BERTH_HOME"]), Ok([None])));
+        found
     }
 
     /// Settings that keep the agents from asking a person, and from asking anyone but the model.

@@ -214,7 +214,8 @@ fn claude_prompt(record: &Value) -> Option<String> {
     if record["type"] == "attachment" && record["attachment"]["type"] == "queued_command" {
         return record["attachment"]["prompt"].as_str().map(str::to_owned);
     }
-    if record["type"] != "user" || record["isMeta"] == true {
+    // What it tells itself of its background tasks is a user's record, too.
+    if record["type"] != "user" || record["isMeta"] == true || record["promptSource"] == "system" {
         return None;
     }
     let text = joined(&record["message"]["content"]);

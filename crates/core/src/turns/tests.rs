@@ -600,6 +600,33 @@ fn a_turn_that_was_not_started_in_time_is_withdrawn() {
     assert_eq!(story.pass(1_000_000), vec![]);
 }
 
+/// `--max-wait`: the clock counts, not who looks at it first.
+#[test]
+fn a_turn_that_is_too_late_is_withdrawn_even_if_its_agent_is_ready_first() {
+    let mut story = Story::working(&[]);
+    let start_by = story.in_ms(100);
+    story.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    story.over(1, Final::Done);
+    story.now.boot_ms += 100;
+    assert_eq!(story.deliver(), 2, "it was due");
+    assert_eq!(story.state(2), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.owed(), vec![], "and is not said");
+}
+
+/// H2: a moment of an earlier boot has passed, whatever the new clock says.
+#[test]
+fn h2_a_turn_with_a_limit_does_not_run_after_the_host_was_started_again() {
+    let mut story = Story::working(&[]);
+    let start_by = story.in_ms(3_600_000);
+    story.send(Prompt { start_by, ..prompt("within the hour") }).expect("there is room");
+    story.over(1, Final::Done);
+    story.reboot();
+    story.start_ready();
+    assert!(story.wakes_at() <= Some(story.now.boot_ms), "at once");
+    story.deliver();
+    assert_eq!(story.state(2), TurnState::Over(Final::Cancelled));
+}
+
 #[test]
 fn a_turn_that_was_started_in_time_is_left_alone() {
     let mut story = Story::ready(Policy::default());
