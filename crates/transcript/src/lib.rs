@@ -1,0 +1,221 @@
+//! Reads the transcripts that agents keep themselves.
+//!
+//! After a crash nobody heard how a turn ended. Claude Code and Codex write down what was said; [`fate`] looks
+//! there. Measured with Claude Code 2.1.325 and Codex 0.166.0: an agent reports the end of a turn only after
+//! it is in its transcript, so a transcript without the end is of a turn whose end nobody was told.
+//! Promise: [`Fate::Done`], [`Fate::Failed`] and [`Fate::Unfinished`] rest on records; whatever is torn, missing
+//! or ambiguous is [`Fate::CannotTell`]. Nothing is ever written. However large a transcript is, no more than one
+//! record and one answer of it are in memory, and both have limits.
+//! Not here: whether the agent's process is gone (the caller has proven that before it asks), repair.
+//! Start with [`fate`].
+
+#![forbid(unsafe_code)]
+
+mod claude;
+mod codex;
+mod lines;
+mod moment;
+mod place;
+
+use std::ffi::OsString;
+use std::fs::File;
+
+pub use place::{Kind, config_dir};
+
+/// How much of an answer is kept.
+pub const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+/// How far a record's clock may be behind ours: both read the same one, not at the same moment.
+const CLOCK_SLACK_MS: u64 = 2_000;
+
+/// What became of a turn, by the agent's own record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It came to its end, and this is what the agent said last.
+    Done {
+        /** It. */
+        answer: String,
+        /** Whether that is only the beginning of it. */
+        cut: bool,
+    },
+    /// It came to its end without an answer: the model could not be asked, or refused.
+    Failed {
+        /** What the agent wrote down. */
+        why: String,
+    },
+    /// It did not come to its end. What it did until then is done.
+    Unfinished {
+        /** What the record shows. */
+        why: String,
+    },
+    /// The record does not say.
+    CannotTell {
+        /** Why not. */
+        why: String,
+    },
+}
+
+/// A prompt that was given to an agent: always the last one of its conversation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked<'a> {
+    /// What was said.
+    pub text: &'a str,
+    /// The id we gave it and the agent wrote down: the `uuid` of a message to Claude Code, the
+    /// `clientUserMessageId` of one to Codex. Without it the words alone have to do, and words repeat.
+    pub id: Option<&'a str>,
+    /// When it was given, in milliseconds since 1970. Tells the same words, said before, from these.
+    pub given_at_ms: Option<u64>,
+    /// Whether the conversation began with it. An agent that dies early leaves no transcript at all then.
+    pub first: bool,
+    /// Whether the machine has been up ever since. No agent syncs its transcript, so after a power cut the end
+    /// of a turn may be missing that was reached.
+    pub same_boot: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// Just the words, somewhere in a conversation, on a machine that stayed up.
+    pub fn new(text: &'a str) -> Self {
+        Self { text, id: None, given_at_ms: None, first: false, same_boot: true }
+    }
+
+    /// Whether a record with this time is of an earlier prompt.
+    fn is_before(&self, record_ms: Option<u64>) -> bool {
+        matches!((self.given_at_ms, record_ms), (Some(given), Some(record)) if record + CLOCK_SLACK_MS < given)
+    }
+}
+
+/// What became of the last turn of a conversation, when the agent's process is proven to be gone. `env` is the
+/// environment the agent ran with: it says where the transcripts are.
+pub fn fate(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>, asked: &Asked<'_>) -> Fate {
+    let cannot_tell = |why: String| Fate::CannotTell { why };
+    let Some(kind) = Kind::of(kind) else {
+        return cannot_tell(format!("how {kind} keeps its conversations is not known"));
+    };
+    let mut files = match place::files(kind, native_id, &env) {
+        Ok(files) => files,
+        Err(why) => return cannot_tell(why),
+    };
+    let Some(found) = files.pop() else {
+        let why = format!("{} kept no record of conversation {native_id}", kind.word());
+        return if asked.first && asked.same_boot { Fate::Unfinished { why } } else { cannot_tell(why) };
+    };
+    if let Some(other) = files.pop() {
+        let (one, other) = (found.path.display(), other.path.display());
+        return cannot_tell(format!("there are two records of conversation {native_id}: {one} and {other}"));
+    }
+    let file = match place::open(&found.path) {
+        Ok(file) => file,
+        Err(why) => return cannot_tell(why),
+    };
+    if found.is_compressed {
+        return cannot_tell(format!("{} is compressed", found.path.display()));
+    }
+    let read = match kind {
+        Kind::Claude => claude::fate(&file, asked),
+        Kind::Codex => codex::fate(&file, asked),
+    };
+    read.unwrap_or_else(|error| cannot_tell(format!("cannot read {}: {error}", found.path.display())))
+}
+
+/// Whether the agent has anything to take up under this id; `None` if that cannot be told. False for a file
+/// that is there and has nothing said in it: agents do not resume that.
+pub fn exists(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>) -> Option<bool> {
+    let kind = Kind::of(kind)?;
+    let files = place::files(kind, native_id, &env).ok()?;
+    let mut any = false;
+    for found in files.iter().filter(|found| !found.is_archived) {
+        let file: File = place::open(&found.path).ok()?;
+        any |= match kind {
+            Kind::Claude => claude::has_words(&file).ok()?,
+            Kind::Codex => found.is_compressed || codex::has_words(&file).ok()?,
+        };
+    }
+    Some(any)
+}
+
+/// Cuts an answer to what is kept, at the end of a character.
+fn keep(mut answer: String) -> Fate {
+    let cut = answer.len() > MAX_ANSWER_BYTES;
+    answer.truncate(answer.floor_char_boundary(MAX_ANSWER_BYTES));
+    Fate::Done { answer, cut }
+}
+
+/// How a prompt was recognised.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Match {
+    /// By its words.
+    Words,
+    /// By the id we gave it.
+    Id,
+}
+
+/// What a scan of a transcript came to, before the doubts.
+#[derive(Debug)]
+enum Scan {
+    /// The prompt is not there; `bad` records could not be read.
+    Missing { bad: usize },
+    Found {
+        by: Match,
+        at_ms: Option<u64>,
+        /// Records after the prompt that could not be read.
+        bad: usize,
+        end: End,
+    },
+}
+
+/// How far a turn got.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum End {
+    /// Not to its end, because the rest is missing.
+    Open(String),
+    /// Not to its end, says the record itself.
+    BrokenOff(String),
+    Done(String),
+    Failed(String),
+    /// It got somewhere, and whether that is the end is not recorded.
+    Unclear(String),
+}
+
+/// Weighs what a scan found.
+fn judge(scan: Scan, asked: &Asked<'_>) -> Fate {
+    let cannot_tell = |why: &str| Fate::CannotTell { why: why.to_owned() };
+    let missing = |bad: usize| {
+        if bad > 0 {
+            cannot_tell("the prompt is not in the agent's record, and parts of that cannot be read")
+        } else if !asked.same_boot {
+            cannot_tell(
+                "the prompt is not in the agent's record, which may have lost its end with the machine",
+            )
+        } else {
+            Fate::Unfinished { why: "the agent's record does not have the prompt".to_owned() }
+        }
+    };
+    let (by, at_ms, bad, end) = match scan {
+        Scan::Missing { bad } => return missing(bad),
+        Scan::Found { by, at_ms, bad, end } => (by, at_ms, bad, end),
+    };
+    match (by, asked.id) {
+        (Match::Id, _) | (Match::Words, None) => {}
+        // Two witnesses say that this is another prompt of the same words: its id and its time.
+        (Match::Words, Some(_)) if asked.is_before(at_ms) => return missing(bad),
+        (Match::Words, Some(_)) => {
+            return cannot_tell("the agent's record has the words of the prompt, and not under its id");
+        }
+    }
+    if by == Match::Words && asked.is_before(at_ms) {
+        return cannot_tell("the agent's record has the words of the prompt, and from before it was given");
+    }
+    match end {
+        End::Done(answer) => keep(answer),
+        End::Failed(why) => Fate::Failed { why },
+        End::BrokenOff(why) => Fate::Unfinished { why },
+        End::Unclear(why) => Fate::CannotTell { why },
+        End::Open(_) if bad > 0 => {
+            cannot_tell("the end of the turn is not in the agent's record, and parts of that cannot be read")
+        }
+        End::Open(_) if !asked.same_boot => cannot_tell(
+            "the end of the turn is not in the agent's record, which may have lost its end with the machine",
+        ),
+        End::Open(why) => Fate::Unfinished { why },
+    }
+}

@@ -1,0 +1,148 @@
+//! A file of records, one to a line, read once from the beginning to the end.
+//!
+//! Promise: no more than [`MAX_LINE_BYTES`] of it are in memory at a time; what is longer is passed over and
+//! said to be [`Line::TooLong`]. A record without the end of its line is given like any other: whether it is
+//! whole only its reader can tell.
+//! Not here: what a record means. Start with [`each`].
+
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+
+use memchr::memchr;
+
+/// The longest record that is looked at. A prompt of the largest size, with every character escaped, fits.
+pub(crate) const MAX_LINE_BYTES: usize = 32 << 20;
+/// How much is read at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// One line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Line<'a> {
+    /// Without its end.
+    Whole(&'a [u8]),
+    /// Nobody needs this.
+    TooLong,
+}
+
+/// Calls `visit` with each line that has anything in it, until it breaks.
+pub(crate) fn each(
+    mut source: impl Read,
+    mut visit: impl FnMut(Line<'_>) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    // The beginning of a line whose end is in a later chunk.
+    let mut begun: Vec<u8> = Vec::new();
+    let mut is_too_long = false;
+    loop {
+        let count = match source.read(&mut chunk) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if count == 0 {
+            break;
+        }
+        let mut rest = &chunk[..count];
+        while let Some(end) = memchr(b'\n', rest) {
+            let line = &rest[..end];
+            rest = &rest[end + 1..];
+            let flow = if is_too_long || begun.len() + line.len() > MAX_LINE_BYTES {
+                visit(Line::TooLong)
+            } else if begun.is_empty() {
+                give(line, &mut visit)
+            } else {
+                begun.extend_from_slice(line);
+                give(&begun, &mut visit)
+            };
+            is_too_long = false;
+            begun.clear();
+            // One long line must not keep its memory for all that follow.
+            begun.shrink_to(CHUNK_BYTES);
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+        is_too_long |= begun.len() + rest.len() > MAX_LINE_BYTES;
+        if is_too_long {
+            begun.clear();
+        } else {
+            begun.extend_from_slice(rest);
+        }
+    }
+    let _ = if is_too_long { visit(Line::TooLong) } else { give(&begun, &mut visit) };
+    Ok(())
+}
+
+fn give(line: &[u8], visit: &mut impl FnMut(Line<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() { ControlFlow::Continue(()) } else { visit(Line::Whole(line)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// Gives its pieces one at a time.
+    struct Pieces(VecDeque<Vec<u8>>);
+
+    impl Read for Pieces {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let Some(mut piece) = self.0.pop_front() else { return Ok(0) };
+            let count = piece.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&piece[..count]);
+            if count < piece.len() {
+                self.0.push_front(piece.split_off(count));
+            }
+            Ok(count)
+        }
+    }
+
+    fn lines(pieces: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
+        lines_of(Pieces(pieces.iter().map(|piece| piece.to_vec()).collect()))
+    }
+
+    fn lines_of(source: impl Read) -> Vec<Option<Vec<u8>>> {
+        let mut found = Vec::new();
+        each(source, |line| {
+            found.push(match line {
+                Line::Whole(line) => Some(line.to_vec()),
+                Line::TooLong => None,
+            });
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        found
+    }
+
+    #[test]
+    fn lines_come_whole_however_they_are_read() {
+        let whole = [Some(b"one".to_vec()), Some(b"two".to_vec()), Some(b"three".to_vec())];
+        assert_eq!(lines(&[b"one\ntwo\nthree"]), whole);
+        assert_eq!(lines(&[b"o", b"ne\nt", b"wo", b"\n", b"\r\n", b"\n", b"three\n"]), whole);
+        assert_eq!(lines(&[]), []);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_said_to_be_and_the_next_one_is_read() {
+        let x = |count: usize| io::repeat(b'x').take(count as u64);
+        let short = Some(b"short".to_vec());
+        assert_eq!(lines_of(x(MAX_LINE_BYTES + 1).chain(&b"\nshort"[..])), [None, short.clone()]);
+        assert_eq!(lines_of(x(MAX_LINE_BYTES + 1)), [None]);
+        let found = lines_of(x(MAX_LINE_BYTES).chain(&b"\nshort"[..]));
+        assert_eq!(found[0].as_ref().map(Vec::len), Some(MAX_LINE_BYTES));
+        assert_eq!(found[1..], [short]);
+    }
+
+    #[test]
+    fn a_reader_that_has_enough_is_left_alone() {
+        let mut count = 0;
+        each(&b"1\n2\n3\n"[..], |_| {
+            count += 1;
+            if count == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+        .unwrap();
+        assert_eq!(count, 2);
+    }
+}

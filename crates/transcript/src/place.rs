@@ -1,0 +1,163 @@
+//! Where agents keep their conversations.
+//!
+//! Promise: paths come from the environment the *agent* runs with, never from ours. An id is looked for by
+//! name, never taken for a path. What could not be looked at is an error, not an absence.
+//! Not here: what is in the files. Start with [`files`].
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, open as open_fd};
+
+/// Which program wrote a conversation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Claude Code, and whatever drives it.
+    Claude,
+    /// Codex, and whatever drives it.
+    Codex,
+}
+
+impl Kind {
+    /// The kind of this name, if its files are known here.
+    pub fn of(name: &str) -> Option<Self> {
+        match name {
+            "claude" => Some(Self::Claude),
+            "codex" => Some(Self::Codex),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+        }
+    }
+}
+
+/// The directory in which an agent with this environment keeps everything.
+pub fn config_dir(kind: Kind, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, String> {
+    let (variable, usual) = match kind {
+        Kind::Claude => ("CLAUDE_CONFIG_DIR", ".claude"),
+        Kind::Codex => ("CODEX_HOME", ".codex"),
+    };
+    let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let dir = match set(variable) {
+        Some(dir) => dir,
+        None => set("HOME")
+            .ok_or_else(|| format!("neither {variable} nor HOME is set for the agent"))?
+            .join(usual),
+    };
+    if dir.is_absolute() { Ok(dir) } else { Err(format!("{} is not an absolute path", dir.display())) }
+}
+
+/// A file that has a conversation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    /// Put away: it is there to read, and not to go on.
+    pub(crate) is_archived: bool,
+    pub(crate) is_compressed: bool,
+}
+
+/// The files of a conversation: usually one, or none. Two paths to one file are one.
+pub(crate) fn files(
+    kind: Kind,
+    id: &str,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<Found>, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if id.is_empty() || id.len() > 128 || !id.bytes().all(is_plain) {
+        return Err("the id of the conversation is not one an agent gives".to_owned());
+    }
+    let dir = config_dir(kind, env)?;
+    let mut found = Vec::new();
+    match kind {
+        Kind::Claude => {
+            let name = format!("{id}.jsonl");
+            for project in entries(&dir.join("projects"))? {
+                let path = project.join(&name);
+                match fs::metadata(&path) {
+                    Ok(_) => found.push(Found { path, is_archived: false, is_compressed: false }),
+                    Err(error) if is_absent(&error) => {}
+                    Err(error) => return Err(format!("cannot look at {}: {error}", path.display())),
+                }
+            }
+        }
+        Kind::Codex => {
+            for (folder, depth, is_archived) in [("sessions", 3, false), ("archived_sessions", 0, true)] {
+                rollouts(&dir.join(folder), depth, id, is_archived, &mut found)?;
+            }
+        }
+    }
+    let place = |found: &Found| fs::metadata(&found.path).map(|file| (file.dev(), file.ino())).ok();
+    let mut places = Vec::new();
+    found.retain(|file| {
+        let place = place(file);
+        let is_new = place.is_none() || !places.contains(&place);
+        places.push(place);
+        is_new
+    });
+    Ok(found)
+}
+
+/// Looks for `rollout-<time>-<id>.jsonl` in folders of years, months and days.
+fn rollouts(
+    dir: &Path,
+    depth: usize,
+    id: &str,
+    is_archived: bool,
+    found: &mut Vec<Found>,
+) -> Result<(), String> {
+    for path in entries(dir)? {
+        if depth > 0 {
+            rollouts(&path, depth - 1, id, is_archived, found)?;
+            continue;
+        }
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let (plain, is_compressed) = match name.strip_suffix(b".zst") {
+            Some(plain) => (plain, true),
+            None => (name, false),
+        };
+        let rest = plain.strip_prefix(b"rollout-").and_then(|rest| rest.strip_suffix(b".jsonl"));
+        let rest = rest.and_then(|rest| rest.strip_suffix(id.as_bytes()));
+        if rest.is_some_and(|rest| rest.ends_with(b"-")) {
+            found.push(Found { path, is_archived, is_compressed });
+        }
+    }
+    Ok(())
+}
+
+/// What is in a directory; nothing if there is none, or if it is no directory.
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let wrong = |error: io::Error| format!("cannot list {}: {error}", dir.display());
+    match fs::read_dir(dir) {
+        Ok(entries) => {
+            entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(wrong)
+        }
+        Err(error) if is_absent(&error) => Ok(Vec::new()),
+        Err(error) => Err(wrong(error)),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Opens a transcript to read it. Links are followed; what is no file, at their end, is refused: nobody should
+/// wait for somebody to write into a pipe.
+pub(crate) fn open(path: &Path) -> Result<File, String> {
+    let wrong = |error: io::Error| format!("cannot open {}: {error}", path.display());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(open_fd(path, flags, Mode::empty()).map_err(|error| wrong(error.into()))?);
+    match file.metadata().map_err(wrong)?.is_file() {
+        true => Ok(file),
+        false => Err(format!("{} is not a file", path.display())),
+    }
+}
