@@ -64,6 +64,8 @@ pub struct Turn {
     pub start_by: Option<StartBy>,
     /// How it meets a turn that is running.
     pub manner: Manner,
+    /// Whether the agent was given it.
+    given: bool,
 }
 
 /// A moment until which a turn has to be with the agent.
@@ -325,6 +327,11 @@ impl Turns {
         Some(at as u64 + 1)
     }
 
+    /// Whether the agent was given this turn, whatever became of it.
+    pub fn was_given(&self, turn: u64) -> bool {
+        self.get(turn).is_some_and(|turn| turn.given)
+    }
+
     /// The number of the latest turn; 0 before the first.
     pub fn last(&self) -> u64 {
         self.all.len() as u64
@@ -389,6 +396,7 @@ impl Turns {
             key: prompt.key.as_deref().map(Into::into),
             start_by: prompt.start_by.clone(),
             manner: prompt.manner,
+            given: false,
         });
         let turn = self.last();
         match prompt.manner {
@@ -415,6 +423,9 @@ impl Turns {
             None => self.current = Some(Current { turn, output_from, steered: Vec::new(), cancel: None }),
         }
         self.set(turn, TurnState::Delivered);
+        if let Some(given) = self.get_mut(turn) {
+            given.given = true;
+        }
         self.quiet_since_boot_ms = None;
     }
 

@@ -49,6 +49,8 @@ pub struct History {
     ended_at_ms: Option<u64>,
     last_event_at_ms: u64,
     writer_since_ms: u64,
+    /// When the turn the agent has was given to it.
+    pub(crate) given_at_ms: Option<u64>,
     /// When those who own it joined.
     joined_at_ms: BTreeMap<SessionId, u64>,
 }
@@ -83,6 +85,9 @@ impl History {
             }
             Event::OwnerLeft { owner, .. } => drop(self.joined_at_ms.remove(owner)),
             Event::WriterGranted { .. } => self.writer_since_ms = stored.at_ms,
+            Event::TurnDelivered { .. } if self.session.turns.current.is_none() => {
+                self.given_at_ms = Some(stored.at_ms);
+            }
             Event::Renamed { .. }
             | Event::RunStarted { .. }
             | Event::StopRequested { .. }

@@ -18,6 +18,7 @@ use rustix::process::Signal;
 
 use crate::boundary::Contained;
 use crate::foreign;
+use crate::history::History;
 use crate::home::Home;
 use crate::owner::{Input, Owner};
 use crate::store::{self, Lease};
@@ -193,7 +194,7 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
         )
         .hint(format!("end what is named there; `berth why {id}` shows the evidence"))
     })?;
-    let reports = gone(session, &dir);
+    let reports = gone(held.owner.history(), &dir);
     held.take(reports)?;
     held.release()?;
     Ok(ended)
@@ -201,9 +202,10 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
 
 /// What is to be recorded of a run whose keeper died, once nothing of it is left: how its turn came out, as
 /// far as that can be told, and the loss.
-pub(crate) fn gone(session: &Session, dir: &Path) -> Vec<Input> {
+pub(crate) fn gone(history: &History, dir: &Path) -> Vec<Input> {
+    let session = &history.session;
     let current = session.turns.current.as_ref().map(|current| current.turn);
-    let over = current.zip(turn::of_lost_run(session, dir));
+    let over = current.zip(turn::of_lost_run(history, dir));
     let over = over.map(|(turn, end)| Observation::TurnOver { turn, end });
     let gone = Observation::KeeperGone { epoch: session.epoch };
     over.into_iter().chain([gone]).map(Input::Report).collect()

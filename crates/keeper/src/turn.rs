@@ -4,16 +4,18 @@
 //! proven; everything else is `unknown`.
 //! Not here: who asks (a keeper whose agent ended, or whoever clears up after a keeper that died).
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use berth_api::status::Timestamp;
 use berth_api::turn::{Hold, Release, TurnView, turn_id};
-use berth_core::{Conversation, Event, Exit, Final, Session, SessionId, Spec, TurnEnd};
+use berth_core::{Conversation, Event, Exit, Final, Origin, Session, SessionId, Spec, TurnEnd};
 use berth_driver::{Begin, Driver, Out, Update};
 use berth_journal::Committed;
+use berth_transcript::{Asked, Fate};
 
-use crate::history::Stored;
-use crate::{driver, output};
+use crate::history::{History, Stored};
+use crate::{driver, output, recover};
 
 /// How much of the output is read at a time.
 const READ_BYTES: usize = 256 * 1024;
@@ -21,13 +23,30 @@ const READ_BYTES: usize = 256 * 1024;
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Where the agent of this session keeps its conversations; empty if nobody knows.
-pub(crate) fn store(_spec: &Spec) -> String {
-    String::new()
+pub(crate) fn store(spec: &Spec) -> String {
+    let kind = berth_transcript::Kind::of(&spec.conversation);
+    let dir =
+        kind.and_then(|kind| berth_transcript::config_dir(kind, |name| driver::variable(spec, name)).ok());
+    dir.and_then(|dir| dir.into_os_string().into_string().ok()).unwrap_or_default()
+}
+
+/// A variable that says where the agent keeps its conversations, as it was when the agent ran: whoever looks
+/// now may have another home.
+pub(crate) fn where_kept<'a>(
+    spec: &'a Spec,
+    conversation: Option<&'a Conversation>,
+) -> impl Fn(&str) -> Option<OsString> + 'a {
+    let store =
+        conversation.map(|conversation| conversation.store.as_str()).filter(|store| !store.is_empty());
+    move |name| match (name, store) {
+        ("CLAUDE_CONFIG_DIR" | "CODEX_HOME", Some(store)) => Some(store.into()),
+        _ => driver::variable(spec, name),
+    }
 }
 
 /// Whether the agent has a record of a conversation; `None` if that cannot be told.
-pub(crate) fn exists(_spec: &Spec, _id: &str) -> Option<bool> {
-    None
+pub(crate) fn exists(spec: &Spec, known: Option<&Conversation>, id: &str) -> Option<bool> {
+    berth_transcript::exists(&spec.conversation, id, where_kept(spec, known))
 }
 
 /// Why a conversation cannot be gone on with, and what to do.
@@ -99,9 +118,10 @@ fn heard(session: &Session, dir: &Path) -> Option<TurnEnd> {
 
 /// How the turn of an agent ended that is proven gone, after we heard everything it said: it did not say
 /// that it was done.
-pub(crate) fn of_dead_agent(session: &Session, exit: Option<Exit>, complaint: &str) -> Option<TurnEnd> {
+pub(crate) fn of_dead_agent(history: &History, exit: Option<Exit>, complaint: &str) -> Option<TurnEnd> {
+    let session = &history.session;
     session.turns.current.as_ref()?;
-    if let Some(Recorded::Over(end)) = recorded(session) {
+    if let Some(Recorded::Over(end)) = recorded(history) {
         return Some(end);
     }
     let (state, how) = match exit {
@@ -120,12 +140,13 @@ pub(crate) fn of_dead_agent(session: &Session, exit: Option<Exit>, complaint: &s
 }
 
 /// How the turn of a run ended whose keeper died. Everything of the run is proven gone.
-pub(crate) fn of_lost_run(session: &Session, dir: &Path) -> Option<TurnEnd> {
+pub(crate) fn of_lost_run(history: &History, dir: &Path) -> Option<TurnEnd> {
+    let session = &history.session;
     session.turns.current.as_ref()?;
     if let Some(end) = heard(session, dir) {
         return Some(end);
     }
-    Some(match recorded(session) {
+    Some(match recorded(history) {
         Some(Recorded::Over(end)) => end,
         Some(Recorded::Unfinished(why)) => {
             let reason = format!("the keeper died, and the agent had not finished: {why}");
@@ -144,8 +165,32 @@ enum Recorded {
     Unfinished(String),
 }
 
-fn recorded(_session: &Session) -> Option<Recorded> {
-    None
+fn recorded(history: &History) -> Option<Recorded> {
+    let session = &history.session;
+    let (spec, known) = (session.spec.as_ref()?, session.conversation.as_ref()?);
+    let current = session.turns.current.as_ref()?;
+    let turn = session.turns.get(current.turn)?;
+    let is_earlier = |number: u64| number != current.turn && session.turns.was_given(number);
+    let is_new = matches!(spec.origin, Origin::New | Origin::Named(_));
+    let keeper = session.keeper.as_ref().map(recover::identity);
+    let asked = Asked {
+        text: &turn.prompt,
+        id: None,
+        given_at_ms: history.given_at_ms,
+        first: is_new && !(1..=session.turns.last()).any(is_earlier),
+        same_boot: keeper.is_some_and(|keeper| matches!(keeper.is_of_another_boot(), Ok(false))),
+    };
+    match berth_transcript::fate(&spec.conversation, &known.id, where_kept(spec, Some(known)), &asked) {
+        Fate::Done { answer, cut } => Some(Recorded::Over(TurnEnd {
+            answer,
+            cut,
+            reason: Some("found in the agent's own record".to_owned()),
+            ..TurnEnd::without_answer(Final::Done, "")
+        })),
+        Fate::Failed { why } => Some(Recorded::Over(TurnEnd::without_answer(Final::Failed, why))),
+        Fate::Unfinished { why } => Some(Recorded::Unfinished(why)),
+        Fate::CannotTell { .. } => None,
+    }
 }
 
 /// All turns of a session, as its journal tells them.

@@ -596,7 +596,7 @@ impl Keeper {
     pub(super) fn fate_of_current(&self, exit: Option<berth_core::Exit>) -> Option<Observation> {
         let session = &self.owner.history().session;
         let current = session.turns.current.as_ref()?;
-        let end = turn::of_dead_agent(session, exit, &self.complaint())?;
+        let end = turn::of_dead_agent(self.owner.history(), exit, &self.complaint())?;
         Some(Observation::TurnOver { turn: current.turn, end })
     }
 

@@ -425,7 +425,7 @@ pub(super) fn settle_past(dir: &Path, id: &SessionId, owner: &Owner) -> Result<V
         )
         .hint("end what is named there, then try again")
     })?;
-    Ok(recover::gone(session, dir))
+    Ok(recover::gone(owner.history(), dir))
 }
 
 fn claim(home: &Home, id: &SessionId) -> Result<Lease, Problem> {

@@ -86,17 +86,17 @@ fn begin_of(session: &Session, spec: &Spec, name: &str) -> Result<Begin, Problem
         return match &spec.origin {
             Origin::New => Ok(Begin::New { id: minted() }),
             Origin::Named(id) => Ok(Begin::New { id: Some(id.clone()) }),
-            Origin::Resumed(id) if turn::exists(spec, id) == Some(false) => Err(gone(id)),
+            Origin::Resumed(id) if turn::exists(spec, None, id) == Some(false) => Err(gone(id)),
             Origin::Resumed(id) => Ok(Begin::Resume { id: id.clone() }),
-            Origin::Forked(of) if turn::exists(spec, of) == Some(false) => Err(gone(of)),
+            Origin::Forked(of) if turn::exists(spec, None, of) == Some(false) => Err(gone(of)),
             Origin::Forked(of) => Ok(Begin::Fork { of: of.clone(), id: minted() }),
         };
     };
-    let states = || session.turns.all.iter().map(|turn| turn.state);
-    let was_given = states().any(|state| state != TurnState::Queued && !was_withdrawn(state));
-    let was_answered = states().any(|state| state == TurnState::Over(Final::Done));
+    let turns = &session.turns;
+    let was_given = (1..=turns.last()).any(|turn| turns.was_given(turn));
+    let was_answered = turns.all.iter().any(|turn| turn.state == TurnState::Over(Final::Done));
     let came_with_one = matches!(spec.origin, Origin::Resumed(_) | Origin::Forked(_));
-    match turn::exists(spec, &known.id) {
+    match turn::exists(spec, Some(known), &known.id) {
         Some(true) => Ok(Begin::Resume { id: known.id.clone() }),
         Some(false) if was_answered || came_with_one => Err(gone(&known.id)),
         // An agent records nothing before its first prompt.
@@ -104,11 +104,6 @@ fn begin_of(session: &Session, spec: &Spec, name: &str) -> Result<Begin, Problem
         None if was_given || came_with_one => Ok(Begin::Resume { id: known.id.clone() }),
         None => Ok(Begin::New { id: minted() }),
     }
-}
-
-/// A turn that was withdrawn may never have been with the agent.
-fn was_withdrawn(state: TurnState) -> bool {
-    state == TurnState::Over(Final::Cancelled)
 }
 
 /// A new id: a random UUID.
