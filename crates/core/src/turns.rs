@@ -527,7 +527,7 @@ impl Session {
         let withdrawals = self.turns.queue.iter().filter_map(|turn| self.start_by_boot_ms(*turn));
         let cancel = self.turns.current.as_ref().and_then(|current| current.cancel.as_ref());
         let cancel = cancel.filter(|_| matches!(self.phase, Phase::Running { .. }));
-        let expiry = self.expiry.as_ref().filter(|_| may_be_released(self));
+        let expiry = self.expiry.as_ref().filter(|it| it.boot_id == self.boot_id() && may_be_released(self));
         withdrawals
             .chain(cancel.map(|cancel| cancel.until_boot_ms))
             .chain(expiry.map(|expiry| expiry.boot_ms))
@@ -586,6 +586,9 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
     }
     if matches!(session.phase, Phase::Ending(_)) && session.stopped_by.is_some() {
         return Err(Refusal::BeingEnded);
+    }
+    if session.is_live() && session.is_expired(session.boot_id(), now.boot_ms) {
+        return Err(Refusal::Expired);
     }
     let running = turns.current.as_ref();
     if prompt.manner == Manner::Steer && running.is_some() && turns.ready.is_some_and(|able| !able.steer) {
@@ -679,6 +682,9 @@ pub(crate) fn deliver(
 ) -> Result<Vec<Event>, Refusal> {
     if session.due_turn() != Some(turn) {
         return Err(Refusal::NotDue { turn });
+    }
+    if session.is_expired(session.boot_id(), now.boot_ms) {
+        return Ok(expired(session, now));
     }
     if session.is_late(turn, now) {
         return Ok(vec![withdrawn(turn, now)]);
@@ -835,22 +841,31 @@ fn released(session: &Session, why: Release, now: Now) -> Event {
 
 /// What time alone brings.
 pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
-    let boot_id = session.boot_id();
-    let mut events = withdrawals(session, now);
-    if !may_be_released(session) {
-        return events;
+    if session.is_expired(session.boot_id(), now.boot_ms) {
+        return expired(session, now);
     }
+    let mut events = withdrawals(session, now);
     let cancel = session.turns.current.as_ref().and_then(|current| current.cancel.as_ref());
     let gave_up = cancel.is_some_and(|cancel| cancel.until_boot_ms <= now.boot_ms);
     let is_idle = session.release_at_boot_ms().is_some_and(|at| at <= now.boot_ms);
-    if session.is_expired(boot_id, now.boot_ms) {
-        events.push(released(session, Release::Expired, now));
-    } else if gave_up {
+    if !may_be_released(session) {
+        return events;
+    }
+    if gave_up {
         events.push(released(session, Release::Unresponsive, now));
-    } else if is_idle && events.is_empty() {
+    } else if is_idle {
         events.push(released(session, Release::Idle, now));
     }
     events
+}
+
+/// The session's time is up: no agent will ever have what waits.
+fn expired(session: &Session, now: Now) -> Vec<Event> {
+    let waiting = session.turns.queue.iter();
+    let reason = "withdrawn: the session's time is up";
+    let withdrawn = waiting.map(|turn| over(*turn, TurnEnd::without_answer(Final::Cancelled, reason), now));
+    let released = may_be_released(session).then(|| released(session, Release::Expired, now));
+    withdrawn.chain(released).collect()
 }
 
 /// Turns that were to be with the agent by now.

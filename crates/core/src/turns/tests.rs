@@ -841,10 +841,17 @@ fn a_session_whose_time_is_up_ends_for_good() {
     let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
     let expiry = Expiry { boot_id: story.boot_id(), boot_ms: story.now.boot_ms + 5000 };
     assert_eq!(story.session.expiry, Some(expiry));
+    story.send(prompt("one")).expect("there is room");
+    story.deliver();
+    story.send(prompt("two")).expect("there is room");
     story.pass(4999);
     assert!(matches!(story.session.phase, Phase::Running { .. }));
-    let events = story.pass(1);
+    story.now.boot_ms += 1;
+    assert_eq!(story.send(prompt("three")), Err(Refusal::Expired), "it would wait for ever");
+    let events = story.pass(0);
     assert!(matches!(events.last(), Some(Event::Released { why: Release::Expired, .. })), "{events:?}");
+    assert_eq!(story.state(2), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.send(prompt("three")), Err(Refusal::Expired), "it would wait for ever");
     story.end_run();
     assert_eq!(story.owed(), vec![Effect::Leave]);
     assert_eq!(story.start(), Err(Refusal::Expired));
