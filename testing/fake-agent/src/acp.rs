@@ -42,7 +42,7 @@ usage: fake-agent acp [FLAG…]
   --never-init       never answer `initialize`
   --not-logged-in    answer -32000 to every request for a session
   --refuse-load      answer -32603 to `session/load` and `session/resume`
-  --no-load, --no-resume, --no-fork, --no-close
+  --no-load, --no-resume, --no-fork, --no-close, --no-steer
                      do not offer it, and do not know it
   --at-eof exit      when the input ends: exit at once, whatever is running (the default)
   --at-eof finish    finish the turn first, as Claude Code does
@@ -52,6 +52,9 @@ usage: fake-agent acp [FLAG…]
 A transcript is DIR/<session id>.jsonl, one record {n, session, pid, turn, kind, prompt, answer, at} a line, each one write:
 kind is begin, end (the turn was finished) or cut (it was cancelled or failed); at is in ns, monotonic. As with real agents
 there is none before the first prompt, and no lock on it.
+
+Text for a running turn (`_session/steering`, as the adapters for Claude Code and Codex have it) is said at once, as
+`STEERED: <text>`.
 
 A prompt is answered with `ECHO: <prompt>`. Words that a line begins with are steps, and what is left is echoed after them:
 `wait-file:/x hello` waits for the file, then answers `ECHO: hello`. If there are only steps, only they say anything.
@@ -103,6 +106,7 @@ struct Options {
     no_resume: bool,
     no_fork: bool,
     no_close: bool,
+    no_steer: bool,
     at_eof: AtEof,
     first: Vec<script::Step>,
 }
@@ -122,6 +126,7 @@ impl Options {
                 "--no-resume" => options.no_resume = true,
                 "--no-fork" => options.no_fork = true,
                 "--no-close" => options.no_close = true,
+                "--no-steer" => options.no_steer = true,
                 "--at-eof" => {
                     options.at_eof = match value()?.as_str() {
                         "exit" => AtEof::Exit,
@@ -245,6 +250,7 @@ impl Server {
                 self.cancel(&params["sessionId"]);
                 Ok(json!({}))
             }
+            "_session/steering" if !self.options.no_steer => return self.steer(id, params),
             "session/prompt" if self.turn.is_some() => {
                 Err(Refused::new(code::INVALID_REQUEST, "a prompt is running"))
             }
@@ -280,6 +286,7 @@ impl Server {
             "protocolVersion": params["protocolVersion"].as_u64().unwrap_or(1).min(1),
             "agentInfo": {"name": "fake-agent", "version": env!("CARGO_PKG_VERSION")},
             "agentCapabilities": {"loadSession": !self.options.no_load, "sessionCapabilities": session},
+            "_meta": {"steering": {"supported": !self.options.no_steer}},
             "authMethods": if self.options.not_logged_in { vec![login] } else { vec![] },
         })
     }

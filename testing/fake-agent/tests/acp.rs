@@ -184,12 +184,14 @@ fn a_session_is_loaded_with_its_history_resumed_without_and_forked_into_another(
 
 #[test]
 fn what_it_does_not_offer_it_does_not_know() {
-    let flags = ["--no-load", "--no-resume", "--no-fork", "--no-close"];
+    let flags = ["--no-load", "--no-resume", "--no-fork", "--no-close", "--no-steer"];
     let mut agent = Agent::start(&flags);
     let offered = agent.call("initialize", json!({"protocolVersion": 1}));
     let capabilities = json!({"loadSession": false, "sessionCapabilities": {}});
     assert_eq!(offered["result"]["agentCapabilities"], capabilities);
-    for method in ["session/load", "session/resume", "session/fork", "session/close", "fs/dance"] {
+    for method in
+        ["session/load", "session/resume", "session/fork", "session/close", "_session/steering", "fs/dance"]
+    {
         assert_eq!(agent.call(method, json!({"sessionId": "x"}))["error"]["code"], -32601, "{method}");
     }
     let mut agent = Agent::start(&[]);
@@ -270,6 +272,20 @@ fn a_deaf_agent_does_not_hear_a_cancel() {
     assert_eq!(agent.until("x").1["error"]["message"], "a prompt is running");
     std::fs::write(&go, "").expect("write a file");
     assert_eq!(agent.until("turn").1["result"]["stopReason"], "end_turn");
+}
+
+#[test]
+fn text_for_a_running_turn_is_said_and_for_none_it_is_given_back() {
+    let scratch = Scratch::new("steer");
+    let go = scratch.path("go");
+    let mut agent = Agent::with_session(&[]);
+    let params = json!({"sessionId": agent.session, "prompt": [{"type": "text", "text": "left"}]});
+    assert_eq!(agent.call("_session/steering", params.clone())["result"]["outcome"], "promptRequired");
+    agent.begin("turn", &format!("wait-file:{go}\nhello"));
+    agent.send(&json!({"jsonrpc": "2.0", "id": "steer", "method": "_session/steering", "params": params}));
+    assert_eq!(agent.until("steer").1["result"]["outcome"], "injected");
+    std::fs::write(&go, "").expect("write a file");
+    assert_eq!(said(&agent.until("turn").0), "STEERED: left\nECHO: hello");
 }
 
 #[test]

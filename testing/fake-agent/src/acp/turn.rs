@@ -104,6 +104,20 @@ impl Server {
         self.reply(id, result.map(|stop| json!({"stopReason": stop, "usage": usage})))
     }
 
+    /// Text for the turn that is running.
+    pub(super) fn steer(&mut self, id: &Value, params: &Value) -> Result<(), Failure> {
+        let is_running =
+            self.turn.as_ref().is_some_and(|turn| params["sessionId"].as_str() == Some(&turn.session));
+        if !is_running {
+            return self.reply(id, Ok(json!({"outcome": "promptRequired", "reason": "noRunningTurn"})));
+        }
+        self.reply(id, Ok(json!({"outcome": "injected"})))?;
+        match self.say(&format!("STEERED: {}\n", text_of(&params["prompt"]))) {
+            Err(Over::Broken(failure)) => Err(failure),
+            Err(Over::Cancelled | Over::Failed(_) | Over::InputEnded) | Ok(()) => Ok(()),
+        }
+    }
+
     fn transcript(&mut self, session: &str) -> &mut Transcript {
         let Session { transcript } = self.sessions.get_mut(session).expect("a turn is of a session");
         transcript
