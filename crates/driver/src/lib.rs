@@ -13,6 +13,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod claude;
+mod common;
+
 use berth_core::{Ask, TurnEnd};
 
 /// How much of an answer is kept. The whole of it is in the output files.
