@@ -42,6 +42,7 @@ const MAX_DOING_BYTES: usize = 200;
 
 const INIT: &str = "berth-init";
 const GOODBYE: &str = "berth-goodbye";
+const WITHDRAWN: &str = "withdrawn before the agent began it";
 
 /// A conversation with one process of Claude Code.
 #[derive(Clone, Debug)]
@@ -310,8 +311,15 @@ impl Claude {
                     interrupt.met = Some(!matches!(turn, Some("idle" | "spared")));
                 }
             }
-            // Our answers come back as an echo.
-            _ => {}
+            id => {
+                // Versions without `command_lifecycle` say it only here. Our answers come back as an echo, too.
+                let turn = id.strip_prefix("withdraw-").and_then(|turn| turn.parse().ok());
+                let done = response.get("response").and_then(|response| response.get("cancelled")?.as_bool());
+                let open = |turn: &u64| self.open.iter().any(|one| one.turn == *turn && !one.began);
+                if let Some(turn) = turn.filter(open).filter(|_| done == Some(true)) {
+                    self.over(&[turn], TurnEnd::without_answer(Final::Interrupted, WITHDRAWN), out);
+                }
+            }
         }
     }
 
@@ -409,9 +417,7 @@ impl Claude {
                         "Claude Code had a message of this id before, and did not run it again",
                     ),
                     ("completed", true, _) => (Final::Done, ""),
-                    ("cancelled" | "discarded", _, false) => {
-                        (Final::Interrupted, "withdrawn before the agent began it")
-                    }
+                    ("cancelled" | "discarded", _, false) => (Final::Interrupted, WITHDRAWN),
                     ("cancelled" | "discarded", _, true) => {
                         (Final::Interrupted, "broken off, without a result")
                     }
@@ -444,11 +450,15 @@ impl Claude {
     /// It works on this message now.
     fn took(&mut self, turn: u64, absorbed: bool, out: &mut Out) {
         let Some(message) = self.open.iter_mut().find(|message| message.turn == turn) else { return };
-        self.round = Round::Ours;
+        let round = std::mem::replace(&mut self.round, Round::Ours);
         if !message.began {
             message.began = true;
             message.absorbed = absorbed;
             out.update(Update::Began { turn });
+        }
+        if round == Round::Other && !self.said.all.is_empty() {
+            // Versions that name nothing echo a message only after the first of the answer.
+            out.update(Update::Said { text: self.said.all.text().to_owned() });
         }
     }
 

@@ -52,6 +52,10 @@ impl Gathered {
         self.text.is_empty()
     }
 
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The text, and whether it is only the beginning.
     pub(crate) fn into_parts(self) -> (String, bool) {
         (self.text, self.cut)
