@@ -14,6 +14,8 @@
 #![forbid(unsafe_code)]
 
 pub mod acp;
+pub mod claude;
+mod common;
 mod rpc;
 
 use berth_core::{Ask, TurnEnd};

@@ -1,0 +1,161 @@
+//! Talks to a real agent through a driver, to see what both do: pipes, two threads, nothing of a keeper.
+//!
+//! ```text
+//! talk AGENT [--command "CMD ARGS"] [--session NAME] [--id ID | --resume ID | --fork ID] [--answer CHOICE]
+//!            [--lines FILE] STEP…
+//! ```
+//!
+//! A step is a prompt, given when the turn before it is over. `+TEXT` adds text to the turn that is running and `!`
+//! breaks it off: both as soon as it has said or done something. Questions are answered with the choice that was given.
+//! Promise: it ends when the agent does, or with the last turn. Not here: recovery, queues.
+//! Start with `main`.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc;
+
+use berth_driver::{Begin, Driver, Out, Update, claude::Claude};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args: VecDeque<String> = std::env::args().skip(1).collect();
+    let agent = args.pop_front().ok_or("which agent?")?;
+    let (mut command, mut session, mut answer) = (agent.clone(), "talk".to_owned(), None);
+    let (mut begin, mut lines) = (Begin::New { id: None }, None);
+    while let Some(option) = args.pop_front_if(|arg| arg.starts_with("--")) {
+        let value = args.pop_front().ok_or(format!("{option} needs a value"))?;
+        match option.as_str() {
+            "--command" => command = value,
+            "--session" => session = value,
+            "--id" => begin = Begin::New { id: Some(value) },
+            "--resume" => begin = Begin::Resume { id: value },
+            "--fork" => begin = Begin::Fork { of: value, id: None },
+            "--answer" => answer = Some(value),
+            "--lines" => lines = Some(std::fs::File::create(value)?),
+            _ => return Err(format!("no such option: {option}").into()),
+        }
+    }
+    let driver: Box<dyn Driver> = match agent.as_str() {
+        "claude" => Box::new(Claude::new(&session)),
+        _ => return Err(format!("no such agent: {agent}").into()),
+    };
+    let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    let command = driver.command_line(&command, &begin);
+    let mut child =
+        Command::new(&command[0]).args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let input = child.stdin.take().ok_or("no pipe")?;
+    let mut talk =
+        Talk { driver, input: Some(input), answer, steps: args, turn: 0, running: None, stirred: false };
+    let (heard, hearing) = mpsc::channel();
+    let output = child.stdout.take().ok_or("no pipe")?;
+    let reader = std::thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            if heard.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let cwd = std::env::current_dir()?;
+    talk.with(|driver, out| driver.begin(&begin, &cwd.to_string_lossy(), out))?;
+    for line in hearing {
+        if let Some(file) = &mut lines {
+            file.write_all(&line)?;
+            file.write_all(b"\n")?;
+        }
+        talk.with(|driver, out| driver.hear(&line, out))?;
+    }
+    let _ = reader.join();
+    end(&mut child)
+}
+
+fn end(child: &mut Child) -> Result<(), Box<dyn std::error::Error>> {
+    println!("{}", child.wait()?);
+    Ok(())
+}
+
+struct Talk {
+    driver: Box<dyn Driver>,
+    input: Option<ChildStdin>,
+    answer: Option<String>,
+    steps: VecDeque<String>,
+    turn: u64,
+    running: Option<u64>,
+    /// The running turn said or did something.
+    stirred: bool,
+}
+
+impl Talk {
+    /// One call of the driver, and everything that follows from it.
+    fn with(&mut self, call: impl FnOnce(&mut dyn Driver, &mut Out)) -> std::io::Result<()> {
+        let mut out = Out::default();
+        call(self.driver.as_mut(), &mut out);
+        let mut updates: VecDeque<Update> = self.write(out)?.into();
+        while let Some(update) = updates.pop_front() {
+            println!("{update:?}");
+            let mut out = Out::default();
+            self.follow(&update, &mut out);
+            let over = matches!(update, Update::Broken { .. });
+            updates.extend(self.write(out)?);
+            if over {
+                self.input = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, out: Out) -> std::io::Result<Vec<Update>> {
+        if let Some(input) = &mut self.input {
+            input.write_all(&out.bytes)?;
+        }
+        Ok(out.updates)
+    }
+
+    fn follow(&mut self, update: &Update, out: &mut Out) {
+        match update {
+            Update::Ready => {}
+            Update::Ended { turn, .. } if self.running == Some(*turn) => self.running = None,
+            Update::Said { .. } | Update::Doing { .. } => self.stirred = true,
+            Update::Asks { ask } => {
+                self.stirred = true;
+                if let Some(choice) = &self.answer {
+                    self.driver.answer(&ask.request, choice, out);
+                }
+            }
+            Update::Conversation { .. }
+            | Update::Began { .. }
+            | Update::Unasked { .. }
+            | Update::Ended { .. }
+            | Update::Late { .. }
+            | Update::Remark { .. }
+            | Update::Broken { .. } => return,
+        }
+        let next = self.steps.front().map(String::as_str);
+        match (self.running, next) {
+            (None, Some("!")) => drop(self.steps.pop_front()),
+            (None, Some(_)) => {
+                let text = self.steps.pop_front().unwrap_or_default();
+                self.turn += 1;
+                (self.running, self.stirred) = (Some(self.turn), false);
+                self.driver.prompt(self.turn, &text, out);
+            }
+            (None, None) => {
+                self.driver.goodbye(out);
+                self.input = self.input.take().and_then(|mut input| {
+                    let _ = input.write_all(&out.bytes);
+                    None
+                });
+            }
+            (Some(turn), Some("!")) if self.stirred => {
+                self.steps.pop_front();
+                self.driver.interrupt(turn, out);
+            }
+            (Some(_), Some(text)) if self.stirred && text.starts_with('+') => {
+                let text = text.trim_start_matches('+').to_owned();
+                self.steps.pop_front();
+                self.turn += 1;
+                self.driver.steer(self.turn, &text, out);
+            }
+            (Some(_), _) => {}
+        }
+    }
+}

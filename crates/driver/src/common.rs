@@ -1,0 +1,112 @@
+//! What all drivers need: text that stays within a limit, and remarks that do.
+//!
+//! Promise: nothing here holds more than its limit, whatever is put in; text is cut between characters.
+//! Not here: anything of one agent's protocol.
+//! Start with [`Gathered`].
+
+use crate::{MAX_ANSWER_BYTES, Out, Update};
+
+/// How many remarks one run can give.
+const MOST_REMARKS: usize = 20;
+/// How much of what an agent said goes into a remark or a reason.
+const MAX_QUOTE_BYTES: usize = 4096;
+
+/// As much of a text as fits, cut between characters.
+pub(crate) fn within(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// What an agent said, short enough for a remark or a reason.
+pub(crate) fn quote(said: &str) -> String {
+    let said = said.trim();
+    let kept = within(said, MAX_QUOTE_BYTES);
+    if kept.len() == said.len() { said.to_owned() } else { format!("{kept}…") }
+}
+
+/// An answer as it comes, up to [`MAX_ANSWER_BYTES`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Gathered {
+    text: String,
+    cut: bool,
+}
+
+impl Gathered {
+    /// A whole answer.
+    pub(crate) fn whole(text: &str) -> Self {
+        let mut all = Self::default();
+        all.add(text);
+        all
+    }
+
+    /// One more piece.
+    pub(crate) fn add(&mut self, piece: &str) {
+        if self.cut {
+            return;
+        }
+        let kept = within(piece, MAX_ANSWER_BYTES - self.text.len());
+        self.cut = kept.len() < piece.len();
+        self.text.push_str(kept);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The text, and whether it is only the beginning.
+    pub(crate) fn into_parts(self) -> (String, bool) {
+        (self.text, self.cut)
+    }
+}
+
+/// Remarks, and how many there were.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Remarks(usize);
+
+impl Remarks {
+    /// Passes a remark on, unless there were too many.
+    pub(crate) fn make(&mut self, what: impl Into<String>, out: &mut Out) {
+        self.0 = self.0.saturating_add(1);
+        if self.0 <= MOST_REMARKS {
+            out.update(Update::Remark { what: what.into() });
+        }
+        if self.0 == MOST_REMARKS {
+            out.update(Update::Remark { what: "no more remarks about this run".into() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gathered, Remarks, quote, within};
+    use crate::{MAX_ANSWER_BYTES, Out};
+
+    #[test]
+    fn an_answer_is_cut_between_characters_and_says_so() {
+        let mut gathered = Gathered::default();
+        gathered.add(&"x".repeat(MAX_ANSWER_BYTES - 1));
+        gathered.add("é");
+        gathered.add("more");
+        let (text, cut) = gathered.into_parts();
+        assert_eq!((text.len(), cut), (MAX_ANSWER_BYTES - 1, true));
+    }
+
+    #[test]
+    fn remarks_come_to_an_end() {
+        let (mut remarks, mut out) = (Remarks::default(), Out::default());
+        for number in 0..1000 {
+            remarks.make(format!("number {number}"), &mut out);
+        }
+        assert_eq!(out.updates.len(), 21);
+    }
+
+    #[test]
+    fn quotes_are_short() {
+        assert_eq!(within("aé", 2), "a");
+        assert_eq!(quote(" said\n"), "said");
+        assert!(quote(&"é".repeat(5000)).len() < 4200);
+    }
+}
