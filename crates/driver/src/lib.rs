@@ -13,6 +13,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod codex;
+
 use berth_core::{Ask, TurnEnd};
 
 /// How much of an answer is kept. The whole of it is in the output files.
