@@ -15,6 +15,7 @@
 
 pub mod acp;
 pub mod claude;
+pub mod codex;
 mod common;
 mod rpc;
 

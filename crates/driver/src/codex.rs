@@ -1,0 +1,670 @@
+//! Codex, through `codex app-server`: JSON-RPC a line, without the member `jsonrpc`.
+//!
+//! The conversation is a *thread*; a prompt begins a *turn* of it, in which *items* come and go. What belongs
+//! to a turn of ours is known by the turn's id alone, which the answer to our request brings, so the threads
+//! of other agents and the turns that Codex begins by itself are never taken for ours.
+//! Promise: a turn is over when Codex says so of its id, and not before all that was steered into it is
+//! answered; what Codex does by itself comes as [`Update::Late`]; every request of it is answered.
+//! Not here: approval policy and sandbox (the user's `config.toml` has them), Codex's rollout files.
+//! Start with [`Codex`], then `Codex::hear`.
+
+mod answer;
+mod asks;
+mod items;
+#[cfg(test)]
+mod tests;
+
+use berth_core::{Final, MOST_QUEUED, TurnEnd};
+use serde_json::{Value, json};
+
+use crate::{Activity, Begin, Driver, Out, Proves, Trouble, Update};
+use answer::Answer;
+use asks::{Asked, Asks};
+use items::{Changes, line, text, within};
+
+/// How many remarks one run can give.
+const MOST_REMARKS: usize = 20;
+/// The longest id of a thread or a turn. Real ones have 36 bytes.
+const MAX_ID_BYTES: usize = 256;
+/// How much of what Codex says about a conversation is passed on.
+const MAX_SAID_BYTES: usize = 2 << 10;
+/// The request is of a kind we do not serve.
+const NOT_SUPPORTED: i64 = -32601;
+/// What Codex need not tell: the same again and again, or nothing of the session.
+const UNWANTED: [&str; 2] = ["account/rateLimits/updated", "turn/diff/updated"];
+
+/// A machine that speaks with one `codex app-server`.
+#[derive(Debug, Default)]
+pub struct Codex {
+    phase: Phase,
+    begin: Option<Begin>,
+    cwd: String,
+    /// The conversation, once it is open.
+    thread: Option<String>,
+    /// The turn of ours that is under way.
+    turn: Option<Turn>,
+    /// The turn of our conversation that is under way and not that one.
+    other: Option<Other>,
+    /// The turn of ours that was over last.
+    last_over: Option<u64>,
+    asks: Asks,
+    changes: Changes,
+    /// What the conversation used before this turn, as far as Codex said.
+    used: Option<Tokens>,
+    doing: Activity,
+    remarks: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Phase {
+    #[default]
+    New,
+    /// It was greeted.
+    Greeting,
+    /// It was asked for the conversation.
+    Opening,
+    Ready,
+    /// It cannot be used.
+    Broken,
+}
+
+/// A turn of ours.
+#[derive(Debug)]
+struct Turn {
+    number: u64,
+    /// Its prompt, until the conversation is open.
+    unsent: Option<String>,
+    /// What Codex calls it, once it said so.
+    id: Option<String>,
+    /// Codex said that it runs. Before that it refuses to break it off, and forgets that it was asked to.
+    runs: bool,
+    /// Our prompt went into a turn that Codex had begun by itself: what came before it is not ours.
+    until_prompt: bool,
+    interrupt: Interrupt,
+    /// Turns whose text goes into this one: with the text until that was sent, then until it is answered.
+    steers: Vec<(u64, Option<String>)>,
+    answer: Answer,
+    /// Used by it so far, and by the conversation before it.
+    used: Option<(Tokens, Tokens)>,
+    /// What Codex said went wrong.
+    error: Option<String>,
+    /// It is over, and a steer is not answered yet.
+    over: Option<TurnEnd>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Interrupt {
+    No,
+    Wanted,
+    Sent,
+}
+
+/// A turn of our conversation that this machine did not ask for.
+#[derive(Debug)]
+struct Other {
+    id: String,
+    /// It answers a prompt of ours all the same: one that another life of this machine gave.
+    prompted: bool,
+    runs: bool,
+    answer: Answer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Tokens {
+    input: u64,
+    output: u64,
+}
+
+impl Codex {
+    /// A machine for a new process.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn request(&self, id: &str, method: &str, params: &Value, out: &mut Out) {
+        out.line(&json!({ "id": id, "method": method, "params": params }));
+    }
+
+    fn remark(&mut self, what: String, out: &mut Out) {
+        // Codex warns of the same things turn after turn.
+        if self.remarks.len() > MOST_REMARKS || self.remarks.contains(&what) {
+            return;
+        }
+        let what = if self.remarks.len() == MOST_REMARKS {
+            "no more is said about this run: it gave too many remarks".to_owned()
+        } else {
+            what
+        };
+        self.remarks.push(what.clone());
+        out.update(Update::Remark { what });
+    }
+
+    fn broken(&mut self, trouble: Trouble, out: &mut Out) {
+        if self.phase != Phase::Broken {
+            self.phase = Phase::Broken;
+            out.update(Update::Broken { trouble });
+        }
+    }
+
+    fn open(&mut self, out: &mut Out) {
+        let (method, params) = match &self.begin {
+            None | Some(Begin::New { .. }) => ("thread/start", json!({ "cwd": self.cwd })),
+            Some(Begin::Resume { id }) => {
+                ("thread/resume", json!({ "threadId": id, "cwd": self.cwd, "excludeTurns": true }))
+            }
+            Some(Begin::Fork { of, .. }) => {
+                ("thread/fork", json!({ "threadId": of, "cwd": self.cwd, "excludeTurns": true }))
+            }
+        };
+        self.phase = Phase::Opening;
+        self.request("berth-open", method, &params, out);
+    }
+
+    fn opened(&mut self, result: &Value, out: &mut Out) {
+        let id = result.pointer("/thread/id").and_then(Value::as_str).filter(|id| is_id(id));
+        let Some(id) = id else {
+            let said = "it opened a conversation without saying which".to_owned();
+            return self.broken(Trouble::Protocol { said }, out);
+        };
+        self.thread = Some(id.to_owned());
+        self.phase = Phase::Ready;
+        out.update(Update::Conversation { id: id.to_owned() });
+        out.update(Update::Ready);
+        self.start_turn(out);
+    }
+
+    /// Why the conversation could not be opened. All errors have the same code: only the text tells.
+    fn not_opened(&mut self, error: &Value, out: &mut Out) {
+        let said = within(text(error, "message"), MAX_SAID_BYTES);
+        let has = |words: &[&str]| words.iter().any(|word| said.to_ascii_lowercase().contains(word));
+        let wanted = match &self.begin {
+            Some(Begin::Resume { id } | Begin::Fork { of: id, .. }) => Some(id.clone()),
+            Some(Begin::New { .. }) | None => None,
+        };
+        let gone = has(&["no rollout found", "invalid session id", "thread not found"]);
+        let trouble = match wanted {
+            Some(id) if gone => Trouble::NoConversation { id },
+            _ if has(&["active writer"]) => Trouble::InUse { said },
+            _ if has(&["not logged in", "log in", "login", "unauthorized"]) => Trouble::NotLoggedIn { said },
+            _ => Trouble::Protocol { said: format!("it could not open the conversation: {said}") },
+        };
+        self.broken(trouble, out);
+    }
+
+    /// Sends the prompt that waits, if it can be sent.
+    fn start_turn(&mut self, out: &mut Out) {
+        let (Some(thread), Some(turn)) = (&self.thread, &mut self.turn) else { return };
+        let Some(text) = turn.unsent.take() else { return };
+        let id = format!("turn-{}", turn.number);
+        let input = json!([{ "type": "text", "text": text }]);
+        let params = json!({ "threadId": thread, "clientUserMessageId": id, "input": input });
+        self.request(&id, "turn/start", &params, out);
+    }
+
+    /// Says to a turn that runs what waits to be said.
+    fn press_on(&mut self, out: &mut Out) {
+        let (Some(thread), Some(turn)) = (&self.thread, &mut self.turn) else { return };
+        let Some(id) = &turn.id else { return };
+        if turn.over.is_some() {
+            return;
+        }
+        let mut requests = Vec::new();
+        for (by, text) in &mut turn.steers {
+            if let Some(text) = text.take() {
+                let input = json!([{ "type": "text", "text": text }]);
+                let name = format!("steer-{by}");
+                let params = json!({
+                    "threadId": thread, "expectedTurnId": id, "clientUserMessageId": name, "input": input,
+                });
+                requests.push((name, "turn/steer", params));
+            }
+        }
+        if turn.runs && turn.interrupt == Interrupt::Wanted {
+            turn.interrupt = Interrupt::Sent;
+            let params = json!({ "threadId": thread, "turnId": id });
+            requests.push((format!("interrupt-{}", turn.number), "turn/interrupt", params));
+        }
+        for (name, method, params) in requests {
+            self.request(&name, method, &params, out);
+        }
+    }
+
+    /// Codex has our prompt, in the turn it calls `id`.
+    fn began(&mut self, id: &str, out: &mut Out) {
+        let Some(turn) = self.turn.as_mut().filter(|turn| turn.id.is_none() && is_id(id)) else { return };
+        turn.id = Some(id.to_owned());
+        if let Some(other) = self.other.take_if(|other| other.id == id) {
+            turn.runs = other.runs;
+            turn.until_prompt = other.runs && !other.prompted;
+        }
+        out.update(Update::Began { turn: turn.number });
+        self.press_on(out);
+    }
+
+    /// The machine's own turn, if `id` is it.
+    fn own(&mut self, id: &str) -> Option<&mut Turn> {
+        self.turn.as_mut().filter(|turn| turn.id.as_deref() == Some(id) && turn.over.is_none())
+    }
+
+    /// A turn of ours did not come to be, or is over.
+    fn over(&mut self, end: TurnEnd, out: &mut Out) {
+        let Some(turn) = &mut self.turn else { return };
+        // Whether a text that was steered into it arrived is not known before Codex says so: it may have
+        // crossed the end. Codex answers at once.
+        if turn.steers.iter().any(|(_, text)| text.is_none()) {
+            turn.over = Some(end);
+            return;
+        }
+        let (number, unsent) = (turn.number, std::mem::take(&mut turn.steers));
+        self.turn = None;
+        self.last_over = Some(number);
+        self.doing = Activity::default();
+        for (by, _) in unsent {
+            out.update(Update::Ended { turn: by, end: not_steered("the turn was over before") });
+        }
+        for (request, id, refusal) in self.asks.end() {
+            out.update(Update::Unasked { request });
+            out.line(&json!({ "id": id, "result": refusal }));
+        }
+        out.update(Update::Ended { turn: number, end });
+    }
+
+    fn heard_answer(&mut self, id: &str, answer: Result<&Value, &Value>, out: &mut Out) {
+        match (id, self.phase) {
+            ("berth-init", Phase::Greeting) => match answer {
+                Ok(_) => {
+                    out.line(&json!({ "method": "initialized" }));
+                    self.open(out);
+                }
+                Err(error) => {
+                    let said = format!("it refused to begin: {}", items::reason(error));
+                    self.broken(Trouble::Protocol { said }, out);
+                }
+            },
+            ("berth-open", Phase::Opening) => match answer {
+                Ok(result) => self.opened(result, out),
+                Err(error) => self.not_opened(error, out),
+            },
+            _ => match id.rsplit_once('-').map(|(what, number)| (what, number.parse())) {
+                Some(("turn", Ok(number))) => self.heard_turn(number, answer, out),
+                Some(("steer", Ok(by))) => self.heard_steer(by, answer, out),
+                Some(("interrupt", Ok(number))) => self.heard_interrupt(number, answer),
+                Some(_) | None => {}
+            },
+        }
+    }
+
+    fn heard_turn(&mut self, number: u64, answer: Result<&Value, &Value>, out: &mut Out) {
+        let id = answer.ok().and_then(|result| result.pointer("/turn/id")).and_then(Value::as_str);
+        let is_own = self.turn.as_ref().is_some_and(|turn| turn.number == number);
+        match (answer, id) {
+            (Ok(_), Some(id)) if is_own => self.began(id, out),
+            (Ok(_), Some(id)) if is_id(id) => match &mut self.other {
+                Some(other) if other.id == id => other.prompted = true,
+                Some(_) | None => {
+                    let id = id.to_owned();
+                    self.other = Some(Other { id, prompted: true, runs: false, answer: Answer::default() });
+                }
+            },
+            (Ok(_), _) => {}
+            (Err(error), _) if is_own && self.turn.as_ref().is_some_and(|turn| turn.id.is_none()) => {
+                let reason = format!("codex did not take the prompt: {}", items::reason(error));
+                self.over(TurnEnd::without_answer(Final::Failed, reason), out);
+            }
+            (Err(_), _) => {}
+        }
+    }
+
+    fn heard_steer(&mut self, by: u64, answer: Result<&Value, &Value>, out: &mut Out) {
+        let Some(turn) = &mut self.turn else { return };
+        let Some(at) = turn.steers.iter().position(|(it, text)| *it == by && text.is_none()) else { return };
+        turn.steers.remove(at);
+        match answer {
+            Ok(_) => out.update(Update::Began { turn: by }),
+            Err(error) => {
+                let end = not_steered(&items::reason(error));
+                out.update(Update::Ended { turn: by, end });
+            }
+        }
+        if let Some(end) = self.turn.as_mut().and_then(|turn| turn.over.take()) {
+            self.over(end, out);
+        }
+    }
+
+    fn heard_interrupt(&mut self, number: u64, answer: Result<&Value, &Value>) {
+        let Some(turn) = self.turn.as_mut().filter(|turn| turn.number == number) else { return };
+        // Refused, and the turn goes on: once more when it shows that it is alive.
+        if answer.is_err() && turn.interrupt == Interrupt::Sent {
+            turn.interrupt = Interrupt::Wanted;
+        }
+    }
+
+    fn heard_request(&mut self, id: &Value, method: &str, params: &Value, out: &mut Out) {
+        if !(id.is_number() || id.as_str().is_some_and(is_id)) {
+            return self.remark(format!("codex asked for `{}` under an odd id", line(method)), out);
+        }
+        let of_ours = self.thread.is_none() || self.thread.as_deref() == Some(text(params, "threadId"));
+        match self.asks.ask(id, method, params, &self.changes, of_ours) {
+            Asked::Waits(ask) => out.update(Update::Asks { ask }),
+            Asked::TooMany(refusal) => {
+                out.line(&json!({ "id": id, "result": refusal }));
+                self.remark("codex asked too much at once: one question was answered with no".into(), out);
+            }
+            Asked::Unknown => {
+                let message = format!("berth does not support `{}`", line(method));
+                out.line(&json!({ "id": id, "error": { "code": NOT_SUPPORTED, "message": message } }));
+                self.remark(format!("codex asked for `{}`, which berth does not support", line(method)), out);
+            }
+        }
+    }
+
+    fn heard_notification(&mut self, method: &str, params: &Value, out: &mut Out) {
+        let is_own_thread = self.thread.is_some() && self.thread.as_deref() == Some(text(params, "threadId"));
+        match method {
+            "turn/started" => self.heard_turn_started(params, is_own_thread, out),
+            "turn/completed" => self.heard_turn_completed(params, is_own_thread, out),
+            "item/started" | "item/completed" => {
+                let is_whole = method == "item/completed";
+                self.heard_item(params.get("item").unwrap_or(&Value::Null), is_whole, params, out);
+            }
+            "item/fileChange/patchUpdated" => self.changes.note(text(params, "itemId"), params),
+            "item/agentMessage/delta" => {
+                let (id, piece) = (text(params, "itemId"), text(params, "delta"));
+                let turn = self.own(text(params, "turnId")).filter(|turn| !turn.until_prompt);
+                if let Some(text) = turn.and_then(|turn| turn.answer.piece(id, piece)) {
+                    self.doing("writing", String::new(), out);
+                    out.update(Update::Said { text });
+                }
+            }
+            "item/reasoning/textDelta" | "item/reasoning/summaryTextDelta"
+                if self.own(text(params, "turnId")).is_some() =>
+            {
+                self.doing("thinking", String::new(), out);
+            }
+            "thread/tokenUsage/updated" => self.heard_usage(params, is_own_thread, out),
+            "error" => self.heard_error(params, out),
+            "serverRequest/resolved" => {
+                let request = params.get("requestId").and_then(|id| self.asks.resolved(id));
+                out.updates.extend(request.map(|request| Update::Unasked { request }));
+            }
+            "thread/closed" | "thread/deleted" if is_own_thread => {
+                let said = format!("it gave the conversation up ({method})");
+                self.broken(Trouble::Protocol { said }, out);
+            }
+            "warning" | "guardianWarning"
+                if is_own_thread || params.get("threadId").is_none_or(Value::is_null) =>
+            {
+                self.remark(format!("codex warns: {}", line(text(params, "message"))), out);
+            }
+            "configWarning" => {
+                let (what, more) = (line(text(params, "summary")), line(text(params, "details")));
+                let more = if more.is_empty() { more } else { format!(" ({more})") };
+                self.remark(format!("codex warns of its configuration: {what}{more}"), out);
+            }
+            // The rest concerns other clients than us.
+            _ => {}
+        }
+    }
+
+    fn heard_turn_started(&mut self, params: &Value, is_own_thread: bool, out: &mut Out) {
+        let id = params.get("turn").map_or("", |turn| text(turn, "id"));
+        if let Some(turn) = self.own(id) {
+            turn.runs = true;
+            self.doing("thinking", String::new(), out);
+            self.press_on(out);
+        } else if is_own_thread && is_id(id) {
+            match &mut self.other {
+                Some(other) if other.id == id => other.runs = true,
+                Some(_) | None => {
+                    let id = id.to_owned();
+                    self.other = Some(Other { id, prompted: false, runs: true, answer: Answer::default() });
+                }
+            }
+        }
+    }
+
+    fn heard_turn_completed(&mut self, params: &Value, is_own_thread: bool, out: &mut Out) {
+        let over = params.get("turn").unwrap_or(&Value::Null);
+        let id = text(over, "id");
+        if let Some(turn) = self.own(id) {
+            let used = turn.used.map(|(used, _)| used);
+            let asked_to = turn.interrupt != Interrupt::No;
+            let end = ended(over, &mut turn.answer, used, turn.error.take(), asked_to);
+            return self.over(end, out);
+        }
+        let Some(mut other) = self.other.take_if(|other| other.id == id) else { return };
+        if other.prompted || !is_own_thread {
+            return;
+        }
+        let end = ended(over, &mut other.answer, None, None, false);
+        match self.last_over {
+            Some(turn) => out.update(Update::Late { turn, end }),
+            None => self.remark(format!("codex went on by itself: {}", line(&end.answer)), out),
+        }
+    }
+
+    fn heard_item(&mut self, item: &Value, is_whole: bool, params: &Value, out: &mut Out) {
+        let (id, kind, turn_id) = (text(item, "id"), text(item, "type"), text(params, "turnId"));
+        if kind == "fileChange" {
+            self.changes.note(id, item);
+        }
+        let number = self.turn.as_ref().map(|turn| turn.number);
+        let is_prompt = kind == "userMessage"
+            && number.is_some_and(|number| text(item, "clientId") == format!("turn-{number}"));
+        if is_prompt {
+            self.began(turn_id, out);
+        }
+        let is_message = kind == "agentMessage" || kind == "plan";
+        if let Some(turn) = self.own(turn_id) {
+            // Whatever comes of a turn proves that it runs.
+            turn.runs = true;
+            turn.until_prompt &= !is_prompt;
+            let counts = is_message && is_whole && !turn.until_prompt;
+            let said = counts.then(|| turn.answer.whole(id, text(item, "text"))).flatten();
+            match items::activity(item) {
+                Some(_) if is_whole && !is_message => self.doing("thinking", String::new(), out),
+                Some((what, detail)) => self.doing(&what, detail, out),
+                None => {}
+            }
+            out.updates.extend(said.map(|text| Update::Said { text }));
+            self.press_on(out);
+        } else if let Some(other) = self.other.as_mut().filter(|other| other.id == turn_id)
+            && is_message
+            && is_whole
+        {
+            other.answer.whole(id, text(item, "text"));
+        }
+    }
+
+    /// Usage comes as the sum of the conversation and what the last request took. The same may come twice.
+    fn heard_usage(&mut self, params: &Value, is_own_thread: bool, out: &mut Out) {
+        let tokens = |of: &str| {
+            let usage = params.pointer(of)?;
+            let count = |member: &str| usage.get(member).and_then(Value::as_u64);
+            Some(Tokens { input: count("inputTokens")?, output: count("outputTokens")? })
+        };
+        let Some(total) = tokens("/tokenUsage/total") else { return };
+        let last = tokens("/tokenUsage/last").unwrap_or_default();
+        let known = self.used;
+        if let Some(turn) = self.own(text(params, "turnId")) {
+            let before = turn.used.map(|(_, before)| before).or(known).unwrap_or_else(|| total.without(last));
+            turn.used = Some((total.without(before), before));
+            let Activity { what, detail, .. } = self.doing.clone();
+            self.doing(&what, detail, out);
+        }
+        if is_own_thread {
+            self.used = Some(total);
+        }
+    }
+
+    fn heard_error(&mut self, params: &Value, out: &mut Out) {
+        let reason = items::reason(params.get("error").unwrap_or(&Value::Null));
+        let will_retry = params.get("willRetry").and_then(Value::as_bool) == Some(true);
+        let Some(turn) = self.own(text(params, "turnId")) else { return };
+        if will_retry {
+            turn.answer.drop_open();
+            self.doing("retrying", line(&reason), out);
+        } else {
+            turn.error = Some(reason);
+        }
+    }
+
+    fn doing(&mut self, what: &str, detail: String, out: &mut Out) {
+        let used = self.turn.as_ref().and_then(|turn| turn.used);
+        let tokens = used.map(|(used, _)| used.input.saturating_add(used.output));
+        let activity = Activity { what: what.to_owned(), detail, tokens };
+        if activity != self.doing && !activity.what.is_empty() {
+            self.doing = activity.clone();
+            out.update(Update::Doing { activity });
+        }
+    }
+}
+
+impl Driver for Codex {
+    fn proves(&self) -> Proves {
+        Proves { accepted: true, ended: true, resume: true, steer: true }
+    }
+
+    fn mints(&self) -> bool {
+        false
+    }
+
+    fn command_line(&self, command: &[String], _begin: &Begin) -> Vec<String> {
+        command.to_vec()
+    }
+
+    fn begin(&mut self, begin: &Begin, cwd: &str, out: &mut Out) {
+        self.begin = Some(begin.clone());
+        self.cwd = cwd.to_owned();
+        self.phase = Phase::Greeting;
+        let client = json!({ "name": "berth", "title": "berth", "version": env!("CARGO_PKG_VERSION") });
+        let params =
+            json!({ "clientInfo": client, "capabilities": { "optOutNotificationMethods": UNWANTED } });
+        self.request("berth-init", "initialize", &params, out);
+    }
+
+    fn hear(&mut self, line: &[u8], out: &mut Out) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        let Ok(Value::Object(message)) = serde_json::from_slice(line) else {
+            let start = String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned();
+            return self.remark(format!("codex wrote a line that is no message: {start}"), out);
+        };
+        let null = Value::Null;
+        let params = message.get("params").unwrap_or(&null);
+        let id = message.get("id").filter(|id| !id.is_null());
+        match (message.get("method").and_then(Value::as_str), id) {
+            (Some(method), Some(id)) => self.heard_request(id, method, params, out),
+            (Some(method), None) => self.heard_notification(method, params, out),
+            (None, Some(Value::String(id))) => {
+                let answer = match message.get("error").filter(|error| !error.is_null()) {
+                    Some(error) => Err(error),
+                    None => Ok(message.get("result").unwrap_or(&null)),
+                };
+                self.heard_answer(id, answer, out);
+            }
+            (None, _) => self.remark("codex wrote a message that is neither question nor answer".into(), out),
+        }
+    }
+
+    fn prompt(&mut self, turn: u64, text: &str, out: &mut Out) {
+        self.turn = Some(Turn {
+            number: turn,
+            unsent: Some(text.to_owned()),
+            id: None,
+            runs: false,
+            until_prompt: false,
+            interrupt: Interrupt::No,
+            steers: Vec::new(),
+            answer: Answer::default(),
+            used: None,
+            error: None,
+            over: None,
+        });
+        self.start_turn(out);
+    }
+
+    fn steer(&mut self, by: u64, text: &str, out: &mut Out) {
+        match &mut self.turn {
+            Some(turn) if turn.over.is_none() && turn.steers.len() < MOST_QUEUED => {
+                turn.steers.push((by, Some(text.to_owned())));
+                self.press_on(out);
+            }
+            Some(_) | None => {
+                out.update(Update::Ended { turn: by, end: not_steered("no turn takes it") });
+            }
+        }
+    }
+
+    fn interrupt(&mut self, turn: u64, out: &mut Out) {
+        if let Some(current) = self.turn.as_mut().filter(|current| current.number == turn)
+            && current.interrupt == Interrupt::No
+        {
+            current.interrupt = Interrupt::Wanted;
+            self.press_on(out);
+        }
+    }
+
+    fn answer(&mut self, request: &str, choice: &str, out: &mut Out) {
+        if let Some((id, result)) = self.asks.answer(request, choice) {
+            out.line(&json!({ "id": id, "result": result }));
+        }
+    }
+
+    fn goodbye(&mut self, _out: &mut Out) {
+        // It leaves in order when its input is closed.
+    }
+}
+
+impl Tokens {
+    fn without(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(other.input),
+            output: self.output.saturating_sub(other.output),
+        }
+    }
+}
+
+fn is_id(id: &str) -> bool {
+    (1..=MAX_ID_BYTES).contains(&id.len())
+}
+
+fn not_steered(reason: &str) -> TurnEnd {
+    TurnEnd::without_answer(Final::Failed, format!("codex did not take it into the turn: {reason}"))
+}
+
+/// How a turn ended, as Codex says it in the turn itself.
+fn ended(
+    over: &Value,
+    answer: &mut Answer,
+    used: Option<Tokens>,
+    error: Option<String>,
+    asked_to: bool,
+) -> TurnEnd {
+    if answer.is_empty() {
+        // Of a turn whose beginning was not heard at least the last message is known.
+        for item in over.get("items").and_then(Value::as_array).into_iter().flatten() {
+            if text(item, "type") == "agentMessage" {
+                answer.whole(text(item, "id"), text(item, "text"));
+            }
+        }
+    }
+    let said = over.get("error").filter(|error| !error.is_null()).map(items::reason).or(error);
+    let (state, reason) = match text(over, "status") {
+        "completed" => (Final::Done, None),
+        "interrupted" if asked_to => (Final::Interrupted, Some("broken off".to_owned())),
+        "interrupted" => (Final::Interrupted, Some(said.unwrap_or_else(|| "codex broke it off".into()))),
+        "failed" => (Final::Failed, Some(said.unwrap_or_else(|| "codex did not say why".into()))),
+        other => (Final::Failed, Some(format!("codex ended it as `{}`", line(other)))),
+    };
+    let (answer, cut) = answer.take();
+    TurnEnd {
+        state,
+        reason,
+        answer,
+        cut,
+        input_tokens: used.map(|used| used.input),
+        output_tokens: used.map(|used| used.output),
+    }
+}
