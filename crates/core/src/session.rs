@@ -242,6 +242,7 @@ impl Session {
             Event::AgentExited { exit, oom, kill_at_boot_ms, .. } => {
                 let ending = self.end_by(*kill_at_boot_ms);
                 (ending.exit, ending.oom) = (Some(*exit), *oom);
+                self.turns.agent_exited();
             }
             Event::OomKilled { kills, .. } => self.oom_kills = *kills,
             Event::KillOrdered { .. } => {

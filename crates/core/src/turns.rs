@@ -47,6 +47,9 @@ pub struct Turns {
     pub ready: Option<Able>,
     /// Since when the agent has nothing to do, on the boot clock.
     pub quiet_since_boot_ms: Option<u64>,
+    /// The agent of the current run was given a turn, or ended when none waited: another run is no second try
+    /// of the same.
+    was_of_use: bool,
 }
 
 /// One accepted input.
@@ -357,6 +360,7 @@ impl Turns {
 
     pub(crate) fn run_starting(&mut self) {
         self.run_ended();
+        self.was_of_use = false;
         match self.hold {
             Some(Hold::AgentFailed { .. } | Hold::ForeignWriter { .. }) => self.hold = None,
             Some(Hold::Paused { .. } | Hold::Unknown { .. }) | None => {}
@@ -367,6 +371,10 @@ impl Turns {
         self.ready = None;
         self.quiet_since_boot_ms = None;
         self.asks.clear();
+    }
+
+    pub(crate) fn agent_exited(&mut self) {
+        self.was_of_use |= self.queue.is_empty();
     }
 
     pub(crate) fn ready(&mut self, able: Able, at_boot_ms: u64) {
@@ -416,6 +424,7 @@ impl Turns {
         }
         self.set(turn, TurnState::Delivered);
         self.quiet_since_boot_ms = None;
+        self.was_of_use = true;
     }
 
     pub(crate) fn began(&mut self, turn: u64) {
@@ -878,17 +887,15 @@ pub(crate) fn run_over(session: &Session, outcome: &Outcome, now: Now) -> Vec<Ev
         }
         None => vec![],
     };
-    let failed = match outcome {
-        Outcome::StartFailed(reason) => Some(reason.clone()),
-        Outcome::Exited(_) | Outcome::OutOfMemory if session.turns.ready.is_none() => {
-            Some(match &session.released {
-                Some(Release::Broken { reason }) => reason.clone(),
-                Some(Release::Idle | Release::Expired | Release::Unresponsive) | None => {
-                    "it ended before it took a turn".to_owned()
-                }
-            })
+    let failed = match (outcome, &session.released) {
+        (Outcome::StartFailed(reason), _) => Some(reason.clone()),
+        (Outcome::Exited(_) | Outcome::OutOfMemory, _) if session.turns.was_of_use => None,
+        (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Broken { reason })) => Some(reason.clone()),
+        (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Unresponsive) | None) => {
+            Some("it ended before it took a turn".to_owned())
         }
-        Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::Lost => None,
+        (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Idle | Release::Expired))
+        | (Outcome::Lost, _) => None,
     };
     let waits = session.takes_turns() && !session.turns.queue.is_empty() && session.stopped_by.is_none();
     let holds = waits && session.turns.hold.is_none() && events.is_empty();

@@ -772,6 +772,42 @@ fn an_agent_that_fails_before_its_first_turn_holds_the_queue() {
     assert_eq!(story.deliver(), 1, "and nothing was lost");
 }
 
+/// The same for one that says that it takes turns and then ends before it gets one.
+#[test]
+fn an_agent_that_ends_as_soon_as_it_is_ready_is_not_started_over_and_over() {
+    let mut story = Story::new(Policy::default());
+    story.send(prompt("one")).expect("there is room");
+    story.start_ready();
+    story.end_run();
+    let reason = "it ended before it took a turn".to_owned();
+    assert_eq!(story.session.turns.hold, Some(Hold::AgentFailed { reason }));
+    assert_eq!(story.owed(), vec![Effect::Leave]);
+}
+
+#[test]
+fn an_agent_that_ends_after_each_turn_is_started_for_the_next() {
+    let mut story = Story::new(Policy::default());
+    for number in 1..=3 {
+        story.send(prompt("more")).expect("there is room");
+        story.send(prompt("more")).expect("there is room");
+        story.start_ready();
+        assert_eq!(story.deliver(), number);
+        story.over(number, Final::Done);
+        story.end_run();
+        assert_eq!(story.owed(), vec![Effect::NextRun { epoch: Epoch(number) }]);
+    }
+}
+
+#[test]
+fn a_turn_that_comes_while_an_agent_without_one_is_ending_gets_another() {
+    let mut story = Story::ready(Policy::default());
+    let epoch = story.session.epoch;
+    story.see(Observation::Exited { epoch, exit: Exit::Code(0), oom: false });
+    story.send(prompt("one")).expect("nobody wanted an end");
+    story.see(Observation::Empty { epoch });
+    assert_eq!(story.owed(), vec![Effect::NextRun { epoch }]);
+}
+
 #[test]
 fn an_agents_question_is_answered_by_name_or_if_it_is_the_only_one() {
     let mut story = Story::working(&[]);
