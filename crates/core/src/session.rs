@@ -288,7 +288,8 @@ impl Session {
             Event::TurnDelivered { turn, output_from, .. } => self.turns.delivered(*turn, *output_from),
             Event::TurnBegan { turn } => self.turns.began(*turn),
             Event::CancelRequested { turn, cancel } => self.turns.cancel_requested(*turn, cancel),
-            Event::TurnEnded { turn, end, at_boot_ms } => self.turns.ended(*turn, end.state, *at_boot_ms),
+            Event::TurnEnded { turn, end, at_boot_ms } => self.turns.ended(*turn, end, *at_boot_ms),
+            Event::TurnLate { turn, end } => self.turns.told(*turn, end),
             Event::Asked { ask } => self.turns.asks.push(ask.clone()),
             Event::Answered { request, .. } | Event::Unasked { request } => {
                 self.turns.asks.retain(|ask| ask.request != *request);
@@ -301,8 +302,7 @@ impl Session {
                 self.end_by(*kill_at_boot_ms);
             }
             Event::ExpirySet { expiry } => self.expiry = Some(expiry.clone()),
-            Event::TurnLate { .. }
-            | Event::Typed { .. }
+            Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
             | Event::Warned { .. } => {}

@@ -23,6 +23,8 @@ pub const MOST_QUEUED: usize = 100;
 pub const MAX_PROMPT_BYTES: usize = 1 << 20;
 /// The longest key of a turn, in bytes.
 pub const MAX_KEY_BYTES: usize = 256;
+/// How many different ends of one turn are kept: the first, and what was said later.
+pub const MOST_ENDS: usize = 8;
 /// How many questions of an agent may wait for an answer. One that asks more is not answered.
 pub const MOST_ASKS: usize = 64;
 /// How long an agent may take to break off a turn before its run is ended for it.
@@ -67,6 +69,8 @@ pub struct Turn {
     pub start_by: Option<StartBy>,
     /// How it meets a turn that is running.
     pub manner: Manner,
+    /// What makes every end that was told of it known again.
+    ends: Vec<[u64; 2]>,
 }
 
 /// A moment until which a turn has to be with the agent.
@@ -116,7 +120,7 @@ pub enum TurnState {
 }
 
 /// How a turn ended. Once, and for good.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Final {
     /// The agent said so.
     Done,
@@ -174,7 +178,7 @@ pub struct Able {
 }
 
 /// How a turn ended, in full.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TurnEnd {
     /// How.
     pub state: Final,
@@ -393,10 +397,11 @@ impl Turns {
         self.all.push(Turn {
             state: TurnState::Queued,
             prompt: prompt.text.as_str().into(),
-            digest: digest(&prompt.text),
+            digest: digest(prompt.text.as_str()),
             key: prompt.key.as_deref().map(Into::into),
             start_by: prompt.start_by.clone(),
             manner: prompt.manner,
+            ends: Vec::new(),
         });
         let turn = self.last();
         match prompt.manner {
@@ -431,9 +436,10 @@ impl Turns {
         self.set(turn, TurnState::Working);
     }
 
-    pub(crate) fn ended(&mut self, turn: u64, end: Final, at_boot_ms: u64) {
+    pub(crate) fn ended(&mut self, turn: u64, end: &TurnEnd, at_boot_ms: u64) {
         self.queue.retain(|queued| *queued != turn);
-        self.set(turn, TurnState::Over(end));
+        self.set(turn, TurnState::Over(end.state));
+        self.told(turn, end);
         if let Some(over) = self.get_mut(turn) {
             over.prompt = "".into();
         }
@@ -446,6 +452,13 @@ impl Turns {
         }
         let is_quiet = self.ready.is_some() && self.current.is_none() && self.queue.is_empty();
         self.quiet_since_boot_ms = is_quiet.then_some(at_boot_ms);
+    }
+
+    /// Somebody said how a turn ended, for the first time or later.
+    pub(crate) fn told(&mut self, turn: u64, end: &TurnEnd) {
+        if let Some(over) = self.get_mut(turn) {
+            over.ends.push(digest(end));
+        }
     }
 
     pub(crate) fn moved(&mut self, turn: u64, to: u64) {
@@ -466,10 +479,10 @@ impl Turns {
 
 /// Two hashes with different beginnings: what is told apart by them is never written down, only compared
 /// within one life of a program.
-fn digest(text: &str) -> [u64; 2] {
+fn digest(what: impl Hash) -> [u64; 2] {
     [1_u8, 2].map(|salt| {
         let mut hasher = DefaultHasher::new();
-        (salt, text).hash(&mut hasher);
+        (salt, &what).hash(&mut hasher);
         hasher.finish()
     })
 }
@@ -566,7 +579,7 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
     }
     let turns = &session.turns;
     if let Some(turn) = prompt.key.as_deref().and_then(|key| turns.keyed(key)) {
-        let same = turns.get(turn).is_some_and(|known| known.digest == digest(&prompt.text));
+        let same = turns.get(turn).is_some_and(|known| known.digest == digest(prompt.text.as_str()));
         return if same { Ok(vec![]) } else { Err(Refusal::KeyReused { turn }) };
     }
     if prompt.text.trim().is_empty() {
@@ -750,8 +763,10 @@ pub(crate) fn began(session: &Session, turn: u64) -> Vec<Event> {
 /// A turn is over, for the first time or once more.
 pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) -> Vec<Event> {
     if !session.turns.has(turn) {
-        let is_known = session.turns.get(turn).is_some_and(|turn| turn.state.is_over());
-        return if is_known { vec![Event::TurnLate { turn, end }] } else { vec![] };
+        let is_news = session.turns.get(turn).is_some_and(|turn| {
+            turn.state.is_over() && turn.ends.len() < MOST_ENDS && !turn.ends.contains(&digest(&end))
+        });
+        return if is_news { vec![Event::TurnLate { turn, end }] } else { vec![] };
     }
     let Some(current) = &session.turns.current else { return vec![] };
     if current.turn != turn {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{
     Able, Ask, AskKind, AskOption, CANCEL_PATIENCE, Expiry, Final, Hold, MAX_KEY_BYTES, MAX_PROMPT_BYTES,
-    MOST_ASKS, MOST_QUEUED, Manner, OnUnknown, Prompt, RELEASE_GRACE, Release, StartBy, TurnEnd, TurnState,
-    Wish,
+    MOST_ASKS, MOST_ENDS, MOST_QUEUED, Manner, OnUnknown, Prompt, RELEASE_GRACE, Release, StartBy, TurnEnd,
+    TurnState, Wish,
 };
 use crate::{
     Actor, Boundary, Command, Effect, Epoch, Event, Exit, Now, Observation, Outcome, Phase, Policy, Process,
@@ -869,6 +869,22 @@ fn reports_of_turns_come_late_or_twice_and_change_nothing() {
     story.start().expect("nothing runs");
     assert_eq!(story.see(Observation::AgentReady { epoch, able: Able::default() }), vec![], "of another run");
     assert_eq!(story.see(Observation::Broken { epoch, reason: "late".to_owned() }), vec![], "of another run");
+}
+
+#[test]
+fn the_same_end_is_news_once_and_not_for_ever() {
+    let mut story = Story::working(&[]);
+    story.over(1, Final::Failed);
+    assert_eq!(story.over(1, Final::Failed), vec![], "it is the end it has");
+    assert_eq!(story.over(1, Final::Done).len(), 1);
+    assert_eq!(story.over(1, Final::Failed), vec![]);
+    assert_eq!(story.over(1, Final::Done), vec![], "kept once is enough");
+    for number in 0..20 {
+        let answer = number.to_string();
+        story.see(Observation::TurnOver { turn: 1, end: TurnEnd { answer, ..end(Final::Done) } });
+    }
+    let late = story.events.iter().filter(|event| matches!(event, Event::TurnLate { .. })).count();
+    assert_eq!(late, MOST_ENDS - 1, "an agent cannot fill the journal with what comes too late");
 }
 
 /// A session's time is up once, and what it can no longer be given is not left waiting for ever.
