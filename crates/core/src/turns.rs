@@ -773,21 +773,32 @@ pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) ->
         return vec![over(turn, end, now)];
     }
     let end = current.cancel.iter().fold(end, broken_off);
-    let mut events: Vec<Event> = current
-        .steered
-        .iter()
-        .map(|steered| {
-            let reason = format!("its text went into turn {turn}");
-            over(*steered, TurnEnd::without_answer(end.state, reason), now)
-        })
-        .collect();
     let policy = session.spec.as_ref().map(|spec| spec.policy.on_unknown).unwrap_or_default();
     // Whoever had it broken off for another turn has said that the queue goes on.
     let may_hold = policy == OnUnknown::Hold && session.turns.hold.is_none() && current.cancel.is_none();
-    let holds = end.state == Final::Unknown && may_hold;
-    events.push(over(turn, end, now));
-    events.extend(holds.then_some(Event::QueueHeld { hold: Hold::Unknown { turn } }));
-    events
+    let whole = end.state;
+    let steered = current.steered.iter().map(|steered| {
+        let was_taken = session.turns.get(*steered).is_some_and(|it| it.state == TurnState::Working);
+        (*steered, steered_end(whole, turn, was_taken))
+    });
+    let ends: Vec<(u64, TurnEnd)> = steered.chain([(turn, end)]).collect();
+    let unknown = ends.iter().rfind(|(_, end)| may_hold && end.state == Final::Unknown);
+    let hold = unknown.map(|(turn, _)| Event::QueueHeld { hold: Hold::Unknown { turn: *turn } });
+    ends.into_iter().map(|(turn, end)| over(turn, end, now)).chain(hold).collect()
+}
+
+/// The end of a turn whose text went into another one. An agent that never said that it took the text in may
+/// have finished without it.
+fn steered_end(whole: Final, into: u64, was_taken: bool) -> TurnEnd {
+    match whole {
+        Final::Done if !was_taken => {
+            let reason = format!("nothing tells whether its text came into turn {into} before that was done");
+            TurnEnd::without_answer(Final::Unknown, reason)
+        }
+        Final::Done | Final::Failed | Final::Cancelled | Final::Interrupted | Final::Unknown => {
+            TurnEnd::without_answer(whole, format!("its text went into turn {into}"))
+        }
+    }
 }
 
 /// The end of a turn that somebody wanted broken off. Done before that could be is what it is, and what was

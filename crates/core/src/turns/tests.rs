@@ -654,6 +654,20 @@ fn text_is_steered_into_the_turn_that_runs() {
     assert_eq!(story.deliver(), 2);
 }
 
+/// F11 for text that is steered: what the agent never said it had is not called done.
+#[test]
+fn f11_text_that_may_have_come_too_late_for_its_turn_is_unknown() {
+    let mut story = Story::working(&["two"]);
+    story.send(hurried("and this", Manner::Steer)).expect("it can");
+    story.deliver();
+    story.over(1, Final::Done);
+    assert_eq!(
+        (story.state(1), story.state(3)),
+        (TurnState::Over(Final::Done), TurnState::Over(Final::Unknown))
+    );
+    assert_eq!(story.session.turns.hold, Some(Hold::Unknown { turn: 3 }));
+}
+
 #[test]
 fn text_for_an_agent_that_cannot_be_steered_is_refused() {
     let mut story = Story::new(Policy::default());
