@@ -901,6 +901,39 @@ fn the_same_end_is_news_once_and_not_for_ever() {
     assert_eq!(late, MOST_ENDS - 1, "an agent cannot fill the journal with what comes too late");
 }
 
+/// A run that does not end is no reason to let a turn wait longer than it may.
+#[test]
+fn a_turn_is_withdrawn_in_time_while_a_run_is_ending() {
+    let mut story = Story::ready(Policy { idle_ms: Some(IDLE_MS), ..Policy::default() });
+    story.pass(IDLE_MS);
+    let start_by = story.in_ms(100);
+    story.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms + 100));
+    story.pass(100);
+    assert_eq!(story.state(1), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms - 100 + RELEASE_GRACE.as_millis() as u64));
+    story.pass(RELEASE_GRACE.as_millis() as u64);
+    let start_by = story.in_ms(100);
+    story.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms + 100), "killed, and still there");
+}
+
+/// Its time is up when one run is over and the next has not begun: nothing waits for a run that cannot come.
+#[test]
+fn a_session_whose_time_is_up_between_two_runs_ends_for_good() {
+    let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
+    let epoch = story.session.epoch;
+    story.see(Observation::Exited { epoch, exit: Exit::Code(0), oom: false });
+    story.send(prompt("one")).expect("it has time");
+    story.now.boot_ms += 5000;
+    story.see(Observation::Empty { epoch });
+    assert_eq!(story.owed(), vec![Effect::NextRun { epoch }]);
+    assert_eq!(story.start(), Err(Refusal::Expired));
+    story.pass(0);
+    assert_eq!(story.state(1), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.owed(), vec![Effect::Leave]);
+}
+
 /// A session's time is up once, and what it can no longer be given is not left waiting for ever.
 #[test]
 fn a_session_whose_time_is_up_ends_for_good() {
