@@ -48,7 +48,8 @@ pub enum Effect {
         /** Which. */
         turn: u64,
     },
-    /// The run is over, and what waits needs another one.
+    /// The run is over, and what waits needs another one. Whoever is refused that because the session's time
+    /// is up reports [`crate::Observation::Tick`], and nothing waits any more.
     NextRun {
         /** The one that is over. */
         epoch: Epoch,
@@ -60,24 +61,21 @@ pub enum Effect {
 /// What is owed, in the order to do it.
 pub fn effects(session: &Session) -> Vec<Effect> {
     let epoch = session.epoch;
-    let idle_end = [session.idle_end_boot_ms(), session.turns_wake_at_boot_ms()];
-    let idle_end = idle_end.into_iter().flatten().min().map(|boot_ms| Effect::WakeAt { boot_ms });
+    let wake = |kill_at: Option<u64>| {
+        let all = [kill_at, session.idle_end_boot_ms(), session.turns_wake_at_boot_ms()];
+        all.into_iter().flatten().min().map(|boot_ms| Effect::WakeAt { boot_ms })
+    };
     match &session.phase {
         Phase::New => vec![],
-        Phase::Running { .. } => turns(session).into_iter().chain(idle_end).collect(),
-        Phase::Starting => [Effect::Spawn { epoch }].into_iter().chain(idle_end).collect(),
+        Phase::Running { .. } => turns(session).into_iter().chain(wake(None)).collect(),
+        Phase::Starting => [Effect::Spawn { epoch }].into_iter().chain(wake(None)).collect(),
         // The process may exist without having been seen; the report of its birth comes first.
-        Phase::Ending(Ending { agent: None, exit: None, .. }) => vec![],
+        Phase::Ending(Ending { agent: None, exit: None, .. }) => wake(None).into_iter().collect(),
         Phase::Ending(ending) => {
             let step = if ending.killed { Effect::Kill { epoch } } else { Effect::Terminate { epoch } };
-            let mut owed = vec![step];
-            if ending.exit.is_some() {
-                owed.push(Effect::Prove { epoch });
-            }
-            if !ending.killed {
-                owed.push(Effect::WakeAt { boot_ms: ending.kill_at_boot_ms });
-            }
-            owed
+            let prove = ending.exit.map(|_| Effect::Prove { epoch });
+            let kill_at = (!ending.killed).then_some(ending.kill_at_boot_ms);
+            [step].into_iter().chain(prove).chain(wake(kill_at)).collect()
         }
         Phase::Ended { .. } if session.goes_on() => vec![Effect::NextRun { epoch }],
         Phase::Ended { .. } => vec![Effect::Leave],

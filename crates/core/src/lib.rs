@@ -33,8 +33,8 @@ pub use owners::{Leaving, MOST_OWNERS, OWNERLESS_GRACE, Owner, Readiness, ReadyW
 pub use session::{Ending, Phase, Session, State, Writer};
 pub use turns::{
     Able, Ask, AskKind, AskOption, CANCEL_PATIENCE, Cancel, Current, Expiry, Final, Hold, MAX_KEY_BYTES,
-    MAX_PROMPT_BYTES, MOST_ASKS, MOST_QUEUED, Manner, OnUnknown, Prompt, RELEASE_GRACE, Release, StartBy,
-    Turn, TurnEnd, TurnState, Turns, Wish,
+    MAX_PROMPT_BYTES, MOST_ASKS, MOST_ENDS, MOST_QUEUED, Manner, OnUnknown, Prompt, RELEASE_GRACE, Release,
+    StartBy, Turn, TurnEnd, TurnState, Turns, Wish,
 };
 
 /// A moment, as both clocks tell it.

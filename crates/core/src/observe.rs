@@ -193,6 +193,8 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
             owners::tick(session, now).into_iter().chain(turns::tick(session, now)).collect()
         }
         (Observation::Tick, Phase::Ending(_)) => turns::tick(session, now),
+        // Its time was up between two runs.
+        (Observation::Tick, Phase::Ended { .. }) if session.goes_on() => turns::tick(session, now),
         (Observation::AgentReady { epoch, able }, _) => turns::ready(session, *epoch, *able, now),
         (Observation::Conversation { conversation }, _) => turns::conversation(session, conversation),
         (Observation::TurnBegan { turn }, _) => turns::began(session, *turn),

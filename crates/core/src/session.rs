@@ -242,6 +242,7 @@ impl Session {
             Event::AgentExited { exit, oom, kill_at_boot_ms, .. } => {
                 let ending = self.end_by(*kill_at_boot_ms);
                 (ending.exit, ending.oom) = (Some(*exit), *oom);
+                self.turns.agent_exited();
             }
             Event::OomKilled { kills, .. } => self.oom_kills = *kills,
             Event::KillOrdered { .. } => {
@@ -287,7 +288,8 @@ impl Session {
             Event::TurnDelivered { turn, output_from, .. } => self.turns.delivered(*turn, *output_from),
             Event::TurnBegan { turn } => self.turns.began(*turn),
             Event::CancelRequested { turn, cancel } => self.turns.cancel_requested(*turn, cancel),
-            Event::TurnEnded { turn, end, at_boot_ms } => self.turns.ended(*turn, end.state, *at_boot_ms),
+            Event::TurnEnded { turn, end, at_boot_ms } => self.turns.ended(*turn, end, *at_boot_ms),
+            Event::TurnLate { turn, end } => self.turns.told(*turn, end),
             Event::Asked { ask } => self.turns.asks.push(ask.clone()),
             Event::Answered { request, .. } | Event::Unasked { request } => {
                 self.turns.asks.retain(|ask| ask.request != *request);
@@ -300,8 +302,7 @@ impl Session {
                 self.end_by(*kill_at_boot_ms);
             }
             Event::ExpirySet { expiry } => self.expiry = Some(expiry.clone()),
-            Event::TurnLate { .. }
-            | Event::Typed { .. }
+            Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
             | Event::Warned { .. } => {}

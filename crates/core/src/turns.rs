@@ -23,6 +23,8 @@ pub const MOST_QUEUED: usize = 100;
 pub const MAX_PROMPT_BYTES: usize = 1 << 20;
 /// The longest key of a turn, in bytes.
 pub const MAX_KEY_BYTES: usize = 256;
+/// How many different ends of one turn are kept: the first, and what was said later.
+pub const MOST_ENDS: usize = 8;
 /// How many questions of an agent may wait for an answer. One that asks more is not answered.
 pub const MOST_ASKS: usize = 64;
 /// How long an agent may take to break off a turn before its run is ended for it.
@@ -47,6 +49,9 @@ pub struct Turns {
     pub ready: Option<Able>,
     /// Since when the agent has nothing to do, on the boot clock.
     pub quiet_since_boot_ms: Option<u64>,
+    /// The agent of the current run was given a turn, or ended when none waited: another run is no second try
+    /// of the same.
+    was_of_use: bool,
 }
 
 /// One accepted input.
@@ -66,6 +71,8 @@ pub struct Turn {
     pub manner: Manner,
     /// Whether the agent was given it.
     given: bool,
+    /// What makes every end that was told of it known again.
+    ends: Vec<[u64; 2]>,
 }
 
 /// A moment until which a turn has to be with the agent.
@@ -115,7 +122,7 @@ pub enum TurnState {
 }
 
 /// How a turn ended. Once, and for good.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Final {
     /// The agent said so.
     Done,
@@ -173,7 +180,7 @@ pub struct Able {
 }
 
 /// How a turn ended, in full.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TurnEnd {
     /// How.
     pub state: Final,
@@ -364,6 +371,7 @@ impl Turns {
 
     pub(crate) fn run_starting(&mut self) {
         self.run_ended();
+        self.was_of_use = false;
         match self.hold {
             Some(Hold::AgentFailed { .. } | Hold::ForeignWriter { .. }) => self.hold = None,
             Some(Hold::Paused { .. } | Hold::Unknown { .. }) | None => {}
@@ -374,6 +382,10 @@ impl Turns {
         self.ready = None;
         self.quiet_since_boot_ms = None;
         self.asks.clear();
+    }
+
+    pub(crate) fn agent_exited(&mut self) {
+        self.was_of_use |= self.queue.is_empty();
     }
 
     pub(crate) fn ready(&mut self, able: Able, at_boot_ms: u64) {
@@ -392,11 +404,12 @@ impl Turns {
         self.all.push(Turn {
             state: TurnState::Queued,
             prompt: prompt.text.as_str().into(),
-            digest: digest(&prompt.text),
+            digest: digest(prompt.text.as_str()),
             key: prompt.key.as_deref().map(Into::into),
             start_by: prompt.start_by.clone(),
             manner: prompt.manner,
             given: false,
+            ends: Vec::new(),
         });
         let turn = self.last();
         match prompt.manner {
@@ -427,15 +440,17 @@ impl Turns {
             given.given = true;
         }
         self.quiet_since_boot_ms = None;
+        self.was_of_use = true;
     }
 
     pub(crate) fn began(&mut self, turn: u64) {
         self.set(turn, TurnState::Working);
     }
 
-    pub(crate) fn ended(&mut self, turn: u64, end: Final, at_boot_ms: u64) {
+    pub(crate) fn ended(&mut self, turn: u64, end: &TurnEnd, at_boot_ms: u64) {
         self.queue.retain(|queued| *queued != turn);
-        self.set(turn, TurnState::Over(end));
+        self.set(turn, TurnState::Over(end.state));
+        self.told(turn, end);
         if let Some(over) = self.get_mut(turn) {
             over.prompt = "".into();
         }
@@ -448,6 +463,13 @@ impl Turns {
         }
         let is_quiet = self.ready.is_some() && self.current.is_none() && self.queue.is_empty();
         self.quiet_since_boot_ms = is_quiet.then_some(at_boot_ms);
+    }
+
+    /// Somebody said how a turn ended, for the first time or later.
+    pub(crate) fn told(&mut self, turn: u64, end: &TurnEnd) {
+        if let Some(over) = self.get_mut(turn) {
+            over.ends.push(digest(end));
+        }
     }
 
     pub(crate) fn moved(&mut self, turn: u64, to: u64) {
@@ -468,10 +490,10 @@ impl Turns {
 
 /// Two hashes with different beginnings: what is told apart by them is never written down, only compared
 /// within one life of a program.
-fn digest(text: &str) -> [u64; 2] {
+fn digest(what: impl Hash) -> [u64; 2] {
     [1_u8, 2].map(|salt| {
         let mut hasher = DefaultHasher::new();
-        (salt, text).hash(&mut hasher);
+        (salt, &what).hash(&mut hasher);
         hasher.finish()
     })
 }
@@ -568,7 +590,7 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
     }
     let turns = &session.turns;
     if let Some(turn) = prompt.key.as_deref().and_then(|key| turns.keyed(key)) {
-        let same = turns.get(turn).is_some_and(|known| known.digest == digest(&prompt.text));
+        let same = turns.get(turn).is_some_and(|known| known.digest == digest(prompt.text.as_str()));
         return if same { Ok(vec![]) } else { Err(Refusal::KeyReused { turn }) };
     }
     if prompt.text.trim().is_empty() {
@@ -752,29 +774,42 @@ pub(crate) fn began(session: &Session, turn: u64) -> Vec<Event> {
 /// A turn is over, for the first time or once more.
 pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) -> Vec<Event> {
     if !session.turns.has(turn) {
-        let is_known = session.turns.get(turn).is_some_and(|turn| turn.state.is_over());
-        return if is_known { vec![Event::TurnLate { turn, end }] } else { vec![] };
+        let is_news = session.turns.get(turn).is_some_and(|turn| {
+            turn.state.is_over() && turn.ends.len() < MOST_ENDS && !turn.ends.contains(&digest(&end))
+        });
+        return if is_news { vec![Event::TurnLate { turn, end }] } else { vec![] };
     }
     let Some(current) = &session.turns.current else { return vec![] };
     if current.turn != turn {
         return vec![over(turn, end, now)];
     }
     let end = current.cancel.iter().fold(end, broken_off);
-    let mut events: Vec<Event> = current
-        .steered
-        .iter()
-        .map(|steered| {
-            let reason = format!("its text went into turn {turn}");
-            over(*steered, TurnEnd::without_answer(end.state, reason), now)
-        })
-        .collect();
     let policy = session.spec.as_ref().map(|spec| spec.policy.on_unknown).unwrap_or_default();
     // Whoever had it broken off for another turn has said that the queue goes on.
     let may_hold = policy == OnUnknown::Hold && session.turns.hold.is_none() && current.cancel.is_none();
-    let holds = end.state == Final::Unknown && may_hold;
-    events.push(over(turn, end, now));
-    events.extend(holds.then_some(Event::QueueHeld { hold: Hold::Unknown { turn } }));
-    events
+    let whole = end.state;
+    let steered = current.steered.iter().map(|steered| {
+        let was_taken = session.turns.get(*steered).is_some_and(|it| it.state == TurnState::Working);
+        (*steered, steered_end(whole, turn, was_taken))
+    });
+    let ends: Vec<(u64, TurnEnd)> = steered.chain([(turn, end)]).collect();
+    let unknown = ends.iter().rfind(|(_, end)| may_hold && end.state == Final::Unknown);
+    let hold = unknown.map(|(turn, _)| Event::QueueHeld { hold: Hold::Unknown { turn: *turn } });
+    ends.into_iter().map(|(turn, end)| over(turn, end, now)).chain(hold).collect()
+}
+
+/// The end of a turn whose text went into another one. An agent that never said that it took the text in may
+/// have finished without it.
+fn steered_end(whole: Final, into: u64, was_taken: bool) -> TurnEnd {
+    match whole {
+        Final::Done if !was_taken => {
+            let reason = format!("nothing tells whether its text came into turn {into} before that was done");
+            TurnEnd::without_answer(Final::Unknown, reason)
+        }
+        Final::Done | Final::Failed | Final::Cancelled | Final::Interrupted | Final::Unknown => {
+            TurnEnd::without_answer(whole, format!("its text went into turn {into}"))
+        }
+    }
 }
 
 /// The end of a turn that somebody wanted broken off. Done before that could be is what it is, and what was
@@ -889,17 +924,15 @@ pub(crate) fn run_over(session: &Session, outcome: &Outcome, now: Now) -> Vec<Ev
         }
         None => vec![],
     };
-    let failed = match outcome {
-        Outcome::StartFailed(reason) => Some(reason.clone()),
-        Outcome::Exited(_) | Outcome::OutOfMemory if session.turns.ready.is_none() => {
-            Some(match &session.released {
-                Some(Release::Broken { reason }) => reason.clone(),
-                Some(Release::Idle | Release::Expired | Release::Unresponsive) | None => {
-                    "it ended before it took a turn".to_owned()
-                }
-            })
+    let failed = match (outcome, &session.released) {
+        (Outcome::StartFailed(reason), _) => Some(reason.clone()),
+        (Outcome::Exited(_) | Outcome::OutOfMemory, _) if session.turns.was_of_use => None,
+        (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Broken { reason })) => Some(reason.clone()),
+        (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Unresponsive) | None) => {
+            Some("it ended before it took a turn".to_owned())
         }
-        Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::Lost => None,
+        (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Idle | Release::Expired))
+        | (Outcome::Lost, _) => None,
     };
     let waits = session.takes_turns() && !session.turns.queue.is_empty() && session.stopped_by.is_none();
     let holds = waits && session.turns.hold.is_none() && events.is_empty();

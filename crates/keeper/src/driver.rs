@@ -7,16 +7,19 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use berth_core::{Process, Spec};
+use berth_core::{Process, SessionId, Spec};
 use berth_driver::Driver;
 use berth_host::spawn::{Child, Spawn, Stdio, find_program, spawn};
 
 use crate::boundary::Contained;
 use crate::recover;
 
-/// How we talk to an agent of this kind; `None` if it has a terminal, or nobody knows how.
-pub(crate) fn of(driver: &str) -> Option<Box<dyn Driver>> {
+/// How we talk to an agent of this kind in this session; `None` if it has a terminal, or nobody knows how.
+pub(crate) fn of(driver: &str, session: &SessionId) -> Option<Box<dyn Driver>> {
     match driver {
+        "acp" => Some(Box::new(berth_driver::acp::Acp::new())),
+        "claude" => Some(Box::new(berth_driver::claude::Claude::new(session.as_str()))),
+        "codex" => Some(Box::new(berth_driver::codex::Codex::new())),
         _ => None,
     }
 }

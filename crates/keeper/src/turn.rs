@@ -97,7 +97,8 @@ pub(crate) fn hear_output(driver: &mut dyn Driver, dir: &Path, from: u64, out: &
 fn heard(session: &Session, dir: &Path) -> Option<TurnEnd> {
     let spec = session.spec.as_ref()?;
     let current = session.turns.current.as_ref()?;
-    let mut driver = driver::of(&spec.driver)?;
+    let id = dir.file_name().and_then(|name| SessionId::parse(name.to_str()?))?;
+    let mut driver = driver::of(&spec.driver, &id)?;
     let mut out = Out::default();
     let id = session.conversation.as_ref().map(|Conversation { id, .. }| id.clone());
     let begin = id.map_or(Begin::New { id: None }, |id| Begin::Resume { id });

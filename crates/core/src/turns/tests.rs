@@ -1,11 +1,13 @@
-//! The rules of turns, as sentences.
+//! The rules of turns, as sentences. What holds in any life is in `tests/lives.rs`.
+
+mod lives;
 
 use std::time::Duration;
 
 use super::{
     Able, Ask, AskKind, AskOption, CANCEL_PATIENCE, Expiry, Final, Hold, MAX_KEY_BYTES, MAX_PROMPT_BYTES,
-    MOST_ASKS, MOST_QUEUED, Manner, OnUnknown, Prompt, RELEASE_GRACE, Release, StartBy, TurnEnd, TurnState,
-    Wish,
+    MOST_ASKS, MOST_ENDS, MOST_QUEUED, Manner, OnUnknown, Prompt, RELEASE_GRACE, Release, StartBy, TurnEnd,
+    TurnState, Wish,
 };
 use crate::{
     Actor, Boundary, Command, Effect, Epoch, Event, Exit, Now, Observation, Outcome, Phase, Policy, Process,
@@ -654,6 +656,20 @@ fn text_is_steered_into_the_turn_that_runs() {
     assert_eq!(story.deliver(), 2);
 }
 
+/// F11 for text that is steered: what the agent never said it had is not called done.
+#[test]
+fn f11_text_that_may_have_come_too_late_for_its_turn_is_unknown() {
+    let mut story = Story::working(&["two"]);
+    story.send(hurried("and this", Manner::Steer)).expect("it can");
+    story.deliver();
+    story.over(1, Final::Done);
+    assert_eq!(
+        (story.state(1), story.state(3)),
+        (TurnState::Over(Final::Done), TurnState::Over(Final::Unknown))
+    );
+    assert_eq!(story.session.turns.hold, Some(Hold::Unknown { turn: 3 }));
+}
+
 #[test]
 fn text_for_an_agent_that_cannot_be_steered_is_refused() {
     let mut story = Story::new(Policy::default());
@@ -772,6 +788,42 @@ fn an_agent_that_fails_before_its_first_turn_holds_the_queue() {
     assert_eq!(story.deliver(), 1, "and nothing was lost");
 }
 
+/// The same for one that says that it takes turns and then ends before it gets one.
+#[test]
+fn an_agent_that_ends_as_soon_as_it_is_ready_is_not_started_over_and_over() {
+    let mut story = Story::new(Policy::default());
+    story.send(prompt("one")).expect("there is room");
+    story.start_ready();
+    story.end_run();
+    let reason = "it ended before it took a turn".to_owned();
+    assert_eq!(story.session.turns.hold, Some(Hold::AgentFailed { reason }));
+    assert_eq!(story.owed(), vec![Effect::Leave]);
+}
+
+#[test]
+fn an_agent_that_ends_after_each_turn_is_started_for_the_next() {
+    let mut story = Story::new(Policy::default());
+    for number in 1..=3 {
+        story.send(prompt("more")).expect("there is room");
+        story.send(prompt("more")).expect("there is room");
+        story.start_ready();
+        assert_eq!(story.deliver(), number);
+        story.over(number, Final::Done);
+        story.end_run();
+        assert_eq!(story.owed(), vec![Effect::NextRun { epoch: Epoch(number) }]);
+    }
+}
+
+#[test]
+fn a_turn_that_comes_while_an_agent_without_one_is_ending_gets_another() {
+    let mut story = Story::ready(Policy::default());
+    let epoch = story.session.epoch;
+    story.see(Observation::Exited { epoch, exit: Exit::Code(0), oom: false });
+    story.send(prompt("one")).expect("nobody wanted an end");
+    story.see(Observation::Empty { epoch });
+    assert_eq!(story.owed(), vec![Effect::NextRun { epoch }]);
+}
+
 #[test]
 fn an_agents_question_is_answered_by_name_or_if_it_is_the_only_one() {
     let mut story = Story::working(&[]);
@@ -833,6 +885,55 @@ fn reports_of_turns_come_late_or_twice_and_change_nothing() {
     story.start().expect("nothing runs");
     assert_eq!(story.see(Observation::AgentReady { epoch, able: Able::default() }), vec![], "of another run");
     assert_eq!(story.see(Observation::Broken { epoch, reason: "late".to_owned() }), vec![], "of another run");
+}
+
+#[test]
+fn the_same_end_is_news_once_and_not_for_ever() {
+    let mut story = Story::working(&[]);
+    story.over(1, Final::Failed);
+    assert_eq!(story.over(1, Final::Failed), vec![], "it is the end it has");
+    assert_eq!(story.over(1, Final::Done).len(), 1);
+    assert_eq!(story.over(1, Final::Failed), vec![]);
+    assert_eq!(story.over(1, Final::Done), vec![], "kept once is enough");
+    for number in 0..20 {
+        let answer = number.to_string();
+        story.see(Observation::TurnOver { turn: 1, end: TurnEnd { answer, ..end(Final::Done) } });
+    }
+    let late = story.events.iter().filter(|event| matches!(event, Event::TurnLate { .. })).count();
+    assert_eq!(late, MOST_ENDS - 1, "an agent cannot fill the journal with what comes too late");
+}
+
+/// A run that does not end is no reason to let a turn wait longer than it may.
+#[test]
+fn a_turn_is_withdrawn_in_time_while_a_run_is_ending() {
+    let mut story = Story::ready(Policy { idle_ms: Some(IDLE_MS), ..Policy::default() });
+    story.pass(IDLE_MS);
+    let start_by = story.in_ms(100);
+    story.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms + 100));
+    story.pass(100);
+    assert_eq!(story.state(1), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms - 100 + RELEASE_GRACE.as_millis() as u64));
+    story.pass(RELEASE_GRACE.as_millis() as u64);
+    let start_by = story.in_ms(100);
+    story.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms + 100), "killed, and still there");
+}
+
+/// Its time is up when one run is over and the next has not begun: nothing waits for a run that cannot come.
+#[test]
+fn a_session_whose_time_is_up_between_two_runs_ends_for_good() {
+    let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
+    let epoch = story.session.epoch;
+    story.see(Observation::Exited { epoch, exit: Exit::Code(0), oom: false });
+    story.send(prompt("one")).expect("it has time");
+    story.now.boot_ms += 5000;
+    story.see(Observation::Empty { epoch });
+    assert_eq!(story.owed(), vec![Effect::NextRun { epoch }]);
+    assert_eq!(story.start(), Err(Refusal::Expired));
+    story.pass(0);
+    assert_eq!(story.state(1), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.owed(), vec![Effect::Leave]);
 }
 
 /// A session's time is up once, and what it can no longer be given is not left waiting for ever.

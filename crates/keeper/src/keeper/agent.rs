@@ -142,7 +142,7 @@ impl Keeper {
     /// Goes on talking to the agent of the image before this one.
     pub(super) fn talk_again(&mut self, pipes: Pipes) -> io::Result<()> {
         let session = &self.owner.history().session;
-        let Some(driver) = session.spec.as_ref().and_then(|spec| driver::of(&spec.driver)) else {
+        let Some(driver) = session.spec.as_ref().and_then(|spec| driver::of(&spec.driver, &self.id)) else {
             return Err(io::Error::other("there is no driver for it"));
         };
         let id = session.conversation.as_ref().map(|conversation| conversation.id.clone());

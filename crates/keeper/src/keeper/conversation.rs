@@ -35,7 +35,7 @@ impl TakeUp {
         take: bool,
     ) -> Result<Self, Problem> {
         let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
-        let begin = begin_of(session, spec, &name)?;
+        let begin = begin_of(session, spec, id, &name)?;
         let known = match &begin {
             Begin::New { id } | Begin::Fork { id, .. } => id.clone(),
             Begin::Resume { id } => Some(id.clone()),
@@ -74,8 +74,8 @@ fn look_for_others(_spec: &Spec, _known: &str, _name: &str, _take: bool) -> Resu
 }
 
 /// Which conversation the next run writes, and how it gets there.
-fn begin_of(session: &Session, spec: &Spec, name: &str) -> Result<Begin, Problem> {
-    let mints = driver::of(&spec.driver).is_some_and(|driver| driver.mints());
+fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Result<Begin, Problem> {
+    let mints = driver::of(&spec.driver, id).is_some_and(|driver| driver.mints());
     let minted = || mints.then(mint);
     let gone = |id: &str| {
         let what = format!("session `{name}` cannot go on: {}", turn::no_conversation(id, name));

@@ -110,7 +110,7 @@ impl Keeper {
             contained: &self.contained,
         };
         if spec.takes_turns() {
-            let driver = driver::of(&spec.driver)
+            let driver = driver::of(&spec.driver, &self.id)
                 .ok_or_else(|| format!("this version of berth knows no driver called `{}`", spec.driver))?;
             let begin = self.begin.clone();
             let (pipes, agent) = pipes::start(&launch(&driver.command_line(&spec.command, &begin)))?;
