@@ -2,8 +2,9 @@
 //!
 //! `talk AGENT [--command 'PROGRAM ARGS'] [--resume ID | --fork ID] [--answer ID] [--record FILE] PROMPT…`
 //! Prompts run one after the other. One that begins with `+` is added to the turn before it, and `!` breaks
-//! that turn off, each as soon as the turn says or does something. `--answer` is what every question is
-//! answered with (else its first option). `--record` keeps the lines the agent wrote.
+//! that turn off, each as soon as the turn says something, uses a tool or asks. `--answer` is what every
+//! question is answered with (else its first option; `none` for not at all). `--record` keeps the lines the
+//! agent wrote.
 //! Not here: keeping anything (the keeper does). Start with `main`.
 
 use std::collections::VecDeque;
@@ -129,12 +130,20 @@ impl Talk {
             }
             Update::Asks { ask } => {
                 let choice = self.wanted.answer.as_deref().unwrap_or(&ask.options[0].id);
-                self.wanted.driver.answer(&ask.request, choice, out);
+                if choice == "none" {
+                    self.meet(out);
+                } else {
+                    self.wanted.driver.answer(&ask.request, choice, out);
+                }
             }
-            Update::Said { .. } | Update::Doing { .. } => self.meet(out),
+            Update::Said { .. } => self.meet(out),
+            Update::Doing { activity } if !["thinking", "writing"].contains(&activity.what.as_str()) => {
+                self.meet(out);
+            }
             Update::Ended { turn, .. } if Some(turn) == self.running => self.running = None,
             Update::Conversation { .. }
             | Update::Began { .. }
+            | Update::Doing { .. }
             | Update::Unasked { .. }
             | Update::Ended { .. }
             | Update::Late { .. }

@@ -511,7 +511,8 @@ impl Codex {
 
     fn doing(&mut self, what: &str, detail: String, out: &mut Out) {
         let used = self.turn.as_ref().and_then(|turn| turn.used);
-        let tokens = used.map(|(used, _)| used.input.saturating_add(used.output));
+        let tokens =
+            used.map(|(used, _)| used.input.saturating_add(used.output)).filter(|tokens| *tokens > 0);
         let activity = Activity { what: what.to_owned(), detail, tokens };
         if activity != self.doing && !activity.what.is_empty() {
             self.doing = activity.clone();
