@@ -189,10 +189,8 @@ impl Play {
 
     /// The only question.
     pub(super) fn ask(&self) -> &Ask {
-        let asks = self.updates.iter().filter_map(|update| match update {
-            Update::Asks { ask } => Some(ask),
-            _ => None,
-        });
+        let asks = self.updates.iter();
+        let asks = asks.filter_map(|update| if let Update::Asks { ask } = update { Some(ask) } else { None });
         let asks: Vec<&Ask> = asks.collect();
         assert_eq!(asks.len(), 1, "{:?}", self.updates);
         asks[0]
