@@ -33,6 +33,8 @@ use message::Ids;
 const MOST_MESSAGES: usize = 128;
 /// How many messages an interrupt can name.
 const MOST_NAMED: usize = 8;
+/// How many messages a result can name.
+const MOST_NAMED_BY_RESULT: usize = 64;
 /// How often an interrupt that met no turn is tried again.
 const MOST_TRIES: u32 = 8;
 /// The longest id of a message or a conversation.
@@ -58,6 +60,8 @@ pub struct Claude {
     /// The turn that was over last.
     last_over: Option<u64>,
     round: Round,
+    /// How many rounds there were, this one included.
+    rounds: u64,
     said: Said,
     questions: Vec<Question>,
     interrupt: Option<Interrupt>,
@@ -72,8 +76,8 @@ struct Message {
     added: bool,
     /// Claude Code said that it has it.
     known: bool,
-    /// It works on it.
-    began: bool,
+    /// It works on it, since this round.
+    began: Option<u64>,
     /// It took it into something that was running.
     absorbed: bool,
 }
@@ -122,6 +126,7 @@ impl Claude {
             held: None,
             last_over: None,
             round: Round::Idle,
+            rounds: 0,
             said: Said::default(),
             questions: Vec::new(),
             interrupt: None,
@@ -208,7 +213,7 @@ impl Driver for Claude {
         }
         // An interrupt does not reach what it has not begun yet, so that is withdrawn first. Both miss nothing:
         // whichever comes too late for one is in time for the other.
-        for message in self.open.iter().filter(|message| !message.began) {
+        for message in self.open.iter().filter(|message| message.began.is_none()) {
             let id = self.ids.message(message.turn);
             let withdrawal = json!({"subtype": "cancel_async_message", "message_uuid": id});
             request(&format!("withdraw-{}", message.turn), withdrawal, out);
@@ -248,7 +253,7 @@ impl Claude {
             out.update(Update::Ended { turn, end: TurnEnd::without_answer(Final::Failed, reason) });
             return;
         }
-        self.open.push(Message { turn, added, known: false, began: false, absorbed: false });
+        self.open.push(Message { turn, added, known: false, began: None, absorbed: false });
         out.line(&json!({
             "type": "user",
             "uuid": self.ids.message(turn),
@@ -315,7 +320,7 @@ impl Claude {
                 // Versions without `command_lifecycle` say it only here. Our answers come back as an echo, too.
                 let turn = id.strip_prefix("withdraw-").and_then(|turn| turn.parse().ok());
                 let done = response.get("response").and_then(|response| response.get("cancelled")?.as_bool());
-                let open = |turn: &u64| self.open.iter().any(|one| one.turn == *turn && !one.began);
+                let open = |turn: &u64| self.open.iter().any(|one| one.turn == *turn && one.began.is_none());
                 if let Some(turn) = turn.filter(open).filter(|_| done == Some(true)) {
                     self.over(&[turn], TurnEnd::without_answer(Final::Interrupted, WITHDRAWN), out);
                 }
@@ -377,6 +382,7 @@ impl Claude {
                 self.is_in(text(line, "session_id"), out);
                 self.said = Said::default();
                 self.round = Round::Other;
+                self.rounds += 1;
                 let named: Vec<u64> = named(line).into_iter().filter_map(|id| self.ids.turn(id)).collect();
                 for turn in named {
                     self.took(turn, false, out);
@@ -411,7 +417,7 @@ impl Claude {
                 if message.absorbed && message.known {
                     return;
                 }
-                let (state, reason) = match (state, message.known, message.began) {
+                let (state, reason) = match (state, message.known, message.began.is_some()) {
                     ("completed", false, _) => (
                         Final::Failed,
                         "Claude Code had a message of this id before, and did not run it again",
@@ -424,7 +430,7 @@ impl Claude {
                     _ => (Final::Failed, "refused by the agent"),
                 };
                 let mut end = TurnEnd::without_answer(state, reason);
-                if message.began && self.round == Round::Ours {
+                if message.began.is_some() && self.round == Round::Ours {
                     (end.answer, end.cut) = std::mem::take(&mut self.said.all).into_parts();
                     self.round = Round::Idle;
                 }
@@ -451,8 +457,9 @@ impl Claude {
     fn took(&mut self, turn: u64, absorbed: bool, out: &mut Out) {
         let Some(message) = self.open.iter_mut().find(|message| message.turn == turn) else { return };
         let round = std::mem::replace(&mut self.round, Round::Ours);
-        if !message.began {
-            message.began = true;
+        if message.began.is_none() {
+            // One that it starts in between begins the round that is about to be announced.
+            message.began = Some(self.rounds + u64::from(round == Round::Idle));
             message.absorbed = absorbed;
             out.update(Update::Began { turn });
         }
@@ -483,10 +490,16 @@ impl Claude {
         let ours: Vec<u64> = named.iter().filter_map(|id| self.ids.turn(id)).collect();
         let by_itself =
             line.get("origin").is_some_and(|origin| !matches!(text(origin, "kind"), "" | "human"));
-        let answers = |message: &&Message| match (named.is_empty(), by_itself) {
-            (false, _) => ours.contains(&message.turn) || (message.began && message.absorbed),
-            (true, false) => message.began && round == Round::Ours,
-            (true, true) => message.began && message.absorbed && round == Round::Ours,
+        let rounds = self.rounds;
+        let answers = |message: &&Message| {
+            let took = message.began == Some(rounds) && round == Round::Ours;
+            if named.is_empty() {
+                took && (message.absorbed || !by_itself)
+            } else {
+                // It has room for so many names: some that it took in may be missing.
+                let is_full = named.len() >= MOST_NAMED_BY_RESULT;
+                ours.contains(&message.turn) || (took && message.absorbed && is_full)
+            }
         };
         let answered: Vec<u64> = self.open.iter().filter(answers).map(|message| message.turn).collect();
         if !answered.is_empty() {
