@@ -648,7 +648,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
 
 /// The n-th value in a value, counting from the outside.
 fn nth<'a>(value: &'a mut Value, n: &mut usize) -> Option<&'a mut Value> {
-    if *n % 64 == 0 {
+    if n.is_multiple_of(64) {
         return Some(value);
     }
     *n -= 1;
