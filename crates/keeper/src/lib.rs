@@ -26,6 +26,7 @@ pub mod store;
 pub mod sweep;
 pub mod view;
 pub mod whose;
+pub mod writers;
 
 pub use history::History;
 pub use home::Home;
