@@ -179,7 +179,7 @@ fn the_list_of_claude_code_names_a_writer() {
     let line = writer.line();
     let expected = format!("claude, pid {}, since ", agent.pid());
     assert!(line.starts_with(&expected) && line.ends_with(&format!(", in {}", home.0.display())), "{line}");
-    assert_eq!(home.find("claude"), found, "one writer is one, however it is looked for");
+    assert_eq!(pids(&home.find("claude")), pids(&found), "one writer is one, however it is looked for");
 }
 
 #[test]

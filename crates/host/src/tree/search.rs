@@ -66,6 +66,27 @@ pub fn with_any_mark(key: &str) -> io::Result<Vec<(Identity, String)>> {
     Ok(found.processes.into_iter().zip(values).collect())
 }
 
+/// Processes of which a word of the command line, or a variable they started with, ends in one of these. For a
+/// text that says it all, like an id: one walk, and a closer look only at those that have it.
+pub fn mentioning(ends: &[&str]) -> io::Result<Found> {
+    let mut buffer = Vec::new();
+    search(|proc, pid| {
+        let process = proc::directory(proc, &format!("{pid}"))?;
+        let has = |text: &[u8]| {
+            let mut pieces = text.split(|&byte| byte == 0);
+            pieces.any(|piece| ends.iter().any(|end| piece.ends_with(end.as_bytes())))
+        };
+        proc::read_all(process.as_fd(), "cmdline", &mut buffer)?;
+        if !has(&buffer) {
+            read_environment(process.as_fd(), &mut buffer)?;
+            if !has(&buffer) {
+                return Ok(None);
+            }
+        }
+        stat_at(process.as_fd(), "stat").map(Some)
+    })
+}
+
 /// Other processes that have this very file open for writing and, through that descriptor, locked with
 /// `flock`. One that merely reads the file, or waits for the lock, is not among them.
 pub fn with_open_lock(path: &Path) -> io::Result<Found> {

@@ -156,7 +156,6 @@ pub(super) fn by_process(
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Found, String> {
     let wrong = |error: io::Error| format!("cannot look through the processes: {error}");
-    let all = census().map_err(wrong)?;
     let known = Kind::of(kind);
     let dir = known.map(|kind| config_dir(kind, &env)).transpose()?;
     // The same id in another directory is another conversation.
@@ -164,46 +163,49 @@ pub(super) fn by_process(
         (Some(kind), Some(dir)) => place_of(kind, pid).is_none_or(|place| is_same(&place, dir)),
         _ => true,
     };
-    let mut found: BTreeMap<u32, (Identity, Evidence)> = BTreeMap::new();
-    for stat in all.iter().filter(|stat| !stat.is_kernel && !stat.is_zombie()) {
-        let Ok(argv) = stat.open().and_then(|opened| opened.argv()) else { continue };
-        if names(&argv, id) && looks_like(kind, &argv, &stat.comm) && is_here(stat.pid) {
-            let Ok(identity) = stat.identity() else { continue };
-            found.insert(stat.pid, (identity, Evidence::CommandLine));
+    let mentioning = tree::mentioning(&[id, &format!("{id}.jsonl")]).map_err(wrong)?.processes;
+    let mut named: BTreeMap<u32, Identity> = BTreeMap::new();
+    for identity in &mentioning {
+        let stat = identity::stat(identity.pid).ok().filter(|stat| stat.start_ticks == identity.start_ticks);
+        let opened = stat.and_then(|stat| Some((stat.open().ok()?.argv().ok()?, stat.comm)));
+        if opened.is_some_and(|(argv, comm)| names(&argv, id) && looks_like(kind, &argv, &comm))
+            && is_here(identity.pid)
+        {
+            named.insert(identity.pid, identity.clone());
         }
     }
     // A launcher that waits for the program it started is not the one who writes.
-    let parents: BTreeMap<u32, u32> = all.iter().map(|stat| (stat.pid, stat.ppid)).collect();
-    let pids: Vec<u32> = found.keys().copied().collect();
-    for pid in pids {
-        for above in above(&parents, pid) {
-            found.remove(&above);
+    if named.len() > 1 {
+        let parents = census().map_err(wrong)?.iter().map(|stat| (stat.pid, stat.ppid)).collect();
+        for pid in named.keys().copied().collect::<Vec<_>>() {
+            above(&parents, pid).iter().for_each(|above| drop(named.remove(above)));
         }
     }
-    let mut found: Found = found.into_values().collect();
-    if let Some((mark, Some(pid_mark))) = marks(kind) {
-        let children = tree::with_mark(mark, id).map_err(wrong)?.processes;
-        let entries = dir.as_deref().map(entries).transpose()?.unwrap_or_default();
-        for child in children {
-            let agent =
-                agent_of(&child, pid_mark).filter(|agent| is_agent(kind, agent) && is_here(agent.pid));
-            // It may have gone on to another conversation since it started the child.
-            let went_on = |agent: &ProcessStat| {
-                entries.iter().any(|entry| entry.identity.pid == agent.pid && entry.session != id)
-            };
-            if let Some(agent) = agent.filter(|agent| !went_on(agent))
-                && let Ok(identity) = agent.identity()
-            {
-                found.push((identity, Evidence::Child { pid: child.pid }));
-            }
+    let mut found: Found = named.into_values().map(|identity| (identity, Evidence::CommandLine)).collect();
+    let Some((mark, Some(pid_mark))) = marks(kind) else { return Ok(found) };
+    let mut entries = None;
+    for child in &mentioning {
+        let Some(agent) = agent_of(child, mark, id, pid_mark) else { continue };
+        if !is_agent(kind, &agent) || !is_here(agent.pid) {
+            continue;
         }
+        // It may have gone on to another conversation since it started the child.
+        let entries = match &mut entries {
+            Some(entries) => entries,
+            none => none.insert(dir.as_deref().map(self::entries).transpose()?.unwrap_or_default()),
+        };
+        if entries.iter().any(|entry| entry.identity.pid == agent.pid && entry.session != id) {
+            continue;
+        }
+        found.push((agent.identity().map_err(wrong)?, Evidence::Child { pid: child.pid }));
     }
     Ok(found)
 }
 
 /// The living agent that a process names as the one who started it.
-fn agent_of(child: &Identity, pid_mark: &str) -> Option<ProcessStat> {
-    let [pid] = tree::variables(child.pid, [pid_mark]).ok()?;
+fn agent_of(child: &Identity, mark: &str, id: &str, pid_mark: &str) -> Option<ProcessStat> {
+    let [conversation, pid] = tree::variables(child.pid, [mark, pid_mark]).ok()?;
+    (conversation.as_deref() == Some(id)).then_some(())?;
     let agent = identity::stat(pid?.parse().ok()?).ok()?;
     // Whoever started after its child only has the pid of the one who did it.
     (!agent.is_zombie() && agent.start_ticks <= child.start_ticks).then_some(agent)
