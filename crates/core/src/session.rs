@@ -237,7 +237,10 @@ impl Session {
             },
             Event::StopRequested { by, kill_at_boot_ms, .. } => {
                 self.stopped_by.get_or_insert_with(|| by.clone());
-                self.end_by(*kill_at_boot_ms);
+                // Of a run that is over only the next one is left to be stopped.
+                if self.is_live() {
+                    self.end_by(*kill_at_boot_ms);
+                }
             }
             Event::AgentExited { exit, oom, kill_at_boot_ms, .. } => {
                 let ending = self.end_by(*kill_at_boot_ms);

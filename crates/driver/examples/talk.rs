@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 
-use berth_driver::{Begin, Driver, Out, Update, claude::Claude};
+use berth_driver::{Begin, Driver, Out, Update, acp::Acp, claude::Claude, codex::Codex};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args: VecDeque<String> = std::env::args().skip(1).collect();
@@ -36,7 +36,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let driver: Box<dyn Driver> = match agent.as_str() {
+        "acp" => Box::new(Acp::new()),
         "claude" => Box::new(Claude::new(&session)),
+        "codex" => Box::new(Codex::new()),
         _ => return Err(format!("no such agent: {agent}").into()),
     };
     let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();

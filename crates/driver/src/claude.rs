@@ -1,6 +1,6 @@
 //! Claude Code, in print mode with streams of JSON lines.
 //!
-//! One process takes many prompts. Each of our messages has an id ([`message`]), and a `result` says which messages
+//! One process takes many prompts. Each of our messages has an id (see `message`), and a `result` says which messages
 //! it answers. What Claude Code does by itself (a background task came back) ends with a `result` that names no
 //! message, and an `init` that names none began it. Versions that name nothing (2.1.197) at least echo a message when
 //! they take it, and say of a turn that they began themselves where it came from.
@@ -18,27 +18,29 @@
 mod ask;
 mod end;
 mod message;
+mod said;
 #[cfg(test)]
 mod tests;
 
 use berth_core::{Final, MOST_ASKS, TurnEnd};
 use serde_json::{Value, json};
 
-use crate::common::{Gathered, Remarks, quote, within};
-use crate::{Activity, Begin, Driver, Out, Proves, Trouble, Update};
+use crate::common::{Remarks, quote};
+use crate::{Begin, Driver, Out, Proves, Trouble, Update};
 use ask::{Question, Then, Unanswerable, declined, denied};
 use message::Ids;
+use said::Said;
 
 /// How many messages may be with the agent: the prompt, and text that was added.
 const MOST_MESSAGES: usize = 128;
 /// How many messages an interrupt can name.
 const MOST_NAMED: usize = 8;
+/// How many messages a result can name.
+const MOST_NAMED_BY_RESULT: usize = 64;
 /// How often an interrupt that met no turn is tried again.
 const MOST_TRIES: u32 = 8;
 /// The longest id of a message or a conversation.
 const MAX_ID_BYTES: usize = 256;
-/// The longest line of what a tool does.
-const MAX_DOING_BYTES: usize = 200;
 
 const INIT: &str = "berth-init";
 const GOODBYE: &str = "berth-goodbye";
@@ -58,6 +60,8 @@ pub struct Claude {
     /// The turn that was over last.
     last_over: Option<u64>,
     round: Round,
+    /// How many rounds there were, this one included.
+    rounds: u64,
     said: Said,
     questions: Vec<Question>,
     interrupt: Option<Interrupt>,
@@ -72,8 +76,8 @@ struct Message {
     added: bool,
     /// Claude Code said that it has it.
     known: bool,
-    /// It works on it.
-    began: bool,
+    /// It works on it, since this round.
+    began: Option<u64>,
     /// It took it into something that was running.
     absorbed: bool,
 }
@@ -87,17 +91,6 @@ enum Round {
     Ours,
     /// Something else: it began by itself, or it is a turn that we were not told of.
     Other,
-}
-
-/// What was said in this round.
-#[derive(Clone, PartialEq, Debug, Default)]
-struct Said {
-    all: Gathered,
-    /// The message that comes in pieces: its text is not said again when the whole of it comes.
-    streamed: String,
-    doing: Activity,
-    /// Of the messages before this one, and of this one.
-    tokens: (u64, u64),
 }
 
 /// We asked it to break off.
@@ -122,6 +115,7 @@ impl Claude {
             held: None,
             last_over: None,
             round: Round::Idle,
+            rounds: 0,
             said: Said::default(),
             questions: Vec::new(),
             interrupt: None,
@@ -208,7 +202,7 @@ impl Driver for Claude {
         }
         // An interrupt does not reach what it has not begun yet, so that is withdrawn first. Both miss nothing:
         // whichever comes too late for one is in time for the other.
-        for message in self.open.iter().filter(|message| !message.began) {
+        for message in self.open.iter().filter(|message| message.began.is_none()) {
             let id = self.ids.message(message.turn);
             let withdrawal = json!({"subtype": "cancel_async_message", "message_uuid": id});
             request(&format!("withdraw-{}", message.turn), withdrawal, out);
@@ -248,7 +242,7 @@ impl Claude {
             out.update(Update::Ended { turn, end: TurnEnd::without_answer(Final::Failed, reason) });
             return;
         }
-        self.open.push(Message { turn, added, known: false, began: false, absorbed: false });
+        self.open.push(Message { turn, added, known: false, began: None, absorbed: false });
         out.line(&json!({
             "type": "user",
             "uuid": self.ids.message(turn),
@@ -315,7 +309,7 @@ impl Claude {
                 // Versions without `command_lifecycle` say it only here. Our answers come back as an echo, too.
                 let turn = id.strip_prefix("withdraw-").and_then(|turn| turn.parse().ok());
                 let done = response.get("response").and_then(|response| response.get("cancelled")?.as_bool());
-                let open = |turn: &u64| self.open.iter().any(|one| one.turn == *turn && !one.began);
+                let open = |turn: &u64| self.open.iter().any(|one| one.turn == *turn && one.began.is_none());
                 if let Some(turn) = turn.filter(open).filter(|_| done == Some(true)) {
                     self.over(&[turn], TurnEnd::without_answer(Final::Interrupted, WITHDRAWN), out);
                 }
@@ -377,6 +371,7 @@ impl Claude {
                 self.is_in(text(line, "session_id"), out);
                 self.said = Said::default();
                 self.round = Round::Other;
+                self.rounds += 1;
                 let named: Vec<u64> = named(line).into_iter().filter_map(|id| self.ids.turn(id)).collect();
                 for turn in named {
                     self.took(turn, false, out);
@@ -411,7 +406,7 @@ impl Claude {
                 if message.absorbed && message.known {
                     return;
                 }
-                let (state, reason) = match (state, message.known, message.began) {
+                let (state, reason) = match (state, message.known, message.began.is_some()) {
                     ("completed", false, _) => (
                         Final::Failed,
                         "Claude Code had a message of this id before, and did not run it again",
@@ -424,7 +419,7 @@ impl Claude {
                     _ => (Final::Failed, "refused by the agent"),
                 };
                 let mut end = TurnEnd::without_answer(state, reason);
-                if message.began && self.round == Round::Ours {
+                if message.began.is_some() && self.round == Round::Ours {
                     (end.answer, end.cut) = std::mem::take(&mut self.said.all).into_parts();
                     self.round = Round::Idle;
                 }
@@ -451,8 +446,9 @@ impl Claude {
     fn took(&mut self, turn: u64, absorbed: bool, out: &mut Out) {
         let Some(message) = self.open.iter_mut().find(|message| message.turn == turn) else { return };
         let round = std::mem::replace(&mut self.round, Round::Ours);
-        if !message.began {
-            message.began = true;
+        if message.began.is_none() {
+            // One that it starts in between begins the round that is about to be announced.
+            message.began = Some(self.rounds + u64::from(round == Round::Idle));
             message.absorbed = absorbed;
             out.update(Update::Began { turn });
         }
@@ -465,7 +461,8 @@ impl Claude {
     fn result(&mut self, line: &Value, out: &mut Out) {
         let round = std::mem::replace(&mut self.round, Round::Idle);
         let said = std::mem::take(&mut self.said).all;
-        if !self.ready && self.begin.is_some() {
+        // Who reads only what was written since a prompt has not heard that it was ready.
+        if !self.ready && self.rounds == 0 && self.begin.is_some() && named(line).is_empty() {
             let trouble = self.trouble(line);
             out.update(Update::Broken { trouble });
             return;
@@ -483,10 +480,16 @@ impl Claude {
         let ours: Vec<u64> = named.iter().filter_map(|id| self.ids.turn(id)).collect();
         let by_itself =
             line.get("origin").is_some_and(|origin| !matches!(text(origin, "kind"), "" | "human"));
-        let answers = |message: &&Message| match (named.is_empty(), by_itself) {
-            (false, _) => ours.contains(&message.turn) || (message.began && message.absorbed),
-            (true, false) => message.began && round == Round::Ours,
-            (true, true) => message.began && message.absorbed && round == Round::Ours,
+        let rounds = self.rounds;
+        let answers = |message: &&Message| {
+            let took = message.began == Some(rounds) && round == Round::Ours;
+            if named.is_empty() {
+                took && (message.absorbed || !by_itself)
+            } else {
+                // It has room for so many names: some that it took in may be missing.
+                let is_full = named.len() >= MOST_NAMED_BY_RESULT;
+                ours.contains(&message.turn) || (took && message.absorbed && is_full)
+            }
         };
         let answered: Vec<u64> = self.open.iter().filter(answers).map(|message| message.turn).collect();
         if !answered.is_empty() {
@@ -551,95 +554,6 @@ impl Claude {
     }
 }
 
-/// What it says and does.
-impl Claude {
-    fn stream(&mut self, line: &Value, out: &mut Out) {
-        let Some(event) = line.get("event").filter(|_| !is_of_helper(line)) else { return };
-        match text(event, "type") {
-            "message_start" => {
-                let Some(message) = event.get("message") else { return };
-                let (before, last) = self.said.tokens;
-                let tokens = message.get("usage").and_then(end::input_tokens).unwrap_or(0);
-                self.said.tokens = (before.saturating_add(last), tokens);
-                within(text(message, "id"), MAX_ID_BYTES).clone_into(&mut self.said.streamed);
-                self.is_at_work(out);
-            }
-            "content_block_start" => {
-                let Some(block) = event.get("content_block") else { return };
-                match text(block, "type") {
-                    "text" => {
-                        self.pause(out);
-                        self.does("writing", "", out);
-                    }
-                    "thinking" | "redacted_thinking" => self.does("thinking", "", out),
-                    "tool_use" => self.does(text(block, "name"), "", out),
-                    _ => {}
-                }
-            }
-            "content_block_delta" => {
-                let delta = event.get("delta").filter(|delta| text(delta, "type") == "text_delta");
-                if let Some(delta) = delta {
-                    self.say(text(delta, "text"), out);
-                }
-            }
-            "message_delta" => {
-                let written = event.get("usage").and_then(|usage| usage.get("output_tokens")?.as_u64());
-                let read = event.get("usage").and_then(end::input_tokens);
-                let (before, last) = self.said.tokens;
-                self.said.tokens = (before, read.unwrap_or(last).saturating_add(written.unwrap_or(0)));
-            }
-            _ => {}
-        }
-    }
-
-    fn assistant(&mut self, line: &Value, out: &mut Out) {
-        let Some(message) = line.get("message") else { return };
-        let is_error = line.get("is_api_error_message").and_then(Value::as_bool).unwrap_or(false);
-        let id = text(message, "id");
-        // An error is no answer; what came in pieces was said; what helpers say is for the agent.
-        let is_news = !is_error && (id.is_empty() || id != self.said.streamed) && !is_of_helper(line);
-        for block in message.get("content").and_then(Value::as_array).into_iter().flatten() {
-            match text(block, "type") {
-                "text" if is_news => {
-                    self.pause(out);
-                    self.say(text(block, "text"), out);
-                }
-                "tool_use" => self.does(text(block, "name"), &tool_line(block.get("input")), out),
-                _ => {}
-            }
-        }
-        self.is_at_work(out);
-    }
-
-    /// A blank line between one message and the next.
-    fn pause(&mut self, out: &mut Out) {
-        if !self.said.all.is_empty() {
-            self.say("\n\n", out);
-        }
-    }
-
-    fn say(&mut self, piece: &str, out: &mut Out) {
-        if piece.is_empty() {
-            return;
-        }
-        self.said.all.add(piece);
-        if self.round == Round::Ours {
-            out.update(Update::Said { text: piece.to_owned() });
-        }
-    }
-
-    fn does(&mut self, what: &str, detail: &str, out: &mut Out) {
-        let (before, last) = self.said.tokens;
-        let tokens = Some(before.saturating_add(last)).filter(|tokens| *tokens > 0);
-        let what = within(what, MAX_DOING_BYTES).to_owned();
-        let doing = Activity { what, detail: detail.to_owned(), tokens };
-        if self.round == Round::Ours && self.said.doing != doing {
-            self.said.doing = doing.clone();
-            out.update(Update::Doing { activity: doing });
-        }
-    }
-}
-
 fn request(id: &str, request: Value, out: &mut Out) {
     out.line(&json!({"type": "control_request", "request_id": id, "request": request}));
 }
@@ -662,17 +576,4 @@ fn named(line: &Value) -> Vec<&str> {
         ([], only) => vec![only],
         (all, _) => all.iter().filter_map(Value::as_str).collect(),
     }
-}
-
-fn is_of_helper(line: &Value) -> bool {
-    line.get("parent_tool_use_id").is_some_and(Value::is_string)
-}
-
-/// What a tool does, in a line.
-fn tool_line(input: Option<&Value>) -> String {
-    let Some(input) = input.and_then(Value::as_object) else { return String::new() };
-    let known = ["command", "file_path", "path", "pattern", "url", "query", "description", "prompt"];
-    let first = known.iter().find_map(|field| input.get(*field)?.as_str());
-    let line = first.and_then(|text| text.lines().next()).unwrap_or_default();
-    within(line, MAX_DOING_BYTES).to_owned()
 }

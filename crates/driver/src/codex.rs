@@ -13,14 +13,15 @@ mod asks;
 mod items;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use berth_core::{Final, MOST_QUEUED, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::{Activity, Begin, Driver, Out, Proves, Trouble, Update};
-use answer::Answer;
 use asks::{Asked, Asks};
 use items::{Changes, line, text, within};
+use turn::{Interrupt, Other, Tokens, Turn, not_steered};
 
 /// How many remarks one run can give.
 const MOST_REMARKS: usize = 20;
@@ -66,53 +67,6 @@ enum Phase {
     Ready,
     /// It cannot be used.
     Broken,
-}
-
-/// A turn of ours.
-#[derive(Debug)]
-struct Turn {
-    number: u64,
-    /// Its prompt, until the conversation is open.
-    unsent: Option<String>,
-    /// What Codex calls it, once it said so.
-    id: Option<String>,
-    /// Codex said that it runs. Before that it refuses to break it off, and forgets that it was asked to.
-    runs: bool,
-    /// Our prompt went into a turn that Codex had begun by itself: what came before it is not ours.
-    until_prompt: bool,
-    interrupt: Interrupt,
-    /// Turns whose text goes into this one: with the text until that was sent, then until it is answered.
-    steers: Vec<(u64, Option<String>)>,
-    answer: Answer,
-    /// Used by it so far, and by the conversation before it.
-    used: Option<(Tokens, Tokens)>,
-    /// What Codex said went wrong.
-    error: Option<String>,
-    /// It is over, and a steer is not answered yet.
-    over: Option<TurnEnd>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Interrupt {
-    No,
-    Wanted,
-    Sent,
-}
-
-/// A turn of our conversation that this machine did not ask for.
-#[derive(Debug)]
-struct Other {
-    id: String,
-    /// It answers a prompt of ours all the same: one that another life of this machine gave.
-    prompted: bool,
-    runs: bool,
-    answer: Answer,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Tokens {
-    input: u64,
-    output: u64,
 }
 
 impl Codex {
@@ -303,7 +257,7 @@ impl Codex {
                 Some(other) if other.id == id => other.prompted = true,
                 Some(_) | None => {
                     let id = id.to_owned();
-                    self.other = Some(Other { id, prompted: true, runs: false, answer: Answer::default() });
+                    self.other = Some(Other { prompted: true, ..Other::new(id) });
                 }
             },
             (Ok(_), _) => {}
@@ -417,7 +371,7 @@ impl Codex {
                 Some(other) if other.id == id => other.runs = true,
                 Some(_) | None => {
                     let id = id.to_owned();
-                    self.other = Some(Other { id, prompted: false, runs: true, answer: Answer::default() });
+                    self.other = Some(Other { runs: true, ..Other::new(id) });
                 }
             }
         }
@@ -427,16 +381,14 @@ impl Codex {
         let over = params.get("turn").unwrap_or(&Value::Null);
         let id = text(over, "id");
         if let Some(turn) = self.own(id) {
-            let used = turn.used.map(|(used, _)| used);
-            let asked_to = turn.interrupt != Interrupt::No;
-            let end = ended(over, &mut turn.answer, used, turn.error.take(), asked_to);
+            let end = turn.ended(over);
             return self.over(end, out);
         }
         let Some(mut other) = self.other.take_if(|other| other.id == id) else { return };
         if other.prompted || !is_own_thread {
             return;
         }
-        let end = ended(over, &mut other.answer, None, None, false);
+        let end = other.ended(over);
         match self.last_over {
             Some(turn) => out.update(Update::Late { turn, end }),
             None => self.remark(format!("codex went on by itself: {}", line(&end.answer)), out),
@@ -511,7 +463,8 @@ impl Codex {
 
     fn doing(&mut self, what: &str, detail: String, out: &mut Out) {
         let used = self.turn.as_ref().and_then(|turn| turn.used);
-        let tokens = used.map(|(used, _)| used.input.saturating_add(used.output));
+        let tokens =
+            used.map(|(used, _)| used.input.saturating_add(used.output)).filter(|tokens| *tokens > 0);
         let activity = Activity { what: what.to_owned(), detail, tokens };
         if activity != self.doing && !activity.what.is_empty() {
             self.doing = activity.clone();
@@ -569,19 +522,7 @@ impl Driver for Codex {
     }
 
     fn prompt(&mut self, turn: u64, text: &str, out: &mut Out) {
-        self.turn = Some(Turn {
-            number: turn,
-            unsent: Some(text.to_owned()),
-            id: None,
-            runs: false,
-            until_prompt: false,
-            interrupt: Interrupt::No,
-            steers: Vec::new(),
-            answer: Answer::default(),
-            used: None,
-            error: None,
-            over: None,
-        });
+        self.turn = Some(Turn::new(turn, text));
         self.start_turn(out);
     }
 
@@ -617,54 +558,6 @@ impl Driver for Codex {
     }
 }
 
-impl Tokens {
-    fn without(self, other: Self) -> Self {
-        Self {
-            input: self.input.saturating_sub(other.input),
-            output: self.output.saturating_sub(other.output),
-        }
-    }
-}
-
 fn is_id(id: &str) -> bool {
     (1..=MAX_ID_BYTES).contains(&id.len())
-}
-
-fn not_steered(reason: &str) -> TurnEnd {
-    TurnEnd::without_answer(Final::Failed, format!("codex did not take it into the turn: {reason}"))
-}
-
-/// How a turn ended, as Codex says it in the turn itself.
-fn ended(
-    over: &Value,
-    answer: &mut Answer,
-    used: Option<Tokens>,
-    error: Option<String>,
-    asked_to: bool,
-) -> TurnEnd {
-    if answer.is_empty() {
-        // Of a turn whose beginning was not heard at least the last message is known.
-        for item in over.get("items").and_then(Value::as_array).into_iter().flatten() {
-            if text(item, "type") == "agentMessage" {
-                answer.whole(text(item, "id"), text(item, "text"));
-            }
-        }
-    }
-    let said = over.get("error").filter(|error| !error.is_null()).map(items::reason).or(error);
-    let (state, reason) = match text(over, "status") {
-        "completed" => (Final::Done, None),
-        "interrupted" if asked_to => (Final::Interrupted, Some("broken off".to_owned())),
-        "interrupted" => (Final::Interrupted, Some(said.unwrap_or_else(|| "codex broke it off".into()))),
-        "failed" => (Final::Failed, Some(said.unwrap_or_else(|| "codex did not say why".into()))),
-        other => (Final::Failed, Some(format!("codex ended it as `{}`", line(other)))),
-    };
-    let (answer, cut) = answer.take();
-    TurnEnd {
-        state,
-        reason,
-        answer,
-        cut,
-        input_tokens: used.map(|used| used.input),
-        output_tokens: used.map(|used| used.output),
-    }
 }

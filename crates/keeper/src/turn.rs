@@ -103,13 +103,9 @@ fn heard(session: &Session, dir: &Path) -> Option<TurnEnd> {
     let id = session.conversation.as_ref().map(|Conversation { id, .. }| id.clone());
     let begin = id.map_or(Begin::New { id: None }, |id| Begin::Resume { id });
     driver.begin(&begin, &spec.cwd, &mut out);
-    for (at, (turn, text)) in given(session).iter().enumerate() {
-        if at == 0 {
-            driver.prompt(*turn, text, &mut out);
-        } else {
-            driver.steer(*turn, text, &mut out);
-        }
-    }
+    // Not what was added to it: a driver waits for the answer to that, and a dead agent gives none.
+    let (turn, text) = given(session).into_iter().next()?;
+    driver.prompt(turn, &text, &mut out);
     let _ = hear_output(driver.as_mut(), &dir.join("output"), session.output_from, &mut out);
     out.updates.into_iter().find_map(|update| match update {
         Update::Ended { turn, end } if turn == current.turn => Some(end),

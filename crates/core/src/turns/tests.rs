@@ -586,6 +586,46 @@ fn what_waits_does_not_bring_a_stopped_session_back() {
     assert_eq!(story.deliver(), 1, "whoever starts it again finds what was accepted");
 }
 
+/// Stopped stays stopped, also if the run was ending anyway when somebody stopped it.
+#[test]
+fn a_session_that_is_stopped_while_its_run_ends_does_not_go_on() {
+    let ways: [fn(&mut Story); 3] = [
+        Story::stop,
+        |story| {
+            story.pass(RELEASE_GRACE.as_millis() as u64);
+            story.stop();
+        },
+        |story| {
+            let stop = Command::Stop { by: actor(9), grace: Duration::from_secs(3600) };
+            story.order(stop).expect("stopping is never refused");
+        },
+    ];
+    for stop in ways {
+        let mut story = Story::ready(Policy { idle_ms: Some(IDLE_MS), ..Policy::default() });
+        story.pass(IDLE_MS);
+        story.send(prompt("one")).expect("it would go on");
+        stop(&mut story);
+        story.end_run();
+        assert_eq!(story.owed(), vec![Effect::Leave]);
+        assert_eq!(story.session.stopped_by, Some(actor(9)));
+    }
+}
+
+/// The same between two runs: a keeper may have to wait for its disk before it begins the next.
+#[test]
+fn a_session_that_is_stopped_between_two_runs_does_not_go_on() {
+    let mut story = Story::ready(Policy { idle_ms: Some(IDLE_MS), ..Policy::default() });
+    story.pass(IDLE_MS);
+    story.send(prompt("one")).expect("it goes on");
+    story.end_run();
+    assert_eq!(story.owed(), vec![Effect::NextRun { epoch: Epoch(1) }]);
+    story.stop();
+    assert_eq!(story.owed(), vec![Effect::Leave]);
+    assert!(!story.session.is_live());
+    story.start_ready();
+    assert_eq!(story.deliver(), 1);
+}
+
 /// `--max-wait`: either it runs or it is withdrawn, never both.
 #[test]
 fn a_turn_that_was_not_started_in_time_is_withdrawn() {

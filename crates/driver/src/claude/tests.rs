@@ -1,1 +1,518 @@
+//! The driver against lines that Claude Code 2.1.325 really wrote (2.1.197 where the file is called `old`).
+//!
+//! `lines/` has them, recorded with the example `talk` and a model on loopback, and shortened: fields nobody reads are
+//! left out. [`play`] makes the same calls as `talk` made at the same places.
+//! Promise: a file is a whole run, from the answer to `initialize` to the end of the process.
+//! Start with [`play`].
 
+mod changes;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use berth_core::{Final, MOST_ASKS, TurnEnd};
+use serde_json::{Value, json};
+
+use super::Claude;
+use crate::{Begin, Driver, Out, Trouble, Update};
+
+const ID: &str = "11111111-2222-4333-8444-555555555555";
+
+macro_rules! recorded {
+    ($($name:literal),*) => {
+        const RECORDED: &[(&str, &str)] = &[$(($name, include_str!(concat!("lines/", $name, ".jsonl")))),*];
+    };
+}
+
+recorded!(
+    "absorbed",
+    "api-error",
+    "background",
+    "cleared",
+    "edit",
+    "follows",
+    "helper",
+    "interrupted",
+    "interrupted-while-asking",
+    "missing",
+    "not-logged-in",
+    "old",
+    "old-interrupted",
+    "permission",
+    "plain",
+    "question",
+    "repeated",
+    "withdrawn"
+);
+
+/// What was done in each run, besides prompts without consequence.
+fn steps(name: &str) -> (Begin, &'static [&'static str], &'static str) {
+    let new = Begin::New { id: Some(ID.into()) };
+    let resume = Begin::Resume { id: ID.into() };
+    match name {
+        "absorbed" | "follows" => (new, &["first", "+steered", "after"], ""),
+        "withdrawn" => (new, &["first", "+steered", "!", "after"], ""),
+        "interrupted" => (new, &["first", "!", "next"], ""),
+        "interrupted-while-asking" => (new, &["first", "!"], ""),
+        "old-interrupted" => (new, &["first", "!", "second", "next"], ""),
+        "permission" | "helper" => (new, &["first", "second"], "allow"),
+        "edit" => (new, &["first"], "allow-always"),
+        "question" => (new, &["first"], "2"),
+        "missing" | "repeated" => (resume, &["first", "second"], ""),
+        "old" => (new, &["first", "second", "third", "next"], ""),
+        _ => (new, &["first", "second", "third"], ""),
+    }
+}
+
+fn lines(name: &str) -> Vec<&'static str> {
+    let found = RECORDED.iter().find(|(recorded, _)| *recorded == name);
+    found.expect("it was recorded").1.lines().collect()
+}
+
+/// A driver, and whoever uses it.
+struct Play {
+    driver: Claude,
+    steps: VecDeque<&'static str>,
+    answer: &'static str,
+    turn: u64,
+    running: Option<u64>,
+    stirred: bool,
+    updates: Vec<Update>,
+    written: Vec<Value>,
+}
+
+impl Play {
+    fn with(&mut self, call: impl FnOnce(&mut Claude, &mut Out)) {
+        let mut out = Out::default();
+        call(&mut self.driver, &mut out);
+        let mut updates = VecDeque::from(self.take(out));
+        while let Some(update) = updates.pop_front() {
+            let mut out = Out::default();
+            self.follow(&update, &mut out);
+            self.updates.push(update);
+            updates.extend(self.take(out));
+        }
+    }
+
+    fn take(&mut self, out: Out) -> Vec<Update> {
+        let lines = out.bytes.split_inclusive(|byte| *byte == b'\n');
+        self.written.extend(lines.map(|line| serde_json::from_slice::<Value>(line).expect("a whole line")));
+        out.updates
+    }
+
+    fn follow(&mut self, update: &Update, out: &mut Out) {
+        match update {
+            Update::Ready => {}
+            Update::Ended { turn, .. } if self.running == Some(*turn) => self.running = None,
+            Update::Said { .. } | Update::Doing { .. } => self.stirred = true,
+            Update::Asks { ask } => {
+                self.stirred = true;
+                if !self.answer.is_empty() {
+                    self.driver.answer(&ask.request, self.answer, out);
+                }
+            }
+            Update::Conversation { .. }
+            | Update::Began { .. }
+            | Update::Unasked { .. }
+            | Update::Ended { .. }
+            | Update::Late { .. }
+            | Update::Remark { .. }
+            | Update::Broken { .. } => return,
+        }
+        match (self.running, self.steps.front().copied()) {
+            (None, Some(text)) => {
+                self.turn += 1;
+                (self.running, self.stirred) = (Some(self.turn), false);
+                self.driver.prompt(self.turn, text, out);
+            }
+            (Some(turn), Some("!")) if self.stirred => self.driver.interrupt(turn, out),
+            (Some(_), Some(text)) if self.stirred && text.starts_with('+') => {
+                self.turn += 1;
+                self.driver.steer(self.turn, text, out);
+            }
+            (Some(_), _) | (None, None) => return,
+        }
+        self.steps.pop_front();
+    }
+
+    fn ends(&self) -> BTreeMap<u64, TurnEnd> {
+        ends(&self.updates)
+    }
+
+    /// What was written with this in it.
+    fn wrote(&self, part: &str) -> Vec<&Value> {
+        self.written.iter().filter(|line| line.to_string().contains(part)).collect()
+    }
+}
+
+/// The ends of turns, of each only one.
+fn ends(updates: &[Update]) -> BTreeMap<u64, TurnEnd> {
+    let mut ends = BTreeMap::new();
+    for update in updates {
+        if let Update::Ended { turn, end } = update {
+            assert_eq!(ends.insert(*turn, end.clone()), None, "turn {turn} ended twice");
+        }
+    }
+    ends
+}
+
+fn play_lines(name: &str, lines: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Play {
+    let (begin, steps, answer) = steps(name);
+    let mut play = Play {
+        driver: Claude::new("talk"),
+        steps: steps.iter().copied().collect(),
+        answer,
+        turn: 0,
+        running: None,
+        stirred: false,
+        updates: Vec::new(),
+        written: Vec::new(),
+    };
+    play.with(|driver, out| driver.begin(&begin, "/home/someone/w", out));
+    for line in lines {
+        play.with(|driver, out| driver.hear(line.as_ref(), out));
+    }
+    play
+}
+
+fn play(name: &str) -> Play {
+    play_lines(name, lines(name))
+}
+
+/// A driver that is told of one turn only, and hears everything from this line on.
+fn recover(name: &str, turn: u64, from: usize) -> Vec<Update> {
+    let (mut driver, mut out) = (Claude::new("talk"), Out::default());
+    driver.begin(&steps(name).0, "/home/someone/w", &mut out);
+    driver.prompt(turn, "…", &mut out);
+    for line in &lines(name)[from..] {
+        driver.hear(line.as_bytes(), &mut out);
+    }
+    out.updates
+}
+
+fn states(play: &Play) -> Vec<(u64, Final)> {
+    play.ends().into_iter().map(|(turn, end)| (turn, end.state)).collect()
+}
+
+fn answers(play: &Play) -> Vec<String> {
+    play.ends().into_values().map(|end| end.answer).collect()
+}
+
+#[test]
+fn each_prompt_gets_its_own_answer() {
+    let play = play("plain");
+    assert_eq!(answers(&play), ["ECHO: first", "ECHO: THINK second"]);
+    let first = &play.ends()[&1];
+    assert_eq!((first.state, first.input_tokens, first.output_tokens), (Final::Done, Some(12726), Some(3)));
+    let said: Vec<&Update> =
+        play.updates.iter().filter(|update| !matches!(update, Update::Doing { .. })).collect();
+    assert_eq!(
+        said[..5],
+        [
+            &Update::Ready,
+            &Update::Began { turn: 1 },
+            &Update::Conversation { id: ID.into() },
+            &Update::Said { text: "ECHO: first".into() },
+            &Update::Ended { turn: 1, end: first.clone() },
+        ],
+        "what came in pieces is not said again"
+    );
+}
+
+#[test]
+fn what_it_does_by_itself_is_nobodys_answer() {
+    for (name, asked, before) in [("background", 3, 2), ("old", 4, 3)] {
+        let play = play(name);
+        assert_eq!(play.ends().len(), asked, "{name}");
+        assert_eq!(answers(&play).last().map(String::as_str), Some("ECHO: next"), "{name}");
+        let ended = |turn| {
+            play.updates
+                .iter()
+                .position(|update| matches!(update, Update::Ended { turn: of, .. } if *of == turn))
+        };
+        let late = play
+            .updates
+            .iter()
+            .position(|update| matches!(update, Update::Late { turn, .. } if *turn == before));
+        let began = play.updates.iter().position(|update| *update == Update::Began { turn: asked as u64 });
+        // It began by itself just before the next prompt was written.
+        assert!(ended(before) < late && late < began, "{name}: {late:?} {began:?}");
+        let pieces = play.updates[ended(before).unwrap()..began.unwrap()].iter();
+        assert!(!pieces.clone().any(|update| matches!(update, Update::Said { .. })), "{name}");
+    }
+}
+
+#[test]
+fn a_prompt_is_a_turn_of_its_own_and_added_text_is_not() {
+    let play = play("absorbed");
+    let priorities: Vec<&str> =
+        play.wrote("\"priority\"").iter().map(|line| line["priority"].as_str().unwrap()).collect();
+    assert_eq!(priorities, ["later", "next", "later"]);
+}
+
+#[test]
+fn text_that_is_taken_in_has_no_end_of_its_own() {
+    let play = play("absorbed");
+    assert_eq!(states(&play), [(1, Final::Done), (3, Final::Done)]);
+    assert_eq!(play.ends()[&1].answer, "STEERED: steered\nTOOLDONE hi");
+    assert!(play.updates.contains(&Update::Began { turn: 2 }));
+}
+
+#[test]
+fn text_that_comes_too_late_to_be_taken_in_keeps_its_turn_open() {
+    let play = play("follows");
+    let order: Vec<u64> = play
+        .updates
+        .iter()
+        .filter_map(|update| match update {
+            Update::Ended { turn, .. } => Some(*turn),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, [2, 1, 3]);
+    assert_eq!(answers(&play), ["tick 1 tick 2 tick 3 tick 4 ECHO: SLOW 4", "ECHO: steered", "ECHO: after"]);
+}
+
+#[test]
+fn an_interrupt_names_its_turn_and_withdraws_what_was_not_begun() {
+    let play = play("withdrawn");
+    assert_eq!(states(&play), [(1, Final::Interrupted), (2, Final::Interrupted), (3, Final::Done)]);
+    assert_eq!(play.ends()[&1].answer, "held ");
+    let withdrawal = play.wrote("cancel_async_message");
+    assert_eq!(withdrawal.len(), 1);
+    assert_eq!(withdrawal[0]["request_id"], "withdraw-2");
+    let interrupt = play.wrote("\"interrupt\"");
+    assert_eq!(interrupt.len(), 1);
+    assert_eq!(interrupt[0]["request_id"], "interrupt-1");
+    let named = interrupt[0]["request"]["for_user_message_uuids"].as_array().unwrap();
+    assert_eq!(named.len(), 2);
+}
+
+#[test]
+fn a_turn_that_was_broken_off_is_interrupted_whatever_the_subtype_says() {
+    for name in ["interrupted", "interrupted-while-asking", "old-interrupted"] {
+        let play = play(name);
+        assert_eq!(play.ends()[&1].state, Final::Interrupted, "{name}");
+    }
+    let play = play("interrupted-while-asking");
+    let unasked = play.updates.iter().filter(|update| matches!(update, Update::Unasked { .. }));
+    assert_eq!(unasked.count(), 1);
+}
+
+/// A prompt, and an interrupt that meets nothing: Claude Code has the prompt and has not begun it.
+#[test]
+fn an_interrupt_that_met_nothing_is_tried_again_when_the_turn_begins() {
+    let (mut driver, mut out) = (Claude::new("talk"), Out::default());
+    let message = driver.ids.message(1);
+    driver.prompt(1, "first", &mut out);
+    driver.interrupt(1, &mut out);
+    let mut hear = |line: Value| {
+        let mut out = Out::default();
+        driver.hear(line.to_string().as_bytes(), &mut out);
+        String::from_utf8(out.bytes).unwrap()
+    };
+    let missed = json!({"type": "control_response", "response": {"subtype": "success", "request_id": "interrupt-1",
+        "response": {"still_queued": [message], "turn": "idle"}}});
+    let began =
+        json!({"type": "system", "subtype": "init", "session_id": ID, "user_message_uuids": [message]});
+    assert_eq!(hear(missed), "");
+    assert!(hear(began.clone()).contains("interrupt-1-2"));
+    assert_eq!(hear(began), "", "the second one is on its way");
+}
+
+#[test]
+fn permissions_are_asked_in_full_and_answered_with_their_input() {
+    let play = play("permission");
+    let ask = play.updates.iter().find_map(|update| match update {
+        Update::Asks { ask } => Some(ask.clone()),
+        _ => None,
+    });
+    let ask = ask.expect("it asked");
+    assert_eq!((ask.tool.as_str(), ask.detail.as_str()), ("Bash", "touch x && echo hi"));
+    let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
+    assert_eq!(options, ["allow", "allow-always", "deny"]);
+    assert_eq!(ask.options[1].name, "allow, and always allow Bash(touch x *)");
+    let answered = play.wrote(&ask.request);
+    assert_eq!(answered.len(), 1);
+    let response = &answered[0]["response"]["response"];
+    assert_eq!(response["behavior"], "allow");
+    assert_eq!(response["updatedInput"]["command"], "touch x && echo hi");
+    assert!(response.get("updatedPermissions").is_none());
+    assert_eq!(play.ends()[&1].answer, "TOOLDONE hi");
+}
+
+#[test]
+fn an_edit_shows_file_and_change_and_always_means_edits() {
+    let play = play("edit");
+    let ask = play.updates.iter().find_map(|update| match update {
+        Update::Asks { ask } => Some(ask.clone()),
+        _ => None,
+    });
+    let ask = ask.expect("it asked");
+    assert_eq!(ask.detail, "/home/someone/w/f.txt\n+one\n+two");
+    let response = &play.wrote(&ask.request)[0]["response"]["response"];
+    assert_eq!(response["updatedPermissions"][0]["mode"], "acceptEdits");
+}
+
+#[test]
+fn several_questions_are_asked_one_after_the_other() {
+    let play = play("question");
+    let asked: Vec<(&str, usize)> = play
+        .updates
+        .iter()
+        .filter_map(|update| match update {
+            Update::Asks { ask } => Some((ask.detail.lines().next().unwrap(), ask.options.len())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(asked, [("Which color?", 3), ("Which size?", 3)]);
+    let given = play.wrote("\"answers\"");
+    assert_eq!(given.len(), 1);
+    let answers = &given[0]["response"]["response"]["updatedInput"]["answers"];
+    assert_eq!(*answers, json!({"Which color?": "Blue", "Which size?": "L"}));
+}
+
+#[test]
+fn what_a_helper_asks_outlives_the_turn_that_started_it() {
+    let mut driver = Claude::new("talk");
+    let mut out = Out::default();
+    let lines = lines("helper");
+    let asked = lines.iter().position(|line| line.contains("can_use_tool")).expect("it asked");
+    for line in &lines[..=asked] {
+        driver.hear(line.as_bytes(), &mut out);
+    }
+    let over = r#"{"type":"result","is_error":true,"terminal_reason":"aborted_streaming"}"#;
+    driver.hear(over.as_bytes(), &mut out);
+    assert!(!out.updates.iter().any(|update| matches!(update, Update::Unasked { .. })));
+    assert_eq!(driver.questions.len(), 1);
+}
+
+#[test]
+fn errors_of_the_api_fail_the_turn_and_the_next_one_runs() {
+    let play = play("api-error");
+    assert_eq!(states(&play), [(1, Final::Failed), (2, Final::Failed), (3, Final::Done)]);
+    let reason = |turn| play.ends()[&turn].reason.clone().unwrap();
+    assert!(reason(1).starts_with("not logged in, or with a wrong key: "), "{}", reason(1));
+    assert!(reason(2).starts_with("API Error: 529"), "{}", reason(2));
+    assert!(!play.updates.iter().any(|update| matches!(update, Update::Broken { .. })));
+}
+
+#[test]
+fn without_a_login_the_run_is_of_no_use() {
+    let play = play("not-logged-in");
+    assert_eq!(states(&play), [(1, Final::Failed)]);
+    let said = "Not logged in · Please run /login".to_owned();
+    assert_eq!(play.updates.last(), Some(&Update::Broken { trouble: Trouble::NotLoggedIn { said } }));
+}
+
+#[test]
+fn a_conversation_that_is_not_there_is_said_to_be_missing() {
+    let play = play("missing");
+    assert_eq!(play.updates, [Update::Broken { trouble: Trouble::NoConversation { id: ID.into() } }]);
+}
+
+#[test]
+fn a_conversation_is_followed_when_it_changes() {
+    let play = play("cleared");
+    let ids: Vec<&str> = play
+        .updates
+        .iter()
+        .filter_map(|update| match update {
+            Update::Conversation { id } => Some(id.as_str()),
+            _ => None,
+        })
+        .collect();
+    // What `conversation_reset` calls the new conversation is another id, and none that can be resumed.
+    assert_eq!(ids, [ID, "7aae10f0-d1a2-41ac-9aba-228587499fe9"]);
+    assert_eq!(states(&play), [(1, Final::Done), (2, Final::Done), (3, Final::Done)]);
+}
+
+#[test]
+fn a_message_that_is_taken_for_a_repetition_is_no_success() {
+    let play = play("repeated");
+    assert_eq!(states(&play), [(1, Final::Failed), (2, Final::Done)]);
+    assert!(!play.updates.contains(&Update::Began { turn: 1 }));
+    assert_eq!(play.updates[..2], [Update::Conversation { id: ID.into() }, Update::Ready]);
+}
+
+#[test]
+fn a_driver_that_knows_of_one_turn_only_finds_its_end_in_what_was_written() {
+    for (name, _) in RECORDED {
+        for (turn, end) in play(name).ends() {
+            let first =
+                lines(name).iter().position(|line| line.contains(&Claude::new("talk").ids.message(turn)));
+            // In versions that name nothing, a turn begins with the `init` before its echo.
+            let first = first.filter(|_| !name.starts_with("old")).unwrap_or(0);
+            for from in [0, first] {
+                let updates = recover(name, turn, from);
+                let found = ends(&updates);
+                assert_eq!(found.get(&turn), Some(&end), "{name}, turn {turn}, from line {from}");
+                assert_eq!(found.len(), 1, "{name}: nothing is said of other turns");
+            }
+        }
+    }
+}
+
+#[test]
+fn options_of_people_come_first_and_swallow_none_of_ours() {
+    let driver = Claude::new("talk");
+    let line = |command: &[&str], begin: Begin| {
+        let command: Vec<String> = command.iter().map(|arg| (*arg).to_owned()).collect();
+        driver.command_line(&command, &begin)
+    };
+    let new = line(&["claude", "--allowedTools", "Bash"], Begin::New { id: Some(ID.into()) });
+    assert_eq!(new[..4], ["claude", "--allowedTools", "Bash", "-p"]);
+    assert_eq!(new[new.len() - 2..], ["--session-id", ID]);
+    let resumed = line(&["claude"], Begin::Resume { id: ID.into() });
+    assert_eq!(resumed[resumed.len() - 2..], ["--resume", ID]);
+    let forked = line(&["claude", "--", "x"], Begin::Fork { of: ID.into(), id: Some("new".into()) });
+    let last = ["--resume", ID, "--fork-session", "--session-id", "new", "--", "x"];
+    assert_eq!(forked[forked.len() - 7..], last);
+}
+
+#[test]
+fn sessions_of_ours_do_not_use_the_same_ids() {
+    let message = |session: &str| {
+        let mut out = Out::default();
+        Claude::new(session).prompt(1, "first", &mut out);
+        serde_json::from_slice::<Value>(&out.bytes).unwrap()["uuid"].clone()
+    };
+    assert_ne!(message("one"), message("other"));
+    assert_eq!(message("one"), message("one"));
+}
+
+#[test]
+fn a_request_nobody_understands_is_answered() {
+    let (mut driver, mut out) = (Claude::new("talk"), Out::default());
+    let request = |id: String, request: Value| {
+        json!({"type": "control_request", "request_id": id, "request": request}).to_string()
+    };
+    driver.hear(request("r1".into(), json!({"subtype": "unheard_of"})).as_bytes(), &mut out);
+    let form = json!({"subtype": "elicitation", "mcp_server_name": "s", "message": "who?",
+        "requested_schema": {"properties": {"name": {"type": "string"}}}});
+    driver.hear(request("r2".into(), form).as_bytes(), &mut out);
+    let written = String::from_utf8(std::mem::take(&mut out.bytes)).unwrap();
+    assert!(
+        written.contains(r#""subtype":"error""#) && written.contains(r#""action":"decline""#),
+        "{written}"
+    );
+    for number in 0..=MOST_ASKS {
+        let asked = json!({"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "true"}});
+        driver.hear(request(format!("ask-{number}"), asked).as_bytes(), &mut out);
+    }
+    assert_eq!(driver.questions.len(), MOST_ASKS);
+    assert!(String::from_utf8(out.bytes).unwrap().contains(r#""behavior":"deny""#));
+}
+
+#[test]
+fn garbage_is_remarked_upon_and_changes_nothing() {
+    let clean = play("plain");
+    let mut dirty = Vec::new();
+    for line in lines("plain") {
+        dirty.extend(["warning: something", line, "[]", "\"\"", "", r#"{"type":17}"#]);
+    }
+    let dirty = play_lines("plain", dirty);
+    let remarks = |update: &&Update| matches!(update, Update::Remark { .. });
+    assert_eq!(dirty.updates.iter().filter(remarks).count(), 21);
+    let rest: Vec<&Update> = dirty.updates.iter().filter(|update| !remarks(update)).collect();
+    assert_eq!(rest, clean.updates.iter().collect::<Vec<_>>());
+}

@@ -160,6 +160,8 @@ struct Seen {
     last_plain: u64,
     /// Which ends were reported of which turn.
     told: Vec<(u64, Final)>,
+    /// Somebody stopped it, and nobody has started it since.
+    is_stopped: bool,
     /// Which of them came after the end.
     late: Vec<(u64, Final)>,
 }
@@ -245,7 +247,10 @@ impl Life {
             }
             Step::Stop(ms) => {
                 let stop = Command::Stop { by: actor(9), grace: Duration::from_millis(ms) };
+                // Of a session at rest nothing is stopped; whoever wants something of it later is heard.
+                let is_at_rest = !self.story.session.is_live() && !self.story.session.goes_on();
                 self.order(stop).expect("never refused");
+                self.seen.is_stopped |= !is_at_rest;
             }
             Step::Start => drop(self.start()),
             Step::NextRun => {
@@ -418,7 +423,7 @@ impl Life {
                     assert_eq!(turns.queue.front(), Some(turn));
                 }
                 Effect::NextRun { .. } => {
-                    let may = session.stopped_by.is_none() && session.released != Some(Release::Expired);
+                    let may = !self.seen.is_stopped && session.released != Some(Release::Expired);
                     assert!(may && turns.hold.is_none() && !turns.queue.is_empty(), "{effect:?}");
                     assert!(!owed.contains(&Effect::Leave));
                 }
@@ -573,12 +578,12 @@ impl Seen {
                 let may = matches!(before.phase, Phase::Starting | Phase::Running { .. });
                 assert!(may && *epoch == before.epoch);
             }
+            Event::RunStarting { .. } => self.is_stopped = false,
             Event::RunEnded { .. } => {
                 assert_eq!(before.turns.current, None, "no turn outlives its run");
             }
             Event::Created { .. }
             | Event::Renamed { .. }
-            | Event::RunStarting { .. }
             | Event::RunStarted { .. }
             | Event::StopRequested { .. }
             | Event::AgentExited { .. }

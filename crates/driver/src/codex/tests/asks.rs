@@ -1,0 +1,168 @@
+//! Questions: shown in full, answered in their own words, ended once.
+
+use berth_core::{AskKind, Final, MOST_ASKS};
+use serde_json::json;
+
+use super::play::{Call, Play, When, lines};
+use super::{NEW, ends, hear, one_end, opened, sent, turn_completed};
+use crate::{Driver, Out, Update};
+
+#[test]
+fn a_command_waits_for_an_answer_and_gets_the_one_chosen() {
+    let script = [
+        (When::Ready, Call::Prompt(1, "touch")),
+        (When::Asked, Call::Answer("0", "acceptWithExecpolicyAmendment")),
+    ];
+    let play = Play::run(lines("approval"), NEW, &script);
+    let ask = play.ask();
+    assert_eq!((ask.request.as_str(), ask.tool.as_str()), ("0", "shell"));
+    assert_eq!(ask.detail, "need it\n\n/bin/bash -lc 'touch x; echo hi'\n\nin /home/me/project");
+    let options: Vec<_> = ask.options.iter().map(|option| (option.id.as_str(), option.kind)).collect();
+    let known = [
+        ("accept", AskKind::AllowOnce),
+        ("acceptWithExecpolicyAmendment", AskKind::AllowAlways),
+        ("decline", AskKind::RejectOnce),
+        ("cancel", AskKind::Other),
+    ];
+    assert_eq!(options, known);
+    let rule = json!({ "acceptWithExecpolicyAmendment": { "execpolicy_amendment": ["touch", "x"] } });
+    assert_eq!(play.sent.last(), Some(&json!({ "id": 0, "result": { "decision": rule } })));
+    assert!(
+        !play.updates.iter().any(|update| matches!(update, Update::Unasked { .. })),
+        "whoever answers knows"
+    );
+    assert_eq!(one_end(&play).answer, "TOOLDONE hi");
+}
+
+#[test]
+fn a_question_ends_with_its_turn() {
+    let script = [
+        (When::Ready, Call::Prompt(1, "touch")),
+        (When::Asked, Call::Interrupt(1)),
+        (When::Ended(1), Call::Prompt(2, "after")),
+    ];
+    let play = Play::run(lines("approval_interrupted"), NEW, &script);
+    let unasked = play.updates.iter().position(|update| *update == Update::Unasked { request: "0".into() });
+    let ended = play.updates.iter().position(|update| matches!(update, Update::Ended { turn: 1, .. }));
+    assert!(unasked.is_some() && unasked < ended, "{:?}", play.updates);
+    let told: Vec<_> = ends(&play.updates).into_iter().map(|(turn, end)| (turn, end.state)).collect();
+    assert_eq!(told, [(1, Final::Interrupted), (2, Final::Done)]);
+}
+
+#[test]
+fn an_answer_by_somebody_else_ends_a_question() {
+    let play = Play::run(lines("approval"), NEW, &[(When::Ready, Call::Prompt(1, "touch"))]);
+    assert!(play.updates.contains(&Update::Unasked { request: "0".into() }));
+}
+
+#[test]
+fn every_kind_of_question_is_shown_in_full_and_answered_in_its_own_words() {
+    let permissions = json!({
+        "network": { "enabled": true },
+        "fileSystem": {
+            "read": null,
+            "write": ["/tmp/q"],
+            "entries": [{ "path": { "type": "path", "path": "/tmp/q" }, "access": "write" }],
+        },
+    });
+    for (name, choice, detail, result) in [
+        ("edit", "accept", "add /home/me/project/a.txt\nhello", json!({ "decision": "accept" })),
+        (
+            "permissions",
+            "acceptForSession",
+            "/tmp/q",
+            json!({ "permissions": permissions, "scope": "session" }),
+        ),
+        ("permissions", "decline", "need it", json!({ "permissions": {}, "scope": "turn" })),
+        (
+            "question",
+            "2",
+            "Which?\n1. A (Recommended): a\n2. B: b",
+            json!({ "answers": { "q1": { "answers": ["B"] } } }),
+        ),
+        (
+            "mcp",
+            "acceptForSession",
+            "Allow the tst MCP server to run tool \"poke\"?\n\n{\"x\":\"1\"}",
+            json!({ "action": "accept", "content": {}, "_meta": { "persist": "session" } }),
+        ),
+        ("mcp", "decline", "poke", json!({ "action": "decline" })),
+    ] {
+        let script = [(When::Ready, Call::Prompt(1, "ask")), (When::Asked, Call::Answer("0", choice))];
+        let play = Play::run(lines(name), NEW, &script);
+        assert!(play.ask().detail.contains(detail), "{name}: {}", play.ask().detail);
+        assert_eq!(play.sent.last(), Some(&json!({ "id": 0, "result": result })), "{name}");
+    }
+}
+
+#[test]
+fn the_older_questions_are_answered_too() {
+    for (method, params, choice, decision) in [
+        ("execCommandApproval", json!({ "command": ["touch", "x"] }), "accept", json!("approved")),
+        (
+            "applyPatchApproval",
+            json!({ "fileChanges": { "touch x": { "type": "add", "content": "hello" } } }),
+            "decline",
+            json!({ "denied": { "rejection": "rejected by the user" } }),
+        ),
+    ] {
+        let (mut driver, mut out) = opened();
+        hear(&mut driver, json!({ "id": "q", "method": method, "params": params }), &mut out);
+        let Some(Update::Asks { ask }) = out.updates.pop() else { panic!("{method} is a question") };
+        assert!(ask.detail.contains("touch x"), "{}", ask.detail);
+        driver.answer(&ask.request, choice, &mut out);
+        assert_eq!(sent(&mut out), [json!({ "id": "q", "result": { "decision": decision } })]);
+    }
+}
+
+#[test]
+fn a_form_can_only_be_refused() {
+    let (mut driver, mut out) = opened();
+    let schema = json!({ "type": "object", "properties": { "age": {} }, "required": ["age"] });
+    let params = json!({ "threadId": "T", "serverName": "s", "mode": "form", "message": "How old?", "requestedSchema": schema });
+    hear(
+        &mut driver,
+        json!({ "id": 7, "method": "mcpServer/elicitation/request", "params": params }),
+        &mut out,
+    );
+    let Some(Update::Asks { ask }) = out.updates.pop() else { panic!("it is a question") };
+    assert!(ask.options.iter().all(|option| option.kind != AskKind::AllowOnce), "{ask:?}");
+}
+
+#[test]
+fn the_questions_of_a_sub_agent_are_asked_and_end_with_a_no() {
+    let (mut driver, mut out) = opened();
+    driver.prompt(1, "go", &mut out);
+    hear(&mut driver, json!({ "id": "turn-1", "result": { "turn": { "id": "N" } } }), &mut out);
+    let params = json!({ "threadId": "S", "turnId": "M", "itemId": "c", "command": "ls" });
+    let method = "item/commandExecution/requestApproval";
+    hear(&mut driver, json!({ "id": 3, "method": method, "params": params }), &mut out);
+    let Some(Update::Asks { ask }) = out.updates.last() else { panic!("it is a question") };
+    assert_eq!(ask.tool, "shell (sub-agent)");
+    out = Out::default();
+    hear(&mut driver, turn_completed("N", "completed"), &mut out);
+    assert_eq!(sent(&mut out), [json!({ "id": 3, "result": { "decision": "decline" } })]);
+    assert_eq!(out.updates[0], Update::Unasked { request: "3".into() });
+}
+
+#[test]
+fn more_questions_than_anybody_can_answer_are_answered_with_no() {
+    let (mut driver, mut out) = opened();
+    for number in 0..=MOST_ASKS {
+        let params = json!({ "threadId": "T", "turnId": "N", "itemId": "c" });
+        let method = "item/fileChange/requestApproval";
+        hear(&mut driver, json!({ "id": number, "method": method, "params": params }), &mut out);
+    }
+    let asks = out.updates.iter().filter(|update| matches!(update, Update::Asks { .. }));
+    assert_eq!(asks.count(), MOST_ASKS);
+    assert_eq!(sent(&mut out), [json!({ "id": MOST_ASKS, "result": { "decision": "decline" } })]);
+}
+
+#[test]
+fn what_berth_does_not_know_is_refused_rather_than_left_waiting() {
+    let (mut driver, mut out) = opened();
+    hear(&mut driver, json!({ "id": 0, "method": "attestation/generate", "params": {} }), &mut out);
+    let answer = &sent(&mut out)[0];
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(0), &json!(-32601)));
+    assert!(matches!(out.updates.as_slice(), [Update::Remark { .. }]));
+}
