@@ -189,11 +189,7 @@ impl World {
     }
 
     fn transcripts(&self) -> Vec<Transcript> {
-        if self.kind.is_claude() {
-            self.agents.claude_transcripts()
-        } else {
-            self.agents.codex_transcripts()
-        }
+        if self.kind.is_claude() { self.agents.claude_transcripts() } else { self.agents.codex_transcripts() }
     }
 
     /// The one transcript there is: it is this session's, and one line.
@@ -209,7 +205,8 @@ impl World {
     /// A command that writes down who it is and does not end by itself.
     fn endless(&self) -> Endless {
         let (script, pids) = (self.agents.work().join("endless"), self.agents.work().join("pids"));
-        let text = format!("echo $$ >>'{}'\nwhile :; do read -r x <>'{}'; done\n", pids.display(), self.fifo());
+        let text =
+            format!("echo $$ >>'{}'\nwhile :; do read -r x <>'{}'; done\n", pids.display(), self.fifo());
         std::fs::write(&script, text).expect("a script");
         Endless { command: format!("sh {}", script.display()), pids }
     }
