@@ -160,7 +160,9 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
         Some(true) => Ok(Begin::Resume { id: known.id.clone() }),
         Some(false) if was_answered || came_with_one => Err(gone(&known.id)),
         // An agent records nothing before its first prompt.
-        Some(false) => Ok(Begin::New { id: Some(known.id.clone()).filter(|_| mints || !spec.takes_turns()) }),
+        // It may have begun a file all the same, and then the id is in use and there is nothing to resume.
+        Some(false) if spec.takes_turns() => Ok(Begin::New { id: minted() }),
+        Some(false) => Ok(Begin::New { id: Some(known.id.clone()) }),
         None if was_given || came_with_one => Ok(Begin::Resume { id: known.id.clone() }),
         None => Ok(Begin::New { id: minted() }),
     }

@@ -157,12 +157,15 @@ impl Keeper {
         let command = Command::Answer { request, wish: wish.into(), by };
         let session = &self.owner.history().session;
         let decided = decide(session, command.clone(), now()).map_err(|refusal| self.refused(&refusal))?;
-        self.order(command)?;
-        for event in decided {
-            if let Event::Answered { request, choice, .. } = event {
-                self.answer_agent(&request, &choice);
+        self.undisturbed(|keeper| {
+            keeper.order(command)?;
+            for event in decided {
+                if let Event::Answered { request, choice, .. } = event {
+                    keeper.answer_agent(&request, &choice);
+                }
             }
-        }
+            Ok(())
+        })?;
         self.done()
     }
 
@@ -189,6 +192,7 @@ impl Keeper {
                 Answer::Done { status: Box::new(self.status()) }
             }
             Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => return,
+            Phase::Ended { .. } if session.goes_on() => return,
             Phase::Ended { .. } => Answer::Problem { problem: self.unusable() },
         };
         for key in waiting {
