@@ -17,6 +17,8 @@ pub enum Code {
     NotFound,
     /// Somebody else has it.
     Held,
+    /// Somebody else writes the conversation: trying again does not help while they do.
+    InUse,
     /// The keeper does not answer.
     Unreachable,
     /// It did not happen in time.
@@ -34,7 +36,7 @@ impl Code {
             Self::Refused => 1,
             Self::Usage => 2,
             Self::NotFound => 3,
-            Self::Held => 4,
+            Self::Held | Self::InUse => 4,
             Self::Unreachable => 5,
             Self::TimedOut => 6,
             Self::NeedsYes => 7,

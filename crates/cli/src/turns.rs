@@ -133,6 +133,9 @@ pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Probl
 /// What can be said without starting anything: a no, or the receipt of a turn that was accepted before.
 fn look_first(ctx: &Ctx, id: &SessionId, submit: &Submit) -> Result<Option<Receipt>, Problem> {
     let session = view::history(&ctx.home, id)?.session;
+    if let Some(expected) = &submit.expected {
+        turn::is_expected(&session, id, expected)?;
+    }
     let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
     let prompt = Prompt {
         by: Actor::default(),

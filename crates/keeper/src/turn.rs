@@ -9,6 +9,7 @@ use std::path::Path;
 
 use berth_api::status::Timestamp;
 use berth_api::turn::{Hold, Release, TurnView, turn_id};
+use berth_api::{Code, Problem};
 use berth_core::{Conversation, Event, Exit, Final, Origin, Session, SessionId, Spec, TurnEnd};
 use berth_driver::{Begin, Driver, Out, Update};
 use berth_journal::Committed;
@@ -54,6 +55,23 @@ pub(crate) fn no_conversation(id: &str, session: &str) -> String {
     format!(
         "its conversation {id} is not there any more; `berth resume {session} --fresh` begins a new one in the same session"
     )
+}
+
+/// Refuses what was meant for another session or conversation.
+pub fn is_expected(session: &Session, id: &SessionId, expected: &str) -> Result<(), Problem> {
+    let writes = session.conversation.as_ref().map(|conversation| conversation.id.as_str());
+    if id.as_str() == expected || writes == Some(expected) {
+        return Ok(());
+    }
+    let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
+    let writes = writes.unwrap_or("none yet");
+    Err(Problem::new(
+        Code::Refused,
+        format!(
+            "session `{name}` is {id} and its conversation {writes}, not `{expected}`; nothing was sent"
+        ),
+    )
+    .hint("look which session you mean with `berth ls`"))
 }
 
 /// The prompts the agent has been given and not answered: the turn itself, then what was added to it.

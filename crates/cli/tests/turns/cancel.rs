@@ -133,7 +133,7 @@ fn a_turn_that_did_not_begin_in_time_is_withdrawn_refused_and_never_run() {
         assert_eq!((late.code, late.out.as_str()), (6, ""), "{late:?}");
         assert!(late.err.contains("did not begin") && late.err.contains("hint:"), "{late:?}");
     }
-    assert_eq!(states(&lab, &id), ["working", "cancelled", "cancelled"]);
+    assert_eq!(states(&lab, &id), ["delivered", "cancelled", "cancelled"]);
     // One whose time is not up runs, and whoever sent it is told that it began.
     let patient = spawn(&lab, ["send", "--max-wait", "60s", "--json", &id, "in time"]);
     wait_until("it to be accepted", || turns(&lab, &id).len() == 4);

@@ -16,7 +16,7 @@ fn c4_the_same_key_means_the_same_turn_in_flight_when_it_waits_and_when_it_is_ov
     lab.ok(["send", "--key", "fails", &id, &fails]);
     let again = |key: &str, prompt: &str| lab.json(["send", "--json", "--key", key, &id, prompt]);
     let (in_flight, waits) = (again("runs", &runs), again("fails", &fails));
-    for (receipt, number, state) in [(&in_flight, 1, "working"), (&waits, 2, "queued")] {
+    for (receipt, number, state) in [(&in_flight, 1, "delivered"), (&waits, 2, "queued")] {
         assert_eq!(receipt["number"], number, "{receipt}");
         assert_eq!((text(receipt, "state"), &receipt["repeated"]), (state.into(), &true.into()), "{receipt}");
         assert_eq!((text(receipt, "turn"), text(receipt, "session")), (format!("{id}.{number}"), id.clone()));

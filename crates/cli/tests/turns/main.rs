@@ -4,15 +4,22 @@
 //! `BERTH_TURN_ROUNDS=500` runs the races that often, `BERTH_SEED=N` repeats a run.
 //! Start with [`Did`], what the agent's own transcript says about a prompt.
 
+mod answer;
+mod bad_input;
 mod cancel;
+mod conversations;
 mod crash;
 mod first;
 mod keys;
+mod leaving;
 mod order;
 mod outcomes;
+mod queue;
 mod random;
 mod resumes;
+mod secrets;
 mod starting;
+mod time;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -109,10 +116,6 @@ fn turns(lab: &Lab, id: &str) -> Vec<Value> {
 
 fn text(value: &Value, field: &str) -> String {
     value[field].as_str().unwrap_or_else(|| panic!("no {field} in {value}")).to_owned()
-}
-
-fn wait_state(lab: &Lab, id: &str, number: u64, wanted: &str) {
-    wait_until(&format!("turn {number} to be {wanted}"), || state(lab, id, number) == wanted);
 }
 
 /// Waits until nobody keeps a session: the way to see an agent released.

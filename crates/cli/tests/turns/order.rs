@@ -98,7 +98,7 @@ fn c7_renaming_and_resuming_do_not_touch_a_running_turn_and_stopping_ends_it() {
     assert_eq!(again.code, 4, "{again:?}");
     let fresh = lab.berth(["resume", "-d", "--fresh", "after"]);
     assert_eq!(fresh.code, 4, "{fresh:?}");
-    assert_eq!(states(&lab, "after"), ["working", "queued"]);
+    assert_eq!(states(&lab, "after"), ["delivered", "queued"]);
     let waiting = spawn(&lab, ["wait", "after.1", "--timeout", "60s"]);
     lab.ok(["stop", "--grace", "50ms", "after"]);
     assert_eq!(finish(waiting).code, 9);

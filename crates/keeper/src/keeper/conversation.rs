@@ -76,10 +76,14 @@ impl TakeUp {
 fn claim(root: &Path, id: &SessionId, spec: &Spec, known: &str) -> Result<ConversationLock, Problem> {
     match ConversationLock::claim(root, &spec.conversation, known, id) {
         Ok(Claim::Ours(lock)) => Ok(lock),
+        // Our own last keeper, in its last moment.
+        Ok(Claim::Held(Some(by))) if by == *id => {
+            Err(Problem::new(Code::Held, format!("conversation {known} is just being left")).hint("try again"))
+        }
         Ok(Claim::Held(by)) => {
             let by = by.map_or_else(|| "another session".to_owned(), |by| format!("session {by}"));
             let other = by.strip_prefix("session ").unwrap_or("S");
-            Err(Problem::new(Code::Held, format!("conversation {known} is being written by {by}")).hint(
+            Err(Problem::new(Code::InUse, format!("conversation {known} is being written by {by}")).hint(
                 format!(
                     "send to it with `berth send {other} TEXT`, watch it with `berth log {other} --follow`, \
                  wait for it with `berth wait {other} --for exit`, or copy it with `berth fork {other}`"

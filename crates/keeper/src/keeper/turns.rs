@@ -12,7 +12,7 @@ use berth_core::{Actor, Command, Event, Phase, Prompt, Refusal, StartBy, decide}
 use berth_host::clock;
 
 use super::{Keeper, now};
-use crate::killpoint;
+use crate::{killpoint, turn};
 
 impl Keeper {
     pub(super) fn send(&mut self, key: u64, submit: Submit) -> Result<Option<Answer>, Problem> {
@@ -20,7 +20,7 @@ impl Keeper {
         let Some(by) = self.actor(key) else { return Ok(None) };
         self.may_be_sent_to()?;
         if let Some(expected) = &submit.expected {
-            self.is_expected(expected)?;
+            turn::is_expected(&self.owner.history().session, &self.id, expected)?;
         }
         let known = self.owner.history().session.turns.last();
         let boot_id = self.me.boot_id.clone();
@@ -59,24 +59,6 @@ impl Keeper {
             .hint("try again"));
         }
         Ok(())
-    }
-
-    fn is_expected(&self, expected: &str) -> Result<(), Problem> {
-        let session = &self.owner.history().session;
-        let writes = session.conversation.as_ref().map(|conversation| conversation.id.as_str());
-        if self.id.as_str() == expected || writes == Some(expected) {
-            return Ok(());
-        }
-        let handle = self.handle_name();
-        let writes = writes.unwrap_or("none yet");
-        Err(Problem::new(
-            Code::Refused,
-            format!(
-                "session `{handle}` is {} and its conversation {writes}, not `{expected}`; nothing was sent",
-                self.id
-            ),
-        )
-        .hint("look which session you mean with `berth ls`"))
     }
 
     /// Where a turn stands.

@@ -1,0 +1,114 @@
+//! What an agent asks, and what it is answered.
+
+use berth_harness::{Lab, wait_until};
+
+use crate::{did, finish, lab, spawn, start, states, text, turn};
+
+/// Waits until it asks this many things; their names.
+fn asks(lab: &Lab, id: &str, count: usize) -> Vec<String> {
+    let asked = || lab.show(id)["turns"]["asks"].as_array().cloned().unwrap_or_default();
+    wait_until("it to ask", || asked().len() == count);
+    asked().iter().map(|ask| text(ask, "request")).collect()
+}
+
+#[test]
+fn an_agent_that_asks_gets_the_answer_that_was_given() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s"]);
+    for (option, expected) in [
+        ("allow", "allow-once"),
+        ("yes", "allow-once"),
+        ("deny", "reject"),
+        ("no", "reject"),
+        ("allow-always", "allow-always"),
+    ] {
+        let waiting = spawn(&lab, ["send", "--wait", "s", "ask:Bash:rm -rf x"]);
+        asks(&lab, &id, 1);
+        assert_eq!(lab.berth(["wait", "s", "--for", "needs-you", "--timeout", "60s"]).code, 0);
+        let shown = lab.show("s");
+        assert_eq!(shown["state"], "needs-you");
+        assert_eq!(text(&shown["turns"]["asks"][0], "detail"), "rm -rf x", "in full");
+        let odd = lab.berth(["answer", "s", "perhaps"]);
+        assert_eq!(odd.code, 1, "{odd:?}");
+        assert!(odd.err.contains("allow-once") && odd.err.contains("reject"), "it lists them: {odd:?}");
+        lab.ok(["answer", "s", option]);
+        let said = finish(waiting);
+        assert_eq!((said.code, said.out), (0, format!("Bash: {expected}\n")), "{}", said.err);
+        assert!(said.err.contains("needs you") && said.err.contains("rm -rf x"), "{}", said.err);
+        // It is gone.
+        assert_eq!(lab.berth(["answer", "s", "allow"]).code, 3);
+    }
+    assert_eq!(lab.events(&id, "answered").len(), 5);
+}
+
+#[test]
+fn of_two_questions_each_gets_its_own_answer() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s"]);
+    lab.ok(["send", "s", "ask:Bash:one\nask:Edit:two.txt"]);
+    let requests = asks(&lab, &id, 2);
+    let which = lab.berth(["answer", "s", "allow"]);
+    assert_eq!(which.code, 1, "{which:?}");
+    assert!(requests.iter().all(|request| which.err.contains(request)), "it lists them: {which:?}");
+    assert_eq!(lab.berth(["answer", "s", "allow", "--request", "no-such"]).code, 3);
+    lab.ok(["answer", "s", "deny", "--request", &requests[1]]);
+    // The one that is left is the only one there is.
+    let again = lab.berth(["answer", "s", "allow", "--request", &requests[1]]);
+    assert_eq!(again.code, 3, "{again:?}");
+    lab.ok(["answer", "s", "allow"]);
+    lab.ok(["wait", "s.1", "--timeout", "60s"]);
+    assert_eq!(text(&turn(&lab, &id, 1), "answer"), "Bash: allow-once\nEdit: reject\n");
+}
+
+#[test]
+fn a_question_that_was_withdrawn_or_whose_turn_is_over_cannot_be_answered() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s"]);
+    let (go, wait) = crate::gate(&lab, "go");
+    let (begun, touch) = crate::mark(&lab, "begun");
+    lab.ok(["send", "s", &format!("ask:Bash:one\n{wait} unask {touch} {wait}2 after")]);
+    let first = asks(&lab, &id, 1);
+    crate::open(&go);
+    asks(&lab, &id, 0);
+    crate::wait_mark(&begun);
+    for args in [&["answer", "s", "allow"][..], &["answer", "s", "allow", "--request", &first[0]]] {
+        let gone = lab.berth(args);
+        assert_eq!(gone.code, 3, "{gone:?}");
+    }
+    crate::open(&lab.dir().join("go2"));
+    lab.ok(["wait", "s.1", "--timeout", "60s"]);
+    assert_eq!(states(&lab, "s"), ["done"]);
+    // Cancelled while it asks: the question goes with its turn.
+    lab.ok(["send", "s", "ask:Bash:two"]);
+    asks(&lab, &id, 1);
+    lab.ok(["cancel", "s.2"]);
+    asks(&lab, &id, 0);
+    assert_eq!(lab.berth(["answer", "s", "allow"]).code, 3);
+    // And with its run.
+    lab.ok(["send", "s", "ask:Bash:three"]);
+    asks(&lab, &id, 1);
+    lab.kill_keeper(&id);
+    assert_eq!(lab.berth(["answer", "s", "allow"]).code, 3);
+    assert_eq!(states(&lab, "s")[..2], ["done", "cancelled"]);
+    assert_eq!(did(&lab, &id).len(), 3);
+}
+
+/// Two answer at once: one of them did.
+#[test]
+fn of_two_who_answer_at_once_one_does() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s"]);
+    for round in 1..=8_u64 {
+        lab.ok(["send", "s", "ask:Bash:x"]);
+        let requests = asks(&lab, &id, 1);
+        let answers =
+            ["allow", "deny"].map(|option| spawn(&lab, ["answer", "s", option, "--request", &requests[0]]));
+        let [allowed, denied] = answers.map(finish);
+        let mut codes = [allowed.code, denied.code];
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 3], "{allowed:?} {denied:?}");
+        lab.ok(["wait", &format!("s.{round}"), "--timeout", "60s"]);
+        let expected = if allowed.code == 0 { "Bash: allow-once\n" } else { "Bash: reject\n" };
+        assert_eq!(text(&turn(&lab, &id, round), "answer"), expected);
+    }
+}
