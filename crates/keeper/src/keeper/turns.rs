@@ -205,13 +205,13 @@ impl Keeper {
         let handle = self.handle_name();
         let why = match (&status.released, status.exit, &status.failure) {
             (Some(why), _, _) => why.clone(),
-            (None, Some(code), _) => format!("it ended with exit {code}{}", self.complaint()),
+            (None, Some(code), _) => format!("the agent ended with exit {code}{}", self.complaint()),
             (None, None, Some(failure)) => failure.clone(),
             (None, None, None) => "it is over".to_owned(),
         };
-        Problem::new(Code::Refused, format!("the agent of session `{handle}` cannot be used: {why}")).hint(
-            format!("mend that, then `berth resume {handle}`; `berth log {handle}` tells what happened"),
-        )
+        Problem::new(Code::Refused, format!("session `{handle}` takes no turns: {why}")).hint(format!(
+            "mend that, then `berth resume {handle}`; `berth log {handle}` tells what happened"
+        ))
     }
 }
 
