@@ -5,7 +5,7 @@
 //! Not here: what the agents do without berth (`testing/fake-model/tests/real_*`).
 //! Start with [`World`], then `turns`.
 //!
-//! `BERTH_SEED=N` repeats a race.
+//! `BERTH_SEED=N` repeats a race, `BERTH_ROUNDS=N` races that often.
 
 mod crashes;
 mod first_sends;
@@ -177,6 +177,15 @@ impl World {
         self.json(&["show", session, "--json"])
     }
 
+    /// Waits until the agent of a session with `--idle` was released, and the session is only a record.
+    fn released(&self, session: &str) {
+        // An agent that takes its time to leave is ended, and has that code.
+        let waited = self.berth(&["wait", session, "--for", "exit", "--timeout", "60s"]);
+        assert!(matches!(waited.code, 0 | 143), "{waited:?}");
+        wait_until("the keeper to leave", || self.show(session)["keeper_pid"].is_null());
+        assert_eq!(self.show(session)["state"], "idle");
+    }
+
     /// The states of all turns, in order.
     fn states(&self, session: &str) -> Vec<String> {
         let turns = self.json(&["turns", session, "--json"]);
@@ -205,8 +214,11 @@ impl World {
     /// A command that writes down who it is and does not end by itself.
     fn endless(&self) -> Endless {
         let (script, pids) = (self.agents.work().join("endless"), self.agents.work().join("pids"));
-        let text =
-            format!("echo $$ >>'{}'\nwhile :; do read -r x <>'{}'; done\n", pids.display(), self.fifo());
+        let text = format!(
+            "echo $$ $(readlink /proc/self/ns/pid) >>'{}'\nwhile :; do read -r x <>'{}'; done\n",
+            pids.display(),
+            self.fifo()
+        );
         std::fs::write(&script, text).expect("a script");
         Endless { command: format!("sh {}", script.display()), pids }
     }
@@ -227,12 +239,17 @@ struct Endless {
 }
 
 impl Endless {
-    /// Waits until it runs for the `count`th time; who it is.
-    fn process(&self, count: usize) -> Identity {
+    /// Waits until it runs for the `count`th time; who it is. `None` in a sandbox, where it cannot know.
+    fn process(&self, count: usize) -> Option<Identity> {
         let read = || std::fs::read_to_string(&self.pids).unwrap_or_default();
         wait_until("the tool to run", || read().lines().count() >= count && read().ends_with('\n'));
-        let pid = read().lines().nth(count - 1).and_then(|line| line.parse().ok()).expect("a pid");
-        Identity::of(pid).unwrap_or_else(|error| panic!("the tool {pid} is not there: {error}"))
+        let read = read();
+        let (pid, space) = read.lines().nth(count - 1).and_then(|line| line.split_once(' ')).expect("a pid");
+        let ours = std::fs::read_link("/proc/self/ns/pid").expect("our own");
+        let pid = pid.parse().expect("a pid");
+        let identity =
+            || Identity::of(pid).unwrap_or_else(|error| panic!("the tool {pid} is not there: {error}"));
+        (ours.as_os_str() == space).then(identity)
     }
 }
 

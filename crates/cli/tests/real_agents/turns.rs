@@ -40,7 +40,7 @@ fn a_life_is_one_conversation(kind: Kind) {
     assert_eq!(world.wait(&turn), 8);
     if kind.is_claude() {
         // Codex leaves it running; it ends with the run.
-        wait_gone(&process);
+        process.iter().for_each(wait_gone);
     }
     world.echoed(&id, "after the tool");
     let states = ["done", "done", "failed", "done", "done", "cancelled", "done", "cancelled", "done"];
@@ -48,7 +48,7 @@ fn a_life_is_one_conversation(kind: Kind) {
     assert_eq!(world.show(&id)["native_id"], native);
     world.one_transcript(&id);
     world.ok(&["stop", &id]);
-    wait_gone(&process);
+    process.iter().for_each(wait_gone);
     let prompts = world.prompts();
     let asked = prompts.iter().filter(|prompt| *prompt != "ERROR 500").count();
     assert_eq!(asked, states.len() - 1, "each prompt once: {prompts:?}");
