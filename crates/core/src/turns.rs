@@ -628,6 +628,14 @@ fn cancel_requested(turn: u64, by: Actor, for_another: bool, now: Now) -> Event 
     Event::CancelRequested { turn, cancel: Cancel { by, for_another, until_boot_ms } }
 }
 
+/// Withdraws what waits, and nothing else.
+pub(crate) fn withdraw(session: &Session, turn: u64, by: Actor, now: Now) -> Result<Vec<Event>, Refusal> {
+    match session.turns.get(turn).map(|known| known.state) {
+        Some(TurnState::Delivered | TurnState::Working) => Err(Refusal::TurnStarted { turn }),
+        Some(TurnState::Queued | TurnState::Over(_)) | None => cancel(session, turn, by, now),
+    }
+}
+
 /// Withdraws what waits; has the agent break off what it has.
 pub(crate) fn cancel(session: &Session, turn: u64, by: Actor, now: Now) -> Result<Vec<Event>, Refusal> {
     let known = session.turns.get(turn).ok_or(Refusal::NoSuchTurn { turn })?;
