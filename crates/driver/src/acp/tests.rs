@@ -627,6 +627,23 @@ fn who_listens_late_finds_the_end_of_its_turn_in_the_whole_run_and_in_a_part_of_
     }
 }
 
+#[test]
+fn who_listens_late_takes_no_history_for_an_answer() {
+    let mut talk = Talk::new(&Begin::Resume { id: SESSION.to_owned() });
+    talk.prompt(9, "x");
+    let mut introduction = introduction();
+    introduction["result"]["agentCapabilities"]["sessionCapabilities"] = json!({});
+    talk.hear_json(introduction);
+    talk.play(CODEX_LOAD, &[], &[]);
+    talk.says(None, "new");
+    talk.hear_json(json!({"id": "turn-9", "result": {"stopReason": "end_turn"}}));
+    assert_eq!(talk.end().answer, "new");
+    assert!(
+        talk.sent.iter().all(|sent| sent["method"] != "session/prompt"),
+        "it gives no prompt a second time"
+    );
+}
+
 /// What may be done to a driver.
 #[derive(Clone, Debug)]
 enum Act {
