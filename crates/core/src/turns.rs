@@ -177,6 +177,8 @@ pub enum Manner {
 pub struct Able {
     /// Take text into a turn that runs.
     pub steer: bool,
+    /// Take its conversation up again after it was ended.
+    pub resume: bool,
 }
 
 /// How a turn ended, in full.
@@ -515,6 +517,8 @@ impl Session {
     /// When the agent is released for having nothing to do, on the boot clock.
     pub fn release_at_boot_ms(&self) -> Option<u64> {
         let idle_ms = self.spec.as_ref()?.policy.idle_ms?;
+        // What cannot come back stays: the conversation would be lost.
+        self.turns.ready.filter(|able| able.resume)?;
         match self.phase {
             Phase::Running { .. } => Some(self.turns.quiet_since_boot_ms?.saturating_add(idle_ms)),
             Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => None,
