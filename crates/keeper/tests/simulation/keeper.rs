@@ -34,6 +34,8 @@ pub(crate) struct Keeper {
     retry_at_ms: Option<u64>,
     /// The run this very image spawned: it must not lose sight of how that ends.
     spawned: Option<Epoch>,
+    /// Somebody stopped the session, and was told that it is.
+    is_stopped: bool,
     pub(crate) leaving: bool,
 }
 
@@ -53,6 +55,7 @@ impl Keeper {
             killed_at_ms,
             retry_at_ms,
             spawned,
+            is_stopped: false,
             leaving: false,
         }
     }
@@ -79,6 +82,7 @@ impl Keeper {
         inputs: Vec<Input>,
     ) -> Result<Option<Vec<Result<(), Refusal>>>, Halt> {
         let now = world.now();
+        let stops = inputs.iter().any(|input| matches!(input, Input::Command(Command::Stop { .. })));
         let plan = self.mind.plan(&inputs, now);
         if world.bug == Bug::PublishBeforeAppend {
             world.ledger.publish(&plan.events);
@@ -108,7 +112,11 @@ impl Keeper {
                 }
                 for event in &taken.events {
                     world.agent.bears_out(&event.event)?;
+                    if self.is_stopped && matches!(event.event, Event::RunStarting { .. }) {
+                        return Err(Halt::Broken("a session that was stopped went on".to_owned()));
+                    }
                 }
+                self.is_stopped |= stops;
                 world.after_disk()?;
                 world.may_die("between append and publish")?;
                 if world.bug != Bug::PublishBeforeAppend {

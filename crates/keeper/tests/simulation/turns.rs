@@ -151,7 +151,13 @@ impl Keeper {
             Effect::Say { turn } => {
                 let current = self.mind.session().turns.current.as_ref();
                 let into = current.map(|current| current.turn).filter(|whole| whole != turn);
-                let told = self.mind.session().turns.get(*turn).map(|turn| turn.prompt.to_string());
+                let given = self.mind.session().turns.get(*turn);
+                let told = given.map(|turn| turn.prompt.to_string());
+                let (boot_id, now) = (world.host.boot_id(), world.now().boot_ms);
+                let is_late = |by: &StartBy| by.boot_id != boot_id || by.boot_ms <= now;
+                if given.and_then(|turn| turn.start_by.as_ref()).is_some_and(is_late) {
+                    return Err(Halt::Broken(format!("turn {turn} is said too late")));
+                }
                 world.count(if into.is_some() { "steered" } else { "said" });
                 world.ledger.said(*turn, told.as_deref())?;
                 let is_there = world.host.agents() > 0;
