@@ -56,7 +56,8 @@ fn claim(root: &Path, id: &SessionId, spec: &Spec, known: &str) -> Result<Conver
         Ok(Claim::Ours(lock)) => Ok(lock),
         // Our own last keeper, in its last moment.
         Ok(Claim::Held(Some(by))) if by == *id => {
-            Err(Problem::new(Code::Held, format!("conversation {known} is just being left")).hint("try again"))
+            Err(Problem::new(Code::Held, format!("conversation {known} is just being left"))
+                .hint("try again"))
         }
         Ok(Claim::Held(by)) => {
             let by = by.map_or_else(|| "another session".to_owned(), |by| format!("session {by}"));
