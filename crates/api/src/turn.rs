@@ -296,6 +296,9 @@ impl Hold {
                  or `berth fork {session}`"
             ),
             Self::AgentFailed(reason) => {
+                // The rest of it is what the agent printed; the log has it.
+                let reason = reason.lines().next().unwrap_or_default();
+                let reason = reason.strip_suffix("; it printed last:").unwrap_or(reason);
                 format!("the agent cannot be used: {reason}; mend that, then `berth resume {session}`")
             }
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request, Submit};
 use berth_api::record::Event;
-use berth_api::turn::{Receipt, TurnView, split_turn_id, turn_id};
+use berth_api::turn::{Hold, Receipt, TurnView, split_turn_id, turn_id};
 use berth_api::{Code, Connection, Problem};
 use berth_core::{Actor, Command, Now, Prompt, SessionId, decide};
 use berth_keeper::{recover, start, store, turn, view};
@@ -253,6 +253,8 @@ fn listen(
     if keeper.send(Request::Follow { turn: number }).is_err() {
         return Ok(Listened::Dropped);
     }
+    // The turn, while it waits.
+    let mut waiting: Option<String> = None;
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -262,16 +264,28 @@ fn listen(
         let enough = match keeper.next() {
             Ok(Some(Arrival::Answer(Answer::Problem { problem }))) => return Err(problem),
             Ok(Some(Arrival::Answer(Answer::Receipt { receipt }))) if is_over(&receipt.state) => true,
-            Ok(Some(Arrival::Answer(Answer::Receipt { receipt }))) => match &receipt.held {
-                Some(held) if !receipt.paused => return Err(held_problem(&receipt.turn, held)),
-                Some(_) | None => false,
-            },
+            Ok(Some(Arrival::Answer(Answer::Receipt { receipt }))) => {
+                if let Some(held) = receipt.held.as_ref().filter(|_| !receipt.paused) {
+                    return Err(held_problem(&receipt.turn, held));
+                }
+                waiting = receipt.position.map(|_| receipt.turn.clone());
+                false
+            }
             Ok(Some(Arrival::Notice(Notice::Said { text, .. }))) => hear(News::Said(&text))?,
             Ok(Some(Arrival::Notice(Notice::Doing { what, detail, tokens, .. }))) => {
                 hear(News::Doing { what: &what, detail: &detail, tokens })?
             }
             Ok(Some(Arrival::Notice(Notice::Event { entry, .. }))) => {
                 let is_end = matches!(&entry.event, Event::TurnEnded { turn, .. } if *turn == number);
+                match (&entry.event, &waiting) {
+                    (Event::TurnDelivered { turn, .. }, _) if *turn == number => waiting = None,
+                    (Event::QueueHeld { hold: Hold::Paused(_) }, _) => {}
+                    (Event::QueueHeld { hold }, Some(turn)) => {
+                        let session = split_turn_id(turn).map_or("S", |(session, _)| session);
+                        return Err(held_problem(turn, &hold.describe(session)));
+                    }
+                    _ => {}
+                }
                 hear(News::Event(&entry.event))? || is_end
             }
             Ok(Some(_)) => false,

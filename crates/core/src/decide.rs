@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::turns::{Expiry, Final, Prompt, Wish};
+use crate::turns::{Expiry, Final, Prompt, Release, Wish};
 use crate::{
     Actor, Boundary, Event, Fence, Name, Now, Owner, Phase, Process, Session, SessionId, Spec, Terms, owners,
     turns,
@@ -255,6 +255,8 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         },
         Command::Start { .. } | Command::Rename { .. } if session.spec.is_none() => Err(Refusal::NotCreated),
         Command::Start { .. } if session.is_live() => Err(Refusal::AlreadyRunning),
+        // Once it was ended for that, it is for good, whatever clock there is now.
+        Command::Start { .. } if session.released == Some(Release::Expired) => Err(Refusal::Expired),
         Command::Start { keeper, .. } if session.is_expired(&keeper.boot_id, now.boot_ms) => {
             Err(Refusal::Expired)
         }

@@ -3,7 +3,7 @@
 //! They follow from the state alone, so recovery is: replay, look, ask again. The keeper performs
 //! an effect once and again only after it came back to life.
 
-use crate::{Ending, Epoch, Phase, Session};
+use crate::{Ending, Epoch, Phase, Session, TurnState};
 
 /// Something to be done to the world.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,7 +38,9 @@ pub enum Effect {
         /** Which. */
         turn: u64,
     },
-    /// Say a turn's prompt to the agent. Once: whoever continues a keeper's work does not.
+    /// Say a turn's prompt to the agent, once. Owed until the agent says that it has it. Whoever continues a
+    /// keeper's work cannot tell whether that was done: it does not say it, and reports
+    /// [`crate::Observation::Broken`].
     Say {
         /** Which. */
         turn: u64,
@@ -87,7 +89,9 @@ fn turns(session: &Session) -> Vec<Effect> {
     let mut owed = Vec::new();
     if let Some(current) = &session.turns.current {
         let with_it = std::iter::once(&current.turn).chain(&current.steered);
-        owed.extend(with_it.map(|turn| Effect::Say { turn: *turn }));
+        let unheard =
+            |turn: &&u64| session.turns.get(**turn).is_some_and(|it| it.state == TurnState::Delivered);
+        owed.extend(with_it.filter(unheard).map(|turn| Effect::Say { turn: *turn }));
         owed.extend(current.cancel.as_ref().map(|_| Effect::Interrupt { turn: current.turn }));
     }
     owed.extend(session.due_turn().map(|turn| Effect::Deliver { turn }));

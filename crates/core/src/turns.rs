@@ -781,7 +781,10 @@ pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) ->
     }
     let Some(current) = &session.turns.current else { return vec![] };
     if current.turn != turn {
-        return vec![over(turn, end, now)];
+        let policy = session.spec.as_ref().map(|spec| spec.policy.on_unknown).unwrap_or_default();
+        let holds = end.state == Final::Unknown && policy == OnUnknown::Hold && session.turns.hold.is_none();
+        let hold = holds.then_some(Event::QueueHeld { hold: Hold::Unknown { turn } });
+        return std::iter::once(over(turn, end, now)).chain(hold).collect();
     }
     let end = current.cancel.iter().fold(end, broken_off);
     let policy = session.spec.as_ref().map(|spec| spec.policy.on_unknown).unwrap_or_default();

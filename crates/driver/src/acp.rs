@@ -15,23 +15,25 @@ mod tool;
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, CancelNotification, ClientCapabilities, CloseSessionRequest,
-    ForkSessionRequest, Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest,
-    PROTOCOL_LEVEL_METHOD_NAMES, PromptRequest, RequestPermissionOutcome, RequestPermissionResponse,
-    ResumeSessionRequest, SelectedPermissionOutcome,
+    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, CancelNotification, ClientCapabilities,
+    ClientSessionCapabilities, CloseSessionRequest, ForkSessionRequest, Implementation, InitializeRequest,
+    LoadSessionRequest, NewSessionRequest, NoticeCapabilities, PROTOCOL_LEVEL_METHOD_NAMES, PromptRequest,
+    RequestPermissionOutcome, RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome,
 };
 use berth_core::{AskKind, AskOption, Final, MOST_ASKS, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::rpc::{self, Incoming, Problem};
 use crate::{Activity, Begin, Driver, Out, Proves, Trouble, Update};
-use answer::Answer;
+use answer::{Answer, MAX_NOTICE_BYTES};
 use tool::{Calls, MAX_ID_BYTES};
 
 /// How many remarks a run may give.
 const MOST_REMARKS: u32 = 20;
 /// How much of a line that nobody understands is shown.
 const MAX_SHOWN_BYTES: usize = 200;
+/// How many notices are known again.
+const MOST_NOTICES: usize = 8;
 /// How many texts for a running turn may be without an answer of the agent.
 const MOST_STEERS: usize = 64;
 /// Text for a running turn: no part of the protocol yet, but what both adapters of its authors offer.
@@ -61,6 +63,8 @@ pub struct Acp {
     calls: Calls,
     doing: Activity,
     remarks: u32,
+    /// The last few things it wanted people to know: agents say the same with every turn.
+    notices: Vec<String>,
 }
 
 /// How far it is.
@@ -126,6 +130,7 @@ impl Acp {
             calls: Calls::default(),
             doing: Activity::default(),
             remarks: 0,
+            notices: Vec::new(),
         }
     }
 
@@ -254,7 +259,7 @@ impl Acp {
     }
 
     fn not_opened(&mut self, problem: &Problem, wanted: Option<String>, out: &mut Out) {
-        const GONE: [&str; 7] = [
+        const GONE: [&str; 8] = [
             "not found",
             "no rollout",
             "unknown session",
@@ -262,6 +267,7 @@ impl Acp {
             "does not exist",
             "does not match any session",
             "no conversation",
+            "invalid session id",
         ];
         const IN_USE: [&str; 2] = ["in use by", "active writer"];
         let said = problem.said();
@@ -452,6 +458,7 @@ impl Acp {
                 }
             }
             "plan" => self.began(out),
+            "notice" => self.noticed(update, out),
             "session_info_update" => self.informed(&update["_meta"], out),
             "usage_update" if !update["_meta"]["_claude/origin"].is_null() => self.tell_late(out),
             // Commands, modes, settings, usage, and what there will be next year: nothing that a turn needs.
@@ -478,6 +485,29 @@ impl Acp {
             None if is_ready && self.last.is_some() => drop(self.late.piece(message, piece)),
             None => {}
         }
+    }
+
+    /// Something for people that is no part of the conversation.
+    fn noticed(&mut self, update: &Value, out: &mut Out) {
+        let title = update["title"].as_str().unwrap_or_default();
+        let said = match update["description"].as_str() {
+            Some(description) => format!("{title}: {description}"),
+            None => title.to_owned(),
+        };
+        let said = tool::line(&said, MAX_NOTICE_BYTES);
+        if let Some(turn) = &mut self.turn
+            && update["severity"] == "error"
+        {
+            turn.answer.notice.clone_from(&said);
+        }
+        if said.is_empty() || self.notices.contains(&said) {
+            return;
+        }
+        self.notices.push(said.clone());
+        if self.notices.len() > MOST_NOTICES {
+            self.notices.remove(0);
+        }
+        self.remark(format!("the agent says: {said}"), out);
     }
 
     fn informed(&mut self, meta: &Value, out: &mut Out) {
@@ -562,10 +592,11 @@ impl Driver for Acp {
     }
 
     fn begin(&mut self, begin: &Begin, cwd: &str, out: &mut Out) {
-        let us = Implementation::new("berth", env!("CARGO_PKG_VERSION"));
+        // Without the word for notices, agents put their warnings into the answer.
+        let session = ClientSessionCapabilities::new().notices(NoticeCapabilities::new());
         let params = InitializeRequest::new(ProtocolVersion::V1)
-            .client_capabilities(ClientCapabilities::new())
-            .client_info(us);
+            .client_capabilities(ClientCapabilities::new().session(session))
+            .client_info(Implementation::new("berth", env!("CARGO_PKG_VERSION")));
         rpc::request(out, INIT, AGENT_METHOD_NAMES.initialize, &params);
         self.phase = Phase::Introducing { begin: begin.clone(), cwd: cwd.to_owned() };
         // History that is replayed comes under this name; a fork's name is not known yet.

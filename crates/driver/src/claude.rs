@@ -225,6 +225,10 @@ impl Driver for Claude {
         }
     }
 
+    fn message_id(&self, turn: u64) -> Option<String> {
+        Some(self.ids.message(turn))
+    }
+
     fn goodbye(&mut self, out: &mut Out) {
         // Without this it would stay for as long as something runs in the background.
         request(GOODBYE, json!({"subtype": "end_session"}), out);

@@ -91,6 +91,11 @@ pub trait Driver: std::fmt::Debug {
     /// whoever answers knows.
     fn answer(&mut self, request: &str, choice: &str, out: &mut Out);
 
+    /// The id under which the agent itself records the prompt of a turn, if that is ours to give and like no other.
+    fn message_id(&self, _turn: u64) -> Option<String> {
+        None
+    }
+
     /// The last words to it, before its input is closed.
     fn goodbye(&mut self, out: &mut Out);
 }

@@ -14,7 +14,10 @@ use std::io;
 use crate::checked;
 use crate::identity::{Pidfd, ProcessStat};
 use crate::process::census;
-pub use search::{Found, held_files, variables, with_any_mark, with_mark, with_open_lock};
+pub use search::{
+    Found, held_files, held_files_in, listed_lockers, mentioning, variables, with_any_mark, with_mark,
+    with_open_lock,
+};
 
 /// How often [`signal_descendants`] looks again while the tree keeps growing.
 const ROUNDS: usize = 8;

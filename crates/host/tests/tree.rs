@@ -114,3 +114,19 @@ fn a_mark_behind_a_large_environment_is_found() {
     let found = tree::with_mark("BERTH_TEST_LAST", &value).unwrap().processes;
     assert_eq!(found.iter().map(|process| process.pid).collect::<Vec<_>>(), [marked.child.pid]);
 }
+
+#[test]
+fn who_mentions_something_is_found_by_its_words_and_its_variables() {
+    let value = format!("{}-{}", std::process::id(), berth_host::clock::boot_ms());
+    let variable = Shell::run_with("read x", &[("BERTH_TEST_ANY".into(), value.clone().into())], &[]);
+    let word = Shell::run(&format!("exec sh -c 'echo ready; read x' --resume={value}"));
+    let mut word = word;
+    assert_eq!(word.line(), "ready");
+    let _other = Shell::run_with("read x", &[("BERTH_TEST_ANY".into(), format!("{value}0").into())], &[]);
+    let found = tree::mentioning(&[&value, "nobody says this"]).unwrap().processes;
+    let mut pids: Vec<u32> = found.iter().map(|process| process.pid).collect();
+    pids.sort_unstable();
+    let mut expected = [variable.child.pid, word.child.pid];
+    expected.sort_unstable();
+    assert_eq!(pids, expected);
+}

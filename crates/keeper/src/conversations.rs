@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_core::SessionId;
-use berth_host::lock::LockFile;
+use berth_host::lock::{LockFile, Probe, probe};
+
+use crate::history::History;
+use crate::store;
 
 /// Whoever looks at a lock has it for an instant.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
@@ -22,6 +25,8 @@ const MAX_NAME_BYTES: usize = 200;
 #[derive(Debug)]
 pub(crate) struct ConversationLock {
     file: LockFile,
+    kind: String,
+    id: String,
 }
 
 /// Whether we may write it.
@@ -41,24 +46,45 @@ impl ConversationLock {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         }
         let file = LockFile::open_or_create(&path)?;
-        if !file.acquire(LOCK_PATIENCE)? {
-            let said = file.read_text().unwrap_or_default();
-            return Ok(Claim::Held(SessionId::parse(said.trim())));
+        let held = !file.acquire(LOCK_PATIENCE)?;
+        let last = SessionId::parse(file.read_text().unwrap_or_default().trim());
+        if held {
+            return Ok(Claim::Held(last));
         }
-        // For people, and for whoever is refused: the lock counts, not the text.
+        // A keeper that was killed gives its locks back at once; what it ran may live on, and write.
+        if let Some(last) = last.filter(|last| last != session && is_left_over(root, last, id)) {
+            return Ok(Claim::Held(Some(last)));
+        }
+        // For whoever comes next, and for people: the lock counts, not the text.
         let _ = file.write_text(session.as_str());
-        Ok(Claim::Ours(Self { file }))
+        Ok(Claim::Ours(Self { file, kind: kind.to_owned(), id: id.to_owned() }))
     }
 
     /// A lock that an earlier image of this program took.
-    pub(crate) fn inherited(file: LockFile) -> Self {
-        Self { file }
+    pub(crate) fn inherited(file: LockFile, kind: String, id: String) -> Self {
+        Self { file, kind, id }
     }
 
     /// Its file.
     pub(crate) fn file(&self) -> &LockFile {
         &self.file
     }
+
+    /// Whether it is the right to write this one.
+    pub(crate) fn is_of(&self, kind: &str, id: &str) -> bool {
+        self.kind == kind && self.id == id
+    }
+}
+
+/// Whether something of a session's last run is there that may write this conversation.
+fn is_left_over(root: &Path, session: &SessionId, id: &str) -> bool {
+    let dir = root.join("sessions").join(session.as_str());
+    if !matches!(probe(&dir.join("run")), Ok(Some(Probe::Held))) {
+        return false;
+    }
+    // It may have gone on to another one. One that cannot be read may well be it.
+    let writes = store::read(&dir, session, 1).map(|past| History::replay(&past).session.conversation);
+    writes.map_or(true, |writes| writes.is_some_and(|writes| writes.id == id))
 }
 
 fn lock_path(root: &Path, kind: &str, id: &str) -> PathBuf {

@@ -170,9 +170,7 @@ impl Keeper {
                 continue;
             }
             lean = false;
-            if let Some(watchdog) = &self.watchdog {
-                watchdog.arm(killpoint::stuck_after(STUCK_AFTER));
-            }
+            self.arm_watchdog();
             for event in &events {
                 self.handle(event.data.u64(), event.flags);
             }
@@ -309,6 +307,13 @@ impl Keeper {
         let _ = self.owner.close();
     }
 
+    /// From now on a turn of the loop has its time, unless a new image would not know what we are about to say.
+    fn arm_watchdog(&self) {
+        if let Some(watchdog) = self.watchdog.as_ref().filter(|_| self.has_said_everything()) {
+            watchdog.arm(killpoint::stuck_after(STUCK_AFTER));
+        }
+    }
+
     /// Descriptors changed: a new image would look for the old ones.
     fn renew_watchdog(&mut self) {
         if self.watchdog.is_some() {
@@ -322,6 +327,7 @@ impl Keeper {
             vec!["berth".into(), KEEPER_VERB.into(), ADOPT_FLAG.into(), self.dir.clone().into()];
         args.extend(keep.iter().take(3).map(|fd| fd.to_string().into()));
         args.extend(self.named_fds().into_iter().map(|(name, fd)| format!("{name}={fd}").into()));
+        args.extend(begin::words_of(&self.begin).into_iter().map(OsString::from));
         args.extend(self.looking.as_ref().map(|it| format!("{LOOKING_SINCE}{}", it.since_awake_ms()).into()));
         Watchdog::install(&args, &keep)
     }

@@ -28,6 +28,7 @@ pub mod sweep;
 pub mod turn;
 pub mod view;
 pub mod whose;
+pub mod writers;
 
 pub use history::History;
 pub use home::Home;

@@ -387,7 +387,7 @@ fn members_of(contained: &Contained) -> std::io::Result<Vec<Identity>> {
 ///
 /// Listed twice with the processes held open in between: a number that changed hands meanwhile is
 /// then either not in the second list or not the process we hold.
-fn held_below(parents: &[(Identity, Pidfd)]) -> Vec<(Identity, Pidfd)> {
+pub(crate) fn held_below(parents: &[(Identity, Pidfd)]) -> Vec<(Identity, Pidfd)> {
     let list = || -> BTreeSet<u32> {
         let all = census().unwrap_or_default();
         let alive = parents.iter().filter(|(_, pidfd)| !pidfd.has_exited());
@@ -410,7 +410,8 @@ fn run_lock_is_free(dir: &Path) -> std::io::Result<bool> {
     LockFile::open_or_create(&dir.join("run"))?.acquire(RUN_LOCK_PATIENCE)
 }
 
-fn wait_for_exit<'a>(pidfds: impl Iterator<Item = &'a Pidfd>, limit: Duration) {
+/// Waits until these have ended, or for this long.
+pub(crate) fn wait_for_exit<'a>(pidfds: impl Iterator<Item = &'a Pidfd>, limit: Duration) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let until = Instant::now() + limit;
     for pidfd in pidfds {

@@ -14,6 +14,9 @@ use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
 use berth_journal::{Committed, Journal, JournalError, Limits, RealDisk, Recovered, Seq};
 
+/// The largest event. Prompts and answers are texts of up to a megabyte, of which JSON may make six.
+const MAX_EVENT_BYTES: usize = 16 << 20;
+
 use crate::history::Stored;
 use crate::owner::Owner;
 
@@ -91,13 +94,13 @@ pub fn exists(dir: &Path) -> Result<bool, Problem> {
 /// Makes the journal of a new session.
 pub fn create(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<Owner, Problem> {
     let path = dir.join(JOURNAL_DIR);
-    let journal = Journal::create(RealDisk::new(path), id.as_str(), Limits::default());
+    let journal = Journal::create(RealDisk::new(path), id.as_str(), limits());
     Ok(Owner::new(journal.map_err(|error| journal_problem(&error, id.as_str()))?, &[]))
 }
 
 /// Opens the journal of a session. The lease must be held. Says what was found torn, if anything.
 pub fn open(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<(Owner, Option<String>), Problem> {
-    owned(Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), Limits::default()), id)
+    owned(Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), limits()), id)
 }
 
 fn owned(
@@ -121,7 +124,7 @@ pub fn open_patiently(
     _lease: &Lease,
 ) -> Result<(Owner, Option<String>), Problem> {
     loop {
-        let opened = Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), Limits::default());
+        let opened = Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), limits());
         match opened {
             Err(
                 JournalError::List { .. }
@@ -164,4 +167,8 @@ pub fn journal_problem(error: &JournalError, session: &str) -> Problem {
     }
     Problem::new(Code::Refused, what)
         .hint("nothing was changed; docs/recovery.md says what to do with damaged or full journals")
+}
+
+fn limits() -> Limits {
+    Limits { record_bytes: MAX_EVENT_BYTES, ..Limits::default() }
 }

@@ -79,11 +79,22 @@ pub(crate) fn given(session: &Session) -> Vec<(u64, String)> {
     turns.filter_map(|turn| Some((turn, session.turns.get(turn)?.prompt.to_string()))).collect()
 }
 
-/// Lets a driver hear everything an agent wrote from `from` on. Returns the beginning of the last line.
-pub(crate) fn hear_output(driver: &mut dyn Driver, dir: &Path, from: u64, out: &mut Out) -> Vec<u8> {
+/// Lets a driver hear what an agent wrote from `from` on, and before `until` if that is given. What it wants to
+/// say is dropped. Returns the beginning of the last line.
+pub(crate) fn hear_output(
+    driver: &mut dyn Driver,
+    dir: &Path,
+    from: u64,
+    until: Option<u64>,
+    hear: &mut dyn FnMut(Update),
+) -> Vec<u8> {
     let (mut offset, mut line, mut overlong) = (from, Vec::new(), false);
     let mut buffer = vec![0; READ_BYTES];
+    let mut out = Out::default();
     while let Ok((count, at)) = output::read_at(dir, offset, &mut buffer) {
+        let left =
+            until.map_or(usize::MAX, |until| usize::try_from(until.saturating_sub(at)).unwrap_or(usize::MAX));
+        let count = count.min(left);
         if count == 0 {
             break;
         }
@@ -94,8 +105,9 @@ pub(crate) fn hear_output(driver: &mut dyn Driver, dir: &Path, from: u64, out: &
             rest = &behind[1..];
             line.extend_from_slice(piece);
             if !std::mem::take(&mut overlong) {
-                driver.hear(&line, out);
+                driver.hear(&line, &mut out);
                 out.bytes.clear();
+                out.updates.drain(..).for_each(&mut *hear);
             }
             line.clear();
         }
@@ -110,31 +122,40 @@ pub(crate) fn hear_output(driver: &mut dyn Driver, dir: &Path, from: u64, out: &
 }
 
 /// What the agent's output says about the turn it had.
-fn heard(session: &Session, dir: &Path) -> Option<TurnEnd> {
+fn heard(session: &Session, id: &SessionId, dir: &Path) -> Option<TurnEnd> {
     let spec = session.spec.as_ref()?;
     let current = session.turns.current.as_ref()?;
-    let id = dir.file_name().and_then(|name| SessionId::parse(name.to_str()?))?;
-    let mut driver = driver::of(&spec.driver, &id)?;
-    let mut out = Out::default();
-    let id = session.conversation.as_ref().map(|Conversation { id, .. }| id.clone());
-    let begin = id.map_or(Begin::New { id: None }, |id| Begin::Resume { id });
-    driver.begin(&begin, &spec.cwd, &mut out);
+    let mut driver = driver::of(&spec.driver, id)?;
+    let conversation = session.conversation.as_ref().map(|Conversation { id, .. }| id.clone());
+    let begin = conversation.map_or(Begin::New { id: None }, |id| Begin::Resume { id });
+    driver.begin(&begin, &spec.cwd, &mut Out::default());
+    let output = dir.join("output");
+    let _ =
+        hear_output(driver.as_mut(), &output, session.output_from, Some(current.output_from), &mut |_| {});
     // Not what was added to it: a driver waits for the answer to that, and a dead agent gives none.
     let (turn, text) = given(session).into_iter().next()?;
-    driver.prompt(turn, &text, &mut out);
-    let _ = hear_output(driver.as_mut(), &dir.join("output"), session.output_from, &mut out);
-    out.updates.into_iter().find_map(|update| match update {
-        Update::Ended { turn, end } if turn == current.turn => Some(end),
-        _ => None,
-    })
+    driver.prompt(turn, &text, &mut Out::default());
+    let mut found = None;
+    let _ = hear_output(driver.as_mut(), &output, current.output_from, None, &mut |update| match update {
+        Update::Ended { turn, end } if turn == current.turn => {
+            found.get_or_insert(end);
+        }
+        _ => {}
+    });
+    found
 }
 
 /// How the turn of an agent ended that is proven gone, after we heard everything it said: it did not say
 /// that it was done.
-pub(crate) fn of_dead_agent(history: &History, exit: Option<Exit>, complaint: &str) -> Option<TurnEnd> {
+pub(crate) fn of_dead_agent(
+    history: &History,
+    id: &SessionId,
+    exit: Option<Exit>,
+    complaint: &str,
+) -> Option<TurnEnd> {
     let session = &history.session;
     session.turns.current.as_ref()?;
-    if let Some(Recorded::Over(end)) = recorded(history) {
+    if let Some(Recorded::Over(end)) = recorded(history, id) {
         return Some(end);
     }
     let (state, how) = match exit {
@@ -156,10 +177,11 @@ pub(crate) fn of_dead_agent(history: &History, exit: Option<Exit>, complaint: &s
 pub(crate) fn of_lost_run(history: &History, dir: &Path) -> Option<TurnEnd> {
     let session = &history.session;
     session.turns.current.as_ref()?;
-    if let Some(end) = heard(session, dir) {
+    let id = dir.file_name().and_then(|name| SessionId::parse(name.to_str()?))?;
+    if let Some(end) = heard(session, &id, dir) {
         return Some(end);
     }
-    Some(match recorded(history) {
+    Some(match recorded(history, &id) {
         Some(Recorded::Over(end)) => end,
         Some(Recorded::Unfinished(why)) => {
             let reason = format!("the keeper died, and the agent had not finished: {why}");
@@ -178,7 +200,7 @@ enum Recorded {
     Unfinished(String),
 }
 
-fn recorded(history: &History) -> Option<Recorded> {
+fn recorded(history: &History, id: &SessionId) -> Option<Recorded> {
     let session = &history.session;
     let (spec, known) = (session.spec.as_ref()?, session.conversation.as_ref()?);
     let current = session.turns.current.as_ref()?;
@@ -186,9 +208,10 @@ fn recorded(history: &History) -> Option<Recorded> {
     let is_earlier = |number: u64| number != current.turn && session.turns.was_given(number);
     let is_new = matches!(spec.origin, Origin::New | Origin::Named(_));
     let keeper = session.keeper.as_ref().map(recover::identity);
+    let message = driver::of(&spec.driver, id).and_then(|driver| driver.message_id(current.turn));
     let asked = Asked {
         text: &turn.prompt,
-        id: None,
+        id: message.as_deref(),
         given_at_ms: history.given_at_ms,
         first: is_new && !(1..=session.turns.last()).any(is_earlier),
         same_boot: keeper.is_some_and(|keeper| matches!(keeper.is_of_another_boot(), Ok(false))),

@@ -27,7 +27,7 @@
 //! `STEERED: <what was passed on>`. What Codex is steered with is a prompt like any other.
 //!
 //! Promise: the same prompt and round give the same plan; a word without its number or name is just a word.
-//! Not here: how a plan becomes bytes (see `speak`). Start with [`plan`].
+//! Not here: how a plan becomes bytes (see `speak`). Start with `plan`.
 
 use serde_json::{Value, json};
 

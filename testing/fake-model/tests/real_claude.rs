@@ -353,6 +353,27 @@ fn killed_in_an_answer(agents: &RealAgents) {
 }
 
 #[test]
+fn a_result_is_in_the_transcript_before_anyone_hears_of_it_and_a_killed_tool_lives_on() {
+    let agents = RealAgents::alone();
+    let mut talk = fresh(&agents, &["--allowedTools", "Bash"]);
+    turn(&mut talk, 1, "first");
+    drop(talk);
+    let transcript = &agents.transcripts()[0];
+    assert_eq!(transcript.answers(), ["ECHO: first"], "killed at its result");
+
+    let mut talk = claude(&agents, &["--allowedTools", "Bash", "--resume", SESSION]);
+    send(&mut talk, 2, &long_tool(&agents));
+    let tool = tool_pid(&agents);
+    drop(talk);
+    // The prompt is written by now. Its call may not be: a tool can have run without a trace in the transcript.
+    assert_eq!(agents.transcripts()[0].prompts().len(), 2);
+    // The tool is nobody's child now, and reads for ever.
+    assert!(is_alive(tool), "if this fails Claude Code has become better than we know");
+    std::fs::write(agents.work().join("pipe"), "go\n").expect("the tool reads");
+    wait_until("the tool's end", || !is_alive(tool));
+}
+
+#[test]
 fn a_killed_turn_is_called_completed_once_another_was_run() {
     let agents = RealAgents::alone();
     killed_in_an_answer(&agents);

@@ -274,6 +274,28 @@ fn a_closed_input_aborts_the_turn_and_a_kill_is_told_as_interrupted() {
 }
 
 #[test]
+fn what_was_said_or_done_is_in_the_rollout_before_anyone_hears_of_it() {
+    let agents = RealAgents::alone();
+    let mut server = Server::start(&agents);
+    let thread = server.thread(&agents, "never");
+    server.turn(&thread, "first");
+    drop(server.talk);
+    let kinds = |kind: &str| {
+        let records = agents.transcripts().remove(0).records;
+        records.iter().filter(|record| record["payload"]["type"] == kind).count()
+    };
+    assert_eq!((agents.transcripts()[0].answers(), kinds("task_complete")), (vec!["ECHO: first".into()], 1));
+
+    let mut server = Server::start(&agents);
+    server.resume(&thread);
+    server.begin(&thread, &long_tool(&agents));
+    let tool = tool_pid(&agents);
+    drop(server.talk);
+    assert_eq!((kinds("function_call"), kinds("function_call_output")), (1, 0));
+    wait_until("the command's end", || !is_alive(tool));
+}
+
+#[test]
 fn unknown_threads_and_methods_are_refused_with_one_code() {
     let agents = RealAgents::alone();
     let mut server = Server::start(&agents);

@@ -17,6 +17,7 @@ use berth_host::identity::{Identity, Verdict};
 use berth_host::tree;
 use fake_model::Model;
 
+use crate::terminal::Terminal;
 use crate::transcript::{Kind, Transcript};
 
 /// The only key there is.
@@ -120,6 +121,11 @@ impl RealAgents {
         command
     }
 
+    /// An agent's own terminal interface, in a terminal of its own.
+    pub fn terminal<A: AsRef<OsStr>>(&self, program: &str, args: impl IntoIterator<Item = A>) -> Terminal {
+        Terminal::start_with(&self.bin.join(program), args, &self.env(), &self.work(), 40, 120)
+    }
+
     /// Gives a command (of berth, say) the agents' variables on top of its own, in [`Self::work`].
     pub fn around<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.env()).current_dir(self.work())
@@ -182,8 +188,12 @@ impl RealAgents {
             "model = \"gpt-5.5\"\nmodel_provider = \"fake\"\ncheck_for_update_on_startup = false\n\
              [features]\nplugins = false\napps = false\n[analytics]\nenabled = false\n\
              [model_providers.fake]\nname = \"fake\"\nbase_url = \"{}/v1\"\nwire_api = \"responses\"\n\
-             env_key = \"OPENAI_API_KEY\"\nrequest_max_retries = 0\nstream_max_retries = 0\n",
-            self.model.url()
+             env_key = \"OPENAI_API_KEY\"\nrequest_max_retries = 0\nstream_max_retries = 0\n\
+             [tui]\nscreen_reader_detection_done = true\n\
+             [notice.model_migrations]\n\"gpt-5.5\" = \"gpt-6-sol\"\n\
+             [projects.\"{}\"]\ntrust_level = \"trusted\"\n",
+            self.model.url(),
+            self.work().display()
         );
         fs::write(self.home.join(".codex/config.toml"), codex).expect("settings of Codex");
     }

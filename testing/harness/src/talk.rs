@@ -1,7 +1,7 @@
 //! A program that speaks JSON, one value per line, on its standard input and output.
 //!
 //! Promise: its output is always drained; waiting for a line ends with the line, with the program's end, or with a
-//! failure that shows all that was said. The program ends with the talk.
+//! failure that shows all that was said. A talk that is dropped kills its program, as with `kill -9`.
 //! Start with [`Talk::start`].
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -106,7 +106,7 @@ impl Talk {
 
 impl Drop for Talk {
     fn drop(&mut self) {
-        self.input = None;
+        // Killed with its input open: what a program does when its input ends is another story.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -33,25 +33,37 @@ impl Terminal {
         rows: u16,
         cols: u16,
     ) -> Self {
-        let (pty, slave) = Pty::open(rows, cols).expect("a terminal");
-        let mut argv: Vec<OsString> = vec![program.into()];
-        argv.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         let env: Vec<_> = std::env::vars_os()
             .filter(|(name, _)| !name.to_string_lossy().starts_with("BERTH_"))
             .chain([("BERTH_HOME".into(), home.into())])
             .chain([("BERTH_CONFIG".into(), home.with_file_name(CONFIG).into())])
             .collect();
+        Self::start_with(program, args, &env, &std::env::temp_dir(), rows, cols)
+    }
+
+    /// The same with exactly these variables, somewhere.
+    pub(crate) fn start_with<A: AsRef<OsStr>>(
+        program: &Path,
+        args: impl IntoIterator<Item = A>,
+        env: &[(OsString, OsString)],
+        cwd: &Path,
+        rows: u16,
+        cols: u16,
+    ) -> Self {
+        let (pty, slave) = Pty::open(rows, cols).expect("a terminal");
+        let mut argv: Vec<OsString> = vec![program.into()];
+        argv.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         let child = spawn(&Spawn {
             program,
             args: &argv,
-            env: &env,
-            cwd: &std::env::temp_dir(),
+            env,
+            cwd,
             stdio: Stdio::Terminal(slave.as_fd()),
             keep: &[],
             cgroup: None,
             joins: &[],
         })
-        .expect("berth can be started");
+        .expect("the command can be started");
         let screen = Screen::new(Size { rows, cols });
         Self { pty: Some(pty), screen, pid: child.pid, pidfd: child.pidfd, exit: None, raw: Vec::new() }
     }

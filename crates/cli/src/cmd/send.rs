@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use berth_api::message::{Request, Submit};
 use berth_api::record::Event;
-use berth_api::turn::{Ask, Manner, Receipt, TurnView, Wish};
+use berth_api::turn::{Ask, Hold, Manner, Receipt, TurnView, Wish};
 use berth_api::{Code, Connection, Problem};
 use berth_core::{MAX_PROMPT_BYTES, SessionId};
 
@@ -178,7 +178,9 @@ impl Shown {
                 print::excerpt(&ask.detail, 200),
                 ask.options.iter().map(|option| option.id.as_str()).collect::<Vec<_>>().join("|"),
             )),
-            News::Event(Event::QueueHeld { hold }) => self.note(&format!("it waits: {}", hold.describe("S"))),
+            News::Event(Event::QueueHeld { hold: Hold::Paused(by) }) => {
+                self.note(&format!("it waits: the queue was paused by {}", by.place));
+            }
             News::Said(_) | News::Event(_) => {}
             News::Tick => self.paint(),
         }

@@ -8,8 +8,8 @@
 use super::tool::MAX_ID_BYTES;
 use crate::MAX_ANSWER_BYTES;
 
-/// How much of the last unlabelled piece is kept.
-const MAX_NOTICE_BYTES: usize = 1 << 10;
+/// How much of a notice is kept.
+pub(super) const MAX_NOTICE_BYTES: usize = 1 << 10;
 
 /// The text of a turn so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Answer {
     message: Option<String>,
     /// Something else came since the last piece.
     is_apart: bool,
-    /// The last piece that was of no message: agents say in such what went wrong.
+    /// The last notice, or piece that was of no message: agents say in such what went wrong.
     pub(super) notice: String,
 }
 

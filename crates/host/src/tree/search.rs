@@ -66,6 +66,27 @@ pub fn with_any_mark(key: &str) -> io::Result<Vec<(Identity, String)>> {
     Ok(found.processes.into_iter().zip(values).collect())
 }
 
+/// Processes of which a word of the command line, or a variable they started with, ends in one of these. For a
+/// text that says it all, like an id: one walk, and a closer look only at those that have it.
+pub fn mentioning(ends: &[&str]) -> io::Result<Found> {
+    let mut buffer = Vec::new();
+    search(|proc, pid| {
+        let process = proc::directory(proc, &format!("{pid}"))?;
+        let has = |text: &[u8]| {
+            let mut pieces = text.split(|&byte| byte == 0);
+            pieces.any(|piece| ends.iter().any(|end| piece.ends_with(end.as_bytes())))
+        };
+        proc::read_all(process.as_fd(), "cmdline", &mut buffer)?;
+        if !has(&buffer) {
+            read_environment(process.as_fd(), &mut buffer)?;
+            if !has(&buffer) {
+                return Ok(None);
+            }
+        }
+        stat_at(process.as_fd(), "stat").map(Some)
+    })
+}
+
 /// Other processes that have this very file open for writing and, through that descriptor, locked with
 /// `flock`. One that merely reads the file, or waits for the lock, is not among them.
 pub fn with_open_lock(path: &Path) -> io::Result<Found> {
@@ -108,6 +129,15 @@ pub fn variables<const N: usize>(pid: u32, names: [&str; N]) -> io::Result<[Opti
 
 /// The files of this name that a process has open and locked, by the paths they had when it opened them.
 pub fn held_files(pid: u32, name: &str) -> io::Result<Vec<PathBuf>> {
+    held_where(pid, |path| path.file_name() == Some(name.as_ref()))
+}
+
+/// The files right in this directory that a process has open and locked.
+pub fn held_files_in(pid: u32, dir: &Path) -> io::Result<Vec<PathBuf>> {
+    held_where(pid, |path| path.parent() == Some(dir))
+}
+
+fn held_where(pid: u32, is_wanted: impl Fn(&Path) -> bool) -> io::Result<Vec<PathBuf>> {
     let descriptors = proc::directory(CWD, &format!("/proc/{pid}/fd"))?;
     let descriptors = descriptors.as_fd();
     let mut held = Vec::new();
@@ -115,7 +145,7 @@ pub fn held_files(pid: u32, name: &str) -> io::Result<Vec<PathBuf>> {
     proc::each_number(descriptors, |fd, link| {
         let Ok(target) = readlinkat(descriptors, link, Vec::new()) else { return Ok(()) };
         let path = PathBuf::from(OsString::from_vec(target.into_bytes()));
-        if path.file_name() == Some(name.as_ref())
+        if is_wanted(&path)
             && proc::read_all(descriptors, &format!("../fdinfo/{fd}"), &mut buffer).is_ok()
             && shows_lock(&String::from_utf8_lossy(&buffer))
         {
@@ -124,6 +154,28 @@ pub fn held_files(pid: u32, name: &str) -> io::Result<Vec<PathBuf>> {
         Ok(())
     })?;
     Ok(held)
+}
+
+/// The processes that took a lock on a file, as the kernel's list of locks names them: one read, however many
+/// processes there are. A hint: the list leaves out other pid namespaces, names who took a lock and not who
+/// inherited it, and some file systems have other numbers there. [`with_open_lock`] is sure.
+pub fn listed_lockers(path: &Path) -> io::Result<Vec<u32>> {
+    let (_, _, inode) = place(CWD, path)?;
+    let mut buffer = Vec::new();
+    proc::read_all(CWD, "/proc/locks", &mut buffer)?;
+    Ok(lockers_in(&String::from_utf8_lossy(&buffer), inode))
+}
+
+fn lockers_in(list: &str, inode: u64) -> Vec<u32> {
+    let lines = list.lines().filter_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        // An arrow marks those that wait.
+        let is_lock = words.next()? == "FLOCK";
+        let pid = words.nth(2)?.parse().ok()?;
+        let on = words.next()?.rsplit(':').next()?.parse::<u64>().ok()?;
+        (is_lock && on == inode).then_some(pid)
+    });
+    lines.collect()
 }
 
 /// Reads the environment of a process. In the middle of an exec there is none to see, and a process must
@@ -198,7 +250,7 @@ fn shows_lock(fdinfo: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_no_environment, shows_lock};
+    use super::{has_no_environment, lockers_in, shows_lock};
 
     #[test]
     fn an_empty_environment_is_told_from_one_that_is_not_there_yet() {
@@ -213,6 +265,18 @@ mod tests {
         assert!(stat("S", 0x0040_0000, 5000, 5000), "a program without variables");
         assert!(!stat("R", 0x0040_0000, 0, 0), "in the middle of an exec");
         assert!(!stat("R", 0x0040_0000, 5000, 6000), "just done with it");
+    }
+
+    #[test]
+    fn the_kernels_list_tells_who_has_a_lock_and_not_who_waits() {
+        let list = "1: FLOCK  ADVISORY  WRITE 6971 fe:00:131 0 EOF\n\
+                    1: -> FLOCK  ADVISORY  WRITE 7000 fe:00:131 0 EOF\n\
+                    2: POSIX  ADVISORY  WRITE 7001 fe:00:131 0 EOF\n\
+                    3: FLOCK  ADVISORY  READ  7002 fe:00:132 0 EOF\n\
+                    4: nonsense\n";
+        assert_eq!(lockers_in(list, 131), [6971]);
+        assert_eq!(lockers_in(list, 132), [7002]);
+        assert_eq!(lockers_in(list, 1), []);
     }
 
     #[test]

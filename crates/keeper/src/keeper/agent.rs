@@ -33,7 +33,11 @@ const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 const COMPLAINT_BYTES: usize = 8 * 1024;
 /// How long an agent may take until it takes turns.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
-/// How long an agent that closed its output may live on.
+/// How much may wait for an agent that does not read.
+const MAX_WORDS_BYTES: usize = 16 * 1024 * 1024;
+/// The longest id of a conversation.
+const MAX_ID_BYTES: usize = 512;
+/// How long an agent that closed its input or its output may live on.
 const SILENCE_MS: u64 = 2000;
 /// How long an agent that has nothing to do may take to leave when its input is closed.
 const GOODBYE_MS: u64 = 1000;
@@ -131,6 +135,7 @@ impl Keeper {
         let spec = self.owner.history().session.spec.clone().unwrap_or_default();
         talk.driver.begin(&talk.begin, &spec.cwd, &mut out);
         self.talk = Some(talk);
+        self.renew_watchdog();
         if is_new {
             self.heed(out);
         } else {
@@ -140,53 +145,71 @@ impl Keeper {
     }
 
     /// Goes on talking to the agent of the image before this one.
-    pub(super) fn talk_again(&mut self, pipes: Pipes) -> io::Result<()> {
+    pub(super) fn talk_again(&mut self, pipes: Pipes, begin: Begin) -> io::Result<()> {
         let session = &self.owner.history().session;
         let Some(driver) = session.spec.as_ref().and_then(|spec| driver::of(&spec.driver, &self.id)) else {
             return Err(io::Error::other("there is no driver for it"));
         };
-        let id = session.conversation.as_ref().map(|conversation| conversation.id.clone());
-        let begin = id.map_or(Begin::New { id: None }, |id| Begin::Resume { id });
         self.talk_to(driver, begin, pipes, false)
     }
 
     /// Brings a driver to where the one of the image before this was: everything the agent has written is
-    /// in the output.
+    /// in the output. What we said then was said; it is not said twice.
     fn hear_again(&mut self) {
         let session = &self.owner.history().session;
-        let from = session.output_from;
-        let turns: Vec<(u64, String)> = turn::given(session);
+        let (from, epoch, was_ready) = (session.output_from, session.epoch, session.turns.ready.is_some());
+        let given = turn::given(session);
+        let asked: Vec<String> = session.turns.asks.iter().map(|ask| ask.request.clone()).collect();
+        let given_at = session.turns.current.as_ref().map(|current| current.output_from);
+        let output = self.dir.join("output");
         let Some(talk) = &mut self.talk else { return };
+        let driver = talk.driver.as_mut();
+        let (mut news, mut entered, mut answered, mut is_ready) = (Vec::new(), None, Vec::new(), false);
+        let mut hear = |update: Update| match &update {
+            Update::Ready => is_ready = true,
+            Update::Broken { .. } => news.push(update),
+            Update::Conversation { .. } => entered = Some(update),
+            Update::Began { turn } | Update::Ended { turn, .. } => {
+                if given.iter().any(|(number, _)| number == turn) {
+                    news.push(update);
+                }
+            }
+            Update::Asks { ask } if !asked.contains(&ask.request) => {
+                answered.extend(ask.options.first().map(|option| (ask.request.clone(), option.id.clone())));
+            }
+            // Told before: the journal knows, and what was only shown is gone.
+            Update::Asks { .. }
+            | Update::Said { .. }
+            | Update::Doing { .. }
+            | Update::Unasked { .. }
+            | Update::Late { .. }
+            | Update::Remark { .. } => {}
+        };
+        turn::hear_output(driver, &output, from, given_at, &mut hear);
         let mut out = Out::default();
-        for (at, (number, text)) in turns.iter().enumerate() {
+        for (at, (number, text)) in given.iter().enumerate() {
             if at == 0 {
-                talk.driver.prompt(*number, text, &mut out);
+                driver.prompt(*number, text, &mut out);
             } else {
-                talk.driver.steer(*number, text, &mut out);
+                driver.steer(*number, text, &mut out);
             }
         }
-        // What we said then was said, or was lost with that image; it is not said twice.
-        out.bytes.clear();
-        talk.line = turn::hear_output(talk.driver.as_mut(), &self.dir.join("output"), from, &mut out);
-        let entered = out.updates.iter().rposition(|update| matches!(update, Update::Conversation { .. }));
-        let given: Vec<u64> = turns.into_iter().map(|(number, _)| number).collect();
-        let mut updates = Vec::new();
-        for (at, update) in std::mem::take(&mut out.updates).into_iter().enumerate() {
-            let is_news = match &update {
-                Update::Ready | Update::Broken { .. } => true,
-                Update::Conversation { .. } => Some(at) == entered,
-                Update::Began { turn } | Update::Ended { turn, .. } => given.contains(turn),
-                // Told before, or answered since: the journal knows, and what was only shown is gone.
-                Update::Said { .. }
-                | Update::Doing { .. }
-                | Update::Asks { .. }
-                | Update::Unasked { .. }
-                | Update::Late { .. }
-                | Update::Remark { .. } => false,
-            };
-            updates.extend(is_news.then_some(update));
+        out.updates.drain(..).for_each(&mut hear);
+        talk.line = match given_at {
+            Some(given_at) => turn::hear_output(driver, &output, given_at, None, &mut hear),
+            None => Vec::new(),
+        };
+        for (request, choice) in answered {
+            driver.answer(&request, &choice, &mut Out::default());
         }
+        let mut updates: Vec<Update> = entered.into_iter().chain(is_ready.then_some(Update::Ready)).collect();
+        updates.extend(news);
         self.heed(Out { bytes: Vec::new(), updates });
+        if was_ready && !is_ready {
+            let reason =
+                "the keeper was replaced, and the beginning of its output is no longer kept".to_owned();
+            self.report(vec![Observation::Broken { epoch, reason }]);
+        }
     }
 
     /// Whether everything we said is with the agent: a new image does not know what is not.
@@ -338,6 +361,7 @@ impl Keeper {
                 // They explain, and prove nothing: a disk that does not take them loses no turn.
                 if let Some(log) = &mut talk.complaint_log {
                     let _ = log.append(&buffer[..count], now());
+                    let _ = log.sync_if_due(clock::boot_ms());
                 }
             }
             Err(_) => {}
@@ -401,8 +425,13 @@ impl Keeper {
     fn enter(&mut self, id: String, reports: &mut Vec<Observation>) {
         let session = &self.owner.history().session;
         let Some(spec) = &session.spec else { return };
-        if session.conversation.as_ref().is_some_and(|known| known.id == id) && self.conversation.is_some() {
+        let is_known = session.conversation.as_ref().is_some_and(|known| known.id == id);
+        if is_known && self.conversation.as_ref().is_some_and(|lock| lock.is_of(&spec.conversation, &id)) {
             return;
+        }
+        if id.len() > MAX_ID_BYTES {
+            let who = "the agent gave its conversation an id that is none".to_owned();
+            return reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
         }
         let conversation = Conversation { store: turn::store(spec), id };
         match ConversationLock::claim(self.root(), &spec.conversation, &conversation.id, &self.id) {
@@ -453,14 +482,41 @@ impl Keeper {
     /// Gives the turn that is due to the agent, unless somebody else is writing its conversation.
     pub(super) fn deliver_turn(&mut self, turn: u64) {
         killpoint::reached("due");
-        if let Some(who) = self.foreign_writer() {
-            return self.report(vec![Observation::Held { hold: Hold::ForeignWriter { who } }]);
+        let mut reports = Vec::new();
+        if let Some(known) = self.owner.history().session.conversation.clone() {
+            // It changed, and somebody else had the right to write it then.
+            self.enter(known.id, &mut reports);
+            reports.retain(|report| matches!(report, Observation::Held { .. }));
+        }
+        if let Some(who) = self.foreign_writer().filter(|_| reports.is_empty()) {
+            reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
+        }
+        if !reports.is_empty() {
+            return self.report(reports);
         }
         let output_from = self.output.end();
-        // If the disk is full, it is tried again when there may be room; see `on_time`.
-        if self.take(vec![Input::Command(Command::Deliver { turn, output_from })]).is_err() {
-            self.retry_soon();
+        self.undisturbed(|keeper| {
+            // If the disk is full, it is tried again when there may be room; see `on_time`.
+            match keeper.take(vec![Input::Command(Command::Deliver { turn, output_from })]) {
+                Ok(_) if keeper.owner.owed().contains(&Effect::Say { turn }) => {
+                    keeper.performed.push(Effect::Say { turn });
+                    keeper.say_turn(turn);
+                }
+                Ok(_) => {}
+                Err(_) => keeper.retry_soon(),
+            }
+        });
+    }
+
+    /// Does something without being replaced in the middle of it: what is recorded as said must be said, and a
+    /// new image would not know that it was not. A disk that hangs cannot be helped by a new image anyway.
+    pub(super) fn undisturbed<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.disarm();
         }
+        let done = what(self);
+        self.arm_watchdog();
+        done
     }
 
     /// Says a turn's prompt. What is recorded as delivered is said once.
@@ -546,7 +602,7 @@ impl Keeper {
         let epoch = session.epoch;
         let Some(talk) = &mut self.talk else { return };
         let what = match talk.gone_by_ms.take() {
-            Some(_) => "it closed its output and lives on".to_owned(),
+            Some(_) => "it closed its input or its output, and lives on".to_owned(),
             None => format!("it did not get ready within {} s", READY_PATIENCE.as_secs()),
         };
         talk.ready_by_ms = u64::MAX;
@@ -562,6 +618,14 @@ impl Keeper {
             talk.words.extend(bytes);
             self.write_words();
         }
+        if self.talk.as_ref().is_some_and(|talk| talk.words.len() > MAX_WORDS_BYTES) {
+            if let Some(talk) = &mut self.talk {
+                talk.words.clear();
+            }
+            let epoch = self.owner.history().session.epoch;
+            let reason = "it does not read its input".to_owned();
+            self.report(vec![Observation::Broken { epoch, reason }]);
+        }
     }
 
     fn write_words(&mut self) {
@@ -573,14 +637,21 @@ impl Keeper {
                 Ok(count) => drop(talk.words.drain(..count)),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => break,
-                // It does not listen any more; its end is reported by the kernel.
-                Err(_) => talk.words.clear(),
+                // It does not listen any more. If it ends, that is reported by the kernel.
+                Err(_) => {
+                    talk.words.clear();
+                    talk.gone_by_ms.get_or_insert(clock::boot_ms() + SILENCE_MS);
+                }
             }
         }
         if talk.words.capacity() > READ_BYTES && talk.words.is_empty() {
             talk.words = VecDeque::new();
         }
         let wants_room = !talk.words.is_empty();
+        if wants_room && let Some(watchdog) = &self.watchdog {
+            // Half a line is with the agent, and a new image would not know the rest of it.
+            watchdog.disarm();
+        }
         if wants_room != talk.hears.room {
             talk.hears.room = wants_room;
             let data = epoll::EventData::new_u64(AGENT_IN);
@@ -596,7 +667,7 @@ impl Keeper {
     pub(super) fn fate_of_current(&self, exit: Option<berth_core::Exit>) -> Option<Observation> {
         let session = &self.owner.history().session;
         let current = session.turns.current.as_ref()?;
-        let end = turn::of_dead_agent(self.owner.history(), exit, &self.complaint())?;
+        let end = turn::of_dead_agent(self.owner.history(), &self.id, exit, &self.complaint())?;
         Some(Observation::TurnOver { turn: current.turn, end })
     }
 

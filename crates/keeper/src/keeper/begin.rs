@@ -203,11 +203,12 @@ impl Keeper {
     pub(super) fn next_run(&mut self) {
         self.contained.remove();
         self.stop_talking();
+        self.renew_watchdog();
         if let Err(problem) = self.try_next_run() {
             let hold = Hold::AgentFailed { reason: problem.what };
-            self.report(vec![Observation::Held { hold }]);
+            // If its time is up, what waits is withdrawn; else it waits for somebody who mends it.
+            self.report(vec![Observation::Tick, Observation::Held { hold }]);
         }
-        self.renew_watchdog();
     }
 
     fn try_next_run(&mut self) -> Result<(), Problem> {
@@ -365,7 +366,7 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let pty = named("pty").map(|master| Pty { master });
     let pipes = named("out").zip(named("err"));
     let pipes = pipes.map(|(stdout, stderr)| Pipes { stdin: named("in"), stdout, stderr });
-    let conversation = named("conversation").map(|fd| ConversationLock::inherited(LockFile::from_fd(fd)));
+    let conversation = named("conversation").map(LockFile::from_fd);
     let size = pty.as_ref().and_then(|pty| pty.size().ok());
     let size = size.map_or_else(Size::default, |(rows, cols)| Size { rows, cols });
     let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
@@ -377,7 +378,11 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let contained = contained.unwrap_or_else(|error| Contained::none(error.to_string()));
     let parts = Parts { id, dir, me, lease, run_lock, contained, owner, listener };
     let mut keeper = Keeper::assemble(parts, size)?;
-    keeper.conversation = conversation;
+    let session = &keeper.owner.history().session;
+    let written = session.spec.as_ref().zip(session.conversation.as_ref());
+    keeper.conversation = conversation.zip(written).map(|(file, (spec, conversation))| {
+        ConversationLock::inherited(file, spec.conversation.clone(), conversation.id.clone())
+    });
     if let Some(pty) = pty {
         keeper.watch_terminal(Terminal { pty }).map_err(|error| bug("watching the terminal", &error))?;
     }
@@ -396,7 +401,10 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     keeper.release_absent_writer();
     keeper.adopt_agent();
     if let Some(pipes) = pipes {
-        keeper.talk_again(pipes).map_err(|error| bug("taking the agent's pipes over", &error))?;
+        keeper.begin = begin_in(args);
+        keeper
+            .talk_again(pipes, begin_in(args))
+            .map_err(|error| bug("taking the agent's pipes over", &error))?;
     }
     keeper.watch_owners_again();
     keeper.begin_to_look(looking_since(args));
@@ -405,6 +413,29 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     // What the old image had committed and not done yet is still owed.
     keeper.settle();
     Ok(keeper)
+}
+
+/// How a run took its conversation up, as words for a new image.
+pub(super) fn words_of(begin: &Begin) -> Vec<String> {
+    let (kind, id, of) = match begin {
+        Begin::New { id } => ("new", id.as_deref(), None),
+        Begin::Resume { id } => ("resume", Some(id.as_str()), None),
+        Begin::Fork { of, id } => ("fork", id.as_deref(), Some(of.as_str())),
+    };
+    let words = [("begin", Some(kind)), ("begin-id", id), ("begin-of", of)];
+    words.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
+}
+
+fn begin_in(args: &[OsString]) -> Begin {
+    let word = |name: &str| {
+        let found = args.iter().find_map(|arg| arg.to_str()?.strip_prefix(name)?.strip_prefix('='));
+        found.map(str::to_owned)
+    };
+    match (word("begin").as_deref(), word("begin-id"), word("begin-of")) {
+        (Some("resume"), Some(id), _) => Begin::Resume { id },
+        (Some("fork"), id, Some(of)) => Begin::Fork { of, id },
+        (_, id, _) => Begin::New { id },
+    }
 }
 
 /// Since when the image before this one looked whether its helper is ready.

@@ -6,15 +6,35 @@
 //! Not here: the lock itself (`conversations`), the search (`writers`).
 
 use std::path::Path;
+use std::time::Duration;
 
 use berth_api::{Code, Problem};
 use berth_core::{Conversation, Final, Observation, Origin, Session, SessionId, Spec, TurnState};
 use berth_driver::Begin;
+use berth_host::identity;
 
 use super::{Keeper, trouble};
 use crate::conversations::{Claim, ConversationLock};
 use crate::owner::Input;
-use crate::{driver, turn};
+use crate::{driver, turn, writers};
+
+/// How long a writer that is to be ended may take before it is killed.
+const TAKE_GRACE: Duration = Duration::from_secs(5);
+/// How many generations there are between an agent and its keeper at most.
+const MOST_GENERATIONS: usize = 64;
+
+/// Whether a process descends from another one.
+fn is_below(pid: u32, above: u32) -> bool {
+    let mut pid = pid;
+    for _ in 0..MOST_GENERATIONS {
+        match identity::stat(pid) {
+            Ok(stat) if stat.ppid == above => return true,
+            Ok(stat) if stat.ppid > 1 => pid = stat.ppid,
+            Ok(_) | Err(_) => return false,
+        }
+    }
+    false
+}
 
 /// How a run will take its conversation up.
 #[derive(Debug)]
@@ -44,7 +64,9 @@ impl TakeUp {
             return Ok(Self { begin, lock: None, inputs: vec![] });
         };
         let lock = claim(root, id, spec, &known)?;
-        look_for_others(spec, &known, &name, take)?;
+        if matches!(begin, Begin::Resume { .. }) {
+            look_for_others(session, spec, &known, &name, take)?;
+        }
         let conversation = Conversation { id: known, store: turn::store(spec) };
         let inputs = vec![Input::Report(Observation::Conversation { conversation })];
         Ok(Self { begin, lock: Some(lock), inputs })
@@ -73,9 +95,47 @@ fn claim(root: &Path, id: &SessionId, spec: &Spec, known: &str) -> Result<Conver
     }
 }
 
-/// Refuses, or ends, writers that are not ours.
-fn look_for_others(_spec: &Spec, _known: &str, _name: &str, _take: bool) -> Result<(), Problem> {
-    Ok(())
+/// Refuses, or ends, writers that are not ours. Nothing of our own runs at this moment.
+fn look_for_others(
+    session: &Session,
+    spec: &Spec,
+    known: &str,
+    name: &str,
+    take: bool,
+) -> Result<(), Problem> {
+    let find = || {
+        writers::find(
+            &spec.conversation,
+            known,
+            turn::where_kept(spec, session.conversation.as_ref()),
+            |_| false,
+        )
+    };
+    let unclear = |why: String| {
+        Problem::new(Code::Held, format!("cannot tell whether somebody writes conversation {known}: {why}"))
+            .hint("mend that, then try again")
+    };
+    let mut found = find().map_err(unclear)?;
+    if take {
+        for writer in &found {
+            let ended = writers::end(writer, TAKE_GRACE, None);
+            ended.map_err(|why| {
+                Problem::new(Code::Refused, format!("cannot take conversation {known} over: {why}"))
+            })?;
+        }
+        found = find().map_err(unclear)?;
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let who: Vec<String> = found.iter().map(writers::Writer::line).collect();
+    Err(Problem::new(
+        Code::Held,
+        format!("conversation {known} is being written by {}", who.join("; and by ")),
+    )
+    .hint(format!(
+        "close it there and try again, end it with --take, or go on in a copy with `berth fork {name}`"
+    )))
 }
 
 /// Which conversation the next run writes, and how it gets there.
@@ -105,7 +165,9 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
         Some(true) => Ok(Begin::Resume { id: known.id.clone() }),
         Some(false) if was_answered || came_with_one => Err(gone(&known.id)),
         // An agent records nothing before its first prompt.
-        Some(false) => Ok(Begin::New { id: Some(known.id.clone()).filter(|_| mints || !spec.takes_turns()) }),
+        // It may have begun a file all the same, and then the id is in use and there is nothing to resume.
+        Some(false) if spec.takes_turns() => Ok(Begin::New { id: minted() }),
+        Some(false) => Ok(Begin::New { id: Some(known.id.clone()) }),
         None if was_given || came_with_one => Ok(Begin::Resume { id: known.id.clone() }),
         None => Ok(Begin::New { id: minted() }),
     }
@@ -122,6 +184,15 @@ fn mint() -> String {
 impl Keeper {
     /// Somebody who is none of ours and writes our conversation, for people.
     pub(super) fn foreign_writer(&self) -> Option<String> {
-        None
+        let session = &self.owner.history().session;
+        let (spec, known) = (session.spec.as_ref()?, session.conversation.as_ref()?);
+        let agent = session.agent().map(|agent| agent.pid);
+        let ours = |pid: u32| Some(pid) == agent || is_below(pid, self.me.pid);
+        let env = turn::where_kept(spec, Some(known));
+        match writers::registered(&spec.conversation, &known.id, env, ours) {
+            Ok(found) if found.is_empty() => None,
+            Ok(found) => Some(found.iter().map(writers::Writer::line).collect::<Vec<_>>().join("; and by ")),
+            Err(why) => Some(format!("cannot tell: {why}")),
+        }
     }
 }

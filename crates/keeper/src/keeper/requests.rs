@@ -59,7 +59,8 @@ impl Keeper {
     /// Refuses to be attached to, watched or waited for by more than the limit.
     pub(super) fn room_for_lasting(&self) -> Result<(), Problem> {
         let lasting = |client: &&Client| {
-            client.attached.is_some() || client.watches || client.awaits_end || client.awaits_ready
+            let waits = client.awaits_end || client.awaits_ready || client.awaits_agent;
+            client.attached.is_some() || client.watches || client.follows.is_some() || waits
         };
         let count = self.clients.values().filter(lasting).count();
         if count < MAX_LASTING { Ok(()) } else { Err(self.too_many(MAX_LASTING)) }

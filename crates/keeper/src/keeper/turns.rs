@@ -139,12 +139,15 @@ impl Keeper {
         let command = Command::Answer { request, wish: wish.into(), by };
         let session = &self.owner.history().session;
         let decided = decide(session, command.clone(), now()).map_err(|refusal| self.refused(&refusal))?;
-        self.order(command)?;
-        for event in decided {
-            if let Event::Answered { request, choice, .. } = event {
-                self.answer_agent(&request, &choice);
+        self.undisturbed(|keeper| {
+            keeper.order(command)?;
+            for event in decided {
+                if let Event::Answered { request, choice, .. } = event {
+                    keeper.answer_agent(&request, &choice);
+                }
             }
-        }
+            Ok(())
+        })?;
         self.done()
     }
 
@@ -171,6 +174,7 @@ impl Keeper {
                 Answer::Done { status: Box::new(self.status()) }
             }
             Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => return,
+            Phase::Ended { .. } if session.goes_on() => return,
             Phase::Ended { .. } => Answer::Problem { problem: self.unusable() },
         };
         for key in waiting {
@@ -187,13 +191,13 @@ impl Keeper {
         let handle = self.handle_name();
         let why = match (&status.released, status.exit, &status.failure) {
             (Some(why), _, _) => why.clone(),
-            (None, Some(code), _) => format!("it ended with exit {code}{}", self.complaint()),
+            (None, Some(code), _) => format!("the agent ended with exit {code}{}", self.complaint()),
             (None, None, Some(failure)) => failure.clone(),
             (None, None, None) => "it is over".to_owned(),
         };
-        Problem::new(Code::Refused, format!("the agent of session `{handle}` cannot be used: {why}")).hint(
-            format!("mend that, then `berth resume {handle}`; `berth log {handle}` tells what happened"),
-        )
+        Problem::new(Code::Refused, format!("session `{handle}` takes no turns: {why}")).hint(format!(
+            "mend that, then `berth resume {handle}`; `berth log {handle}` tells what happened"
+        ))
     }
 }
 

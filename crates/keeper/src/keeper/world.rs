@@ -353,7 +353,11 @@ impl Keeper {
             Observation::Exited { exit, .. } => Some(*exit),
             _ => None,
         });
-        now.or(match &self.owner.history().session.phase {
+        let seen = self.unjournalled.iter().find_map(|observation| match observation {
+            Observation::Exited { exit, .. } => Some(*exit),
+            _ => None,
+        });
+        now.or(seen).or(match &self.owner.history().session.phase {
             Phase::Ending(ending) => ending.exit,
             Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ended { .. } => None,
         })

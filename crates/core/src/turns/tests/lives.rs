@@ -414,6 +414,7 @@ impl Life {
                 Effect::Say { turn } => {
                     let has = turns.current.iter().any(|it| it.turn == *turn || it.steered.contains(turn));
                     assert!(is_running && has, "{effect:?}");
+                    assert_eq!(self.story.state(*turn), TurnState::Delivered, "said, and heard");
                 }
                 Effect::Interrupt { turn } => {
                     assert!(is_running && cancel.is_some_and(|it| it.turn == *turn), "{effect:?}");

@@ -1,0 +1,36 @@
+//! An agent that starts agents: a tool of one session runs `berth run`, and the two do not disturb each other.
+
+use berth_harness::wait_gone;
+
+use crate::{Kind, World, for_kinds};
+
+for_kinds!(an_agent_started_by_an_agent_has_a_session_of_its_own: Claude, Codex);
+
+fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: Kind) {
+    let world = World::new(kind);
+    let outer = world.run(&["--name", "outer"]);
+    let berth = env!("CARGO_BIN_EXE_berth");
+    let inner = format!("{berth} run --agent {} --name inner --prompt 'from the inside'", kind.name());
+    let (code, turn) = world.send(&outer, &format!("TOOL {inner}"));
+    assert_eq!((code, &turn["answer"]), (0, &"TOOLDONE ECHO: from the inside".into()), "{turn}");
+    // The inner agent has the outer one's variables, and is no second writer of its conversation.
+    world.echoed("outer", "still there");
+    world.echoed("inner", "here as well");
+    let natives =
+        ["outer", "inner"].map(|name| world.show(name)["native_id"].as_str().expect("an id").to_owned());
+    assert_ne!(natives[0], natives[1]);
+    let agent = world.lab.process("inner", "pid");
+    world.ok(&["stop", "outer"]);
+    assert_eq!(world.lab.process("inner", "pid"), agent, "it lives on");
+    world.echoed("inner", "on my own");
+    // And the outer one comes back while the inner one runs.
+    world.ok(&["resume", "outer", "-d"]);
+    world.echoed("outer", "back again");
+    world.ok(&["stop", "inner"]);
+    wait_gone(&agent);
+    let all = world.transcripts();
+    assert_eq!(all.len(), 2);
+    for one in all {
+        one.no_fork().unwrap_or_else(|fault| panic!("{fault}"));
+    }
+}

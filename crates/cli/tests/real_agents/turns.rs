@@ -1,0 +1,126 @@
+//! Turns of every kind of agent: answered, failed, broken off, asked about, added to; and the session goes on after each.
+
+use berth_harness::wait_gone;
+use serde_json::json;
+
+use crate::{Kind, Trust, World, ended, for_kinds, turn_of};
+
+for_kinds!(a_life_is_one_conversation);
+
+/// Whatever becomes of a turn, the next one is answered, in the same conversation.
+fn a_life_is_one_conversation(kind: Kind) {
+    let world = World::new(kind);
+    let id = world.run(&[]);
+    world.echoed(&id, "first");
+    let native = world.show(&id)["native_id"].clone();
+    assert!(native.is_string(), "no native id");
+    world.echoed(&id, "second");
+    // The API fails.
+    let (code, turn) = world.send(&id, "ERROR 500");
+    assert_eq!((code, &turn["state"]), (1, &json!("failed")), "{turn}");
+    assert!(turn["reason"].as_str().is_some_and(|why| !why.is_empty()), "{turn}");
+    world.echoed(&id, "after the error");
+    // A long answer is whole.
+    let (code, turn) = world.send(&id, "LONG 300000");
+    let length = turn["answer"].as_str().map(str::len);
+    assert_eq!((code, length, &turn["cut"]), (0, Some(300_000), &json!(false)));
+    // Broken off in the middle of the text.
+    let waiting = world.spawn(&["send", &id, "--wait", "--json", "HOLD text"]);
+    world.agents.model().arrived("text");
+    let turn = world.show(&id)["turns"]["current"].as_str().expect("a turn").to_owned();
+    world.ok(&["cancel", &turn]);
+    let told = ended(waiting);
+    assert_eq!((told.code, &turn_of(&told)["state"]), (8, &json!("cancelled")), "{told:?}");
+    world.echoed(&id, "after the text");
+    // Broken off in the middle of a tool.
+    let tool = world.endless();
+    let turn = world.begin(&id, &format!("TOOL {}", tool.command));
+    let process = tool.process(1);
+    world.ok(&["cancel", &turn]);
+    assert_eq!(world.wait(&turn), 8);
+    if kind.is_claude() {
+        // Codex leaves it running; it ends with the run.
+        process.iter().for_each(wait_gone);
+    }
+    world.echoed(&id, "after the tool");
+    let states = ["done", "done", "failed", "done", "done", "cancelled", "done", "cancelled", "done"];
+    assert_eq!(world.states(&id), states);
+    assert_eq!(world.show(&id)["native_id"], native);
+    world.one_transcript(&id);
+    world.ok(&["stop", &id]);
+    process.iter().for_each(wait_gone);
+    let prompts = world.prompts();
+    let asked = prompts.iter().filter(|prompt| *prompt != "ERROR 500").count();
+    assert_eq!(asked, states.len() - 1, "each prompt once: {prompts:?}");
+}
+
+for_kinds!(a_question_waits_for_a_person: Claude, Codex, ClaudeAcp);
+
+/// Allowed runs, denied does not, and a question that is gone takes no answer.
+fn a_question_waits_for_a_person(kind: Kind) {
+    let world = World::with(kind, Trust::Nothing);
+    let id = world.run(&[]);
+    for (answer, runs) in [("allow", true), ("deny", false)] {
+        let turn = world.begin(&id, &asking(kind, answer));
+        world.ok(&["wait", &id, "--for", "needs-you", "--timeout", "60s"]);
+        let shown = world.show(&id);
+        let ask = &shown["turns"]["asks"][0];
+        assert_eq!(shown["state"], "needs-you");
+        assert!(ask["detail"].as_str().is_some_and(|what| what.contains("touch")), "{ask}");
+        let odd = world.berth(&["answer", &id, "perhaps"]);
+        assert_ne!(odd.code, 0, "{odd:?}");
+        world.ok(&["answer", &id, answer, "--request", ask["request"].as_str().expect("an id")]);
+        assert_eq!(world.wait(&turn), 0, "{}", world.turn(&turn));
+        assert_eq!(world.agents.work().join(answer).exists(), runs, "{answer}");
+        assert_ne!(world.berth(&["answer", &id, "allow"]).code, 0, "nothing is asked any more");
+    }
+    // Broken off while it asks.
+    let turn = world.begin(&id, &asking(kind, "asked"));
+    world.ok(&["wait", &id, "--for", "needs-you", "--timeout", "60s"]);
+    world.ok(&["cancel", &turn]);
+    assert_eq!(world.show(&id)["turns"]["asks"], json!([]));
+    assert!(!world.agents.work().join("asked").exists());
+    world.echoed(&id, "after the questions");
+    assert_eq!(world.states(&id), ["done", "done", "cancelled", "done"]);
+    world.one_transcript(&id);
+}
+
+/// A prompt for a command that is asked for.
+fn asking(kind: Kind, file: &str) -> String {
+    if kind.is_claude() {
+        return format!("TOOL touch {file}");
+    }
+    // Codex asks when the model says that its sandbox is in the way.
+    let call = json!({"cmd": format!("touch {file}"), "sandbox_permissions": "require_escalated", "justification": "may I"});
+    format!("CALL exec_command {call}")
+}
+
+for_kinds!(what_is_added_to_a_turn_ends_with_it);
+
+/// Steered while a tool runs, where the agent can be; refused, with nothing kept, where it cannot.
+fn what_is_added_to_a_turn_ends_with_it(kind: Kind) {
+    let world = World::new(kind);
+    let id = world.run(&[]);
+    let gate = world.fifo();
+    let began = world.agents.work().join("began");
+    let turn = world.begin(&id, &format!("TOOL touch {}; cat {gate}", began.display()));
+    berth_harness::wait_until("the tool to run", || began.exists());
+    let added = world.berth(&["send", &id, "--steer", "--", "more of it"]);
+    let open = || std::fs::OpenOptions::new().write(true).open(&gate).expect("the tool reads it");
+    if added.code == 0 {
+        drop(open());
+        let added = added.out.trim();
+        assert_eq!((world.wait(&turn), world.wait(added)), (0, 0), "{}", world.turn(added));
+        assert_eq!(world.states(&id), ["done", "done"]);
+        let heard = |asked: &berth_harness::model::Asked| asked.body.to_string().contains("more of it");
+        let turns = world.agents.model().turns();
+        assert!(turns.iter().any(heard), "the model did not hear of it: {turns:#?}");
+    } else {
+        assert!(!matches!(kind, Kind::Claude | Kind::Codex), "{added:?}");
+        drop(open());
+        assert_eq!(world.wait(&turn), 0);
+        assert_eq!(world.states(&id), ["done"]);
+    }
+    world.echoed(&id, "after");
+    world.one_transcript(&id);
+}

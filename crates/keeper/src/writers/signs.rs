@@ -1,0 +1,331 @@
+//! The signs that agents leave of what they write.
+//!
+//! Promise: what is returned was alive when its sign was checked; what is stale, of another boot, or of another
+//! pid namespace, is passed over. A lock that is held by somebody who cannot be seen is an error.
+//! Start with [`registered`] and [`by_process`].
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use berth_host::identity::{self, Identity, ProcessStat};
+use berth_host::lock::{self, Probe};
+use berth_host::process::census;
+use berth_host::tree;
+use berth_transcript::{Kind, config_dir};
+use serde::Deserialize;
+
+use super::{Evidence, marks};
+
+/// The largest entry of Claude Code's list that is read. They have less than one.
+const MAX_ENTRY_BYTES: u64 = 64 << 10;
+/// The words that a conversation's id stands behind on command lines.
+const BEFORE_ID: [&str; 5] = ["--resume", "-r", "--session-id", "--session", "-s"];
+/// With this an agent reads the conversation it resumes, and writes another.
+const FORKS: &str = "--fork-session";
+/// What runs programs that are text: the program is what it was given.
+const INTERPRETERS: [&str; 3] = ["node", "bun", "deno"];
+
+type Found = Vec<(Identity, Evidence)>;
+
+/// By what the agents write down themselves.
+pub(super) fn registered(
+    kind: &str,
+    id: &str,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<Found, String> {
+    let Some(kind) = Kind::of(kind) else { return Ok(Vec::new()) };
+    let dir = config_dir(kind, env)?;
+    match kind {
+        Kind::Claude => Ok(entries(&dir)?
+            .into_iter()
+            .filter(|entry| entry.session == id)
+            .map(|entry| (entry.identity, Evidence::Registry { file: entry.file }))
+            .collect()),
+        Kind::Codex => locked(&dir.join("thread-writer-locks").join(format!("{id}.lock"))),
+    }
+}
+
+/// A process of Claude Code, by its own word, that lives.
+struct Entry {
+    identity: Identity,
+    session: String,
+    file: PathBuf,
+}
+
+/// Claude Code's list of its processes, `sessions/<pid>.json`. Those that were killed stay in it.
+fn entries(dir: &Path) -> Result<Vec<Entry>, String> {
+    let dir = dir.join("sessions");
+    let wrong = |error: io::Error| format!("cannot list {}: {error}", dir.display());
+    let list = match fs::read_dir(&dir) {
+        Ok(list) => list,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(wrong(error)),
+    };
+    let mut entries = Vec::new();
+    for file in list {
+        let file = file.map_err(wrong)?.path();
+        let is_json = file.extension().is_some_and(|extension| extension == "json");
+        let pid = file.file_stem().and_then(|stem| stem.to_str()?.parse::<u32>().ok());
+        if let Some(pid) = pid.filter(|_| is_json) {
+            entries.extend(entry(pid, file));
+        }
+    }
+    Ok(entries)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Registered {
+    pid: u32,
+    session_id: String,
+    /// Field 22 of `/proc/PID/stat`.
+    proc_start: Option<String>,
+    /// Ends in the pid namespace that the pid is of.
+    pid_domain: Option<String>,
+}
+
+fn entry(pid: u32, file: PathBuf) -> Option<Entry> {
+    // The cheap question first: most entries are of processes that are long gone.
+    let stat = identity::stat(pid).ok().filter(|stat| !stat.is_zombie())?;
+    let found = fs::metadata(&file).ok().filter(|found| found.is_file() && found.len() <= MAX_ENTRY_BYTES);
+    let registered: Registered = found.and_then(|_| serde_json::from_slice(&fs::read(&file).ok()?).ok())?;
+    let is_same = match &registered.proc_start {
+        Some(start) => start.parse() == Ok(stat.start_ticks),
+        // Older versions do not say. Then it has to look like one at least.
+        None => is_agent(Kind::Claude.word(), &stat),
+    };
+    let is_here = registered.pid_domain.as_ref().is_none_or(|domain| {
+        fs::read_link("/proc/self/ns/pid").is_ok_and(|ours| domain.ends_with(&*ours.to_string_lossy()))
+    });
+    (is_same && is_here && registered.pid == pid).then_some(())?;
+    Some(Entry { identity: stat.identity().ok()?, session: registered.session_id, file })
+}
+
+/// Who holds a lock of Codex's.
+fn locked(file: &Path) -> Result<Found, String> {
+    let evidence = |identity| (identity, Evidence::Lock { file: file.to_owned() });
+    let wrong = |error: io::Error| format!("cannot look at the lock {}: {error}", file.display());
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    // Usually our own agent has it, and the kernel's list tells at once. Asking for the lock comes second, because
+    // for an instant that keeps it from an agent that starts just now.
+    let listed = match tree::listed_lockers(file) {
+        Ok(pids) => pids,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(_) => Vec::new(),
+    };
+    let holds = |pid: &u32| tree::held_files(*pid, name).is_ok_and(|held| !held.is_empty());
+    let sure: Found =
+        listed.into_iter().filter(holds).filter_map(|pid| Identity::of(pid).ok()).map(evidence).collect();
+    if !sure.is_empty() {
+        return Ok(sure);
+    }
+    match lock::probe(file).map_err(wrong)? {
+        Some(Probe::Held) => {}
+        Some(Probe::Free) | None => return Ok(Vec::new()),
+    }
+    let found = tree::with_open_lock(file).map_err(wrong)?;
+    if !found.processes.is_empty() {
+        return Ok(found.processes.into_iter().map(evidence).collect());
+    }
+    // It may have been let go meanwhile.
+    match lock::probe(file).map_err(wrong)? {
+        Some(Probe::Held) => Err(format!(
+            "the lock {} is held, and by whom cannot be seen ({} processes may not be looked into)",
+            file.display(),
+            found.unreadable
+        )),
+        Some(Probe::Free) | None => Ok(Vec::new()),
+    }
+}
+
+/// How many locks beside this one a process holds.
+pub(super) fn other_locks(pid: u32, file: &Path) -> usize {
+    let dir = file.parent().unwrap_or(file);
+    tree::held_files_in(pid, dir).map_or(0, |held| held.iter().filter(|held| *held != file).count())
+}
+
+/// By what processes show: their command lines, and what their children inherited.
+pub(super) fn by_process(
+    kind: &str,
+    id: &str,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<Found, String> {
+    let wrong = |error: io::Error| format!("cannot look through the processes: {error}");
+    let known = Kind::of(kind);
+    let dir = known.map(|kind| config_dir(kind, &env)).transpose()?;
+    // The same id in another directory is another conversation.
+    let is_here = |pid: u32| match (known, &dir) {
+        (Some(kind), Some(dir)) => place_of(kind, pid).is_none_or(|place| is_same(&place, dir)),
+        _ => true,
+    };
+    let mentioning = tree::mentioning(&[id, &format!("{id}.jsonl")]).map_err(wrong)?.processes;
+    let mut named: BTreeMap<u32, Identity> = BTreeMap::new();
+    for identity in &mentioning {
+        let stat = identity::stat(identity.pid).ok().filter(|stat| stat.start_ticks == identity.start_ticks);
+        let opened = stat.and_then(|stat| Some((stat.open().ok()?.argv().ok()?, stat.comm)));
+        if opened.is_some_and(|(argv, comm)| names(&argv, id) && looks_like(kind, &argv, &comm))
+            && is_here(identity.pid)
+        {
+            named.insert(identity.pid, identity.clone());
+        }
+    }
+    // A launcher that waits for the program it started is not the one who writes.
+    if named.len() > 1 {
+        let parents = census().map_err(wrong)?.iter().map(|stat| (stat.pid, stat.ppid)).collect();
+        for pid in named.keys().copied().collect::<Vec<_>>() {
+            above(&parents, pid).iter().for_each(|above| drop(named.remove(above)));
+        }
+    }
+    let mut found: Found = named.into_values().map(|identity| (identity, Evidence::CommandLine)).collect();
+    let Some((mark, Some(pid_mark))) = marks(kind) else { return Ok(found) };
+    let mut entries = None;
+    for child in &mentioning {
+        let Some(agent) = agent_of(child, mark, id, pid_mark) else { continue };
+        if !is_agent(kind, &agent) || !is_here(agent.pid) {
+            continue;
+        }
+        // It may have gone on to another conversation since it started the child.
+        let entries = match &mut entries {
+            Some(entries) => entries,
+            none => none.insert(dir.as_deref().map(self::entries).transpose()?.unwrap_or_default()),
+        };
+        if entries.iter().any(|entry| entry.identity.pid == agent.pid && entry.session != id) {
+            continue;
+        }
+        found.push((agent.identity().map_err(wrong)?, Evidence::Child { pid: child.pid }));
+    }
+    Ok(found)
+}
+
+/// The living agent that a process names as the one who started it.
+fn agent_of(child: &Identity, mark: &str, id: &str, pid_mark: &str) -> Option<ProcessStat> {
+    let [conversation, pid] = tree::variables(child.pid, [mark, pid_mark]).ok()?;
+    (conversation.as_deref() == Some(id)).then_some(())?;
+    let agent = identity::stat(pid?.parse().ok()?).ok()?;
+    // Whoever started after its child only has the pid of the one who did it.
+    (!agent.is_zombie() && agent.start_ticks <= child.start_ticks).then_some(agent)
+}
+
+/// The pids above one, nearest first.
+fn above(parents: &BTreeMap<u32, u32>, pid: u32) -> Vec<u32> {
+    let mut line = Vec::new();
+    let mut pid = pid;
+    while let Some(&parent) = parents.get(&pid).filter(|&&parent| parent > 0 && !line.contains(&parent)) {
+        line.push(parent);
+        pid = parent;
+    }
+    line
+}
+
+/// The directory in which the agent that a process is keeps its conversations, if we may see that.
+fn place_of(kind: Kind, pid: u32) -> Option<PathBuf> {
+    let names = ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "HOME"];
+    let values = tree::variables(pid, names).ok()?;
+    let value = |name: &str| names.iter().position(|known| *known == name).and_then(|at| values[at].clone());
+    config_dir(kind, |name| value(name).map(OsString::from)).ok()
+}
+
+/// Whether two paths lead to one directory.
+fn is_same(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |dir: &Path| fs::metadata(dir).ok().map(|dir| (dir.dev(), dir.ino()));
+    one == other || place(one).is_some_and(|one| place(other) == Some(one))
+}
+
+fn is_agent(kind: &str, stat: &ProcessStat) -> bool {
+    let argv = stat.open().and_then(|opened| opened.argv()).unwrap_or_default();
+    looks_like(kind, &argv, &stat.comm)
+}
+
+/// Whether a process is a program of this kind by its name. Whoever merely has the id on its command line (an
+/// editor, a search, a command of ours) is not meant.
+fn looks_like(kind: &str, argv: &[String], comm: &str) -> bool {
+    let name = |word: &String| Path::new(word).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let program = argv.first().map(name).unwrap_or_default();
+    let script = argv.get(1).filter(|_| INTERPRETERS.contains(&program.as_str()));
+    program.starts_with(kind)
+        || comm.starts_with(kind)
+        || script.is_some_and(|script| Path::new(script).is_absolute() && script.contains(kind))
+}
+
+/// Whether a command line says that this conversation is to be written.
+fn names(argv: &[String], id: &str) -> bool {
+    let is_id = |word: &str| {
+        word == id || word.ends_with(".jsonl") && Path::new(word).file_stem().is_some_and(|stem| stem == id)
+    };
+    let forks = argv.iter().any(|word| word == FORKS);
+    let counts = |before: &str| BEFORE_ID.contains(&before) && !(forks && before != "--session-id");
+    // Codex takes options between its verb and the id.
+    let behind_verb = argv.iter().skip_while(|word| *word != "resume").any(|word| is_id(word));
+    let behind = argv.windows(2).any(|pair| counts(&pair[0]) && is_id(&pair[1]));
+    let joined =
+        |word: &String| word.split_once('=').is_some_and(|(before, word)| counts(before) && is_id(word));
+    behind || behind_verb || argv.iter().any(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "11111111-2222-4333-8444-555555555555";
+
+    fn argv(line: &str) -> Vec<String> {
+        line.replace("ID", ID).split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_command_line_names_what_it_will_write() {
+        for line in [
+            "claude --resume ID",
+            "claude -r ID hello",
+            "claude -p --session-id ID",
+            "claude --resume=ID",
+            "claude --resume /home/user/.claude/projects/-x/ID.jsonl",
+            "codex resume ID",
+            "codex exec resume --json ID",
+            "claude --resume other --fork-session --session-id ID",
+        ] {
+            assert!(names(&argv(line), ID), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_command_line_that_only_reads_names_nothing() {
+        for line in [
+            "claude --resume other",
+            "claude --resume ID --fork-session",
+            "claude --resume ID --fork-session --session-id other",
+            "codex fork ID",
+            "claude tell me about ID",
+            "claude --session-id IDx",
+        ] {
+            assert!(!names(&argv(line), ID), "{line}");
+        }
+    }
+
+    #[test]
+    fn only_a_program_of_the_kind_is_one() {
+        let is = |line: &str, comm: &str| looks_like("claude", &argv(line), comm);
+        assert!(is("claude -p", "claude"));
+        assert!(is("/opt/x/bin/claude.exe -p", "claude.exe"));
+        assert!(is("node /opt/lib/claude-code/cli.js", "node"));
+        assert!(is("anything", "claude"));
+        assert!(!is("/home/claude/bin/berth run --resume ID", "berth"));
+        assert!(!is("berth run --agent claude --resume ID", "berth"));
+        assert!(!is("sh -c claude", "sh"));
+        assert!(!is("node x.js claude", "node"));
+        assert!(!is("", "node"));
+    }
+
+    #[test]
+    fn parents_that_go_in_a_circle_are_followed_once() {
+        let parents = BTreeMap::from([(4, 3), (3, 2), (2, 4)]);
+        assert_eq!(above(&parents, 4), [3, 2, 4]);
+        assert_eq!(above(&BTreeMap::from([(4, 1), (1, 0)]), 4), [1]);
+    }
+}
