@@ -112,7 +112,7 @@ fn look_for_others(
         )
     };
     let unclear = |why: String| {
-        Problem::new(Code::Held, format!("cannot tell whether somebody writes conversation {known}: {why}"))
+        Problem::new(Code::InUse, format!("cannot tell whether somebody writes conversation {known}: {why}"))
             .hint("mend that, then try again")
     };
     let mut found = find().map_err(unclear)?;
@@ -130,7 +130,7 @@ fn look_for_others(
     }
     let who: Vec<String> = found.iter().map(writers::Writer::line).collect();
     Err(Problem::new(
-        Code::Held,
+        Code::InUse,
         format!("conversation {known} is being written by {}", who.join("; and by ")),
     )
     .hint(format!(
