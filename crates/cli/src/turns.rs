@@ -14,7 +14,7 @@ use berth_api::record::Event;
 use berth_api::turn::{Hold, Receipt, TurnView, split_turn_id, turn_id};
 use berth_api::{Code, Connection, Problem};
 use berth_core::{Actor, Command, Now, Prompt, SessionId, decide};
-use berth_keeper::{recover, start, store, turn, view};
+use berth_keeper::{conversations, recover, start, store, turn, view};
 
 use crate::ctx::Ctx;
 use crate::tty;
@@ -134,8 +134,18 @@ fn ask_in_time(keeper: &mut Connection, request: Request) -> Result<Answer, Prob
 /// Starts the next run of a session that has none.
 pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Problem> {
     recover::heal(&ctx.home, id)?;
+    free_conversation(ctx, id)?;
     let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh: false, take: false };
     start::keeper(&ctx.home, id, resume, tty::place()).map(|(connection, _)| connection)
+}
+
+/// If whoever wrote a session's conversation last was another one, and lost its keeper, that is cleared up.
+pub(crate) fn free_conversation(ctx: &Ctx, id: &SessionId) -> Result<(), Problem> {
+    let session = view::history(&ctx.home, id)?.session;
+    match session.spec.as_ref().zip(session.conversation.as_ref()) {
+        Some((spec, known)) => conversations::heal_last_writer(&ctx.home, &spec.conversation, &known.id),
+        None => Ok(()),
+    }
 }
 
 /// What can be said without starting anything: a no, or the receipt of a turn that was accepted before.

@@ -10,7 +10,7 @@ use berth_keeper::{recover, start, view};
 use crate::args::Resume;
 use crate::cmd::{run, talk};
 use crate::ctx::Ctx;
-use crate::tty;
+use crate::{tty, turns};
 
 /// How long a keeper may take to leave once its run is over.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
@@ -37,6 +37,9 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
                 .hint(format!("join it with `berth attach {named}`")));
         }
         std::thread::sleep(Duration::from_millis(1));
+    }
+    if !args.fresh {
+        turns::free_conversation(ctx, &id)?;
     }
     let (fresh, take) = (args.fresh, args.take);
     let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh, take };

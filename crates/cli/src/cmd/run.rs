@@ -8,7 +8,7 @@ use berth_api::record::Spec;
 use berth_api::turn::{self, Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
 use berth_core::{MAX_PROMPT_BYTES, Name, Refusal, SessionId};
-use berth_keeper::{names::NamesLock, start, view};
+use berth_keeper::{conversations, names::NamesLock, start, view};
 
 use crate::agents::{Driver, Table, TuiBegin};
 use crate::args::{OnUnknown, Run};
@@ -38,6 +38,9 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
     let (spec, secrets) = without_secrets(spec);
     let asked = Asked { name: name.as_ref(), lock: lock.as_ref(), take: args.agent.take, secrets: &secrets };
     let prompt = args.agent.prompt.as_deref().map(first_prompt).transpose()?;
+    if let Origin::Resumed(native) = &spec.origin {
+        conversations::heal_last_writer(&ctx.home, &spec.conversation, native)?;
+    }
     let (mut connection, status) = begin(ctx, spec, &asked)?;
     drop(lock);
     let left_out: Vec<&str> = secrets.iter().map(|(name, _)| name.as_str()).collect();

@@ -93,9 +93,9 @@ fn an_agent_that_never_answers_is_given_up_on() {
 fn an_agent_that_prints_garbage_is_understood_where_it_makes_sense() {
     let lab = lab();
     let id = start(&lab, &[]);
-    assert_eq!(lab.ok(["send", "--wait", &id, "garbage hello"]), "ECHO: hello");
+    assert_eq!(lab.ok(["send", "--wait", &id, "garbage\nhello"]), "ECHO: hello");
     // A line that is longer than any we read: kept in the output, and not understood.
-    let long = lab.berth(["send", "--wait", &id, "garbage:20000000 still here"]);
+    let long = lab.berth(["send", "--wait", &id, "garbage:20000000\nstill here"]);
     assert_eq!((long.code, long.out.as_str()), (0, "ECHO: still here\n"), "{long:?}");
     assert_eq!(states(&lab, &id), ["done", "done"]);
     assert!(lab.number(&id, "output_bytes") > 20_000_000);

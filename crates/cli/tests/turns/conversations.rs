@@ -128,7 +128,7 @@ fn g8_an_agent_that_goes_on_in_another_conversation_is_followed_there() {
     let id = start(&lab, &["--prompt", "hello"]);
     lab.ok(["wait", &id, "--timeout", "60s"]);
     let old = native(&lab, &id);
-    let said = lab.berth(["send", "--wait", &id, "new-id moved"]);
+    let said = lab.berth(["send", "--wait", &id, "new-id\nmoved"]);
     assert_eq!((said.code, said.out.as_str()), (0, "ECHO: moved\n"), "{said:?}");
     let new = native(&lab, &id);
     assert_ne!(new, old);
@@ -142,8 +142,8 @@ fn g8_an_agent_that_goes_on_in_another_conversation_is_followed_there() {
     lab.kill_keeper(&id);
     assert_eq!(lab.ok(["send", "--wait", &id, "in the new one"]), "ECHO: in the new one");
     assert_eq!(native(&lab, &id), new);
-    assert_eq!(prompts(&transcript(&file(&lab, &new))), ["new-id moved", "in the new one"]);
-    assert_eq!(prompts(&transcript(&file(&lab, &old))), ["hello", "new-id moved", "in the old one"]);
+    assert_eq!(prompts(&transcript(&file(&lab, &new))), ["new-id\nmoved", "in the new one"]);
+    assert_eq!(prompts(&transcript(&file(&lab, &old))), ["hello", "new-id\nmoved", "in the old one"]);
 }
 
 /// B4: the agent outlives its keeper, and the lock does not: it is another session's turn to prove it gone.

@@ -138,7 +138,7 @@ fn look_for_others(
     }
     let who: Vec<String> = found.iter().map(writers::Writer::line).collect();
     Err(Problem::new(
-        Code::Held,
+        Code::InUse,
         format!("conversation {known} is being written by {}", who.join("; and by ")),
     )
     .hint(format!(
