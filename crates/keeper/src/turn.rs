@@ -67,9 +67,7 @@ pub fn is_expected(session: &Session, id: &SessionId, expected: &str) -> Result<
     let writes = writes.unwrap_or("none yet");
     Err(Problem::new(
         Code::Refused,
-        format!(
-            "session `{name}` is {id} and its conversation {writes}, not `{expected}`; nothing was sent"
-        ),
+        format!("session `{name}` is {id} and its conversation {writes}, not `{expected}`; nothing was sent"),
     )
     .hint("look which session you mean with `berth ls`"))
 }

@@ -78,7 +78,8 @@ fn claim(root: &Path, id: &SessionId, spec: &Spec, known: &str) -> Result<Conver
         Ok(Claim::Ours(lock)) => Ok(lock),
         // Our own last keeper, in its last moment.
         Ok(Claim::Held(Some(by))) if by == *id => {
-            Err(Problem::new(Code::Held, format!("conversation {known} is just being left")).hint("try again"))
+            Err(Problem::new(Code::Held, format!("conversation {known} is just being left"))
+                .hint("try again"))
         }
         Ok(Claim::Held(by)) => {
             let by = by.map_or_else(|| "another session".to_owned(), |by| format!("session {by}"));
@@ -113,6 +114,7 @@ fn look_for_others(
     let unclear = |why: String| {
         Problem::new(Code::Held, format!("cannot tell whether somebody writes conversation {known}: {why}"))
             .hint("mend that, then try again")
+            .lasting()
     };
     let mut found = find().map_err(unclear)?;
     if take {
@@ -132,6 +134,7 @@ fn look_for_others(
         Code::Held,
         format!("conversation {known} is being written by {}", who.join("; and by ")),
     )
+    .lasting()
     .hint(format!(
         "close it there and try again, end it with --take, or go on in a copy with `berth fork {name}`"
     )))
