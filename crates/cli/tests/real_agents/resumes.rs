@@ -196,7 +196,7 @@ fn a_conversation_in_a_terminal_of_ours_is_refused_elsewhere() {
     });
     let id = world.show("tui")["id"].as_str().expect("an id").to_owned();
     refused(&world.berth(&["run", "-d", "--agent", "claude", "--resume", &native]), &format!("session {id}"));
-    assert_eq!(world.transcripts().iter().map(|one| one.id.clone()).collect::<Vec<_>>(), [native.clone()]);
+    assert_eq!(world.transcripts().iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [&native]);
     world.ok(&["stop", "tui"]);
     terminal.wait_exit();
     let id = world.ok(&["run", "-d", "--agent", "claude", "--resume", &native]);
