@@ -109,7 +109,7 @@ pub(crate) fn send(
                         continue;
                     }
                     // Somebody else is doing the same, or the last keeper is still leaving.
-                    Err(problem) if matches!(problem.code, Code::Held | Code::Unreachable) => problem,
+                    Err(problem) if problem.may_pass() => problem,
                     Err(problem) => return Err(problem),
                 }
             }
@@ -239,7 +239,7 @@ pub(crate) fn follow(
             match begin_again(ctx, id) {
                 Ok(keeper) => connection = Some(keeper),
                 // Somebody else is doing the same, or the last keeper is still leaving.
-                Err(problem) if matches!(problem.code, Code::Held | Code::Unreachable) => {
+                Err(problem) if problem.may_pass() => {
                     if refused_since.get_or_insert_with(Instant::now).elapsed() > ACCEPT_PATIENCE {
                         return Err(problem);
                     }
