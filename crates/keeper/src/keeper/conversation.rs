@@ -114,7 +114,6 @@ fn look_for_others(
     let unclear = |why: String| {
         Problem::new(Code::InUse, format!("cannot tell whether somebody writes conversation {known}: {why}"))
             .hint("mend that, then try again")
-            .lasting()
     };
     let mut found = find().map_err(unclear)?;
     if take {
@@ -142,7 +141,6 @@ fn look_for_others(
         Code::InUse,
         format!("conversation {known} is being written by {}", who.join("; and by ")),
     )
-    .lasting()
     .hint(format!(
         "close it there and try again; or end it and go on (`berth resume {name} --take`, `berth run … --resume ID --take`); or go on in a copy with `berth fork {name}`"
     )))
