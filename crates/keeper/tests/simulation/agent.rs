@@ -73,7 +73,7 @@ impl Agent {
                 run.words.push_back(Observation::Broken { epoch, reason });
             } else if rng.below(3) == 0 {
                 run.is_ready = true;
-                let able = Able { steer: run.steers };
+                let able = Able { steer: run.steers, resume: true };
                 run.words.push_back(Observation::AgentReady { epoch: run.epoch, able });
             }
             return;
