@@ -613,7 +613,9 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
     if matches!(session.phase, Phase::Ending(_)) && session.stopped_by.is_some() {
         return Err(Refusal::BeingEnded);
     }
-    if session.is_live() && session.is_expired(session.boot_id(), now.boot_ms) {
+    // A session at rest may be looked at on the clock of another boot; whoever starts it knows that clock.
+    let is_over = session.is_live() && session.is_expired(session.boot_id(), now.boot_ms);
+    if is_over || session.released == Some(Release::Expired) {
         return Err(Refusal::Expired);
     }
     let running = turns.current.as_ref();
