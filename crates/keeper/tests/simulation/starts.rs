@@ -2,7 +2,7 @@
 //!
 //! The same steps as `Keeper::start`, `settle_past`, `adopt` and `leave` in `src/keeper.rs` and as `src/recover.rs`.
 
-use berth_core::{Command, Event, Name, Observation, Prompt};
+use berth_core::{Command, Event, Name, Observation};
 use berth_journal::fake::FakeDisk;
 use berth_keeper::owner::Input;
 
@@ -31,32 +31,29 @@ impl Life {
         self.exists = true;
         let mut keeper = self.keeper_of(mind);
         let spec = self.world.spec();
-        let mut inputs = vec![Input::Command(Command::Create { spec, name: None })];
-        let prompt = self.first_words(&mut inputs);
-        inputs.push(keeper.start_order(&self.world, 0));
-        if keeper.take(&mut self.world, inputs)?.is_none() {
+        let create = Input::Command(Command::Create { spec, name: None });
+        let start = keeper.start_order(&self.world, 0);
+        if keeper.take(&mut self.world, vec![create, start])?.is_none() {
             // The caller heard an error; no half-made session is left.
             return self.forget();
         }
-        self.started(keeper, prompt)
+        self.started(keeper)
     }
 
     fn keeper_of(&self, mind: Mind) -> Keeper {
         Keeper::new(mind, self.keepers, self.world.host.boot_id())
     }
 
-    /// Whoever starts a session whose agent takes turns may have something to say.
-    fn first_words(&mut self, inputs: &mut Vec<Input>) -> Option<Prompt> {
-        let talks = self.world.takes_turns && self.world.harsh && self.world.rng.coin();
-        let prompt = talks.then(|| self.world.prompt())?;
-        inputs.push(Input::Command(Command::Send { prompt: prompt.clone() }));
-        Some(prompt)
-    }
-
-    fn started(&mut self, keeper: Keeper, prompt: Option<Prompt>) -> Result<(), Halt> {
+    fn started(&mut self, keeper: Keeper) -> Result<(), Halt> {
         let keeper = self.keeper.insert(keeper);
-        keeper.settle(&mut self.world)?;
-        prompt.map_or(Ok(()), |prompt| self.receipt(&prompt))
+        // Whoever starts a session whose agent takes turns may have something to say, before it can listen.
+        let talks = self.world.takes_turns && self.world.harsh && self.world.rng.coin();
+        if talks {
+            let prompt = self.world.prompt();
+            self.send(prompt)?;
+            return self.turn();
+        }
+        keeper.settle(&mut self.world)
     }
 
     /// A session that nobody heard of is removed.
@@ -123,14 +120,9 @@ impl Life {
         let Some(mut inputs) = self.settle_past(&mind) else { return Ok(()) };
         inputs.extend(torn.then(|| Input::Note(Event::Warned { what: "a torn end".to_owned() })));
         let mut keeper = self.keeper_of(mind);
-        let prompt = self.first_words(&mut inputs);
         inputs.push(keeper.start_order(&self.world, self.world.ledger.len() as u64));
         match keeper.take(&mut self.world, inputs)? {
-            // A prompt may be refused; the session is started all the same.
-            Some(answers) if answers.last().is_some_and(Result::is_ok) => {
-                let is_sent = answers.iter().all(Result::is_ok);
-                self.started(keeper, prompt.filter(|_| is_sent))
-            }
+            Some(answers) if answers.iter().all(Result::is_ok) => self.started(keeper),
             // A process that cannot begin ends, and the next one tries again.
             Some(_) | None => Ok(()),
         }

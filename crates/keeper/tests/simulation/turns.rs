@@ -77,7 +77,7 @@ impl Life {
     }
 
     /// Sends, and remembers the receipt.
-    fn send(&mut self, prompt: Prompt) -> Result<(), Halt> {
+    pub(crate) fn send(&mut self, prompt: Prompt) -> Result<(), Halt> {
         match self.order(Command::Send { prompt: prompt.clone() })? {
             Some(Ok(())) => self.receipt(&prompt),
             Some(Err(refusal)) => {
@@ -92,7 +92,7 @@ impl Life {
     }
 
     /// A sender hears which turn its prompt is.
-    pub(crate) fn receipt(&mut self, prompt: &Prompt) -> Result<(), Halt> {
+    fn receipt(&mut self, prompt: &Prompt) -> Result<(), Halt> {
         let Some(keeper) = &self.keeper else { return Ok(()) };
         let turns = &keeper.mind.session().turns;
         let keyed = prompt.key.as_deref().and_then(|key| turns.keyed(key));
