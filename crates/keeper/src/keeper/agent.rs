@@ -29,8 +29,10 @@ use crate::turn;
 const READ_BYTES: usize = 64 * 1024;
 /// The longest line an agent may write. What is longer is in the output, and not understood.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+/// Where in its session its complaints are.
+pub(super) const COMPLAINTS_DIR: &str = "stderr";
 /// How much of its complaints is remembered.
-const COMPLAINT_BYTES: usize = 8 * 1024;
+pub(super) const COMPLAINT_BYTES: usize = 8 * 1024;
 /// How long an agent may take until it takes turns.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// How much may wait for an agent that does not read.
@@ -343,7 +345,7 @@ impl Keeper {
 
     /// Complaints are kept, bounded, and shown when something goes wrong.
     pub(super) fn on_complaints(&mut self) {
-        let dir = self.dir.join("stderr");
+        let dir = self.dir.join(COMPLAINTS_DIR);
         let Some(talk) = self.talk.as_mut().filter(|talk| talk.hears.err) else { return };
         let mut buffer = [0; 16 * 1024];
         match rustix::io::read(&talk.pipes.stderr, &mut buffer) {

@@ -187,17 +187,7 @@ impl Keeper {
 
     /// Why the agent takes no turns.
     fn unusable(&self) -> Problem {
-        let status = self.status();
-        let handle = self.handle_name();
-        let why = match (&status.released, status.exit, &status.failure) {
-            (Some(why), _, _) => why.clone(),
-            (None, Some(code), _) => format!("the agent ended with exit {code}{}", self.complaint()),
-            (None, None, Some(failure)) => failure.clone(),
-            (None, None, None) => "it is over".to_owned(),
-        };
-        Problem::new(Code::Refused, format!("session `{handle}` takes no turns: {why}")).hint(format!(
-            "mend that, then `berth resume {handle}`; `berth log {handle}` tells what happened"
-        ))
+        turn::unusable(&self.status(), &self.complaint())
     }
 }
 
