@@ -63,6 +63,11 @@ impl Problem {
         Self { code, what: what.into(), hint: None }
     }
 
+    /// Whether asking again in a moment may help: somebody starts, ends or clears up the same.
+    pub fn may_pass(&self) -> bool {
+        matches!(self.code, Code::Held | Code::Unreachable)
+    }
+
     /// The same problem with advice.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -107,7 +107,13 @@ impl Transcript {
 
     /// Claude Code's records that have a parent, or could have; those of sub-agents left out.
     fn tree(&self) -> impl Iterator<Item = &Value> {
-        let is_in = |record: &&Value| record["uuid"].is_string() && record["isSidechain"] != true;
+        // A title may have a uuid, and hangs nowhere.
+        let is_kind = |record: &Value| {
+            matches!(record["type"].as_str(), Some("user" | "assistant" | "attachment" | "system"))
+        };
+        let is_in = move |record: &&Value| {
+            is_kind(record) && record["uuid"].is_string() && record["isSidechain"] != true
+        };
         self.records.iter().filter(is_in)
     }
 
@@ -257,6 +263,7 @@ mod tests {
             Kind::Claude,
             &[
                 json!({"type": "queue-operation"}),
+                json!({"type": "custom-title", "uuid": "0", "parentUuid": null}),
                 record("user", "1", None, json!("first")),
                 json!({"type": "attachment", "uuid": "2", "parentUuid": "1"}),
                 record("assistant", "3", Some("2"), call("t")),

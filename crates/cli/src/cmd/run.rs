@@ -7,9 +7,9 @@ use berth_api::message::{Answer, Request, Submit};
 use berth_api::record::Spec;
 use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
-use berth_core::{Name, SessionId};
+use berth_core::{MAX_PROMPT_BYTES, Name, Refusal, SessionId};
 use berth_keeper::keeper::last_complaints;
-use berth_keeper::{conversations, names::NamesLock, start, turn};
+use berth_keeper::{conversations, names::NamesLock, start, turn, view};
 
 use crate::agents::{Driver, Table, TuiBegin};
 use crate::args::{OnUnknown, Run};
@@ -38,16 +38,22 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
     }
     let (spec, secrets) = without_secrets(spec);
     let asked = Asked { name: name.as_ref(), lock: lock.as_ref(), take: args.agent.take, secrets: &secrets };
+    let prompt = args.agent.prompt.as_deref().map(first_prompt).transpose()?;
     if let Origin::Resumed(native) = &spec.origin {
         conversations::heal_last_writer(&ctx.home, &spec.conversation, native);
     }
     let (connection, status) = begin(ctx, spec, &asked)?;
     drop(lock);
+    let left_out: Vec<&str> = secrets.iter().map(|(name, _)| name.as_str()).collect();
+    if !left_out.is_empty() {
+        let names = left_out.join(", ");
+        print::note(&format!("in no record, and to be in the environment when it is resumed: {names}"));
+    }
     if !takes_turns {
         return stay(ctx, connection, &status, args.detach, args.json);
     }
     let (connection, status) = await_agent(ctx, connection, status)?;
-    match &args.agent.prompt {
+    match prompt {
         Some(prompt) => first_turn(ctx, &args, &status, prompt),
         None if tty::is_interactive() && !args.detach && !args.json => talk::talk(ctx, &id_of(&status)?),
         None => stay(ctx, connection, &status, true, args.json),
@@ -57,7 +63,7 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
 /// Takes what looks like a secret out of what is recorded. It reaches the agent all the same.
 fn without_secrets(mut spec: Spec) -> (Spec, Vec<(String, String)>) {
     let all = std::mem::take(&mut spec.env);
-    let (secrets, env) = all.into_iter().partition(|(name, _)| redact::is_secret_name(name));
+    let (secrets, env) = all.into_iter().partition(|(name, value)| redact::is_secret_variable(name, value));
     spec.env = env;
     (spec, secrets)
 }
@@ -101,12 +107,27 @@ pub(crate) fn await_agent(
     }
 }
 
+/// The first prompt, looked at before anything is made for it.
+fn first_prompt(prompt: &str) -> Result<String, Problem> {
+    let text = send::text(&[prompt.to_owned()])?;
+    let refusal = if text.trim().is_empty() {
+        Refusal::EmptyPrompt
+    } else if text.len() > MAX_PROMPT_BYTES {
+        Refusal::PromptTooLong { bytes: text.len(), limit: MAX_PROMPT_BYTES }
+    } else {
+        return Ok(text);
+    };
+    Err(berth_api::problem::refusal(&refusal, ""))
+}
+
 /// The turn a session was started for.
-fn first_turn(ctx: &Ctx, args: &Run, status: &Status, prompt: &str) -> Result<u8, Problem> {
+fn first_turn(ctx: &Ctx, args: &Run, status: &Status, text: String) -> Result<u8, Problem> {
     let id = id_of(status)?;
     // A repeated call with the same key finds the same turn, too.
     let key = args.key.as_ref().map(|key| format!("run {key}"));
-    let text = send::text(&[prompt.to_owned()])?;
+    if !args.detach {
+        print::note(&format!("session {}", status.handle()));
+    }
     let submit = Submit { text, key, ..Submit::default() };
     let (connection, receipt) = turns::send(ctx, &id, submit)?;
     if !args.detach {
@@ -118,6 +139,22 @@ fn first_turn(ctx: &Ctx, args: &Run, status: &Status, prompt: &str) -> Result<u8
         print::text(&format!("{id}\n"))?;
     }
     Ok(0)
+}
+
+/// Whether two calls with one key ask for the same. An id that we gave a conversation is another each time.
+fn is_same(made: &Spec, asked: &Spec) -> bool {
+    let words = |spec: &Spec| -> Vec<String> {
+        let named = match &spec.origin {
+            Origin::Named(id) => Some(id.clone()),
+            Origin::New | Origin::Resumed(_) | Origin::Forked(_) => None,
+        };
+        spec.command.iter().filter(|word| Some(*word) != named.as_ref()).cloned().collect()
+    };
+    let same_origin = match (&made.origin, &asked.origin) {
+        (Origin::Named(_), Origin::Named(_)) => true,
+        (one, other) => one == other,
+    };
+    same_origin && (&made.driver, &made.cwd, words(made)) == (&asked.driver, &asked.cwd, words(asked))
 }
 
 fn id_of(status: &Status) -> Result<SessionId, Problem> {
@@ -158,7 +195,8 @@ fn follow(ctx: &Ctx, connection: Connection, status: &Status, json: bool) -> Res
 /// A repeated call with a known key: the same session, whatever became of it.
 fn again(ctx: &Ctx, args: &Run, id: &SessionId, spec: &Spec) -> Result<u8, Problem> {
     let status = ctx.status(id)?;
-    if status.what.command != spec.command || status.what.cwd != spec.cwd {
+    let made = view::history(&ctx.home, id)?.session.spec.map(Spec::from).unwrap_or_default();
+    if !is_same(&made, spec) {
         let key = spec.key.as_deref().unwrap_or_default();
         return Err(Problem::new(
             Code::Refused,
@@ -170,7 +208,7 @@ fn again(ctx: &Ctx, args: &Run, id: &SessionId, spec: &Spec) -> Result<u8, Probl
         .hint("use another key for another command"));
     }
     if let (Some(_), Some(prompt)) = (&status.turns, &args.agent.prompt) {
-        return first_turn(ctx, args, &status, prompt);
+        return first_turn(ctx, args, &status, first_prompt(prompt)?);
     }
     match (args.detach || status.turns.is_some(), args.json) {
         (true, true) => print::json(&status).map(|()| 0),

@@ -2,6 +2,8 @@
 //!
 //! Always the same: one writes, the other is told who does; the transcript has no fork.
 
+use std::time::{Duration, Instant};
+
 use berth_harness::{Said, Seed, Talk, Terminal, wait_gone, wait_until};
 use berth_host::identity::Identity;
 use serde_json::json;
@@ -98,17 +100,20 @@ fn a_claude_of_somebody_else_is_named_and_not_raced() {
     drop(stranger);
 }
 
-/// It came while ours was released: the next turn is not said, and waits.
+/// It came while ours was released: the next turn is refused, at once.
 #[test]
-fn a_claude_of_somebody_else_that_came_meanwhile_holds_the_next_turn() {
+fn a_claude_of_somebody_else_that_came_meanwhile_is_not_raced() {
     let world = World::new(Kind::Claude);
     let id = world.run(&["--idle", "100ms"]);
     world.echoed(&id, "the beginning");
     let native = world.show(&id)["native_id"].as_str().expect("an id").to_owned();
     world.released(&id);
     let stranger = stranger(&world, &native);
+    let asked_at = Instant::now();
     let said = world.berth(&["send", &id, "--wait", "not now"]);
     refused(&said, &format!("pid {}", stranger.pid()));
+    assert!(asked_at.elapsed() < Duration::from_secs(20), "not told before everything else was tried");
+    assert_eq!(world.states(&id), ["done"], "what is refused is not kept");
     world.agents.model().release("stranger");
     assert_eq!(stranger.end().0, 0);
     world.echoed(&id, "now");
@@ -162,7 +167,10 @@ fn a_claude_in_a_terminal_is_named_with_the_terminal() {
 #[test]
 fn a_conversation_in_a_terminal_of_ours_is_refused_elsewhere() {
     let world = World::new(Kind::Claude);
-    let mut terminal = berth_in_terminal(&world, &["run", "--agent", "claude", "--tui", "--name", "tui"]);
+    let mut terminal = berth_in_terminal(
+        &world,
+        &["run", "--agent", "claude", "--tui", "--name", "tui", "--", "--permission-mode", "manual"],
+    );
     terminal.wait_for("shortcuts");
     let native = world.show("tui")["native_id"].as_str().expect("an id of ours").to_owned();
     // What is typed before it listens is lost, and there is no event for that.
@@ -188,7 +196,7 @@ fn a_conversation_in_a_terminal_of_ours_is_refused_elsewhere() {
     });
     let id = world.show("tui")["id"].as_str().expect("an id").to_owned();
     refused(&world.berth(&["run", "-d", "--agent", "claude", "--resume", &native]), &format!("session {id}"));
-    assert_eq!(world.transcripts().iter().map(|one| one.id.clone()).collect::<Vec<_>>(), [native.clone()]);
+    assert_eq!(world.transcripts().iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [&native]);
     world.ok(&["stop", "tui"]);
     terminal.wait_exit();
     let id = world.ok(&["run", "-d", "--agent", "claude", "--resume", &native]);

@@ -106,7 +106,7 @@ impl Story {
         self.start().expect("nothing runs");
         let (epoch, agent) = (self.session.epoch, self.process(8));
         self.see(Observation::Spawned { epoch, agent });
-        self.see(Observation::AgentReady { epoch, able: Able { steer: true } });
+        self.see(Observation::AgentReady { epoch, able: Able { steer: true, resume: true } });
     }
 
     /// The agent ends by itself, and nothing of it is left.
@@ -716,7 +716,7 @@ fn text_for_an_agent_that_cannot_be_steered_is_refused() {
     story.start().expect("nothing runs");
     let (epoch, agent) = (story.session.epoch, story.process(8));
     story.see(Observation::Spawned { epoch, agent });
-    story.see(Observation::AgentReady { epoch, able: Able { steer: false } });
+    story.see(Observation::AgentReady { epoch, able: Able { steer: false, resume: true } });
     story.send(hurried("with nothing to steer it is a turn", Manner::Steer)).expect("it is");
     assert_eq!(story.deliver(), 1);
     assert_eq!(story.send(hurried("and this", Manner::Steer)), Err(Refusal::CannotSteer));

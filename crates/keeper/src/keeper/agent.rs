@@ -5,6 +5,7 @@
 //! Not here: what the lines mean (`berth_driver`), which turn is next (`berth_core`).
 //! Start with [`Talk`], then [`Keeper::on_agent_output`].
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -167,6 +168,7 @@ impl Keeper {
         let Some(talk) = &mut self.talk else { return };
         let driver = talk.driver.as_mut();
         let (mut news, mut entered, mut answered, mut is_ready) = (Vec::new(), None, Vec::new(), false);
+        let said = RefCell::new(String::new());
         let mut hear = |update: Update| match &update {
             Update::Ready => is_ready = true,
             Update::Broken { .. } => news.push(update),
@@ -180,14 +182,16 @@ impl Keeper {
                 answered.extend(ask.options.first().map(|option| (ask.request.clone(), option.id.clone())));
             }
             // Told before: the journal knows, and what was only shown is gone.
+            Update::Said { text } => said.borrow_mut().push_str(text),
             Update::Asks { .. }
-            | Update::Said { .. }
             | Update::Doing { .. }
             | Update::Unasked { .. }
             | Update::Late { .. }
             | Update::Remark { .. } => {}
         };
         turn::hear_output(driver, &output, from, given_at, &mut hear);
+        // What it said in earlier turns.
+        said.borrow_mut().clear();
         let mut out = Out::default();
         for (at, (number, text)) in given.iter().enumerate() {
             if at == 0 {
@@ -201,6 +205,9 @@ impl Keeper {
             Some(given_at) => turn::hear_output(driver, &output, given_at, None, &mut hear),
             None => Vec::new(),
         };
+        let mut said = said.take();
+        said.truncate(said.floor_char_boundary(MAX_ANSWER_BYTES));
+        talk.said = said;
         for (request, choice) in answered {
             driver.answer(&request, &choice, &mut Out::default());
         }
@@ -385,8 +392,9 @@ impl Keeper {
         let (epoch, current) = (session.epoch, session.turns.current.as_ref().map(|current| current.turn));
         match update {
             Update::Ready => {
-                let steer = self.talk.as_ref().is_some_and(|talk| talk.driver.proves().steer);
-                reports.push(Observation::AgentReady { epoch, able: Able { steer } });
+                let proves = self.talk.as_ref().map(|talk| talk.driver.proves());
+                let able = proves.map(|proves| Able { steer: proves.steer, resume: proves.resume });
+                reports.push(Observation::AgentReady { epoch, able: able.unwrap_or_default() });
             }
             Update::Conversation { id } => self.enter(id, reports),
             Update::Began { turn } => reports.push(Observation::TurnBegan { turn }),

@@ -16,7 +16,7 @@ use berth_host::identity;
 use super::{Keeper, trouble};
 use crate::conversations::{Claim, ConversationLock};
 use crate::owner::Input;
-use crate::{driver, turn, writers};
+use crate::{driver, foreign, turn, writers};
 
 /// How long a writer that is to be ended may take before it is killed.
 const TAKE_GRACE: Duration = Duration::from_secs(5);
@@ -118,6 +118,14 @@ fn look_for_others(
     let mut found = find().map_err(unclear)?;
     if take {
         for writer in &found {
+            if let Some(dir) = foreign::kept_by(writer.identity.pid) {
+                let session = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let what =
+                    format!("conversation {known} is being written in session {session}: {}", writer.line());
+                return Err(
+                    Problem::new(Code::InUse, what).hint(format!("end that with `berth stop {session}`"))
+                );
+            }
             let ended = writers::end(writer, TAKE_GRACE, None);
             ended.map_err(|why| {
                 Problem::new(Code::Refused, format!("cannot take conversation {known} over: {why}"))
@@ -134,7 +142,7 @@ fn look_for_others(
         format!("conversation {known} is being written by {}", who.join("; and by ")),
     )
     .hint(format!(
-        "close it there and try again, end it with --take, or go on in a copy with `berth fork {name}`"
+        "close it there and try again; or end it and go on (`berth resume {name} --take`, `berth run … --resume ID --take`); or go on in a copy with `berth fork {name}`"
     )))
 }
 

@@ -267,7 +267,9 @@ impl Life {
             Step::SpawnFailed => {
                 self.report(Observation::SpawnFailed { epoch, reason: "no such program".to_owned() });
             }
-            Step::Ready(steer) => self.report(Observation::AgentReady { epoch, able: Able { steer } }),
+            Step::Ready(steer) => {
+                self.report(Observation::AgentReady { epoch, able: Able { steer, resume: true } })
+            }
             Step::Began(turn) => self.report(Observation::TurnBegan { turn: self.likely(turn) }),
             Step::Over(turn, fate) => {
                 let turn = self.likely(turn);
