@@ -99,6 +99,10 @@ pub(crate) fn await_agent(
         // An agent that ends at once is over, keeper and all, before we have asked; or the keeper was replaced.
         let Some(keeper) = ctx.keeper_of(&id)? else {
             let status = ctx.status(&id)?;
+            if status.state == "idle" {
+                // It took turns, and was released because there were none.
+                return Ok((connection, status));
+            }
             let is_over = status.exit.is_some() || status.released.is_some() || status.failure.is_some();
             let why = turn::unusable(&status, &last_complaints(&ctx.home.session_dir(&id)));
             return Err(if is_over { why } else { lost });

@@ -76,10 +76,10 @@ fn c14_a_session_that_was_never_sent_anything_can_be_resumed() {
     assert_eq!(transcripts(&lab).len(), 1);
 }
 
-/// C10, C14: the keeper died when the first turn was on its way, and the agent never had it. To berth that looks like
-/// a conversation that is gone: it is told, and begun anew only by somebody's word.
+/// C10, C14: the keeper died when the first turn was on its way, and the agent never had it: there is no transcript,
+/// and nothing is forgotten.
 #[test]
-fn c14_a_conversation_that_never_began_is_begun_anew_only_when_somebody_says_so() {
+fn c14_a_first_turn_that_never_reached_the_agent_does_not_make_its_conversation_missing() {
     let lab = lab();
     let mut run = lab.command(["run", "-d", "--agent", "fake", "--on-unknown", "continue"]);
     let told = berth_harness::said(run.env("BERTH_KILLPOINT", "delivered").output().expect("berth starts"));
@@ -88,11 +88,16 @@ fn c14_a_conversation_that_never_began_is_begun_anew_only_when_somebody_says_so(
     wait_until("the keeper to die", || lab.show(id)["keeper_pid"].is_null());
     assert_eq!(state(&lab, id, 1), "unknown");
     let next = lab.berth(["send", "--wait", id, "next"]);
-    assert!(next.code == 4 && next.err.contains("--fresh"), "{next:?}");
-    lab.ok(["resume", "-d", "--fresh", id]);
-    assert_eq!(lab.berth(["wait", &format!("{id}.2"), "--timeout", "60s"]).code, 0);
-    assert_eq!(states(&lab, id), ["unknown", "done"]);
-    assert_eq!(prompts(&did(&lab, id)), ["next"]);
+    assert_eq!((next.code, next.out.as_str()), (0, "ECHO: next\n"), "{next:?}");
+    // A new image of the keeper hears all of that again, and is not confused by it.
+    crate::crash::restart(&lab.session_dir(id));
+    assert_eq!(lab.ok(["send", "--wait", id, "and on"]), "ECHO: and on");
+    assert_eq!(states(&lab, id), ["unknown", "done", "done"]);
+    assert_eq!(prompts(&did(&lab, id)), ["next", "and on"]);
+    // Nor is whoever clears up after it.
+    lab.ok(["send", id, "silent"]);
+    lab.kill_keeper(id);
+    assert_eq!(lab.ok(["send", "--wait", id, "still"]), "ECHO: still");
 }
 
 #[test]

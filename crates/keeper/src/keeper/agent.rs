@@ -170,7 +170,11 @@ impl Keeper {
         let (mut news, mut entered, mut answered, mut is_ready) = (Vec::new(), None, Vec::new(), false);
         let said = RefCell::new(String::new());
         let mut hear = |update: Update| match &update {
-            Update::Ready => is_ready = true,
+            Update::Ready => {
+                is_ready = true;
+                // What it did not have then it was not asked for again.
+                news.retain(|update| !matches!(update, Update::Broken { .. }));
+            }
             Update::Broken { .. } => news.push(update),
             Update::Conversation { .. } => entered = Some(update),
             Update::Began { turn } | Update::Ended { turn, .. } => {
@@ -412,11 +416,28 @@ impl Keeper {
                 // In its place among the others, but it changes nothing: a note that fails is not missed.
                 let _ = self.take(vec![Input::Note(Event::Warned { what })]);
             }
+            Update::Broken { trouble } if self.begins_anew(&trouble) => {}
             Update::Broken { trouble } => {
                 let reason = self.describe(&trouble);
                 reports.push(Observation::Broken { epoch, reason });
             }
         }
+    }
+
+    /// A conversation in which nothing was ever answered is not there: agents record none before the first prompt,
+    /// and nobody knows whether they had that. Nothing is forgotten by beginning a new one.
+    fn begins_anew(&mut self, trouble: &Trouble) -> bool {
+        let Trouble::NoConversation { id } = trouble else { return false };
+        let session = &self.owner.history().session;
+        let (Some(spec), Some(talk)) = (&session.spec, &mut self.talk) else { return false };
+        let mut out = Out::default();
+        if super::conversation::has_a_past(session, spec) || !talk.driver.begin_anew(&spec.cwd, &mut out) {
+            return false;
+        }
+        let what = format!("conversation {id} was never begun; the agent begins another one");
+        let _ = self.take(vec![Input::Note(Event::Warned { what })]);
+        self.say(&out.bytes);
+        true
     }
 
     fn describe(&self, trouble: &Trouble) -> String {
