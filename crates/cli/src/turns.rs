@@ -142,10 +142,10 @@ pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Probl
 /// If whoever wrote a session's conversation last was another one, and lost its keeper, that is cleared up.
 pub(crate) fn free_conversation(ctx: &Ctx, id: &SessionId) -> Result<(), Problem> {
     let session = view::history(&ctx.home, id)?.session;
-    match session.spec.as_ref().zip(session.conversation.as_ref()) {
-        Some((spec, known)) => conversations::heal_last_writer(&ctx.home, &spec.conversation, &known.id),
-        None => Ok(()),
+    if let Some((spec, known)) = session.spec.as_ref().zip(session.conversation.as_ref()) {
+        conversations::heal_last_writer(&ctx.home, &spec.conversation, &known.id);
     }
+    Ok(())
 }
 
 /// What can be said without starting anything: a no, or the receipt of a turn that was accepted before.

@@ -82,6 +82,8 @@ enum Phase {
     Introducing { begin: Begin, cwd: String },
     /// It was asked for the conversation.
     Opening { begin: Begin },
+    /// It does not have the conversation it was asked for. It may have been asked for a new one since.
+    Gone,
     /// It takes prompts.
     Ready,
     /// It is of no use.
@@ -146,7 +148,9 @@ impl Acp {
     fn is_ready(&self) -> bool {
         match self.phase {
             Phase::Ready => true,
-            Phase::New | Phase::Introducing { .. } | Phase::Opening { .. } | Phase::Broken => false,
+            Phase::New | Phase::Introducing { .. } | Phase::Opening { .. } | Phase::Gone | Phase::Broken => {
+                false
+            }
         }
     }
 
@@ -247,7 +251,11 @@ impl Acp {
     }
 
     fn opened(&mut self, result: Result<Value, Problem>, out: &mut Out) {
-        let Phase::Opening { begin } = &self.phase else { return };
+        let begin = match &self.phase {
+            Phase::Opening { begin } => begin,
+            Phase::Gone => &Begin::New { id: None },
+            Phase::New | Phase::Introducing { .. } | Phase::Ready | Phase::Broken => return,
+        };
         let wanted = match begin {
             Begin::New { .. } => None,
             Begin::Resume { id } | Begin::Fork { of: id, .. } => Some(id.clone()),
@@ -294,7 +302,8 @@ impl Acp {
             _ if problem.code == rpc::AUTH_REQUIRED => self.not_logged_in(problem, out),
             Some(_) if is(&IN_USE) => self.broken(Trouble::InUse { said }, out),
             Some(id) if problem.code == rpc::NOT_FOUND || is(&GONE) => {
-                self.broken(Trouble::NoConversation { id }, out);
+                self.phase = Phase::Gone;
+                out.update(Update::Broken { trouble: Trouble::NoConversation { id } });
             }
             Some(_) | None => self.protocol_trouble(said, out),
         }
@@ -622,6 +631,15 @@ impl Driver for Acp {
             Begin::Resume { id } => Some(id.clone()),
             Begin::New { .. } | Begin::Fork { .. } => None,
         };
+    }
+
+    fn begin_anew(&mut self, cwd: &str, out: &mut Out) -> bool {
+        let is_gone = matches!(self.phase, Phase::Gone);
+        if is_gone {
+            self.session = None;
+            self.open(Begin::New { id: None }, cwd.to_owned(), out);
+        }
+        is_gone
     }
 
     fn hear(&mut self, line: &[u8], out: &mut Out) {

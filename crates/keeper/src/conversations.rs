@@ -10,7 +10,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use berth_api::Problem;
 use berth_core::SessionId;
 use berth_host::lock::{LockFile, Probe, probe};
 
@@ -91,13 +90,13 @@ fn is_left_over(root: &Path, session: &SessionId, id: &str) -> bool {
 
 /// Clears up after whoever wrote a conversation last, if its keeper died: what it ran may still write, and whoever
 /// wants the conversation would be refused because of it.
-pub fn heal_last_writer(home: &Home, kind: &str, id: &str) -> Result<(), Problem> {
+pub fn heal_last_writer(home: &Home, kind: &str, id: &str) {
     let path = lock_path(home.root(), kind, id);
     let file = path.exists().then(|| LockFile::open_or_create(&path));
     let said = file.and_then(|file| file.ok()?.read_text().ok()).unwrap_or_default();
-    match SessionId::parse(said.trim()) {
-        Some(last) if home.session_dir(&last).exists() => recover::heal(home, &last).map(drop),
-        Some(_) | None => Ok(()),
+    if let Some(last) = SessionId::parse(said.trim()) {
+        // If that does not succeed, the claim is refused with who it is.
+        let _ = recover::heal(home, &last);
     }
 }
 

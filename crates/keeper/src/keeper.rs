@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_api::frame::Kind;
@@ -47,7 +47,7 @@ use crate::conversations::ConversationLock;
 use crate::driver::pty::Terminal;
 use crate::history::Stored;
 use crate::killpoint;
-use crate::output::OutputLog;
+use crate::output::{self, OutputLog};
 use crate::owner::{Input, Owner};
 use crate::start::{ADOPT_FLAG, KEEPER_VERB, LOOKING_SINCE};
 use crate::store::{self, Lease};
@@ -84,6 +84,12 @@ pub fn keep(args: &[OsString]) -> u8 {
         Ok(()) => 0,
         Err(problem) => problem.code.exit_code(),
     }
+}
+
+/// What the agent of the session in `dir` complained of last, as words to put behind a sentence.
+pub fn last_complaints(dir: &Path) -> String {
+    let said = output::tail(&dir.join(agent::COMPLAINTS_DIR), 0, agent::COMPLAINT_BYTES as u64);
+    said.ok().filter(|said| !said.is_empty()).map(|said| helper::last_lines(&said)).unwrap_or_default()
 }
 
 /// Everything the process owns.

@@ -43,9 +43,9 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
     }
     let (fresh, take) = (args.fresh, args.take);
     let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh, take };
-    let (mut connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
+    let (connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
     let takes_turns = status.turns.is_some();
-    let status = run::await_agent(&mut connection, status)?;
+    let (connection, status) = run::await_agent(ctx, connection, status)?;
     if takes_turns && !args.detach && !args.json && tty::is_interactive() {
         return talk::talk(ctx, &id);
     }

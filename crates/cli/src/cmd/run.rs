@@ -5,10 +5,11 @@ use std::path::Path;
 
 use berth_api::message::{Answer, Request, Submit};
 use berth_api::record::Spec;
-use berth_api::turn::{self, Origin, Policy};
+use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
 use berth_core::{MAX_PROMPT_BYTES, Name, Refusal, SessionId};
-use berth_keeper::{conversations, names::NamesLock, start, view};
+use berth_keeper::keeper::last_complaints;
+use berth_keeper::{conversations, names::NamesLock, start, turn, view};
 
 use crate::agents::{Driver, Table, TuiBegin};
 use crate::args::{OnUnknown, Run};
@@ -39,9 +40,9 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
     let asked = Asked { name: name.as_ref(), lock: lock.as_ref(), take: args.agent.take, secrets: &secrets };
     let prompt = args.agent.prompt.as_deref().map(first_prompt).transpose()?;
     if let Origin::Resumed(native) = &spec.origin {
-        conversations::heal_last_writer(&ctx.home, &spec.conversation, native)?;
+        conversations::heal_last_writer(&ctx.home, &spec.conversation, native);
     }
-    let (mut connection, status) = begin(ctx, spec, &asked)?;
+    let (connection, status) = begin(ctx, spec, &asked)?;
     drop(lock);
     let left_out: Vec<&str> = secrets.iter().map(|(name, _)| name.as_str()).collect();
     if !left_out.is_empty() {
@@ -51,7 +52,7 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
     if !takes_turns {
         return stay(ctx, connection, &status, args.detach, args.json);
     }
-    let status = await_agent(&mut connection, status)?;
+    let (connection, status) = await_agent(ctx, connection, status)?;
     match prompt {
         Some(prompt) => first_turn(ctx, &args, &status, prompt),
         None if tty::is_interactive() && !args.detach && !args.json => talk::talk(ctx, &id_of(&status)?),
@@ -79,13 +80,34 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Waits until the agent takes turns. One that does not is told with the reason; its record stays.
-pub(crate) fn await_agent(connection: &mut Connection, started: Status) -> Result<Status, Problem> {
+pub(crate) fn await_agent(
+    ctx: &Ctx,
+    mut connection: Connection,
+    started: Status,
+) -> Result<(Connection, Status), Problem> {
     if started.turns.is_none() {
-        return Ok(started);
+        return Ok((connection, started));
     }
-    match connection.ask(Request::AwaitAgent)? {
-        Answer::Done { status } => Ok(*status),
-        other => Err(turns::odd(&other)),
+    let id = id_of(&started)?;
+    loop {
+        let lost = match connection.ask(Request::AwaitAgent) {
+            Ok(Answer::Done { status }) => return Ok((connection, *status)),
+            Ok(other) => return Err(turns::odd(&other)),
+            Err(problem) if problem.code == Code::Unreachable => problem,
+            Err(problem) => return Err(problem),
+        };
+        // An agent that ends at once is over, keeper and all, before we have asked; or the keeper was replaced.
+        let Some(keeper) = ctx.keeper_of(&id)? else {
+            let status = ctx.status(&id)?;
+            if status.state == "idle" {
+                // It took turns, and was released because there were none.
+                return Ok((connection, status));
+            }
+            let is_over = status.exit.is_some() || status.released.is_some() || status.failure.is_some();
+            let why = turn::unusable(&status, &last_complaints(&ctx.home.session_dir(&id)));
+            return Err(if is_over { why } else { lost });
+        };
+        connection = keeper;
     }
 }
 
@@ -277,8 +299,8 @@ fn agent_spec(args: &Run, name: &str) -> Result<Spec, Problem> {
     };
     let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let on_unknown = match options.on_unknown {
-        OnUnknown::Hold => turn::OnUnknown::Hold,
-        OnUnknown::Continue => turn::OnUnknown::Continue,
+        OnUnknown::Hold => berth_api::turn::OnUnknown::Hold,
+        OnUnknown::Continue => berth_api::turn::OnUnknown::Continue,
     };
     let mut env = agent.env.clone();
     env.extend(base.env.clone());

@@ -271,6 +271,7 @@ impl Shown {
         let answer = view.answer.as_deref().unwrap_or_default();
         let rest = match answer.strip_prefix(self.said.as_str()) {
             Some(rest) => rest,
+            None if view.cut && self.said.starts_with(answer) => "",
             None if self.said.trim_end().ends_with(answer.trim_end()) => "",
             None => {
                 print::text("\n\n")?;

@@ -30,8 +30,10 @@ use crate::turn;
 const READ_BYTES: usize = 64 * 1024;
 /// The longest line an agent may write. What is longer is in the output, and not understood.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+/// Where in its session its complaints are.
+pub(super) const COMPLAINTS_DIR: &str = "stderr";
 /// How much of its complaints is remembered.
-const COMPLAINT_BYTES: usize = 8 * 1024;
+pub(super) const COMPLAINT_BYTES: usize = 8 * 1024;
 /// How long an agent may take until it takes turns.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// How much may wait for an agent that does not read.
@@ -168,7 +170,11 @@ impl Keeper {
         let (mut news, mut entered, mut answered, mut is_ready) = (Vec::new(), None, Vec::new(), false);
         let said = RefCell::new(String::new());
         let mut hear = |update: Update| match &update {
-            Update::Ready => is_ready = true,
+            Update::Ready => {
+                is_ready = true;
+                // What it did not have then it was not asked for again.
+                news.retain(|update| !matches!(update, Update::Broken { .. }));
+            }
             Update::Broken { .. } => news.push(update),
             Update::Conversation { .. } => entered = Some(update),
             Update::Began { turn } | Update::Ended { turn, .. } => {
@@ -350,7 +356,7 @@ impl Keeper {
 
     /// Complaints are kept, bounded, and shown when something goes wrong.
     pub(super) fn on_complaints(&mut self) {
-        let dir = self.dir.join("stderr");
+        let dir = self.dir.join(COMPLAINTS_DIR);
         let Some(talk) = self.talk.as_mut().filter(|talk| talk.hears.err) else { return };
         let mut buffer = [0; 16 * 1024];
         match rustix::io::read(&talk.pipes.stderr, &mut buffer) {
@@ -410,11 +416,28 @@ impl Keeper {
                 // In its place among the others, but it changes nothing: a note that fails is not missed.
                 let _ = self.take(vec![Input::Note(Event::Warned { what })]);
             }
+            Update::Broken { trouble } if self.begins_anew(&trouble) => {}
             Update::Broken { trouble } => {
                 let reason = self.describe(&trouble);
                 reports.push(Observation::Broken { epoch, reason });
             }
         }
+    }
+
+    /// A conversation in which nothing was ever answered is not there: agents record none before the first prompt,
+    /// and nobody knows whether they had that. Nothing is forgotten by beginning a new one.
+    fn begins_anew(&mut self, trouble: &Trouble) -> bool {
+        let Trouble::NoConversation { id } = trouble else { return false };
+        let session = &self.owner.history().session;
+        let (Some(spec), Some(talk)) = (&session.spec, &mut self.talk) else { return false };
+        let mut out = Out::default();
+        if super::conversation::has_a_past(session, spec) || !talk.driver.begin_anew(&spec.cwd, &mut out) {
+            return false;
+        }
+        let what = format!("conversation {id} was never begun; the agent begins another one");
+        let _ = self.take(vec![Input::Note(Event::Warned { what })]);
+        self.say(&out.bytes);
+        true
     }
 
     fn describe(&self, trouble: &Trouble) -> String {

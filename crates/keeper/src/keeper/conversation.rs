@@ -167,11 +167,10 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
     };
     let turns = &session.turns;
     let was_given = (1..=turns.last()).any(|turn| turns.was_given(turn));
-    let was_answered = turns.all.iter().any(|turn| turn.state == TurnState::Over(Final::Done));
     let came_with_one = matches!(spec.origin, Origin::Resumed(_) | Origin::Forked(_));
     match turn::exists(spec, Some(known), &known.id) {
         Some(true) => Ok(Begin::Resume { id: known.id.clone() }),
-        Some(false) if was_answered || came_with_one => Err(gone(&known.id)),
+        Some(false) if has_a_past(session, spec) => Err(gone(&known.id)),
         // An agent records nothing before its first prompt.
         // It may have begun a file all the same, and then the id is in use and there is nothing to resume.
         Some(false) if spec.takes_turns() => Ok(Begin::New { id: minted() }),
@@ -179,6 +178,12 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
         None if was_given || came_with_one => Ok(Begin::Resume { id: known.id.clone() }),
         None => Ok(Begin::New { id: minted() }),
     }
+}
+
+/// Whether something is forgotten if a session's conversation is not there any more.
+pub(super) fn has_a_past(session: &Session, spec: &Spec) -> bool {
+    let was_answered = session.turns.all.iter().any(|turn| turn.state == TurnState::Over(Final::Done));
+    was_answered || matches!(spec.origin, Origin::Resumed(_) | Origin::Forked(_))
 }
 
 /// A new id: a random UUID.

@@ -8,7 +8,7 @@ use berth_api::frame::Kind;
 use berth_api::message::{Answer, Notice, Submit};
 use berth_api::turn::{Hold, Receipt, Wish, turn_id};
 use berth_api::{Code, Entry, Problem};
-use berth_core::{Actor, Ask, Command, Event, Phase, Prompt, Refusal, StartBy, decide};
+use berth_core::{Actor, Ask, Command, Event, Phase, Prompt, Refusal, Release, StartBy, decide};
 use berth_host::clock;
 
 use super::{Keeper, now};
@@ -185,6 +185,10 @@ impl Keeper {
             }
             Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => return,
             Phase::Ended { .. } if session.goes_on() => return,
+            // It took turns, and there were none.
+            Phase::Ended { .. } if session.released == Some(Release::Idle) => {
+                Answer::Done { status: Box::new(self.status()) }
+            }
             Phase::Ended { .. } => Answer::Problem { problem: self.unusable() },
         };
         for key in waiting {
@@ -197,17 +201,7 @@ impl Keeper {
 
     /// Why the agent takes no turns.
     fn unusable(&self) -> Problem {
-        let status = self.status();
-        let handle = self.handle_name();
-        let why = match (&status.released, status.exit, &status.failure) {
-            (Some(why), _, _) => why.clone(),
-            (None, Some(code), _) => format!("the agent ended with exit {code}{}", self.complaint()),
-            (None, None, Some(failure)) => failure.clone(),
-            (None, None, None) => "it is over".to_owned(),
-        };
-        Problem::new(Code::Refused, format!("session `{handle}` takes no turns: {why}")).hint(format!(
-            "mend that, then `berth resume {handle}`; `berth log {handle}` tells what happened"
-        ))
+        turn::unusable(&self.status(), &self.complaint())
     }
 }
 
