@@ -3,6 +3,8 @@
 //! Always the same: the turn has an outcome that is true, the tool and the agent of the dead run are gone before the next
 //! begins, the conversation goes on without a fork, no call is left without a result, and no prompt is said twice.
 
+use berth_api::Connection;
+use berth_api::message::Request;
 use berth_harness::{Seed, Transcript, signal, wait_gone, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -188,5 +190,29 @@ fn a_keeper_killed_at_any_time(kind: Kind) {
         let turn: Value = world.turn(&turn);
         assert!(matches!(turn["state"].as_str(), Some("done" | "interrupted")), "{turn}");
     }
+    is_one_line(&world, &world.one_transcript(&id));
+}
+
+for_kinds!(a_keeper_that_is_replaced_in_the_middle_of_a_turn);
+
+/// The next image hears what the agent said meanwhile, and says nothing twice (E11): in the text, and behind a tool.
+fn a_keeper_that_is_replaced_in_the_middle_of_a_turn(kind: Kind) {
+    let world = World::new(kind);
+    let id = world.run(&[]);
+    let agent = world.lab.process(&id, "pid");
+    let turn = world.begin(&id, "HOLD before TOOL echo hi\nHOLD after");
+    for (count, hold) in ["before", "after"].into_iter().enumerate() {
+        world.agents.model().arrived(hold);
+        let dir = world.lab.session_dir(&id);
+        let mut keeper = Connection::open(&dir, "a test".into()).expect("the keeper listens");
+        keeper.ask(Request::Restart).expect("it replaces itself");
+        wait_until("the next image", || world.lab.events(&id, "keeper_restarted").len() == count + 1);
+        world.agents.model().release(hold);
+    }
+    assert_eq!(world.wait(&turn), 0, "{}", world.turn(&turn));
+    let answer = world.turn(&turn)["answer"].as_str().unwrap_or_default().to_owned();
+    assert!(answer.ends_with("held TOOLDONE hi"), "{answer}");
+    assert_eq!(world.lab.process(&id, "pid"), agent, "it is the same agent");
+    world.echoed(&id, "after that");
     is_one_line(&world, &world.one_transcript(&id));
 }

@@ -23,6 +23,9 @@ fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: Kind) {
         ["outer", "inner"].map(|name| world.show(name)["native_id"].as_str().expect("an id").to_owned());
     assert_ne!(natives[0], natives[1]);
     let agent = world.lab.process("inner", "pid");
+    let marks = ["CLAUDE_CODE_SESSION_ID", "CLAUDE_PID", "CODEX_THREAD_ID"];
+    let lent = berth_host::tree::variables(agent.pid, marks).expect("our own process");
+    assert_eq!(lent, [None, None, None], "the outer agent's name is not lent to the inner one");
     world.ok(&["stop", "outer"]);
     assert_eq!(world.lab.process("inner", "pid"), agent, "it lives on");
     world.echoed("inner", "on my own");

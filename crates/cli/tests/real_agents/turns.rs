@@ -124,3 +124,80 @@ fn what_is_added_to_a_turn_ends_with_it(kind: Kind) {
     world.echoed(&id, "after");
     world.one_transcript(&id);
 }
+
+for_kinds!(a_turn_is_broken_off_for_another);
+
+fn a_turn_is_broken_off_for_another(kind: Kind) {
+    let world = World::new(kind);
+    let id = world.run(&[]);
+    let turn = world.begin(&id, "HOLD text");
+    world.agents.model().arrived("text");
+    let said = world.berth(&["send", &id, "--interrupt", "--wait", "rather this"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "ECHO: rather this\n"), "{said:?}");
+    assert_eq!(world.wait(&turn), 9);
+    assert_eq!(world.states(&id), ["interrupted", "done"]);
+    world.one_transcript(&id);
+}
+
+/// Claude Code answers by itself when a command in the background ends; that is nobody's turn, and takes no other's place.
+#[test]
+fn what_claude_says_unasked_is_no_turn() {
+    let world = World::new(Kind::Claude);
+    let id = world.run(&[]);
+    let gate = world.fifo();
+    let input = json!({"command": format!("cat {gate}"), "run_in_background": true});
+    let (code, turn) = world.send(&id, &format!("CALL Bash {input}"));
+    assert_eq!((code, &turn["state"]), (0, &json!("done")), "{turn}");
+    let asked = world.agents.model().turns().len();
+    drop(std::fs::OpenOptions::new().write(true).open(&gate).expect("the command reads it"));
+    world
+        .agents
+        .model()
+        .wait("what it says unasked", |all| all.iter().filter(|asked| !asked.housekeeping).count() > asked);
+    world.echoed(&id, "a question");
+    world.echoed(&id, "another");
+    assert_eq!(world.states(&id), ["done", "done", "done"]);
+    world.one_transcript(&id);
+}
+
+/// `/clear` begins another conversation in the same process (G8): the right to write moves with it.
+#[test]
+fn a_conversation_that_claude_leaves_is_free_and_the_one_it_enters_is_not() {
+    let world = World::new(Kind::Claude);
+    let id = world.run(&[]);
+    world.echoed(&id, "to be forgotten");
+    let before = world.show(&id)["native_id"].as_str().expect("an id").to_owned();
+    let (code, turn) = world.send(&id, "/clear");
+    assert_eq!((code, &turn["state"]), (0, &json!("done")), "{turn}");
+    world.echoed(&id, "anew");
+    let after = world.show(&id)["native_id"].as_str().expect("an id").to_owned();
+    assert_ne!(before, after);
+    let turns = world.agents.model().turns();
+    assert!(!turns.last().expect("asked").user_texts().contains(&"to be forgotten"));
+    let said = world.berth(&["run", "-d", "--agent", "claude", "--resume", &after]);
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(said.err.contains(&id), "{said:?}");
+    let other = world.run(&["--resume", &before]);
+    world.echoed(&other, "not forgotten here");
+    assert!(world.agents.model().turns().last().expect("asked").user_texts().contains(&"to be forgotten"));
+    // The session goes on with the one it entered.
+    world.ok(&["stop", &id]);
+    world.ok(&["resume", &id, "-d"]);
+    world.echoed(&id, "still anew");
+    assert_eq!(world.show(&id)["native_id"], after.as_str());
+    for one in world.transcripts() {
+        one.no_fork().unwrap_or_else(|fault| panic!("{fault}"));
+    }
+}
+
+for_kinds!(a_key_that_is_refused_is_told);
+
+fn a_key_that_is_refused_is_told(kind: Kind) {
+    let world = World::new(kind);
+    let id = world.run(&[]);
+    let (code, turn) = world.send(&id, "ERROR 401");
+    assert_eq!((code, &turn["state"]), (1, &json!("failed")), "{turn}");
+    assert!(turn["reason"].as_str().is_some_and(|why| !why.is_empty()), "{turn}");
+    world.echoed(&id, "after that");
+    assert_eq!(world.states(&id), ["failed", "done"]);
+}
