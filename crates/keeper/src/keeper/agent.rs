@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use berth_api::message::Notice;
-use berth_core::{Able, Command, Conversation, Effect, Event, Hold, Observation, Phase};
+use berth_core::{Able, Command, Conversation, Effect, Event, Hold, Observation, Phase, TurnState};
 use berth_driver::{Activity, Begin, Driver, MAX_ANSWER_BYTES, Out, Trouble, Update};
 use berth_host::clock;
 use rustix::event::epoll;
@@ -218,7 +218,16 @@ impl Keeper {
         let mut updates: Vec<Update> = entered.into_iter().chain(is_ready.then_some(Update::Ready)).collect();
         updates.extend(news);
         self.heed(Out { bytes: Vec::new(), updates });
-        if was_ready && !is_ready {
+        let session = &self.owner.history().session;
+        let proves = self.talk.as_ref().is_some_and(|talk| talk.driver.proves().accepted);
+        let unheard = session.turns.current.as_ref().is_some_and(|current| {
+            session.turns.get(current.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
+        });
+        if proves && unheard {
+            // It may be on disk without having been said: a write that failed can be there all the same.
+            let reason = "the keeper was replaced before the agent said that it has its turn".to_owned();
+            self.report(vec![Observation::Broken { epoch, reason }]);
+        } else if was_ready && !is_ready {
             let reason =
                 "the keeper was replaced, and the beginning of its output is no longer kept".to_owned();
             self.report(vec![Observation::Broken { epoch, reason }]);
