@@ -6,6 +6,7 @@
 //! Not here: installing and building (see `bench/run`).
 //! Start with [`MEASUREMENTS`], one file each; `peers` has the holders, `lab` the place.
 
+mod accept;
 mod echo;
 mod end;
 mod helper;
@@ -17,6 +18,7 @@ mod output;
 mod parallel;
 mod peers;
 mod process;
+mod queue;
 mod reattach;
 mod report;
 mod stage;
@@ -24,6 +26,8 @@ mod start;
 mod stats;
 mod sweep;
 mod terminal;
+mod turn;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -40,7 +44,7 @@ use stage::Bench;
 type Measurement = (char, fn(&Bench) -> Result<Section>);
 
 /// In the order of the report.
-const MEASUREMENTS: [Measurement; 11] = [
+const MEASUREMENTS: [Measurement; 15] = [
     ('a', start::measure),
     ('b', parallel::measure),
     ('c', echo::measure),
@@ -52,6 +56,10 @@ const MEASUREMENTS: [Measurement; 11] = [
     ('i', end::measure),
     ('j', sweep::measure),
     ('k', helper::measure),
+    ('l', accept::measure),
+    ('m', turn::measure_fake),
+    ('n', turn::measure_claude),
+    ('o', queue::measure),
 ];
 
 const HELP: &str = "berth-bench: speed and memory beside the peers (bench/run installs and builds what it needs)
@@ -62,7 +70,7 @@ usage: berth-bench --fake-agent PATH [--berth PATH] [--only a,c] [--quick] [--wr
   --fake-agent PATH  the program that runs in the sessions
   --berth PATH       berth's command; without it only the peers are measured, as found through PATH
   --only a,c         only these: a start · b parallel · c echo · d output · e reattach · f memory · g list · h journal
-                     i end · j sweep · k helper
+                     i end · j sweep · k helper · l sending · m turn · n turn of Claude Code · o memory of turns
   --quick            few rounds: shows that it works, not how fast it is
   --write PATH       write the report there too
   --dir DIR          make the private directories there, on a real disk; the system's temporary directory otherwise

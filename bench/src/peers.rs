@@ -95,8 +95,13 @@ pub(crate) struct Berth {
 impl Berth {
     pub(crate) fn command(&self, lab: &Lab) -> Command {
         let mut command = lab.command(&self.program);
-        command.env("BERTH_HOME", lab.dir().join("berth"));
+        command.env("BERTH_HOME", Self::root(lab));
         command
+    }
+
+    /// Where its sessions are.
+    pub(crate) fn root(lab: &Lab) -> PathBuf {
+        lab.dir().join("berth")
     }
 }
 

@@ -126,6 +126,11 @@ pub enum Request {
         /// Its number.
         turn: u64,
     },
+    /// Withdraw a turn that waits; answered when that is on disk.
+    Withdraw {
+        /// Its number.
+        turn: u64,
+    },
     /// Withdraw a turn, or have the agent break it off; answered when that is on disk.
     Cancel {
         /// Its number.

@@ -55,34 +55,23 @@ pub struct Problem {
     /// What to do next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Whether somebody has to do something first: asking again in a moment does not help.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub lasting: bool,
 }
 
 impl Problem {
     /// A problem without a hint.
     pub fn new(code: Code, what: impl Into<String>) -> Self {
-        Self { code, what: what.into(), hint: None, lasting: false }
+        Self { code, what: what.into(), hint: None }
+    }
+
+    /// Whether asking again in a moment may help: somebody starts, ends or clears up the same.
+    pub fn may_pass(&self) -> bool {
+        matches!(self.code, Code::Held | Code::Unreachable)
     }
 
     /// The same problem with advice.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
-    }
-}
-
-impl Problem {
-    /// The same problem, which does not pass by itself.
-    pub fn lasting(mut self) -> Self {
-        self.lasting = true;
-        self
-    }
-
-    /// Whether asking again in a moment may help: somebody starts, ends or clears up the same.
-    pub fn may_pass(&self) -> bool {
-        matches!(self.code, Code::Held | Code::Unreachable) && !self.lasting
     }
 }
 

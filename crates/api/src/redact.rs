@@ -140,13 +140,18 @@ fn is_option(word: &str) -> bool {
 }
 
 /// Whether what goes by this name is a secret.
-pub fn is_secret_name(name: &str) -> bool {
+fn is_secret_name(name: &str) -> bool {
     let mut name = name.to_ascii_lowercase().replace("authoriz", "auth").replace("authoris", "auth");
     for harmless in HARMLESS_WORDS {
         name = name.replace(harmless, "");
     }
     let has_part = |part: &str| name.split(['-', '_', '.']).any(|found| found == part);
     SECRET_NAMES.iter().any(|secret| name.contains(secret)) || has_part("pass")
+}
+
+/// Whether a variable of this name with this value is a secret.
+pub fn is_secret_variable(name: &str, value: &str) -> bool {
+    is_secret_name(name) && !is_harmless_value(name, value)
 }
 
 /// Language models are told how many tokens they may use; that is no secret.

@@ -191,6 +191,7 @@ pub struct Conversation {
 #[expect(missing_docs, reason = "mirrors berth_core::Able")]
 pub struct Able {
     pub steer: bool,
+    pub resume: bool,
 }
 
 /// [`core::Policy`] on paper.
@@ -430,6 +431,6 @@ crate::record::same_fields! {
     Cancel { by, for_another, until_boot_ms }
     TurnEnd { state, reason, answer, cut, input_tokens, output_tokens }
     AskOption { id, name, kind }
-    Able { steer }
+    Able { steer, resume }
     Policy { idle_ms, ttl_ms, on_unknown }
 }

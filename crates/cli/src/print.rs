@@ -133,6 +133,18 @@ pub(crate) fn cut(text: &str, limit: usize) -> String {
     text.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// A text of somebody else, as it is: what a terminal would obey is made visible.
+pub(crate) fn visible(text: &str) -> String {
+    let show = |c: char| match c {
+        '\n' | '\t' => c,
+        '\0'..='\x1f' => char::from_u32(0x2400 + c as u32).unwrap_or('?'),
+        '\x7f' => '\u{2421}',
+        c if c.is_control() => '?',
+        c => c,
+    };
+    text.chars().map(show).collect()
+}
+
 /// The beginning of a text, on one line.
 pub(crate) fn excerpt(text: &str, most: usize) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -14,7 +14,7 @@ use berth_api::record::Event;
 use berth_api::turn::{Hold, Receipt, TurnView, split_turn_id, turn_id};
 use berth_api::{Code, Connection, Problem};
 use berth_core::{Actor, Command, Now, Prompt, SessionId, decide};
-use berth_keeper::{recover, start, store, turn, view};
+use berth_keeper::{conversations, recover, start, store, turn, view};
 
 use crate::ctx::Ctx;
 use crate::tty;
@@ -93,7 +93,7 @@ pub(crate) fn send(
     let mut connection = ctx.keeper_of(id)?;
     loop {
         let refused = match &mut connection {
-            Some(keeper) => match keeper.ask(Request::Send { submit: submit.clone() }) {
+            Some(keeper) => match ask_in_time(keeper, Request::Send { submit: submit.clone() }) {
                 Ok(Answer::Receipt { receipt }) => return Ok((connection, *receipt)),
                 Ok(other) => return Err(odd(&other)),
                 Err(problem) if problem.code == Code::Unreachable => problem,
@@ -123,11 +123,29 @@ pub(crate) fn send(
     }
 }
 
+/// Asks without waiting for ever: a keeper that is stopped does not answer, and asking again does no harm.
+fn ask_in_time(keeper: &mut Connection, request: Request) -> Result<Answer, Problem> {
+    let _ = keeper.set_patience(Some(ACCEPT_PATIENCE));
+    let answer = keeper.ask(request);
+    let _ = keeper.set_patience(None);
+    answer
+}
+
 /// Starts the next run of a session that has none.
 pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Problem> {
     recover::heal(&ctx.home, id)?;
+    free_conversation(ctx, id)?;
     let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh: false, take: false };
     start::keeper(&ctx.home, id, resume, tty::place()).map(|(connection, _)| connection)
+}
+
+/// If whoever wrote a session's conversation last was another one, and lost its keeper, that is cleared up.
+pub(crate) fn free_conversation(ctx: &Ctx, id: &SessionId) -> Result<(), Problem> {
+    let session = view::history(&ctx.home, id)?.session;
+    if let Some((spec, known)) = session.spec.as_ref().zip(session.conversation.as_ref()) {
+        conversations::heal_last_writer(&ctx.home, &spec.conversation, &known.id);
+    }
+    Ok(())
 }
 
 /// What can be said without starting anything: a no, or the receipt of a turn that was accepted before.
@@ -188,18 +206,15 @@ pub(crate) fn follow(
     mut hear: impl FnMut(News<'_>) -> Heard,
 ) -> Result<TurnView, Problem> {
     let mut pause = Duration::from_millis(1);
+    let mut refused_since: Option<Instant> = None;
     loop {
+        if until.is_some_and(|until| until <= Instant::now()) {
+            return Err(not_over(&turn_id(id.as_str(), number)));
+        }
         if let Some(keeper) = connection.take() {
             match listen(keeper, number, until, &mut hear)? {
                 Listened::Enough => return view(ctx, id, number),
-                Listened::TimedOut => {
-                    let turn = turn_id(id.as_str(), number);
-                    return Err(Problem::new(Code::TimedOut, format!("turn {turn} is not over yet")).hint(
-                        format!(
-                            "it goes on; `berth wait {turn}` waits for it, `berth cancel {turn}` ends it"
-                        ),
-                    ));
-                }
+                Listened::TimedOut => return Err(not_over(&turn_id(id.as_str(), number))),
                 Listened::Dropped => {}
             }
         }
@@ -213,7 +228,7 @@ pub(crate) fn follow(
             if let Some(by) = session.stopped_by.clone().filter(|_| !session.is_live()) {
                 let turn = turn_id(id.as_str(), number);
                 return Err(Problem::new(
-                    Code::Refused,
+                    Code::Held,
                     format!("the session was stopped by {}; turn {turn} is {}", by.place, known.state),
                 )
                 .hint(format!("`berth resume {id}` goes on with what waits")));
@@ -223,13 +238,23 @@ pub(crate) fn follow(
             }
             match begin_again(ctx, id) {
                 Ok(keeper) => connection = Some(keeper),
-                Err(problem) if problem.may_pass() => {}
+                // Somebody else is doing the same, or the last keeper is still leaving.
+                Err(problem) if problem.may_pass() => {
+                    if refused_since.get_or_insert_with(Instant::now).elapsed() > ACCEPT_PATIENCE {
+                        return Err(problem);
+                    }
+                }
                 Err(problem) => return Err(problem),
             }
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(200));
     }
+}
+
+fn not_over(turn: &str) -> Problem {
+    Problem::new(Code::TimedOut, format!("turn {turn} is not over yet"))
+        .hint(format!("it goes on; `berth wait {turn}` waits for it, `berth cancel {turn}` ends it"))
 }
 
 /// A turn that is accepted and cannot begin by itself.
@@ -262,7 +287,8 @@ fn listen(
         }
         let _ = keeper.set_patience(Some(left.map_or(TICK, |left| left.min(TICK))));
         let enough = match keeper.next() {
-            Ok(Some(Arrival::Answer(Answer::Problem { problem }))) => return Err(problem),
+            // It serves too many already: then we look now and then.
+            Ok(Some(Arrival::Answer(Answer::Problem { .. }))) => return Ok(Listened::Dropped),
             Ok(Some(Arrival::Answer(Answer::Receipt { receipt }))) if is_over(&receipt.state) => true,
             Ok(Some(Arrival::Answer(Answer::Receipt { receipt }))) => {
                 if let Some(held) = receipt.held.as_ref().filter(|_| !receipt.paused) {

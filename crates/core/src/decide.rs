@@ -89,6 +89,13 @@ pub enum Command {
         /** Where its output will begin. */
         output_from: u64,
     },
+    /// Withdraw a turn that waits.
+    Withdraw {
+        /** Which. */
+        turn: u64,
+        /** Who asks. */
+        by: Actor,
+    },
     /// Withdraw a turn, or have it broken off.
     Cancel {
         /** Which. */
@@ -282,6 +289,7 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         Command::Leave { owner } => owners::leave(session, owner, now),
         Command::Send { prompt } => turns::send(session, prompt, now),
         Command::Deliver { turn, output_from } => turns::deliver(session, turn, output_from, now),
+        Command::Withdraw { turn, by } => turns::withdraw(session, turn, by, now),
         Command::Cancel { turn, by } => turns::cancel(session, turn, by, now),
         Command::Move { turn, to } => turns::shift(session, turn, to),
         Command::Pause { by } => turns::pause(session, by),

@@ -177,6 +177,8 @@ pub enum Manner {
 pub struct Able {
     /// Take text into a turn that runs.
     pub steer: bool,
+    /// Take its conversation up again after it was ended.
+    pub resume: bool,
 }
 
 /// How a turn ended, in full.
@@ -515,6 +517,8 @@ impl Session {
     /// When the agent is released for having nothing to do, on the boot clock.
     pub fn release_at_boot_ms(&self) -> Option<u64> {
         let idle_ms = self.spec.as_ref()?.policy.idle_ms?;
+        // What cannot come back stays: the conversation would be lost.
+        self.turns.ready.filter(|able| able.resume)?;
         match self.phase {
             Phase::Running { .. } => Some(self.turns.quiet_since_boot_ms?.saturating_add(idle_ms)),
             Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => None,
@@ -609,7 +613,9 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
     if matches!(session.phase, Phase::Ending(_)) && session.stopped_by.is_some() {
         return Err(Refusal::BeingEnded);
     }
-    if session.is_live() && session.is_expired(session.boot_id(), now.boot_ms) {
+    // A session at rest may be looked at on the clock of another boot; whoever starts it knows that clock.
+    let is_over = session.is_live() && session.is_expired(session.boot_id(), now.boot_ms);
+    if is_over || session.released == Some(Release::Expired) {
         return Err(Refusal::Expired);
     }
     let running = turns.current.as_ref();
@@ -626,6 +632,14 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
 fn cancel_requested(turn: u64, by: Actor, for_another: bool, now: Now) -> Event {
     let until_boot_ms = now.boot_ms.saturating_add(CANCEL_PATIENCE.as_millis() as u64);
     Event::CancelRequested { turn, cancel: Cancel { by, for_another, until_boot_ms } }
+}
+
+/// Withdraws what waits, and nothing else.
+pub(crate) fn withdraw(session: &Session, turn: u64, by: Actor, now: Now) -> Result<Vec<Event>, Refusal> {
+    match session.turns.get(turn).map(|known| known.state) {
+        Some(TurnState::Delivered | TurnState::Working) => Err(Refusal::TurnStarted { turn }),
+        Some(TurnState::Queued | TurnState::Over(_)) | None => cancel(session, turn, by, now),
+    }
 }
 
 /// Withdraws what waits; has the agent break off what it has.

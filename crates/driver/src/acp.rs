@@ -39,6 +39,9 @@ const MOST_STEERS: usize = 64;
 /// Text for a running turn: no part of the protocol yet, but what both adapters of its authors offer.
 const STEER_METHOD: &str = "_session/steering";
 
+/// What Claude Code begins a new conversation with.
+const RESETS: [&str; 3] = ["/clear", "/reset", "/new"];
+
 const INIT: &str = "berth-init";
 const OPEN: &str = "berth-open";
 const CLOSE: &str = "berth-close";
@@ -47,6 +50,9 @@ const CLOSE: &str = "berth-close";
 #[derive(Debug)]
 pub struct Acp {
     phase: Phase,
+    /// The prompt was given by another driver: what is heard is a run of the past, with other turns in it, and only
+    /// the end of this one is to be told.
+    is_late: bool,
     able: Able,
     /// How one may log in, for people.
     logins: Vec<String>,
@@ -76,6 +82,8 @@ enum Phase {
     Introducing { begin: Begin, cwd: String },
     /// It was asked for the conversation.
     Opening { begin: Begin },
+    /// It does not have the conversation it was asked for. It may have been asked for a new one since.
+    Gone,
     /// It takes prompts.
     Ready,
     /// It is of no use.
@@ -90,6 +98,8 @@ struct Able {
     fork: bool,
     close: bool,
     steer: bool,
+    /// Begin a new conversation without a word about what it is called.
+    move_in_silence: bool,
 }
 
 /// The turn that is running.
@@ -119,6 +129,7 @@ impl Acp {
     pub fn new() -> Self {
         Self {
             phase: Phase::New,
+            is_late: false,
             able: Able::default(),
             logins: Vec::new(),
             session: None,
@@ -137,8 +148,15 @@ impl Acp {
     fn is_ready(&self) -> bool {
         match self.phase {
             Phase::Ready => true,
-            Phase::New | Phase::Introducing { .. } | Phase::Opening { .. } | Phase::Broken => false,
+            Phase::New | Phase::Introducing { .. } | Phase::Opening { .. } | Phase::Gone | Phase::Broken => {
+                false
+            }
         }
+    }
+
+    /// Whether what the agent does now is done now, and not history.
+    fn is_live(&self) -> bool {
+        self.is_ready() && !self.is_late
     }
 
     fn remark(&mut self, what: String, out: &mut Out) {
@@ -199,6 +217,9 @@ impl Acp {
             fork: has("fork"),
             close: has("close"),
             steer: said["_meta"]["steering"]["supported"].as_bool().unwrap_or(false),
+            move_in_silence: said["agentInfo"]["name"]
+                .as_str()
+                .is_some_and(|it| it.contains("claude-agent-acp")),
         };
         let logins = said["authMethods"].as_array().into_iter().flatten().take(8);
         self.logins =
@@ -230,7 +251,11 @@ impl Acp {
     }
 
     fn opened(&mut self, result: Result<Value, Problem>, out: &mut Out) {
-        let Phase::Opening { begin } = &self.phase else { return };
+        let begin = match &self.phase {
+            Phase::Opening { begin } => begin,
+            Phase::Gone => &Begin::New { id: None },
+            Phase::New | Phase::Introducing { .. } | Phase::Ready | Phase::Broken => return,
+        };
         let wanted = match begin {
             Begin::New { .. } => None,
             Begin::Resume { id } | Begin::Fork { of: id, .. } => Some(id.clone()),
@@ -277,7 +302,8 @@ impl Acp {
             _ if problem.code == rpc::AUTH_REQUIRED => self.not_logged_in(problem, out),
             Some(_) if is(&IN_USE) => self.broken(Trouble::InUse { said }, out),
             Some(id) if problem.code == rpc::NOT_FOUND || is(&GONE) => {
-                self.broken(Trouble::NoConversation { id }, out);
+                self.phase = Phase::Gone;
+                out.update(Update::Broken { trouble: Trouble::NoConversation { id } });
             }
             Some(_) | None => self.protocol_trouble(said, out),
         }
@@ -294,11 +320,9 @@ impl Acp {
     /// A prompt was answered.
     fn over(&mut self, turn: u64, result: Result<Value, Problem>, out: &mut Out) {
         let Some(running) = self.turn.take_if(|running| running.turn == turn) else {
-            // Whoever listens to a whole run for the end of one turn hears the ones before it, too.
-            if let Some(running) = &mut self.turn {
+            if let Some(running) = self.turn.as_mut().filter(|_| self.is_late) {
                 running.answer = Answer::default();
                 running.failing = false;
-                self.unask_all(out);
             }
             return;
         };
@@ -405,6 +429,9 @@ impl Acp {
         if self.asked.iter().any(|asked| asked.request == request) {
             return rpc::refuse(out, &id, rpc::INVALID_REQUEST, "there is a request of this id");
         }
+        if self.is_late {
+            return;
+        }
         if self.turn.as_ref().is_some_and(|turn| turn.interrupted) {
             return cancelled(&id, out);
         }
@@ -472,17 +499,17 @@ impl Acp {
             return;
         };
         let message = update["messageId"].as_str();
-        let is_ready = self.is_ready();
+        let is_live = self.is_live();
         self.began(out);
         match &mut self.turn {
             Some(turn) => {
                 let text = turn.answer.piece(message, piece);
-                if is_ready {
+                if is_live {
                     self.does("writing", "", out);
                     out.update(Update::Said { text });
                 }
             }
-            None if is_ready && self.last.is_some() => drop(self.late.piece(message, piece)),
+            None if is_live && self.last.is_some() => drop(self.late.piece(message, piece)),
             None => {}
         }
     }
@@ -529,9 +556,9 @@ impl Acp {
 
     /// The agent does something that it does for a prompt.
     fn began(&mut self, out: &mut Out) {
-        let is_ready = self.is_ready();
+        let is_live = self.is_live();
         if let Some(turn) = &mut self.turn
-            && is_ready
+            && is_live
             && !turn.began
         {
             turn.began = true;
@@ -541,7 +568,7 @@ impl Acp {
 
     fn does(&mut self, what: &str, detail: &str, out: &mut Out) {
         let is_news = self.doing.what != what || self.doing.detail != detail;
-        if is_news && self.turn.is_some() && self.is_ready() {
+        if is_news && self.turn.is_some() && self.is_live() {
             self.doing = Activity { what: what.to_owned(), detail: detail.to_owned(), tokens: None };
             out.update(Update::Doing { activity: self.doing.clone() });
         }
@@ -606,6 +633,15 @@ impl Driver for Acp {
         };
     }
 
+    fn begin_anew(&mut self, cwd: &str, out: &mut Out) -> bool {
+        let is_gone = matches!(self.phase, Phase::Gone);
+        if is_gone {
+            self.session = None;
+            self.open(Begin::New { id: None }, cwd.to_owned(), out);
+        }
+        is_gone
+    }
+
     fn hear(&mut self, line: &[u8], out: &mut Out) {
         match rpc::read(line) {
             Incoming::Answer { id, result } => self.answered(&id, result, out),
@@ -625,7 +661,13 @@ impl Driver for Acp {
             let params = PromptRequest::new(session.to_owned(), vec![text.into()]);
             rpc::request(out, &format!("turn-{turn}"), AGENT_METHOD_NAMES.session_prompt, &params);
         }
+        let command = text.split_whitespace().next().unwrap_or_default();
+        if self.able.move_in_silence && RESETS.contains(&command) {
+            let what = "this agent does not say what a conversation is called that begins with";
+            self.remark(format!("{what} {command}: a later run will take up the one before it"), out);
+        }
         let answer = Answer::default();
+        self.is_late |= !self.is_ready();
         let (began, interrupted, refused, failing) = (false, false, false, false);
         self.turn = Some(Running { turn, began, interrupted, refused, failing, answer });
     }

@@ -74,6 +74,12 @@ pub trait Driver: std::fmt::Debug {
     /// [`Update::Broken`]. `cwd` is absolute.
     fn begin(&mut self, begin: &Begin, cwd: &str, out: &mut Out);
 
+    /// After [`Trouble::NoConversation`]: begins a new conversation with the same process, and goes on as after
+    /// [`Driver::begin`]. `false` if it cannot.
+    fn begin_anew(&mut self, _cwd: &str, _out: &mut Out) -> bool {
+        false
+    }
+
     /// One line the agent wrote, without its end. Bytes, because an agent may write anything.
     fn hear(&mut self, line: &[u8], out: &mut Out);
 

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::Out;
 
-/// The request was broken off.
+/// What was asked for is not offered.
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
-/// What was asked for cannot be had.
+/// The request makes no sense.
 pub(crate) const INVALID_REQUEST: i64 = -32600;
 /// Somebody has to log in first.
 pub(crate) const AUTH_REQUIRED: i64 = -32000;

@@ -14,7 +14,8 @@ use berth_core::SessionId;
 use berth_host::lock::{LockFile, Probe, probe};
 
 use crate::history::History;
-use crate::store;
+use crate::home::Home;
+use crate::{recover, store};
 
 /// Whoever looks at a lock has it for an instant.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
@@ -85,6 +86,18 @@ fn is_left_over(root: &Path, session: &SessionId, id: &str) -> bool {
     // It may have gone on to another one. One that cannot be read may well be it.
     let writes = store::read(&dir, session, 1).map(|past| History::replay(&past).session.conversation);
     writes.map_or(true, |writes| writes.is_some_and(|writes| writes.id == id))
+}
+
+/// Clears up after whoever wrote a conversation last, if its keeper died: what it ran may still write, and whoever
+/// wants the conversation would be refused because of it.
+pub fn heal_last_writer(home: &Home, kind: &str, id: &str) {
+    let path = lock_path(home.root(), kind, id);
+    let file = path.exists().then(|| LockFile::open_or_create(&path));
+    let said = file.and_then(|file| file.ok()?.read_text().ok()).unwrap_or_default();
+    if let Some(last) = SessionId::parse(said.trim()) {
+        // If that does not succeed, the claim is refused with who it is.
+        let _ = recover::heal(home, &last);
+    }
 }
 
 fn lock_path(root: &Path, kind: &str, id: &str) -> PathBuf {

@@ -9,7 +9,7 @@
 
 pub mod boundary;
 mod clients;
-mod conversations;
+pub mod conversations;
 mod driver;
 mod foreign;
 pub mod helpers;

@@ -7,7 +7,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use berth_api::status::Timestamp;
+use berth_api::status::{Status, Timestamp};
 use berth_api::turn::{Hold, Release, TurnView, turn_id};
 use berth_api::{Code, Problem};
 use berth_core::{Conversation, Event, Exit, Final, Origin, Session, SessionId, Spec, TurnEnd};
@@ -70,6 +70,19 @@ pub fn is_expected(session: &Session, id: &SessionId, expected: &str) -> Result<
         format!("session `{name}` is {id} and its conversation {writes}, not `{expected}`; nothing was sent"),
     )
     .hint("look which session you mean with `berth ls`"))
+}
+
+/// Why an agent takes no turns. `complaint` is what it printed last, as words to put behind a sentence.
+pub fn unusable(status: &Status, complaint: &str) -> Problem {
+    let handle = status.handle();
+    let why = match (&status.released, status.exit, &status.failure) {
+        (Some(why), _, _) => why.clone(),
+        (None, Some(code), _) => format!("the agent ended with exit {code}{complaint}"),
+        (None, None, Some(failure)) => failure.clone(),
+        (None, None, None) => "it is over".to_owned(),
+    };
+    Problem::new(Code::Refused, format!("session `{handle}` takes no turns: {why}"))
+        .hint(format!("mend that, then `berth resume {handle}`; `berth log {handle}` tells what happened"))
 }
 
 /// The prompts the agent has been given and not answered: the turn itself, then what was added to it.

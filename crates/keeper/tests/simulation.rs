@@ -1,10 +1,14 @@
 //! A session on a host and a disk that fail, many times over: the real owner, rules and journal in a simulated loop.
 //!
-//! Everything follows from a seed. A broken promise prints the seed and the last steps; `BERTH_SEED=N` repeats that
-//! life, `BERTH_SIM_SEEDS=100000` lives as many. What is promised is in `simulation/ledger.rs` (against the disk) and
-//! `simulation/rules.rs` (within the journal); the bugs that must be noticed are in `simulation/bug.rs`.
+//! Its agent has a terminal, or takes turns. Everything follows from a seed. A broken promise prints the seed and the
+//! last steps; `BERTH_SEED=N` repeats that life, `BERTH_SIM_SEEDS=100000` lives as many. What is promised is in
+//! `simulation/ledger.rs` (against the disk), `simulation/rules.rs` and `simulation/turn_rules.rs` (within the journal)
+//! and `simulation/agent.rs` (against what the agent really did); the bugs that must be noticed are in
+//! `simulation/bug.rs`.
 //! Not here: the kernel, sockets and files of the real keeper. Those have tests of their own.
 
+#[path = "simulation/agent.rs"]
+mod agent;
 #[path = "simulation/bug.rs"]
 mod bug;
 #[path = "simulation/clients.rs"]
@@ -23,6 +27,10 @@ mod mind;
 mod rules;
 #[path = "simulation/starts.rs"]
 mod starts;
+#[path = "simulation/turn_rules.rs"]
+mod turn_rules;
+#[path = "simulation/turns.rs"]
+mod turns;
 #[path = "simulation/world.rs"]
 mod world;
 
@@ -41,10 +49,10 @@ fn number(variable: &str) -> Option<u64> {
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is not a number")))
 }
 
-fn seeds() -> Range<u64> {
+fn seeds(usual: u64) -> Range<u64> {
     match number("BERTH_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("BERTH_SIM_SEEDS").unwrap_or(300),
+        None => 0..number("BERTH_SIM_SEEDS").unwrap_or(usual),
     }
 }
 
@@ -71,12 +79,46 @@ const HAPPENS: [&str; 19] = [
     "writer refused",
 ];
 
+/// The same for lives with turns.
+const HAPPENS_TO_TURNS: [&str; 21] = [
+    "accepted",
+    "before an effect",
+    "between append and publish",
+    "between publish and effects",
+    "cancelled",
+    "dies at a call to the disk",
+    "done",
+    "failed",
+    "interrupted",
+    "interrupted by us",
+    "key reused",
+    "killed",
+    "next run",
+    "power cut",
+    "restarts in place",
+    "said",
+    "send refused",
+    "steered",
+    "the disk fails",
+    "unknown",
+    "unsure whether it was said",
+];
+
 #[test]
 fn no_promise_is_broken_in_many_lives() {
+    live_many(false, 300, &HAPPENS);
+}
+
+#[test]
+fn no_promise_about_turns_is_broken_in_many_lives() {
+    live_many(true, 120, &HAPPENS_TO_TURNS);
+}
+
+fn live_many(takes_turns: bool, usual: u64, happens: &[&str]) {
     let mut counts = Counts::new();
-    let seeds = seeds();
+    let seeds = seeds(usual);
     for seed in seeds.clone() {
-        match live(seed, Bug::None, false) {
+        match live(seed, takes_turns, Bug::None, false) {
             Ok(more) => more.into_iter().for_each(|(what, count)| *counts.entry(what).or_default() += count),
             Err(failure) => {
                 panic!("BERTH_SEED={seed}: {}\nthe last steps:\n{}", failure.broken, failure.trace)
@@ -85,22 +127,28 @@ fn no_promise_is_broken_in_many_lives() {
     }
     println!("{} lives: {counts:#?}", seeds.count());
     if number("BERTH_SEED").is_none() && number("BERTH_SIM_SEEDS").is_none() {
-        let never: Vec<_> = HAPPENS.iter().filter(|what| !counts.contains_key(*what)).collect();
+        let never: Vec<_> = happens.iter().filter(|what| !counts.contains_key(*what)).collect();
         assert!(never.is_empty(), "a simulation in which this never happens proves little: {never:?}");
     }
 }
 
 #[test]
 fn the_same_seed_is_the_same_life() {
-    for seed in 0..3 {
-        let told = || live(seed, Bug::EpochReset, true).map_err(|failure| (failure.broken, failure.trace));
+    for (seed, takes_turns) in [(0, false), (1, false), (2, true), (3, true)] {
+        let told = || {
+            live(seed, takes_turns, Bug::EpochReset, true).map_err(|failure| (failure.broken, failure.trace))
+        };
         assert_eq!(told(), told());
     }
 }
 
 /// Some life must show the bug. `blind`: by what the keeper does, without a look into its state.
 fn assert_caught(bug: Bug, blind: bool) {
-    let mut lives = (0..LIVES_PER_BUG).map(|seed| (seed, live(seed, bug, blind)));
+    assert_caught_in(false, bug, blind);
+}
+
+fn assert_caught_in(takes_turns: bool, bug: Bug, blind: bool) {
+    let mut lives = (0..LIVES_PER_BUG).map(|seed| (seed, live(seed, takes_turns, bug, blind)));
     match lives.find_map(|(seed, life)| Some((seed, life.err()?))) {
         Some((seed, failure)) => println!("{bug:?} is caught in life {seed}: {}", failure.broken),
         None => panic!("{bug:?} (blind: {blind}) went unnoticed for {LIVES_PER_BUG} lives"),
@@ -142,5 +190,19 @@ fn the_simulation_catches_missing_transition() {
     for kind in Kind::ALL {
         assert_caught(Bug::Forgets(kind), false);
         assert_caught(Bug::Forgets(kind), true);
+    }
+}
+
+#[test]
+fn the_simulation_catches_what_is_said_again() {
+    assert_caught_in(true, Bug::SaysAgain, false);
+    assert_caught_in(true, Bug::SaysAgain, true);
+}
+
+#[test]
+fn the_simulation_catches_a_missing_transition_of_turns() {
+    for kind in Kind::OF_TURNS {
+        assert_caught_in(true, Bug::Forgets(kind), false);
+        assert_caught_in(true, Bug::Forgets(kind), true);
     }
 }

@@ -26,7 +26,7 @@ pub use place::{Kind, config_dir};
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// How far a record's clock may be behind ours: both read the same one, not at the same moment.
-const CLOCK_SLACK_MS: u64 = 2_000;
+const CLOCK_SLACK_MS: u64 = 100;
 
 /// What became of a turn, by the agent's own record.
 #[derive(Clone, PartialEq, Eq, Debug)]

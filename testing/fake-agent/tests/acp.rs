@@ -241,7 +241,7 @@ fn permissions_are_asked_for_together_and_their_answers_are_said() {
 fn a_cancel_ends_whatever_a_turn_waits_for_and_leaves_a_cut_record() {
     let store = Scratch::new("cancel");
     let pid = store.path("pid");
-    let command = format!("sh:echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000");
+    let command = format!("sh:echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 60");
     let prompts = ["silent", "wait-file:/nowhere/at/all", "ask:Bash:x", &command, "sleep:100000"];
     let mut agent = Agent::with_session(&["--store", &store.path("")]);
     for prompt in prompts {
@@ -291,12 +291,12 @@ fn text_for_a_running_turn_is_said_and_for_none_it_is_given_back() {
 #[test]
 fn a_command_runs_in_a_session_of_its_own_and_what_it_leaves_holds_nothing_up() {
     let mut agent = Agent::with_session(&[]);
-    let (said, _) = agent.turn("sh:sleep 1000 & echo $! $(cut -d' ' -f6 /proc/$$/stat) $$; exit 3");
+    let (said, _) = agent.turn("sh:sleep 60 & echo $! $(cut -d' ' -f6 /proc/$$/stat) $$; exit 3");
     let words: Vec<_> = said.split_whitespace().collect();
     let [left, session, pid, "exit", "3"] = words[..] else { panic!("{said}") };
-    assert_eq!(session, pid);
     let left = rustix::process::Pid::from_raw(left.parse().expect("a pid")).expect("a pid");
     rustix::process::kill_process(left, rustix::process::Signal::KILL).expect("it is still there");
+    assert_eq!(session, pid);
 }
 
 #[test]

@@ -20,6 +20,8 @@ use fake_model::Model;
 use crate::terminal::Terminal;
 use crate::transcript::{Kind, Transcript};
 
+/// What `testing/agents/install` installs.
+const PROGRAMS: [&str; 5] = ["claude", "codex", "claude-agent-acp", "codex-acp", "node"];
 /// The only key there is.
 const KEY: &str = "test-key";
 /// How long whoever was told to end may take to do so.
@@ -57,6 +59,12 @@ impl RealAgents {
         let agents = Self { home, bin, model, own_dir: None };
         agents.no_dialogs();
         agents
+    }
+
+    /// Whether `testing/agents/install` was run here: [`Self::new`] fails where it was not.
+    pub fn are_installed() -> bool {
+        let bin = bin_dir();
+        PROGRAMS.iter().all(|name| bin.join(name).exists())
     }
 
     /// Their model.
@@ -222,15 +230,20 @@ impl Drop for RealAgents {
     }
 }
 
-/// Where `testing/agents/install` puts the programs. Fails with what to do about it.
-fn bin() -> PathBuf {
+/// Where `testing/agents/install` puts the programs.
+fn bin_dir() -> PathBuf {
     let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = var("BERTH_AGENTS").unwrap_or_else(|| {
         let caches = var("XDG_CACHE_HOME").or_else(|| var("HOME").map(|home| home.join(".cache")));
         caches.expect("HOME is set").join("berth-agents")
     });
-    let bin = cache.join("bin");
-    for name in ["claude", "codex", "claude-agent-acp", "codex-acp", "node"] {
+    cache.join("bin")
+}
+
+/// The same. Fails with what to do about it if they are not there.
+fn bin() -> PathBuf {
+    let bin = bin_dir();
+    for name in PROGRAMS {
         assert!(
             bin.join(name).exists(),
             "{name} is not in {}: run testing/agents/install, or `./test --no-agents` to leave these tests out",

@@ -20,6 +20,13 @@ pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
     }
     let id = ctx.find(&args.session)?;
     if view::history(&ctx.home, &id)?.session.takes_turns() {
+        if args.observe || args.take {
+            let what = "an agent that takes turns has no terminal to watch or to take over";
+            return Err(Problem::new(Code::Usage, what).hint(format!(
+                "`berth log {0} --follow` shows what happens, `berth send {0} --interrupt TEXT` breaks in",
+                args.session
+            )));
+        }
         return talk::talk(ctx, &id);
     }
     let role = match (args.observe, args.take) {

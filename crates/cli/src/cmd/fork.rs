@@ -31,11 +31,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Fork) -> Result<u8, Problem> {
     // A key means one session, and that is the other one.
     let spec = Spec { origin: Origin::Forked(of), key: None, ..spec };
     let lock = name.is_some().then(|| ctx.home.lock_names()).transpose()?;
-    let (mut connection, status) = {
+    let (connection, status) = {
         let asked = run::Asked { name: name.as_ref(), lock: lock.as_ref(), ..run::Asked::default() };
         run::begin(ctx, spec, &asked)?
     };
     drop(lock);
-    let status = run::await_agent(&mut connection, status)?;
+    let (connection, status) = run::await_agent(ctx, connection, status)?;
     run::stay(ctx, connection, &status, true, args.json)
 }

@@ -25,13 +25,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Queue) -> Result<u8, Problem> {
         None => {}
         Some(QueueVerb::Drop { turn }) => {
             let (_, number) = turns::find(ctx, turn, Some(&id))?;
-            let waits = turns::view(ctx, &id, number)?.state == "queued";
-            if !waits {
-                let refusal = berth_core::Refusal::TurnStarted { turn: number };
-                return Err(berth_api::problem::refusal(&refusal, &args.session));
-            }
-            let command = Command::Cancel { turn: number, by: turns::me() };
-            turns::change(ctx, &id, Request::Cancel { turn: number }, command)?;
+            let command = Command::Withdraw { turn: number, by: turns::me() };
+            turns::change(ctx, &id, Request::Withdraw { turn: number }, command)?;
         }
         Some(QueueVerb::Move { turn, to }) => {
             let (_, number) = turns::find(ctx, turn, Some(&id))?;

@@ -10,7 +10,7 @@ use berth_keeper::{recover, start, view};
 use crate::args::Resume;
 use crate::cmd::{run, talk};
 use crate::ctx::Ctx;
-use crate::tty;
+use crate::{tty, turns};
 
 /// How long a keeper may take to leave once its run is over.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
@@ -38,11 +38,14 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+    if !args.fresh {
+        turns::free_conversation(ctx, &id)?;
+    }
     let (fresh, take) = (args.fresh, args.take);
     let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh, take };
-    let (mut connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
+    let (connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
     let takes_turns = status.turns.is_some();
-    let status = run::await_agent(&mut connection, status)?;
+    let (connection, status) = run::await_agent(ctx, connection, status)?;
     if takes_turns && !args.detach && !args.json && tty::is_interactive() {
         return talk::talk(ctx, &id);
     }

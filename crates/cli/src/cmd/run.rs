@@ -5,10 +5,11 @@ use std::path::Path;
 
 use berth_api::message::{Answer, Request, Submit};
 use berth_api::record::Spec;
-use berth_api::turn::{self, Origin, Policy};
+use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
-use berth_core::{Name, SessionId};
-use berth_keeper::{names::NamesLock, start};
+use berth_core::{MAX_PROMPT_BYTES, Name, Refusal, SessionId};
+use berth_keeper::keeper::last_complaints;
+use berth_keeper::{conversations, names::NamesLock, start, turn, view};
 
 use crate::agents::{Driver, Table, TuiBegin};
 use crate::args::{OnUnknown, Run};
@@ -37,13 +38,22 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
     }
     let (spec, secrets) = without_secrets(spec);
     let asked = Asked { name: name.as_ref(), lock: lock.as_ref(), take: args.agent.take, secrets: &secrets };
-    let (mut connection, status) = begin(ctx, spec, &asked)?;
+    let prompt = args.agent.prompt.as_deref().map(first_prompt).transpose()?;
+    if let Origin::Resumed(native) = &spec.origin {
+        conversations::heal_last_writer(&ctx.home, &spec.conversation, native);
+    }
+    let (connection, status) = begin(ctx, spec, &asked)?;
     drop(lock);
+    let left_out: Vec<&str> = secrets.iter().map(|(name, _)| name.as_str()).collect();
+    if !left_out.is_empty() {
+        let names = left_out.join(", ");
+        print::note(&format!("in no record, and to be in the environment when it is resumed: {names}"));
+    }
     if !takes_turns {
         return stay(ctx, connection, &status, args.detach, args.json);
     }
-    let status = await_agent(&mut connection, status)?;
-    match &args.agent.prompt {
+    let (connection, status) = await_agent(ctx, connection, status)?;
+    match prompt {
         Some(prompt) => first_turn(ctx, &args, &status, prompt),
         None if tty::is_interactive() && !args.detach && !args.json => talk::talk(ctx, &id_of(&status)?),
         None => stay(ctx, connection, &status, true, args.json),
@@ -53,7 +63,7 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
 /// Takes what looks like a secret out of what is recorded. It reaches the agent all the same.
 fn without_secrets(mut spec: Spec) -> (Spec, Vec<(String, String)>) {
     let all = std::mem::take(&mut spec.env);
-    let (secrets, env) = all.into_iter().partition(|(name, _)| redact::is_secret_name(name));
+    let (secrets, env) = all.into_iter().partition(|(name, value)| redact::is_secret_variable(name, value));
     spec.env = env;
     (spec, secrets)
 }
@@ -70,22 +80,58 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Waits until the agent takes turns. One that does not is told with the reason; its record stays.
-pub(crate) fn await_agent(connection: &mut Connection, started: Status) -> Result<Status, Problem> {
+pub(crate) fn await_agent(
+    ctx: &Ctx,
+    mut connection: Connection,
+    started: Status,
+) -> Result<(Connection, Status), Problem> {
     if started.turns.is_none() {
-        return Ok(started);
+        return Ok((connection, started));
     }
-    match connection.ask(Request::AwaitAgent)? {
-        Answer::Done { status } => Ok(*status),
-        other => Err(turns::odd(&other)),
+    let id = id_of(&started)?;
+    loop {
+        let lost = match connection.ask(Request::AwaitAgent) {
+            Ok(Answer::Done { status }) => return Ok((connection, *status)),
+            Ok(other) => return Err(turns::odd(&other)),
+            Err(problem) if problem.code == Code::Unreachable => problem,
+            Err(problem) => return Err(problem),
+        };
+        // An agent that ends at once is over, keeper and all, before we have asked; or the keeper was replaced.
+        let Some(keeper) = ctx.keeper_of(&id)? else {
+            let status = ctx.status(&id)?;
+            if status.state == "idle" {
+                // It took turns, and was released because there were none.
+                return Ok((connection, status));
+            }
+            let is_over = status.exit.is_some() || status.released.is_some() || status.failure.is_some();
+            let why = turn::unusable(&status, &last_complaints(&ctx.home.session_dir(&id)));
+            return Err(if is_over { why } else { lost });
+        };
+        connection = keeper;
     }
 }
 
+/// The first prompt, looked at before anything is made for it.
+fn first_prompt(prompt: &str) -> Result<String, Problem> {
+    let text = send::text(&[prompt.to_owned()])?;
+    let refusal = if text.trim().is_empty() {
+        Refusal::EmptyPrompt
+    } else if text.len() > MAX_PROMPT_BYTES {
+        Refusal::PromptTooLong { bytes: text.len(), limit: MAX_PROMPT_BYTES }
+    } else {
+        return Ok(text);
+    };
+    Err(berth_api::problem::refusal(&refusal, ""))
+}
+
 /// The turn a session was started for.
-fn first_turn(ctx: &Ctx, args: &Run, status: &Status, prompt: &str) -> Result<u8, Problem> {
+fn first_turn(ctx: &Ctx, args: &Run, status: &Status, text: String) -> Result<u8, Problem> {
     let id = id_of(status)?;
     // A repeated call with the same key finds the same turn, too.
     let key = args.key.as_ref().map(|key| format!("run {key}"));
-    let text = send::text(&[prompt.to_owned()])?;
+    if !args.detach {
+        print::note(&format!("session {}", status.handle()));
+    }
     let submit = Submit { text, key, ..Submit::default() };
     let (connection, receipt) = turns::send(ctx, &id, submit)?;
     if !args.detach {
@@ -97,6 +143,22 @@ fn first_turn(ctx: &Ctx, args: &Run, status: &Status, prompt: &str) -> Result<u8
         print::text(&format!("{id}\n"))?;
     }
     Ok(0)
+}
+
+/// Whether two calls with one key ask for the same. An id that we gave a conversation is another each time.
+fn is_same(made: &Spec, asked: &Spec) -> bool {
+    let words = |spec: &Spec| -> Vec<String> {
+        let named = match &spec.origin {
+            Origin::Named(id) => Some(id.clone()),
+            Origin::New | Origin::Resumed(_) | Origin::Forked(_) => None,
+        };
+        spec.command.iter().filter(|word| Some(*word) != named.as_ref()).cloned().collect()
+    };
+    let same_origin = match (&made.origin, &asked.origin) {
+        (Origin::Named(_), Origin::Named(_)) => true,
+        (one, other) => one == other,
+    };
+    same_origin && (&made.driver, &made.cwd, words(made)) == (&asked.driver, &asked.cwd, words(asked))
 }
 
 fn id_of(status: &Status) -> Result<SessionId, Problem> {
@@ -137,7 +199,8 @@ fn follow(ctx: &Ctx, connection: Connection, status: &Status, json: bool) -> Res
 /// A repeated call with a known key: the same session, whatever became of it.
 fn again(ctx: &Ctx, args: &Run, id: &SessionId, spec: &Spec) -> Result<u8, Problem> {
     let status = ctx.status(id)?;
-    if status.what.command != spec.command || status.what.cwd != spec.cwd {
+    let made = view::history(&ctx.home, id)?.session.spec.map(Spec::from).unwrap_or_default();
+    if !is_same(&made, spec) {
         let key = spec.key.as_deref().unwrap_or_default();
         return Err(Problem::new(
             Code::Refused,
@@ -149,7 +212,7 @@ fn again(ctx: &Ctx, args: &Run, id: &SessionId, spec: &Spec) -> Result<u8, Probl
         .hint("use another key for another command"));
     }
     if let (Some(_), Some(prompt)) = (&status.turns, &args.agent.prompt) {
-        return first_turn(ctx, args, &status, prompt);
+        return first_turn(ctx, args, &status, first_prompt(prompt)?);
     }
     match (args.detach || status.turns.is_some(), args.json) {
         (true, true) => print::json(&status).map(|()| 0),
@@ -236,8 +299,8 @@ fn agent_spec(args: &Run, name: &str) -> Result<Spec, Problem> {
     };
     let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let on_unknown = match options.on_unknown {
-        OnUnknown::Hold => turn::OnUnknown::Hold,
-        OnUnknown::Continue => turn::OnUnknown::Continue,
+        OnUnknown::Hold => berth_api::turn::OnUnknown::Hold,
+        OnUnknown::Continue => berth_api::turn::OnUnknown::Continue,
     };
     let mut env = agent.env.clone();
     env.extend(base.env.clone());

@@ -25,13 +25,21 @@ pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
     let (key, expected) = (args.key.clone(), args.expect.clone());
     let submit = Submit { text: text(&args.text)?, key, max_wait_ms, manner, expected };
     let (connection, receipt) = turns::send(ctx, &id, submit)?;
-    if args.wait {
-        return watch(ctx, &id, receipt.number, connection, args.json);
-    }
-    if args.max_wait.is_some() && receipt.state == "queued" {
-        return until_begun(ctx, &id, &receipt, connection, args.json);
-    }
-    told(&receipt, args.json)
+    let outcome = if args.wait {
+        watch(ctx, &id, receipt.number, connection, args.json)
+    } else if args.max_wait.is_some() && receipt.state == "queued" {
+        until_begun(ctx, &id, &receipt, connection, args.json)
+    } else {
+        return told(&receipt, args.json);
+    };
+    // It is accepted, whatever came then: nobody should have to send it again to learn its id.
+    outcome.inspect_err(|problem| {
+        if args.json && problem.code != Code::TimedOut {
+            let _ = print::json(&receipt);
+        } else if !problem.what.contains(&receipt.turn) {
+            print::note(&format!("turn {} is accepted", receipt.turn));
+        }
+    })
 }
 
 fn told(receipt: &Receipt, json: bool) -> Result<u8, Problem> {
@@ -105,7 +113,7 @@ pub(crate) fn watch(
     connection: Option<Connection>,
     json: bool,
 ) -> Result<u8, Problem> {
-    let mut shown = Shown::new(json);
+    let mut shown = Shown::new(json, id);
     let view = turns::follow(ctx, id, number, connection, None, |news| {
         match &news {
             News::Event(Event::Asked { ask }) if shown.asks => shown.ask(ctx, id, ask)?,
@@ -133,8 +141,20 @@ pub(crate) fn watch(
     Ok(turns::exit_code(&view))
 }
 
+/// Says that an answer is not whole.
+pub(crate) fn note_cut(view: &TurnView) {
+    if view.cut {
+        let from = view.output_from.unwrap_or_default();
+        let session = &view.session;
+        print::note(&format!(
+            "only its beginning is kept; all of it: `berth output {session} --from {from}`"
+        ));
+    }
+}
+
 /// What a person sees of a turn: the answer on standard output, the rest on standard error.
 struct Shown {
+    session: String,
     json: bool,
     /// A person is there to be asked.
     asks: bool,
@@ -144,16 +164,26 @@ struct Shown {
     since: Instant,
     doing: String,
     tokens: Option<u64>,
-    said: bool,
-    ends_line: bool,
+    /// What was printed of the answer.
+    said: String,
 }
 
 impl Shown {
-    fn new(json: bool) -> Self {
+    fn new(json: bool, session: &SessionId) -> Self {
         let live = std::io::stderr().is_terminal() && !json;
         let (since, doing) = (Instant::now(), "waiting".to_owned());
         let asks = live && std::io::stdin().is_terminal();
-        Self { json, asks, live, line: false, since, doing, tokens: None, said: false, ends_line: true }
+        Self {
+            session: session.to_string(),
+            json,
+            asks,
+            live,
+            line: false,
+            since,
+            doing,
+            tokens: None,
+            said: String::new(),
+        }
     }
 
     fn hear(&mut self, news: &News<'_>) -> Heard {
@@ -161,8 +191,7 @@ impl Shown {
             News::Said(text) if !self.json => {
                 self.clear();
                 print::text(text)?;
-                self.said |= !text.is_empty();
-                self.ends_line = text.ends_with('\n');
+                self.said.push_str(text);
             }
             News::Doing { what, detail, tokens } => {
                 self.tokens = tokens.or(self.tokens);
@@ -172,10 +201,11 @@ impl Shown {
             }
             News::Event(Event::Asked { .. }) if self.asks => {}
             News::Event(Event::Asked { ask }) => self.note(&format!(
-                "needs you ({}): {}: {} — answer with `berth answer S {}`",
+                "needs you ({}): {}: {} — answer with `berth answer {} {}`",
                 ask.request,
                 ask.tool,
                 print::excerpt(&ask.detail, 200),
+                self.session,
                 ask.options.iter().map(|option| option.id.as_str()).collect::<Vec<_>>().join("|"),
             )),
             News::Event(Event::QueueHeld { hold: Hold::Paused(by) }) => {
@@ -191,7 +221,7 @@ impl Shown {
     fn ask(&mut self, ctx: &Ctx, id: &SessionId, ask: &Ask) -> Result<(), Problem> {
         self.clear();
         let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
-        print::note(&format!("{} wants to: {}", ask.tool, ask.detail));
+        print::note(&format!("{} wants to: {}", print::visible(&ask.tool), print::visible(&ask.detail)));
         let _ = write!(std::io::stderr().lock(), "answer ({}): ", options.join(", "));
         let mut line = String::new();
         let _ = std::io::stdin().lock().read_line(&mut line);
@@ -214,14 +244,12 @@ impl Shown {
 
     fn note(&mut self, text: &str) {
         self.clear();
-        if !self.json {
-            print::note(text);
-        }
+        print::note(text);
     }
 
     fn paint(&mut self) {
         // Not into the middle of a line of the answer.
-        if !self.live || (self.said && !self.ends_line) {
+        if !self.live || !(self.said.is_empty() || self.said.ends_with('\n')) {
             return;
         }
         let width = tty::size().map_or(80, |size| usize::from(size.cols));
@@ -239,14 +267,23 @@ impl Shown {
     }
 
     fn finish(&mut self, view: &TurnView) -> Result<(), Problem> {
-        if !self.said {
-            let answer = view.answer.as_deref().unwrap_or_default();
-            print::text(answer)?;
-            self.ends_line = answer.is_empty() || answer.ends_with('\n');
-        }
-        if !self.ends_line {
+        // What came while nobody could listen is in the answer; what came before the answer is not.
+        let answer = view.answer.as_deref().unwrap_or_default();
+        let rest = match answer.strip_prefix(self.said.as_str()) {
+            Some(rest) => rest,
+            None if view.cut && self.said.starts_with(answer) => "",
+            None if self.said.trim_end().ends_with(answer.trim_end()) => "",
+            None => {
+                print::text("\n\n")?;
+                answer
+            }
+        };
+        print::text(rest)?;
+        let printed = if rest.is_empty() { self.said.as_str() } else { rest };
+        if !printed.is_empty() && !printed.ends_with('\n') {
             print::text("\n")?;
         }
+        note_cut(view);
         if view.state != "done" {
             let why = view.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
             print::note(&format!("turn {} {}{why}", view.turn, view.state));

@@ -52,7 +52,10 @@ fn lines(ctx: &Ctx, status: &Status) -> String {
         rows.extend(turns.current.as_ref().map(|turn| ("working on", format!("{turn}{doing}"))));
         rows.extend(turns.held.clone().map(|held| ("held", held)));
         for ask in &turns.asks {
-            rows.push(("asks", format!("{} ({}): {}", ask.tool, ask.request, ask.detail)));
+            rows.push((
+                "asks",
+                format!("{} ({}): {}", print::visible(&ask.tool), ask.request, print::visible(&ask.detail)),
+            ));
             let options = ask.options.iter().map(|option| format!("{} ({})", option.id, option.name));
             rows.push(("", options.collect::<Vec<_>>().join(" · ")));
         }

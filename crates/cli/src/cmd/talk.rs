@@ -30,11 +30,17 @@ pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
     }
     loop {
         let _ = write!(std::io::stderr().lock(), "\x1b[1m>\x1b[0m ");
-        let mut line = String::new();
-        match std::io::stdin().lock().read_line(&mut line) {
+        let mut line = Vec::new();
+        match std::io::stdin().lock().read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => break,
-            Ok(_) if line.trim().is_empty() => continue,
             Ok(_) => {}
+        }
+        let Ok(line) = String::from_utf8(line) else {
+            print::note("that line is not UTF-8; nothing was sent");
+            continue;
+        };
+        if line.trim().is_empty() {
+            continue;
         }
         let submit = Submit { text: line.trim_end().to_owned(), ..Submit::default() };
         match turns::send(ctx, id, submit) {

@@ -104,6 +104,7 @@ pub(crate) fn result(ctx: &Ctx, args: &TurnResult) -> Result<u8, Problem> {
     if !answer.is_empty() && !answer.ends_with('\n') {
         print::text("\n")?;
     }
+    super::send::note_cut(&view);
     if view.state != "done" {
         let why = view.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         print::note(&format!("turn {} {}{why}", view.turn, view.state));

@@ -29,7 +29,7 @@ fn an_agent_that_asks_gets_the_answer_that_was_given() {
         assert_eq!(shown["state"], "needs-you");
         assert_eq!(text(&shown["turns"]["asks"][0], "detail"), "rm -rf x", "in full");
         let odd = lab.berth(["answer", "s", "perhaps"]);
-        assert_eq!(odd.code, 1, "{odd:?}");
+        assert_eq!(odd.code, 2, "{odd:?}");
         assert!(odd.err.contains("allow-once") && odd.err.contains("reject"), "it lists them: {odd:?}");
         lab.ok(["answer", "s", option]);
         let said = finish(waiting);
@@ -48,7 +48,7 @@ fn of_two_questions_each_gets_its_own_answer() {
     lab.ok(["send", "s", "ask:Bash:one\nask:Edit:two.txt"]);
     let requests = asks(&lab, &id, 2);
     let which = lab.berth(["answer", "s", "allow"]);
-    assert_eq!(which.code, 1, "{which:?}");
+    assert_eq!(which.code, 2, "{which:?}");
     assert!(requests.iter().all(|request| which.err.contains(request)), "it lists them: {which:?}");
     assert_eq!(lab.berth(["answer", "s", "allow", "--request", "no-such"]).code, 3);
     lab.ok(["answer", "s", "deny", "--request", &requests[1]]);

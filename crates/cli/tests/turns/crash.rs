@@ -177,7 +177,7 @@ fn c10_whoever_waits_for_a_turn_brings_the_session_back_when_its_keeper_is_kille
     assert_eq!(did(&lab, &id).len(), 2);
 }
 
-fn restart(dir: &Path) {
+pub(crate) fn restart(dir: &Path) {
     let mut connection = Connection::open(dir, "a test".into()).expect("a keeper");
     connection.send(Request::Restart).expect("a request");
 }

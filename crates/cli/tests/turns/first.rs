@@ -44,7 +44,7 @@ fn c1_two_first_turns_run_one_after_the_other() {
 fn without_a_keeper(name: &str, options: &[&str], leave: impl Fn(&Lab, &str)) {
     let mut seed = Seed::announce(name);
     let lab = lab();
-    for round in 0..rounds(30) {
+    for round in 0..rounds(20) {
         let id = start(&lab, options);
         leave(&lab, &id);
         two_first_sends(&lab, &mut seed, &id, round);

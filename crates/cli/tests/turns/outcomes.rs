@@ -103,6 +103,7 @@ fn g1_a_turn_whose_agent_is_killed_is_interrupted_and_new_work_runs() {
     assert_eq!(did(&lab, &id).len(), 2);
     // Killed when it has nothing to do: nothing is lost, and the next turn brings it back.
     signal(&lab.process(&id, "pid"), Signal::KILL);
+    crate::wait_unkept(&lab, &id);
     assert_eq!(lab.ok(["send", "--wait", &id, "and on"]), "ECHO: and on");
     assert_eq!(turn(&lab, &id, 3)["epoch"], 3);
 }

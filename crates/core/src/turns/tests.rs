@@ -106,7 +106,7 @@ impl Story {
         self.start().expect("nothing runs");
         let (epoch, agent) = (self.session.epoch, self.process(8));
         self.see(Observation::Spawned { epoch, agent });
-        self.see(Observation::AgentReady { epoch, able: Able { steer: true } });
+        self.see(Observation::AgentReady { epoch, able: Able { steer: true, resume: true } });
     }
 
     /// The agent ends by itself, and nothing of it is left.
@@ -716,7 +716,7 @@ fn text_for_an_agent_that_cannot_be_steered_is_refused() {
     story.start().expect("nothing runs");
     let (epoch, agent) = (story.session.epoch, story.process(8));
     story.see(Observation::Spawned { epoch, agent });
-    story.see(Observation::AgentReady { epoch, able: Able { steer: false } });
+    story.see(Observation::AgentReady { epoch, able: Able { steer: false, resume: true } });
     story.send(hurried("with nothing to steer it is a turn", Manner::Steer)).expect("it is");
     assert_eq!(story.deliver(), 1);
     assert_eq!(story.send(hurried("and this", Manner::Steer)), Err(Refusal::CannotSteer));
@@ -996,6 +996,23 @@ fn a_session_whose_time_is_up_ends_for_good() {
     story.end_run();
     assert_eq!(story.owed(), vec![Effect::Leave]);
     assert_eq!(story.start(), Err(Refusal::Expired));
+    assert_eq!(story.send(prompt("three")), Err(Refusal::Expired), "it would wait for ever");
     story.reboot();
-    story.start().expect("the clock began anew, and so does its time");
+    assert_eq!(story.start(), Err(Refusal::Expired), "for good, whatever clock there is");
+    assert_eq!(story.send(prompt("three")), Err(Refusal::Expired), "it would wait for ever");
+}
+
+/// H3: a session's time is counted by the clock of the host; one that was not ended for it begins anew with that.
+#[test]
+fn h3_a_session_that_was_at_rest_when_its_host_was_started_again_has_its_time_anew() {
+    let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
+    story.end_run();
+    story.now.boot_ms += 5000;
+    assert_eq!(story.start(), Err(Refusal::Expired));
+    story.reboot();
+    story.start().expect("the clock began anew");
+    assert_eq!(
+        story.session.expiry,
+        Some(Expiry { boot_id: story.boot_id(), boot_ms: story.now.boot_ms + 5000 })
+    );
 }

@@ -420,6 +420,30 @@ fn messages_are_kept_apart_and_what_is_said_is_the_answer() {
 }
 
 #[test]
+fn an_agent_that_ends_a_turn_twice_spoils_no_other() {
+    let mut talk = Talk::ready();
+    talk.prompt(1, "x");
+    talk.hear_json(json!({"id": "turn-1", "result": {"stopReason": "end_turn"}}));
+    talk.prompt(2, "x");
+    talk.says(None, "two");
+    talk.hear_json(json!({"id": "turn-1", "result": {"stopReason": "refusal"}}));
+    talk.hear_json(json!({"id": "turn-2", "result": {"stopReason": "end_turn"}}));
+    assert_eq!(talk.ends().len(), 2);
+    assert_eq!(talk.end().answer, "two");
+}
+
+#[test]
+fn a_reset_that_claude_keeps_to_itself_is_remarked() {
+    let mut talk = Talk::new(&Begin::New { id: None });
+    talk.play(CLAUDE, &["/clear"], &[None]);
+    assert_eq!(talk.remarks().len(), 1);
+    assert!(talk.remarks()[0].contains("/clear"));
+    let mut talk = Talk::ready();
+    talk.prompt(1, "/clear");
+    assert_eq!(talk.remarks().len(), 0);
+}
+
+#[test]
 fn a_long_answer_is_cut_at_a_character_and_says_so() {
     let mut talk = Talk::ready();
     talk.prompt(1, "x");
@@ -593,10 +617,31 @@ fn who_listens_late_finds_the_end_of_its_turn_in_the_whole_run_and_in_a_part_of_
             late.prompt(turn, "x");
             lines.iter().for_each(|line| late.hear(line.as_bytes()));
             assert_eq!(late.ends(), [(turn, end)]);
+            let told = late.updates.iter().filter(|update| {
+                !matches!(update, Update::Conversation { .. } | Update::Ready | Update::Ended { .. })
+            });
+            assert_eq!(told.count(), 0, "what it did in other turns it did not do in this one");
             let prompts = late.sent.iter().filter(|sent| sent["method"] == "session/prompt").count();
             assert_eq!(prompts, 0, "it gives no prompt a second time");
         }
     }
+}
+
+#[test]
+fn who_listens_late_takes_no_history_for_an_answer() {
+    let mut talk = Talk::new(&Begin::Resume { id: SESSION.to_owned() });
+    talk.prompt(9, "x");
+    let mut introduction = introduction();
+    introduction["result"]["agentCapabilities"]["sessionCapabilities"] = json!({});
+    talk.hear_json(introduction);
+    talk.play(CODEX_LOAD, &[], &[]);
+    talk.says(None, "new");
+    talk.hear_json(json!({"id": "turn-9", "result": {"stopReason": "end_turn"}}));
+    assert_eq!(talk.end().answer, "new");
+    assert!(
+        talk.sent.iter().all(|sent| sent["method"] != "session/prompt"),
+        "it gives no prompt a second time"
+    );
 }
 
 /// What may be done to a driver.

@@ -5,13 +5,14 @@
 //! Not here: what the lines mean (`berth_driver`), which turn is next (`berth_core`).
 //! Start with [`Talk`], then [`Keeper::on_agent_output`].
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use berth_api::message::Notice;
-use berth_core::{Able, Command, Conversation, Effect, Event, Hold, Observation, Phase};
+use berth_core::{Able, Command, Conversation, Effect, Event, Hold, Observation, Phase, TurnState};
 use berth_driver::{Activity, Begin, Driver, MAX_ANSWER_BYTES, Out, Trouble, Update};
 use berth_host::clock;
 use rustix::event::epoll;
@@ -29,8 +30,10 @@ use crate::turn;
 const READ_BYTES: usize = 64 * 1024;
 /// The longest line an agent may write. What is longer is in the output, and not understood.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+/// Where in its session its complaints are.
+pub(super) const COMPLAINTS_DIR: &str = "stderr";
 /// How much of its complaints is remembered.
-const COMPLAINT_BYTES: usize = 8 * 1024;
+pub(super) const COMPLAINT_BYTES: usize = 8 * 1024;
 /// How long an agent may take until it takes turns.
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// How much may wait for an agent that does not read.
@@ -165,8 +168,13 @@ impl Keeper {
         let Some(talk) = &mut self.talk else { return };
         let driver = talk.driver.as_mut();
         let (mut news, mut entered, mut answered, mut is_ready) = (Vec::new(), None, Vec::new(), false);
+        let said = RefCell::new(String::new());
         let mut hear = |update: Update| match &update {
-            Update::Ready => is_ready = true,
+            Update::Ready => {
+                is_ready = true;
+                // What it did not have then it was not asked for again.
+                news.retain(|update| !matches!(update, Update::Broken { .. }));
+            }
             Update::Broken { .. } => news.push(update),
             Update::Conversation { .. } => entered = Some(update),
             Update::Began { turn } | Update::Ended { turn, .. } => {
@@ -178,14 +186,16 @@ impl Keeper {
                 answered.extend(ask.options.first().map(|option| (ask.request.clone(), option.id.clone())));
             }
             // Told before: the journal knows, and what was only shown is gone.
+            Update::Said { text } => said.borrow_mut().push_str(text),
             Update::Asks { .. }
-            | Update::Said { .. }
             | Update::Doing { .. }
             | Update::Unasked { .. }
             | Update::Late { .. }
             | Update::Remark { .. } => {}
         };
         turn::hear_output(driver, &output, from, given_at, &mut hear);
+        // What it said in earlier turns.
+        said.borrow_mut().clear();
         let mut out = Out::default();
         for (at, (number, text)) in given.iter().enumerate() {
             if at == 0 {
@@ -199,13 +209,25 @@ impl Keeper {
             Some(given_at) => turn::hear_output(driver, &output, given_at, None, &mut hear),
             None => Vec::new(),
         };
+        let mut said = said.take();
+        said.truncate(said.floor_char_boundary(MAX_ANSWER_BYTES));
+        talk.said = said;
         for (request, choice) in answered {
             driver.answer(&request, &choice, &mut Out::default());
         }
         let mut updates: Vec<Update> = entered.into_iter().chain(is_ready.then_some(Update::Ready)).collect();
         updates.extend(news);
         self.heed(Out { bytes: Vec::new(), updates });
-        if was_ready && !is_ready {
+        let session = &self.owner.history().session;
+        let proves = self.talk.as_ref().is_some_and(|talk| talk.driver.proves().accepted);
+        let unheard = session.turns.current.as_ref().is_some_and(|current| {
+            session.turns.get(current.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
+        });
+        if proves && unheard {
+            // It may be on disk without having been said: a write that failed can be there all the same.
+            let reason = "the keeper was replaced before the agent said that it has its turn".to_owned();
+            self.report(vec![Observation::Broken { epoch, reason }]);
+        } else if was_ready && !is_ready {
             let reason =
                 "the keeper was replaced, and the beginning of its output is no longer kept".to_owned();
             self.report(vec![Observation::Broken { epoch, reason }]);
@@ -343,7 +365,7 @@ impl Keeper {
 
     /// Complaints are kept, bounded, and shown when something goes wrong.
     pub(super) fn on_complaints(&mut self) {
-        let dir = self.dir.join("stderr");
+        let dir = self.dir.join(COMPLAINTS_DIR);
         let Some(talk) = self.talk.as_mut().filter(|talk| talk.hears.err) else { return };
         let mut buffer = [0; 16 * 1024];
         match rustix::io::read(&talk.pipes.stderr, &mut buffer) {
@@ -383,8 +405,9 @@ impl Keeper {
         let (epoch, current) = (session.epoch, session.turns.current.as_ref().map(|current| current.turn));
         match update {
             Update::Ready => {
-                let steer = self.talk.as_ref().is_some_and(|talk| talk.driver.proves().steer);
-                reports.push(Observation::AgentReady { epoch, able: Able { steer } });
+                let proves = self.talk.as_ref().map(|talk| talk.driver.proves());
+                let able = proves.map(|proves| Able { steer: proves.steer, resume: proves.resume });
+                reports.push(Observation::AgentReady { epoch, able: able.unwrap_or_default() });
             }
             Update::Conversation { id } => self.enter(id, reports),
             Update::Began { turn } => reports.push(Observation::TurnBegan { turn }),
@@ -402,11 +425,28 @@ impl Keeper {
                 // In its place among the others, but it changes nothing: a note that fails is not missed.
                 let _ = self.take(vec![Input::Note(Event::Warned { what })]);
             }
+            Update::Broken { trouble } if self.begins_anew(&trouble) => {}
             Update::Broken { trouble } => {
                 let reason = self.describe(&trouble);
                 reports.push(Observation::Broken { epoch, reason });
             }
         }
+    }
+
+    /// A conversation in which nothing was ever answered is not there: agents record none before the first prompt,
+    /// and nobody knows whether they had that. Nothing is forgotten by beginning a new one.
+    fn begins_anew(&mut self, trouble: &Trouble) -> bool {
+        let Trouble::NoConversation { id } = trouble else { return false };
+        let session = &self.owner.history().session;
+        let (Some(spec), Some(talk)) = (&session.spec, &mut self.talk) else { return false };
+        let mut out = Out::default();
+        if super::conversation::has_a_past(session, spec) || !talk.driver.begin_anew(&spec.cwd, &mut out) {
+            return false;
+        }
+        let what = format!("conversation {id} was never begun; the agent begins another one");
+        let _ = self.take(vec![Input::Note(Event::Warned { what })]);
+        self.say(&out.bytes);
+        true
     }
 
     fn describe(&self, trouble: &Trouble) -> String {

@@ -16,7 +16,7 @@ use berth_host::identity;
 use super::{Keeper, trouble};
 use crate::conversations::{Claim, ConversationLock};
 use crate::owner::Input;
-use crate::{driver, turn, writers};
+use crate::{driver, foreign, turn, writers};
 
 /// How long a writer that is to be ended may take before it is killed.
 const TAKE_GRACE: Duration = Duration::from_secs(5);
@@ -112,13 +112,20 @@ fn look_for_others(
         )
     };
     let unclear = |why: String| {
-        Problem::new(Code::Held, format!("cannot tell whether somebody writes conversation {known}: {why}"))
+        Problem::new(Code::InUse, format!("cannot tell whether somebody writes conversation {known}: {why}"))
             .hint("mend that, then try again")
-            .lasting()
     };
     let mut found = find().map_err(unclear)?;
     if take {
         for writer in &found {
+            if let Some(dir) = foreign::kept_by(writer.identity.pid) {
+                let session = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let what =
+                    format!("conversation {known} is being written in session {session}: {}", writer.line());
+                return Err(
+                    Problem::new(Code::InUse, what).hint(format!("end that with `berth stop {session}`"))
+                );
+            }
             let ended = writers::end(writer, TAKE_GRACE, None);
             ended.map_err(|why| {
                 Problem::new(Code::Refused, format!("cannot take conversation {known} over: {why}"))
@@ -131,12 +138,11 @@ fn look_for_others(
     }
     let who: Vec<String> = found.iter().map(writers::Writer::line).collect();
     Err(Problem::new(
-        Code::Held,
+        Code::InUse,
         format!("conversation {known} is being written by {}", who.join("; and by ")),
     )
-    .lasting()
     .hint(format!(
-        "close it there and try again, end it with --take, or go on in a copy with `berth fork {name}`"
+        "close it there and try again; or end it and go on (`berth resume {name} --take`, `berth run … --resume ID --take`); or go on in a copy with `berth fork {name}`"
     )))
 }
 
@@ -161,11 +167,10 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
     };
     let turns = &session.turns;
     let was_given = (1..=turns.last()).any(|turn| turns.was_given(turn));
-    let was_answered = turns.all.iter().any(|turn| turn.state == TurnState::Over(Final::Done));
     let came_with_one = matches!(spec.origin, Origin::Resumed(_) | Origin::Forked(_));
     match turn::exists(spec, Some(known), &known.id) {
         Some(true) => Ok(Begin::Resume { id: known.id.clone() }),
-        Some(false) if was_answered || came_with_one => Err(gone(&known.id)),
+        Some(false) if has_a_past(session, spec) => Err(gone(&known.id)),
         // An agent records nothing before its first prompt.
         // It may have begun a file all the same, and then the id is in use and there is nothing to resume.
         Some(false) if spec.takes_turns() => Ok(Begin::New { id: minted() }),
@@ -173,6 +178,12 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
         None if was_given || came_with_one => Ok(Begin::Resume { id: known.id.clone() }),
         None => Ok(Begin::New { id: minted() }),
     }
+}
+
+/// Whether something is forgotten if a session's conversation is not there any more.
+pub(super) fn has_a_past(session: &Session, spec: &Spec) -> bool {
+    let was_answered = session.turns.all.iter().any(|turn| turn.state == TurnState::Over(Final::Done));
+    was_answered || matches!(spec.origin, Origin::Resumed(_) | Origin::Forked(_))
 }
 
 /// A new id: a random UUID.

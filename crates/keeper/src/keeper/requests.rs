@@ -182,6 +182,7 @@ impl Keeper {
             Request::AwaitAgent => self.await_agent(key),
             Request::Send { submit } => self.send(key, submit),
             Request::Follow { turn } => self.follow_turn(key, turn),
+            Request::Withdraw { turn } => self.withdraw(key, turn),
             Request::Cancel { turn } => self.cancel(key, turn),
             Request::Move { turn, to } => self.move_turn(turn, to),
             Request::Pause => self.pause(key),

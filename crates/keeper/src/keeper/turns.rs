@@ -7,8 +7,8 @@
 use berth_api::frame::Kind;
 use berth_api::message::{Answer, Notice, Submit};
 use berth_api::turn::{Hold, Receipt, Wish, turn_id};
-use berth_api::{Code, Problem};
-use berth_core::{Actor, Command, Event, Phase, Prompt, Refusal, StartBy, decide};
+use berth_api::{Code, Entry, Problem};
+use berth_core::{Actor, Ask, Command, Event, Phase, Prompt, Refusal, Release, StartBy, decide};
 use berth_host::clock;
 
 use super::{Keeper, now};
@@ -88,10 +88,14 @@ impl Keeper {
         let receipt = Box::new(self.receipt(turn));
         self.answer(key, &Answer::Receipt { receipt });
         let said = self.said_so_far().to_owned();
+        let asks = turns_asks(&self.owner.history().session.turns.asks);
         if let Some(client) = self.clients.get_mut(&key).filter(|_| !state.is_over()) {
             client.follows = Some(turn);
             if is_current && !said.is_empty() {
                 client.send(Kind::Notice, &plain(&Notice::Said { turn, text: said }));
+            }
+            for notice in asks {
+                client.send(Kind::Notice, &plain(&notice));
             }
         }
         Ok(None)
@@ -110,6 +114,12 @@ impl Keeper {
         self.order(Command::Cancel { turn, by })?;
         let receipt = Box::new(self.receipt(turn));
         Ok(Some(Answer::Receipt { receipt }))
+    }
+
+    pub(super) fn withdraw(&mut self, key: u64, turn: u64) -> Result<Option<Answer>, Problem> {
+        let Some(by) = self.actor(key) else { return Ok(None) };
+        self.order(Command::Withdraw { turn, by })?;
+        self.done()
     }
 
     pub(super) fn move_turn(&mut self, turn: u64, to: u64) -> Result<Option<Answer>, Problem> {
@@ -175,6 +185,10 @@ impl Keeper {
             }
             Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => return,
             Phase::Ended { .. } if session.goes_on() => return,
+            // It took turns, and there were none.
+            Phase::Ended { .. } if session.released == Some(Release::Idle) => {
+                Answer::Done { status: Box::new(self.status()) }
+            }
             Phase::Ended { .. } => Answer::Problem { problem: self.unusable() },
         };
         for key in waiting {
@@ -187,17 +201,7 @@ impl Keeper {
 
     /// Why the agent takes no turns.
     fn unusable(&self) -> Problem {
-        let status = self.status();
-        let handle = self.handle_name();
-        let why = match (&status.released, status.exit, &status.failure) {
-            (Some(why), _, _) => why.clone(),
-            (None, Some(code), _) => format!("the agent ended with exit {code}{}", self.complaint()),
-            (None, None, Some(failure)) => failure.clone(),
-            (None, None, None) => "it is over".to_owned(),
-        };
-        Problem::new(Code::Refused, format!("session `{handle}` takes no turns: {why}")).hint(format!(
-            "mend that, then `berth resume {handle}`; `berth log {handle}` tells what happened"
-        ))
+        turn::unusable(&self.status(), &self.complaint())
     }
 }
 
@@ -216,6 +220,28 @@ pub(super) fn concerns(event: &Event, turn: u64) -> bool {
         | Event::RunEnded { .. } => true,
         _ => false,
     }
+}
+
+/// What the agent wants to know already, for whoever comes late. It is told as it was told then, without its
+/// number: that is in the journal.
+fn turns_asks(asks: &[Ask]) -> Vec<Notice> {
+    let told = |ask: &Ask| Notice::Event {
+        seq: 0,
+        entry: Box::new(Entry::new(0, &Event::Asked { ask: ask.clone() })),
+    };
+    asks.iter().map(told).collect()
+}
+
+/// Whether this is about one turn and nothing else. Such events come often.
+pub(super) fn is_of_a_turn(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::TurnAccepted { .. }
+            | Event::TurnDelivered { .. }
+            | Event::TurnBegan { .. }
+            | Event::TurnEnded { .. }
+            | Event::TurnLate { .. }
+    )
 }
 
 fn plain(notice: &Notice) -> Vec<u8> {

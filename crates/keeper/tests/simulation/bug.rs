@@ -14,6 +14,8 @@ pub(crate) enum Bug {
     EffectBeforeCommit,
     /// After a crash the epoch starts again at 1.
     EpochReset,
+    /// After a restart in place it says again to the agent what it said before.
+    SaysAgain,
     /// The journal has a bug.
     Journal(Planted),
     /// One kind of event changes nothing, live and in replay.
@@ -31,9 +33,29 @@ pub(crate) enum Kind {
     RunEnded,
     WriterGranted,
     WriterReleased,
+    AgentReady,
+    TurnAccepted,
+    TurnDelivered,
+    TurnEnded,
+    CancelRequested,
+    QueueHeld,
+    QueueResumed,
+    Released,
 }
 
 impl Kind {
+    /// What there is only where an agent takes turns.
+    pub(crate) const OF_TURNS: [Self; 8] = [
+        Self::AgentReady,
+        Self::TurnAccepted,
+        Self::TurnDelivered,
+        Self::TurnEnded,
+        Self::CancelRequested,
+        Self::QueueHeld,
+        Self::QueueResumed,
+        Self::Released,
+    ];
+
     pub(crate) const ALL: [Self; 8] = [
         Self::RunStarting,
         Self::RunStarted,
@@ -55,6 +77,14 @@ impl Kind {
             Self::RunEnded => matches!(event, Event::RunEnded { .. }),
             Self::WriterGranted => matches!(event, Event::WriterGranted { .. }),
             Self::WriterReleased => matches!(event, Event::WriterReleased { .. }),
+            Self::AgentReady => matches!(event, Event::AgentReady { .. }),
+            Self::TurnAccepted => matches!(event, Event::TurnAccepted { .. }),
+            Self::TurnDelivered => matches!(event, Event::TurnDelivered { .. }),
+            Self::TurnEnded => matches!(event, Event::TurnEnded { .. }),
+            Self::CancelRequested => matches!(event, Event::CancelRequested { .. }),
+            Self::QueueHeld => matches!(event, Event::QueueHeld { .. }),
+            Self::QueueResumed => matches!(event, Event::QueueResumed { .. }),
+            Self::Released => matches!(event, Event::Released { .. }),
         }
     }
 }
@@ -67,6 +97,7 @@ impl Bug {
             | Self::PublishBeforeAppend
             | Self::EffectBeforeCommit
             | Self::EpochReset
+            | Self::SaysAgain
             | Self::Forgets(_) => Planted::default(),
         }
     }

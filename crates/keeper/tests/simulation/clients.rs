@@ -12,6 +12,9 @@ use crate::world::{Halt, World};
 impl Life {
     /// One of the clients wants something.
     pub(crate) fn ask(&mut self) -> Result<(), Halt> {
+        if self.world.takes_turns && self.world.rng.below(5) != 0 {
+            return self.ask_about_turns();
+        }
         let which = self.world.rng.below(self.clients.len() as u64) as usize;
         let by = self.clients[which].actor.clone();
         let force = self.world.rng.below(3) == 0;

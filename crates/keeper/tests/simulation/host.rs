@@ -42,6 +42,16 @@ impl Host {
         Now { wall_ms: self.wall_ms, boot_ms: self.boot_ms }
     }
 
+    /// What this boot is called.
+    pub(crate) fn boot_id(&self) -> String {
+        format!("boot {}", self.boot)
+    }
+
+    /// Whether an agent is there and does something.
+    pub(crate) fn agent_is_awake(&self) -> bool {
+        self.living().any(|one| one.is_agent && !one.is_stuck)
+    }
+
     /// Time passes, and processes live.
     pub(crate) fn pass(&mut self, ms: u64) {
         self.boot_ms += ms;
@@ -95,7 +105,7 @@ impl Host {
                 break pid;
             }
         };
-        let process = Process { pid, start_ticks: self.boot_ms / 10, boot_id: format!("boot {}", self.boot) };
+        let process = Process { pid, start_ticks: self.boot_ms / 10, boot_id: self.boot_id() };
         let is_deaf = self.rng.below(3) == 0;
         let (is_stuck, ends, ended) = (false, None, None);
         let living =

@@ -9,54 +9,65 @@ use berth_core::{
 };
 use berth_keeper::owner::Input;
 
+use crate::agent::MOST_WORDS;
 use crate::bug::Bug;
 use crate::mind::Mind;
 use crate::world::{Halt, World};
 
 const KILL_AGAIN_MS: u64 = 20;
 const RETRY_MS: u64 = 1000;
-/// One of each kind of report is all that may wait for the disk.
-const MOST_UNJOURNALLED: usize = 7;
+/// One of each kind of report is all that may wait for the disk, and an agent's last words.
+const MOST_UNJOURNALLED: usize = 7 + MOST_WORDS;
 
 pub(crate) struct Keeper {
     pub(crate) mind: Mind,
     /// The number of this process's life.
     pub(crate) life: u64,
+    boot_id: String,
     unjournalled: Vec<Observation>,
     /// Reports that arrived, for a world that repeats itself.
     reported: Vec<Observation>,
     performed: Vec<Effect>,
+    /// Effects that the disk refused, to be done when it is tried again.
+    refused: Vec<Effect>,
     killed_at_ms: Option<u64>,
     retry_at_ms: Option<u64>,
     /// The run this very image spawned: it must not lose sight of how that ends.
     spawned: Option<Epoch>,
+    /// Somebody stopped the session, and was told that it is.
+    is_stopped: bool,
     pub(crate) leaving: bool,
 }
 
 impl Keeper {
-    pub(crate) fn new(mind: Mind, life: u64) -> Self {
-        let (unjournalled, reported, performed) = (Vec::new(), Vec::new(), Vec::new());
+    pub(crate) fn new(mind: Mind, life: u64, boot_id: String) -> Self {
+        let (unjournalled, reported) = (Vec::new(), Vec::new());
+        let (performed, refused) = (Vec::new(), Vec::new());
         let (killed_at_ms, retry_at_ms, spawned) = (None, None, None);
         Self {
             mind,
             life,
+            boot_id,
             unjournalled,
             reported,
             performed,
+            refused,
             killed_at_ms,
             retry_at_ms,
             spawned,
+            is_stopped: false,
             leaving: false,
         }
     }
 
     /// This process, for the record.
     pub(crate) fn me(&self) -> Process {
-        Process { pid: 1_000_000 + self.life as u32, start_ticks: self.life, boot_id: "boot".to_owned() }
+        Process { pid: 1_000_000 + self.life as u32, start_ticks: self.life, boot_id: self.boot_id.clone() }
     }
 
     /// One turn of the loop: what the kernel and the clock bring, then what is owed.
     pub(crate) fn turn(&mut self, world: &mut World) -> Result<(), Halt> {
+        self.on_agent(world)?;
         if world.host.has_news(self.life) {
             self.on_children(world)?;
         }
@@ -71,6 +82,7 @@ impl Keeper {
         inputs: Vec<Input>,
     ) -> Result<Option<Vec<Result<(), Refusal>>>, Halt> {
         let now = world.now();
+        let stops = inputs.iter().any(|input| matches!(input, Input::Command(Command::Stop { .. })));
         let plan = self.mind.plan(&inputs, now);
         if world.bug == Bug::PublishBeforeAppend {
             world.ledger.publish(&plan.events);
@@ -98,6 +110,13 @@ impl Keeper {
                 if taken.events.iter().any(|event| lost(&event.event)) {
                     return Err(Halt::Broken("a keeper lost sight of its own run".to_owned()));
                 }
+                for event in &taken.events {
+                    world.agent.bears_out(&event.event)?;
+                    if self.is_stopped && matches!(event.event, Event::RunStarting { .. }) {
+                        return Err(Halt::Broken("a session that was stopped went on".to_owned()));
+                    }
+                }
+                self.is_stopped |= stops;
                 world.after_disk()?;
                 world.may_die("between append and publish")?;
                 if world.bug != Bug::PublishBeforeAppend {
@@ -119,7 +138,11 @@ impl Keeper {
         }
     }
 
-    fn report(&mut self, world: &mut World, observations: Vec<Observation>) -> Result<(), Halt> {
+    pub(crate) fn has_unjournalled(&self) -> bool {
+        !self.unjournalled.is_empty()
+    }
+
+    pub(crate) fn report(&mut self, world: &mut World, observations: Vec<Observation>) -> Result<(), Halt> {
         for observation in observations {
             if !self.unjournalled.contains(&observation) {
                 self.unjournalled.push(observation);
@@ -176,7 +199,10 @@ impl Keeper {
             | Effect::Say { .. }
             | Effect::Interrupt { .. }
             | Effect::NextRun { .. } => {
-                return Err(Halt::Broken(format!("an agent in a terminal takes no turns: {effect:?}")));
+                if !world.takes_turns {
+                    return Err(Halt::Broken(format!("an agent in a terminal takes no turns: {effect:?}")));
+                }
+                return self.perform_for_turns(world, effect);
             }
             Effect::Leave => self.leaving = true,
         }
@@ -185,7 +211,10 @@ impl Keeper {
 
     fn spawn(&mut self, world: &mut World, epoch: Epoch) -> Result<(), Halt> {
         let observation = match world.host.spawn(epoch, self.life) {
-            Ok(agent) => Observation::Spawned { epoch, agent },
+            Ok(agent) => {
+                world.agent.spawned(epoch);
+                Observation::Spawned { epoch, agent }
+            }
             Err(reason) => Observation::SpawnFailed { epoch, reason },
         };
         self.spawned = Some(epoch);
@@ -203,8 +232,12 @@ impl Keeper {
             Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => self.unrecorded_agent(),
         };
         let of_agent = exits.into_iter().filter(|(pid, _)| Some(*pid) == agent_pid);
-        let mut reports: Vec<_> =
-            of_agent.map(|(_, exit)| Observation::Exited { epoch, exit, oom: false }).collect();
+        let mut reports = Vec::new();
+        if world.host.agents() == 0 {
+            // Its last words came before its end.
+            reports.extend(world.agent.hear());
+        }
+        reports.extend(of_agent.map(|(_, exit)| Observation::Exited { epoch, exit, oom: false }));
         if no_children {
             reports.push(Observation::Empty { epoch });
             reports.push(Observation::KeeperGone { epoch });
@@ -223,10 +256,22 @@ impl Keeper {
     /// The image before this one spawned the agent and may not have lived to write it down.
     pub(crate) fn adopt_agent(&mut self, world: &mut World) -> Result<(), Halt> {
         let owed = self.mind.owed().into_iter();
-        self.performed = owed.filter(|effect| matches!(effect, Effect::Spawn { .. })).collect();
+        let is_done = |effect: &Effect| match effect {
+            Effect::Spawn { .. } => true,
+            Effect::Say { .. } => world.bug != Bug::SaysAgain,
+            _ => false,
+        };
+        self.performed = owed.filter(is_done).collect();
         let session = self.mind.session();
         let is_unrecorded =
             matches!(session.phase, Phase::Starting | Phase::Ending(Ending { agent: None, exit: None, .. }));
+        let is_unsure = !self.performed.is_empty() && session.turns.current.is_some();
+        if is_unsure && world.bug != Bug::SaysAgain {
+            // Whether the turn was said before the image was replaced cannot be told.
+            world.count("unsure whether it was said");
+            let (epoch, reason) = (session.epoch, "replaced while it gave the agent a turn".to_owned());
+            return self.report(world, vec![Observation::Broken { epoch, reason }]);
+        }
         match world.host.first_child(self.life).filter(|_| is_unrecorded) {
             Some(agent) => self.report(world, vec![Observation::Spawned { epoch: session.epoch, agent }]),
             None => Ok(()),
@@ -238,9 +283,16 @@ impl Keeper {
         if self.retry_at_ms.is_some_and(|at| at <= now) {
             self.retry_at_ms = None;
             self.report(world, vec![])?;
+            for effect in std::mem::take(&mut self.refused) {
+                self.performed.retain(|performed| *performed != effect);
+            }
         }
-        if self.unjournalled.is_empty() && self.kill_at_ms().is_some_and(|at| at <= now) {
+        if self.unjournalled.is_empty() && self.wakes_at_ms().is_some_and(|at| at <= now) {
             self.report(world, vec![Observation::Tick])?;
+            if self.unjournalled.is_empty() && self.wakes_at_ms().is_some_and(|at| at <= now) {
+                let session = self.mind.session();
+                return Err(Halt::Broken(format!("woken for nothing, again and again: {session:?}")));
+            }
         }
         if let Some(killed_at) = self.killed_at_ms.filter(|at| at + KILL_AGAIN_MS <= now) {
             world.host.kill(self.life);
@@ -257,7 +309,28 @@ impl Keeper {
         Ok(())
     }
 
-    pub(crate) fn kill_at_ms(&self) -> Option<u64> {
+    /// When time alone will change something.
+    pub(crate) fn wakes_at_ms(&self) -> Option<u64> {
+        let owed = self.mind.owed().into_iter().filter_map(|effect| match effect {
+            Effect::WakeAt { boot_ms } => Some(boot_ms),
+            _ => None,
+        });
+        owed.chain(self.kill_at_ms()).min()
+    }
+
+    /// The disk refused what an effect needs: it is tried again later.
+    pub(crate) fn try_again(&mut self, world: &mut World, effect: &Effect) {
+        world.ledger.in_vain(effect);
+        self.refused.push(effect.clone());
+        self.retry_at_ms.get_or_insert(world.now().boot_ms + RETRY_MS);
+    }
+
+    /// What was killed was of the run before.
+    pub(crate) fn forget_the_killing(&mut self) {
+        self.killed_at_ms = None;
+    }
+
+    fn kill_at_ms(&self) -> Option<u64> {
         match &self.mind.session().phase {
             Phase::Ending(ending) if !ending.killed => Some(ending.kill_at_boot_ms),
             Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => {

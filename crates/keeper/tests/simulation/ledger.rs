@@ -3,7 +3,7 @@
 //! Everything is compared with what a reader without bugs finds on the disk, not with what the keeper believes.
 //! Start with [`Ledger::check`].
 
-use berth_core::{Effect, Event, Fence, Session, effects};
+use berth_core::{Effect, Fence, Prompt, Session, effects};
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Committed, JournalError, Seq, read};
 use berth_keeper::History;
@@ -26,10 +26,14 @@ pub(crate) struct Ledger {
     pub(crate) rules: Rules,
     /// Effects done by the keeper of now.
     done: Vec<Effect>,
+    /// Those of them that came to nothing.
+    in_vain: Vec<Effect>,
     spawned: u64,
     granted: u64,
-    /// The number of the last event that began a run: the state of a run follows from there on.
-    run_from: u64,
+    /// What the disk says of the state, and the number of the last event that is in it.
+    state: (Session, u64),
+    /// Which turn each sender heard that its prompt is.
+    receipts: Vec<(u64, Prompt)>,
     /// Leaves out the direct look into the keeper's state, so that only what it does can give it away.
     blind: bool,
 }
@@ -46,9 +50,11 @@ impl Ledger {
             history: History::default(),
             rules: Rules::default(),
             done: Vec::new(),
+            in_vain: Vec::new(),
             spawned: 0,
             granted: 0,
-            run_from: 1,
+            state: (Session::default(), 0),
+            receipts: Vec::new(),
             blind,
         }
     }
@@ -58,15 +64,48 @@ impl Ledger {
         self.explain(events)?;
         self.committed.clear();
         self.failed.clear();
-        // What a new image repeats is harmless, but for one thing.
-        self.done.retain(|effect| same_process && matches!(effect, Effect::Spawn { .. }));
+        // What a new image repeats is harmless, but for two things.
+        let is_once = |effect: &Effect| matches!(effect, Effect::Spawn { .. } | Effect::Say { .. });
+        self.done.retain(|effect| same_process && is_once(effect));
+        self.in_vain.clear();
+        self.state = (Session::default(), 0);
         self.history = History::replay(events);
         self.rules = Rules::default();
         for event in events {
             self.commit(event.get())?;
         }
         self.heard = self.committed.clone();
-        Ok(())
+        self.receipts_hold()
+    }
+
+    /// A sender hears that its prompt is this turn.
+    pub(crate) fn receipt(&mut self, turn: u64, prompt: &Prompt) -> Held {
+        self.receipts.push((turn, prompt.clone()));
+        self.receipts_hold()
+    }
+
+    /// Every sender finds its turn, with its text, and the same one for the same key.
+    pub(crate) fn receipts_hold(&self) -> Held {
+        let lost = |(turn, prompt): &&(u64, Prompt)| {
+            !self.rules.turns.knows(*turn, &prompt.text, prompt.key.as_deref())
+        };
+        match self.receipts.iter().find(lost) {
+            Some(receipt) => Err(format!("accepted, and not there: {receipt:?}, {:?}", self.rules.turns)),
+            None => Ok(()),
+        }
+    }
+
+    /// A prompt is about to reach the agent.
+    pub(crate) fn said(&self, turn: u64, text: Option<&str>) -> Held {
+        let accepted = self.rules.turns.text(turn);
+        expect(accepted.is_some() && accepted == text, || {
+            format!("turn {turn} says {text:?} to the agent, accepted was {accepted:?}")
+        })
+    }
+
+    /// What was tried came to nothing, and may be tried again.
+    pub(crate) fn in_vain(&mut self, effect: &Effect) {
+        self.in_vain.push(effect.clone());
     }
 
     /// Nothing heard and nothing committed is missing; what is new is the front of a batch that failed.
@@ -115,9 +154,6 @@ impl Ledger {
     fn commit(&mut self, stored: &Stored) -> Held {
         self.rules.follow(&stored.event)?;
         self.committed.push(stored.clone());
-        if matches!(stored.event, Event::RunStarting { .. }) {
-            self.run_from = self.committed.len() as u64;
-        }
         Ok(())
     }
 
@@ -149,11 +185,18 @@ impl Ledger {
     /// The keeper is about to do something to the world.
     pub(crate) fn doing(&mut self, effect: &Effect) -> Held {
         let known = self.committed.len() as u64;
-        let run = self.read(self.run_from)?;
-        let run = run.iter().filter(|event| event.seq().0 <= known).map(|event| &event.get().event);
-        let owed = effects(&Session::replay(run));
+        let news = self.read(self.state.1 + 1)?;
+        for event in news.iter().filter(|event| event.seq().0 <= known) {
+            self.state.0.apply(&event.get().event);
+            self.state.1 = event.seq().0;
+        }
+        let owed = effects(&self.state.0);
         expect(owed.contains(effect), || format!("{effect:?} is done, the disk owes {owed:?}"))?;
-        expect(!self.done.contains(effect), || format!("{effect:?} is done twice"))?;
+        // The same moment may be the next one to wake at for more than one reason.
+        let is_retry = self.in_vain.contains(effect);
+        self.in_vain.retain(|tried| tried != effect);
+        let may_come_again = is_retry || matches!(effect, Effect::WakeAt { .. });
+        expect(may_come_again || !self.done.contains(effect), || format!("{effect:?} is done twice"))?;
         if let Effect::Spawn { epoch } = effect {
             expect(epoch.0 > self.spawned, || format!("run {epoch} is spawned after run {}", self.spawned))?;
             self.spawned = epoch.0;
@@ -221,7 +264,7 @@ impl Ledger {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.heard.is_empty() && self.committed.is_empty()
+        self.heard.is_empty() && self.committed.is_empty() && self.receipts.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -27,9 +27,9 @@ pub(crate) struct Failure {
 /// How often what happened.
 pub(crate) type Counts = BTreeMap<&'static str, u64>;
 
-/// Lives one life. `blind` makes the witness judge by deeds alone.
-pub(crate) fn live(seed: u64, bug: Bug, blind: bool) -> Result<Counts, Failure> {
-    let mut life = Life::new(seed, bug, blind);
+/// Lives one life, of an agent in a terminal or of one that takes turns. `blind` makes the witness judge by deeds alone.
+pub(crate) fn live(seed: u64, takes_turns: bool, bug: Bug, blind: bool) -> Result<Counts, Failure> {
+    let mut life = Life::new(seed, takes_turns, bug, blind);
     match life.rounds() {
         Ok(()) => Ok(life.world.counts),
         Err(broken) => Err(Failure { broken, trace: life.world.trace() }),
@@ -53,11 +53,12 @@ pub(crate) struct Client {
 }
 
 impl Life {
-    fn new(seed: u64, bug: Bug, blind: bool) -> Self {
+    fn new(seed: u64, takes_turns: bool, bug: Bug, blind: bool) -> Self {
         let client =
             |pid| Client { actor: Actor { pid, uid: Some(0), place: format!("pts/{pid}") }, fence: Fence(0) };
         let clients = (1..4).map(client).collect();
-        Self { world: World::new(seed, bug, blind), keeper: None, keepers: 0, exists: false, clients }
+        let world = World::new(seed, takes_turns, bug, blind);
+        Self { world, keeper: None, keepers: 0, exists: false, clients }
     }
 
     fn rounds(&mut self) -> Result<(), String> {
@@ -67,6 +68,10 @@ impl Life {
             for _ in 0..HARSH_STEPS {
                 self.step()?;
             }
+            self.calm()?;
+        }
+        if self.world.takes_turns {
+            self.finish()?;
             self.calm()?;
         }
         Ok(())
@@ -79,7 +84,7 @@ impl Life {
             1 => self.until_deadline(),
             _ => self.world.rng.below(40),
         };
-        self.world.host.pass(ms);
+        self.world.pass(ms);
         if self.world.bad_luck(12) {
             self.world.change_disk();
         }
@@ -113,7 +118,7 @@ impl Life {
         }
     }
 
-    fn turn(&mut self) -> Result<(), Halt> {
+    pub(crate) fn turn(&mut self) -> Result<(), Halt> {
         let Some(keeper) = &mut self.keeper else { return Ok(()) };
         keeper.turn(&mut self.world)?;
         if keeper.leaving {
@@ -123,7 +128,7 @@ impl Life {
     }
 
     /// Whatever became of a step, the promises hold.
-    fn after(&mut self, result: Result<(), Halt>) -> Result<(), String> {
+    pub(crate) fn after(&mut self, result: Result<(), Halt>) -> Result<(), String> {
         match result {
             Ok(()) => {}
             Err(Halt::Broken(broken)) => return Err(broken),
@@ -158,9 +163,7 @@ impl Life {
     /// The faults stop. Somebody asks for the end, and it comes.
     fn calm(&mut self) -> Result<(), String> {
         self.world.note(|| "the faults stop".to_owned());
-        self.world.harsh = false;
-        self.world.host.harsh = false;
-        self.world.disk.heal();
+        self.world.be_kind();
         self.world.host.pass(0);
         if self.keeper.is_none() {
             let result = self.begin();
@@ -174,7 +177,7 @@ impl Life {
             if self.keeper.is_none() {
                 break;
             }
-            self.world.host.pass(CALM_STEP_MS);
+            self.world.pass(CALM_STEP_MS);
             let result = self.turn();
             self.after(result)?;
         }
@@ -185,13 +188,12 @@ impl Life {
         if self.world.ledger.rules.live.is_some() || !left.is_empty() {
             return Err(format!("left behind: {left:?}, {:?}", self.world.ledger.rules));
         }
-        self.world.harsh = true;
-        self.world.host.harsh = true;
+        (self.world.harsh, self.world.host.harsh, self.world.agent.harsh) = (true, true, true);
         Ok(())
     }
 
     fn until_deadline(&self) -> u64 {
-        let deadline = self.keeper.as_ref().and_then(Keeper::kill_at_ms);
+        let deadline = self.keeper.as_ref().and_then(Keeper::wakes_at_ms);
         deadline.map_or(0, |at| at.saturating_sub(self.world.now().boot_ms).min(10_000))
     }
 }

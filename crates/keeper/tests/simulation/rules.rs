@@ -5,6 +5,8 @@
 
 use berth_core::{Event, Exit};
 
+use crate::turn_rules::TurnRules;
+
 /// What the journal says so far.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Rules {
@@ -13,22 +15,29 @@ pub(crate) struct Rules {
     /// The run that is not over.
     pub(crate) live: Option<u64>,
     started: bool,
+    /// Somebody, or berth itself, wants the run to end.
+    ending: bool,
     exited: Option<Exit>,
     killed: bool,
     fence: u64,
     /// Whose input may reach the agent.
     pub(crate) writer: Option<u64>,
+    pub(crate) turns: TurnRules,
 }
 
 impl Rules {
     /// Takes the next event, or says which rule it breaks.
     pub(crate) fn follow(&mut self, event: &Event) -> Result<(), String> {
-        self.may_follow(event).map_err(|rule| format!("{rule}: {event:?} after {self:?}"))?;
+        let followed = self.may_follow(event).and_then(|()| {
+            let runs = self.live.filter(|_| self.started && self.exited.is_none() && !self.ending);
+            self.turns.follow(event, runs)
+        });
+        followed.map_err(|rule| format!("{rule}: {event:?} after {self:?}"))?;
         match event {
             Event::Created { .. } => self.created = true,
             Event::RunStarting { epoch, .. } => {
                 (self.live, self.epoch, self.writer) = (Some(epoch.0), epoch.0, None);
-                (self.started, self.exited, self.killed) = (false, None, false);
+                (self.started, self.ending, self.exited, self.killed) = (false, false, None, false);
             }
             Event::RunStarted { .. } => self.started = true,
             Event::AgentExited { exit, .. } => self.exited = Some(*exit),
@@ -36,8 +45,8 @@ impl Rules {
             Event::RunEnded { .. } => (self.live, self.writer) = (None, None),
             Event::WriterGranted { fence, .. } => (self.fence, self.writer) = (fence.0, Some(fence.0)),
             Event::WriterReleased { .. } => self.writer = None,
+            Event::StopRequested { .. } | Event::Released { .. } => self.ending = true,
             Event::Renamed { .. }
-            | Event::StopRequested { .. }
             | Event::OomKilled { .. }
             | Event::EndUnproven { .. }
             | Event::Typed { .. }
@@ -64,7 +73,6 @@ impl Rules {
             | Event::QueueHeld { .. }
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
-            | Event::Released { .. }
             | Event::ExpirySet { .. }
             | Event::Warned { .. } => {}
         }
@@ -83,7 +91,14 @@ impl Rules {
             Event::RunStarted { epoch, .. } => {
                 check(live(epoch.0) && !self.started, "only the live run starts, once")
             }
-            Event::StopRequested { epoch, .. } => check(live(epoch.0), "only a live run is stopped"),
+            Event::StopRequested { epoch, .. } => {
+                // Or what would have followed a run that is over.
+                let next = self.live.is_none() && epoch.0 == self.epoch && self.turns.open() > 0;
+                check(live(epoch.0) || next, "only a live run is stopped")
+            }
+            Event::Released { epoch, .. } => {
+                check(live(epoch.0) && !self.ending, "only a live run is released, once")
+            }
             Event::AgentExited { epoch, .. } => {
                 check(live(epoch.0) && self.exited.is_none(), "only the live run's agent exits, once")
             }
@@ -128,7 +143,6 @@ impl Rules {
             | Event::QueueHeld { .. }
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
-            | Event::Released { .. }
             | Event::ExpirySet { .. }
             | Event::Warned { .. } => Ok(()),
         }

@@ -2,7 +2,7 @@
 //!
 //! The same steps as `Keeper::start`, `settle_past`, `adopt` and `leave` in `src/keeper.rs` and as `src/recover.rs`.
 
-use berth_core::{Command, Event, Name, Observation, Spec};
+use berth_core::{Command, Event, Name, Observation};
 use berth_journal::fake::FakeDisk;
 use berth_keeper::owner::Input;
 
@@ -29,8 +29,8 @@ impl Life {
             }
         };
         self.exists = true;
-        let mut keeper = Keeper::new(mind, self.keepers);
-        let spec = Spec { driver: "pty".to_owned(), command: vec!["agent".to_owned()], ..Spec::default() };
+        let mut keeper = self.keeper_of(mind);
+        let spec = self.world.spec();
         let create = Input::Command(Command::Create { spec, name: None });
         let start = keeper.start_order(&self.world, 0);
         if keeper.take(&mut self.world, vec![create, start])?.is_none() {
@@ -40,10 +40,20 @@ impl Life {
         self.started(keeper)
     }
 
-    fn started(&mut self, mut keeper: Keeper) -> Result<(), Halt> {
-        let settled = keeper.settle(&mut self.world);
-        self.keeper = Some(keeper);
-        settled
+    fn keeper_of(&self, mind: Mind) -> Keeper {
+        Keeper::new(mind, self.keepers, self.world.host.boot_id())
+    }
+
+    fn started(&mut self, keeper: Keeper) -> Result<(), Halt> {
+        let keeper = self.keeper.insert(keeper);
+        // Whoever starts a session whose agent takes turns may have something to say, before it can listen.
+        let talks = self.world.takes_turns && self.world.harsh && self.world.rng.coin();
+        if talks {
+            let prompt = self.world.prompt();
+            self.send(prompt)?;
+            return self.turn();
+        }
+        keeper.settle(&mut self.world)
     }
 
     /// A session that nobody heard of is removed.
@@ -86,7 +96,13 @@ impl Life {
         }
         let epoch = mind.session().epoch;
         match self.world.host.end_leftovers(epoch) {
-            Ok(()) => Some(vec![Input::Report(Observation::KeeperGone { epoch })]),
+            Ok(()) => {
+                // What the agent's own record tells of its turn comes before the end of its run.
+                let turns = &mind.session().turns;
+                let proof = turns.current.as_ref().and_then(|it| self.world.agent.proof(it.turn));
+                let gone = Observation::KeeperGone { epoch };
+                Some(proof.into_iter().chain([gone]).map(Input::Report).collect())
+            }
             Err(left) => {
                 self.world.count("leftovers do not end");
                 self.world.note(|| format!("not proven gone: {left:?}"));
@@ -103,7 +119,7 @@ impl Life {
         }
         let Some(mut inputs) = self.settle_past(&mind) else { return Ok(()) };
         inputs.extend(torn.then(|| Input::Note(Event::Warned { what: "a torn end".to_owned() })));
-        let mut keeper = Keeper::new(mind, self.keepers);
+        let mut keeper = self.keeper_of(mind);
         inputs.push(keeper.start_order(&self.world, self.world.ledger.len() as u64));
         match keeper.take(&mut self.world, inputs)? {
             Some(answers) if answers.iter().all(Result::is_ok) => self.started(keeper),
@@ -136,7 +152,7 @@ impl Life {
 
     /// Takes one batch and closes the journal again.
     fn once(&mut self, mind: Mind, inputs: Vec<Input>) -> Result<(), Halt> {
-        let mut keeper = Keeper::new(mind, self.keepers);
+        let mut keeper = self.keeper_of(mind);
         if keeper.take(&mut self.world, inputs)?.is_some() {
             self.world.ledger.check(&keeper.mind)?;
             self.close(keeper)?;
@@ -170,7 +186,7 @@ impl Life {
         self.keeper = None;
         // A new image that cannot read its journal ends, and its children are on their own.
         let (mind, torn) = self.open(true)?.ok_or(Halt::Killed)?;
-        let mut keeper = Keeper::new(mind, self.keepers);
+        let mut keeper = self.keeper_of(mind);
         let mut inputs = vec![Input::Note(Event::KeeperRestarted { reason: "asked for".to_owned() })];
         inputs.extend(torn.then(|| Input::Note(Event::Warned { what: "a torn end".to_owned() })));
         let writer = keeper.mind.session().writer.clone();

@@ -6,6 +6,7 @@ use berth_core::{Effect, Now};
 use berth_journal::fake::{FakeDisk, Rng};
 use berth_journal::{Disk, JournalError, Limits};
 
+use crate::agent::Agent;
 use crate::bug::Bug;
 use crate::host::Host;
 use crate::ledger::{Ledger, tolerate};
@@ -19,6 +20,9 @@ pub(crate) struct World {
     pub(crate) disk: FakeDisk,
     pub(crate) limits: Limits,
     pub(crate) ledger: Ledger,
+    pub(crate) agent: Agent,
+    /// Whether the agent takes turns, or has a terminal.
+    pub(crate) takes_turns: bool,
     pub(crate) bug: Bug,
     /// Whether things go wrong.
     pub(crate) harsh: bool,
@@ -44,7 +48,7 @@ impl From<String> for Halt {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, bug: Bug, blind: bool) -> Self {
+    pub(crate) fn new(seed: u64, takes_turns: bool, bug: Bug, blind: bool) -> Self {
         let mut rng = Rng::new(seed);
         let host = Host::new(rng.draw());
         let disk = FakeDisk::new(rng.draw());
@@ -53,7 +57,22 @@ impl World {
         let limits = Limits { segment_bytes, ..Limits::default() };
         let ledger = Ledger::new(disk.clone(), blind);
         let (counts, trace) = (BTreeMap::new(), VecDeque::new());
-        Self { rng, host, disk, limits, ledger, bug, harsh: true, counts, trace }
+        let agent = Agent::new(!seed);
+        Self { rng, host, disk, limits, ledger, agent, takes_turns, bug, harsh: true, counts, trace }
+    }
+
+    /// Time passes: processes live, and the agent works.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.host.pass(ms);
+        if self.takes_turns && self.host.agent_is_awake() {
+            self.agent.live();
+        }
+    }
+
+    /// Nothing goes wrong any more.
+    pub(crate) fn be_kind(&mut self) {
+        (self.harsh, self.host.harsh, self.agent.harsh) = (false, false, false);
+        self.disk.heal();
     }
 
     pub(crate) fn now(&self) -> Now {

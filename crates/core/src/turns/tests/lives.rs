@@ -52,6 +52,7 @@ enum Step {
     Deliver,
     /// A keeper gone mad gives a turn of its own choice.
     DeliverAny(u64),
+    Withdraw(u64),
     Cancel(u64),
     Move(u64, u64),
     Pause,
@@ -107,6 +108,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (60..130_u8).prop_map(Step::Flood),
         12 => Just(Step::Deliver),
         1 => turn().prop_map(Step::DeliverAny),
+        1 => turn().prop_map(Step::Withdraw),
         4 => turn().prop_map(Step::Cancel),
         3 => (turn(), 0..5_u64).prop_map(|(turn, to)| Step::Move(turn, to)),
         1 => Just(Step::Pause),
@@ -213,6 +215,12 @@ impl Life {
                 let given = self.order(Command::Deliver { turn, output_from: 0 });
                 assert_eq!(given.is_ok(), due == Some(turn), "only what is due is given");
             }
+            Step::Withdraw(turn) => {
+                let turn = self.turn(turn);
+                let waits = self.seen.turns.get(&turn).is_some_and(|(_, state)| *state == TurnState::Queued);
+                let withdrawn = self.order(Command::Withdraw { turn, by: actor(2) });
+                assert_eq!(withdrawn.is_ok(), waits, "only what waits is withdrawn");
+            }
             Step::Cancel(turn) => {
                 let turn = self.turn(turn);
                 let cancelled = self.order(Command::Cancel { turn, by: actor(2) });
@@ -267,7 +275,9 @@ impl Life {
             Step::SpawnFailed => {
                 self.report(Observation::SpawnFailed { epoch, reason: "no such program".to_owned() });
             }
-            Step::Ready(steer) => self.report(Observation::AgentReady { epoch, able: Able { steer } }),
+            Step::Ready(steer) => {
+                self.report(Observation::AgentReady { epoch, able: Able { steer, resume: true } })
+            }
             Step::Began(turn) => self.report(Observation::TurnBegan { turn: self.likely(turn) }),
             Step::Over(turn, fate) => {
                 let turn = self.likely(turn);

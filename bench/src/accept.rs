@@ -1,0 +1,288 @@
+//! Sending: what it costs until a turn is accepted, which means on disk, and fifty who send at once.
+//!
+//! Promise: the bare file takes as many bytes as the journal grows by for a turn, on the same file system, and
+//! neither pays for what the other left to be written: they take turns in blocks. What fifty senders were
+//! given receipts for is compared with what the agent says it got.
+//! Start with [`measure`].
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::lab::Lab;
+use crate::report::{Limit, Section, Table, Verdict, cell};
+use crate::stage::Bench;
+use crate::stats::{Samples, ratio};
+use crate::turns::{Client, Structured};
+
+/// How many are measured before it is the other's turn.
+const BLOCK: usize = 20;
+/// How many of the first are not counted.
+const WARM_UP: usize = BLOCK;
+/// What is sent: about a line.
+const PROMPT: &str = "look at the failing test once more, and tell me what it waits for before you change it";
+/// How long a sender who was refused because too many turns wait stays away.
+const STAY_AWAY: Duration = Duration::from_millis(1);
+
+/// What was measured with one sender.
+#[derive(Default)]
+struct One {
+    bare: Samples,
+    queued: Samples,
+    at_once: Samples,
+    command: Samples,
+    bytes: usize,
+}
+
+/// What was measured with many.
+#[derive(Default)]
+struct Many {
+    senders: usize,
+    sent: usize,
+    latency: Samples,
+    full: usize,
+    accepted_in: Duration,
+    done_in: Duration,
+    lost: usize,
+    out_of_order: usize,
+}
+
+pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+    let mut stage = bench.stage("l", &["berth"])?;
+    let rounds = bench.pick(2000, 100);
+    let commands = bench.pick(200, 10);
+    let (senders, each) = bench.pick((50, 20), (50, 4));
+    let mut one = One::default();
+    let mut many = Many::default();
+    stage.each(|lab, _| {
+        let store = lab.dir().join("store");
+        std::fs::create_dir(&store).context("create a directory for transcripts")?;
+        let berth = Structured::new(&bench.programs["berth"], lab, Some(&store))?;
+        one = one_sender(lab, &berth, rounds, commands)?;
+        many = many_senders(lab, &berth, &store, senders, each)?;
+        Ok(())
+    });
+    let mut table = Table::new(&["what", "p50", "p99", "÷ bare (p50)"]);
+    let mut row = |name: String, samples: &Samples, compared: bool| {
+        let against = ratio(samples.median(), one.bare.median()).filter(|_| compared);
+        let numbers = [samples.median(), samples.quantile(0.99)].map(|value| cell(value, " ms"));
+        table.row([vec![name], numbers.to_vec(), vec![cell(against, "×")]].concat());
+    };
+    row("bare append + fdatasync".to_owned(), &one.bare, false);
+    row("send → accepted, others wait".to_owned(), &one.queued, true);
+    row("send → accepted, the agent is idle".to_owned(), &one.at_once, true);
+    row("the whole command `berth send`".to_owned(), &one.command, true);
+    row(format!("send → accepted, {} at once", many.senders), &many.latency, true);
+    let per_second = |count: usize, time: Duration| {
+        (!time.is_zero()).then(|| format!("{:.0}", count as f64 / time.as_secs_f64()))
+    };
+    let accepted = per_second(many.sent, many.accepted_in).unwrap_or_else(|| "–".to_owned());
+    let done = per_second(many.sent, many.done_in).unwrap_or_else(|| "–".to_owned());
+    let measured = (many.sent > 0).then_some(());
+    Ok(stage.close(Section {
+        title: "l. Sending a turn",
+        method: format!(
+            "One connection to a keeper whose queue is paused (others wait) or whose fake agent has nothing to do \
+             (idle; the turn is over before the next is sent), {rounds} sends of each, in blocks of {BLOCK} in turn \
+             with as many bytes ({}) written and synced (fdatasync) to a bare file on the same file system. The \
+             command, {commands} times, from spawn to exit. Then {} senders at once on one session, {} turns in \
+             all, each sender with a connection of its own and the next turn as soon as the last is accepted; who \
+             is refused because {} turns wait tries again {STAY_AWAY:?} later.",
+            one.bytes, many.senders, many.sent, 100
+        ),
+        table,
+        verdicts: vec![
+            Verdict::ratio(
+                "send → accepted p50 ÷ bare append + fdatasync",
+                Limit::AtMost(1.5),
+                ratio(one.queued.median(), one.bare.median()),
+            ),
+            Verdict::ratio(
+                "send → accepted p50, idle agent ÷ bare",
+                Limit::AtMost(1.5),
+                ratio(one.at_once.median(), one.bare.median()),
+            ),
+            Verdict::new(
+                format!("{} senders: turns lost", many.senders),
+                Limit::AtMost(0.0),
+                "",
+                measured.map(|()| many.lost as f64),
+            ),
+            Verdict::new(
+                format!("{} senders: turns out of order", many.senders),
+                Limit::AtMost(0.0),
+                "",
+                measured.map(|()| many.out_of_order as f64),
+            ),
+        ],
+        notes: vec![format!(
+            "{} senders: {accepted} turns accepted per second, {done} done per second; {} times a sender was told \
+             that the queue is full. The latency above is of sends that were accepted.",
+            many.senders, many.full
+        )],
+        problems: Vec::new(),
+    }))
+}
+
+fn one_sender(lab: &mut Lab, berth: &Structured, rounds: usize, commands: usize) -> Result<One> {
+    let waiting = lab.start(berth, "")?.session;
+    let idle = lab.start(berth, "")?.session;
+    let (mut to_waiting, mut to_idle) = (berth.client(&waiting.name)?, berth.client(&idle.name)?);
+    let mut bare = File::create(lab.dir().join("bare")).context("create a bare file")?;
+    let mut one = One::default();
+    let mut done = 0;
+    while done < WARM_UP + rounds {
+        let is_counted = done >= WARM_UP;
+        done += BLOCK;
+        to_waiting.pause()?;
+        let before = berth.journal_bytes(&waiting.name)?;
+        let mut last = 0;
+        for _ in 0..BLOCK {
+            let began_at = Instant::now();
+            last = to_waiting.send(PROMPT)?;
+            count(&mut one.queued, began_at, is_counted);
+        }
+        one.bytes = (berth.journal_bytes(&waiting.name)? - before) as usize / BLOCK;
+        to_waiting.go_on()?;
+        to_waiting.until_done(last)?;
+        for _ in 0..BLOCK {
+            let began_at = Instant::now();
+            let turn = to_idle.send(PROMPT)?;
+            count(&mut one.at_once, began_at, is_counted);
+            to_idle.until_done(turn)?;
+        }
+        let bytes = vec![b'e'; one.bytes];
+        for _ in 0..BLOCK {
+            let began_at = Instant::now();
+            bare.write_all(&bytes).and_then(|()| bare.sync_data()).context("append to a bare file")?;
+            count(&mut one.bare, began_at, is_counted);
+        }
+    }
+    for _ in 0..commands {
+        let began_at = Instant::now();
+        let mut command = berth.command(lab);
+        let output = command.args(["send", &idle.name, PROMPT, "--json"]).stdout(Stdio::piped()).output();
+        let output = output.context("run berth send")?;
+        one.command.push_ms(began_at.elapsed());
+        let receipt: Value = serde_json::from_slice(&output.stdout).context("understand a receipt")?;
+        let turn = receipt["turn"].as_str().and_then(|turn| turn.rsplit_once('.')?.1.parse().ok());
+        to_idle.until_done(turn.context("a receipt without a number")?)?;
+    }
+    lab.stop(berth, &[waiting, idle])?;
+    Ok(one)
+}
+
+fn count(samples: &mut Samples, began_at: Instant, is_counted: bool) {
+    let took = began_at.elapsed();
+    if is_counted {
+        samples.push_ms(took);
+    }
+}
+
+/// What one of many senders brings home: number and text of every turn, and how it went.
+#[derive(Default)]
+struct Sent {
+    turns: Vec<(u64, String)>,
+    took: Vec<Duration>,
+    full: usize,
+    over_at: Option<Instant>,
+}
+
+fn many_senders(
+    lab: &mut Lab,
+    berth: &Structured,
+    store: &Path,
+    senders: usize,
+    each: usize,
+) -> Result<Many> {
+    for file in std::fs::read_dir(store).context("list the transcripts")? {
+        std::fs::remove_file(file?.path()).context("forget a transcript")?;
+    }
+    let session = lab.start(berth, "")?.session;
+    let mut clients = Vec::new();
+    for _ in 0..senders {
+        clients.push(berth.client(&session.name)?);
+    }
+    let gate = Barrier::new(senders + 1);
+    let (began_at, all) = std::thread::scope(|scope| {
+        let gate = &gate;
+        let start = |(sender, client)| {
+            scope.spawn(move || {
+                gate.wait();
+                send_many(client, sender, each)
+            })
+        };
+        let threads: Vec<_> = clients.into_iter().enumerate().map(start).collect();
+        let began_at = Instant::now();
+        gate.wait();
+        let all: Vec<Result<Sent>> =
+            threads.into_iter().map(|thread| thread.join().expect("a sender does not panic")).collect();
+        (began_at, all)
+    });
+    let mut many = Many { senders, sent: senders * each, ..Many::default() };
+    let mut accepted = Vec::new();
+    for sent in all {
+        let sent = sent?;
+        accepted.extend(sent.turns);
+        sent.took.into_iter().for_each(|took| many.latency.push_ms(took));
+        many.full += sent.full;
+        many.accepted_in = many.accepted_in.max(sent.over_at.unwrap_or(began_at) - began_at);
+    }
+    accepted.sort();
+    let last = accepted.last().context("nothing was sent")?.0;
+    berth.client(&session.name)?.until_done(last)?;
+    many.done_in = began_at.elapsed();
+    if accepted.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        bail!("two turns were given one number");
+    }
+    let heard = heard(store)?;
+    let wanted: Vec<&String> = accepted.iter().map(|(_, text)| text).collect();
+    many.lost = wanted.iter().filter(|text| !heard.contains(text)).count();
+    let places = wanted.iter().zip(&heard);
+    many.out_of_order =
+        places.filter(|(wanted, heard)| **wanted != *heard).count() + heard.len().abs_diff(wanted.len());
+    lab.stop(berth, &[session])?;
+    Ok(many)
+}
+
+fn send_many(mut client: Client, sender: usize, each: usize) -> Result<Sent> {
+    let mut sent = Sent::default();
+    for number in 0..each {
+        let text = format!("{number} of {sender}: {PROMPT}");
+        let turn = loop {
+            let began_at = Instant::now();
+            let receipt = client.try_send(&text)?;
+            let took = began_at.elapsed();
+            if let Some(receipt) = receipt {
+                sent.took.push(took);
+                break receipt.number;
+            }
+            sent.full += 1;
+            std::thread::sleep(STAY_AWAY);
+        };
+        sent.turns.push((turn, text));
+    }
+    sent.over_at = Some(Instant::now());
+    Ok(sent)
+}
+
+/// The prompts of the only transcript, in the order in which the agent got them.
+fn heard(store: &Path) -> Result<Vec<String>> {
+    let files: Vec<_> = std::fs::read_dir(store).context("list the transcripts")?.flatten().collect();
+    let [file] = &files[..] else { bail!("one agent wrote {} transcripts", files.len()) };
+    let text = std::fs::read_to_string(file.path()).context("read a transcript")?;
+    let mut prompts = Vec::new();
+    for line in text.lines() {
+        let record: Value = serde_json::from_str(line).context("understand a transcript")?;
+        if record["kind"] == "begin" {
+            prompts.push(record["prompt"].as_str().unwrap_or_default().to_owned());
+        }
+    }
+    Ok(prompts)
+}

@@ -1,0 +1,199 @@
+//! What berth adds to a turn, over driving the same agent on one's own pipes.
+//!
+//! Promise: both sides are given the same prompts, in turn; the agents were started before and are the same
+//! program with the same flags; a turn is over when whoever asked has heard so.
+//! Start with [`measure_fake`], then [`measure_claude`].
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use berth_harness::RealAgents;
+use serde_json::json;
+
+use crate::lab::Lab;
+use crate::peers::Berth;
+use crate::report::{Limit, Section, Table, Verdict, cell};
+use crate::stage::Bench;
+use crate::stats::{Samples, ratio};
+use crate::turns::{Client, Direct, Structured};
+
+/// What is said to the agent; it answers with the same at once.
+const PROMPT: &str = "hello";
+/// As `berth` starts Claude Code.
+const CLAUDE_FLAGS: &str = "-p --input-format stream-json --output-format stream-json --verbose \
+     --include-partial-messages --replay-user-messages --permission-prompt-tool stdio --session-id";
+const CLAUDE_SESSION: &str = "5e551014-0000-4000-8000-00000000be7c";
+
+/// Turns of both kinds.
+#[derive(Default)]
+struct Times {
+    direct: Samples,
+    through: Samples,
+}
+
+impl Times {
+    fn added(&self) -> Option<f64> {
+        Some(self.through.median()? - self.direct.median()?)
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new(&["way", "p50", "p90", "p99", "÷ direct (p50)"]);
+        for (way, samples) in [("the agent on our own pipes", &self.direct), ("through berth", &self.through)]
+        {
+            let numbers = [0.5, 0.9, 0.99].map(|share| cell(samples.quantile(share), " ms"));
+            let against = ratio(samples.median(), self.direct.median());
+            table.row([vec![way.to_owned()], numbers.to_vec(), vec![cell(against, "×")]].concat());
+        }
+        table
+    }
+}
+
+/// Takes turns in turn: first one side, then the other, and the other way round the next time.
+fn alternate(
+    rounds: usize,
+    warm_up: usize,
+    mut direct: impl FnMut(usize) -> Result<()>,
+    mut through: impl FnMut() -> Result<()>,
+) -> Result<Times> {
+    let mut times = Times::default();
+    for round in 0..warm_up + rounds {
+        for side in [round % 2, (round + 1) % 2] {
+            let began_at = Instant::now();
+            if side == 0 {
+                direct(round)?
+            } else {
+                through()?
+            }
+            let took = began_at.elapsed();
+            if round >= warm_up {
+                let samples = if side == 0 { &mut times.direct } else { &mut times.through };
+                samples.push_ms(took);
+            }
+        }
+    }
+    Ok(times)
+}
+
+fn turn(client: &mut Client) -> Result<()> {
+    let turn = client.send(PROMPT)?;
+    client.until_done(turn)
+}
+
+pub(crate) fn measure_fake(bench: &Bench) -> Result<Section> {
+    let mut stage = bench.stage("m", &["berth"])?;
+    let rounds = bench.pick(1000, 50);
+    let mut times = Times::default();
+    stage.each(|lab, _| {
+        let berth = Structured::new(&bench.programs["berth"], lab, None)?;
+        let session = lab.start(&berth, "")?.session;
+        let mut client = berth.client(&session.name)?;
+        let mut agent = Direct::start(lab.command(&bench.fake_agent).arg("acp"))?;
+        let conversation = greet(&mut agent, lab.dir())?;
+        let direct = |round: usize| {
+            // Numbers 0 and 1 were the greeting.
+            let id = round + 2;
+            let prompt = json!([{"type": "text", "text": PROMPT}]);
+            let params = json!({"sessionId": conversation, "prompt": prompt});
+            agent.say(&json!({"jsonrpc": "2.0", "id": id, "method": "session/prompt", "params": params}))?;
+            let over = agent.until(|line| line["id"] == id && line.get("method").is_none())?;
+            if over["result"]["stopReason"] == "end_turn" { Ok(()) } else { bail!("it said {over}") }
+        };
+        times = alternate(rounds, rounds / 10, direct, || turn(&mut client))?;
+        drop(agent);
+        lab.stop(&berth, &[session])
+    });
+    let added = times.added();
+    Ok(stage.close(Section {
+        title: "m. What berth adds to a turn, fake agent",
+        method: format!(
+            "{rounds} turns of each kind, in turn. The fake agent answers at once, over ACP. Directly: from writing \
+             the prompt until the response was read. Through berth: from sending the turn on a connection that is \
+             open until its end, which is on disk, was heard."
+        ),
+        table: times.table(),
+        verdicts: vec![Verdict::new("one turn: berth − direct, p50", Limit::AtMost(5.0), " ms", added)],
+        notes: vec![format!("berth adds {} to a turn (difference of the medians).", cell(added, " ms"))],
+        problems: Vec::new(),
+    }))
+}
+
+/// Opens a conversation over ACP and returns its id.
+fn greet(agent: &mut Direct, cwd: &Path) -> Result<String> {
+    let capabilities = json!({"protocolVersion": 1, "clientCapabilities": {}});
+    agent.say(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": capabilities}))?;
+    agent.until(|line| line["id"] == 0)?;
+    let params = json!({"cwd": cwd, "mcpServers": []});
+    agent.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params}))?;
+    let made = agent.until(|line| line["id"] == 1)?;
+    Ok(made["result"]["sessionId"].as_str().context("a conversation without an id")?.to_owned())
+}
+
+pub(crate) fn measure_claude(bench: &Bench) -> Result<Section> {
+    let mut stage = bench.stage("n", &["berth"])?;
+    let rounds = bench.pick(200, 10);
+    let mut times = Times::default();
+    let mut version = String::new();
+    let is_there = RealAgents::are_installed();
+    if is_there {
+        stage.each(|lab, _| {
+            let agents = RealAgents::new(lab.dir());
+            version = crate::said(&mut agents.command("claude", ["--version"]), 0);
+            times = claude_turns(lab, &bench.programs["berth"], &agents, rounds)?;
+            Ok(())
+        });
+    }
+    let added = ratio(times.added(), times.direct.median()).map(|share| share * 100.0);
+    let mut notes = vec![format!(
+        "berth adds {} to a turn (difference of the medians), which is {} of it.",
+        cell(times.added(), " ms"),
+        cell(added, " %")
+    )];
+    if !is_there {
+        notes =
+            vec!["The real agents are not installed (`testing/agents/install`): not measured.".to_owned()];
+    }
+    Ok(stage.close(Section {
+        title: "n. What berth adds to a turn, Claude Code",
+        method: format!(
+            "Claude Code ({version}) with a model server on loopback that answers at once; one process on our own \
+             pipes and one in a session, started the same way, {rounds} turns of each, in turn. From the prompt until \
+             the result was read, or the end of the turn, which is on disk, was heard."
+        ),
+        table: times.table(),
+        verdicts: vec![Verdict::new("Claude Code: added to the direct turn, p50", Limit::AtMost(2.0), " %", added)],
+        notes,
+        problems: Vec::new(),
+    }))
+}
+
+fn claude_turns(lab: &Lab, program: &Path, agents: &RealAgents, rounds: usize) -> Result<Times> {
+    let berth = Berth { program: program.to_path_buf() };
+    let mut run = berth.command(lab);
+    agents.around(&mut run).args(["run", "-d", "--agent", "claude"]);
+    let output = run.stdout(Stdio::piped()).stderr(Stdio::piped()).output().context("run berth run")?;
+    if !output.status.success() {
+        bail!("Claude Code could not be started: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let session = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let mut client = Client::open(&Berth::root(lab), &session)?;
+    let flags = CLAUDE_FLAGS.split_whitespace().chain([CLAUDE_SESSION]);
+    let mut agent = Direct::start(&mut agents.command("claude", flags))?;
+    agent.say(
+        &json!({"type": "control_request", "request_id": "init", "request": {"subtype": "initialize"}}),
+    )?;
+    agent.until(|line| line["type"] == "control_response")?;
+    let direct = |round: usize| {
+        let uuid = format!("0be47400-0000-4000-8000-{round:012x}");
+        let message = json!({"role": "user", "content": PROMPT});
+        agent.say(&json!({"type": "user", "uuid": uuid, "priority": "later", "message": message}))?;
+        let result = agent.until(|line| line["type"] == "result")?;
+        if result["is_error"] == false { Ok(()) } else { bail!("it said {result}") }
+    };
+    let times = alternate(rounds, 5, direct, || turn(&mut client));
+    drop(agent);
+    // Also when something failed: the session must not outlive its agents' home.
+    client.stop()?;
+    times
+}
