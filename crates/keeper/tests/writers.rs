@@ -299,6 +299,8 @@ fn a_command_line_names_a_writer() {
     let codex = home.run("codex", ":", &["exec", "resume", "--json", ID], &[]);
     assert_eq!(pids(&home.find("codex")), [codex.pid()]);
     assert_eq!(find("claude", ID, home.env(), |pid| pid == resumed.pid()), Ok(vec![]), "it is ours");
+    home.register(resumed.pid(), "another", &resumed.start());
+    assert_eq!(home.find("claude"), [], "it went on to another conversation, by its own word");
 }
 
 #[test]

@@ -163,6 +163,16 @@ pub(super) fn by_process(
         (Some(kind), Some(dir)) => place_of(kind, pid).is_none_or(|place| is_same(&place, dir)),
         _ => true,
     };
+    // Who has gone on to another conversation says so, and still has the first one on its command line, and what it
+    // started then has it in its environment.
+    let mut entries = None;
+    let mut has_moved_on = |pid: u32| -> Result<bool, String> {
+        let entries: &Vec<Entry> = match &mut entries {
+            Some(entries) => entries,
+            none => none.insert(dir.as_deref().map(self::entries).transpose()?.unwrap_or_default()),
+        };
+        Ok(entries.iter().any(|entry| entry.identity.pid == pid && entry.session != id))
+    };
     let mentioning = tree::mentioning(&[id, &format!("{id}.jsonl")]).map_err(wrong)?.processes;
     let mut named: BTreeMap<u32, Identity> = BTreeMap::new();
     for identity in &mentioning {
@@ -170,6 +180,7 @@ pub(super) fn by_process(
         let opened = stat.and_then(|stat| Some((stat.open().ok()?.argv().ok()?, stat.comm)));
         if opened.is_some_and(|(argv, comm)| names(&argv, id) && looks_like(kind, &argv, &comm))
             && is_here(identity.pid)
+            && !has_moved_on(identity.pid)?
         {
             named.insert(identity.pid, identity.clone());
         }
@@ -183,18 +194,9 @@ pub(super) fn by_process(
     }
     let mut found: Found = named.into_values().map(|identity| (identity, Evidence::CommandLine)).collect();
     let Some((mark, Some(pid_mark))) = marks(kind) else { return Ok(found) };
-    let mut entries = None;
     for child in &mentioning {
         let Some(agent) = agent_of(child, mark, id, pid_mark) else { continue };
-        if !is_agent(kind, &agent) || !is_here(agent.pid) {
-            continue;
-        }
-        // It may have gone on to another conversation since it started the child.
-        let entries = match &mut entries {
-            Some(entries) => entries,
-            none => none.insert(dir.as_deref().map(self::entries).transpose()?.unwrap_or_default()),
-        };
-        if entries.iter().any(|entry| entry.identity.pid == agent.pid && entry.session != id) {
+        if !is_agent(kind, &agent) || !is_here(agent.pid) || has_moved_on(agent.pid)? {
             continue;
         }
         found.push((agent.identity().map_err(wrong)?, Evidence::Child { pid: child.pid }));
