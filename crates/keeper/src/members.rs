@@ -89,7 +89,9 @@ impl Evidence {
             // Below a living keeper all are found by descent. Without one, who cleared its environment
             // still has the lock it inherited.
             let holders = tree::with_open_lock(&dir.join("run")).map_err(|error| cannot_look(&error))?;
-            for holder in holders.processes {
+            // A keeper that is leaving has it for a moment longer, and is nothing that runs.
+            let leaving = session.keeper.as_ref().map(recover::identity);
+            for holder in holders.processes.into_iter().filter(|holder| Some(holder) != leaving.as_ref()) {
                 found.add(holder.pid, true);
                 found.add_below(holder.pid, true);
             }
