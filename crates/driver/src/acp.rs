@@ -44,6 +44,8 @@ const RESETS: [&str; 3] = ["/clear", "/reset", "/new"];
 
 const INIT: &str = "berth-init";
 const OPEN: &str = "berth-open";
+/// A new conversation, because the one asked for is not there.
+const ANEW: &str = "berth-anew";
 const CLOSE: &str = "berth-close";
 
 /// An agent that speaks ACP.
@@ -184,7 +186,7 @@ impl Acp {
         let number = |prefix| id.strip_prefix(prefix).and_then(|number| number.parse::<u64>().ok());
         if id == INIT {
             self.introduced(result, out);
-        } else if id == OPEN {
+        } else if (id == OPEN && !matches!(self.phase, Phase::Gone)) || id == ANEW {
             self.opened(result, out);
         } else if let Some(turn) = number("turn-") {
             self.over(turn, result, out);
@@ -229,8 +231,9 @@ impl Acp {
 
     fn open(&mut self, begin: Begin, cwd: String, out: &mut Out) {
         let methods = AGENT_METHOD_NAMES;
+        let name = if matches!(self.phase, Phase::Gone) { ANEW } else { OPEN };
         match &begin {
-            Begin::New { .. } => rpc::request(out, OPEN, methods.session_new, &NewSessionRequest::new(cwd)),
+            Begin::New { .. } => rpc::request(out, name, methods.session_new, &NewSessionRequest::new(cwd)),
             Begin::Resume { id } if self.able.resume => {
                 let params = ResumeSessionRequest::new(id.clone(), cwd);
                 rpc::request(out, OPEN, methods.session_resume, &params);

@@ -349,6 +349,16 @@ fn why_a_conversation_cannot_be_had_is_told_apart() {
         talk.hear_json(json!({"id": "berth-open", "result": {"sessionId": "a"}}));
         assert_eq!(talk.updates.len(), 1, "broken is broken");
     }
+    // Nor does it begin another one because of that, unless somebody wants it to.
+    let mut talk = Talk::new(&Begin::Resume { id: "a".to_owned() });
+    assert!(!talk.driver.begin_anew("/", &mut Out::default()), "nothing is gone yet");
+    talk.hear_json(introduction());
+    talk.hear_json(json!({"id": "berth-open", "error": {"code": -32002, "message": "Resource not found"}}));
+    let mut out = Out::default();
+    assert!(talk.driver.begin_anew("/", &mut out));
+    assert!(String::from_utf8_lossy(&out.bytes).contains("session/new"), "{out:?}");
+    talk.hear_json(json!({"id": "berth-anew", "result": {"sessionId": "b"}}));
+    assert_eq!(talk.updates[1..], [Update::Conversation { id: "b".to_owned() }, Update::Ready]);
     // Where there is nothing to take up, nothing can be gone.
     let mut talk = Talk::new(&Begin::New { id: None });
     talk.hear_json(introduction());
