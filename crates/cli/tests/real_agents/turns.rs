@@ -86,7 +86,7 @@ fn a_question_waits_for_a_person(kind: Kind) {
 }
 
 /// A prompt for a command that is asked for.
-fn asking(kind: Kind, file: &str) -> String {
+pub(crate) fn asking(kind: Kind, file: &str) -> String {
     if kind.is_claude() {
         return format!("TOOL touch {file}");
     }
