@@ -9,7 +9,7 @@ use berth_harness::{Seed, Transcript, signal, wait_gone, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::{Kind, World, ended, for_kinds, turn_of};
+use crate::{Kind, Trust, World, ended, for_kinds, turn_of};
 
 /// After a crash: the session goes on, in one line, and the model was never asked the same twice.
 fn goes_on(world: &World, id: &str) {
@@ -64,6 +64,23 @@ fn a_keeper_killed_in_a_tool(kind: Kind) {
     goes_on(&world, &id);
     process.iter().for_each(wait_gone);
     assert_eq!(world.turn(&turn)["state"], "interrupted", "{}", world.turn(&turn));
+}
+
+for_kinds!(a_keeper_killed_while_its_agent_asks: Claude, Codex, ClaudeAcp);
+
+/// Nobody can answer any more: what was asked for does not happen. (Claude Code may go on with a no, and so be done.)
+fn a_keeper_killed_while_its_agent_asks(kind: Kind) {
+    let world = World::with(kind, Trust::Nothing);
+    let id = world.run(&[]);
+    let turn = world.begin(&id, &crate::turns::asking(kind, "asked"));
+    world.ok(&["wait", &id, "--for", "needs-you", "--timeout", "60s"]);
+    world.lab.kill_keeper(&id);
+    assert_ne!(world.berth(&["answer", &id, "allow"]).code, 0);
+    goes_on(&world, &id);
+    let state = world.turn(&turn)["state"].clone();
+    assert!(state == "interrupted" || (kind == Kind::Claude && state == "done"), "{}", world.turn(&turn));
+    assert_eq!(world.show(&id)["turns"]["asks"], json!([]));
+    assert!(!world.agents.work().join("asked").exists());
 }
 
 for_kinds!(an_agent_killed_in_a_tool);

@@ -12,8 +12,10 @@ fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: Kind) {
     let berth = env!("CARGO_BIN_EXE_berth");
     // Codex runs commands in a login shell, which has a path of its own.
     let path = format!("{}:/usr/bin:/bin", world.agents.bin().display());
-    let inner =
-        format!("PATH={path} {berth} run --agent {} --name inner --prompt 'from the inside'", kind.name());
+    let inner = format!(
+        "PATH={path} {berth} run --agent {} --name inner --prompt 'from the inside' 2>/dev/null",
+        kind.name()
+    );
     let (code, turn) = world.send(&outer, &format!("TOOL {inner}"));
     assert_eq!((code, &turn["answer"]), (0, &"TOOLDONE ECHO: from the inside".into()), "{turn}");
     // The inner agent has the outer one's variables, and is no second writer of its conversation.

@@ -121,6 +121,27 @@ fn a_claude_of_somebody_else_that_came_meanwhile_is_not_raced() {
     world.one_transcript(&id);
 }
 
+/// It came while ours had nothing to do: the next turn waits, and goes on from what was said there.
+#[test]
+fn a_claude_of_somebody_else_that_came_beside_ours_holds_the_queue() {
+    let world = World::new(Kind::Claude);
+    let id = world.run(&[]);
+    world.echoed(&id, "the beginning");
+    let native = world.show(&id)["native_id"].as_str().expect("an id").to_owned();
+    let stranger = stranger(&world, &native);
+    let said = world.berth(&["send", &id, "--wait", "not now"]);
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(said.err.contains(&format!("pid {}", stranger.pid())), "{said:?}");
+    world.agents.model().release("stranger");
+    assert_eq!(stranger.end().0, 0);
+    world.ok(&["queue", &id, "resume"]);
+    assert_eq!(world.wait(&format!("{id}.2")), 0);
+    assert_eq!(world.prompts(), ["the beginning", "HOLD stranger", "not now"]);
+    let turns = world.agents.model().turns();
+    assert_eq!(turns.last().expect("asked").user_texts(), ["the beginning", "HOLD stranger", "not now"]);
+    world.one_transcript(&id);
+}
+
 #[test]
 fn a_codex_of_somebody_else_is_named_and_not_raced() {
     let world = World::new(Kind::Codex);

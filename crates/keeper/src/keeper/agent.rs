@@ -74,6 +74,8 @@ pub(super) struct Talk {
     terminate_at_ms: Option<u64>,
     /// It closed its output; when it has to be gone, on the boot clock.
     gone_by_ms: Option<u64>,
+    /// Somebody else wrote its conversation after it read that: what it says next would be a second branch.
+    outdated: bool,
 }
 
 /// Which pipes are watched, so that the kernel is asked only on change.
@@ -129,6 +131,7 @@ impl Keeper {
             ready_by_ms: clock::boot_ms() + patience.as_millis() as u64,
             terminate_at_ms: None,
             gone_by_ms: None,
+            outdated: false,
         };
         for (fd, token) in [(&talk.pipes.stdout, AGENT_OUT), (&talk.pipes.stderr, AGENT_OUT)] {
             epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
@@ -530,6 +533,13 @@ impl Keeper {
         }
         if let Some(who) = self.foreign_writer().filter(|_| reports.is_empty()) {
             reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
+            if let Some(talk) = &mut self.talk {
+                talk.outdated = true;
+            }
+        } else if self.talk.as_ref().is_some_and(|talk| talk.outdated) {
+            let reason =
+                "somebody else wrote its conversation meanwhile; the next run reads it anew".to_owned();
+            reports.push(Observation::Broken { epoch: self.owner.history().session.epoch, reason });
         }
         if !reports.is_empty() {
             return self.report(reports);
