@@ -53,6 +53,9 @@ use crate::start::{ADOPT_FLAG, KEEPER_VERB, LOOKING_SINCE};
 use crate::store::{self, Lease};
 use crate::view;
 
+/// How long lists may have to look into the journal for what happened to a turn. Writing the short cut
+/// costs as much as accepting a turn, and twice if the next event has to take its traces to the disk.
+const STATUS_DELAY_MS: u64 = 50;
 /// A turn of the loop that takes longer than this replaces the program in place.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 /// How long clients may take to read the last words of a keeper that leaves.
@@ -139,6 +142,8 @@ struct Keeper {
     kill_again_at_ms: Option<u64>,
     /// When to try again what the disk refused, on the boot clock.
     retry_at_ms: Option<u64>,
+    /// When the short cut for lists is to be written, on the boot clock.
+    status_at_ms: Option<u64>,
     buffer: Vec<u8>,
     leaving: bool,
     /// The keepers of the sessions that own this helper.
@@ -251,7 +256,11 @@ impl Keeper {
         if events.is_empty() {
             return;
         }
-        self.write_status();
+        if events.iter().all(|event| turns::is_of_a_turn(&event.get().event)) {
+            self.status_at_ms.get_or_insert_with(|| clock::boot_ms() + STATUS_DELAY_MS);
+        } else {
+            self.write_status();
+        }
         if events
             .iter()
             .any(|event| matches!(event.get().event, Event::RunEnded { .. } | Event::EndUnproven { .. }))
@@ -282,7 +291,8 @@ impl Keeper {
     }
 
     /// Writes the short cut for lists. It is derived, so a failure costs only time.
-    fn write_status(&self) {
+    fn write_status(&mut self) {
+        self.status_at_ms = None;
         let mut status = self.status();
         if !self.owner.history().session.is_live() {
             status.keeper_pid = None;

@@ -16,7 +16,7 @@ use berth_core::{Limits, Phase, Session, SessionId};
 use berth_host::identity::{Pidfd, Verdict};
 use berth_host::lock::{Probe, probe};
 use berth_host::{clock, identity};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::boundary;
 use crate::home::Home;
@@ -43,12 +43,15 @@ pub fn history(home: &Home, id: &SessionId) -> Result<History, Problem> {
 /// What is known about a session, without asking its keeper.
 pub fn status(home: &Home, id: &SessionId) -> Result<Status, Problem> {
     let dir = home.session_dir(id);
-    if let Some(mut status) =
-        read_short_cut(&dir).filter(|status| status.id == id.as_str() && !status.state.is_empty())
-    {
+    // Read once: another one may be there a moment later, and what it says of itself does not go for this.
+    let short_cut = fs::read(dir.join(STATUS_FILE)).unwrap_or_default();
+    let known = serde_json::from_slice::<Status>(&short_cut).ok();
+    if let Some(mut status) = known.filter(|status| status.id == id.as_str() && !status.state.is_empty()) {
         // Written by the keeper as its last act, or by one that is still there to write the next.
         let over = matches!(status.state.as_str(), "stopped" | "lost");
-        if over || (is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false)) {
+        // A keeper does not write it for every event: it counts if nothing has happened since.
+        let is_kept = || is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false);
+        if over || (is_kept() && is_up_to_date(&dir, &short_cut)) {
             add_output(&dir, &mut status);
             return Ok(status);
         }
@@ -66,6 +69,7 @@ pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool
     status.output_file = newest_output(dir);
     if let Some(old) = read_short_cut(dir) {
         (status.rows, status.cols) = (old.rows, old.cols);
+        status.clients = if kept { old.clients } else { 0 };
     }
     add_output(dir, &mut status);
     status
@@ -82,10 +86,50 @@ fn read_short_cut(dir: &Path) -> Option<Status> {
     serde_json::from_slice(&fs::read(dir.join(STATUS_FILE)).ok()?).ok()
 }
 
+/// How far a journal reaches: its newest file, and how long that is. It grows with every event, so who
+/// finds it as it was knows of all of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct JournalEnd {
+    journal_file: String,
+    journal_bytes: u64,
+}
+
+impl JournalEnd {
+    fn of(dir: &Path) -> io::Result<Self> {
+        let dir = dir.join("journal");
+        let mut newest = String::new();
+        for entry in fs::read_dir(&dir)? {
+            let name = entry?.file_name().into_string().unwrap_or_default();
+            if name.ends_with(".log") && name > newest {
+                newest = name;
+            }
+        }
+        let journal_bytes = fs::metadata(dir.join(&newest))?.len();
+        Ok(Self { journal_file: newest, journal_bytes })
+    }
+}
+
+/// Whether the journal has not grown since this short cut was written.
+fn is_up_to_date(dir: &Path, short_cut: &[u8]) -> bool {
+    let written = serde_json::from_slice::<JournalEnd>(short_cut).ok();
+    JournalEnd::of(dir).is_ok_and(|end| written == Some(end))
+}
+
+/// The short cut as it is written.
+#[derive(Serialize)]
+struct ShortCut<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    #[serde(flatten)]
+    reaches: JournalEnd,
+}
+
 /// Writes the short cut for lists; only who holds the lease may. It is derived, so a failure costs
 /// only time.
 pub(crate) fn write_short_cut(dir: &Path, status: &Status) {
-    if let Ok(json) = serde_json::to_vec(status) {
+    let short_cut = ShortCut { status, reaches: JournalEnd::of(dir).unwrap_or_default() };
+    if let Ok(json) = serde_json::to_vec(&short_cut) {
         let _ = berth_host::disk::write_atomically(dir, STATUS_FILE, &json, false);
     }
 }

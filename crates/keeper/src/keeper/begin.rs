@@ -313,6 +313,7 @@ impl Keeper {
             killed_at_ms: None,
             kill_again_at_ms: None,
             retry_at_ms: None,
+            status_at_ms: None,
             buffer: Vec::new(),
             leaving: false,
             owners: Owners::default(),

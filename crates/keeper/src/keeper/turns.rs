@@ -232,6 +232,18 @@ pub(super) fn concerns(event: &Event, turn: u64) -> bool {
     }
 }
 
+/// Whether this is about one turn and nothing else. Such events come often.
+pub(super) fn is_of_a_turn(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::TurnAccepted { .. }
+            | Event::TurnDelivered { .. }
+            | Event::TurnBegan { .. }
+            | Event::TurnEnded { .. }
+            | Event::TurnLate { .. }
+    )
+}
+
 fn plain(notice: &Notice) -> Vec<u8> {
     serde_json::to_vec(notice).expect("a notice is plain data")
 }

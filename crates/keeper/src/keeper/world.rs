@@ -390,6 +390,9 @@ impl Keeper {
                 self.report_what_is_left();
             }
         }
+        if self.status_at_ms.is_some_and(|at| at <= now) {
+            self.write_status();
+        }
         if let Err(error) = self.output.sync_if_due(now) {
             let what = format!("some output may not survive a power cut: {error}");
             let _ = self.take(vec![Input::Note(berth_core::Event::Warned { what })]);
@@ -443,7 +446,7 @@ impl Keeper {
     pub(super) fn timeout(&self) -> Option<Timespec> {
         let boot = clock::boot_ms();
         let sync = self.output.sync_due_ms();
-        let owed = [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, sync];
+        let owed = [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, self.status_at_ms, sync];
         let shared = [self.idle_end_ms(), self.look_at_ms()];
         let turns = [self.turns_due_ms(), self.agent_due_ms()];
         let due = owed.into_iter().chain(shared).chain(turns).flatten().min()?;
