@@ -179,7 +179,7 @@ fn claude_turns(lab: &Lab, program: &Path, agents: &RealAgents, rounds: usize) -
     let session = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let mut client = Client::open(&Berth::root(lab), &session)?;
     let flags = CLAUDE_FLAGS.split_whitespace().chain([CLAUDE_SESSION]);
-    let mut agent = Direct::start(&mut agents.command("claude", flags))?;
+    let mut agent = Direct::start(&agents.command("claude", flags))?;
     agent.say(
         &json!({"type": "control_request", "request_id": "init", "request": {"subtype": "initialize"}}),
     )?;

@@ -195,8 +195,13 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    /// Starts it.
-    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+    /// Starts it, with no variables but those of the command, in a session of its own as a keeper does: the kernel
+    /// may share the processors out between sessions, and then an agent in ours has it easier or harder.
+    pub(crate) fn start(program: &Command) -> Result<Self> {
+        let mut command = Command::new("setsid");
+        command.arg(program.get_program()).args(program.get_args()).env_clear();
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.current_dir(program.get_current_dir().unwrap_or(Path::new("/")));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().context("start an agent")?;
         let input = child.stdin.take();
