@@ -4,6 +4,8 @@
 //! program with the same flags; a turn is over when whoever asked has heard so.
 //! Start with [`measure_fake`], then [`measure_claude`].
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
@@ -26,11 +28,17 @@ const CLAUDE_FLAGS: &str = "-p --input-format stream-json --output-format stream
      --include-partial-messages --replay-user-messages --permission-prompt-tool stdio --session-id";
 const CLAUDE_SESSION: &str = "5e551014-0000-4000-8000-00000000be7c";
 
-/// Turns of both kinds.
+/// How often a turn has to wait for the disk: accepted, given to the agent, over.
+const SYNCS: usize = 3;
+/// About what an event of a turn is.
+const EVENT_BYTES: usize = 200;
+
+/// Turns of both kinds, and what the disk alone takes for one.
 #[derive(Default)]
 struct Times {
     direct: Samples,
     through: Samples,
+    disk: Samples,
 }
 
 impl Times {
@@ -40,8 +48,13 @@ impl Times {
 
     fn table(&self) -> Table {
         let mut table = Table::new(&["way", "p50", "p90", "p99", "÷ direct (p50)"]);
-        for (way, samples) in [("the agent on our own pipes", &self.direct), ("through berth", &self.through)]
-        {
+        let disk = format!("{SYNCS} bare appends + fdatasync");
+        let sides = [
+            ("the agent on our own pipes", &self.direct),
+            ("through berth", &self.through),
+            (&disk, &self.disk),
+        ];
+        for (way, samples) in sides {
             let numbers = [0.5, 0.9, 0.99].map(|share| cell(samples.quantile(share), " ms"));
             let against = ratio(samples.median(), self.direct.median());
             table.row([vec![way.to_owned()], numbers.to_vec(), vec![cell(against, "×")]].concat());
@@ -50,30 +63,45 @@ impl Times {
     }
 }
 
-/// Takes turns in turn: first one side, then the other, and the other way round the next time.
+/// Takes turns in turn, each time in another order.
 fn alternate(
     rounds: usize,
     warm_up: usize,
+    dir: &Path,
     mut direct: impl FnMut(usize) -> Result<()>,
     mut through: impl FnMut() -> Result<()>,
 ) -> Result<Times> {
     let mut times = Times::default();
+    let mut bare = File::create(dir.join("bare")).context("create a bare file")?;
+    let orders = [[0, 1, 2], [1, 0, 2], [2, 0, 1], [2, 1, 0], [0, 2, 1], [1, 2, 0]];
     for round in 0..warm_up + rounds {
-        for side in [round % 2, (round + 1) % 2] {
+        for side in orders[round % orders.len()] {
             let began_at = Instant::now();
-            if side == 0 {
-                direct(round)?
-            } else {
-                through()?
+            match side {
+                0 => direct(round)?,
+                1 => through()?,
+                _ => sync(&mut bare).context("append to a bare file")?,
             }
             let took = began_at.elapsed();
             if round >= warm_up {
-                let samples = if side == 0 { &mut times.direct } else { &mut times.through };
+                let samples = match side {
+                    0 => &mut times.direct,
+                    1 => &mut times.through,
+                    _ => &mut times.disk,
+                };
                 samples.push_ms(took);
             }
         }
     }
     Ok(times)
+}
+
+fn sync(bare: &mut File) -> std::io::Result<()> {
+    for _ in 0..SYNCS {
+        bare.write_all(&[b'e'; EVENT_BYTES])?;
+        bare.sync_data()?;
+    }
+    Ok(())
 }
 
 fn turn(client: &mut Client) -> Result<()> {
@@ -100,7 +128,7 @@ pub(crate) fn measure_fake(bench: &Bench) -> Result<Section> {
             let over = agent.until(|line| line["id"] == id && line.get("method").is_none())?;
             if over["result"]["stopReason"] == "end_turn" { Ok(()) } else { bail!("it said {over}") }
         };
-        times = alternate(rounds, rounds / 10, direct, || turn(&mut client))?;
+        times = alternate(rounds, rounds / 10, lab.dir(), direct, || turn(&mut client))?;
         drop(agent);
         lab.stop(&berth, &[session])
     });
@@ -110,7 +138,8 @@ pub(crate) fn measure_fake(bench: &Bench) -> Result<Section> {
         method: format!(
             "{rounds} turns of each kind, in turn. The fake agent answers at once, over ACP. Directly: from writing \
              the prompt until the response was read. Through berth: from sending the turn on a connection that is \
-             open until its end, which is on disk, was heard."
+             open until its end, which is on disk, was heard. It waits for the disk {SYNCS} times on the way, \
+             so what that takes on a bare file is measured in turn with both."
         ),
         table: times.table(),
         verdicts: vec![Verdict::new("one turn: berth − direct, p50", Limit::AtMost(5.0), " ms", added)],
@@ -191,7 +220,7 @@ fn claude_turns(lab: &Lab, program: &Path, agents: &RealAgents, rounds: usize) -
         let result = agent.until(|line| line["type"] == "result")?;
         if result["is_error"] == false { Ok(()) } else { bail!("it said {result}") }
     };
-    let times = alternate(rounds, 5, direct, || turn(&mut client));
+    let times = alternate(rounds, 5, lab.dir(), direct, || turn(&mut client));
     drop(agent);
     // Also when something failed: the session must not outlive its agents' home.
     client.stop()?;
