@@ -65,7 +65,8 @@ pub struct Asked<'a> {
     pub id: Option<&'a str>,
     /// When it was given, in milliseconds since 1970. Tells the same words, said before, from these.
     pub given_at_ms: Option<u64>,
-    /// Whether the conversation began with it. An agent that dies early leaves no transcript at all then.
+    /// Whether the conversation began with it. An agent that dies early leaves no transcript at all then, and
+    /// that counts as proof: do not say so of one that was told to keep none (`--no-session-persistence`).
     pub first: bool,
     /// Whether the machine has been up ever since. No agent syncs its transcript, so after a power cut the end
     /// of a turn may be missing that was reached.
@@ -118,7 +119,7 @@ pub fn fate(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>,
 }
 
 /// Whether the agent has anything to take up under this id; `None` if that cannot be told. False for a file
-/// that is there and has nothing said in it: agents do not resume that.
+/// that is there and has nothing said in it: Claude Code neither resumes that nor starts anew under its id.
 pub fn exists(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>) -> Option<bool> {
     let kind = Kind::of(kind)?;
     let files = place::files(kind, native_id, &env).ok()?;
