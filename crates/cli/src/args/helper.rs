@@ -76,8 +76,9 @@ pub(crate) struct Ensure {
     /// to it later only how long to wait: then this ends with exit 6, and the helper goes on
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) ready_timeout: Duration,
-    /// The session wants it also between its turns. (Sessions have no turns yet: recorded and shown, and
-    /// without effect so far. It never outlives its last owner)
+    /// The session wants it also between its turns. (Recorded and shown. A session whose agent was released for
+    /// being idle owns nothing: let the helper linger with --idle for longer than that. It never outlives its
+    /// last owner otherwise)
     #[arg(long)]
     pub(crate) keep: bool,
     /// Where to run it, and, with --scope dir, which directory it is of [default: here]
