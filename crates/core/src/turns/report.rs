@@ -1,0 +1,179 @@
+//! What follows for turns from what the world reports: the agent's words, its end, and time.
+
+use super::{
+    Able, Cancel, Final, Hold, MOST_ENDS, OnUnknown, RELEASE_GRACE, Release, TurnEnd, TurnState, digest,
+    may_be_released, over, who,
+};
+use crate::{Conversation, Epoch, Event, Now, Outcome, Session};
+
+/// The agent takes turns.
+pub(crate) fn ready(session: &Session, epoch: Epoch, able: Able, now: Now) -> Vec<Event> {
+    let awaited = session.turns.ready.is_none() && epoch == session.epoch && may_be_released(session);
+    if awaited { vec![Event::AgentReady { epoch, able, at_boot_ms: now.boot_ms }] } else { vec![] }
+}
+
+/// The agent has the prompt.
+pub(crate) fn began(session: &Session, turn: u64) -> Vec<Event> {
+    let is_news = session.turns.has(turn)
+        && session.turns.get(turn).is_some_and(|turn| turn.state == TurnState::Delivered);
+    if is_news { vec![Event::TurnBegan { turn }] } else { vec![] }
+}
+
+/// A turn is over, for the first time or once more.
+pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) -> Vec<Event> {
+    if !session.turns.has(turn) {
+        let is_news = session.turns.get(turn).is_some_and(|turn| {
+            turn.state.is_over() && turn.ends.len() < MOST_ENDS && !turn.ends.contains(&digest(&end))
+        });
+        return if is_news { vec![Event::TurnLate { turn, end }] } else { vec![] };
+    }
+    let Some(current) = &session.turns.current else { return vec![] };
+    if current.turn != turn {
+        let policy = session.spec.as_ref().map(|spec| spec.policy.on_unknown).unwrap_or_default();
+        let holds = end.state == Final::Unknown && policy == OnUnknown::Hold && session.turns.hold.is_none();
+        let hold = holds.then_some(Event::QueueHeld { hold: Hold::Unknown { turn } });
+        return std::iter::once(over(turn, end, now)).chain(hold).collect();
+    }
+    let end = current.cancel.iter().fold(end, broken_off);
+    let policy = session.spec.as_ref().map(|spec| spec.policy.on_unknown).unwrap_or_default();
+    // Whoever had it broken off for another turn has said that the queue goes on.
+    let may_hold = policy == OnUnknown::Hold && session.turns.hold.is_none() && current.cancel.is_none();
+    let whole = end.state;
+    let steered = current.steered.iter().map(|steered| {
+        let was_taken = session.turns.get(*steered).is_some_and(|it| it.state == TurnState::Working);
+        (*steered, steered_end(whole, turn, was_taken))
+    });
+    let ends: Vec<(u64, TurnEnd)> = steered.chain([(turn, end)]).collect();
+    let unknown = ends.iter().rfind(|(_, end)| may_hold && end.state == Final::Unknown);
+    let hold = unknown.map(|(turn, _)| Event::QueueHeld { hold: Hold::Unknown { turn: *turn } });
+    ends.into_iter().map(|(turn, end)| over(turn, end, now)).chain(hold).collect()
+}
+
+/// The end of a turn whose text went into another one. An agent that never said that it took the text in may
+/// have finished without it.
+fn steered_end(whole: Final, into: u64, was_taken: bool) -> TurnEnd {
+    match whole {
+        Final::Done if !was_taken => {
+            let reason = format!("nothing tells whether its text came into turn {into} before that was done");
+            TurnEnd::without_answer(Final::Unknown, reason)
+        }
+        Final::Done | Final::Failed | Final::Cancelled | Final::Interrupted | Final::Unknown => {
+            TurnEnd::without_answer(whole, format!("its text went into turn {into}"))
+        }
+    }
+}
+
+/// The end of a turn that somebody wanted broken off. Done before that could be is what it is, and what was
+/// broken off for another turn may have been finished if nobody proved that it was not.
+fn broken_off(end: TurnEnd, cancel: &Cancel) -> TurnEnd {
+    let by = who(&cancel.by);
+    let (state, reason) = match (end.state, cancel.for_another) {
+        (Final::Done, _) => return end,
+        (Final::Failed | Final::Cancelled | Final::Interrupted | Final::Unknown, false) => {
+            (Final::Cancelled, format!("cancelled by {by}"))
+        }
+        (Final::Failed | Final::Cancelled | Final::Interrupted, true) => {
+            (Final::Interrupted, format!("broken off for another turn by {by}"))
+        }
+        (Final::Unknown, true) => {
+            let unproven = "nothing tells whether it was finished";
+            (Final::Unknown, format!("broken off for another turn by {by}, and {unproven}"))
+        }
+    };
+    TurnEnd { state, reason: Some(reason), ..end }
+}
+
+pub(crate) fn hold(session: &Session, hold: &Hold) -> Vec<Event> {
+    match session.turns.hold {
+        Some(_) => vec![],
+        None => vec![Event::QueueHeld { hold: hold.clone() }],
+    }
+}
+
+pub(crate) fn conversation(session: &Session, conversation: &Conversation) -> Vec<Event> {
+    if session.conversation.as_ref() == Some(conversation) {
+        return vec![];
+    }
+    vec![Event::ConversationEntered { conversation: conversation.clone() }]
+}
+
+/// The agent cannot be used: its run is ended.
+pub(crate) fn broken(session: &Session, epoch: Epoch, reason: &str, now: Now) -> Vec<Event> {
+    if epoch != session.epoch || !may_be_released(session) {
+        return vec![];
+    }
+    vec![released(session, Release::Broken { reason: reason.to_owned() }, now)]
+}
+
+fn released(session: &Session, why: Release, now: Now) -> Event {
+    let kill_at_boot_ms = now.boot_ms.saturating_add(RELEASE_GRACE.as_millis() as u64);
+    Event::Released { epoch: session.epoch, why, kill_at_boot_ms }
+}
+
+/// What time alone brings.
+pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
+    if session.is_expired(session.boot_id(), now.boot_ms) {
+        return expired(session, now);
+    }
+    let mut events = withdrawals(session, now);
+    let cancel = session.turns.current.as_ref().and_then(|current| current.cancel.as_ref());
+    let gave_up = cancel.is_some_and(|cancel| cancel.until_boot_ms <= now.boot_ms);
+    let is_idle = session.release_at_boot_ms().is_some_and(|at| at <= now.boot_ms);
+    if !may_be_released(session) {
+        return events;
+    }
+    if gave_up {
+        events.push(released(session, Release::Unresponsive, now));
+    } else if is_idle {
+        events.push(released(session, Release::Idle, now));
+    }
+    events
+}
+
+/// The session's time is up: no agent will ever have what waits.
+pub(super) fn expired(session: &Session, now: Now) -> Vec<Event> {
+    let waiting = session.turns.queue.iter();
+    let reason = "withdrawn: the session's time is up";
+    let withdrawn = waiting.map(|turn| over(*turn, TurnEnd::without_answer(Final::Cancelled, reason), now));
+    let released = may_be_released(session).then(|| released(session, Release::Expired, now));
+    withdrawn.chain(released).collect()
+}
+
+/// Turns that were to be with the agent by now.
+fn withdrawals(session: &Session, now: Now) -> Vec<Event> {
+    let late = session.turns.queue.iter().filter(|turn| session.is_late(**turn, now));
+    late.map(|turn| withdrawn(*turn, now)).collect()
+}
+
+pub(super) fn withdrawn(turn: u64, now: Now) -> Event {
+    let reason = "withdrawn: the agent did not have it in time";
+    over(turn, TurnEnd::without_answer(Final::Cancelled, reason), now)
+}
+
+/// What the end of a run means for its turns. The keeper has looked before whether the agent's own record
+/// tells how its turn ended; if it did not say, nobody knows.
+pub(crate) fn run_over(session: &Session, outcome: &Outcome, now: Now) -> Vec<Event> {
+    let mut events = match &session.turns.current {
+        Some(current) => {
+            let reason = "the run ended, and nothing tells whether the agent had finished";
+            turn_over(session, current.turn, TurnEnd::without_answer(Final::Unknown, reason), now)
+        }
+        None => vec![],
+    };
+    let failed = match (outcome, &session.released) {
+        (Outcome::StartFailed(reason), _) => Some(reason.clone()),
+        (Outcome::Exited(_) | Outcome::OutOfMemory, _) if session.turns.was_of_use => None,
+        (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Broken { reason })) => Some(reason.clone()),
+        (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Unresponsive) | None) => {
+            Some("it ended before it took a turn".to_owned())
+        }
+        (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Idle | Release::Expired))
+        | (Outcome::Lost, _) => None,
+    };
+    let waits = session.takes_turns() && !session.turns.queue.is_empty() && session.stopped_by.is_none();
+    let holds = waits && session.turns.hold.is_none() && events.is_empty();
+    if let Some(reason) = failed.filter(|_| holds) {
+        events.push(Event::QueueHeld { hold: Hold::AgentFailed { reason } });
+    }
+    events
+}
