@@ -45,8 +45,15 @@ pub struct Status {
     /// What people call it.
     pub name: Option<String>,
     /// `starting`, `running`, `stopping`, `stopped` or `lost`; if the agent takes turns, `working`,
-    /// `needs-you` and `idle` in place of `running`, and `idle` also when the agent was released.
+    /// `needs-you` and `idle` in place of `running`, and `idle` also when the agent was released; `archived`
+    /// when it was put away.
     pub state: String,
+    /// What people sort it by, in order.
+    pub tags: Vec<String>,
+    /// What somebody wrote about it.
+    pub note: Option<String>,
+    /// Since when it is archived.
+    pub archived_at: Option<Timestamp>,
     /// What it runs (without the values of `env`).
     #[serde(flatten)]
     pub what: What,

@@ -7,9 +7,13 @@ mod args;
 mod attached;
 mod cmd;
 mod config;
+#[expect(dead_code, reason = "its first callers are on their way")]
+mod consent;
 mod ctx;
 mod leave_key;
 mod print;
+#[expect(dead_code, reason = "its first callers are on their way")]
+mod progress;
 mod tty;
 mod turns;
 

@@ -15,6 +15,11 @@ pub(crate) fn is_interactive() -> bool {
     isatty(stdin()) && isatty(stdout())
 }
 
+/// Whether a person can be asked something and answer.
+pub(crate) fn can_ask() -> bool {
+    isatty(stdin()) && isatty(stderr())
+}
+
 /// Whether colours make sense on standard output.
 pub(crate) fn wants_colour() -> bool {
     isatty(stdout()) && std::env::var_os("NO_COLOR").is_none()

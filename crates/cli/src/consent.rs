@@ -1,0 +1,64 @@
+//! Consent: a yes to what nobody named.
+//!
+//! Promise: only a person at a terminal is asked (standard input and standard error are both one), only a
+//! typed yes is a yes, and whoever cannot be asked is told how to say it beforehand. The end of the input is
+//! no answer.
+//! Not here: what needs a yes. A named target is one already: `berth stop S` never comes here.
+//! Start with [`ask`].
+
+use std::io::{BufRead, Write};
+
+use berth_api::{Code, Problem};
+
+use crate::tty;
+
+/// The longest answer that is read.
+const MAX_ANSWER_BYTES: u64 = 1024;
+
+/// Gets a yes, or says why there is none. `what` is a sentence that says all that would happen, as in
+/// "3 sessions would be stopped: a, b, c"; `said` is what --yes says.
+pub(crate) fn ask(what: &str, said: bool) -> Result<(), Problem> {
+    if said {
+        return Ok(());
+    }
+    if !tty::can_ask() {
+        return Err(Problem::new(
+            Code::NeedsYes,
+            format!("{what}; nobody can be asked, and nothing was done"),
+        )
+        .hint("say so with --yes"));
+    }
+    let mut err = std::io::stderr().lock();
+    let _ = write!(err, "{what}\nGo on? [y/N] ").and_then(|()| err.flush());
+    let mut answer = Vec::new();
+    let read = std::io::Read::take(std::io::stdin().lock(), MAX_ANSWER_BYTES).read_until(b'\n', &mut answer);
+    match read {
+        Ok(0) | Err(_) => {
+            let _ = writeln!(err);
+            Err(Problem::new(Code::NeedsYes, "no answer; nothing was done").hint("say so with --yes"))
+        }
+        Ok(_) if is_yes(&answer) => Ok(()),
+        Ok(_) => Err(Problem::new(Code::Refused, "cancelled; nothing was done")),
+    }
+}
+
+/// A line that was not finished is no answer either: its writer may have been about to write more.
+fn is_yes(answer: &[u8]) -> bool {
+    let Some(line) = answer.strip_suffix(b"\n") else { return false };
+    matches!(line.trim_ascii().to_ascii_lowercase().as_slice(), b"y" | b"yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_finished_line_that_says_yes_is_a_yes() {
+        for yes in ["y\n", "Y\n", "yes\n", " YES \r\n"] {
+            assert!(is_yes(yes.as_bytes()), "{yes:?} was not taken for a yes");
+        }
+        for no in ["", "\n", "y", "yes", "n\n", "no\n", "yep\n", "y y\n", "\0y\n"] {
+            assert!(!is_yes(no.as_bytes()), "{no:?} was taken for a yes");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Progress of long work: a line on a terminal, nothing anywhere else.
+//!
+//! Promise: nothing is drawn unless standard error is a terminal and the work takes longer than a moment; the
+//! line is gone when the work is done, and a result on standard output is never mixed with it.
+//! Start with [`Progress::of`].
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Work that takes less is done before anybody wonders.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// The progress of one piece of work. Threads may share it.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    total: u64,
+    what: &'static str,
+    began: Instant,
+    is_shown: bool,
+    bar: OnceLock<ProgressBar>,
+    done: std::sync::atomic::AtomicU64,
+}
+
+impl Progress {
+    /// Progress through `total` things: `what` is said in front, as in "searching".
+    pub(crate) fn of(what: &'static str, total: u64) -> Self {
+        let is_shown = std::io::stderr().is_terminal();
+        let (bar, done) = (OnceLock::new(), std::sync::atomic::AtomicU64::new(0));
+        Self { total, what, began: Instant::now(), is_shown, bar, done }
+    }
+
+    /// So many more are done.
+    pub(crate) fn add(&self, count: u64) {
+        let done = self.done.fetch_add(count, std::sync::atomic::Ordering::Relaxed) + count;
+        if self.is_shown && self.began.elapsed() > PATIENCE {
+            self.bar.get_or_init(|| bar(self.what, self.total)).set_position(done);
+        }
+    }
+
+    /// Prints something to standard output without mixing it with the line.
+    pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        match self.bar.get() {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = self.bar.get() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar(what: &'static str, total: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}");
+    bar.set_style(style.expect("the template is one of ours"));
+    bar.set_message(what);
+    bar
+}
