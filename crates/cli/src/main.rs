@@ -10,6 +10,7 @@ mod config;
 #[expect(dead_code, reason = "its first callers are on their way")]
 mod consent;
 mod ctx;
+mod dashboard;
 mod leave_key;
 mod print;
 #[expect(dead_code, reason = "its first callers are on their way")]
@@ -53,7 +54,12 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> Result<u8, Problem> {
     let Some(verb) = args.verb else {
-        return cmd::ls::run(&Ctx::open()?, &args::Ls::default());
+        let ctx = Ctx::open()?;
+        return if tty::is_interactive() {
+            dashboard::run(ctx)
+        } else {
+            cmd::ls::run(&ctx, &args::Ls::default())
+        };
     };
     // These must not make the state directory: one brings its own, the others only look.
     match &verb {

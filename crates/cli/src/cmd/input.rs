@@ -11,7 +11,7 @@ use crate::args::Input;
 use crate::ctx::{ANSWER_PATIENCE, Ctx};
 
 /// The most that can be typed at once.
-const MAX_BYTES: u64 = 128 * 1024;
+pub(crate) const MAX_BYTES: u64 = 128 * 1024;
 
 pub(crate) fn run(ctx: &Ctx, args: &Input) -> Result<u8, Problem> {
     let id = ctx.find(&args.session)?;

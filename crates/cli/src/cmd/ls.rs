@@ -57,7 +57,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
     Ok(if damaged.is_empty() { 0 } else { Code::Refused.exit_code() })
 }
 
-fn rank(state: &str) -> u8 {
+pub(crate) fn rank(state: &str) -> u8 {
     match state {
         "needs-you" => 0,
         "lost" => 1,
