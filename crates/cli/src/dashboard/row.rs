@@ -142,7 +142,7 @@ impl Row {
             Some(agent) => {
                 print::excerpt(&format!("{agent} in {}", short_path(&status.what.cwd)), MOST_CHARS)
             }
-            None => print::excerpt(&print::command_line(&status.what.command, MOST_CHARS), MOST_CHARS),
+            None => print::excerpt(&command(&status.what.command), MOST_CHARS),
         }
     }
 
@@ -164,6 +164,17 @@ impl Row {
         let about = about.join("\n").to_lowercase();
         words.all(|word| about.contains(&word.to_lowercase()))
     }
+}
+
+/// A command line, without the directories that the program is in.
+fn command(command: &[String]) -> String {
+    let mut command = command.to_vec();
+    if let Some(program) = command.first_mut()
+        && let Some(name) = program.rsplit('/').next().filter(|name| !name.is_empty())
+    {
+        *program = name.to_owned();
+    }
+    print::command_line(&command, MOST_CHARS)
 }
 
 /// A directory as a person would say it.
@@ -236,7 +247,9 @@ pub(crate) mod tests {
         let mut failed = status('c', "job", "stopped");
         failed.exit = Some(3);
         assert_eq!(row(failed).activity(), "exit 3");
-        assert_eq!(row(status('d', "tests", "running")).activity(), "cargo test");
+        let mut tests = status('d', "tests", "running");
+        tests.what.command[0] = "/usr/bin/cargo".into();
+        assert_eq!(row(tests).activity(), "cargo test");
         let mut stuck = row(status('d', "tests", "running"));
         stuck.suspended = true;
         assert_eq!((stuck.state(), stuck.rank()), ("unreachable", 1));

@@ -77,10 +77,17 @@ fn wide(
 
 /// A row on two lines, for a phone.
 fn tall(model: &Model, row: &Row, look: Look, selected: bool, width: usize) -> Vec<Line<'static>> {
-    let facts = [queue(row), memory(row), age(model, row)];
-    let right: String = facts.iter().filter(|fact| !fact.is_empty()).map(|fact| format!(" {fact}")).collect();
     let state_width = width_of(row.state()).max("needs-you".len()) + 1;
-    let room = width.saturating_sub(2 + state_width + width_of(&right));
+    let left = width.saturating_sub(2 + state_width);
+    let name_needs = width_of(&row.handle()).min(NAME_WIDTHS.0);
+    let mut right = String::new();
+    // The name comes before all of them, the age before the rest.
+    for fact in [age(model, row), queue(row), memory(row)].iter().filter(|fact| !fact.is_empty()) {
+        if name_needs + 1 + width_of(fact) + width_of(&right) <= left {
+            right = format!(" {fact}{right}");
+        }
+    }
+    let room = left.saturating_sub(width_of(&right));
     let first = Line::from(vec![
         mark(look, selected),
         Span::styled(fill(row.state(), state_width), look.state(row.state())),
