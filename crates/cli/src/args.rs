@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod config;
 pub(crate) mod helper;
+pub(crate) mod shell;
 pub(crate) mod turns;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
+pub(crate) use shell::{Completions, Man, Setup, SetupSystemd, SetupVerb};
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
 };
@@ -52,6 +54,9 @@ pub(crate) struct Global {
     /// Only data and errors: no remarks, no progress
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+    /// Say what is being done; twice, say more (BERTH_LOG=FILTER chooses)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
     /// When to use colours [default: the config's `ui.color`]
     #[arg(long, value_name = "WHEN", value_enum, global = true)]
     pub(crate) color: Option<crate::config::Color>,
@@ -85,6 +90,9 @@ pub(crate) enum Verb {
     Sweep(Sweep),
     Agents(Agents),
     Config(Config),
+    Completions(Completions),
+    Man(Man),
+    Setup(Setup),
     Doctor(Doctor),
     /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
     Demo,

@@ -22,7 +22,9 @@ pub(crate) struct Ctx {
 
 impl Ctx {
     pub(crate) fn open() -> Result<Self, Problem> {
-        Ok(Self { home: Home::locate()? })
+        let home = Home::locate()?;
+        tracing::info!(root = ?home.root(), "the state directory");
+        Ok(Self { home })
     }
 
     /// The same for helpers: everything that can be asked of a session can be asked of them.

@@ -6,11 +6,14 @@ mod agents;
 mod args;
 mod attached;
 mod cmd;
+mod complete;
 mod config;
 #[expect(dead_code, reason = "its first callers are on their way")]
 mod consent;
 mod ctx;
+mod help;
 mod leave_key;
+mod log;
 mod print;
 #[expect(dead_code, reason = "its first callers are on their way")]
 mod progress;
@@ -21,7 +24,7 @@ mod ui;
 use std::process::ExitCode;
 
 use berth_api::{Code, Problem};
-use clap::Parser;
+use clap::FromArgMatches;
 
 use args::{Args, Verb};
 use ctx::Ctx;
@@ -30,9 +33,15 @@ fn main() -> ExitCode {
     // The keeper is started often and wants none of what follows.
     let mut raw = std::env::args_os().skip(1);
     if raw.next().is_some_and(|verb| verb == berth_keeper::start::KEEPER_VERB) {
-        return ExitCode::from(berth_keeper::keeper::keep(&raw.collect::<Vec<_>>()));
+        let args: Vec<_> = raw.collect();
+        log::of_a_keeper(&args);
+        return ExitCode::from(berth_keeper::keeper::keep(&args));
     }
-    let args = match Args::try_parse() {
+    if complete::answered() {
+        return ExitCode::SUCCESS;
+    }
+    let parsed = help::command().try_get_matches().and_then(|matches| Args::from_arg_matches(&matches));
+    let args = match parsed {
         Ok(args) => args,
         Err(error) => {
             let printed = error.print();
@@ -44,6 +53,10 @@ fn main() -> ExitCode {
         }
     };
     ui::set(ui::Options { quiet: args.global.quiet, color: args.global.color });
+    if let Err(problem) = log::of_a_command(args.global.verbose) {
+        print::problem(&problem);
+        return ExitCode::from(problem.code.exit_code());
+    }
     match run(args) {
         Ok(code) => {
             if let Some(problem) = config::untold() {
@@ -68,6 +81,9 @@ fn run(args: Args) -> Result<u8, Problem> {
         Verb::Doctor(args) => return cmd::doctor::run(args),
         Verb::Agents(args) => return cmd::agents::run(args),
         Verb::Config(args) => return cmd::config::run(args),
+        Verb::Completions(args) => return cmd::completions::run(args),
+        Verb::Man(args) => return cmd::man::run(args),
+        Verb::Setup(args) => return cmd::setup::run(args),
         _ => {}
     }
     let ctx = Ctx::open()?;
@@ -107,7 +123,13 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
-        Verb::Demo | Verb::Doctor(_) | Verb::Agents(_) | Verb::Config(_) => {
+        Verb::Demo
+        | Verb::Doctor(_)
+        | Verb::Agents(_)
+        | Verb::Config(_)
+        | Verb::Completions(_)
+        | Verb::Man(_)
+        | Verb::Setup(_) => {
             unreachable!("these need no state directory and were handled above")
         }
     }
