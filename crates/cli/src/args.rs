@@ -1,6 +1,7 @@
 //! What can be typed. The help texts are the manual.
 
 pub(crate) mod agents;
+pub(crate) mod config;
 pub(crate) mod helper;
 pub(crate) mod turns;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 pub(crate) use agents::Agents;
+pub(crate) use config::Config;
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
 };
@@ -37,8 +39,22 @@ First steps:  berth demo
               berth run --name bot --agent claude then `berth send bot TEXT --wait` from anywhere"
 )]
 pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
+}
+
+/// What every command understands, before the verb and after it.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Only data and errors: no remarks, no progress
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// When to use colours [default: the config's `ui.color`]
+    #[arg(long, value_name = "WHEN", value_enum, global = true)]
+    pub(crate) color: Option<crate::config::Color>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -68,6 +84,7 @@ pub(crate) enum Verb {
     Helper(Helper),
     Sweep(Sweep),
     Agents(Agents),
+    Config(Config),
     Doctor(Doctor),
     /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
     Demo,
@@ -476,7 +493,7 @@ fn cores(text: &str) -> Result<u64, String> {
 }
 
 /// `500ms`, `5s`, `2m`, `1h`, or plain seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 =
         digits.parse().map_err(|_| "a time is a number and ms, s, m or h, as in 5s".to_owned())?;

@@ -16,6 +16,7 @@ mod print;
 mod progress;
 mod tty;
 mod turns;
+mod ui;
 
 use std::process::ExitCode;
 
@@ -42,8 +43,14 @@ fn main() -> ExitCode {
             });
         }
     };
+    ui::set(ui::Options { quiet: args.global.quiet, color: args.global.color });
     match run(args) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => {
+            if let Some(problem) = config::untold() {
+                print::note(&format!("the config is not used: {}", problem.what));
+            }
+            ExitCode::from(code)
+        }
         Err(problem) => {
             print::problem(&problem);
             ExitCode::from(problem.code.exit_code())
@@ -60,6 +67,7 @@ fn run(args: Args) -> Result<u8, Problem> {
         Verb::Demo => return cmd::demo::run(),
         Verb::Doctor(args) => return cmd::doctor::run(args),
         Verb::Agents(args) => return cmd::agents::run(args),
+        Verb::Config(args) => return cmd::config::run(args),
         _ => {}
     }
     let ctx = Ctx::open()?;
@@ -99,7 +107,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
-        Verb::Demo | Verb::Doctor(_) | Verb::Agents(_) => {
+        Verb::Demo | Verb::Doctor(_) | Verb::Agents(_) | Verb::Config(_) => {
             unreachable!("these need no state directory and were handled above")
         }
     }
