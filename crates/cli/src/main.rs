@@ -11,11 +11,13 @@ mod config;
 mod consent;
 mod ctx;
 mod leave_key;
+mod listing;
 mod print;
 #[expect(dead_code, reason = "its first callers are on their way")]
 mod progress;
 mod tty;
 mod turns;
+mod width;
 
 use std::process::ExitCode;
 
