@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 pub(crate) mod config;
 pub(crate) mod helper;
+pub(crate) mod ls;
 pub(crate) mod turns;
 pub(crate) mod use_session;
 
@@ -14,6 +15,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
+pub(crate) use ls::Ls;
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
 };
@@ -227,24 +229,6 @@ pub(crate) struct Resume {
     #[arg(short, long)]
     pub(crate) detach: bool,
     /// Print what `show --json` prints instead of the id or the output
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// List sessions: what runs, what was lost, what stopped in the last day.
-#[derive(clap::Args, Debug, Default)]
-#[command(
-    alias = "list",
-    after_help = "\
-Examples:
-  berth ls --all
-  berth ls --json | jq -r '.[] | select(.state == \"running\") | .id'"
-)]
-pub(crate) struct Ls {
-    /// Also what stopped long ago
-    #[arg(short, long)]
-    pub(crate) all: bool,
-    /// An array of objects, as `show --json` prints them
     #[arg(long)]
     pub(crate) json: bool,
 }

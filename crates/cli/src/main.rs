@@ -10,6 +10,7 @@ mod config;
 mod consent;
 mod ctx;
 mod leave_key;
+mod listing;
 mod meant;
 mod print;
 #[expect(dead_code, reason = "its first callers are on their way")]
@@ -17,6 +18,7 @@ mod progress;
 mod tty;
 mod turns;
 mod ui;
+mod width;
 
 use std::process::ExitCode;
 

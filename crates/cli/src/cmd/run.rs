@@ -262,6 +262,7 @@ pub(crate) fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connect
             format!("cannot make a session in {}: {error}", ctx.home.root().display()),
         )
     })?;
+    let spec = Spec { parent: session_around(ctx).map(|id| id.to_string()), ..spec };
     let key = spec.key.clone();
     let started = (|| {
         if let (Some(lock), Some(name)) = (lock, name) {
@@ -287,6 +288,15 @@ pub(crate) fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connect
         }
     }
     started
+}
+
+/// The session whose run this command is part of. Anybody may set BERTH_SESSION to mean a session; a run has
+/// both marks.
+fn session_around(ctx: &Ctx) -> Option<SessionId> {
+    let id = std::env::var("BERTH_SESSION").ok().and_then(|id| SessionId::parse(&id))?;
+    let run = std::env::var(berth_keeper::recover::MARK).ok()?;
+    let is_its_run = run.strip_prefix(id.as_str()).is_some_and(|epoch| epoch.starts_with(':'));
+    (is_its_run && ctx.home.session_dir(&id).is_dir()).then_some(id)
 }
 
 /// What an agent from the table runs.
