@@ -21,10 +21,6 @@ pub(crate) const VARIABLE: &str = "BERTH_COMPLETE";
 /// How many of a session's turns are offered: the latest.
 const TURNS: u64 = 20;
 
-/// The states a session can be in.
-const STATES: [&str; 9] =
-    ["needs-you", "working", "running", "idle", "starting", "stopping", "stopped", "lost", "archived"];
-
 /// Answers a shell that asks, if one does.
 pub(crate) fn answered() -> bool {
     if std::env::var_os(VARIABLE).is_none() {
@@ -56,15 +52,14 @@ fn completed(arg: Arg, verb: &str) -> Arg {
     let verb = verb.to_owned();
     match (called.as_deref(), arg.get_id().as_str()) {
         (Some("S" | "OLD"), _) => arg.add(ArgValueCandidates::new(move || sessions(&verb))),
+        (Some("TAG"), _) | (_, "tag") => arg.add(ArgValueCandidates::new(tags)),
         (Some("T"), _) => arg.add(ArgValueCompleter::new(turns)),
         (Some("S|T"), _) => arg.add(ArgValueCompleter::new(move |current: &OsStr| {
             let has_dot = current.to_str().is_some_and(|current| current.contains('.'));
             if has_dot { turns(current) } else { sessions(&verb) }
         })),
-        (Some("TAG"), _) => arg.add(ArgValueCandidates::new(tags)),
         (_, "agent") => arg.add(ArgValueCandidates::new(agents)),
         (_, "name") if verb == "agents" => arg.add(ArgValueCandidates::new(agents)),
-        (_, "state") => arg.add(ArgValueCandidates::new(|| STATES.map(CompletionCandidate::new).into())),
         (_, "explain") => arg.add(ArgValueCandidates::new(keys)),
         (_, "what") if verb == "wait" => arg.add(ArgValueCandidates::new(|| {
             ["idle", "done", "needs-you", "exit", "output:"].map(CompletionCandidate::new).into()

@@ -8,18 +8,20 @@ mod attached;
 mod cmd;
 mod complete;
 mod config;
-#[expect(dead_code, reason = "its first callers are on their way")]
 mod consent;
 mod ctx;
 mod help;
 mod leave_key;
+mod listing;
 mod log;
+mod meant;
 mod print;
 #[expect(dead_code, reason = "its first callers are on their way")]
 mod progress;
 mod tty;
 mod turns;
 mod ui;
+mod width;
 
 use std::process::ExitCode;
 
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<u8, Problem> {
+    args.check_session()?;
     let Some(verb) = args.verb else {
         return cmd::ls::run(&Ctx::open()?, &args::Ls::default());
     };
@@ -86,7 +89,7 @@ fn run(args: Args) -> Result<u8, Problem> {
         Verb::Setup(args) => return cmd::setup::run(args),
         _ => {}
     }
-    let ctx = Ctx::open()?;
+    let ctx = Ctx::open()?.about(args.meant);
     // Hooks and scripts wait for these two, and for nothing else.
     let is_hurried = matches!(&verb, Verb::Sweep(_) | Verb::Helper(_));
     let done = dispatch(&ctx, verb);
@@ -121,6 +124,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Answer(args) => cmd::answer::run(ctx, &args),
         Verb::Fork(args) => cmd::fork::run(ctx, &args),
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
+        Verb::Use(args) => cmd::use_session::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
         Verb::Demo
