@@ -20,7 +20,6 @@ mod turns;
 use std::process::ExitCode;
 
 use berth_api::{Code, Problem};
-use clap::Parser;
 
 use args::{Args, Verb};
 use ctx::Ctx;
@@ -31,7 +30,7 @@ fn main() -> ExitCode {
     if raw.next().is_some_and(|verb| verb == berth_keeper::start::KEEPER_VERB) {
         return ExitCode::from(berth_keeper::keeper::keep(&raw.collect::<Vec<_>>()));
     }
-    let args = match Args::try_parse() {
+    let args = match Args::read() {
         Ok(args) => args,
         Err(error) => {
             let printed = error.print();

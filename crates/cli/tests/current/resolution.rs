@@ -188,7 +188,7 @@ fn a_session_flag_that_would_mean_nothing_is_refused() {
         &["doctor", "--session", "fix"],
         &["agents", "--session", "fix"],
         &["sweep", "--session", "fix"],
-        &["run", "-d", "--session", "fix", "--", "true"],
+        &["--session", "fix", "run", "-d", "--", "true"],
         &["helper", "ls", "--session", "fix"],
         &["why", "--pid", "1", "--session", "fix"],
         &["resume", "--last", "--session", "fix"],
@@ -196,7 +196,7 @@ fn a_session_flag_that_would_mean_nothing_is_refused() {
     ] {
         let said = lab.berth(args);
         assert_eq!(said.code, 2, "{args:?}: {said:?}");
-        assert!(said.err.contains("--session") && said.err.contains("hint: "), "{args:?}: {said:?}");
+        assert!(said.err.contains("--session"), "{args:?}: {said:?}");
     }
     assert_eq!(lab.json(["ls", "--json"]).as_array().map(Vec::len), Some(1));
     // A command's own flag is the command's.
