@@ -26,7 +26,6 @@ mod width;
 use std::process::ExitCode;
 
 use berth_api::{Code, Problem};
-use clap::FromArgMatches;
 
 use args::{Args, Verb};
 use ctx::Ctx;
@@ -42,8 +41,7 @@ fn main() -> ExitCode {
     if complete::answered() {
         return ExitCode::SUCCESS;
     }
-    let parsed = help::command().try_get_matches().and_then(|matches| Args::from_arg_matches(&matches));
-    let args = match parsed {
+    let args = match Args::read() {
         Ok(args) => args,
         Err(error) => {
             let printed = error.print();
