@@ -10,6 +10,7 @@ mod complete;
 mod config;
 mod consent;
 mod ctx;
+mod dashboard;
 mod help;
 mod leave_key;
 mod listing;
@@ -74,7 +75,12 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<u8, Problem> {
     args.check_session()?;
     let Some(verb) = args.verb else {
-        return cmd::ls::run(&Ctx::open()?, &args::Ls::default());
+        let ctx = Ctx::open()?;
+        return if tty::is_interactive() {
+            dashboard::run(ctx)
+        } else {
+            cmd::ls::run(&ctx, &args::Ls::default())
+        };
     };
     // These must not make the state directory: one brings its own, the others only look.
     match &verb {
