@@ -61,7 +61,7 @@ impl Row {
     pub(crate) fn rank(&self) -> u8 {
         match self.state() {
             "damaged" | "unreachable" => 1,
-            state => crate::cmd::ls::rank(state),
+            state => crate::listing::rank(state),
         }
     }
 
