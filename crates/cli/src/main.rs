@@ -7,10 +7,10 @@ mod args;
 mod attached;
 mod cmd;
 mod config;
-#[expect(dead_code, reason = "its first callers are on their way")]
 mod consent;
 mod ctx;
 mod leave_key;
+mod life;
 mod print;
 #[expect(dead_code, reason = "its first callers are on their way")]
 mod progress;
@@ -97,6 +97,11 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Answer(args) => cmd::answer::run(ctx, &args),
         Verb::Fork(args) => cmd::fork::run(ctx, &args),
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
+        Verb::Tag(args) => cmd::tag::run(ctx, &args),
+        Verb::Note(args) => cmd::note::run(ctx, &args),
+        Verb::Policy(args) => cmd::policy::run(ctx, &args),
+        Verb::Archive(args) => cmd::archive::run(ctx, &args),
+        Verb::Restore(args) => cmd::restore::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
         Verb::Demo | Verb::Doctor(_) | Verb::Agents(_) => {

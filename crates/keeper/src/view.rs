@@ -48,7 +48,7 @@ pub fn status(home: &Home, id: &SessionId) -> Result<Status, Problem> {
     let known = serde_json::from_slice::<Status>(&short_cut).ok();
     if let Some(mut status) = known.filter(|status| status.id == id.as_str() && !status.state.is_empty()) {
         // Written by the keeper as its last act, or by one that is still there to write the next.
-        let over = matches!(status.state.as_str(), "stopped" | "lost");
+        let over = matches!(status.state.as_str(), "stopped" | "lost" | "archived");
         // A keeper does not write it for every event: it counts if nothing has happened since.
         let is_kept = || is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false);
         if over || (is_kept() && is_up_to_date(&dir, &short_cut)) {
@@ -135,7 +135,7 @@ pub(crate) fn write_short_cut(dir: &Path, status: &Status) {
 }
 
 /// Takes the short cut's word away before something happens that it does not know of: one that says
-/// "stopped" is believed without a look at the journal. What is only there stays: the terminal's size.
+/// "stopped" or "archived" is believed without a look at the journal. What is only there stays: the terminal's size.
 pub(crate) fn doubt_short_cut(dir: &Path) -> io::Result<()> {
     let doubted = read_short_cut(dir).map(|status| Status { state: String::new(), ..status });
     let json = doubted.and_then(|status| serde_json::to_vec(&status).ok());
@@ -340,6 +340,11 @@ fn what_would_change(state: &str, id: &SessionId) -> String {
         }
         "working" | "needs-you" | "idle" => {
             format!("it would change by a turn beginning or ending, or `berth stop {id}`")
+        }
+        "archived" => {
+            format!(
+                "nothing changes it but `berth restore {id}`, or `berth resume {id}`, which starts it, too"
+            )
         }
         "stopping" => "it would change by the last process of the run ending".to_owned(),
         _ => format!("nothing changes it but `berth resume {id}`, which starts the next run"),

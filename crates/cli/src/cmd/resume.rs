@@ -42,7 +42,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
         turns::free_conversation(ctx, &id)?;
     }
     let (fresh, take) = (args.fresh, args.take);
-    let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh, take };
+    let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh, take, restore: true };
     let (connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
     let takes_turns = status.turns.is_some();
     let (connection, status) = run::await_agent(ctx, connection, status)?;

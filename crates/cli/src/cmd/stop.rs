@@ -82,7 +82,8 @@ fn stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
 /// without an end.
 fn is_over(status: &Status) -> bool {
     let is_released = status.state == "idle" && status.keeper_pid.is_none();
-    (is_released || matches!(status.state.as_str(), "stopped" | "lost")) && !is_unrecorded_loss(status)
+    (is_released || matches!(status.state.as_str(), "stopped" | "lost" | "archived"))
+        && !is_unrecorded_loss(status)
 }
 
 fn ask_to_stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
