@@ -13,6 +13,7 @@ mod ctx;
 mod dashboard;
 mod help;
 mod leave_key;
+mod life;
 mod listing;
 mod log;
 mod meant;
@@ -129,6 +130,11 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Fork(args) => cmd::fork::run(ctx, &args),
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
         Verb::Use(args) => cmd::use_session::run(ctx, &args),
+        Verb::Tag(args) => cmd::tag::run(ctx, &args),
+        Verb::Note(args) => cmd::note::run(ctx, &args),
+        Verb::Policy(args) => cmd::policy::run(ctx, &args),
+        Verb::Archive(args) => cmd::archive::run(ctx, &args),
+        Verb::Restore(args) => cmd::restore::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
         Verb::Demo

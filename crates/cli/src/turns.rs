@@ -143,7 +143,9 @@ fn ask_in_time(keeper: &mut Connection, request: Request) -> Result<Answer, Prob
 pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Problem> {
     recover::heal(&ctx.home, id)?;
     free_conversation(ctx, id)?;
-    let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh: false, take: false };
+    // Whoever sends something has not asked for what was put away.
+    let resume =
+        Request::Resume { size: tty::size().unwrap_or_default(), fresh: false, take: false, restore: false };
     start::keeper(&ctx.home, id, resume, tty::place()).map(|(connection, _)| connection)
 }
 
