@@ -1,6 +1,7 @@
 //! What can be typed. The help texts are the manual.
 
 pub(crate) mod agents;
+pub(crate) mod find;
 pub(crate) mod helper;
 pub(crate) mod turns;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 pub(crate) use agents::Agents;
+pub(crate) use find::{Export, Format, Grep};
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
 };
@@ -54,6 +56,8 @@ pub(crate) enum Verb {
     Screen(Screen),
     Output(Output),
     Log(Log),
+    Grep(Grep),
+    Export(Export),
     Stop(Stop),
     Wait(Wait),
     Send(Send),

@@ -10,9 +10,10 @@ mod config;
 #[expect(dead_code, reason = "its first callers are on their way")]
 mod consent;
 mod ctx;
+mod export;
+mod grep;
 mod leave_key;
 mod print;
-#[expect(dead_code, reason = "its first callers are on their way")]
 mod progress;
 mod tty;
 mod turns;
@@ -86,6 +87,8 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Screen(args) => cmd::screen::run(ctx, &args),
         Verb::Output(args) => cmd::output::run(ctx, &args),
         Verb::Log(args) => cmd::log::run(ctx, &args),
+        Verb::Grep(args) => cmd::grep::run(ctx, &args),
+        Verb::Export(args) => cmd::export::run(ctx, &args),
         Verb::Stop(args) => cmd::stop::run(ctx, &args),
         Verb::Wait(args) => cmd::wait::run(ctx, &args),
         Verb::Send(args) => cmd::send::run(ctx, &args),

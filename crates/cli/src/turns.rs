@@ -45,10 +45,15 @@ pub(crate) fn views(ctx: &Ctx, id: &SessionId) -> Result<Vec<TurnView>, Problem>
     ctx.known(id)?;
     let events = store::read(&ctx.home.session_dir(id), id, 1)?;
     let mut views = turn::views(&events, id);
-    for view in &mut views {
+    hide_own_keys(&mut views);
+    Ok(views)
+}
+
+/// Keys that nobody gave are nobody's business.
+pub(crate) fn hide_own_keys(views: &mut [TurnView]) {
+    for view in views {
         view.key = view.key.take().filter(|key| !key.starts_with(OWN_KEY));
     }
-    Ok(views)
 }
 
 /// One turn.
