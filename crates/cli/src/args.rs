@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod config;
+pub(crate) mod find;
 pub(crate) mod helper;
 pub(crate) mod life;
 pub(crate) mod ls;
@@ -17,6 +18,7 @@ use clap::{FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
+pub(crate) use find::{Export, Format, Grep};
 pub(crate) use life::{Archive, Note, Policy, Restore, Sorting, Tag};
 pub(crate) use ls::Ls;
 pub(crate) use shell::{Completions, Man, Setup, SetupSystemd, SetupVerb};
@@ -129,6 +131,8 @@ pub(crate) enum Verb {
     Screen(Screen),
     Output(Output),
     Log(Log),
+    Grep(Grep),
+    Export(Export),
     Stop(Stop),
     Wait(Wait),
     Send(Send),

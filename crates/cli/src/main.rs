@@ -11,6 +11,8 @@ mod config;
 mod consent;
 mod ctx;
 mod dashboard;
+mod export;
+mod grep;
 mod help;
 mod leave_key;
 mod life;
@@ -18,7 +20,6 @@ mod listing;
 mod log;
 mod meant;
 mod print;
-#[expect(dead_code, reason = "its first callers are on their way")]
 mod progress;
 mod tty;
 mod turns;
@@ -118,6 +119,8 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Screen(args) => cmd::screen::run(ctx, &args),
         Verb::Output(args) => cmd::output::run(ctx, &args),
         Verb::Log(args) => cmd::log::run(ctx, &args),
+        Verb::Grep(args) => cmd::grep::run(ctx, &args),
+        Verb::Export(args) => cmd::export::run(ctx, &args),
         Verb::Stop(args) => cmd::stop::run(ctx, &args),
         Verb::Wait(args) => cmd::wait::run(ctx, &args),
         Verb::Send(args) => cmd::send::run(ctx, &args),

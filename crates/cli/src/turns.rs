@@ -53,10 +53,15 @@ pub(crate) fn views_and_seq(ctx: &Ctx, id: &SessionId) -> Result<(Vec<TurnView>,
     ctx.known(id)?;
     let events = store::read(&ctx.home.session_dir(id), id, 1)?;
     let mut views = turn::views(&events, id);
-    for view in &mut views {
+    hide_own_keys(&mut views);
+    Ok((views, events.last().map_or(0, |event| event.seq().0)))
+}
+
+/// Keys that nobody gave are nobody's business.
+pub(crate) fn hide_own_keys(views: &mut [TurnView]) {
+    for view in views {
         view.key = view.key.take().filter(|key| !key.starts_with(OWN_KEY));
     }
-    Ok((views, events.last().map_or(0, |event| event.seq().0)))
 }
 
 /// One turn.
