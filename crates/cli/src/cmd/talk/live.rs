@@ -15,6 +15,7 @@ use berth_api::turn::{Ask, AskKind};
 use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
 use berth_host::signals::SignalFd;
+use berth_keeper::store;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use rustix::stdio::stdin;
@@ -71,6 +72,8 @@ pub(super) struct Live<'a> {
     /// The last event we know of.
     seq: u64,
     looked_at: Instant,
+    /// Whether everything is told that happened before the session lost its keeper.
+    is_caught_up: bool,
     asked: Option<Asked>,
     /// A word to the person that goes away with the next key.
     hint: Option<&'static str>,
@@ -107,6 +110,7 @@ impl<'a> Live<'a> {
             keeper: None,
             seq,
             looked_at: Instant::now(),
+            is_caught_up: false,
             asked: None,
             hint: None,
             leaving: false,
@@ -291,14 +295,34 @@ impl<'a> Live<'a> {
     fn connect(&mut self) {
         self.looked_at = Instant::now();
         // Only whoever sends something starts a session that has no keeper.
-        let Ok(connection) = Connection::open(&self.ctx.home.session_dir(self.id), tty::place()) else {
-            return;
+        let Ok(mut connection) = Connection::open(&self.ctx.home.session_dir(self.id), tty::place()) else {
+            return self.catch_up();
         };
-        let mut connection = connection;
         let _ = connection.set_patience(Some(FRAME_PATIENCE));
         if connection.send(Request::Watch { from: self.seq + 1 }).is_ok() {
             self.keeper = Some(connection);
+            self.is_caught_up = false;
             self.story.connected();
+        }
+    }
+
+    /// Nobody keeps the session. If its keeper died, nobody told us how that ended; the files do.
+    fn catch_up(&mut self) {
+        if self.is_caught_up || self.ctx.is_kept(self.id) {
+            return;
+        }
+        self.is_caught_up = true;
+        let known = self.ctx.known(self.id);
+        let missed =
+            known.and_then(|_| store::read(&self.ctx.home.session_dir(self.id), self.id, self.seq + 1));
+        match missed {
+            Ok(missed) => {
+                for event in missed {
+                    self.seq = self.seq.max(event.seq().0);
+                    self.story.hear(&event.get().entry().event);
+                }
+            }
+            Err(problem) => self.complain(&problem),
         }
     }
 
@@ -390,10 +414,14 @@ impl<'a> Live<'a> {
         self.note_question();
         let size = tty::size().unwrap_or_default();
         let (rows, cursor) = self.rows(size);
+        let told = self.story.take_told();
+        if told.is_empty() && self.foot.shows(&rows, cursor, size) {
+            return Ok(());
+        }
         let mut out = b"\x1b[?2026h".to_vec();
         self.foot.erase(&mut out, size);
-        out.extend_from_slice(self.story.take_told().replace('\n', "\r\n").as_bytes());
-        self.foot.paint(&mut out, &rows, cursor, size);
+        out.extend_from_slice(told.replace('\n', "\r\n").as_bytes());
+        self.foot.paint(&mut out, rows, cursor, size);
         out.extend_from_slice(b"\x1b[?2026l");
         self.write(&out)
     }
@@ -404,8 +432,6 @@ impl<'a> Live<'a> {
             Some(ask) if self.asked.as_ref().is_none_or(|asked| asked.request != ask.request) => {
                 let request = ask.request.clone();
                 self.asked = Some(Asked { request, since: Instant::now(), is_answered: false });
-                // Somebody who looks elsewhere may hear it.
-                tty::last_words(b"\x07");
             }
             Some(_) => {}
             None => self.asked = None,
