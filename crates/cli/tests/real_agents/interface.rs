@@ -3,7 +3,8 @@
 use berth_harness::{Terminal, wait_until};
 
 use crate::resumes::berth_in_terminal_of_size as in_terminal;
-use crate::{Kind, World};
+use crate::turns::asking;
+use crate::{Kind, Trust, World, for_kinds};
 
 /// Waits until two terminals show the same: the text, and all that a terminal can be told.
 fn wait_same(one: &mut Terminal, other: &mut Terminal) {
@@ -51,4 +52,28 @@ fn claude_codes_interface_comes_back_as_it_was_in_any_size_and_leaves_the_termin
     again.wait_for("hello 漢字 👍");
     world.ok(&["stop", "tui"]);
     again.wait_exit();
+}
+
+for_kinds!(a_person_talks_to_it_and_answers_with_a_key: Claude, Codex, ClaudeAcp);
+
+/// At a terminal of berth's own, for an agent that takes turns.
+fn a_person_talks_to_it_and_answers_with_a_key(kind: Kind) {
+    let world = World::with(kind, Trust::Nothing);
+    let id = world.run(&["--name", "s"]);
+    let mut terminal = in_terminal(&world, &["attach", "s"], 24, 80);
+    terminal.wait_for("Ctrl-D leaves it running");
+    terminal.type_keys("hello 漢字\r");
+    terminal.wait_for("ECHO: hello 漢字");
+    for (key, runs) in [("n", false), ("y", true)] {
+        terminal.type_keys(&format!("{}\r", asking(kind, key)));
+        terminal.wait_for("answer with [");
+        terminal.type_keys(key);
+        wait_until("the turn", || world.show(&id)["turns"]["current"].is_null());
+        assert_eq!(world.agents.work().join(key).exists(), runs, "{key}: {}", terminal.text());
+        // What is left of the question would be taken for the next one.
+        terminal.wait_until("the end of the question", |terminal| !terminal.text().contains("answer with ["));
+    }
+    terminal.type_keys("\x04");
+    assert_eq!(terminal.wait_exit(), 0);
+    assert_eq!(world.states(&id), ["done"; 3]);
 }

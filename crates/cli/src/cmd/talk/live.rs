@@ -231,7 +231,8 @@ impl<'a> Live<'a> {
             Key::Interrupt if !self.editor.is_empty() => self.editor.clear(),
             Key::Interrupt => match self.story.current.as_ref().filter(|current| !current.is_cancelled) {
                 Some(current) if hint != Some(CANCELLING) => {
-                    self.errands.give(Errand::Cancel(current.turn));
+                    let cancel = Errand::Cancel(current.turn);
+                    self.give(cancel);
                     self.hint = Some(CANCELLING);
                 }
                 Some(_) => self.leave(),
@@ -245,7 +246,7 @@ impl<'a> Live<'a> {
             Key::Suspend => self.suspend()?,
             Key::Char(c) if self.editor.is_empty() && self.answer(*c) => {}
             key => match self.editor.take(key) {
-                Did::Send(text) => self.errands.give(Errand::Send(text)),
+                Did::Send(text) => self.give(Errand::Send(text)),
                 Did::Changed | Did::Nothing => {}
             },
         }
@@ -276,7 +277,7 @@ impl<'a> Live<'a> {
             return false;
         };
         let errand = Errand::Answer { request: ask.request.clone(), option: option.to_owned() };
-        self.errands.give(errand);
+        self.give(errand);
         // Once is enough; if that fails, the question is there again.
         if let Some(asked) = &mut self.asked {
             asked.is_answered = true;
@@ -291,18 +292,31 @@ impl<'a> Live<'a> {
         (!asked.is_answered && asked.since.elapsed() >= READING_TIME).then_some(ask)
     }
 
+    fn give(&mut self, errand: Errand) {
+        if let Err(errand) = self.errands.give(errand) {
+            let problem = Problem::new(Code::Bug, "whoever sends what you write is gone; nothing was sent");
+            self.failed(errand, &problem.hint("leave with Ctrl-D and come back"));
+        }
+    }
+
     fn report(&mut self) {
         for (errand, done) in self.errands.reports() {
-            let Err(problem) = done else { continue };
-            self.complain(&problem);
-            match errand {
-                Errand::Send(text) => {
-                    self.leaving = false;
-                    self.editor.give_back(&text);
-                }
-                Errand::Answer { .. } => self.asked = None,
-                Errand::Cancel(_) => {}
+            if let Err(problem) = done {
+                self.failed(errand, &problem);
             }
+        }
+    }
+
+    /// What was written is there again, and what was asked is asked again.
+    fn failed(&mut self, errand: Errand, problem: &Problem) {
+        self.complain(problem);
+        match errand {
+            Errand::Send(text) => {
+                self.leaving = false;
+                self.editor.give_back(&text);
+            }
+            Errand::Answer { .. } => self.asked = None,
+            Errand::Cancel(_) => {}
         }
     }
 
