@@ -329,7 +329,8 @@ pub(crate) struct Ps {
 /// One party types, the others watch. If somebody else is typing this is refused (exit 4); watch
 /// with --observe, or take over with --take, which turns the other one into an observer.
 ///
-/// An agent that takes turns has no terminal: a line you type is a turn, and its answer is shown; Ctrl-D leaves.
+/// An agent that takes turns has no terminal and is talked to: Enter sends what you wrote, Alt-Enter makes a line, Ctrl-C cancels,
+/// Ctrl-D leaves. docs/terminal.md has all keys.
 ///
 /// Leaving is exit 0. When the command ends while you are attached, its exit code is passed through
 /// (128+N for a signal; 1 if the run was lost).

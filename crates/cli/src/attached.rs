@@ -26,6 +26,8 @@ enum Left {
     Detached,
     Ended,
     Signalled(i32),
+    /// Somebody wants us to stand still for a while.
+    Suspended,
     Dropped,
     Refused(Problem),
 }
@@ -55,9 +57,11 @@ pub(crate) fn attach(
         Err(problem) => return Err(problem),
     };
     ctx.make_current(id);
-    let wanted = [Signal::WINCH, Signal::HUP, Signal::TERM].map(Signal::as_raw);
+    // In front of a terminal in raw mode no key sends one of these; somebody else may.
+    let wanted = [Signal::WINCH, Signal::HUP, Signal::TERM, Signal::INT, Signal::QUIT, Signal::TSTP];
+    let wanted = wanted.map(Signal::as_raw);
     let signals = SignalFd::new(&wanted).map_err(|error| trouble("listen to signals", &error))?;
-    let raw = tty::Raw::enter().map_err(|error| trouble("prepare the terminal", &error))?;
+    let mut raw = tty::Raw::enter().map_err(|error| trouble("prepare the terminal", &error))?;
     // What was on the person's screen moves up into the scrollback instead of being painted over.
     let rows = tty::size().unwrap_or_default().rows;
     let room = show(&mut keeper, &signals, &vec![b'\n'; usize::from(rows)]);
@@ -67,6 +71,20 @@ pub(crate) fn attach(
         }
         match pump(&mut keeper, &mut fence, &signals) {
             Left::Dropped if ctx.is_kept(id) => {}
+            Left::Suspended => {
+                drop(raw);
+                // The signal itself was taken from the kernel by reading it; this one cannot be.
+                let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+                raw = tty::Raw::enter().map_err(|error| trouble("prepare the terminal", &error))?;
+                // The screen as it is by now.
+                let again = if fence.is_some() { Role::Writer } else { Role::Observer };
+                match request(&mut keeper, again) {
+                    Ok(new_fence) => fence = new_fence,
+                    Err(problem) if problem.code == Code::Unreachable => {}
+                    Err(problem) => break Left::Refused(problem),
+                }
+                continue;
+            }
             left => break left,
         }
         // The keeper replaced its own program: same session, new connection. Whoever was replaced
@@ -93,7 +111,7 @@ pub(crate) fn attach(
         }
         Left::Signalled(signal) => Ok(u8::try_from(128 + signal).unwrap_or(255)),
         Left::Refused(problem) => Err(problem),
-        Left::Ended | Left::Dropped => ended(ctx, id, &handle),
+        Left::Ended | Left::Dropped | Left::Suspended => ended(ctx, id, &handle),
     }
 }
 
@@ -205,6 +223,7 @@ fn heed(keeper: &mut Connection, signals: &SignalFd) -> Result<(), Left> {
             let resize = Request::Resize { size: tty::size().unwrap_or_default() };
             keeper.send(resize).map_err(|_| Left::Dropped)
         }
+        Ok(Some(signal)) if signal == Signal::TSTP.as_raw() => Err(Left::Suspended),
         Ok(Some(signal)) => Err(Left::Signalled(signal)),
         Ok(None) | Err(_) => Ok(()),
     }

@@ -187,7 +187,18 @@ impl Lab {
         program: &Path,
         args: impl IntoIterator<Item = A>,
     ) -> Terminal {
-        Terminal::start(program, args, &self.home(), 24, 80)
+        self.terminal_running_of_size(program, args, 24, 80)
+    }
+
+    /// The same with a size.
+    pub fn terminal_running_of_size<A: AsRef<OsStr>>(
+        &self,
+        program: &Path,
+        args: impl IntoIterator<Item = A>,
+        rows: u16,
+        cols: u16,
+    ) -> Terminal {
+        Terminal::start(program, args, &self.home(), rows, cols)
     }
 
     /// The journal, as `log --json` prints it.

@@ -10,6 +10,7 @@
 mod crashes;
 mod first_sends;
 mod idle;
+mod interface;
 mod nested;
 mod resumes;
 mod secrets;

@@ -228,6 +228,10 @@ fn a_conversation_in_a_terminal_of_ours_is_refused_elsewhere() {
 
 /// berth in a terminal, with the agents' environment and no other.
 fn berth_in_terminal(world: &World, words: &[&str]) -> Terminal {
+    berth_in_terminal_of_size(world, words, 24, 80)
+}
+
+pub(crate) fn berth_in_terminal_of_size(world: &World, words: &[&str], rows: u16, cols: u16) -> Terminal {
     let mut args = vec!["-i".to_owned(), format!("--chdir={}", world.agents.work().display())];
     for (name, value) in world.agents.env() {
         args.push(format!("{}={}", name.to_string_lossy(), value.to_string_lossy()));
@@ -236,5 +240,5 @@ fn berth_in_terminal(world: &World, words: &[&str]) -> Terminal {
     args.push(format!("BERTH_HOME={}", world.lab.home().display()));
     args.push(env!("CARGO_BIN_EXE_berth").to_owned());
     args.extend(words.iter().map(|word| (*word).to_owned()));
-    world.lab.terminal_running(std::path::Path::new("/usr/bin/env"), args)
+    world.lab.terminal_running_of_size(std::path::Path::new("/usr/bin/env"), args, rows, cols)
 }

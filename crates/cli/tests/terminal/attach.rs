@@ -48,7 +48,7 @@ fn ctrl_backslash_in_every_encoding_leaves_the_session_running_and_the_terminal_
 
 #[test]
 fn a_shell_finds_its_terminal_as_it_was_whatever_ended_the_attachment() {
-    for ending in ["detach", "SIGTERM", "SIGHUP", "exit", "keeper killed", "refused"] {
+    for ending in ["detach", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "exit", "keeper killed", "refused"] {
         let lab = lab();
         let go = lab.dir().join("go");
         let wait = format!("wait-file:{}", go.display());
@@ -76,6 +76,8 @@ fn a_shell_finds_its_terminal_as_it_was_whatever_ended_the_attachment() {
             "detach" => terminal.type_keys("\x1c"),
             "SIGTERM" => signal(&client(), Signal::TERM),
             "SIGHUP" => signal(&client(), Signal::HUP),
+            "SIGINT" => signal(&client(), Signal::INT),
+            "SIGQUIT" => signal(&client(), Signal::QUIT),
             "exit" => std::fs::write(&go, "").expect("a file"),
             "keeper killed" => lab.kill_keeper(&id),
             _ => {}

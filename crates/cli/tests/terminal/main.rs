@@ -4,6 +4,7 @@
 
 mod attach;
 mod disconnect;
+mod programs;
 mod restart;
 mod typing;
 mod writer;

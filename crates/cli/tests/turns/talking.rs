@@ -249,6 +249,42 @@ fn a_talk_goes_on_through_a_lost_and_a_replaced_keeper_and_tells_nothing_twice()
 }
 
 #[test]
+fn a_turn_whose_keeper_dies_is_told_to_be_unknown_and_the_talk_goes_on() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s"]);
+    let (_, wait) = gate(&lab, "never");
+    let (begun, touch) = mark(&lab, "begun");
+    let mut terminal = talk(&lab);
+    terminal.type_keys(&format!("{touch} {wait} x\r"));
+    wait_mark(&begun);
+    lab.kill_keeper(&id);
+    terminal.wait_for("[turn s.1 unknown");
+    wait_last(&mut terminal, PROMPT);
+    assert_eq!(states(&lab, "s"), ["unknown"]);
+    assert_eq!(lab.show("s")["keeper_pid"], serde_json::Value::Null, "nothing comes back without a request");
+    lab.ok(["queue", "s", "resume"]);
+    terminal.type_keys("again\r");
+    terminal.wait_for("ECHO: again");
+}
+
+#[test]
+fn a_talk_whose_terminal_vanishes_ends_and_changes_nothing() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s"]);
+    let (go, wait) = gate(&lab, "go");
+    let (begun, touch) = mark(&lab, "begun");
+    let mut terminal = talk(&lab);
+    terminal.type_keys(&format!("{touch} {wait} x\r"));
+    wait_mark(&begun);
+    let client = terminal.identity();
+    terminal.close();
+    wait_gone(&client);
+    open(&go);
+    lab.ok(["wait", "s.1", "--timeout", "60s"]);
+    assert_eq!(states(&lab, &id), ["done"]);
+}
+
+#[test]
 fn no_terminal_is_too_small_to_talk_in() {
     for (rows, cols) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 10), (2, 80), (24, 1)] {
         let lab = lab();

@@ -53,10 +53,11 @@ impl Errands {
         Ok(Self { orders, reports, bell, under_way: 0 })
     }
 
-    pub(super) fn give(&mut self, errand: Errand) {
-        if self.orders.send(errand).is_ok() {
-            self.under_way += 1;
-        }
+    /// Has it done. If nobody is there any more to do it, it is given back.
+    pub(super) fn give(&mut self, errand: Errand) -> Result<(), Errand> {
+        self.orders.send(errand).map_err(|refused| refused.0)?;
+        self.under_way += 1;
+        Ok(())
     }
 
     /// How many are not reported yet.

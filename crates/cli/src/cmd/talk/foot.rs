@@ -12,18 +12,32 @@ use super::cells::Row;
 /// What is on the screen now.
 #[derive(Debug, Default)]
 pub(super) struct Foot {
-    /// The width of each row up to the one with the cursor, and the cursor's column.
-    painted: Option<(Vec<usize>, usize)>,
+    painted: Option<Painted>,
+}
+
+#[derive(Debug)]
+struct Painted {
+    rows: Vec<Row>,
+    cursor: (usize, usize),
+    size: Size,
+    /// The first row there was room for.
+    start: usize,
 }
 
 impl Foot {
+    /// Whether this is what is on the screen.
+    pub(super) fn shows(&self, rows: &[Row], cursor: (usize, usize), size: Size) -> bool {
+        self.painted.as_ref().is_some_and(|it| it.rows == rows && it.cursor == cursor && it.size == size)
+    }
+
     /// Takes the foot away; the cursor is then where it began.
     pub(super) fn erase(&mut self, out: &mut Vec<u8>, size: Size) {
-        let Some((widths, column)) = self.painted.take() else { return };
+        let Some(painted) = self.painted.take() else { return };
         let columns = usize::from(size.cols).max(1);
         // In a narrower terminal one row has become several.
-        let above = widths[..widths.len() - 1].iter().map(|width| width.saturating_sub(1) / columns + 1);
-        let up = (above.sum::<usize>() + column / columns).min(usize::from(size.rows).saturating_sub(1));
+        let above = painted.rows[painted.start..painted.cursor.0].iter();
+        let above = above.map(|row| row.width.saturating_sub(1) / columns + 1).sum::<usize>();
+        let up = (above + painted.cursor.1 / columns).min(usize::from(size.rows).saturating_sub(1));
         out.push(b'\r');
         if up > 0 {
             out.extend_from_slice(format!("\x1b[{up}A").as_bytes());
@@ -38,7 +52,7 @@ impl Foot {
 
     /// Paints these rows from where the cursor is, at the start of a line, as far as the terminal has room for
     /// them, and puts the cursor where it belongs.
-    pub(super) fn paint(&mut self, out: &mut Vec<u8>, rows: &[Row], cursor: (usize, usize), size: Size) {
+    pub(super) fn paint(&mut self, out: &mut Vec<u8>, rows: Vec<Row>, cursor: (usize, usize), size: Size) {
         let most = usize::from(size.rows).max(1);
         // The last rows are those one writes in; of these the one with the cursor must be seen.
         let start = rows.len().saturating_sub(most).min(cursor.0);
@@ -60,8 +74,7 @@ impl Foot {
         if cursor.1 > 0 {
             out.extend_from_slice(format!("\x1b[{}C", cursor.1).as_bytes());
         }
-        let widths = shown[..=cursor_row].iter().map(|row| row.width).collect();
-        self.painted = Some((widths, cursor.1));
+        self.painted = Some(Painted { rows, cursor, size, start });
     }
 }
 
@@ -85,7 +98,7 @@ mod tests {
         let rows = wrap(line, usize::from(size.cols));
         let last = rows.len() - 1;
         let column = rows[last].width.min(usize::from(size.cols) - 1);
-        foot.paint(&mut out, &rows, (last, column), size);
+        foot.paint(&mut out, rows, (last, column), size);
         screen.feed(&out);
     }
 

@@ -3,14 +3,15 @@
 //! Promise: the terminal never waits for the agent or its keeper; what is typed while the agent works is the next
 //! message; no question is answered by a key that was pressed before one could read it; leaving, also by a signal or a
 //! lost connection, changes nothing for the session, and the terminal is given back as it was.
-//! Not here: what is told (`story`), editing (`editor`).
+//! Not here: what is told (`story`), editing (`editor`), hearing the keeper (`news`), what is painted (`picture`).
 //! Start with [`Live::run`].
+
+mod news;
+mod picture;
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use berth_api::client::Arrival;
-use berth_api::message::{Answer, Notice, Request, Size};
 use berth_api::turn::{Ask, AskKind};
 use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
@@ -19,14 +20,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use rustix::stdio::stdin;
 
-use super::cells::{self, Row};
 use super::editor::{Did, Editor};
 use super::errands::{Errand, Errands};
 use super::foot::Foot;
 use super::keys::{Key, Keys};
 use super::story::Story;
 use crate::ctx::Ctx;
-use crate::{print, tty};
+use crate::tty;
 
 /// How long a question is on the screen before a key answers it: whoever is typing then types on.
 const READING_TIME: Duration = Duration::from_millis(500);
@@ -71,6 +71,8 @@ pub(super) struct Live<'a> {
     /// The last event we know of.
     seq: u64,
     looked_at: Instant,
+    /// Whether everything is told that happened before the session lost its keeper.
+    is_caught_up: bool,
     asked: Option<Asked>,
     /// A word to the person that goes away with the next key.
     hint: Option<&'static str>,
@@ -107,6 +109,7 @@ impl<'a> Live<'a> {
             keeper: None,
             seq,
             looked_at: Instant::now(),
+            is_caught_up: false,
             asked: None,
             hint: None,
             leaving: false,
@@ -228,7 +231,8 @@ impl<'a> Live<'a> {
             Key::Interrupt if !self.editor.is_empty() => self.editor.clear(),
             Key::Interrupt => match self.story.current.as_ref().filter(|current| !current.is_cancelled) {
                 Some(current) if hint != Some(CANCELLING) => {
-                    self.errands.give(Errand::Cancel(current.turn));
+                    let cancel = Errand::Cancel(current.turn);
+                    self.give(cancel);
                     self.hint = Some(CANCELLING);
                 }
                 Some(_) => self.leave(),
@@ -242,7 +246,7 @@ impl<'a> Live<'a> {
             Key::Suspend => self.suspend()?,
             Key::Char(c) if self.editor.is_empty() && self.answer(*c) => {}
             key => match self.editor.take(key) {
-                Did::Send(text) => self.errands.give(Errand::Send(text)),
+                Did::Send(text) => self.give(Errand::Send(text)),
                 Did::Changed | Did::Nothing => {}
             },
         }
@@ -273,7 +277,7 @@ impl<'a> Live<'a> {
             return false;
         };
         let errand = Errand::Answer { request: ask.request.clone(), option: option.to_owned() };
-        self.errands.give(errand);
+        self.give(errand);
         // Once is enough; if that fails, the question is there again.
         if let Some(asked) = &mut self.asked {
             asked.is_answered = true;
@@ -288,93 +292,31 @@ impl<'a> Live<'a> {
         (!asked.is_answered && asked.since.elapsed() >= READING_TIME).then_some(ask)
     }
 
-    fn connect(&mut self) {
-        self.looked_at = Instant::now();
-        // Only whoever sends something starts a session that has no keeper.
-        let Ok(connection) = Connection::open(&self.ctx.home.session_dir(self.id), tty::place()) else {
-            return;
-        };
-        let mut connection = connection;
-        let _ = connection.set_patience(Some(FRAME_PATIENCE));
-        if connection.send(Request::Watch { from: self.seq + 1 }).is_ok() {
-            self.keeper = Some(connection);
-            self.story.connected();
-        }
-    }
-
-    /// Asks to be told what the agent says about the turn it has now.
-    fn follow_on(&mut self) {
-        if self.keeper.is_none() {
-            return;
-        }
-        let Some(turn) = self.story.take_follow() else { return };
-        if let Some(keeper) = &mut self.keeper
-            && keeper.send(Request::Follow { turn }).is_err()
-        {
-            self.keeper = None;
-        }
-    }
-
-    fn listen(&mut self) {
-        for _ in 0..NEWS_AT_ONCE {
-            let Some(keeper) = &mut self.keeper else { return };
-            match keeper.next() {
-                Ok(Some(arrival)) => self.hear(arrival),
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-                    ) =>
-                {
-                    return;
-                }
-                // It leaves, is gone, or replaces its own program.
-                Ok(None) | Err(_) => {
-                    self.keeper = None;
-                    self.looked_at = Instant::now().checked_sub(TICK).unwrap_or_else(Instant::now);
-                    return;
-                }
-            }
-            self.follow_on();
-            if !self.keeper.as_ref().is_some_and(Connection::has_more) {
-                return;
-            }
-        }
-    }
-
-    fn hear(&mut self, arrival: Arrival) {
-        match arrival {
-            Arrival::Notice(Notice::Event { seq, entry }) => {
-                // What is told once more to whoever follows a turn has no number.
-                if seq == 0 || seq > self.seq {
-                    self.seq = self.seq.max(seq);
-                    self.story.hear(&entry.event);
-                }
-            }
-            Arrival::Notice(Notice::Said { turn, text }) => self.story.said(turn, &text),
-            Arrival::Notice(Notice::Doing { turn, what, detail, tokens }) => {
-                self.story.doing(turn, &what, &detail, tokens);
-            }
-            Arrival::Answer(Answer::Problem { problem }) => self.complain(&problem),
-            Arrival::Notice(Notice::Output { .. } | Notice::Replaced { .. })
-            | Arrival::Answer(_)
-            | Arrival::Output(_)
-            | Arrival::Screen(_) => {}
+    fn give(&mut self, errand: Errand) {
+        if let Err(errand) = self.errands.give(errand) {
+            let problem = Problem::new(Code::Bug, "whoever sends what you write is gone; nothing was sent");
+            self.failed(errand, &problem.hint("leave with Ctrl-D and come back"));
         }
     }
 
     fn report(&mut self) {
         for (errand, done) in self.errands.reports() {
-            let Err(problem) = done else { continue };
-            self.complain(&problem);
-            match errand {
-                Errand::Send(text) => {
-                    self.leaving = false;
-                    self.editor.give_back(&text);
-                }
-                Errand::Answer { .. } => self.asked = None,
-                Errand::Cancel(_) => {}
+            if let Err(problem) = done {
+                self.failed(errand, &problem);
             }
+        }
+    }
+
+    /// What was written is there again, and what was asked is asked again.
+    fn failed(&mut self, errand: Errand, problem: &Problem) {
+        self.complain(problem);
+        match errand {
+            Errand::Send(text) => {
+                self.leaving = false;
+                self.editor.give_back(&text);
+            }
+            Errand::Answer { .. } => self.asked = None,
+            Errand::Cancel(_) => {}
         }
     }
 
@@ -383,95 +325,6 @@ impl<'a> Live<'a> {
         if let Some(hint) = &problem.hint {
             self.story.note(&format!("hint: {hint}"));
         }
-    }
-
-    /// Prints what stays, and paints the rest below.
-    fn paint(&mut self) -> Result<(), Left> {
-        self.note_question();
-        let size = tty::size().unwrap_or_default();
-        let (rows, cursor) = self.rows(size);
-        let mut out = b"\x1b[?2026h".to_vec();
-        self.foot.erase(&mut out, size);
-        out.extend_from_slice(self.story.take_told().replace('\n', "\r\n").as_bytes());
-        self.foot.paint(&mut out, &rows, cursor, size);
-        out.extend_from_slice(b"\x1b[?2026l");
-        self.write(&out)
-    }
-
-    /// A question counts as shown from when it is first painted.
-    fn note_question(&mut self) {
-        match self.story.asks.first() {
-            Some(ask) if self.asked.as_ref().is_none_or(|asked| asked.request != ask.request) => {
-                let request = ask.request.clone();
-                self.asked = Some(Asked { request, since: Instant::now(), is_answered: false });
-                // Somebody who looks elsewhere may hear it.
-                tty::last_words(b"\x07");
-            }
-            Some(_) => {}
-            None => self.asked = None,
-        }
-    }
-
-    /// The foot: the line the agent is writing, what it does, what waits, and what the person writes.
-    fn rows(&self, size: Size) -> (Vec<Row>, (usize, usize)) {
-        let (columns, height) = (usize::from(size.cols).max(1), usize::from(size.rows));
-        let mut rows = Vec::new();
-        // In a tiny terminal there is room for what one writes, and for nothing else.
-        if height >= 3 && columns >= 8 {
-            if !self.story.line.is_empty() {
-                let line = cells::wrap(tail(&self.story.line, 4 * columns * height), columns);
-                let skipped = line.len().saturating_sub(height / 2);
-                rows.extend(line.into_iter().skip(skipped));
-            }
-            rows.extend(
-                cells::wrap(&self.going_on(), columns)
-                    .into_iter()
-                    .take(height / 3)
-                    .filter(|row| row.width > 0)
-                    .map(Row::dim),
-            );
-            for (_, text) in self.story.queued.iter().take(if height >= 10 { QUEUED_SHOWN } else { 0 }) {
-                let line = format!("queued: {}", print::excerpt(text, columns));
-                rows.extend(cells::wrap(&line, columns).into_iter().take(1).map(Row::dim));
-            }
-        }
-        let waiting = self.story.queued.len();
-        let (prompt, width) = match waiting {
-            0 => ("\x1b[1m>\x1b[0m ".to_owned(), 2),
-            _ => {
-                let text = format!("{waiting} queued");
-                (format!("\x1b[2m{text}\x1b[0m \x1b[1m>\x1b[0m "), text.len() + 3)
-            }
-        };
-        let (written, cursor) = self.editor.rows((&prompt, width), columns);
-        let cursor = (rows.len() + cursor.0, cursor.1);
-        rows.extend(written);
-        (rows, cursor)
-    }
-
-    /// One line about what is going on, the most important first.
-    fn going_on(&self) -> String {
-        if let Some(hint) = self.hint {
-            return hint.to_owned();
-        }
-        if self.leaving {
-            return "sending what you wrote; Ctrl-C does not wait for that".to_owned();
-        }
-        if let Some(ask) = self.answerable() {
-            let keys: Vec<String> = choices(ask)
-                .into_iter()
-                .map(|(keys, option)| {
-                    let keys: Vec<String> = keys.chars().map(String::from).collect();
-                    format!("[{}] {option}", keys.join("/"))
-                })
-                .collect();
-            let but = if self.editor.is_empty() { "" } else { " (on an empty line)" };
-            return format!("answer with {}{but}", keys.join("  "));
-        }
-        let Some(current) = &self.story.current else { return String::new() };
-        let tokens = current.tokens.map(|tokens| format!(" · {tokens} tokens")).unwrap_or_default();
-        let doing = if current.is_cancelled { "cancelling" } else { current.doing.as_str() };
-        format!("· {doing} · {} s{tokens}", current.since.elapsed().as_secs())
     }
 
     /// Writes to the terminal; one that takes nothing must not keep signals from us.
@@ -521,11 +374,4 @@ fn choices(ask: &Ask) -> Vec<(String, &str)> {
         format!("{letter}{digit}")
     };
     ask.options.iter().enumerate().map(|(at, option)| (keys(at), option.id.as_str())).collect()
-}
-
-/// The last characters of a text, about so many bytes of them.
-fn tail(text: &str, bytes: usize) -> &str {
-    let from = text.len().saturating_sub(bytes);
-    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    &text[from..]
 }

@@ -1,0 +1,110 @@
+//! What is painted: what stays, and below it the line the agent is writing, what it does, what waits, and what the person
+//! writes.
+
+use std::time::Instant;
+
+use berth_api::message::Size;
+
+use super::{Asked, Left, Live, QUEUED_SHOWN, choices};
+use crate::cmd::talk::cells::{self, Row};
+use crate::{print, tty};
+
+impl Live<'_> {
+    /// Prints what stays, and paints the rest below.
+    pub(super) fn paint(&mut self) -> Result<(), Left> {
+        self.note_question();
+        let size = tty::size().unwrap_or_default();
+        let (rows, cursor) = self.rows(size);
+        let told = self.story.take_told();
+        if told.is_empty() && self.foot.shows(&rows, cursor, size) {
+            return Ok(());
+        }
+        let mut out = b"\x1b[?2026h".to_vec();
+        self.foot.erase(&mut out, size);
+        out.extend_from_slice(told.replace('\n', "\r\n").as_bytes());
+        self.foot.paint(&mut out, rows, cursor, size);
+        out.extend_from_slice(b"\x1b[?2026l");
+        self.write(&out)
+    }
+
+    /// A question counts as shown from when it is first painted.
+    fn note_question(&mut self) {
+        match self.story.asks.first() {
+            Some(ask) if self.asked.as_ref().is_none_or(|asked| asked.request != ask.request) => {
+                let request = ask.request.clone();
+                self.asked = Some(Asked { request, since: Instant::now(), is_answered: false });
+            }
+            Some(_) => {}
+            None => self.asked = None,
+        }
+    }
+
+    /// The foot: the line the agent is writing, what it does, what waits, and what the person writes.
+    fn rows(&self, size: Size) -> (Vec<Row>, (usize, usize)) {
+        let (columns, height) = (usize::from(size.cols).max(1), usize::from(size.rows));
+        let mut rows = Vec::new();
+        // In a tiny terminal there is room for what one writes, and for nothing else.
+        if height >= 3 && columns >= 8 {
+            if !self.story.line.is_empty() {
+                let line = cells::wrap(tail(&self.story.line, 4 * columns * height), columns);
+                let skipped = line.len().saturating_sub(height / 2);
+                rows.extend(line.into_iter().skip(skipped));
+            }
+            rows.extend(
+                cells::wrap(&self.going_on(), columns)
+                    .into_iter()
+                    .take(height / 3)
+                    .filter(|row| row.width > 0)
+                    .map(Row::dim),
+            );
+            for (_, text) in self.story.queued.iter().take(if height >= 10 { QUEUED_SHOWN } else { 0 }) {
+                let line = format!("queued: {}", print::excerpt(text, columns));
+                rows.extend(cells::wrap(&line, columns).into_iter().take(1).map(Row::dim));
+            }
+        }
+        let waiting = self.story.queued.len();
+        let (prompt, width) = match waiting {
+            0 => ("\x1b[1m>\x1b[0m ".to_owned(), 2),
+            _ => {
+                let text = format!("{waiting} queued");
+                (format!("\x1b[2m{text}\x1b[0m \x1b[1m>\x1b[0m "), text.len() + 3)
+            }
+        };
+        let (written, cursor) = self.editor.rows((&prompt, width), columns);
+        let cursor = (rows.len() + cursor.0, cursor.1);
+        rows.extend(written);
+        (rows, cursor)
+    }
+
+    /// One line about what is going on, the most important first.
+    fn going_on(&self) -> String {
+        if let Some(hint) = self.hint {
+            return hint.to_owned();
+        }
+        if self.leaving {
+            return "sending what you wrote; Ctrl-C does not wait for that".to_owned();
+        }
+        if let Some(ask) = self.answerable() {
+            let keys: Vec<String> = choices(ask)
+                .into_iter()
+                .map(|(keys, option)| {
+                    let keys: Vec<String> = keys.chars().map(String::from).collect();
+                    format!("[{}] {option}", keys.join("/"))
+                })
+                .collect();
+            let but = if self.editor.is_empty() { "" } else { " (on an empty line)" };
+            return format!("answer with {}{but}", keys.join("  "));
+        }
+        let Some(current) = &self.story.current else { return String::new() };
+        let tokens = current.tokens.map(|tokens| format!(" · {tokens} tokens")).unwrap_or_default();
+        let doing = if current.is_cancelled { "cancelling" } else { current.doing.as_str() };
+        format!("· {doing} · {} s{tokens}", current.since.elapsed().as_secs())
+    }
+}
+
+/// The last characters of a text, about so many bytes of them.
+fn tail(text: &str, bytes: usize) -> &str {
+    let from = text.len().saturating_sub(bytes);
+    let from = (from..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    &text[from..]
+}

@@ -1,0 +1,79 @@
+//! An agent's own interface in a terminal of ours: it comes back as it was, and leaves nothing switched on.
+
+use berth_harness::{Terminal, wait_until};
+
+use crate::resumes::berth_in_terminal_of_size as in_terminal;
+use crate::turns::asking;
+use crate::{Kind, Trust, World, for_kinds};
+
+/// Waits until two terminals show the same: the text, and all that a terminal can be told.
+fn wait_same(one: &mut Terminal, other: &mut Terminal) {
+    one.wait_until("the same screen in both terminals", |one| {
+        // The other one is read as well, once.
+        let mut looks = 0;
+        other.wait_until("a look", |_| std::mem::replace(&mut looks, 1) > 0);
+        one.restore() == other.restore()
+    });
+}
+
+#[test]
+fn claude_codes_interface_comes_back_as_it_was_in_any_size_and_leaves_the_terminal_sane() {
+    let world = World::new(Kind::Claude);
+    let run = ["run", "--agent", "claude", "--tui", "--name", "tui", "--", "--permission-mode", "manual"];
+    let mut terminal = in_terminal(&world, &run, 24, 80);
+    terminal.wait_for("shortcuts");
+    // What is typed before it listens is lost, and there is no event for that.
+    let mut pasted = 0;
+    terminal.wait_until("the prompt on the screen", |terminal| {
+        if !terminal.text().contains("hello 漢字 👍") && pasted < 20 {
+            terminal.type_keys("\x1b[200~hello 漢字 👍\x1b[201~");
+            pasted += 1;
+        }
+        terminal.text().contains("hello 漢字 👍")
+    });
+    for (rows, cols) in [(24, 80), (20, 40), (30, 100)] {
+        terminal.resize(rows, cols);
+        wait_until("the agent's terminal to follow", || world.show("tui")["cols"] == cols);
+        let mut watcher = in_terminal(&world, &["attach", "--observe", "tui"], rows, cols);
+        watcher.wait_for("hello 漢字 👍");
+        wait_same(&mut watcher, &mut terminal);
+        watcher.type_keys("\x1c");
+        assert_eq!(watcher.wait_exit(), 0);
+    }
+    terminal.type_keys("\x1b[92;5u");
+    assert_eq!(terminal.wait_exit(), 0);
+    let left_on = String::from_utf8_lossy(&terminal.restore()).into_owned();
+    for mode in
+        ["\x1b[?1049h", "\x1b[?2004h", "\x1b[?1004h", "\x1b[?1000h", "\x1b[?1003h", "\x1b[?25l", "\x1b[>1u"]
+    {
+        assert!(!left_on.contains(mode), "{mode:?} is still set");
+    }
+    let mut again = in_terminal(&world, &["attach", "tui"], 30, 100);
+    again.wait_for("hello 漢字 👍");
+    world.ok(&["stop", "tui"]);
+    again.wait_exit();
+}
+
+for_kinds!(a_person_talks_to_it_and_answers_with_a_key: Claude, Codex, ClaudeAcp);
+
+/// At a terminal of berth's own, for an agent that takes turns.
+fn a_person_talks_to_it_and_answers_with_a_key(kind: Kind) {
+    let world = World::with(kind, Trust::Nothing);
+    let id = world.run(&["--name", "s"]);
+    let mut terminal = in_terminal(&world, &["attach", "s"], 24, 80);
+    terminal.wait_for("Ctrl-D leaves it running");
+    terminal.type_keys("hello 漢字\r");
+    terminal.wait_for("ECHO: hello 漢字");
+    for (key, runs) in [("n", false), ("y", true)] {
+        terminal.type_keys(&format!("{}\r", asking(kind, key)));
+        terminal.wait_for("answer with [");
+        terminal.type_keys(key);
+        wait_until("the turn", || world.show(&id)["turns"]["current"].is_null());
+        assert_eq!(world.agents.work().join(key).exists(), runs, "{key}: {}", terminal.text());
+        // What is left of the question would be taken for the next one.
+        terminal.wait_until("the end of the question", |terminal| !terminal.text().contains("answer with ["));
+    }
+    terminal.type_keys("\x04");
+    assert_eq!(terminal.wait_exit(), 0);
+    assert_eq!(world.states(&id), ["done"; 3]);
+}
