@@ -1,9 +1,11 @@
-//! Listing many sessions.
+//! Listing sessions, few and many, and what a command costs that does nothing.
 //!
-//! Promise: nine of ten sessions have ended and one runs, and the list has them all.
+//! Promise: every list that is timed was looked into before and has what it should have. What is archived was
+//! made once and copied: a session that is over is files and nothing else.
 //! Start with [`measure`].
 
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -12,75 +14,215 @@ use serde_json::Value;
 use crate::lab::{Lab, PATIENCE};
 use crate::peers::Berth;
 use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::Bench;
+use crate::stage::{Bench, ByHolder, median};
 use crate::stats::{Samples, ratio};
 
+/// How many live sessions are listed beside tmux; later one session in so many lives.
+const LIVE: usize = 10;
+
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
-    let mut stage = bench.stage("g", &["berth"])?;
-    let counts: &[usize] = bench.pick(&[10, 100, 1000], &[10, 50]);
     let rounds = bench.pick(40, 10);
-    let mut samples: Vec<Samples> = Vec::new();
-    let program = bench.programs.get("berth").cloned();
+    let mut stage = bench.stage("g", &["berth", "tmux"])?;
+    let programs = bench.programs.clone();
+    let program =
+        |name: &str| programs.get(name).cloned().with_context(|| format!("{name} is not installed"));
+    let berth = Berth { program: program("berth")? };
+
+    // A few that live, beside tmux; then commands that do nothing.
+    let (mut live, mut idle) = (ByHolder::<Samples>::new(), ByHolder::<Samples>::new());
+    let mut running = Vec::new();
     stage.each(|lab, holder| {
-        let berth = Berth { program: program.clone().context("berth is not installed")? };
-        let (mut running, mut ended) = (Vec::new(), 0);
-        for count in counts {
-            while running.len() < count / 10 {
+        for _ in 0..LIVE {
+            let started = lab.start(holder, "hang")?;
+            if holder.name() == "berth" {
+                running.push(started.session);
+            }
+        }
+        Ok(())
+    });
+    settle(&berth, &stage.lab, &["ls", "--json"], LIVE, LIVE)?;
+    for _ in 0..rounds {
+        stage.each(|lab, holder| {
+            let program = program(holder.name())?;
+            let (mut list, mut version) = (lab.command(&program), lab.command(&program));
+            if holder.name() == "berth" {
+                list = berth.command(lab);
+                list.arg("ls");
+                version.arg("--version");
+            } else {
+                list.arg("-S").arg(lab.dir().join("tmux")).arg("ls");
+                version.arg("-V");
+            }
+            live.entry(holder.name()).or_default().push_ms(timed(&mut list)?);
+            idle.entry(holder.name()).or_default().push_ms(timed(&mut version)?);
+            Ok(())
+        });
+        let mut nothing = stage.lab.command(Path::new("true"));
+        idle.entry("true").or_default().push_ms(timed(&mut nothing)?);
+    }
+
+    // Nine of ten sessions have ended and one runs.
+    let counts: &[usize] = bench.pick(&[100, 1000], &[100, 200]);
+    let mut mixed: Vec<Samples> = Vec::new();
+    let mut ended = 0;
+    for count in counts {
+        let wanted = count / LIVE;
+        stage.each(|lab, holder| {
+            while holder.name() == "berth" && running.len() < wanted {
                 running.push(lab.start(holder, "hang")?.session);
             }
-            while ended < count - count / 10 {
-                let mut command = berth.command(lab);
-                let status = command.args(["run", "-d", "--", "true"]).status().context("run berth run")?;
-                if !status.success() {
-                    bail!("berth run -d -- true failed ({status})");
-                }
-                ended += 1;
-            }
-            settle(&berth, lab, *count, running.len())?;
-            let mut times = Samples::default();
-            for _ in 0..rounds {
-                let began_at = Instant::now();
-                berth.command(lab).args(["ls", "--all"]).status().context("run berth ls")?;
-                times.push_ms(began_at.elapsed());
-            }
-            samples.push(times);
+            Ok(())
+        });
+        let lab = &stage.lab;
+        while running.len() + ended < *count {
+            run(berth.command(lab).args(["run", "-d", "--", "true"]))?;
+            ended += 1;
         }
-        lab.stop(holder, &running)
-    });
-    let mut table = Table::new(&["sessions", "ls --all p50", "p99", "each"]);
-    for (count, times) in counts.iter().zip(&samples) {
-        let (p50, p99) = (times.median(), times.quantile(0.99));
-        let each = p50.map(|ms| ms * 1e3 / *count as f64);
-        table.row([count.to_string(), cell(p50, " ms"), cell(p99, " ms"), cell(each, " µs")]);
+        settle(&berth, lab, &["ls", "--all", "--json"], running.len() + ended, running.len())?;
+        mixed.push(times(rounds, || berth.command(lab), &["ls", "--all"])?);
     }
-    let median = |back: usize| samples.iter().rev().nth(back).and_then(Samples::median);
-    let steps = counts.iter().rev().take(2).map(|count| *count as f64).collect::<Vec<_>>();
-    let growth = ratio(median(0), median(1)).map(|times| times / (steps[0] / steps[1]));
+    stage.each(|lab, holder| if holder.name() == "berth" { lab.stop(holder, &running) } else { Ok(()) });
+
+    // And many that were put away.
+    let archive: &[usize] = bench.pick(&[1000, 10_000], &[100, 1000]);
+    let away = stage.lab.dir().join("away");
+    let lab = &stage.lab;
+    let in_archive = || {
+        let mut command = berth.command(lab);
+        command.env("BERTH_HOME", &away);
+        command
+    };
+    run(in_archive().args(["run", "-d", "--", "true"]))?;
+    let model = over(&away)?;
+    let (mut hidden, mut shown) = (Vec::new(), Vec::new());
+    let mut made = 0;
+    for count in archive {
+        while made < *count {
+            put_away(&away, &model, made)?;
+            made += 1;
+        }
+        settle_in(&in_archive, &["ls", "--archived", "--json"], *count, 0)?;
+        hidden.push(times(rounds, in_archive, &["ls"])?);
+        shown.push(times(rounds, in_archive, &["ls", "--archived"])?);
+    }
+
+    let mut table = Table::new(&["list", "p50", "p99", "each"]);
+    let mut row = |what: String, times: &Samples, count: Option<usize>| {
+        let each = times.median().zip(count).map(|(ms, count)| ms * 1e3 / count as f64);
+        table.row([what, cell(times.median(), " ms"), cell(times.quantile(0.99), " ms"), cell(each, " µs")]);
+    };
+    for (holder, times) in &live {
+        row(format!("`{holder} ls`, {LIVE} live"), times, Some(LIVE));
+    }
+    for (count, times) in counts.iter().zip(&mixed) {
+        row(format!("`berth ls --all`, {count}, a tenth live"), times, Some(*count));
+    }
+    for (count, (hidden, shown)) in archive.iter().zip(hidden.iter().zip(&shown)) {
+        row(format!("`berth ls`, {count} archived"), hidden, Some(*count));
+        row(format!("`berth ls --archived`, {count}"), shown, Some(*count));
+    }
+    for (name, times) in &idle {
+        row(format!("{name}{}", if *name == "true" { "" } else { ", its version" }), times, None);
+    }
+    let growth = |samples: &[Samples], counts: &[usize]| {
+        let of = |back: usize| samples.iter().rev().nth(back).and_then(Samples::median);
+        let steps: Vec<f64> = counts.iter().rev().take(2).map(|count| *count as f64).collect();
+        ratio(of(0), of(1)).map(|times| times / (steps[0] / steps[1]))
+    };
+    let last = |samples: &[Samples]| samples.last().and_then(Samples::median);
+    let most = |counts: &[usize]| counts.last().copied().unwrap_or_default();
+    let verdicts = vec![
+        Verdict::new(format!("ls of {} sessions", most(counts)), Limit::AtMost(50.0), " ms", last(&mixed)),
+        Verdict::ratio("ls, growth of time ÷ growth of list", Limit::AtMost(1.0), growth(&mixed, counts)),
+        Verdict::ratio(
+            format!("ls of {LIVE} live ÷ tmux ls"),
+            Limit::AtMost(2.0),
+            ratio(median(&live, "berth"), median(&live, "tmux")),
+        ),
+        Verdict::new(
+            format!("ls beside {} archived", most(archive)),
+            Limit::AtMost(150.0),
+            " ms",
+            last(&hidden),
+        ),
+        Verdict::ratio(
+            "the same, growth of time ÷ growth of archive",
+            Limit::AtMost(1.0),
+            growth(&hidden, archive),
+        ),
+        Verdict::new("berth --version", Limit::AtMost(3.0), " ms", median(&idle, "berth")),
+    ];
     Ok(stage.close(Section {
         title: "g. Listing sessions",
-        method: format!(
-            "`berth ls --all` from spawn to exit, {rounds} times; one session in ten runs, nine have ended."
-        ),
+        method: format!("Each from spawn to exit, {rounds} times, off a terminal."),
         table,
-        verdicts: vec![
-            Verdict::new(format!("ls of {} sessions", steps[0]), Limit::AtMost(50.0), " ms", median(0)),
-            Verdict::ratio("ls, growth of time ÷ growth of list", Limit::AtMost(1.0), growth),
-        ],
+        verdicts,
         notes: Vec::new(),
         problems: Vec::new(),
     }))
 }
 
-/// Waits until the list says what is true: `true` needs a moment to end.
-fn settle(berth: &Berth, lab: &Lab, count: usize, running: usize) -> Result<()> {
+/// From spawn to exit.
+fn timed(command: &mut Command) -> Result<Duration> {
+    let began_at = Instant::now();
+    run(command)?;
+    Ok(began_at.elapsed())
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("run {command:?}"))?;
+    if status.success() { Ok(()) } else { bail!("{command:?} failed ({status})") }
+}
+
+fn times(rounds: usize, berth: impl Fn() -> Command, args: &[&str]) -> Result<Samples> {
+    let mut times = Samples::default();
+    for _ in 0..rounds {
+        times.push_ms(timed(berth().args(args))?);
+    }
+    Ok(times)
+}
+
+/// What the only session of a state directory says of itself once it is over.
+fn over(home: &Path) -> Result<Value> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let mut command = berth.command(lab);
-        let output = command
-            .args(["ls", "--all", "--json"])
-            .stdout(Stdio::piped())
-            .output()
-            .context("run berth ls")?;
+        let sessions = std::fs::read_dir(home.join("sessions")).context("look for the session")?;
+        let session = sessions.flatten().next().context("the session is gone")?.path();
+        let status = std::fs::read(session.join("status.json")).unwrap_or_default();
+        let status: Value = serde_json::from_slice(&status).unwrap_or_default();
+        if status["state"] == "stopped" && !session.join("sock").exists() {
+            std::fs::remove_dir_all(&session).context("make room for copies")?;
+            return Ok(status);
+        }
+        if Instant::now() > deadline {
+            bail!("`true` does not end: {status}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Makes an archived session out of one that is over.
+fn put_away(home: &Path, model: &Value, number: usize) -> Result<()> {
+    // Digits are letters of an id, too.
+    let id = format!("{number:012}");
+    let dir = home.join("sessions").join(&id);
+    let mut status = model.clone();
+    status["id"] = id.into();
+    status["state"] = "archived".into();
+    status["archived_at"] = model["ended_at"].clone();
+    std::fs::create_dir_all(dir.join("journal")).with_context(|| format!("make {}", dir.display()))?;
+    std::fs::write(dir.join("status.json"), status.to_string()).context("write a short cut")
+}
+
+/// Waits until the list says what is true: `true` needs a moment to end.
+fn settle(berth: &Berth, lab: &Lab, args: &[&str], count: usize, running: usize) -> Result<()> {
+    settle_in(&|| berth.command(lab), args, count, running)
+}
+
+fn settle_in(berth: &dyn Fn() -> Command, args: &[&str], count: usize, running: usize) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let output = berth().args(args).stdout(Stdio::piped()).output().context("run berth ls")?;
         let list: Vec<Value> =
             serde_json::from_slice(&output.stdout).context("understand berth ls --json")?;
         let listed = list.iter().filter(|session| session["state"] == "running").count();

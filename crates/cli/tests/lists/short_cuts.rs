@@ -37,7 +37,16 @@ fn a_list_knows_of_a_turn_as_soon_as_its_receipt_is_given() {
 fn a_list_says_what_the_agent_does_at_the_moment() {
     let lab = lab();
     let id = lab.ok(["run", "-d", "--name", "busy", "--agent", "fake"]);
-    let gate = keep_busy(&lab, &id, "tool:Bash:make all");
+    let first = lab.dir().join("first");
+    let steps = format!("tool:Bash:begin\nwait-file:{}\ntool:Bash:make all", first.display());
+    let gate = keep_busy(&lab, &id, &steps);
+    // By then the short cut has all that the journal tells; what comes next is in no journal.
+    let short_cut = || std::fs::read(lab.session_dir(&id).join("status.json")).unwrap_or_default();
+    let told = || serde_json::from_slice::<serde_json::Value>(&short_cut()).unwrap_or_default();
+    wait_until("the short cut to have it all", || {
+        told()["turns"]["activity"] == "Bash: begin" && told()["seq"] == lab.log(&id).len()
+    });
+    std::fs::write(first, "").expect("our own directory");
     let doing = || lab.json(["ls", "--json"])[0]["turns"]["activity"].as_str().unwrap_or_default().to_owned();
     wait_until("the list to say what it does", || doing() == "Bash: make all");
     let text = lab.ok(["ls"]);

@@ -41,9 +41,16 @@ fn a_session_started_in_a_session_is_under_it_with_the_helpers() {
 fn a_session_that_somebody_only_means_is_no_parent() {
     let lab = lab();
     let meant = lab.start_with(&["--name", "meant"], &["hang"]);
-    // Somebody's shell that means a session by default is not inside of it.
-    let mut command = lab.command(["run", "-d", "--name", "child", "--", &lab.agent(), "hang"]);
-    let made = command.env("BERTH_SESSION", &meant).output().expect("berth");
-    assert!(made.status.success(), "{made:?}");
-    assert_eq!(lab.show("child")["parent"], Value::Null);
+    // Somebody's shell that means a session by default is not inside of it, nor is another session's run.
+    for (name, run) in
+        [("nobody", None), ("other", Some("0123456789ab:1")), ("child", Some(&*format!("{meant}:1")))]
+    {
+        let mut command = lab.command(["run", "-d", "--name", name, "--", &lab.agent(), "hang"]);
+        command.env("BERTH_SESSION", &meant).envs(run.map(|run| ("BERTH_RUN", run)));
+        let made = command.output().expect("berth");
+        assert!(made.status.success(), "{made:?}");
+    }
+    assert_eq!(lab.show("nobody")["parent"], Value::Null);
+    assert_eq!(lab.show("other")["parent"], Value::Null);
+    assert_eq!(lab.show("child")["parent"], meant.as_str());
 }
