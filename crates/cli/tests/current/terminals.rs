@@ -108,6 +108,40 @@ fn a_nested_agent_neither_reads_nor_moves_the_terminal_of_whom_it_works_for() {
     }
 }
 
+/// A tool that an agent started outside of its tree, and that kept its variables.
+#[test]
+fn whoever_has_a_variable_of_a_run_has_no_terminal() {
+    let lab = lab();
+    let agent = lab.agent();
+    let mut shell = Shell::new(&lab);
+    let mine = shell.ok(&format!("berth run -d -- {agent} hang"));
+    let other = lab.start(&["hang"]);
+    for variable in
+        [format!("BERTH_RUN={other}:1"), "BERTH_HELPER=web".to_owned(), format!("BERTH_SESSION={other}")]
+    {
+        shell.ok(&format!("{variable} berth run -d -- {agent} exit:0"));
+        let said = shell.run(&format!("{variable} berth use {other}"));
+        assert_eq!(said.code, 2, "{variable}: {said:?}");
+        assert_eq!(shell.run(&format!("{variable} berth use --none")).code, 2, "{variable}");
+        assert_eq!(shell.ok("berth use"), mine, "{variable}");
+    }
+    assert_eq!(shell.run(&format!("BERTH_RUN={other}:1 berth use")).code, 3);
+}
+
+#[test]
+fn an_attachment_that_is_refused_changes_nothing() {
+    let lab = lab();
+    let mut shell = Shell::new(&lab);
+    let mine = shell.ok(&format!("berth run -d -- {} hang", lab.agent()));
+    let other = lab.start(&["say:here", "hang"]);
+    let mut rival = lab.terminal(["attach", &other]);
+    rival.wait_for("here");
+    assert_eq!(shell.seen(&format!("berth attach {other}")), 4);
+    assert_eq!(shell.ok("berth use"), mine);
+    rival.type_keys("\x1c");
+    assert_eq!(rival.wait_exit(), 0);
+}
+
 #[test]
 fn resume_last_begins_with_the_current_session_of_the_terminal() {
     let lab = lab();
