@@ -48,6 +48,8 @@ Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by
             `run` in the foreground, `attach` and `wait --for exit` pass the command's own code through;
             `send --wait`, `wait T` and `result T`: 0 done · 1 failed · 8 cancelled · 9 interrupted · 10 unknown
 
+`berth` alone opens the dashboard on a terminal, and lists the sessions off it.
+
 First steps:  berth demo
               berth run --name fix -- claude      then Ctrl-\\ to leave, `berth attach fix` to return
               berth run --name bot --agent claude then `berth send bot TEXT --wait` from anywhere"

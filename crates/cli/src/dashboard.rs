@@ -47,6 +47,12 @@ const SLOW_TICK: Duration = Duration::from_secs(20);
 /// How long whoever leaves waits for what was asked for and is not confirmed.
 const LEAVING_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Whether there is a person in front of a terminal that can do more than print lines.
+pub(crate) fn is_possible() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    tty::is_interactive() && !is_dumb
+}
+
 /// Shows the dashboard until the person leaves.
 pub(crate) fn run(ctx: Ctx) -> Result<u8, Problem> {
     let ctx = Arc::new(ctx);
@@ -195,6 +201,7 @@ impl Dashboard {
         self.mailbox.measure(vec![]);
         self.screen.give_back();
         let outcome = if takes_turns {
+            self.ctx.make_current(id);
             talk::talk(&self.ctx, id)
         } else {
             attached::attach(&self.ctx, id, None, if observe { Role::Observer } else { Role::Writer })

@@ -78,7 +78,7 @@ fn run(args: Args) -> Result<u8, Problem> {
     args.check_session()?;
     let Some(verb) = args.verb else {
         let ctx = Ctx::open()?;
-        return if tty::is_interactive() {
+        return if dashboard::is_possible() {
             dashboard::run(ctx)
         } else {
             cmd::ls::run(&ctx, &args::Ls::default())

@@ -85,6 +85,26 @@ fn what_an_agent_says_is_shown_while_it_says_it() {
 }
 
 #[test]
+fn who_opens_it_in_the_middle_of_a_turn_sees_what_was_said_and_done_so_far_in_order() {
+    let lab = lab();
+    agent(&lab, "docs");
+    let mark = lab.dir().join("mark");
+    let prompt =
+        format!("say:one\ntool:Read:notes.md\nsay:two\ntool:Bash:ls\ntouch:{}\nsilent", mark.display());
+    lab.ok(["send", "docs", &prompt]);
+    berth_harness::wait_until("the agent to come so far", || mark.exists());
+    let mut terminal = open(&lab);
+    terminal.wait_for("· Bash");
+    let text = terminal.text();
+    let answer = text.split("\n").skip_while(|line| !line.contains("silent")).skip(1);
+    let answer: Vec<&str> = answer.map(str::trim).filter(|line| !line.is_empty()).take(4).collect();
+    assert!(
+        matches!(answer.as_slice(), ["one", read, "two", bash] if read.contains("Read") && bash.contains("Bash")),
+        "{text}"
+    );
+}
+
+#[test]
 fn it_survives_every_size() {
     let lab = lab();
     lab.start_with(&["--name", "tests"], &["say:the preview", "hang"]);

@@ -41,6 +41,9 @@ const READY_PATIENCE: Duration = Duration::from_secs(60);
 const MAX_WORDS_BYTES: usize = 16 * 1024 * 1024;
 /// The longest id of a conversation.
 const MAX_ID_BYTES: usize = 512;
+/// How many uses of tools in one turn are kept for who comes late, and how much of each.
+const MAX_DID: usize = 50;
+const MAX_DID_BYTES: usize = 400;
 /// How long an agent that closed its input or its output may live on.
 const SILENCE_MS: u64 = 2000;
 /// How long an agent that has nothing to do may take to leave when its input is closed.
@@ -61,6 +64,8 @@ pub(super) struct Talk {
     overlong: bool,
     /// What the agent said in the turn it has, as far as it is kept.
     said: String,
+    /// The tools it used in that turn, the last ones, and how much it had said by then.
+    did: VecDeque<(usize, Activity)>,
     /// What it does.
     activity: Option<Activity>,
     /// The last of its complaints.
@@ -125,6 +130,7 @@ impl Keeper {
             line: Vec::new(),
             overlong: false,
             said: String::new(),
+            did: VecDeque::new(),
             activity: None,
             complaints: VecDeque::new(),
             complaint_log: None,
@@ -417,6 +423,14 @@ impl Keeper {
         let is_said = |last: &Activity| (&last.what, &last.detail) == (&activity.what, &activity.detail);
         let is_news = talk.activity.as_ref().is_none_or(|last| !is_said(last));
         talk.activity = Some(activity.clone());
+        if is_news && turn.is_some() && !matches!(activity.what.as_str(), "thinking" | "writing") {
+            if talk.did.len() == MAX_DID {
+                talk.did.pop_front();
+            }
+            let mut kept = Activity { tokens: None, ..activity.clone() };
+            kept.detail.truncate(kept.detail.floor_char_boundary(MAX_DID_BYTES));
+            talk.did.push_back((talk.said.len(), kept));
+        }
         if is_news {
             self.write_status_within(ACTIVITY_DELAY_MS);
         }
@@ -428,13 +442,28 @@ impl Keeper {
     fn forget_said(&mut self, turn: u64, current: Option<u64>) {
         if let Some(talk) = self.talk.as_mut().filter(|_| current == Some(turn)) {
             talk.said = String::new();
+            talk.did = VecDeque::new();
             talk.activity = None;
         }
     }
 
-    /// What was said so far in the turn the agent has.
-    pub(super) fn said_so_far(&self) -> &str {
-        self.talk.as_ref().map_or("", |talk| &talk.said)
+    /// What was said and done so far in the turn the agent has, as it was told then.
+    pub(super) fn told_so_far(&self, turn: u64) -> Vec<Notice> {
+        let Some(talk) = &self.talk else { return Vec::new() };
+        let mut told = Vec::new();
+        let say = |told: &mut Vec<Notice>, text: &str| {
+            if !text.is_empty() {
+                told.push(Notice::Said { turn, text: text.to_owned() });
+            }
+        };
+        let mut at = 0;
+        for (until, Activity { what, detail, tokens }) in &talk.did {
+            say(&mut told, &talk.said[at..*until]);
+            at = *until;
+            told.push(Notice::Doing { turn, what: what.clone(), detail: detail.clone(), tokens: *tokens });
+        }
+        say(&mut told, &talk.said[at..]);
+        told
     }
 
     /// Gives the turn that is due to the agent, unless somebody else is writing its conversation.
@@ -494,6 +523,7 @@ impl Keeper {
         let mut out = Out::default();
         if is_whole {
             talk.said = String::new();
+            talk.did = VecDeque::new();
             talk.driver.prompt(turn, &text, &mut out);
         } else {
             talk.driver.steer(turn, &text, &mut out);

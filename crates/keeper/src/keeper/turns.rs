@@ -78,7 +78,7 @@ impl Keeper {
         }
     }
 
-    /// Tells a client of a turn from now on: what was said so far, then what is said, then its end.
+    /// Tells a client of a turn from now on: what was said and done so far, then what is, then its end.
     pub(super) fn follow_turn(&mut self, key: u64, turn: u64) -> Result<Option<Answer>, Problem> {
         self.room_for_lasting()?;
         let turns = &self.owner.history().session.turns;
@@ -87,14 +87,11 @@ impl Keeper {
         let is_current = turns.current.as_ref().is_some_and(|current| current.turn == turn);
         let receipt = Box::new(self.receipt(turn));
         self.answer(key, &Answer::Receipt { receipt });
-        let said = self.said_so_far().to_owned();
+        let told = if is_current { self.told_so_far(turn) } else { Vec::new() };
         let asks = turns_asks(&self.owner.history().session.turns.asks);
         if let Some(client) = self.clients.get_mut(&key).filter(|_| !state.is_over()) {
             client.follows = Some(turn);
-            if is_current && !said.is_empty() {
-                client.send(Kind::Notice, &plain(&Notice::Said { turn, text: said }));
-            }
-            for notice in asks {
+            for notice in told.into_iter().chain(asks) {
                 client.send(Kind::Notice, &plain(&notice));
             }
         }
