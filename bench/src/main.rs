@@ -10,6 +10,7 @@ mod accept;
 mod dashboard;
 mod echo;
 mod end;
+mod grep;
 mod helper;
 mod journal;
 mod lab;
@@ -45,7 +46,7 @@ use stage::Bench;
 type Measurement = (char, fn(&Bench) -> Result<Section>);
 
 /// In the order of the report.
-const MEASUREMENTS: [Measurement; 16] = [
+const MEASUREMENTS: [Measurement; 17] = [
     ('a', start::measure),
     ('b', parallel::measure),
     ('c', echo::measure),
@@ -62,6 +63,7 @@ const MEASUREMENTS: [Measurement; 16] = [
     ('n', turn::measure_claude),
     ('o', queue::measure),
     ('p', dashboard::measure),
+    ('q', grep::measure),
 ];
 
 const HELP: &str = "berth-bench: speed and memory beside the peers (bench/run installs and builds what it needs)
@@ -73,6 +75,7 @@ usage: berth-bench --fake-agent PATH [--berth PATH] [--only a,c] [--quick] [--wr
   --berth PATH       berth's command; without it only the peers are measured, as found through PATH
   --only a,c         only these: a start · b parallel · c echo · d output · e reattach · f memory · g list · h journal
                      i end · j sweep · k helper · l sending · m turn · n turn of Claude Code · o memory of turns · p dashboard
+                     q finding text
   --quick            few rounds: shows that it works, not how fast it is
   --write PATH       write the report there too
   --dir DIR          make the private directories there, on a real disk; the system's temporary directory otherwise

@@ -155,9 +155,23 @@ fn terminal(session: &Exported, end: u64, progress: &Progress, target: &mut Targ
     target.write(if at_line_begin { b"" } else { b"\n" })
 }
 
-/// Text that is Markdown already, as agents write it, without what a terminal would obey.
+/// Text that is Markdown already, as agents write it, without what a terminal would obey. A block that it leaves open,
+/// because it was cut or broken off, is closed: the turns behind it are no part of it.
 fn plain(text: &str) -> String {
-    print::visible(text)
+    let mut text = print::visible(text);
+    let mut open: Option<String> = None;
+    for line in text.lines() {
+        let line = line.trim_start_matches(' ');
+        let Some(mark) = line.chars().next().filter(|c| matches!(c, '`' | '~')) else { continue };
+        let fence: String = line.chars().take_while(|c| *c == mark).collect();
+        match &open {
+            None if fence.len() >= 3 => open = Some(fence),
+            Some(begun) if fence.starts_with(begun.as_str()) && line.trim_end() == fence => open = None,
+            None | Some(_) => {}
+        }
+    }
+    text.extend(open.map(|fence| format!("\n{fence}")));
+    text
 }
 
 fn quoted(text: &str) -> String {
@@ -189,4 +203,26 @@ fn line(text: &str) -> String {
 
 fn html(text: &str) -> String {
     print::visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_was_left_open_is_closed_and_no_other() {
+        assert_eq!(plain("a\n```rust\nlet x"), "a\n```rust\nlet x\n```");
+        assert_eq!(plain("~~~~\n~~~\n```"), "~~~~\n~~~\n```\n~~~~");
+        for whole in ["no block", "```\nx\n```", "`code`", "```\nx\n````\nbehind", "~~~\n```\n~~~"] {
+            assert_eq!(plain(whole), whole);
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_cannot_end_its_place() {
+        assert_eq!(fenced("a ```` b"), "`````\na ```` b\n`````\n");
+        assert_eq!(code("a`b"), "``a`b``");
+        assert_eq!(quoted("one\n\n# two\n"), "> one\n>\n> # two\n");
+        assert_eq!(html("<b>&"), "&lt;b&gt;&amp;");
+    }
 }

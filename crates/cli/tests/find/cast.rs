@@ -1,0 +1,91 @@
+//! Recordings: what asciinema plays is what the terminal got, when it got it.
+
+use serde_json::Value;
+
+use crate::{lab, said, talked};
+
+/// A recording, checked as strictly as the format is described: a header with the fields that have to be there, then
+/// events of a time that never goes back, a code and a text.
+struct Cast {
+    header: Value,
+    events: Vec<(f64, String)>,
+}
+
+impl Cast {
+    fn read(text: &str) -> Self {
+        assert!(text.ends_with('\n'), "the last line has an end");
+        let mut lines = text.lines();
+        let header: Value = serde_json::from_str(lines.next().expect("a header")).expect("JSON");
+        let fields = header.as_object().expect("an object");
+        assert_eq!(fields["version"], 2);
+        for field in ["width", "height"] {
+            assert!(fields[field].as_u64().is_some_and(|size| size > 0), "{field}: {header}");
+        }
+        assert!(fields["timestamp"].is_u64(), "{header}");
+        let known = ["version", "width", "height", "timestamp", "idle_time_limit", "command", "title"];
+        assert!(fields.keys().all(|field| known.contains(&field.as_str())), "{header}");
+        let mut events: Vec<(f64, String)> = Vec::new();
+        for line in lines {
+            let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            let [at, code, data] = &event.as_array().expect("an array")[..] else { panic!("{line}") };
+            let at = at.as_f64().expect("a time");
+            assert!(events.last().is_none_or(|(before, _)| *before <= at) && at >= 0.0, "{line}");
+            assert_eq!(code, "o");
+            events.push((at, data.as_str().expect("a text").to_owned()));
+        }
+        Self { header, events }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.events.iter().flat_map(|(_, text)| text.bytes()).collect()
+    }
+}
+
+#[test]
+fn a_recording_has_the_bytes_and_the_pauses_of_the_terminal() {
+    let lab = lab();
+    // Half a character before a pause, colours, and a lot.
+    let script =
+        ["say:\\e[1mcaf\\xc3", "sleep:400", "say:\\xa9\\e[0m \\xf0\\x9f\\x98\\x80\\n", "flood-colour:300K"];
+    let id = said(&lab, "term", &script);
+    let cast = Cast::read(&(lab.ok(["export", "term"]) + "\n"));
+    assert_eq!(cast.bytes(), lab.output(&id));
+    assert_eq!((&cast.header["title"], cast.header.get("idle_time_limit")), (&Value::from("term"), None));
+    let before = cast.events.iter().find(|(_, text)| text.contains("caf")).expect("the beginning").0;
+    let behind = cast.events.iter().find(|(_, text)| text.contains('é')).expect("the whole character").0;
+    assert!(behind - before >= 0.3, "the pause is kept: {before} and {behind}");
+    let limited = Cast::read(&(lab.ok(["export", "term", "--format", "cast", "--idle-limit", "2s"]) + "\n"));
+    assert_eq!(limited.header["idle_time_limit"], 2.0);
+    assert_eq!(limited.events.len(), cast.events.len());
+}
+
+#[test]
+fn what_is_no_text_is_replaced_and_the_rest_is_there() {
+    let lab = lab();
+    said(&lab, "odd", &["say:a\\xffb\\xe2\\x82\\n"]);
+    let cast = Cast::read(&(lab.ok(["export", "odd"]) + "\n"));
+    assert_eq!(String::from_utf8(cast.bytes()).unwrap().trim_end(), "a\u{fffd}b\u{fffd}");
+}
+
+#[test]
+fn one_run_of_several_is_recorded_alone_and_begins_at_zero() {
+    let lab = lab();
+    let id = said(&lab, "twice", &["say:hello from a run\\n"]);
+    lab.ok(["resume", "-d", &id]);
+    lab.berth(["wait", &id]);
+    let all = Cast::read(&(lab.ok(["export", "twice"]) + "\n"));
+    let second = Cast::read(&(lab.ok(["export", "twice", "--run", "2"]) + "\n"));
+    assert_eq!(all.bytes(), lab.output(&id));
+    assert_eq!(second.bytes(), b"hello from a run\r\n");
+    assert_eq!(second.events[0].0, 0.0);
+    assert_eq!(lab.berth(["export", "twice", "--run", "9"]).code, 3);
+}
+
+#[test]
+fn an_agent_without_a_terminal_has_no_recording() {
+    let lab = lab();
+    talked(&lab, "bot", &["hello"]);
+    let refused = lab.berth(["export", "bot", "--format", "cast"]);
+    assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{refused:?}");
+    assert_eq!(lab.berth(["export", "bot", "--idle-limit", "2s"]).code, 2);
+}

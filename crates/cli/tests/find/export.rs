@@ -1,0 +1,131 @@
+//! `berth export`: transcripts and events, and the files they go to.
+
+use std::os::unix::fs::symlink;
+
+use serde_json::Value;
+
+use crate::{hurt, lab, said, talked};
+
+#[test]
+fn a_transcript_has_who_asked_what_was_done_and_what_was_answered() {
+    let lab = lab();
+    let id = talked(&lab, "bot", &["tool:Bash:echo-<b>", "hello\n```\nfence"]);
+    let text = lab.ok(["export", "bot"]);
+    assert!(text.starts_with("# bot\n\n- Agent: fake: `"), "{text}");
+    for part in [
+        &format!("- Session: `{id}`"),
+        "\n## bot.1: done\n",
+        "\n> tool:Bash:echo-<b>\n",
+        "<details><summary>",
+        "echo-&lt;b&gt;",
+        "\n## bot.2: done\n",
+        "\n> hello\n> ```\n> fence\n",
+        "\nECHO: hello\n```\nfence\n```",
+        " tokens in, ",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    assert_eq!(text.matches("<details>").count(), 1);
+    assert_eq!(text.matches("</details>").count(), 1);
+}
+
+#[test]
+fn a_transcript_calls_what_is_not_done_by_its_name() {
+    let lab = lab();
+    let id = lab.ok(["run", "-d", "--agent", "fake", "--name", "bot"]);
+    let gate = lab.dir().join("gate");
+    let prompt = format!("wait-file:{} never", gate.display());
+    lab.ok(["send", &id, &prompt]);
+    lab.ok(["send", &id, "it waits"]);
+    berth_harness::wait_until("the turn to be given", || {
+        lab.json(["turn", "bot.1", "--json"])["state"].as_str() != Some("queued")
+    });
+    let text = lab.ok(["export", "bot"]);
+    assert!(text.contains("**Not over yet: ") && text.contains("**Not begun yet: it waits**"), "{text}");
+    lab.ok(["stop", "--grace", "0s", &id]);
+    let text = lab.ok(["export", "bot"]);
+    assert!(text.contains("## bot.1: interrupted") && text.contains("**Interrupted: "), "{text}");
+}
+
+#[test]
+fn events_are_those_of_the_log_and_turns_those_of_turns() {
+    let lab = lab();
+    talked(&lab, "bot", &["hello"]);
+    let lines = lab.ok(["export", "bot", "--format", "jsonl"]);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let array = lab.json(["export", "bot", "--format", "json"]);
+    assert_eq!(array.as_array(), Some(&lines));
+    let (events, turns): (Vec<Value>, Vec<Value>) =
+        lines.into_iter().partition(|line| line.get("event").is_some());
+    assert_eq!(events, lab.log("bot"));
+    assert_eq!(turns.len(), 1);
+    let mut shown = lab.json(["turn", "bot.1", "--json"]);
+    shown["view"] = "turn".into();
+    assert_eq!(turns[0], shown);
+}
+
+#[test]
+fn e13_a_secret_of_a_command_line_is_not_taken_along() {
+    const SECRET: &str = "hunter2-not-to-be-seen";
+    let lab = lab();
+    let agent = lab.agent();
+    let script = format!("exec {agent} say:up");
+    let env = format!("VISIBLE={SECRET}");
+    lab.ok([
+        "run", "-d", "--name", "quiet", "--env", &env, "--", "sh", "-c", &script, "sh", "--token", SECRET,
+    ]);
+    lab.berth(["wait", "quiet"]);
+    for format in ["md", "json", "jsonl", "cast"] {
+        let text = lab.ok(["export", "quiet", "--format", format]);
+        assert!(!text.contains(SECRET), "{format}: {text}");
+    }
+}
+
+#[test]
+fn a_file_is_named_after_the_session_and_never_overwritten_without_force() {
+    let lab = lab();
+    talked(&lab, "bot", &["hello"]);
+    let dir = lab.dir().join("notes");
+    std::fs::create_dir(&dir).expect("a directory");
+    let into = format!("{}/", dir.display());
+    lab.ok(["export", "bot", "-o", &into]);
+    let path = dir.join("bot.md");
+    let first = std::fs::read_to_string(&path).expect("the file");
+    assert!(first.contains("ECHO: hello"));
+    lab.ok(["send", "--wait", "bot", "more"]);
+    let refused = lab.berth(["export", "bot", "-o", &into]);
+    assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
+    assert!(refused.err.contains("is there already"), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(&path).expect("the file"), first, "untouched");
+    lab.ok(["export", "bot", "-o", &into, "--force"]);
+    assert!(std::fs::read_to_string(&path).expect("the file").contains("ECHO: more"));
+    let names: Vec<_> = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["bot.md"], "nothing else is left");
+    assert_eq!(lab.berth(["export", "bot", "-o", "/nowhere/at/all.md"]).code, 1);
+    lab.ok(["export", "bot", "-o", "/dev/null"]);
+    // A name that leads nowhere is a name that is taken.
+    let dangling = dir.join("dangling.md");
+    symlink("/nowhere", &dangling).expect("a link");
+    assert_eq!(lab.berth(["export", "bot", "-o", &dangling.display().to_string()]).code, 1);
+}
+
+#[test]
+fn of_a_damaged_session_what_can_be_read_is_written_and_the_exit_is_1() {
+    let lab = lab();
+    let id = talked(&lab, "hurt", &["the first words", "the second words", "the third words"]);
+    lab.ok(["stop", &id]);
+    let segment = hurt(&lab, &id);
+    let told = lab.berth(["export", &id]);
+    assert_eq!(told.code, 1, "{told:?}");
+    assert!(told.out.contains("> the first words") && told.out.contains("This is not all: "), "{told:?}");
+    assert!(!told.out.contains("the third words"), "{told:?}");
+    assert!(told.err.contains(&segment.display().to_string()), "{told:?}");
+    let events = lab.berth(["export", &id, "--format", "json"]);
+    assert_eq!(events.code, 1, "{events:?}");
+    assert!(serde_json::from_str::<Value>(&events.out).is_ok_and(|events| events[0]["event"] == "created"));
+    let term = said(&lab, "term", &["say:still here\\n"]);
+    hurt(&lab, &term);
+    let cast = lab.berth(["export", &term]);
+    assert_eq!(cast.code, 1, "{cast:?}");
+    assert!(cast.out.contains("still here"), "{cast:?}");
+}
