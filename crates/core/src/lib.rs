@@ -18,6 +18,7 @@ mod effects;
 mod event;
 mod id;
 mod observe;
+mod occasion;
 mod owners;
 mod session;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub use effects::{Effect, effects};
 pub use event::{Actor, Boundary, Conversation, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec};
 pub use id::{BadName, Epoch, Fence, Name, SessionId};
 pub use observe::{EXIT_GRACE, Observation, PROOF_PATIENCE, observe};
+pub use occasion::{Notify, Occasion, occasions};
 pub use owners::{Leaving, MOST_OWNERS, OWNERLESS_GRACE, Owner, Readiness, ReadyWhen, Scope, Sharing, Terms};
 pub use session::{Ending, Phase, Session, State, Writer};
 pub use turns::{

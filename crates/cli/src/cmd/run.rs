@@ -312,7 +312,12 @@ fn agent_spec(args: &Run, name: &str) -> Result<Spec, Problem> {
         agent: Some(name.to_owned()),
         conversation: agent.conversation.clone().unwrap_or_default(),
         origin,
-        policy: Policy { idle_ms: options.idle.map(ms), ttl_ms: options.ttl.map(ms), on_unknown },
+        policy: Policy {
+            idle_ms: options.idle.map(ms),
+            ttl_ms: options.ttl.map(ms),
+            on_unknown,
+            ..base.policy
+        },
         ..base
     })
 }

@@ -146,6 +146,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         idle_ms,
         ttl_ms,
         on_unknown,
+        ..Policy::default()
     })
 }
 
