@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod helper;
+pub(crate) mod notify;
 pub(crate) mod turns;
 
 use std::path::PathBuf;
@@ -13,6 +14,8 @@ pub(crate) use agents::Agents;
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
 };
+
+pub(crate) use notify::{Notify, NotifyLog, NotifyTest, NotifyVerb, occasions};
 
 pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
 
@@ -68,6 +71,7 @@ pub(crate) enum Verb {
     Helper(Helper),
     Sweep(Sweep),
     Agents(Agents),
+    Notify(Notify),
     Doctor(Doctor),
     /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
     Demo,
@@ -110,6 +114,10 @@ pub(crate) struct Run {
     pub(crate) agent: AgentOptions,
     #[command(flatten)]
     pub(crate) limits: Limits,
+    /// What to tell people of while nobody looks, over what the config file says: needs-you, finished, failed
+    /// (with commas between), or none
+    #[arg(long, value_name = "WHAT", value_parser = occasions)]
+    pub(crate) notify: Option<berth_core::Notify>,
     /// Print what `show --json` prints instead of the id or the output
     #[arg(long)]
     pub(crate) json: bool,
@@ -476,7 +484,7 @@ fn cores(text: &str) -> Result<u64, String> {
 }
 
 /// `500ms`, `5s`, `2m`, `1h`, or plain seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 =
         digits.parse().map_err(|_| "a time is a number and ms, s, m or h, as in 5s".to_owned())?;

@@ -12,6 +12,7 @@ pub(crate) mod helper;
 pub(crate) mod input;
 pub(crate) mod log;
 pub(crate) mod ls;
+pub(crate) mod notify;
 pub(crate) mod output;
 pub(crate) mod port;
 pub(crate) mod ps;

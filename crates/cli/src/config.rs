@@ -8,6 +8,7 @@
 //! field of [`Config`] and a line in [`Config::parse`], and a place in `docs/config.md`.
 
 mod keys;
+pub(crate) mod notify;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) path: Option<PathBuf>,
     /// `[agents.NAME]`, by name.
     pub(crate) agents: BTreeMap<String, AgentKeys>,
+    /// `[notify]`.
+    pub(crate) notify: notify::NotifyKeys,
 }
 
 /// The keys of one `[agents.NAME]`. What is not given stays as it is, or gets its default.
@@ -82,8 +85,9 @@ impl Config {
             }
             agents.insert(name, AgentKeys::read(keys)?);
         }
+        let notify = notify::NotifyKeys::read(top.sub("notify")?)?;
         top.finish()?;
-        Ok(Self { path: Some(path), agents })
+        Ok(Self { path: Some(path), agents, notify })
     }
 
     /// The refusal of something that only turns out to be wrong beside the built-in table.

@@ -11,6 +11,7 @@ mod config;
 mod consent;
 mod ctx;
 mod leave_key;
+mod notify;
 mod print;
 #[expect(dead_code, reason = "its first callers are on their way")]
 mod progress;
@@ -28,8 +29,14 @@ use ctx::Ctx;
 fn main() -> ExitCode {
     // The keeper is started often and wants none of what follows.
     let mut raw = std::env::args_os().skip(1);
-    if raw.next().is_some_and(|verb| verb == berth_keeper::start::KEEPER_VERB) {
-        return ExitCode::from(berth_keeper::keeper::keep(&raw.collect::<Vec<_>>()));
+    match raw.next() {
+        Some(verb) if verb == berth_keeper::start::KEEPER_VERB => {
+            return ExitCode::from(berth_keeper::keeper::keep(&raw.collect::<Vec<_>>()));
+        }
+        Some(verb) if verb == berth_keeper::notify::NOTIFIER_VERB => {
+            return ExitCode::from(notify::notifier(&raw.collect::<Vec<_>>()));
+        }
+        _ => {}
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
@@ -97,6 +104,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Answer(args) => cmd::answer::run(ctx, &args),
         Verb::Fork(args) => cmd::fork::run(ctx, &args),
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
+        Verb::Notify(args) => cmd::notify::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
         Verb::Demo | Verb::Doctor(_) | Verb::Agents(_) => {

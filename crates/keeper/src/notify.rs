@@ -12,6 +12,7 @@ mod desk;
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -31,6 +32,9 @@ pub use desk::{Delivery, Desk, MOST_AT_WORK, Outcome, Seat};
 pub const NOTIFIER_VERB: &str = "notifier";
 /// A config file larger than this is refused by everybody who reads it.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// What the variables begin with that override keys of the config file about notifications.
+const VARIABLES: &str = "BERTH_NOTIFY_";
 
 /// Something to tell of: the number of the event, and what it is.
 pub type Told = (u64, Occasion);
@@ -77,6 +81,10 @@ pub(crate) struct Known {
 
 impl Known {
     fn is_wanted(&mut self) -> bool {
+        // Every short key has a variable as well.
+        if std::env::vars_os().any(|(name, _)| name.as_bytes().starts_with(VARIABLES.as_bytes())) {
+            return true;
+        }
         let Some(path) = config_file() else { return false };
         let Ok(found) = fs::metadata(&path) else { return false };
         let Ok(changed) = found.modified() else { return true };

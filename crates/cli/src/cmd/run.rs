@@ -343,7 +343,8 @@ fn spec(args: &Run) -> Result<Spec, Problem> {
     }
     let cwd = directory(args.cwd.as_deref())?;
     let (driver, key) = ("pty".to_owned(), args.key.clone());
-    Ok(Spec { driver, command, cwd, env, key, limits: (&args.limits).into(), ..Spec::default() })
+    let policy = Policy { notify: args.notify.clone().unwrap_or_default().into(), ..Policy::default() };
+    Ok(Spec { driver, command, cwd, env, key, limits: (&args.limits).into(), policy, ..Spec::default() })
 }
 
 /// A command as it is recorded.

@@ -120,6 +120,78 @@ impl<'f> Keys<'f> {
         Ok(Some(Found { line, value: words }))
     }
 
+    /// One of these.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        key: &'static str,
+        all: &[T],
+        name: fn(T) -> &'static str,
+    ) -> Result<Option<T>, Problem> {
+        let Some(Found { line, value }) = self.text(key)? else { return Ok(None) };
+        self.one_of(line, key, &value, all, name).map(Some)
+    }
+
+    /// Some of these.
+    pub(super) fn choices<T: Copy>(
+        &mut self,
+        key: &'static str,
+        all: &[T],
+        name: fn(T) -> &'static str,
+    ) -> Result<Option<Vec<T>>, Problem> {
+        let Some(Found { line, value }) = self.words(key)? else { return Ok(None) };
+        let found = value.iter().map(|word| self.one_of(line, key, word, all, name));
+        found.collect::<Result<_, _>>().map(Some)
+    }
+
+    fn one_of<T: Copy>(
+        &self,
+        line: usize,
+        key: &str,
+        word: &str,
+        all: &[T],
+        name: fn(T) -> &'static str,
+    ) -> Result<T, Problem> {
+        let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+        all.iter().copied().find(|one| name(*one) == word).ok_or_else(|| {
+            let what = format!("{} has no `{word}`{}", self.named(key), super::did_you_mean(word, &names));
+            self.refusal(line, &what).hint(format!("known there: {}", names.join(", ")))
+        })
+    }
+
+    /// True or false.
+    pub(super) fn switch(&mut self, key: &'static str) -> Result<Option<bool>, Problem> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        match value.get_ref() {
+            DeValue::Boolean(value) => Ok(Some(*value)),
+            other => Err(self.odd(line, key, other, "true or false")),
+        }
+    }
+
+    /// A number.
+    pub(super) fn count(&mut self, key: &'static str, least: u64, most: u64) -> Result<Option<u64>, Problem> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        let expected = format!("a number from {least} to {most}");
+        let DeValue::Integer(number) = value.get_ref() else {
+            return Err(self.odd(line, key, value.get_ref(), &expected));
+        };
+        let number = u64::from_str_radix(number.as_str(), number.radix()).ok();
+        let number = number.filter(|number| (least..=most).contains(number));
+        number.map(Some).ok_or_else(|| self.refusal(line, &format!("{} must be {expected}", self.named(key))))
+    }
+
+    /// A time.
+    pub(super) fn time(&mut self, key: &'static str) -> Result<Option<std::time::Duration>, Problem> {
+        let Some(Found { line, value }) = self.text(key)? else { return Ok(None) };
+        let time = crate::args::duration(&value);
+        time.map(Some).map_err(|why| self.refusal(line, &format!("{}: {why}", self.named(key))))
+    }
+
+    /// A table, if it is there.
+    pub(super) fn sub(&mut self, key: &'static str) -> Result<Option<Keys<'f>>, Problem> {
+        let Some((line, value)) = self.take(key) else { return Ok(None) };
+        self.table(line, key, value, "a table").map(Some)
+    }
+
     /// A table of strings under any names.
     pub(super) fn texts(&mut self, key: &'static str) -> Result<Vec<(String, Found<String>)>, Problem> {
         let Some((line, value)) = self.take(key) else { return Ok(Vec::new()) };
