@@ -89,14 +89,24 @@ impl Known {
         let Ok(found) = fs::metadata(&path) else { return false };
         let Ok(changed) = found.modified() else { return true };
         if self.read != Some((changed, found.len())) {
-            // Not understood here: a comment that mentions it costs one start in vain.
             let is_small = found.len() <= MAX_CONFIG_BYTES;
             let text = if is_small { fs::read(&path).unwrap_or_default() } else { Vec::new() };
-            self.mentions = text.windows(6).any(|window| window == b"notify");
+            self.mentions = mentions(&text);
             self.read = Some((changed, found.len()));
         }
         self.mentions
     }
+}
+
+/// Whether a line of the file may begin the table, or a key of it. Not understood here: one that turns out to be
+/// of something else costs one start in vain.
+fn mentions(text: &[u8]) -> bool {
+    text.split(|byte| *byte == b'\n').any(|line| {
+        let word = line.trim_ascii_start();
+        let word = word.strip_prefix(b"[").unwrap_or(word).trim_ascii_start();
+        let word = word.strip_prefix(b"\"").or(word.strip_prefix(b"'")).unwrap_or(word);
+        word.starts_with(b"notify")
+    })
 }
 
 /// Where the config file is, or would be: `$BERTH_CONFIG`, else `$XDG_CONFIG_HOME/berth/config.toml`, else
@@ -152,4 +162,29 @@ pub fn read_args(args: &[OsString]) -> Option<(PathBuf, Vec<Told>)> {
     };
     let told = rest.iter().map(told).collect::<Option<Vec<Told>>>()?;
     (!told.is_empty()).then(|| (dir.into(), told))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_file_that_may_speak_of_notifications_is_known_by_its_lines() {
+        for text in
+            ["[notify]", "x = 1\n  [ notify.webhook ]", "notify.on = []", "[\"notify\"]", "['notify']"]
+        {
+            assert!(mentions(text.as_bytes()), "{text}");
+        }
+        for text in ["", "[agents.notify]", "# [notify]", "command = [\"notify\"]"] {
+            assert!(!mentions(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_notifier_understands_what_a_keeper_says() {
+        let words = ["/h/sessions/x", "5=failed", "6=needs-you"].map(OsString::from);
+        let told = vec![(5, Occasion::Failed), (6, Occasion::NeedsYou)];
+        assert_eq!(read_args(&words), Some(("/h/sessions/x".into(), told)));
+        assert_eq!(read_args(&words[..1]), None);
+    }
 }

@@ -197,7 +197,7 @@ impl Past {
                 data.turn = Some(turn_id(self.id.as_str(), *turn));
                 (ended(end), format!("berth result {who}.{turn}"))
             }
-            Event::RunEnded { outcome, .. } => (self.run_ended(outcome), format!("berth resume {who}")),
+            Event::RunEnded { outcome, .. } => (self.run_ended(outcome), self.how_to_look(outcome)),
             // Nothing else is an occasion; if it were, that it happened is still true.
             _ => (String::new(), format!("berth show {who}")),
         };
@@ -223,6 +223,16 @@ impl Past {
             0 | 1 => format!("berth answer {} allow", self.handle),
             _ => format!("berth answer {} allow --request {}", self.handle, short(&ask.request)),
         }
+    }
+
+    fn how_to_look(&self, outcome: &Outcome) -> String {
+        let takes_turns = self.history.session.spec.as_ref().is_some_and(berth_core::Spec::takes_turns);
+        let verb = match outcome {
+            Outcome::Lost => "resume",
+            Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::StartFailed(_) if takes_turns => "log",
+            Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::StartFailed(_) => "output",
+        };
+        format!("berth {verb} {}", self.handle)
     }
 
     fn run_ended(&self, outcome: &Outcome) -> String {
