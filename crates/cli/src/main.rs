@@ -7,16 +7,19 @@ mod args;
 mod attached;
 mod cmd;
 mod config;
-#[expect(dead_code, reason = "its first callers are on their way")]
 mod consent;
 mod ctx;
 mod leave_key;
+mod listing;
+mod meant;
 mod notify;
 mod print;
 #[expect(dead_code, reason = "its first callers are on their way")]
 mod progress;
 mod tty;
 mod turns;
+mod ui;
+mod width;
 
 use std::process::ExitCode;
 
@@ -49,8 +52,14 @@ fn main() -> ExitCode {
             });
         }
     };
+    ui::set(ui::Options { quiet: args.global.quiet, color: args.global.color });
     match run(args) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => {
+            if let Some(problem) = config::untold() {
+                print::note(&format!("the config is not used: {}", problem.what));
+            }
+            ExitCode::from(code)
+        }
         Err(problem) => {
             print::problem(&problem);
             ExitCode::from(problem.code.exit_code())
@@ -59,6 +68,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<u8, Problem> {
+    args.check_session()?;
     let Some(verb) = args.verb else {
         return cmd::ls::run(&Ctx::open()?, &args::Ls::default());
     };
@@ -67,9 +77,10 @@ fn run(args: Args) -> Result<u8, Problem> {
         Verb::Demo => return cmd::demo::run(),
         Verb::Doctor(args) => return cmd::doctor::run(args),
         Verb::Agents(args) => return cmd::agents::run(args),
+        Verb::Config(args) => return cmd::config::run(args),
         _ => {}
     }
-    let ctx = Ctx::open()?;
+    let ctx = Ctx::open()?.about(args.meant);
     // Hooks and scripts wait for these two, and for nothing else.
     let is_hurried = matches!(&verb, Verb::Sweep(_) | Verb::Helper(_));
     let done = dispatch(&ctx, verb);
@@ -105,9 +116,10 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Fork(args) => cmd::fork::run(ctx, &args),
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
         Verb::Notify(args) => cmd::notify::run(ctx, &args),
+        Verb::Use(args) => cmd::use_session::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
-        Verb::Demo | Verb::Doctor(_) | Verb::Agents(_) => {
+        Verb::Demo | Verb::Doctor(_) | Verb::Agents(_) | Verb::Config(_) => {
             unreachable!("these need no state directory and were handled above")
         }
     }

@@ -26,6 +26,9 @@ const OWN_KEY: &str = "~";
 
 /// The turn a person means: `fix.3`, or with `of` given, also `3`.
 pub(crate) fn find(ctx: &Ctx, text: &str, of: Option<&SessionId>) -> Result<(SessionId, u64), Problem> {
+    // With --session, too, a number is enough.
+    let named = ctx.session.as_deref().filter(|_| of.is_none()).map(|named| ctx.find(named)).transpose()?;
+    let of = of.or(named.as_ref());
     if let (Some(id), Ok(number)) = (of, text.parse::<u64>()) {
         return Ok((id.clone(), number));
     }

@@ -109,17 +109,25 @@ fn mentions(text: &[u8]) -> bool {
     })
 }
 
-/// Where the config file is, or would be: `$BERTH_CONFIG`, else `$XDG_CONFIG_HOME/berth/config.toml`, else
-/// `~/.config/berth/config.toml`.
+/// Where the config file is, or would be. The CLI reads it; here it is only looked at.
 pub fn config_file() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(file) = set("BERTH_CONFIG").map(PathBuf::from) {
+    config_place(set("BERTH_CONFIG"), set("XDG_CONFIG_HOME"), set("HOME"))
+}
+
+/// The same by what these variables say: `$BERTH_CONFIG`, else `$XDG_CONFIG_HOME/berth/config.toml`, else
+/// `~/.config/berth/config.toml`.
+pub fn config_place(
+    berth: Option<OsString>,
+    xdg: Option<OsString>,
+    home: Option<OsString>,
+) -> Option<PathBuf> {
+    if let Some(file) = berth.map(PathBuf::from) {
         return Some(std::path::absolute(&file).unwrap_or(file));
     }
     // The XDG specification says that a relative path there is to be ignored.
     let absolute = |dir: OsString| Some(PathBuf::from(dir)).filter(|dir| dir.is_absolute());
-    let home = || Some(set("HOME").and_then(absolute)?.join(".config"));
-    let dir = set("XDG_CONFIG_HOME").and_then(absolute).or_else(home)?;
+    let dir = xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".config")))?;
     Some(dir.join("berth/config.toml"))
 }
 

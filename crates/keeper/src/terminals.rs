@@ -16,9 +16,9 @@ use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_host::disk;
 use berth_host::identity::{self, Identity, Verdict};
-use rustix::process::{getsid, getuid};
+use rustix::process::{getpgrp, getsid, getuid};
 use rustix::stdio::stdin;
-use rustix::termios::{isatty, tcgetsid, ttyname};
+use rustix::termios::{isatty, tcgetpgrp, tcgetsid, ttyname};
 use serde::{Deserialize, Serialize};
 
 use crate::fnv::Fnv;
@@ -99,6 +99,12 @@ impl Terminal {
             ssh: variable("SSH_CONNECTION"),
             uid: getuid().as_raw(),
         })
+    }
+
+    /// Whether this process is the one the person at the terminal waits for. A job in the background reads what
+    /// is current, but does not change it under their hands.
+    pub fn is_in_front(&self) -> bool {
+        tcgetpgrp(stdin()).is_ok_and(|front| front == getpgrp())
     }
 
     /// Whether it is still there.

@@ -15,7 +15,7 @@ use crate::print;
 const REPLAY_BYTES: u64 = 4 * 1024 * 1024;
 
 pub(crate) fn run(ctx: &Ctx, args: &Screen) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let id = ctx.target(args.session.as_deref())?.id;
     let text = match ctx.ask(&id, Request::Screen { ansi: args.ansi })? {
         Some(Answer::Screen { text }) => text,
         Some(other) => {

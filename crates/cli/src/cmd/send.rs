@@ -11,11 +11,12 @@ use berth_core::{MAX_PROMPT_BYTES, SessionId};
 
 use crate::args::Send;
 use crate::ctx::Ctx;
+use crate::meant::Meant;
 use crate::turns::{self, Heard, News};
 use crate::{print, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let (Meant { id, .. }, words) = ctx.target_and(&args.session, &args.text, "what to say")?;
     let max_wait_ms = args.max_wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let manner = match (args.steer, args.interrupt) {
         (true, _) => Manner::Steer,
@@ -23,7 +24,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
         (false, false) => Manner::Queue,
     };
     let (key, expected) = (args.key.clone(), args.expect.clone());
-    let submit = Submit { text: text(&args.text)?, key, max_wait_ms, manner, expected };
+    let submit = Submit { text: text(&words)?, key, max_wait_ms, manner, expected, waits: args.wait };
     let (connection, receipt) = turns::send(ctx, &id, submit)?;
     let outcome = if args.wait {
         watch(ctx, &id, receipt.number, connection, args.json)

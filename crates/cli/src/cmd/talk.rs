@@ -42,7 +42,7 @@ pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
         if line.trim().is_empty() {
             continue;
         }
-        let submit = Submit { text: line.trim_end().to_owned(), ..Submit::default() };
+        let submit = Submit { text: line.trim_end().to_owned(), waits: true, ..Submit::default() };
         match turns::send(ctx, id, submit) {
             Ok((keeper, receipt)) => told(send::watch(ctx, id, receipt.number, keeper, false)),
             Err(problem) => print::problem(&problem),

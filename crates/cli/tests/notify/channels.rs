@@ -115,3 +115,64 @@ fn the_desktop_is_told_by_notify_send_if_there_is_one() {
     assert!(said.contains("/a&lt;b&gt;&amp;c on "), "nothing in it is markup: {said}");
     assert!(said.ends_with("unix:path=/nowhere\n"), "{said}");
 }
+
+/// A shell at a terminal of its own, whose current session this is.
+fn shell_using(lab: &Lab, session: &str) -> berth_harness::Terminal {
+    let mut shell = lab.terminal_running(Path::new("/bin/sh"), Vec::<String>::new());
+    shell.type_keys("PS1='READY'\r");
+    shell.wait_until("a prompt", |shell| shell.text().ends_with("READY"));
+    shell.type_keys(&format!("{} use {session}; echo used=$?\r", env!("CARGO_BIN_EXE_berth")));
+    shell.wait_for("used=0");
+    shell
+}
+
+#[test]
+fn the_terminals_whose_current_session_it_is_hear_a_bell_and_a_notification() {
+    let lab = lab_with("[notify]\nterminal = true\n");
+    let gate = lab.dir().join("go");
+    let wait = format!("wait-file:{}", gate.display());
+    lab.start_with(&["--name", "s"], &[&wait, "exit:3"]);
+    lab.start_with(&["--name", "other"], &["hang"]);
+    let mut mine = shell_using(&lab, "s");
+    let mut others = shell_using(&lab, "other");
+    let (before, others_before) = (mine.text(), others.raw.len());
+    fs::write(&gate, "").expect("a file");
+    let told = "\x07\x1b]9;s failed: it ended with exit code 3\x1b\\";
+    mine.wait_for_raw(told.as_bytes());
+    settled(&lab);
+    assert_eq!(mine.text(), before, "no letter of it is shown");
+    others.wait_until("nothing", |_| true);
+    assert!(!others.raw[others_before..].contains(&7), "it is not its session");
+    let line = log(&lab).pop().expect("a line");
+    assert_eq!(line["outcome"], "sent", "{line}");
+    // One that is gone is not written to, whoever has its device now.
+    mine.close();
+    drop(mine);
+    lab.ok(["resume", "-d", "s"]);
+    wait_until("the log", || log(&lab).len() >= 2);
+    let line = log(&lab).pop().expect("a line");
+    assert_eq!(line["outcome"], "skipped", "{line}");
+}
+
+#[test]
+fn a_terminal_that_takes_nothing_holds_up_nobody() {
+    let lab = lab_with("[notify]\nterminal = true\nterminal_style = \"both\"\n");
+    let gate = lab.dir().join("go");
+    let wait = format!("wait-file:{}", gate.display());
+    lab.start_with(&["--name", "s"], &[&wait, "exit:0"]);
+    let shell = shell_using(&lab, "s");
+    // Nobody reads it, so it takes only so much.
+    shell.type_keys("yes\r");
+    let tty = lab.json(["ps", "s", "--json"]);
+    assert!(tty.is_array());
+    let pid = shell.identity().pid;
+    let device = fs::read_link(format!("/proc/{pid}/fd/0")).expect("a terminal");
+    let full = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let fd = rustix::fs::open(&device, full, rustix::fs::Mode::empty()).expect("a terminal");
+    wait_until("it to be full", || rustix::io::write(&fd, b"y") == Err(rustix::io::Errno::AGAIN));
+    fs::write(&gate, "").expect("a file");
+    wait_until("the log", || !log(&lab).is_empty());
+    settled(&lab);
+    let line = log(&lab).pop().expect("a line");
+    assert_eq!(line["outcome"], "failed", "{line}");
+}

@@ -17,10 +17,10 @@ fn start_with_limit(lab: &Lab, ms: &str, name: &str) -> String {
 }
 
 #[test]
-fn a_session_ends_and_its_keeper_leaves_while_a_webhook_hangs_and_the_notifier_gives_up() {
+fn a_session_ends_and_its_keeper_leaves_while_a_webhook_hangs() {
     let server = Server::new(&[Reply::Hang]);
     let lab = lab_telling(&server);
-    let id = start_with_limit(&lab, "3000", "s");
+    let id = start_with_limit(&lab, "600000", "s");
     let keeper = lab.process(&id, "keeper_pid");
     lab.ok(["send", "s", "say:done"]);
     server.wait(1);
@@ -37,7 +37,17 @@ fn a_session_ends_and_its_keeper_leaves_while_a_webhook_hangs_and_the_notifier_g
     assert_eq!(notifiers(&lab), [notifier.clone()], "it still waits");
     // And nothing is cleared up that is its own.
     lab.ok(["sweep"]);
-    assert_eq!(notifiers(&lab), [notifier]);
+    assert_eq!(notifiers(&lab), [notifier.clone()]);
+    signal(&notifier, Signal::KILL);
+}
+
+#[test]
+fn a_notifier_gives_up_by_its_limit() {
+    let server = Server::new(&[Reply::Hang]);
+    let lab = lab_telling(&server);
+    start_with_limit(&lab, "300", "s");
+    lab.ok(["send", "s", "say:done"]);
+    server.wait(1);
     settled(&lab);
     let last = log(&lab).pop().expect("a line");
     assert_eq!((&last["outcome"], &last["channel"]), (&"failed".into(), &"webhook".into()), "{last}");
@@ -47,7 +57,7 @@ fn a_session_ends_and_its_keeper_leaves_while_a_webhook_hangs_and_the_notifier_g
 fn a_notifier_has_nothing_of_the_run_it_tells_of() {
     let server = Server::new(&[Reply::Hang]);
     let lab = lab_telling(&server);
-    let id = start_with_limit(&lab, "20000", "s");
+    let id = start_with_limit(&lab, "600000", "s");
     lab.ok(["send", "s", "say:done"]);
     server.wait(1);
     let notifier = notifiers(&lab).remove(0);
@@ -82,7 +92,7 @@ fn a_notifier_that_an_agents_own_command_started_outlives_the_agents_run() {
     let lost = lab.start_with(&["--name", "lost"], &["hang"]);
     lab.kill_keeper(&lost);
     let berth = env!("CARGO_BIN_EXE_berth");
-    let script = format!("BERTH_TEST_NOTIFIER_MS=4000 {berth} show lost; echo shown; sleep 1000");
+    let script = format!("BERTH_TEST_NOTIFIER_MS=600000 {berth} show lost; echo shown; sleep 1000");
     let id = lab.ok(["run", "-d", "--name", "outer", "--notify", "none", "--", "sh", "-c", &script]);
     lab.wait_output(&id, "shown");
     server.wait(1);
@@ -92,8 +102,8 @@ fn a_notifier_that_an_agents_own_command_started_outlives_the_agents_run() {
         whose["verdict"] == "not-ours"
     });
     lab.ok(["stop", "outer", "--grace", "0s"]);
-    assert_eq!(notifiers(&lab), [notifier]);
-    settled(&lab);
+    assert_eq!(notifiers(&lab), [notifier.clone()]);
+    signal(&notifier, Signal::KILL);
 }
 
 #[test]

@@ -8,7 +8,7 @@ fn ntfy_gets_what_it_documents() {
     let server = Server::new(&[Reply::Status(200)]);
     let token = "tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2";
     let lab = lab_with(&format!(
-        "[notify.webhooks.phone]\nformat = \"ntfy\"\nurl = {:?}\nsecret_env = \"NTFY_TOKEN\"\n",
+        "[notify.webhooks.phone]\nformat = \"ntfy\"\nurl = {:?}\nsecret = \"env:NTFY_TOKEN\"\n",
         server.url("/my-topic")
     ));
     let mut run = lab.command(["run", "-d", "--agent", "fake", "--name", "s"]);
@@ -40,8 +40,9 @@ fn telegram_gets_what_it_documents() {
     std::fs::write(&file, format!("{token}\n")).expect("a file");
     let known = std::fs::read_to_string(lab.config()).expect("a config file");
     let hook = format!(
-        "[notify.webhook]\nformat = \"telegram\"\nurl = {:?}\nchat = \"-1001\"\nsecret_file = {file:?}\n",
-        server.url("")
+        "[notify.webhook]\nformat = \"telegram\"\nurl = {:?}\nchat = \"-1001\"\nsecret = \"file:{}\"\n",
+        server.url(""),
+        file.display()
     );
     std::fs::write(lab.config(), known + &hook).expect("a config file");
     start(&lab, &["--name", "s"]);

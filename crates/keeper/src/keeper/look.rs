@@ -44,7 +44,9 @@ fn looks(client: &Client, event: &Event, occasion: Occasion) -> bool {
         Occasion::Failed | Occasion::Finished => true,
     };
     let sees = client.attached.is_some_and(|attached| !attached.behind);
-    let follows = client.follows.is_some_and(|turn| turns::concerns(event, turn));
+    // A turn may be over before who sent it has come to follow it.
+    let mut of_interest = client.follows.into_iter().chain(client.waits_for);
+    let follows = of_interest.any(|turn| turns::concerns(event, turn));
     let awaits = client.awaits_end || client.awaits_agent || client.awaits_ready;
     may_act && (sees || follows || client.watches || awaits)
 }
