@@ -83,7 +83,7 @@ impl<'a> Channel<'a> {
             Self::Terminal => "terminal".to_owned(),
             Self::Desktop => "desktop".to_owned(),
             Self::Command(_) => "command".to_owned(),
-            Self::Webhook(name, _) if name.is_empty() => "webhook".to_owned(),
+            Self::Webhook("", _) => "webhook".to_owned(),
             Self::Webhook(name, _) => format!("webhook.{name}"),
         }
     }

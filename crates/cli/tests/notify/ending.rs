@@ -34,10 +34,10 @@ fn a_session_ends_and_its_keeper_leaves_while_a_webhook_hangs() {
     assert_ne!(stat.ppid, keeper.pid);
     lab.ok(["stop", "s", "--grace", "5s"]);
     wait_gone(&keeper);
-    assert_eq!(notifiers(&lab), [notifier.clone()], "it still waits");
+    assert_eq!(notifiers(&lab), std::slice::from_ref(&notifier), "it still waits");
     // And nothing is cleared up that is its own.
     lab.ok(["sweep"]);
-    assert_eq!(notifiers(&lab), [notifier.clone()]);
+    assert_eq!(notifiers(&lab), std::slice::from_ref(&notifier));
     signal(&notifier, Signal::KILL);
 }
 
@@ -102,7 +102,7 @@ fn a_notifier_that_an_agents_own_command_started_outlives_the_agents_run() {
         whose["verdict"] == "not-ours"
     });
     lab.ok(["stop", "outer", "--grace", "0s"]);
-    assert_eq!(notifiers(&lab), [notifier.clone()]);
+    assert_eq!(notifiers(&lab), std::slice::from_ref(&notifier));
     signal(&notifier, Signal::KILL);
 }
 
