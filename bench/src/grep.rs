@@ -31,7 +31,7 @@ const SEARCHES: [(&str, &[&str]); 3] = [
 ];
 
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
-    let mut stage = bench.stage("p", &["berth"])?;
+    let mut stage = bench.stage("q", &["berth"])?;
     let sessions = bench.pick(64, 6);
     let rounds = bench.pick(9, 2);
     let rg = peers::find("rg");

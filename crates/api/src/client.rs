@@ -12,6 +12,8 @@ use crate::redact;
 
 /// The name of a keeper's socket in its session's directory.
 pub const SOCKET_NAME: &str = "sock";
+/// What the place of a caller without a terminal begins with.
+pub const NO_TERMINAL: &str = "no terminal";
 
 /// How much is read at a time.
 const READ_BYTES: usize = 32 * 1024;

@@ -199,6 +199,8 @@ pub struct Submit {
     pub manner: Manner,
     /// Only if the agent writes this conversation, or the session has this id.
     pub expected: Option<String>,
+    /// Whoever sends it waits for its end, and will follow it on this connection: nobody else need be told.
+    pub waits: bool,
 }
 
 /// A terminal's size.

@@ -206,6 +206,50 @@ pub struct Policy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive_after_ms: Option<u64>,
     pub on_unknown: OnUnknown,
+    #[serde(skip_serializing_if = "Notify::is_as_configured")]
+    pub notify: Notify,
+}
+
+/// [`core::Notify`] on paper: nothing, or a list of words. A word of a newer version is left out.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Option<Vec<String>>", into = "Option<Vec<String>>")]
+pub struct Notify(pub core::Notify);
+
+impl Notify {
+    fn is_as_configured(&self) -> bool {
+        self.0 == core::Notify::AsConfigured
+    }
+}
+
+impl From<Option<Vec<String>>> for Notify {
+    fn from(words: Option<Vec<String>>) -> Self {
+        let named =
+            |words: Vec<String>| words.iter().filter_map(|word| core::Occasion::named(word)).collect();
+        Self(words.map_or(core::Notify::AsConfigured, |words| core::Notify::Only(named(words))))
+    }
+}
+
+impl From<Notify> for Option<Vec<String>> {
+    fn from(notify: Notify) -> Self {
+        match notify.0 {
+            core::Notify::AsConfigured => None,
+            core::Notify::Only(occasions) => {
+                Some(occasions.into_iter().map(|occasion| occasion.word().to_owned()).collect())
+            }
+        }
+    }
+}
+
+impl From<core::Notify> for Notify {
+    fn from(notify: core::Notify) -> Self {
+        Self(notify)
+    }
+}
+
+impl From<Notify> for core::Notify {
+    fn from(notify: Notify) -> Self {
+        notify.0
+    }
 }
 
 /// [`core::Hold`] on paper.
@@ -434,5 +478,5 @@ crate::record::same_fields! {
     TurnEnd { state, reason, answer, cut, input_tokens, output_tokens }
     AskOption { id, name, kind }
     Able { steer, resume }
-    Policy { idle_ms, ttl_ms, archive_after_ms, on_unknown }
+    Policy { idle_ms, ttl_ms, archive_after_ms, on_unknown, notify }
 }

@@ -6,6 +6,7 @@ pub(crate) mod find;
 pub(crate) mod helper;
 pub(crate) mod life;
 pub(crate) mod ls;
+pub(crate) mod notify;
 pub(crate) mod shell;
 pub(crate) mod turns;
 pub(crate) mod use_session;
@@ -26,6 +27,7 @@ pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
 };
 
+pub(crate) use notify::{Notify, NotifyLog, NotifyTest, NotifyVerb, occasions};
 pub(crate) use use_session::Use;
 
 pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
@@ -155,6 +157,7 @@ pub(crate) enum Verb {
     Helper(Helper),
     Sweep(Sweep),
     Agents(Agents),
+    Notify(Notify),
     Config(Config),
     Completions(Completions),
     Man(Man),
@@ -210,6 +213,10 @@ pub(crate) struct Run {
     pub(crate) limits: Limits,
     #[command(flatten)]
     pub(crate) sorting: Sorting,
+    /// What to tell people of while nobody looks, over what the config file says: needs-you, finished, failed
+    /// (with commas between), or none
+    #[arg(long, value_name = "WHAT", value_parser = occasions)]
+    pub(crate) notify: Option<berth_core::Notify>,
     /// Print what `show --json` prints instead of the id or the output
     #[arg(long)]
     pub(crate) json: bool,

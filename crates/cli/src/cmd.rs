@@ -19,6 +19,7 @@ pub(crate) mod log;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod note;
+pub(crate) mod notify;
 pub(crate) mod output;
 pub(crate) mod policy;
 pub(crate) mod port;

@@ -11,6 +11,7 @@
 mod agents;
 pub(crate) mod explain;
 mod keys;
+pub(crate) mod notify;
 pub(crate) mod registry;
 mod ui;
 
@@ -43,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) ui: Ui,
     /// `[agents.NAME]`, by name.
     pub(crate) agents: BTreeMap<String, AgentKeys>,
+    /// `[notify]`.
+    pub(crate) notify: notify::NotifyKeys,
 }
 
 impl Config {
@@ -87,9 +90,10 @@ impl Config {
         let mut top = document.keys()?;
         let ui = Ui::read(top.table("ui")?)?;
         let agents = agents::read(&mut top)?;
+        let notify = notify::NotifyKeys::read(top.table("notify")?)?;
         top.finish()?;
         let settings = document.settings();
-        Ok(Self { path, is_there: bytes.is_some(), settings, ui, agents })
+        Ok(Self { path, is_there: bytes.is_some(), settings, ui, agents, notify })
     }
 
     /// The refusal of something that only turns out to be wrong beside the built-in table.
@@ -112,8 +116,7 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// Where the file is, or would be.
 pub(crate) fn path() -> Option<PathBuf> {
-    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-    place(set("BERTH_CONFIG"), set("XDG_CONFIG_HOME"), set("HOME"))
+    berth_keeper::notify::config_file()
 }
 
 /// `; did you mean …?`, if one of these is close enough to be meant.
@@ -135,16 +138,6 @@ fn nearest<'k>(given: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k 
     let (distance, meant) =
         known.map(|known| (distance(&known), known)).min_by_key(|(distance, _)| *distance)?;
     (distance <= (length / 3).max(1)).then_some(meant)
-}
-
-fn place(berth: Option<OsString>, xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
-    if let Some(file) = berth.map(PathBuf::from) {
-        return Some(std::path::absolute(&file).unwrap_or(file));
-    }
-    // The XDG specification says that a relative path there is to be ignored.
-    let absolute = |dir: OsString| Some(PathBuf::from(dir)).filter(|dir| dir.is_absolute());
-    let dir = xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".config")))?;
-    Some(dir.join("berth/config.toml"))
 }
 
 /// The bytes of the file; `None` when there is none.

@@ -19,6 +19,7 @@ mod life;
 mod listing;
 mod log;
 mod meant;
+mod notify;
 mod print;
 mod progress;
 mod tty;
@@ -36,10 +37,16 @@ use ctx::Ctx;
 fn main() -> ExitCode {
     // The keeper is started often and wants none of what follows.
     let mut raw = std::env::args_os().skip(1);
-    if raw.next().is_some_and(|verb| verb == berth_keeper::start::KEEPER_VERB) {
-        let args: Vec<_> = raw.collect();
-        log::of_a_keeper(&args);
-        return ExitCode::from(berth_keeper::keeper::keep(&args));
+    match raw.next() {
+        Some(verb) if verb == berth_keeper::start::KEEPER_VERB => {
+            let args: Vec<_> = raw.collect();
+            log::of_a_keeper(&args);
+            return ExitCode::from(berth_keeper::keeper::keep(&args));
+        }
+        Some(verb) if verb == berth_keeper::notify::NOTIFIER_VERB => {
+            return ExitCode::from(notify::notifier(&raw.collect::<Vec<_>>()));
+        }
+        _ => {}
     }
     if complete::answered() {
         return ExitCode::SUCCESS;
@@ -132,6 +139,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Answer(args) => cmd::answer::run(ctx, &args),
         Verb::Fork(args) => cmd::fork::run(ctx, &args),
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
+        Verb::Notify(args) => cmd::notify::run(ctx, &args),
         Verb::Use(args) => cmd::use_session::run(ctx, &args),
         Verb::Tag(args) => cmd::tag::run(ctx, &args),
         Verb::Note(args) => cmd::note::run(ctx, &args),

@@ -37,7 +37,7 @@ pub(crate) fn place() -> String {
     let terminal = name.ok().and_then(|name| name.into_string().ok());
     let terminal = terminal.map(|name| name.trim_start_matches("/dev/").to_owned());
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let mut place = format!("{} on {host}", terminal.as_deref().unwrap_or("no terminal"));
+    let mut place = format!("{} on {host}", terminal.as_deref().unwrap_or(berth_api::client::NO_TERMINAL));
     if let Some(client) =
         std::env::var("SSH_CONNECTION").ok().and_then(|all| all.split(' ').next().map(str::to_owned))
     {

@@ -1,7 +1,7 @@
 //! What happened. Past tense, numbered by the journal, never taken back.
 
 use crate::turns::{Able, Ask, Cancel, Expiry, Hold, OnUnknown, Prompt, Release, TurnEnd};
-use crate::{Epoch, Fence, Leaving, Name, Owner, SessionId, Terms};
+use crate::{Epoch, Fence, Leaving, Name, Notify, Owner, SessionId, Terms};
 
 /// One thing that happened in a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -366,6 +366,8 @@ pub struct Policy {
     pub archive_after_ms: Option<u64>,
     /// Whether the queue goes on behind a turn nobody knows the end of.
     pub on_unknown: OnUnknown,
+    /// What its people are told of while nobody looks.
+    pub notify: Notify,
 }
 
 /// What a run may use. Nothing set: whatever the host gives.

@@ -19,6 +19,7 @@ mod event;
 mod id;
 mod life;
 mod observe;
+mod occasion;
 mod owners;
 mod session;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use event::{Actor, Boundary, Conversation, Event, Exit, Limits, Origin, Outc
 pub use id::{BadName, Epoch, Fence, Name, SessionId};
 pub use life::{MAX_NOTE_BYTES, MOST_TAGS, PolicyChange, Term};
 pub use observe::{EXIT_GRACE, Observation, PROOF_PATIENCE, observe};
+pub use occasion::{Notify, Occasion, occasions};
 pub use owners::{Leaving, MOST_OWNERS, OWNERLESS_GRACE, Owner, Readiness, ReadyWhen, Scope, Sharing, Terms};
 pub use session::{Ending, Phase, Session, State, Writer};
 pub use turns::{

@@ -58,6 +58,7 @@ impl PolicyChange {
             ttl_ms: self.ttl.of(before.ttl_ms),
             archive_after_ms: self.archive_after.of(before.archive_after_ms),
             on_unknown: self.on_unknown.unwrap_or(before.on_unknown),
+            notify: before.notify.clone(),
         }
     }
 }

@@ -22,7 +22,7 @@ mod tests;
 
 pub use ask::{Ask, AskKind, AskOption, Wish};
 pub(crate) use ask::{answer, asks, unasked};
-pub(crate) use report::{began, broken, conversation, hold, ready, run_over, tick, turn_over};
+pub(crate) use report::{began, broken, conversation, hold, is_withdrawn, ready, run_over, tick, turn_over};
 use report::{expired, withdrawn};
 
 /// How many turns may wait in a session.

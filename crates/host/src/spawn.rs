@@ -143,10 +143,23 @@ pub fn spawn(spec: &Spawn<'_>) -> Result<Child, SpawnError> {
         },
     };
     drop(report);
+    started(spec, &results, pid, pidfd)
+}
 
+/// The same, but for whose child it is: our own parent's, as if that had started it. We are told nothing of its
+/// end. It is in our control group.
+pub fn spawn_beside(spec: &Spawn<'_>) -> Result<Child, SpawnError> {
+    let (results, report) = report_pipe().map_err(SpawnError::Process)?;
+    let plan = Plan::new(spec, report.as_raw_fd())?;
+    let (pid, pidfd) = clone::start_beside(&plan).map_err(SpawnError::Process)?;
+    drop(report);
+    started(spec, &results, pid, pidfd)
+}
+
+fn started(spec: &Spawn<'_>, results: &OwnedFd, pid: u32, pidfd: OwnedFd) -> Result<Child, SpawnError> {
     // The other end closes when the program runs, so the end of the pipe means success.
     let mut failure = [0; child::REPORT_SIZE];
-    let count = proc::retry(|| rustix::io::read(&results, &mut failure)).map_err(SpawnError::Process)?;
+    let count = proc::retry(|| rustix::io::read(results, &mut failure)).map_err(SpawnError::Process)?;
     if count == 0 {
         return Ok(Child { pid, pidfd: Pidfd::from_fd(pidfd) });
     }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use berth_host::spawn::{Spawn, SpawnError, Stdio, spawn};
+use berth_host::spawn::{Spawn, SpawnError, Stdio, spawn, spawn_beside};
 use berth_host::{cgroup, signals, tree};
 use common::{Scratch, Shell, alone, finish, pipe, spawn_quietly};
 
@@ -68,6 +68,34 @@ fn what_prevents_the_start_is_told_and_nothing_is_left() {
     );
     let reaped = tree::reap().unwrap();
     assert!(reaped.no_children && reaped.exits.is_empty(), "a failed start must leave no zombie: {reaped:?}");
+}
+
+#[test]
+fn a_process_started_beside_us_is_a_child_of_our_parent_and_not_ours() {
+    let _turn = alone();
+    let scratch = Scratch::new();
+    let output = File::create_new(scratch.file("out")).unwrap();
+    let args = ["sh", "-c", "echo $PPID"].map(Into::into);
+    let child = spawn_beside(&spec_of(&output, &args)).unwrap();
+    common::await_exit(&child.pidfd);
+    let parent = fs::read_to_string(scratch.file("out")).unwrap();
+    assert_eq!(parent.trim(), std::os::unix::process::parent_id().to_string());
+    assert!(tree::reap().unwrap().no_children);
+    let missing = Spawn { program: Path::new("/no/such"), ..spec_of(&output, &args) };
+    assert!(spawn_beside(&missing).is_err());
+}
+
+fn spec_of<'a>(output: &'a File, args: &'a [std::ffi::OsString]) -> Spawn<'a> {
+    Spawn {
+        program: Path::new("/bin/sh"),
+        args,
+        env: &[],
+        cwd: Path::new("/"),
+        stdio: Stdio::Files { stdin: output.as_fd(), stdout: output.as_fd(), stderr: output.as_fd() },
+        keep: &[],
+        cgroup: None,
+        joins: &[],
+    }
 }
 
 #[test]

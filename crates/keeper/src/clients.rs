@@ -41,6 +41,8 @@ pub(crate) struct Client {
     pub(crate) awaits_agent: bool,
     /// The turn it is told of.
     pub(crate) follows: Option<u64>,
+    /// The turn it sent and is about to follow.
+    pub(crate) waits_for: Option<u64>,
     /// How far it knows the output to reach.
     pub(crate) told_end: u64,
     /// Which events the kernel was asked to report; kept here so that it is asked only on change.
@@ -81,6 +83,7 @@ impl Client {
             awaits_ready: false,
             awaits_agent: false,
             follows: None,
+            waits_for: None,
             told_end: 0,
             wants_write: false,
             paused: false,

@@ -1,7 +1,8 @@
 //! Sessions that were started inside this one. They are below us in the process tree, and not ours.
 //!
 //! Promise: a keeper that its own lease proves to be the keeper of another session, and everything
-//! below it, is neither signalled nor waited for. Who merely looks like one is ours.
+//! below it, is neither signalled nor waited for; nor is a notifier that signed for its seat. Who merely looks
+//! like one is ours.
 
 use std::fs;
 use std::io;
@@ -13,6 +14,7 @@ use berth_host::lock::{Probe, probe};
 use berth_host::process::census;
 use berth_host::tree;
 
+use crate::notify;
 use crate::start::{ADOPT_FLAG, KEEPER_VERB};
 use crate::store;
 
@@ -36,13 +38,13 @@ pub(crate) fn below(me: u32) -> io::Result<Below> {
 /// The same from a list of processes that was made before.
 pub(crate) fn below_in(list: &[ProcessStat], me: u32) -> Below {
     let all = tree::descendants_in(list, me);
-    let keepers: Vec<u32> = all.iter().copied().filter(|pid| is_other_keeper(*pid)).collect();
+    let keepers: Vec<u32> = all.iter().copied().filter(|pid| is_of_others(*pid)).collect();
     without(list, &all, keepers)
 }
 
 /// Takes the keepers of other sessions, and what is below them, out of some processes.
 pub(crate) fn split(some: &[u32]) -> io::Result<Below> {
-    let keepers: Vec<u32> = some.iter().copied().filter(|pid| is_other_keeper(*pid)).collect();
+    let keepers: Vec<u32> = some.iter().copied().filter(|pid| is_of_others(*pid)).collect();
     let list = if keepers.is_empty() { vec![] } else { census()? };
     Ok(without(&list, some, keepers))
 }
@@ -61,8 +63,8 @@ pub(crate) fn only_others_are_below(me: u32) -> bool {
     only_others() && only_others()
 }
 
-fn is_other_keeper(pid: u32) -> bool {
-    kept_by(pid).is_some()
+fn is_of_others(pid: u32) -> bool {
+    kept_by(pid).is_some() || notify::is_at_work(pid)
 }
 
 /// The directory of the session that a process is proven to keep.
@@ -77,8 +79,11 @@ pub(crate) fn kept_by(pid: u32) -> Option<PathBuf> {
 /// The directory of the nearest keeper above a process.
 pub(crate) fn keeper_above(stat: &ProcessStat) -> Option<PathBuf> {
     let mut parent = stat.ppid;
+    if notify::is_at_work(stat.pid) {
+        return None;
+    }
     for _ in 0..MOST_ANCESTORS {
-        if parent <= 1 {
+        if parent <= 1 || notify::is_at_work(parent) {
             return None;
         }
         if let Some(dir) = kept_by(parent) {
@@ -187,6 +192,6 @@ mod tests {
 
     #[test]
     fn a_process_that_only_looks_like_a_keeper_is_ours() {
-        assert!(!is_other_keeper(std::process::id()));
+        assert!(!is_of_others(std::process::id()));
     }
 }

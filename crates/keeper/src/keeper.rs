@@ -11,6 +11,7 @@ mod agent;
 mod begin;
 mod conversation;
 mod helper;
+mod look;
 mod ready;
 mod requests;
 mod terminal;
@@ -47,6 +48,7 @@ use crate::conversations::ConversationLock;
 use crate::driver::pty::Terminal;
 use crate::history::Stored;
 use crate::killpoint;
+use crate::notify;
 use crate::output::{self, OutputLog};
 use crate::owner::{Input, Owner};
 use crate::start::{ADOPT_FLAG, KEEPER_VERB, LOOKING_SINCE};
@@ -161,6 +163,10 @@ struct Keeper {
     status_at_ms: Option<u64>,
     buffer: Vec<u8>,
     leaving: bool,
+    /// Whether whoever started this run knows that it began; before, they are told what goes wrong with it.
+    begun: bool,
+    /// What is known of the config file, as far as it is about telling people.
+    notify: notify::Known,
     /// The keepers of the sessions that own this helper.
     owners: helper::Owners,
     /// What is looked for until this helper is ready.
@@ -270,6 +276,7 @@ impl Keeper {
         if events.is_empty() {
             return;
         }
+        self.tell_those_who_do_not_look(events);
         if events.iter().all(|event| turns::is_of_a_turn(&event.get().event)) {
             self.write_status_within(STATUS_DELAY_MS);
         } else {

@@ -20,6 +20,7 @@ pub mod keeper;
 pub mod killpoint;
 pub mod members;
 pub mod names;
+pub mod notify;
 pub mod output;
 pub mod owner;
 pub mod recover;

@@ -22,6 +22,8 @@ use crate::boundary::Contained;
 use crate::foreign;
 use crate::history::History;
 use crate::home::Home;
+use crate::killpoint;
+use crate::notify::{self, Known, Teller, Told};
 use crate::owner::{Input, Owner};
 use crate::store::{self, Lease};
 use crate::{turn, view};
@@ -278,6 +280,8 @@ struct Held<'a> {
     dir: &'a Path,
     id: &'a SessionId,
     owner: Owner,
+    /// What happened that people may want to know.
+    told: Vec<Told>,
     _lease: Lease,
 }
 
@@ -294,7 +298,7 @@ impl<'a> Held<'a> {
         }
         // What was never made gets no first event.
         let torn = torn.filter(|_| session.spec.is_some());
-        let mut held = Self { dir, id, owner, _lease: lease };
+        let mut held = Self { dir, id, owner, told: vec![], _lease: lease };
         if let Some(what) = torn {
             // At once: nobody will find the torn end again, whatever becomes of what we came for.
             held.take(vec![Input::Note(Event::Warned { what })])?;
@@ -317,6 +321,7 @@ impl<'a> Held<'a> {
         self.doubt_short_cut()?;
         let taken =
             self.owner.take(inputs, now).map_err(|error| store::journal_problem(&error, self.id.as_str()))?;
+        self.told.extend(notify::worth_telling(&self.owner.history().session, &taken.events));
         match taken.answers.into_iter().find_map(Result::err) {
             Some(refusal) => Err(berth_api::problem::refusal(&refusal, &self.handle())),
             None => Ok(()),
@@ -331,6 +336,8 @@ impl<'a> Held<'a> {
 
     fn release(self) -> Result<(), Problem> {
         view::write_short_cut(self.dir, &view::describe(self.dir, self.id, self.owner.history(), false));
+        killpoint::reached("healed");
+        notify::tell(self.dir, &self.told, Teller::Command, &mut Known::default());
         self.owner.close().map_err(|error| store::journal_problem(&error, self.id.as_str()))
     }
 }

@@ -82,9 +82,7 @@ pub fn keeper_with(
         .open("/dev/null")
         .map_err(|error| trouble("opening /dev/null", &error))?;
     let args: Vec<OsString> = vec!["berth".into(), KEEPER_VERB.into(), home.session_dir(id).into()];
-    let mut env: Vec<_> = std::env::vars_os()
-        .filter(|(name, _)| !OF_THE_CALLER.iter().any(|of_the_caller| name == of_the_caller))
-        .collect();
+    let mut env = environment();
     // A relative path means something else in the agent's directory.
     if let Some((_, dir)) = env.iter_mut().find(|(name, _)| name == "BERTH_HOME") {
         *dir = home.root().into();
@@ -129,4 +127,10 @@ pub fn keeper_with(
         Answer::Done { status } => Ok((connection, *status)),
         other => Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
     }
+}
+
+/// Our environment without what belongs to the run we may have been called from.
+pub(crate) fn environment() -> Vec<(OsString, OsString)> {
+    let is_ours = |name: &OsString| !OF_THE_CALLER.iter().any(|of_the_caller| name == of_the_caller);
+    std::env::vars_os().filter(|(name, _)| is_ours(name)).collect()
 }

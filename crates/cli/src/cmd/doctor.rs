@@ -12,6 +12,7 @@ use berth_host::facts::disk::Disk;
 use berth_host::facts::limits::Limit;
 use berth_host::facts::systemd::Systemd;
 use berth_keeper::Home;
+use berth_keeper::notify::Desk;
 use serde::Serialize;
 
 use crate::args::Doctor;
@@ -132,7 +133,26 @@ fn examine() -> Vec<Row> {
     rows.push(terminals());
     rows.push(process_limits());
     rows.push(open_files(facts::limits::open_files()));
+    rows.extend(notifications());
     rows
+}
+
+/// Whether people are told what they wanted to be told. Nothing to say where nobody ever was.
+fn notifications() -> Option<Row> {
+    const NAME: &str = "notifications";
+    let desk = Desk::existing(&Home::place().ok()?)?;
+    let deliveries = desk.deliveries().unwrap_or_default();
+    let last = deliveries.last()?;
+    let Some(failed) = super::notify::unmended(&deliveries) else {
+        return Some(Row::ok(NAME, format!("the last one was {} ago", print::ago(last.at))));
+    };
+    let channel = Some(failed.channel.as_str()).filter(|name| !name.is_empty()).unwrap_or("telling");
+    let found = format!("{channel} failed {} ago: {}", print::ago(failed.at), print::visible(&failed.detail));
+    Some(
+        Row::limited(NAME, found)
+            .cost("you are not told when a session needs you")
+            .fix("berth notify log shows more, berth notify test tries it again"),
+    )
 }
 
 fn state_directory() -> Vec<Row> {

@@ -160,7 +160,7 @@ fn first_turn(ctx: &Ctx, args: &Run, status: &Status, text: String) -> Result<u8
     if !args.detach {
         print::note(&format!("session {}", status.handle()));
     }
-    let submit = Submit { text, key, ..Submit::default() };
+    let submit = Submit { text, key, waits: !args.detach, ..Submit::default() };
     let (connection, receipt) = turns::send(ctx, &id, submit)?;
     if !args.detach {
         return send::watch(ctx, &id, receipt.number, connection, args.json);
@@ -392,7 +392,11 @@ fn spec(args: &Run) -> Result<Spec, Problem> {
     }
     let cwd = directory(args.cwd.as_deref())?;
     let (driver, key) = ("pty".to_owned(), args.key.clone());
-    let policy = Policy { archive_after_ms: args.sorting.archive_after.map(ms), ..Policy::default() };
+    let policy = Policy {
+        archive_after_ms: args.sorting.archive_after.map(ms),
+        notify: args.notify.clone().unwrap_or_default().into(),
+        ..Policy::default()
+    };
     Ok(Spec { driver, command, cwd, env, key, limits: (&args.limits).into(), policy, ..Spec::default() })
 }
 

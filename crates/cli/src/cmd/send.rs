@@ -27,7 +27,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
         (false, false) => Manner::Queue,
     };
     let (key, expected) = (args.key.clone(), args.expect.clone());
-    let submit = Submit { text: text(&words)?, key, max_wait_ms, manner, expected };
+    let submit = Submit { text: text(&words)?, key, max_wait_ms, manner, expected, waits: args.wait };
     let (connection, receipt) = turns::send(ctx, &id, submit)?;
     let outcome = if args.wait {
         watch(ctx, &id, receipt.number, connection, args.json)

@@ -104,7 +104,7 @@ fn talk_in_lines(ctx: &Ctx, id: &SessionId, status: &Status, known: &[TurnView])
         if line.trim().is_empty() {
             continue;
         }
-        let submit = Submit { text: line.trim_end().to_owned(), ..Submit::default() };
+        let submit = Submit { text: line.trim_end().to_owned(), waits: true, ..Submit::default() };
         match turns::send(ctx, id, submit) {
             Ok((keeper, receipt)) => told(send::watch(ctx, id, receipt.number, keeper, false)),
             Err(problem) => print::problem(&problem),

@@ -12,7 +12,13 @@
 //! its whole path (`notify.webhook`), and tables under any name end in `NAME` (`notify.webhooks.NAME`).
 
 /// All tables, in the order in which people are told of them.
-pub(crate) const TABLES: &[&Table] = &[&super::ui::TABLE, &super::agents::TABLE];
+pub(crate) const TABLES: &[&Table] = &[
+    &super::ui::TABLE,
+    &super::notify::TABLE,
+    &super::notify::WEBHOOK,
+    &super::notify::WEBHOOKS,
+    &super::agents::TABLE,
+];
 
 /// What stands for any name at the end of a table's path.
 const ANY: &str = "NAME";
@@ -124,7 +130,6 @@ impl Key {
     }
 
     /// Its value is shown to nobody.
-    #[cfg_attr(not(test), expect(dead_code, reason = "its first caller is on its way"))]
     pub(crate) const fn secret(mut self) -> Self {
         self.is_secret = true;
         self

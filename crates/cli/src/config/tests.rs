@@ -20,7 +20,9 @@ fn refused(text: &str) -> String {
 #[test]
 fn the_file_is_found_in_the_order_people_expect() {
     let some = |text: &str| Some(OsString::from(text));
-    let found = |berth, xdg, home| place(berth, xdg, home).map(|path| path.display().to_string());
+    let found = |berth, xdg, home| {
+        berth_keeper::notify::config_place(berth, xdg, home).map(|path| path.display().to_string())
+    };
     assert_eq!(found(some("/b.toml"), some("/x"), some("/h")), Some("/b.toml".into()));
     assert_eq!(found(None, some("/x"), some("/h")), Some("/x/berth/config.toml".into()));
     assert_eq!(found(None, some("relative"), some("/h")), Some("/h/.config/berth/config.toml".into()));
@@ -70,7 +72,7 @@ fn an_unknown_key_is_refused_with_its_line_and_what_was_probably_meant() {
     );
     assert_eq!(
         refused("\n[agent.mine]\ndriver = \"acp\"\n"),
-        "/c/berth.toml:2:2: the file has no key `agent`; did you mean `agents`?\nknown there: ui, agents"
+        "/c/berth.toml:2:2: the file has no key `agent`; did you mean `agents`?\nknown there: ui, agents, notify"
     );
     // Nothing is near, so nothing is offered; and of two the first is told.
     assert!(

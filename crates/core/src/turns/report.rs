@@ -6,6 +6,11 @@ use super::{
 };
 use crate::{Conversation, Epoch, Event, Now, Outcome, Session};
 
+/// Why a turn was withdrawn that was to be with the agent by a certain time.
+const TOO_LATE: &str = "withdrawn: the agent did not have it in time";
+/// Why every turn was withdrawn that waited when the session's time was up.
+const TIME_IS_UP: &str = "withdrawn: the session's time is up";
+
 /// The agent takes turns.
 pub(crate) fn ready(session: &Session, epoch: Epoch, able: Able, now: Now) -> Vec<Event> {
     let awaited = session.turns.ready.is_none() && epoch == session.epoch && may_be_released(session);
@@ -133,8 +138,8 @@ pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
 /// The session's time is up: no agent will ever have what waits.
 pub(super) fn expired(session: &Session, now: Now) -> Vec<Event> {
     let waiting = session.turns.queue.iter();
-    let reason = "withdrawn: the session's time is up";
-    let withdrawn = waiting.map(|turn| over(*turn, TurnEnd::without_answer(Final::Cancelled, reason), now));
+    let withdrawn =
+        waiting.map(|turn| over(*turn, TurnEnd::without_answer(Final::Cancelled, TIME_IS_UP), now));
     let released = may_be_released(session).then(|| released(session, Release::Expired, now));
     withdrawn.chain(released).collect()
 }
@@ -146,8 +151,12 @@ fn withdrawals(session: &Session, now: Now) -> Vec<Event> {
 }
 
 pub(super) fn withdrawn(turn: u64, now: Now) -> Event {
-    let reason = "withdrawn: the agent did not have it in time";
-    over(turn, TurnEnd::without_answer(Final::Cancelled, reason), now)
+    over(turn, TurnEnd::without_answer(Final::Cancelled, TOO_LATE), now)
+}
+
+/// Whether a turn was cancelled by time, and not by somebody.
+pub(crate) fn is_withdrawn(end: &TurnEnd) -> bool {
+    end.state == Final::Cancelled && matches!(end.reason.as_deref(), Some(TOO_LATE | TIME_IS_UP))
 }
 
 /// What the end of a run means for its turns. The keeper has looked before whether the agent's own record

@@ -38,13 +38,39 @@ pub(super) fn start_in(cgroup: RawFd, child: &dyn ChildCode) -> io::Result<(u32,
     clone3(Some(cgroup), child)
 }
 
+/// Makes a process that runs `child` and whose parent is ours: we are told nothing of its end, and if we adopt
+/// orphans, it is none of them.
+pub(super) fn start_beside(child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
+    let _blocked = BlockedSignals::new()?;
+    match clone3_as(Parent::Ours, None, child) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => fork_beside(child),
+        answer => answer,
+    }
+}
+
+/// Whose child a new process is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parent {
+    We,
+    /// Our own parent, or who adopts its orphans.
+    Ours,
+}
+
 fn clone3(cgroup: Option<RawFd>, child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
+    clone3_as(Parent::We, cgroup, child)
+}
+
+fn clone3_as(parent: Parent, cgroup: Option<RawFd>, child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
     let mut pidfd: RawFd = -1;
     // SAFETY: all zeroes is a valid `clone_args`: every field is a number.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     args.flags = libc::CLONE_PIDFD as u64;
     args.pidfd = ptr::from_mut(&mut pidfd) as u64;
-    args.exit_signal = libc::SIGCHLD as u64;
+    match parent {
+        Parent::We => args.exit_signal = libc::SIGCHLD as u64,
+        // With this one the kernel wants none: the new process signals what we would.
+        Parent::Ours => args.flags |= libc::CLONE_PARENT as u64,
+    }
     if let Some(cgroup) = cgroup {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = cgroup as u64;
@@ -133,6 +159,20 @@ fn fork(child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
             Err(error.into())
         }
     }
+}
+
+/// The same as [`start_beside`] for a kernel that knows only the old call.
+fn fork_beside(child: &dyn ChildCode) -> io::Result<(u32, OwnedFd)> {
+    let none = ptr::null_mut::<libc::c_void>();
+    let flags = libc::CLONE_PARENT as libc::c_ulong;
+    // SAFETY: as in `copying_memory`: no new stack means a copy of ours, and nothing else is asked for.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) };
+    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let Some(born) = Pid::from_raw(pid) else { child.run() };
+    Ok((pid.cast_unsigned(), pidfd_open(born, PidfdFlags::empty())?))
 }
 
 /// Every signal blocked until dropped. Without it a handler of ours could run in the new process, which

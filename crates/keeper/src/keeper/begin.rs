@@ -254,14 +254,17 @@ impl Keeper {
     }
 
     /// Whether the run that was just asked for is there.
-    fn started(self) -> Result<Self, Problem> {
+    fn started(mut self) -> Result<Self, Problem> {
         match self.owner.history().session.outcome() {
             Some(Outcome::StartFailed(reason)) => {
                 let problem = Problem::new(Code::Refused, reason.clone());
                 self.leave();
                 Err(problem)
             }
-            Some(Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::Lost) | None => Ok(self),
+            Some(Outcome::Exited(_) | Outcome::OutOfMemory | Outcome::Lost) | None => {
+                self.begun = true;
+                Ok(self)
+            }
         }
     }
 
@@ -323,6 +326,8 @@ impl Keeper {
             status_at_ms: None,
             buffer: Vec::new(),
             leaving: false,
+            begun: false,
+            notify: Default::default(),
             owners: Owners::default(),
             looking: None,
         })
@@ -385,6 +390,7 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let contained = contained.unwrap_or_else(|error| Contained::none(error.to_string()));
     let parts = Parts { id, dir, me, lease, run_lock, contained, owner, listener };
     let mut keeper = Keeper::assemble(parts, size)?;
+    keeper.begun = true;
     let session = &keeper.owner.history().session;
     let written = session.spec.as_ref().zip(session.conversation.as_ref());
     keeper.conversation = conversation.zip(written).map(|(file, (spec, conversation))| {

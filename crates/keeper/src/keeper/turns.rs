@@ -26,7 +26,7 @@ impl Keeper {
         let boot_id = self.me.boot_id.clone();
         let start_by = submit.max_wait_ms.map(|wait| clock::boot_ms().saturating_add(wait));
         let start_by = start_by.map(|boot_ms| StartBy { boot_id, boot_ms });
-        let Submit { text, key: turn_key, manner, .. } = submit;
+        let Submit { text, key: turn_key, manner, waits, .. } = submit;
         let prompt = Prompt { by, text, key: turn_key.clone(), start_by, manner: manner.into() };
         self.order(Command::Send { prompt })?;
         killpoint::reached("accepted");
@@ -37,6 +37,9 @@ impl Keeper {
             None => turns.last(),
         };
         let receipt = Box::new(Receipt { repeated, ..self.receipt(turn) });
+        if let Some(client) = self.clients.get_mut(&key).filter(|_| waits) {
+            client.waits_for = Some(turn);
+        }
         Ok(Some(Answer::Receipt { receipt }))
     }
 

@@ -158,6 +158,7 @@ fn policy() -> impl Strategy<Value = Policy> {
         ttl_ms,
         archive_after_ms: None,
         on_unknown,
+        ..Policy::default()
     })
 }
 

@@ -1,0 +1,80 @@
+//! What can be typed after `berth notify`.
+
+use berth_core::Occasion;
+use clap::Subcommand;
+
+/// Try how you would be told that a session needs you, finished or failed, and see what was told.
+///
+/// You are told while nobody is attached to the session, follows its turn or watches it. How is said in the config
+/// file, in [notify]; of what as well, and for one session by `berth run --notify`. Nothing is set up by itself.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth notify test                        every way that is set up, and what came of each
+  berth notify test --channel webhook fix  as if session fix had something to say
+  berth notify log                         what was told, and what failed
+  berth notify log --json | jq 'map(select(.outcome == \"failed\"))'
+
+docs/notifications.md has recipes: ntfy, Telegram, your own webhook and how to check its signature.")]
+pub(crate) struct Notify {
+    #[command(subcommand)]
+    pub(crate) verb: NotifyVerb,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum NotifyVerb {
+    Test(NotifyTest),
+    Log(NotifyLog),
+}
+
+/// Send a real notification in every way that is set up, and say what came of each.
+///
+/// Exit 1 if one failed, or if there is none.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth notify test
+  berth notify test --channel desktop
+  berth notify test --json fix | jq -r '.[] | select(.outcome != \"sent\") | .detail'")]
+pub(crate) struct NotifyTest {
+    /// Only in this way: terminal, desktop, command, webhook or webhook.NAME
+    #[arg(long, value_name = "C")]
+    pub(crate) channel: Option<String>,
+    /// As if it were about this session
+    #[arg(value_name = "S")]
+    pub(crate) session: Option<String>,
+    /// An array of objects
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show what people were told, the newest last, and what could not be told.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth notify log
+  berth notify log --last 3
+  berth notify log --json | jq -r '.[] | .detail'")]
+pub(crate) struct NotifyLog {
+    /// How many of the last ones; 0 for all there are
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) last: usize,
+    /// An array of objects
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Occasions with commas between, or `none`.
+pub(crate) fn occasions(text: &str) -> Result<berth_core::Notify, String> {
+    if text == "none" {
+        return Ok(berth_core::Notify::Only(vec![]));
+    }
+    let named = |word: &str| {
+        Occasion::named(word)
+            .ok_or_else(|| format!("`{word}` is none of needs-you, finished, failed; or say none"))
+    };
+    let mut found = text.split(',').map(str::trim).map(named).collect::<Result<Vec<_>, _>>()?;
+    found.sort();
+    found.dedup();
+    Ok(berth_core::Notify::Only(found))
+}

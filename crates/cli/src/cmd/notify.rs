@@ -1,0 +1,130 @@
+//! `berth notify`: trying how people are told, and what they were told.
+
+use std::time::Instant;
+
+use berth_api::{Code, Problem};
+use berth_keeper::notify::{Delivery, Desk, Outcome};
+
+use crate::args::{Notify, NotifyLog, NotifyTest, NotifyVerb};
+use crate::config::{self, Config};
+use crate::ctx::Ctx;
+use crate::notify::message::Past;
+use crate::notify::{Channel, Notification, lifetime};
+use crate::print;
+
+pub(crate) fn run(ctx: &Ctx, args: &Notify) -> Result<u8, Problem> {
+    match &args.verb {
+        NotifyVerb::Test(args) => test(ctx, args),
+        NotifyVerb::Log(args) => log(ctx, args),
+    }
+}
+
+fn test(ctx: &Ctx, args: &NotifyTest) -> Result<u8, Problem> {
+    let config = Config::load()?;
+    let past = match &args.session {
+        Some(session) => Some(Past::read(&ctx.home, &ctx.find(session)?)?),
+        None => None,
+    };
+    let mut channels = Channel::of(&config.notify);
+    if channels.is_empty() {
+        let place = config.path.as_deref().map(|path| format!(" in {}", path.display())).unwrap_or_default();
+        return Err(Problem::new(Code::Refused, format!("no way to tell you anything is set up{place}"))
+            .hint(
+                "write `[notify]` and `desktop = true` there, for example; docs/notifications.md has more",
+            ));
+    }
+    if let Some(wanted) = &args.channel {
+        let names: Vec<String> = channels.iter().map(Channel::name).collect();
+        channels.retain(|channel| channel.name() == *wanted);
+        if channels.is_empty() {
+            let what = format!("`{wanted}` is not set up{}", config::did_you_mean(wanted, &names));
+            return Err(Problem::new(Code::NotFound, what).hint(format!("set up are: {}", names.join(", "))));
+        }
+    }
+    let notification = Notification::test(past.as_ref());
+    let desk = Desk::open(&ctx.home)?;
+    let until = Instant::now() + lifetime();
+    let deliveries: Vec<Delivery> = std::thread::scope(|scope| {
+        let tell = |channel: &Channel<'_>| {
+            let came = channel.tell(&config.notify, &ctx.home, &notification, until);
+            notification.delivery(channel.name(), came)
+        };
+        let told: Vec<_> = channels.iter().map(|channel| scope.spawn(move || tell(channel))).collect();
+        told.into_iter().filter_map(|one| one.join().ok()).collect()
+    });
+    for delivery in &deliveries {
+        // That it was tried is only for the record.
+        let _ = desk.note(delivery);
+    }
+    if args.json {
+        print::json(&deliveries)?;
+    } else {
+        print::text(&table(&deliveries, false))?;
+    }
+    let failed = deliveries.iter().any(|delivery| delivery.outcome == Outcome::Failed);
+    Ok(if failed { Code::Refused.exit_code() } else { 0 })
+}
+
+fn log(ctx: &Ctx, args: &NotifyLog) -> Result<u8, Problem> {
+    let read = Desk::existing(ctx.home.root()).map(|desk| desk.deliveries()).transpose();
+    let mut deliveries = read.map(Option::unwrap_or_default).map_err(|error| {
+        Problem::new(Code::Refused, format!("cannot read the log of notifications: {error}"))
+    })?;
+    if args.last > 0 {
+        deliveries.drain(..deliveries.len().saturating_sub(args.last));
+    }
+    if args.json {
+        print::json(&deliveries)?;
+    } else if deliveries.is_empty() {
+        print::note("nobody was told anything yet; `berth notify test` tries it");
+    } else {
+        print::text(&table(&deliveries, true))?;
+    }
+    Ok(0)
+}
+
+/// The last failure that nothing followed that worked in the same way.
+pub(crate) fn unmended(deliveries: &[Delivery]) -> Option<&Delivery> {
+    let at = deliveries.iter().rposition(|it| it.outcome == Outcome::Failed)?;
+    let failed = &deliveries[at];
+    let is_mended = deliveries[at..].iter().any(|later| {
+        later.outcome == Outcome::Sent && (failed.channel.is_empty() || later.channel == failed.channel)
+    });
+    (!is_mended).then_some(failed)
+}
+
+/// One line each; with `past`, when and whom it was about.
+fn table(deliveries: &[Delivery], past: bool) -> String {
+    let width = |of: fn(&Delivery) -> &str| {
+        deliveries.iter().map(|delivery| of(delivery).chars().count()).max().unwrap_or_default()
+    };
+    let who =
+        |delivery: &Delivery| -> String { delivery.name.clone().unwrap_or_else(|| delivery.session.clone()) };
+    let whos = deliveries.iter().map(|delivery| who(delivery).chars().count()).max().unwrap_or_default();
+    let channels = width(|delivery| channel(delivery));
+    let mut text = String::new();
+    for delivery in deliveries {
+        if past {
+            let (ago, who) = (print::ago(delivery.at), who(delivery));
+            text.push_str(&format!("{ago:>8}  {who:whos$}  {:9}  ", delivery.what));
+        }
+        let tries = if delivery.tries > 1 { format!(" ({} tries)", delivery.tries) } else { String::new() };
+        let detail = print::visible(&delivery.detail);
+        let line = format!("{:channels$}  {:7}  {detail}{tries}", channel(delivery), word(delivery.outcome));
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn channel(delivery: &Delivery) -> &str {
+    if delivery.channel.is_empty() { "-" } else { &delivery.channel }
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Sent => "sent",
+        Outcome::Skipped => "skipped",
+        Outcome::Failed => "failed",
+    }
+}
