@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
@@ -32,6 +32,7 @@ pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, Helper
 #[command(
     name = "berth",
     version,
+    mut_subcommands = with_session,
     after_help = "\
 S is a session: its name, its id, the first characters (three or more) of its id, or @ for the current one.
 Where S is left out: --session S, else $BERTH_SESSION, else the current session of this terminal (`berth use`).
@@ -50,9 +51,11 @@ First steps:  berth demo
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: Global,
-    /// The session, where the command does not name one
-    #[arg(long = "session", value_name = "S", global = true)]
+    /// The session, for a command that is about one
+    #[arg(long = "session", value_name = "S")]
     pub(crate) meant: Option<String>,
+    #[arg(skip)]
+    means_nothing_to: Option<String>,
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
 }
@@ -74,23 +77,38 @@ pub(crate) struct Global {
 
 /// What a command that is about a session calls it.
 const ABOUT_A_SESSION: [&str; 3] = ["session", "sessions", "turn"];
+/// The id of --session, before and behind the command.
+const MEANT: &str = "meant";
+
+/// Gives --session to the commands that are about a session. Its definition tells, so that none has to be listed;
+/// the others refuse it.
+fn with_session(verb: clap::Command) -> clap::Command {
+    let is_about = |argument: &clap::Arg| ABOUT_A_SESSION.contains(&argument.get_id().as_str());
+    if !verb.get_arguments().any(is_about) {
+        return verb;
+    }
+    let help = "The session, in place of the argument";
+    verb.arg(clap::Arg::new(MEANT).long("session").value_name("S").help(help).global(true))
+}
 
 impl Args {
-    /// Refuses --session where it would mean nothing: whoever gives it wants it to count.
+    /// What was typed.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let found = crate::help::command().try_get_matches()?;
+        let mut args = Self::from_arg_matches(&found)?;
+        let below = found.subcommand().map(|(verb, found)| (verb, found.try_get_one::<String>(MEANT)));
+        match below {
+            Some((_, Ok(meant))) => args.meant = meant.cloned().or(args.meant),
+            Some((verb, Err(_))) if args.meant.is_some() => args.means_nothing_to = Some(verb.to_owned()),
+            None if args.meant.is_some() => args.means_nothing_to = Some("ls".to_owned()),
+            Some((_, Err(_))) | None => {}
+        }
+        Ok(args)
+    }
+
+    /// Refuses --session before a command that it means nothing to: whoever gives it wants it to count.
     pub(crate) fn check_session(&self) -> Result<(), Problem> {
-        if self.meant.is_none() {
-            return Ok(());
-        }
-        // Its definition knows, so that no command has to be listed here.
-        let definition = Self::command();
-        let found = definition.clone().try_get_matches().ok();
-        let verb = found.as_ref().and_then(|found| found.subcommand_name()).unwrap_or("ls");
-        let about = |verb: &clap::Command| {
-            verb.get_arguments().any(|argument| ABOUT_A_SESSION.contains(&argument.get_id().as_str()))
-        };
-        if definition.find_subcommand(verb).is_some_and(about) {
-            return Ok(());
-        }
+        let Some(verb) = &self.means_nothing_to else { return Ok(()) };
         Err(Problem::new(Code::Usage, format!("--session means nothing to `berth {verb}`"))
             .hint(format!("leave it out; `berth {verb} --help` tells what it takes")))
     }

@@ -10,6 +10,7 @@ mod complete;
 mod config;
 mod consent;
 mod ctx;
+mod dashboard;
 mod help;
 mod leave_key;
 mod listing;
@@ -26,7 +27,6 @@ mod width;
 use std::process::ExitCode;
 
 use berth_api::{Code, Problem};
-use clap::FromArgMatches;
 
 use args::{Args, Verb};
 use ctx::Ctx;
@@ -42,8 +42,7 @@ fn main() -> ExitCode {
     if complete::answered() {
         return ExitCode::SUCCESS;
     }
-    let parsed = help::command().try_get_matches().and_then(|matches| Args::from_arg_matches(&matches));
-    let args = match parsed {
+    let args = match Args::read() {
         Ok(args) => args,
         Err(error) => {
             let printed = error.print();
@@ -76,7 +75,12 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<u8, Problem> {
     args.check_session()?;
     let Some(verb) = args.verb else {
-        return cmd::ls::run(&Ctx::open()?, &args::Ls::default());
+        let ctx = Ctx::open()?;
+        return if tty::is_interactive() {
+            dashboard::run(ctx)
+        } else {
+            cmd::ls::run(&ctx, &args::Ls::default())
+        };
     };
     // These must not make the state directory: one brings its own, the others only look.
     match &verb {

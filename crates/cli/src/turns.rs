@@ -45,13 +45,18 @@ pub(crate) fn find(ctx: &Ctx, text: &str, of: Option<&SessionId>) -> Result<(Ses
 
 /// All turns of a session. A run whose keeper died is brought to its end first.
 pub(crate) fn views(ctx: &Ctx, id: &SessionId) -> Result<Vec<TurnView>, Problem> {
+    views_and_seq(ctx, id).map(|(views, _)| views)
+}
+
+/// The same, and the number of the last event they follow from: what comes later is news.
+pub(crate) fn views_and_seq(ctx: &Ctx, id: &SessionId) -> Result<(Vec<TurnView>, u64), Problem> {
     ctx.known(id)?;
     let events = store::read(&ctx.home.session_dir(id), id, 1)?;
     let mut views = turn::views(&events, id);
     for view in &mut views {
         view.key = view.key.take().filter(|key| !key.starts_with(OWN_KEY));
     }
-    Ok(views)
+    Ok((views, events.last().map_or(0, |event| event.seq().0)))
 }
 
 /// One turn.
