@@ -255,7 +255,7 @@ pub(crate) struct Resume {
     #[arg(long)]
     pub(crate) take: bool,
     /// Attach to it (what happens on a terminal anyway)
-    #[arg(long, conflicts_with = "detach")]
+    #[arg(long, conflicts_with_all = ["detach", "json"])]
     pub(crate) attach: bool,
     /// Do not attach; print the id once the command runs
     #[arg(short, long)]

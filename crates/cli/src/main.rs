@@ -17,7 +17,6 @@ mod listing;
 mod log;
 mod meant;
 mod print;
-#[expect(dead_code, reason = "its first callers are on their way")]
 mod progress;
 mod tty;
 mod turns;
