@@ -2,7 +2,9 @@
 
 pub(crate) mod agents;
 pub(crate) mod config;
+pub(crate) mod find;
 pub(crate) mod helper;
+pub(crate) mod life;
 pub(crate) mod ls;
 pub(crate) mod shell;
 pub(crate) mod turns;
@@ -16,6 +18,8 @@ use clap::{FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
+pub(crate) use find::{Export, Format, Grep};
+pub(crate) use life::{Archive, Note, Policy, Restore, Sorting, Tag};
 pub(crate) use ls::Ls;
 pub(crate) use shell::{Completions, Man, Setup, SetupSystemd, SetupVerb};
 pub(crate) use turns::{
@@ -127,6 +131,8 @@ pub(crate) enum Verb {
     Screen(Screen),
     Output(Output),
     Log(Log),
+    Grep(Grep),
+    Export(Export),
     Stop(Stop),
     Wait(Wait),
     Send(Send),
@@ -139,6 +145,11 @@ pub(crate) enum Verb {
     Fork(Fork),
     Rename(Rename),
     Use(Use),
+    Tag(Tag),
+    Note(Note),
+    Policy(Policy),
+    Archive(Archive),
+    Restore(Restore),
     Helper(Helper),
     Sweep(Sweep),
     Agents(Agents),
@@ -196,6 +207,8 @@ pub(crate) struct Run {
     pub(crate) agent: AgentOptions,
     #[command(flatten)]
     pub(crate) limits: Limits,
+    #[command(flatten)]
+    pub(crate) sorting: Sorting,
     /// Print what `show --json` prints instead of the id or the output
     #[arg(long)]
     pub(crate) json: bool,
@@ -602,17 +615,19 @@ fn cores(text: &str) -> Result<u64, String> {
     if (1.0..=1_000_000.0).contains(&percent) { Ok(percent as u64) } else { Err(odd()) }
 }
 
-/// `500ms`, `5s`, `2m`, `1h`, or plain seconds.
+/// `500ms`, `5s`, `2m`, `1h`, `30d`, `2w`, or plain seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 =
-        digits.parse().map_err(|_| "a time is a number and ms, s, m or h, as in 5s".to_owned())?;
+        digits.parse().map_err(|_| "a time is a number and ms, s, m, h, d or w, as in 5s".to_owned())?;
     let seconds = match &text[digits.len()..] {
         "ms" => number / 1000.0,
         "s" | "" => number,
         "m" => number * 60.0,
         "h" => number * 3600.0,
-        unit => return Err(format!("`{unit}` is no unit of time; use ms, s, m or h")),
+        "d" => number * 86_400.0,
+        "w" => number * 7.0 * 86_400.0,
+        unit => return Err(format!("`{unit}` is no unit of time; use ms, s, m, h, d or w")),
     };
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is no possible time"))
 }
@@ -646,6 +661,8 @@ mod tests {
         assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
         assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("7"), Ok(Duration::from_secs(7)));
+        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 24 * 3600)));
+        assert_eq!(duration("2w"), duration("14d"));
         for bad in ["", "s", "-1s", "5 parsecs", "nan", "inf"] {
             assert!(duration(bad).is_err(), "{bad} was taken for a time");
         }

@@ -11,8 +11,11 @@ mod config;
 mod consent;
 mod ctx;
 mod dashboard;
+mod export;
+mod grep;
 mod help;
 mod leave_key;
+mod life;
 mod listing;
 mod log;
 mod meant;
@@ -116,6 +119,8 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Screen(args) => cmd::screen::run(ctx, &args),
         Verb::Output(args) => cmd::output::run(ctx, &args),
         Verb::Log(args) => cmd::log::run(ctx, &args),
+        Verb::Grep(args) => cmd::grep::run(ctx, &args),
+        Verb::Export(args) => cmd::export::run(ctx, &args),
         Verb::Stop(args) => cmd::stop::run(ctx, &args),
         Verb::Wait(args) => cmd::wait::run(ctx, &args),
         Verb::Send(args) => cmd::send::run(ctx, &args),
@@ -128,6 +133,11 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Fork(args) => cmd::fork::run(ctx, &args),
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
         Verb::Use(args) => cmd::use_session::run(ctx, &args),
+        Verb::Tag(args) => cmd::tag::run(ctx, &args),
+        Verb::Note(args) => cmd::note::run(ctx, &args),
+        Verb::Policy(args) => cmd::policy::run(ctx, &args),
+        Verb::Archive(args) => cmd::archive::run(ctx, &args),
+        Verb::Restore(args) => cmd::restore::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
         Verb::Demo

@@ -602,7 +602,7 @@ fn is_live(status: &Status) -> bool {
 
 /// Whether a session's last run is over, and that is recorded.
 fn is_over(status: &Status) -> bool {
-    matches!(status.state.as_str(), "stopped" | "lost") && !is_unrecorded_loss(status)
+    matches!(status.state.as_str(), "stopped" | "lost" | "archived") && !is_unrecorded_loss(status)
 }
 
 /// Whether a run is lost, and nobody has cleared up after it yet.

@@ -68,7 +68,7 @@ pub(crate) fn begin(
     if !fresh {
         turns::free_conversation(ctx, id)?;
     }
-    let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh, take };
+    let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh, take, restore: true };
     start::keeper(&ctx.home, id, resume, tty::place())
 }
 

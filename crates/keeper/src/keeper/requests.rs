@@ -24,6 +24,14 @@ const MAX_LASTING: usize = 64;
 /// How many may be connected at once: room is left for those who ask one thing and go.
 const MAX_CLIENTS: usize = 96;
 
+/// Tags as somebody wrote them.
+pub(super) fn tags_of(texts: &[String]) -> Result<Vec<Name>, Problem> {
+    let tag = |text: &String| {
+        Name::parse(text).map_err(|bad| Problem::new(Code::Usage, format!("`{text}` is no tag: {bad}")))
+    };
+    texts.iter().map(tag).collect()
+}
+
 impl Keeper {
     pub(super) fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
@@ -167,6 +175,18 @@ impl Keeper {
             Request::Rename { name } => {
                 let name = Name::parse(&name).map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
                 self.order(Command::Rename { name })?;
+                self.done()
+            }
+            Request::Tag { add, remove } => {
+                self.order(Command::Tag { add: tags_of(&add)?, remove: tags_of(&remove)? })?;
+                self.done()
+            }
+            Request::Note { note } => {
+                self.order(Command::Note { note })?;
+                self.done()
+            }
+            Request::SetPolicy { change } => {
+                self.order(Command::SetPolicy { change: change.into() })?;
                 self.done()
             }
             Request::Attach { role, size } => self.attach(key, role, size),

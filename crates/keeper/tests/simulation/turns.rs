@@ -24,7 +24,7 @@ impl World {
         let idle_ms = (self.rng.coin()).then(|| self.rng.below(4000));
         let ttl_ms = (self.rng.below(8) == 0).then(|| 5000 + self.rng.below(20_000));
         let on_unknown = if self.rng.coin() { Default::default() } else { berth_core::OnUnknown::Continue };
-        let policy = Policy { idle_ms, ttl_ms, on_unknown };
+        let policy = Policy { idle_ms, ttl_ms, archive_after_ms: None, on_unknown };
         Spec { driver: "acp".to_owned(), command, policy, ..Spec::default() }
     }
 
