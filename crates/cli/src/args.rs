@@ -78,8 +78,8 @@ pub(crate) struct Global {
     /// Say what is being done; twice, say more (BERTH_LOG=FILTER chooses)
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// When to use colours [default: the config's `ui.color`]
-    #[arg(long, value_name = "WHEN", value_enum, global = true)]
+    /// When to use colours: auto, always, never [default: the config's `ui.color`]
+    #[arg(long, value_name = "WHEN", value_enum, global = true, hide_possible_values = true)]
     pub(crate) color: Option<crate::config::Color>,
 }
 
@@ -164,6 +164,7 @@ pub(crate) enum Verb {
     Setup(Setup),
     Doctor(Doctor),
     /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
+    #[command(after_help = "Examples:\n  berth demo")]
     Demo,
 }
 
@@ -257,6 +258,11 @@ impl From<&Limits> for berth_api::record::Limits {
 /// at rest, else the one that was lost last in this directory, else the one lost last anywhere, else the one
 /// that stopped last, here or anywhere.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth resume old                      attached on a terminal, streamed in a script
+  berth resume old --detach
+  berth resume --last                   the one that was interrupted last")]
 pub(crate) struct Resume {
     /// The session [default: the current one]
     #[arg(value_name = "S", conflicts_with = "last")]
@@ -271,7 +277,7 @@ pub(crate) struct Resume {
     #[arg(long)]
     pub(crate) take: bool,
     /// Attach to it (what happens on a terminal anyway)
-    #[arg(long, conflicts_with = "detach")]
+    #[arg(long, conflicts_with_all = ["detach", "json"])]
     pub(crate) attach: bool,
     /// Do not attach; print the id once the command runs
     #[arg(short, long)]
@@ -283,6 +289,10 @@ pub(crate) struct Resume {
 
 /// Show everything known about a session.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth show fix
+  berth show fix --json | jq -r .state")]
 pub(crate) struct Show {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
@@ -344,6 +354,11 @@ pub(crate) struct Ps {
 /// Leaving is exit 0. When the command ends while you are attached, its exit code is passed through
 /// (128+N for a signal; 1 if the run was lost).
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth attach fix                      Ctrl-\\ leaves it running
+  berth attach fix --observe            only watch, while somebody else types
+  berth attach fix --take")]
 pub(crate) struct Attach {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
@@ -385,6 +400,10 @@ pub(crate) struct Input {
 
 /// Print what is on a session's screen now, or was when it ended.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth screen fix
+  berth screen fix --ansi | less -R")]
 pub(crate) struct Screen {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
@@ -399,6 +418,11 @@ pub(crate) struct Screen {
 
 /// Print a session's raw output, from the beginning or from an offset.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth output tests
+  berth output tests --follow | grep error
+  berth output tests --from 1000")]
 pub(crate) struct Output {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
@@ -413,6 +437,10 @@ pub(crate) struct Output {
 
 /// Print what happened in a session: its journal.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth log fix
+  berth log fix --follow --json | jq -r .event")]
 pub(crate) struct Log {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
@@ -468,6 +496,12 @@ pub(crate) struct Stop {
 /// lost). For `output:REGEX` the output of the current run is searched from its beginning, without
 /// colours. Exit 6 when the time is up.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth wait fix.1                                how that turn ended, as the exit code
+  berth wait fix --timeout 10m                    until it has nothing to do
+  berth wait tests --for exit
+  berth wait tests --for 'output:test result: .*'")]
 pub(crate) struct Wait {
     /// The session, or a turn [default: the current session]
     #[arg(value_name = "S|T")]
@@ -505,7 +539,12 @@ pub(crate) struct Sweep {
 
 /// Give a session another name.
 #[derive(clap::Args, Debug)]
-#[command(override_usage = "berth rename [OPTIONS] <S> <NAME>")]
+#[command(
+    after_help = "\
+Examples:
+  berth rename fix login-bug",
+    override_usage = "berth rename [OPTIONS] <S> <NAME>"
+)]
 pub(crate) struct Rename {
     /// The session
     #[arg(value_name = "S")]
@@ -518,6 +557,10 @@ pub(crate) struct Rename {
 ///
 /// Everything is tried, and nothing stays of the trying. Exit 0 unless berth cannot work here at all.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth doctor
+  berth doctor --json | jq -r '.rows[] | select(.state != \"ok\") | .name'")]
 pub(crate) struct Doctor {
     /// As an object
     #[arg(long)]

@@ -11,9 +11,37 @@ pub(crate) fn problem(problem: &Problem) {
     let colour = crate::ui::colours_on(&err);
     let (error, hint, end) = if colour { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };
     let _ = writeln!(err, "{error}error:{end} {}", problem.what);
-    if let Some(advice) = &problem.hint {
+    if let Some(advice) = problem.hint.clone().or_else(|| next_step(problem, verb().as_deref())) {
         let _ = writeln!(err, "{hint}hint:{end} {advice}");
     }
+}
+
+/// What to do next where whoever found the problem had nothing better to say.
+fn next_step(problem: &Problem, verb: Option<&str>) -> Option<String> {
+    match problem.code {
+        Code::Usage => match verb {
+            Some(verb) => Some(format!("`berth {verb} --help` says what it takes")),
+            None => Some("`berth help` lists the commands".to_owned()),
+        },
+        Code::NotFound => Some("`berth ls --all` lists what there is".to_owned()),
+        Code::Unreachable => Some("`berth why S` shows what is known".to_owned()),
+        Code::Held | Code::InUse | Code::TimedOut => Some("try again in a moment".to_owned()),
+        Code::NeedsYes => Some("say so with --yes".to_owned()),
+        Code::Bug => Some(
+            "this is a mistake in berth: report it, with what `berth -vv` and `berth doctor` say".to_owned(),
+        ),
+        // The host would not let us; a polite no says itself what can be done.
+        Code::Refused if problem.what.starts_with("cannot ") => {
+            Some("`berth doctor` looks at the state directory, the disk and this host".to_owned())
+        }
+        Code::Refused => None,
+    }
+}
+
+/// The command that was typed.
+fn verb() -> Option<String> {
+    let known = crate::help::command();
+    std::env::args().skip(1).find(|word| known.find_subcommand(word).is_some())
 }
 
 /// A remark that is neither data nor an error: not for somebody who wants it quiet.
@@ -168,6 +196,25 @@ pub(crate) fn excerpt(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_no_advice_of_its_own_gets_the_next_step_of_its_kind() {
+        let step = |code, what: &str| next_step(&Problem::new(code, what), Some("run"));
+        assert_eq!(step(Code::Usage, "x").as_deref(), Some("`berth run --help` says what it takes"));
+        assert!(step(Code::Refused, "cannot write /x: no space").is_some_and(|step| step.contains("doctor")));
+        assert_eq!(step(Code::Refused, "cancelled; nothing was done"), None);
+        for code in [
+            Code::NotFound,
+            Code::Held,
+            Code::InUse,
+            Code::Unreachable,
+            Code::TimedOut,
+            Code::NeedsYes,
+            Code::Bug,
+        ] {
+            assert!(step(code, "x").is_some(), "{code:?}");
+        }
+    }
 
     #[test]
     fn a_span_is_told_as_one_would_type_it() {

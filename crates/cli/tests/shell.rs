@@ -337,3 +337,37 @@ fn without_a_systemd_it_is_said_and_written_only_if_that_is_wanted() {
     assert_eq!(set_up(&["--remove"]).code, 0);
     assert!(files.iter().all(|file| !file.exists()));
 }
+
+#[test]
+fn options_that_do_not_go_together_are_refused_with_a_sentence_and_nothing_is_done() {
+    let lab = lab();
+    for (args, why) in [
+        (&["run", "--detach", "--attach", "--", "true"][..], "`berth run` has no option `--attach`"),
+        (&["run", "--nmae", "x", "true"], "`berth run` has no option `--nmae`; did you mean `--name`?"),
+        (&["run", "--agent", "claude", "--modle", "x"], "`berth run` has no option `--modle`"),
+        (&["run", "--tui", "--", "true"], "--agent"),
+        (&["run", "--agent", "claude", "--tui", "--prompt", "x"], "'--tui' cannot be used with '--prompt"),
+        (&["run", "--agent", "claude", "--take"], "--resume"),
+        (&["run"], "required"),
+        (&["resume", "x", "--attach", "--detach"], "'--attach' cannot be used with '--detach'"),
+        (&["resume", "x", "--attach", "--json"], "'--attach' cannot be used with '--json'"),
+        (&["resume", "x", "--attach"], "--attach needs a terminal"),
+        (&["resume", "x", "--last"], "cannot be used with"),
+        (&["attach", "x", "--json"], "unexpected argument '--json'"),
+        (&["attach", "x", "--observe", "--take"], "'--observe' cannot be used with '--take'"),
+        (&["attach", "x"], "attaching needs a terminal"),
+        (&["screen", "x", "--text", "--ansi"], "'--text' cannot be used with '--ansi'"),
+        (&["send", "x", "hello", "--steer", "--interrupt"], "'--steer' cannot be used with '--interrupt'"),
+        (&["ps", "x", "--port", "80"], "cannot be used with"),
+        (&["why", "x", "--pid", "1"], "cannot be used with"),
+        (&["stop", "x", "--all"], "cannot be used with"),
+        (&["ls", "--quiet", "--verbose"], "cannot be used with"),
+        (&["setup", "systemd", "--remove", "--force"], "'--remove' cannot be used with '--force'"),
+    ] {
+        let told = lab.berth(args);
+        assert!(told.err.contains(why), "{args:?}: {told:?}");
+        assert!(told.out.is_empty() && told.code == 2, "{args:?}: {told:?}");
+    }
+    let sessions = std::fs::read_dir(lab.home().join("sessions")).map_or(0, Iterator::count);
+    assert_eq!(sessions, 0);
+}

@@ -52,6 +52,11 @@ pub(crate) enum HelperVerb {
 /// The helper gets the environment of whoever starts it, and a terminal.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
+Examples:
+  berth helper ensure web --ready tcp:3000 -- npm run dev
+  berth helper ensure broker --owner fix --scope user --ready unix:broker.sock -- ./broker
+  berth helper ensure browser --idle 10m --ready 'line:listening on' -- ./browser
+
 Ready means, without anybody connecting to it:
   tcp:PORT     a process of the helper listens on that port
   unix:PATH    a process of the helper listens on that socket (relative to its directory)
@@ -97,6 +102,10 @@ pub(crate) struct Ensure {
 /// The last one out stops it, after its --idle time. Returns as soon as that is recorded, and does not
 /// wait for the helper's end. Releasing twice is fine; releasing what the session never owned is refused.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth helper release web              inside the session that owns it
+  berth helper release web --owner fix")]
 pub(crate) struct Release {
     /// The helper
     pub(crate) name: String,
@@ -110,7 +119,13 @@ pub(crate) struct Release {
 
 /// List the helpers that are up, and who owns them.
 #[derive(clap::Args, Debug)]
-#[command(alias = "list")]
+#[command(
+    after_help = "\
+Examples:
+  berth helper ls
+  berth helper ls --all --json | jq -r '.[].name'",
+    alias = "list"
+)]
 pub(crate) struct HelperLs {
     /// Also those that are stopped
     #[arg(short, long)]
@@ -122,6 +137,10 @@ pub(crate) struct HelperLs {
 
 /// Show everything known about a helper, and what it printed last.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth helper show web
+  berth helper show web --json | jq -r .helper.address")]
 pub(crate) struct HelperShow {
     /// The helper
     pub(crate) name: String,
@@ -132,6 +151,9 @@ pub(crate) struct HelperShow {
 
 /// End helpers, whoever owns them, and wait until each is proven over.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth helper stop web")]
 pub(crate) struct HelperStop {
     /// The helpers
     #[arg(required = true, value_name = "NAME")]

@@ -50,7 +50,7 @@ impl Shell {
 Examples:
   berth man | man -l -
   berth man man1                                 berth.1, berth-run.1, and so on
-  berth man ~/.local/share/man/man1 && man berth-send")]
+  berth man ~/.local/share/man/man1             then `man berth-send`")]
 pub(crate) struct Man {
     /// Where to write the pages; made if it is missing
     #[arg(value_name = "DIR")]

@@ -54,6 +54,10 @@ pub(crate) struct Send {
 
 /// List a session's turns.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth turns fix
+  berth turns fix --json | jq -r '.[] | select(.state == \"failed\") | .turn'")]
 pub(crate) struct Turns {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
@@ -65,6 +69,10 @@ pub(crate) struct Turns {
 
 /// Show everything known about a turn.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth turn fix.1
+  berth turn fix.1 --json | jq -r .prompt")]
 pub(crate) struct Turn {
     /// The turn: a session, a dot, a number, as in fix.3
     #[arg(value_name = "T")]
@@ -78,6 +86,10 @@ pub(crate) struct Turn {
 ///
 /// Exit 1 failed, 8 cancelled, 9 interrupted, 10 unknown, and 4 while it is not over.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth result fix.1
+  berth result fix.1 > answer.md")]
 pub(crate) struct TurnResult {
     /// The turn: a session, a dot, a number, as in fix.3
     #[arg(value_name = "T")]
@@ -91,6 +103,9 @@ pub(crate) struct TurnResult {
 ///
 /// Exit 0 means that it is over and will not run; 1 that it was over before.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth cancel fix.3")]
 pub(crate) struct Cancel {
     /// The turn: a session, a dot, a number, as in fix.3
     #[arg(value_name = "T")]
@@ -166,6 +181,9 @@ pub(crate) struct Answer {
 
 /// Start a new session with a copy of another one's conversation.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth fork fix --name fix-another-way")]
 pub(crate) struct Fork {
     /// The session to copy [default: the current one]
     #[arg(value_name = "S")]

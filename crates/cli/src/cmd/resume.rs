@@ -17,6 +17,10 @@ use crate::{print, tty, turns};
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
+    if args.attach && !tty::is_interactive() {
+        return Err(Problem::new(Code::Usage, "--attach needs a terminal on standard input and output")
+            .hint("leave it out: the output is streamed; or use --detach"));
+    }
     let Meant { id, handle, .. } = match (args.last, &ctx.session) {
         (false, _) => ctx.target(args.session.as_deref())?,
         (true, None) => last(ctx)?,

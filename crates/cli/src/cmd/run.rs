@@ -17,12 +17,13 @@ use crate::attached;
 use crate::cmd::replace::Replaced;
 use crate::cmd::{output, policy, send, stop, talk};
 use crate::ctx::Ctx;
-use crate::{life, print, tty, turns};
+use crate::{config, life, print, tty, turns};
 
 /// The longest key. Each byte may take three in a file name, and a file name has 255.
 const MAX_KEY_BYTES: usize = 76;
 
 pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
+    refuse_unknown_option(&args)?;
     let name = args.name.as_deref().map(Name::parse).transpose();
     let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
     let tags = life::tags(&args.sorting.tag)?;
@@ -82,6 +83,22 @@ fn settle(ctx: &Ctx, status: Status, replaced: Option<Replaced>) -> Result<Statu
     replaced.by(ctx, &status)?;
     // It may have another name now.
     ctx.status(&id)
+}
+
+/// A mistyped option would be run as a program, or given to the agent: whoever means that writes `--` before it.
+fn refuse_unknown_option(args: &Run) -> Result<(), Problem> {
+    let given = args.command.first().and_then(|word| word.to_str()).filter(|word| word.starts_with('-'));
+    let at = |word: &str| std::env::args_os().position(|given| given == word).unwrap_or(usize::MAX);
+    let Some(given) = given.filter(|given| at(given) < at("--")) else { return Ok(()) };
+    let command = crate::help::command();
+    let known: Vec<String> = command
+        .find_subcommand("run")
+        .into_iter()
+        .flat_map(|run| run.get_arguments().filter_map(|option| Some(format!("--{}", option.get_long()?))))
+        .collect();
+    let what = format!("`berth run` has no option `{given}`{}", config::did_you_mean(given, &known));
+    Err(Problem::new(Code::Usage, what)
+        .hint("`berth run --help` lists them; what is for the command, or for the agent, follows `--`"))
 }
 
 /// Takes what looks like a secret out of what is recorded. It reaches the agent all the same.

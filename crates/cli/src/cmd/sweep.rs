@@ -1,17 +1,24 @@
 //! `berth sweep`: records compared with reality, and what is proven ours cleared up.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use berth_api::Problem;
-use berth_keeper::sweep::{self, Cleared, Depth, Done, Order, Progress, Report, Stranger};
+use berth_keeper::sweep::{self, Cleared, Depth, Done, Order, Report, Stranger};
 
 use crate::args::Sweep;
 use crate::ctx::Ctx;
 use crate::print;
+use crate::progress::Progress;
 
 pub(crate) fn run(ctx: &Ctx, args: &Sweep) -> Result<u8, Problem> {
     let order = Order { dry_run: args.dry_run, depth: Depth::Whole, is_heard: true };
-    let report = sweep::sweep(&ctx.home, order, show_progress);
+    let (mut shown, mut before) = (None, 0);
+    let report = sweep::sweep(&ctx.home, order, |so_far| {
+        let shown = shown.get_or_insert_with(|| Progress::of("clearing up", so_far.of as u64));
+        shown.add(so_far.done.saturating_sub(before) as u64);
+        before = so_far.done;
+    });
+    drop(shown);
     if args.json {
         print::json(&report)?;
     } else {
@@ -39,17 +46,6 @@ pub(crate) fn now_and_then(ctx: &Ctx) {
     }
     for stranger in report.no_record.iter().chain(&report.cannot_tell).filter(|stranger| stranger.is_new) {
         print::note(&format!("{}; `berth why --pid {}` tells more", stranger_line(stranger), stranger.pid));
-    }
-}
-
-fn show_progress(progress: Progress) {
-    let mut err = io::stderr().lock();
-    if progress.of < 10 || !err.is_terminal() {
-        return;
-    }
-    let _ = write!(err, "\r\x1b[Kclearing up {} of {}", progress.done, progress.of);
-    if progress.done == progress.of {
-        let _ = write!(err, "\r\x1b[K");
     }
 }
 
