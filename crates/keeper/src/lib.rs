@@ -21,6 +21,7 @@ pub mod members;
 pub mod names;
 pub mod output;
 pub mod owner;
+pub mod purge;
 pub mod recover;
 pub mod start;
 pub mod store;
