@@ -261,6 +261,8 @@ pub struct Spec {
     pub again: Vec<String>,
     #[serde(skip_serializing_if = "is_default")]
     pub policy: Policy,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -536,7 +538,7 @@ macro_rules! same_fields {
 pub(crate) use same_fields;
 
 same_fields! {
-    Spec { driver, command, cwd, env, key, limits, agent, conversation, origin, again, policy }
+    Spec { driver, command, cwd, env, key, limits, agent, conversation, origin, again, policy, parent }
     Limits { memory_bytes, processes, cpu_percent }
     Boundary { cgroup, missing, limited_in }
     Process { pid, start_ticks, boot_id }

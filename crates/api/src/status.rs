@@ -160,6 +160,9 @@ pub struct What {
     pub conversation: String,
     /// When it ends by itself, and what waits for what.
     pub policy: Policy,
+    /// The session it was started in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
 }
 
 /// Who may type, and since when.
@@ -185,6 +188,7 @@ impl From<&Spec> for What {
             agent: spec.agent.clone(),
             conversation: spec.conversation.clone(),
             policy: spec.policy.clone(),
+            parent: spec.parent.clone(),
         }
     }
 }

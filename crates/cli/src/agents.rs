@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use berth_api::{Code, Problem};
 use berth_host::spawn::{ProgramError, find_program};
 
-use crate::config::{AgentKeys, Config, ID, did_you_mean};
+use crate::config::{AgentKeys, Config, ID, Spot, did_you_mean};
 
 /// How we talk to an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub(crate) enum Source {
     /// The config file says all of it, or changes something.
     Config {
         /// Where it does.
-        line: usize,
+        spot: Spot,
     },
 }
 
@@ -237,9 +237,9 @@ impl Agent {
         if !keys.command.as_ref().is_none_or(same_program) {
             self.version = None;
         }
-        let AgentKeys { line, about, driver, command, tui, resume_tui, begin_tui, env, .. } = keys;
+        let AgentKeys { spot, about, driver, command, tui, resume_tui, begin_tui, env, .. } = keys;
         let AgentKeys { conversation, install, version, .. } = keys;
-        self.source = Source::Config { line };
+        self.source = Source::Config { spot };
         self.about = about.or(self.about.take());
         self.driver = driver.unwrap_or(self.driver);
         if let Some(command) = command {
@@ -282,7 +282,7 @@ fn check_change(config: &Config, agent: &Agent, keys: &AgentKeys) -> Result<(), 
                 "[agents.{}] has another `driver` than the built-in one, and no `command` that goes with it",
                 agent.name
             );
-            Err(config.refusal(keys.line, &what))
+            Err(config.refusal(keys.spot, &what))
         }
         Some(_) | None => Ok(()),
     }
@@ -294,7 +294,7 @@ fn added(config: &Config, name: String, keys: AgentKeys) -> Result<Agent, Proble
         let names: Vec<String> = built_in::agents().into_iter().map(|agent| agent.name).collect();
         let meant = did_you_mean(&name, &names);
         let what = format!("[agents.{name}] is a new agent and has no `{key}`{meant}");
-        config.refusal(keys.line, &what).hint(format!("say it, as in {key} = {example}"))
+        config.refusal(keys.spot, &what).hint(format!("say it, as in {key} = {example}"))
     };
     let driver = keys.driver.ok_or_else(|| missing("driver", "\"acp\""))?;
     let command = keys.command.clone().ok_or_else(|| missing("command", "[\"my-agent\", \"--acp\"]"))?;
@@ -318,7 +318,7 @@ fn added(config: &Config, name: String, keys: AgentKeys) -> Result<Agent, Proble
         conversation,
         install: None,
         version: None,
-        source: Source::Config { line: keys.line },
+        source: Source::Config { spot: keys.spot },
     };
     agent.change(keys);
     Ok(agent)

@@ -1,20 +1,32 @@
 //! What can be typed. The help texts are the manual.
 
 pub(crate) mod agents;
+pub(crate) mod config;
+pub(crate) mod find;
 pub(crate) mod helper;
 pub(crate) mod life;
+pub(crate) mod ls;
+pub(crate) mod shell;
 pub(crate) mod turns;
+pub(crate) mod use_session;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use berth_api::{Code, Problem};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
+pub(crate) use config::Config;
+pub(crate) use find::{Export, Format, Grep};
 pub(crate) use life::{Archive, Note, Policy, Purge, Restore, Sorting, Tag};
+pub(crate) use ls::Ls;
+pub(crate) use shell::{Completions, Man, Setup, SetupSystemd, SetupVerb};
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
 };
+
+pub(crate) use use_session::Use;
 
 pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
 
@@ -24,8 +36,10 @@ pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, Helper
 #[command(
     name = "berth",
     version,
+    mut_subcommands = with_session,
     after_help = "\
-S is a session: its name, its id, or the first characters (three or more) of its id.
+S is a session: its name, its id, the first characters (three or more) of its id, or @ for the current one.
+Where S is left out: --session S, else $BERTH_SESSION, else the current session of this terminal (`berth use`).
 Sessions live in $BERTH_HOME, else $XDG_STATE_HOME/berth, else ~/.local/state/berth.
 The config file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml.
 
@@ -39,8 +53,69 @@ First steps:  berth demo
               berth run --name bot --agent claude then `berth send bot TEXT --wait` from anywhere"
 )]
 pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// The session, for a command that is about one
+    #[arg(long = "session", value_name = "S")]
+    pub(crate) meant: Option<String>,
+    #[arg(skip)]
+    means_nothing_to: Option<String>,
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
+}
+
+/// What every command understands, before the verb and after it.
+#[derive(clap::Args, Debug)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Only data and errors: no remarks, no progress
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Say what is being done; twice, say more (BERTH_LOG=FILTER chooses)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// When to use colours [default: the config's `ui.color`]
+    #[arg(long, value_name = "WHEN", value_enum, global = true)]
+    pub(crate) color: Option<crate::config::Color>,
+}
+
+/// What a command that is about a session calls it.
+const ABOUT_A_SESSION: [&str; 3] = ["session", "sessions", "turn"];
+/// The id of --session, before and behind the command.
+const MEANT: &str = "meant";
+
+/// Gives --session to the commands that are about a session. Its definition tells, so that none has to be listed;
+/// the others refuse it.
+fn with_session(verb: clap::Command) -> clap::Command {
+    let is_about = |argument: &clap::Arg| ABOUT_A_SESSION.contains(&argument.get_id().as_str());
+    if !verb.get_arguments().any(is_about) {
+        return verb;
+    }
+    let help = "The session, in place of the argument";
+    verb.arg(clap::Arg::new(MEANT).long("session").value_name("S").help(help).global(true))
+}
+
+impl Args {
+    /// What was typed.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let found = crate::help::command().try_get_matches()?;
+        let mut args = Self::from_arg_matches(&found)?;
+        let below = found.subcommand().map(|(verb, found)| (verb, found.try_get_one::<String>(MEANT)));
+        match below {
+            Some((_, Ok(meant))) => args.meant = meant.cloned().or(args.meant),
+            Some((verb, Err(_))) if args.meant.is_some() => args.means_nothing_to = Some(verb.to_owned()),
+            None if args.meant.is_some() => args.means_nothing_to = Some("ls".to_owned()),
+            Some((_, Err(_))) | None => {}
+        }
+        Ok(args)
+    }
+
+    /// Refuses --session before a command that it means nothing to: whoever gives it wants it to count.
+    pub(crate) fn check_session(&self) -> Result<(), Problem> {
+        let Some(verb) = &self.means_nothing_to else { return Ok(()) };
+        Err(Problem::new(Code::Usage, format!("--session means nothing to `berth {verb}`"))
+            .hint(format!("leave it out; `berth {verb} --help` tells what it takes")))
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -56,6 +131,8 @@ pub(crate) enum Verb {
     Screen(Screen),
     Output(Output),
     Log(Log),
+    Grep(Grep),
+    Export(Export),
     Stop(Stop),
     Wait(Wait),
     Send(Send),
@@ -67,6 +144,7 @@ pub(crate) enum Verb {
     Answer(Answer),
     Fork(Fork),
     Rename(Rename),
+    Use(Use),
     Tag(Tag),
     Note(Note),
     Policy(Policy),
@@ -76,6 +154,10 @@ pub(crate) enum Verb {
     Helper(Helper),
     Sweep(Sweep),
     Agents(Agents),
+    Config(Config),
+    Completions(Completions),
+    Man(Man),
+    Setup(Setup),
     Doctor(Doctor),
     /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
     Demo,
@@ -96,6 +178,7 @@ Examples:
   berth run -- claude                                 any command, attached
   berth run -d --name tests -- cargo test             in the background, by name
   id=$(berth run -d --key nightly-42 -- ./job.sh)     repeat safely: same key, same session
+  berth run --replace fix --name fix -- claude         starts the new one, then ends the old one
   berth run --max-memory 4G --max-procs 500 -- claude  refused where the host cannot limit (see `berth doctor`)")]
 pub(crate) struct Run {
     /// Do not attach; print the id once the command runs
@@ -114,6 +197,12 @@ pub(crate) struct Run {
     /// Make this call repeatable: a second `run` with the same key means the same session
     #[arg(long, value_name = "K")]
     pub(crate) key: Option<String>,
+    /// End this session, after asking, once the new one runs. With its name as --name, the new one takes that over
+    #[arg(long, value_name = "OLD")]
+    pub(crate) replace: Option<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) agent: AgentOptions,
     #[command(flatten)]
@@ -156,12 +245,13 @@ impl From<&Limits> for berth_api::record::Limits {
 /// Start the next run of a session that stopped or was lost.
 ///
 /// The same command, in the same directory, with the same record. If the last keeper died, what
-/// it left behind is ended and proven gone first. --last takes the session that was lost last in
-/// this directory, else the one lost last anywhere, else the one that stopped last, here or anywhere.
+/// it left behind is ended and proven gone first. --last takes the current session of this terminal if it is
+/// at rest, else the one that was lost last in this directory, else the one lost last anywhere, else the one
+/// that stopped last, here or anywhere.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Resume {
-    /// The session
-    #[arg(value_name = "S", required_unless_present = "last", conflicts_with = "last")]
+    /// The session [default: the current one]
+    #[arg(value_name = "S", conflicts_with = "last")]
     pub(crate) session: Option<String>,
     /// The one that was interrupted last
     #[arg(long)]
@@ -183,30 +273,12 @@ pub(crate) struct Resume {
     pub(crate) json: bool,
 }
 
-/// List sessions: what runs, what was lost, what stopped in the last day.
-#[derive(clap::Args, Debug, Default)]
-#[command(
-    alias = "list",
-    after_help = "\
-Examples:
-  berth ls --all
-  berth ls --json | jq -r '.[] | select(.state == \"running\") | .id'"
-)]
-pub(crate) struct Ls {
-    /// Also what stopped long ago
-    #[arg(short, long)]
-    pub(crate) all: bool,
-    /// An array of objects, as `show --json` prints them
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// Show everything known about a session.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Show {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// As an object
     #[arg(long)]
     pub(crate) json: bool,
@@ -219,8 +291,8 @@ Examples:
   berth why fix
   berth why --pid 4711      whose is it, on what evidence, and what would happen to it")]
 pub(crate) struct Why {
-    /// The session
-    #[arg(value_name = "S", required_unless_present = "pid", conflicts_with = "pid")]
+    /// The session [default: the current one]
+    #[arg(value_name = "S", conflicts_with = "pid")]
     pub(crate) session: Option<String>,
     /// A process instead
     #[arg(long, value_name = "PID")]
@@ -264,9 +336,9 @@ pub(crate) struct Ps {
 /// (128+N for a signal; 1 if the run was lost).
 #[derive(clap::Args, Debug)]
 pub(crate) struct Attach {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// Only watch
     #[arg(short, long, conflicts_with = "take")]
     pub(crate) observe: bool,
@@ -280,6 +352,7 @@ pub(crate) struct Attach {
 /// Refused (exit 4) while somebody is attached and may type; --take types anyway and turns them
 /// into an observer. `-` types what comes on standard input; text that begins with a dash follows `--`.
 #[derive(clap::Args, Debug)]
+#[command(override_usage = "berth input [OPTIONS] <S> <TEXT>...")]
 #[command(after_help = "\
 Examples:
   berth input fix --enter 'run the tests again'
@@ -297,16 +370,16 @@ pub(crate) struct Input {
     #[arg(short, long)]
     pub(crate) take: bool,
     /// What to type; `-` for standard input
-    #[arg(required = true, value_name = "TEXT")]
+    #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
 }
 
 /// Print what is on a session's screen now, or was when it ended.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Screen {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// Plain text (the default)
     #[arg(long, conflicts_with = "ansi")]
     pub(crate) text: bool,
@@ -318,9 +391,9 @@ pub(crate) struct Screen {
 /// Print a session's raw output, from the beginning or from an offset.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Output {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// Go on until the run ends
     #[arg(short, long)]
     pub(crate) follow: bool,
@@ -332,9 +405,9 @@ pub(crate) struct Output {
 /// Print what happened in a session: its journal.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Log {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// Go on until the run ends
     #[arg(short, long)]
     pub(crate) follow: bool,
@@ -350,11 +423,25 @@ pub(crate) struct Log {
 ///
 /// Everything a session started is asked to end, then killed after the grace time. Exit 0 means
 /// that nothing of it is left. The record stays; `berth resume` starts it again.
+///
+/// A session that is named is not asked about. Without a name, or with --all, a yes is needed: typed at a
+/// terminal, or given with --yes. Without one nothing is done, and the exit is 7.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth stop fix
+  berth stop                     the current one, after asking
+  berth stop --all --yes         all that run, from a script")]
 pub(crate) struct Stop {
-    /// The sessions
-    #[arg(required = true, value_name = "S")]
+    /// The sessions [default: the current one, after asking]
+    #[arg(value_name = "S", conflicts_with = "all")]
     pub(crate) sessions: Vec<String>,
+    /// All that run, after asking
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
     /// How long to wait before killing
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub(crate) grace: Duration,
@@ -373,9 +460,9 @@ pub(crate) struct Stop {
 /// colours. Exit 6 when the time is up.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Wait {
-    /// The session, or a turn
+    /// The session, or a turn [default: the current session]
     #[arg(value_name = "S|T")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// What to wait for: idle, done, needs-you, exit, or output:REGEX
     #[arg(long = "for", value_name = "WHAT", value_parser = wait_for)]
     pub(crate) what: Option<WaitFor>,
@@ -409,12 +496,13 @@ pub(crate) struct Sweep {
 
 /// Give a session another name.
 #[derive(clap::Args, Debug)]
+#[command(override_usage = "berth rename [OPTIONS] <S> <NAME>")]
 pub(crate) struct Rename {
     /// The session
     #[arg(value_name = "S")]
     pub(crate) session: String,
     /// The new name
-    pub(crate) name: String,
+    pub(crate) name: Option<String>,
 }
 
 /// Show what this host offers to berth, what each missing piece costs, and how to get it.
@@ -486,7 +574,7 @@ fn cores(text: &str) -> Result<u64, String> {
 }
 
 /// `500ms`, `5s`, `2m`, `1h`, `30d`, `2w`, or plain seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 =
         digits.parse().map_err(|_| "a time is a number and ms, s, m, h, d or w, as in 5s".to_owned())?;

@@ -54,6 +54,7 @@ pub(crate) fn attach(
         }
         Err(problem) => return Err(problem),
     };
+    ctx.make_current(id);
     let wanted = [Signal::WINCH, Signal::HUP, Signal::TERM].map(Signal::as_raw);
     let signals = SignalFd::new(&wanted).map_err(|error| trouble("listen to signals", &error))?;
     let raw = tty::Raw::enter().map_err(|error| trouble("prepare the terminal", &error))?;

@@ -1,183 +1,119 @@
 //! The config file: what a person wants to be different in every session.
 //!
 //! Promise: a file that is not there changes nothing. One that is there is understood completely or
-//! refused, with file and line, what is allowed there, and what was probably meant; no value of it is
-//! repeated in a message, because it may be a secret.
-//! Not here: what the agents are (see [`crate::agents`]), how TOML is taken apart (see `keys`).
-//! Start with [`Config::load`]; [`AgentKeys::read`] shows how a table's keys are named. A new table gets a
-//! field of [`Config`] and a line in [`Config::parse`], and a place in `docs/config.md`.
+//! refused, with file, line and column, what is allowed there, and what was probably meant; no value that may
+//! be a secret is repeated in a message. A variable counts over the file, an option over both. A mistake in any
+//! of them never keeps people from commands that do without: see [`Config::load_or_default`].
+//! Not here: which keys there are and how to add one (see [`registry`]), what the agents are (see
+//! [`crate::agents`]), how TOML is taken apart (see `keys`).
+//! Start with [`Config::load`].
 
+mod agents;
+pub(crate) mod explain;
 mod keys;
+pub(crate) mod registry;
+mod ui;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use berth_api::{Code, Problem};
-use berth_core::Name;
 
-use crate::agents::Driver;
-use keys::{Document, Found, Keys};
+pub(crate) use agents::{AgentKeys, ID};
+use keys::Document;
+pub(crate) use keys::{Origin, Setting, Spot};
+pub(crate) use ui::{Color, Ui};
 
 /// A file larger than this was not written by a person.
 const MAX_BYTES: u64 = 1 << 20;
-/// More agents than anybody has. `berth agents` asks all of them at once.
-const MAX_AGENTS: usize = 100;
-/// What stands for the id of a conversation in `resume_tui` and `begin_tui`.
-pub(crate) const ID: &str = "{id}";
 
-/// What the file says.
-#[derive(Debug, Default)]
+/// What the file and the environment say.
+#[derive(Debug)]
 pub(crate) struct Config {
     /// Where the file is, or would be. There is no such place for somebody without a home directory.
     pub(crate) path: Option<PathBuf>,
+    /// Whether it is there.
+    pub(crate) is_there: bool,
+    /// What holds for each key, and who says so.
+    pub(crate) settings: Vec<Setting>,
+    /// `[ui]`.
+    pub(crate) ui: Ui,
     /// `[agents.NAME]`, by name.
     pub(crate) agents: BTreeMap<String, AgentKeys>,
-}
-
-/// The keys of one `[agents.NAME]`. What is not given stays as it is, or gets its default.
-#[derive(Debug, Default)]
-pub(crate) struct AgentKeys {
-    /// The line of its name.
-    pub(crate) line: usize,
-    pub(crate) about: Option<String>,
-    pub(crate) driver: Option<Driver>,
-    pub(crate) command: Option<Vec<String>>,
-    pub(crate) tui: Option<Vec<String>>,
-    pub(crate) resume_tui: Option<Vec<String>>,
-    pub(crate) begin_tui: Option<Vec<String>>,
-    pub(crate) env: Vec<(String, String)>,
-    pub(crate) conversation: Option<String>,
-    pub(crate) install: Option<String>,
-    pub(crate) version: Option<Vec<String>>,
 }
 
 impl Config {
     /// Reads the file: `$BERTH_CONFIG`, else `$XDG_CONFIG_HOME/berth/config.toml`, else
     /// `~/.config/berth/config.toml`.
     pub(crate) fn load() -> Result<Self, Problem> {
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let Some(path) = place(set("BERTH_CONFIG"), set("XDG_CONFIG_HOME"), set("HOME")) else {
-            return Ok(Self::default());
-        };
-        match read(&path)? {
-            Some(bytes) => Self::parse(path, &bytes),
-            None => Ok(Self { path: Some(path), ..Self::default() }),
+        match path() {
+            Some(path) => Self::load_from(path),
+            None => Self::parse(None, None, &variable),
         }
     }
 
-    /// Understands the file.
-    pub(crate) fn parse(path: PathBuf, bytes: &[u8]) -> Result<Self, Problem> {
-        let document = Document::new(&path, bytes)?;
+    /// The same with another file. One that is not there says nothing.
+    pub(crate) fn load_from(path: PathBuf) -> Result<Self, Problem> {
+        let bytes = read(&path)?;
+        tracing::info!(?path, exists = bytes.is_some(), "the config file");
+        Self::parse(Some(path), bytes.as_deref(), &variable)
+    }
+
+    /// For commands that have to work whatever the file says: after a mistake nothing counts but the defaults.
+    /// It is told at the end of the command, see [`untold`].
+    pub(crate) fn load_or_default() -> &'static Self {
+        &FORGIVING
+            .get_or_init(|| match Self::load() {
+                Ok(config) => (config, None),
+                Err(problem) => {
+                    let defaults = Self::parse(None, None, &|_| None);
+                    (defaults.expect("the defaults are right: tests read them"), Some(problem))
+                }
+            })
+            .0
+    }
+
+    /// Understands a file, and what `variable` tells of the environment.
+    pub(crate) fn parse(
+        path: Option<PathBuf>,
+        bytes: Option<&[u8]>,
+        variable: &dyn Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, Problem> {
+        let place = path.as_deref().unwrap_or(Path::new("config.toml"));
+        let document = Document::new(place, bytes.unwrap_or_default(), registry::TABLES, variable)?;
         let mut top = document.keys()?;
-        let mut agents = BTreeMap::new();
-        for (name, keys) in top.tables("agents")? {
-            let line = keys.line();
-            if let Err(bad) = Name::parse(&name) {
-                return Err(document.refusal(line, &format!("`{name}` cannot be an agent's name: {bad}")));
-            }
-            if agents.len() == MAX_AGENTS {
-                return Err(document.refusal(line, &format!("there are more than {MAX_AGENTS} agents")));
-            }
-            agents.insert(name, AgentKeys::read(keys)?);
-        }
+        let ui = Ui::read(top.table("ui")?)?;
+        let agents = agents::read(&mut top)?;
         top.finish()?;
-        Ok(Self { path: Some(path), agents })
+        let settings = document.settings();
+        Ok(Self { path, is_there: bytes.is_some(), settings, ui, agents })
     }
 
     /// The refusal of something that only turns out to be wrong beside the built-in table.
-    pub(crate) fn refusal(&self, line: usize, what: &str) -> Problem {
-        keys::refusal(self.path.as_deref().unwrap_or(Path::new("config.toml")), line, what)
+    pub(crate) fn refusal(&self, spot: Spot, what: &str) -> Problem {
+        keys::refusal(self.path.as_deref().unwrap_or(Path::new("config.toml")), spot, what)
     }
 }
 
-impl AgentKeys {
-    fn read(mut keys: Keys<'_>) -> Result<Self, Problem> {
-        let read = Self {
-            line: keys.line(),
-            about: keys.text("about")?.map(|found| found.value),
-            driver: driver(&mut keys)?,
-            command: command(&mut keys)?,
-            tui: tui(&mut keys)?,
-            resume_tui: with_id(&mut keys, "resume_tui")?,
-            begin_tui: with_id(&mut keys, "begin_tui")?,
-            env: env(&mut keys)?,
-            conversation: conversation(&mut keys)?,
-            install: keys.text("install")?.map(|found| found.value),
-            version: keys.words("version")?.map(|found| found.value),
-        };
-        keys.finish()?;
-        Ok(read)
-    }
+/// The config of a command that does without, and what was wrong with the real one.
+static FORGIVING: OnceLock<(Config, Option<Problem>)> = OnceLock::new();
+
+/// What is wrong with the config and was passed over by [`Config::load_or_default`].
+pub(crate) fn untold() -> Option<&'static Problem> {
+    FORGIVING.get()?.1.as_ref()
 }
 
-fn driver(keys: &mut Keys<'_>) -> Result<Option<Driver>, Problem> {
-    let Some(Found { line, value }) = keys.text("driver")? else { return Ok(None) };
-    let named = Driver::ALL.into_iter().find(|driver| driver.name() == value);
-    let names = Driver::ALL.map(Driver::name);
-    named.map(Some).ok_or_else(|| {
-        let what = format!("there is no driver `{value}`{}", did_you_mean(&value, &names));
-        keys.refusal(line, &what).hint(format!("the drivers are {}", names.join(", ")))
-    })
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
 }
 
-fn command(keys: &mut Keys<'_>) -> Result<Option<Vec<String>>, Problem> {
-    let Some(found) = keys.words("command")? else { return Ok(None) };
-    started(keys, "command", found).map(Some)
-}
-
-/// The same; or no word at all, for an agent that has none.
-fn tui(keys: &mut Keys<'_>) -> Result<Option<Vec<String>>, Problem> {
-    match keys.words("tui")? {
-        Some(found) if !found.value.is_empty() => started(keys, "tui", found).map(Some),
-        found => Ok(found.map(|found| found.value)),
-    }
-}
-
-fn started(keys: &Keys<'_>, key: &str, found: Found<Vec<String>>) -> Result<Vec<String>, Problem> {
-    if found.value.first().is_none_or(String::is_empty) {
-        let what = format!("`{key}` in {} is empty", keys.place());
-        return Err(keys
-            .refusal(found.line, &what)
-            .hint("the first word names a program, the others are given to it"));
-    }
-    Ok(found.value)
-}
-
-/// Words of which one has the id in it; or none at all, for what cannot be done.
-fn with_id(keys: &mut Keys<'_>, key: &'static str) -> Result<Option<Vec<String>>, Problem> {
-    let Some(Found { line, value }) = keys.words(key)? else { return Ok(None) };
-    if !value.is_empty() && !value.iter().any(|word| word.contains(ID)) {
-        let what = format!("`{key}` in {} says nowhere where the id goes", keys.place());
-        return Err(keys
-            .refusal(line, &what)
-            .hint(format!("write it as {ID}, as in [\"--resume\", \"{ID}\"]")));
-    }
-    Ok(Some(value))
-}
-
-fn env(keys: &mut Keys<'_>) -> Result<Vec<(String, String)>, Problem> {
-    let mut env = Vec::new();
-    for (name, Found { line, value }) in keys.texts("env")? {
-        if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(keys.refusal(line, &format!("{name:?} cannot be the name of a variable")));
-        }
-        if name.starts_with("BERTH_") {
-            return Err(keys.refusal(line, &format!("{name} is berth's own; choose another name")));
-        }
-        env.push((name, value));
-    }
-    Ok(env)
-}
-
-fn conversation(keys: &mut Keys<'_>) -> Result<Option<String>, Problem> {
-    let Some(Found { line, value }) = keys.text("conversation")? else { return Ok(None) };
-    // It becomes the name of a directory.
-    match Name::parse(&value) {
-        Ok(_) => Ok(Some(value)),
-        Err(bad) => Err(keys.refusal(line, &format!("`conversation` in {} is no kind: {bad}", keys.place()))),
-    }
+/// Where the file is, or would be.
+pub(crate) fn path() -> Option<PathBuf> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    place(set("BERTH_CONFIG"), set("XDG_CONFIG_HOME"), set("HOME"))
 }
 
 /// `; did you mean …?`, if one of these is close enough to be meant.

@@ -18,21 +18,25 @@ pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Ctx {
     pub(crate) home: Home,
+    /// What --session says; see `meant`.
+    pub(crate) session: Option<String>,
 }
 
 impl Ctx {
     pub(crate) fn open() -> Result<Self, Problem> {
-        Ok(Self { home: Home::locate()? })
+        let home = Home::locate()?;
+        tracing::info!(root = ?home.root(), "the state directory");
+        Ok(Self { home, session: None })
+    }
+
+    /// The same with the session that --session names.
+    pub(crate) fn about(self, session: Option<String>) -> Self {
+        Self { session, ..self }
     }
 
     /// The same for helpers: everything that can be asked of a session can be asked of them.
     pub(crate) fn helpers(&self) -> Result<Self, Problem> {
-        Ok(Self { home: self.home.helpers()? })
-    }
-
-    /// The session a person means.
-    pub(crate) fn find(&self, text: &str) -> Result<SessionId, Problem> {
-        self.home.find(text)
+        Ok(Self { home: self.home.helpers()?, session: None })
     }
 
     /// A connection to the session's keeper; `None` when it has none.

@@ -1,6 +1,6 @@
 //! Words and tables for people. Data for programs is JSON, printed with [`json`].
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use berth_api::{Code, Problem, Status, Timestamp, redact};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Says what went wrong and what to do next.
 pub(crate) fn problem(problem: &Problem) {
     let mut err = io::stderr().lock();
-    let colour = err.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = crate::ui::colours_on(&err);
     let (error, hint, end) = if colour { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };
     let _ = writeln!(err, "{error}error:{end} {}", problem.what);
     if let Some(advice) = &problem.hint {
@@ -16,8 +16,11 @@ pub(crate) fn problem(problem: &Problem) {
     }
 }
 
-/// A remark that is neither data nor an error.
+/// A remark that is neither data nor an error: not for somebody who wants it quiet.
 pub(crate) fn note(text: &str) {
+    if crate::ui::is_quiet() {
+        return;
+    }
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 

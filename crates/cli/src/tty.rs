@@ -22,7 +22,7 @@ pub(crate) fn can_ask() -> bool {
 
 /// Whether colours make sense on standard output.
 pub(crate) fn wants_colour() -> bool {
-    isatty(stdout()) && std::env::var_os("NO_COLOR").is_none()
+    crate::ui::colours_on(&io::stdout())
 }
 
 /// The size of the terminal, if there is one.

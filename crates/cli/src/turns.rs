@@ -26,6 +26,9 @@ const OWN_KEY: &str = "~";
 
 /// The turn a person means: `fix.3`, or with `of` given, also `3`.
 pub(crate) fn find(ctx: &Ctx, text: &str, of: Option<&SessionId>) -> Result<(SessionId, u64), Problem> {
+    // With --session, too, a number is enough.
+    let named = ctx.session.as_deref().filter(|_| of.is_none()).map(|named| ctx.find(named)).transpose()?;
+    let of = of.or(named.as_ref());
     if let (Some(id), Ok(number)) = (of, text.parse::<u64>()) {
         return Ok((id.clone(), number));
     }
@@ -42,13 +45,23 @@ pub(crate) fn find(ctx: &Ctx, text: &str, of: Option<&SessionId>) -> Result<(Ses
 
 /// All turns of a session. A run whose keeper died is brought to its end first.
 pub(crate) fn views(ctx: &Ctx, id: &SessionId) -> Result<Vec<TurnView>, Problem> {
+    views_and_seq(ctx, id).map(|(views, _)| views)
+}
+
+/// The same, and the number of the last event they follow from: what comes later is news.
+pub(crate) fn views_and_seq(ctx: &Ctx, id: &SessionId) -> Result<(Vec<TurnView>, u64), Problem> {
     ctx.known(id)?;
     let events = store::read(&ctx.home.session_dir(id), id, 1)?;
     let mut views = turn::views(&events, id);
-    for view in &mut views {
+    hide_own_keys(&mut views);
+    Ok((views, events.last().map_or(0, |event| event.seq().0)))
+}
+
+/// Keys that nobody gave are nobody's business.
+pub(crate) fn hide_own_keys(views: &mut [TurnView]) {
+    for view in views {
         view.key = view.key.take().filter(|key| !key.starts_with(OWN_KEY));
     }
-    Ok(views)
 }
 
 /// One turn.

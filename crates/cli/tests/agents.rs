@@ -227,7 +227,7 @@ fn an_agent_of_the_config_file_gets_its_variables_and_they_are_not_shown() {
     assert_eq!((&mine["conversation"], &mine["install"]), (&json!("mine"), &json!(null)));
     let full = berth(&lab, &["agents", "mine", "--timeout", LONG]);
     assert!(full.out.contains("variables  MINE_TOKEN\n"), "{full:?}");
-    assert!(full.out.contains(&format!("source     config, {}:1\n", lab.config().display())), "{full:?}");
+    assert!(full.out.contains(&format!("source     config, {}:1:9\n", lab.config().display())), "{full:?}");
     assert!(!format!("{rows:?}{full:?}").contains("of-mine"), "a value was shown");
 }
 
@@ -257,11 +257,17 @@ fn a_config_file_that_is_wrong_is_refused_with_its_line_and_stops_nothing_else()
     let lab = lab();
     let file = lab.config().display().to_string();
     for (text, what) in [
-        ("\n[agents.mine]\ndrivr = \"acp\"\n", "3: [agents.mine] has no key `drivr`; did you mean `driver`?"),
-        ("[agents.mine]\ndriver = \"apc\"\n", "2: there is no driver `apc`; did you mean `acp`?"),
-        ("[agents.mine]\ndriver = \"acp\"\ncommand = []\n", "3: `command` in [agents.mine] is empty"),
-        ("# mine\n\n[agents.mine]\n", "3: [agents.mine] is a new agent and has no `driver`"),
-        ("[agents.mine\n", "1: this is not TOML: "),
+        (
+            "\n[agents.mine]\ndrivr = \"acp\"\n",
+            "3:1: [agents.mine] has no key `drivr`; did you mean `driver`?",
+        ),
+        (
+            "[agents.mine]\ndriver = \"apc\"\n",
+            "2:10: `driver` in [agents.mine] cannot be `apc`; did you mean `acp`?",
+        ),
+        ("[agents.mine]\ndriver = \"acp\"\ncommand = []\n", "3:11: `command` in [agents.mine] is empty"),
+        ("# mine\n\n[agents.mine]\n", "3:9: [agents.mine] is a new agent and has no `driver`"),
+        ("[agents.mine\n", "1:13: this is not TOML: "),
     ] {
         configured(&lab, text);
         for args in [&["agents"][..], &["agents", "claude"], &["agents", "--json"]] {

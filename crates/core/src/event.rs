@@ -321,6 +321,8 @@ pub struct Spec {
     pub again: Vec<String>,
     /// When it ends by itself, and what waits for what.
     pub policy: Policy,
+    /// The id of the session it was started in, for lists; nothing else follows from it.
+    pub parent: Option<String>,
 }
 
 impl Spec {

@@ -14,6 +14,7 @@ use berth_host::lock::LockFile;
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::Home;
+use crate::fnv::Fnv;
 
 /// How long to wait for whoever starts the same helper.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -32,36 +33,12 @@ fn id(root: &Path, name: &Name, scope: &Scope) -> SessionId {
     hash.eat(name.as_str().as_bytes());
     hash.eat(&[0, kind]);
     hash.eat(dir.as_bytes());
+    // 60 of its bits become the id.
     let mut bytes = [0; SessionId::LENGTH];
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = (hash.mixed() >> (5 * at)) as u8;
     }
     SessionId::from_random(bytes)
-}
-
-/// FNV-1a with 128 bits, of which 60 become the id. Written out because the id must be the same for
-/// every version of us, which the standard library does not promise of its hashes.
-struct Fnv(u128);
-
-impl Fnv {
-    fn new() -> Self {
-        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
-    }
-
-    fn eat(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 ^= u128::from(*byte);
-            self.0 = self.0.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-        }
-    }
-
-    /// The last bytes eaten have not reached every bit yet.
-    fn mixed(&self) -> u64 {
-        let mut z = (self.0 >> 64) as u64 ^ self.0 as u64;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }
 
 /// How large a pattern may be, in memory: a keeper has to be small.

@@ -197,7 +197,7 @@ impl Home {
     }
 }
 
-fn private(dir: &Path) -> Result<(), Problem> {
+pub(crate) fn private(dir: &Path) -> Result<(), Problem> {
     berth_host::dir::private_dir(dir).map_err(|error| {
         Problem::new(Code::Refused, format!("cannot use the state directory: {error}"))
             .hint("name another one with BERTH_HOME=DIR")

@@ -28,7 +28,7 @@ use std::time::Duration;
 use berth_api::frame::Kind;
 use berth_api::message::{Notice, Size};
 use berth_api::status::Status;
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, redact};
 use berth_core::{Actor, Effect, Event, Now, Observation, Refusal, SessionId};
 use berth_host::cgroup::Watch;
 use berth_host::identity::Identity;
@@ -56,6 +56,8 @@ use crate::view;
 /// How long lists may have to look into the journal for what happened to a turn. Writing the short cut
 /// costs as much as accepting a turn, and twice if the next event has to take its traces to the disk.
 const STATUS_DELAY_MS: u64 = 50;
+/// How long lists may be behind what the agent does at the moment, which is in no journal.
+const ACTIVITY_DELAY_MS: u64 = 250;
 /// A turn of the loop that takes longer than this replaces the program in place.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 /// How long clients may take to read the last words of a keeper that leaves.
@@ -80,9 +82,16 @@ const FIRST_OWNER: u64 = 1 << 63;
 
 /// Runs the keeper. `args` is what follows the hidden verb. Returns the exit code.
 pub fn keep(args: &[OsString]) -> u8 {
+    tracing::info!(pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "a keeper begins");
     match begin::begin(args).and_then(Keeper::serve) {
-        Ok(()) => 0,
-        Err(problem) => problem.code.exit_code(),
+        Ok(()) => {
+            tracing::info!("nothing is left to keep");
+            0
+        }
+        Err(problem) => {
+            tracing::error!(code = ?problem.code, "{problem}");
+            problem.code.exit_code()
+        }
     }
 }
 
@@ -243,6 +252,7 @@ impl Keeper {
     /// Tells watchers what is on disk. Only what is on disk can be told.
     fn publish(&mut self, events: &[Committed<Stored>]) {
         for event in events {
+            tracing::info!(seq = event.seq().0, event = %redact::kind(&event.get().event), "committed");
             let is_end = matches!(event.get().event, Event::RunEnded { .. } | Event::EndUnproven { .. });
             let mut json = None;
             for client in self.clients.values_mut() {
@@ -261,7 +271,7 @@ impl Keeper {
             return;
         }
         if events.iter().all(|event| turns::is_of_a_turn(&event.get().event)) {
-            self.status_at_ms.get_or_insert_with(|| clock::boot_ms() + STATUS_DELAY_MS);
+            self.write_status_within(STATUS_DELAY_MS);
         } else {
             self.write_status();
         }
@@ -297,11 +307,21 @@ impl Keeper {
     /// Writes the short cut for lists. It is derived, so a failure costs only time.
     fn write_status(&mut self) {
         self.status_at_ms = None;
+        view::write_short_cut(&self.dir, &self.written_status());
+    }
+
+    fn written_status(&self) -> Status {
         let mut status = self.status();
         if !self.owner.history().session.is_live() {
             status.keeper_pid = None;
         }
-        view::write_short_cut(&self.dir, &status);
+        status
+    }
+
+    /// Sees to it that lists learn of something within this time.
+    fn write_status_within(&mut self, ms: u64) {
+        let at = clock::boot_ms() + ms;
+        self.status_at_ms = Some(self.status_at_ms.map_or(at, |earlier| earlier.min(at)));
     }
 
     /// The last words: everything on disk, everyone told.
@@ -319,8 +339,13 @@ impl Keeper {
             let patience = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience));
         }
+        let status = self.written_status();
         // Sealing is a courtesy to the next reader; the events themselves are on disk.
         let _ = self.owner.close();
+        // A session that can go on is believed only as long as its journal is as the short cut says.
+        if status.state == "idle" {
+            view::write_short_cut(&self.dir, &status);
+        }
     }
 
     /// From now on a turn of the loop has its time, unless a new image would not know what we are about to say.

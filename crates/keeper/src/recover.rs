@@ -187,6 +187,7 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
     if !session.is_live() {
         return Ok(vec![]);
     }
+    tracing::info!(session = %id, "its keeper died: bringing its last run to an end");
     // It says that the session runs, and would be believed while we hold the lease.
     held.doubt_short_cut()?;
     let ended = end_leftovers(&dir, id, session).map_err(|left| {

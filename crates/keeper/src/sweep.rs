@@ -24,8 +24,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
 use crate::store::Lease;
+use crate::terminals::{self, Presence, TERMINALS};
 use crate::whose::{self, Claim, Record, Source, Verdict};
-use crate::{boundary, purge, recover, store, view};
+use crate::{boundary, purge, recover, start, store, view};
 
 /// How old something half made must be before it is taken for given up. A start has a minute.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
@@ -183,6 +184,10 @@ pub fn sweep(home: &Home, order: Order, progress: impl FnMut(Progress)) -> Repor
     sweep.look();
     sweep.clear(progress);
     sweep.remember();
+    let report = &sweep.report;
+    let (left_over, garbage, strangers) =
+        (report.left_over.len(), report.no_process.len(), report.no_record.len());
+    tracing::info!(depth = ?order.depth, alive = report.alive.len(), left_over, garbage, strangers, "swept");
     sweep.report
 }
 
@@ -214,6 +219,8 @@ struct Known {
     at_rest: Vec<(Home, SessionId, u64)>,
     /// Files that a killed writer left.
     stray_files: Vec<PathBuf>,
+    /// Records of terminals that are gone, and what they are called.
+    terminals: Vec<(PathBuf, String)>,
     strangers: Vec<(ProcessStat, Claim, Verdict, String)>,
 }
 
@@ -247,8 +254,28 @@ impl Sweep<'_> {
                 self.report.failed.push(format!("cannot list control groups of version 1: {error}"))
             }
         }
+        self.look_at_terminals();
         if self.order.depth == Depth::Whole {
             self.look_at_files();
+        }
+    }
+
+    /// Whoever opens and closes windows all day leaves a record with each.
+    fn look_at_terminals(&mut self) {
+        let paths = match self.home.terminal_records() {
+            Ok(paths) => paths,
+            Err(error) => {
+                return self.report.failed.push(format!("cannot list the records of terminals: {error}"));
+            }
+        };
+        for path in paths {
+            match terminals::read(&path) {
+                Ok(Some((terminal, _))) if terminal.presence() == Presence::Gone => {
+                    self.known.terminals.push((path, terminal.tty.display().to_string()));
+                }
+                Ok(_) => {}
+                Err(why) => self.report.damaged.push(format!("{}: {why}", path.display())),
+            }
         }
     }
 
@@ -395,7 +422,7 @@ impl Sweep<'_> {
 
     fn look_at_files(&mut self) {
         let mut dirs = vec![self.home.root().to_owned()];
-        dirs.extend(["names", "keys"].map(|name| self.home.root().join(name)));
+        dirs.extend(["names", "keys", TERMINALS].map(|name| self.home.root().join(name)));
         let over = self.known.records.iter().filter(|(_, (_, status))| is_over(status));
         dirs.extend(over.map(|(id, (shelf, _))| shelf.session_dir(id)));
         for dir in dirs {
@@ -410,8 +437,13 @@ impl Sweep<'_> {
     /// Clears up, or says what would be.
     fn clear(&mut self, mut progress: impl FnMut(Progress)) {
         let known = std::mem::take(&mut self.known);
-        let of = known.lost.len() + known.groups.len() + known.half_made.len() + known.stray_files.len();
-        let of = of + known.half_purged.len() + known.at_rest.len();
+        let of = known.lost.len()
+            + known.groups.len()
+            + known.half_made.len()
+            + known.stray_files.len()
+            + known.terminals.len()
+            + known.half_purged.len()
+            + known.at_rest.len();
         let mut done = 0;
         let mut step = || {
             done += 1;
@@ -504,6 +536,14 @@ impl Sweep<'_> {
             let remove = || fs::remove_file(file).map(|()| vec![]).map_err(|error| error.to_string());
             let (done, _) = self.doing(remove);
             let what = format!("{}, which a killed writer left", file.display());
+            self.report.no_process.push(Cleared { what, session: None, processes: vec![], done });
+            step();
+        }
+        for (path, tty) in &known.terminals {
+            // No terminal will ever be this one again, so nobody writes the record meanwhile.
+            let (done, _) =
+                self.doing(|| fs::remove_file(path).map(|()| vec![]).map_err(|error| error.to_string()));
+            let what = format!("the current session of {tty}, a terminal that is gone");
             self.report.no_process.push(Cleared { what, session: None, processes: vec![], done });
             step();
         }
@@ -644,7 +684,8 @@ fn is_given_up(path: &Path) -> bool {
 }
 
 /// What there can be in the directory of a session whose maker died before its first event.
-const HALF_MADE: [&str; 4] = [store::JOURNAL_DIR, "lease", "run", SOCKET_NAME];
+const HALF_MADE: [&str; 6] =
+    [store::JOURNAL_DIR, "lease", "run", SOCKET_NAME, start::LOG_FILE, start::OLD_LOG_FILE];
 
 /// Whether a directory holds nothing but what a maker makes before the first event. A session whose journal
 /// somebody moved away has more.

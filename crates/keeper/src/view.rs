@@ -5,6 +5,7 @@
 //! cannot be out of date.
 //! Start with [`status`].
 
+use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -42,25 +43,118 @@ pub fn history(home: &Home, id: &SessionId) -> Result<History, Problem> {
 
 /// What is known about a session, without asking its keeper.
 pub fn status(home: &Home, id: &SessionId) -> Result<Status, Problem> {
-    let dir = home.session_dir(id);
-    // Read once: another one may be there a moment later, and what it says of itself does not go for this.
-    let short_cut = fs::read(dir.join(STATUS_FILE)).unwrap_or_default();
-    let known = serde_json::from_slice::<Status>(&short_cut).ok();
-    if let Some(mut status) = known.filter(|status| status.id == id.as_str() && !status.state.is_empty()) {
-        // Written by the keeper as its last act, or by one that is still there to write the next.
-        let over = matches!(status.state.as_str(), "stopped" | "lost" | "archived");
-        // A keeper does not write it for every event: it counts if nothing has happened since.
-        let is_kept = || is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false);
-        if over || (is_kept() && is_up_to_date(&dir, &short_cut)) {
-            add_output(&dir, &mut status);
-            return Ok(status);
+    Look::at(home, id).status(home)
+}
+
+/// What decides whether a list shows a session.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Brief<'a> {
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    /// Its state in one word.
+    #[serde(borrow)]
+    pub state: Cow<'a, str>,
+    /// Where it runs.
+    #[serde(borrow)]
+    pub cwd: Cow<'a, str>,
+    /// What people call it.
+    pub name: Option<Cow<'a, str>>,
+    /// What the agent is called in the table of agents.
+    pub agent: Option<Cow<'a, str>>,
+    /// Program and arguments.
+    pub command: Cow<'a, [String]>,
+    /// What people sort it by.
+    pub tags: Cow<'a, [String]>,
+    /// When its last run ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl<'a> From<&'a Status> for Brief<'a> {
+    fn from(status: &'a Status) -> Self {
+        Self {
+            id: Cow::Borrowed(&status.id),
+            state: Cow::Borrowed(&status.state),
+            cwd: Cow::Borrowed(&status.what.cwd),
+            name: status.name.as_deref().map(Cow::Borrowed),
+            agent: status.what.agent.as_deref().map(Cow::Borrowed),
+            command: Cow::Borrowed(&status.what.command),
+            tags: Cow::Borrowed(&status.tags),
+            ended_at: status.ended_at,
         }
     }
-    let history = history(home, id)?;
-    let held = is_kept(&dir).map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot look at the lease of session {id}: {error}"))
-    })?;
-    Ok(describe(&dir, id, &history, held && !recover::lost_its_keeper(&history.session)))
+}
+
+/// One look at a session for a list: the short cut, read once. Another one may be there a moment later, and
+/// what it says of itself does not go for this.
+#[derive(Debug)]
+pub struct Look {
+    id: SessionId,
+    short_cut: Vec<u8>,
+}
+
+impl Look {
+    /// Reads the short cut.
+    pub fn at(home: &Home, id: &SessionId) -> Self {
+        let short_cut = fs::read(home.session_dir(id).join(STATUS_FILE)).unwrap_or_default();
+        Self { id: id.clone(), short_cut }
+    }
+
+    /// The little that decides about being listed, if the short cut alone is to be believed: nearly all of
+    /// many sessions are over and not shown, and most of what is known of them need not be understood.
+    pub fn brief(&self) -> Option<Brief<'_>> {
+        let brief = serde_json::from_slice::<Brief<'_>>(&self.short_cut).ok()?;
+        (brief.id == self.id.as_str() && is_final(&brief.state)).then_some(brief)
+    }
+
+    /// Everything that is known.
+    pub fn status(&self, home: &Home) -> Result<Status, Problem> {
+        let Self { id, short_cut } = self;
+        let dir = home.session_dir(id);
+        let known = serde_json::from_slice::<Status>(short_cut).ok();
+        if let Some(mut status) = known.filter(|status| status.id == id.as_str() && !status.state.is_empty())
+        {
+            let is_believed = is_final(&status.state)
+                // A keeper does not write it for every event: it counts if nothing has happened since.
+                || (is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false) && is_up_to_date(&dir, short_cut))
+                || is_released(&dir, &mut status, short_cut);
+            if is_believed {
+                add_output(&dir, &mut status);
+                return Ok(status);
+            }
+        }
+        let history = history(home, id)?;
+        let held = is_kept(&dir).map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot look at the lease of session {id}: {error}"))
+        })?;
+        Ok(describe(&dir, id, &history, held && !recover::lost_its_keeper(&history.session)))
+    }
+}
+
+/// Brings up to date what only the output's files tell: when there was a last sign of life.
+pub fn refresh_output(home: &Home, id: &SessionId, status: &mut Status) {
+    add_output(&home.session_dir(id), status);
+}
+
+/// Whether a short cut with this state was somebody's last act: whoever does something to the session
+/// afterwards takes its word away first (see [`doubt_short_cut`]).
+fn is_final(state: &str) -> bool {
+    matches!(state, "stopped" | "lost" | "archived")
+}
+
+/// Whether a short cut tells of an agent that was released for having nothing to do, and nobody has taken the
+/// session up since. What only a keeper knows is taken out of it.
+fn is_released(dir: &Path, status: &mut Status, short_cut: &[u8]) -> bool {
+    let is_over = status.state == "idle" && status.keeper_pid.is_none() && status.ended_at.is_some();
+    // The lease first: whoever takes it after this look comes after it in all.
+    if !is_over || is_kept(dir).unwrap_or(true) || !is_up_to_date(dir, short_cut) {
+        return false;
+    }
+    (status.clients, status.writer, status.expires_in_ms) = (0, None, None);
+    if let Some(turns) = &mut status.turns {
+        (turns.activity, turns.releases_in_ms) = (None, None);
+    }
+    true
 }
 
 /// Everything a list shows, from the journal and the output files.
@@ -77,7 +171,7 @@ pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool
 
 /// Whether the keeper a short cut names is there. If it is not, and somebody holds the lease, then to
 /// clear up.
-fn is_there(keeper_pid: Option<u32>) -> bool {
+pub fn is_there(keeper_pid: Option<u32>) -> bool {
     let alive = |pid| Pidfd::open(pid).is_ok_and(|pidfd| !pidfd.has_exited());
     keeper_pid.is_some_and(alive)
 }

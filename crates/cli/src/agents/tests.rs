@@ -3,7 +3,7 @@
 use super::*;
 
 fn table(text: &str) -> Result<Table, Problem> {
-    Table::new(Config::parse("/c/berth.toml".into(), text.as_bytes())?)
+    Table::new(Config::parse(Some("/c/berth.toml".into()), Some(text.as_bytes()), &|_| None)?)
 }
 
 fn agent(text: &str, name: &str) -> Agent {
@@ -80,7 +80,7 @@ fn the_config_file_counts_key_by_key() {
     let claude = agent(text, "claude");
     assert_eq!(claude.structured_command(&[]), ["/opt/claude", "--verbose"]);
     assert_eq!(claude.env, [("A".to_owned(), "1".to_owned())]);
-    assert_eq!(claude.source, Source::Config { line: 1 });
+    assert_eq!(claude.source, Source::Config { spot: Spot { line: 1, column: 9 } });
     let built_in = agent("", "claude");
     let rest =
         Agent { command: built_in.command.clone(), env: Vec::new(), source: Source::BuiltIn, ..claude };
@@ -119,16 +119,16 @@ fn a_new_agent_needs_a_driver_and_a_command() {
     let refused = |text: &str| table(text).expect_err(text);
     let problem = refused("[agents.x]\ndriver = \"acp\"\n");
     assert_eq!(problem.code, Code::Usage);
-    assert_eq!(problem.what, "/c/berth.toml:1: [agents.x] is a new agent and has no `command`");
+    assert_eq!(problem.what, "/c/berth.toml:1:9: [agents.x] is a new agent and has no `command`");
     let problem = refused("\n[agents.cluade]\ncommand = [\"claude\"]\n");
     assert_eq!(
         problem.what,
-        "/c/berth.toml:2: [agents.cluade] is a new agent and has no `driver`; did you mean `claude`?"
+        "/c/berth.toml:2:9: [agents.cluade] is a new agent and has no `driver`; did you mean `claude`?"
     );
     let problem = refused("[agents.claude]\ndriver = \"acp\"\n");
     assert_eq!(
         problem.what,
-        "/c/berth.toml:1: [agents.claude] has another `driver` than the built-in one, and no `command` that goes \
+        "/c/berth.toml:1:9: [agents.claude] has another `driver` than the built-in one, and no `command` that goes \
          with it"
     );
 }

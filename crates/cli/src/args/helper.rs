@@ -36,10 +36,10 @@ pub(crate) enum HelperVerb {
     Show(HelperShow),
     Stop(HelperStop),
     /// Print what happened to a helper: its journal.
-    #[command(mut_arg("session", |arg| arg.value_name("NAME").help("The helper")))]
+    #[command(mut_arg("session", |arg| arg.value_name("NAME").help("The helper").required(true)))]
     Log(Log),
     /// Print a helper's raw output, from the beginning or from an offset.
-    #[command(mut_arg("session", |arg| arg.value_name("NAME").help("The helper")))]
+    #[command(mut_arg("session", |arg| arg.value_name("NAME").help("The helper").required(true)))]
     Output(Output),
 }
 

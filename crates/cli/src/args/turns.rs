@@ -12,6 +12,7 @@ use super::duration;
 /// agent in the order they were accepted, one at a time, each once. A session whose agent was released, or
 /// whose keeper died, is started again for it, in its conversation, with the variables of this environment.
 #[derive(clap::Args, Debug)]
+#[command(override_usage = "berth send [OPTIONS] <S> <TEXT>...")]
 #[command(after_help = "\
 Examples:
   berth send fix 'run the tests and mend what fails' --wait
@@ -26,7 +27,7 @@ pub(crate) struct Send {
     #[arg(value_name = "S")]
     pub(crate) session: String,
     /// What to say; `-` for standard input
-    #[arg(required = true, value_name = "TEXT")]
+    #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
     /// Wait for the end; print the answer
     #[arg(short, long)]
@@ -54,9 +55,9 @@ pub(crate) struct Send {
 /// List a session's turns.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Turns {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// An array of objects, as `turn --json` prints them
     #[arg(long)]
     pub(crate) json: bool,
@@ -107,9 +108,9 @@ Examples:
   berth queue fix move fix.7 --to 1      next
   berth queue fix resume                 go on, whatever held it")]
 pub(crate) struct Queue {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     #[command(subcommand)]
     pub(crate) verb: Option<QueueVerb>,
     /// As an object
@@ -142,6 +143,7 @@ pub(crate) enum QueueVerb {
 
 /// Answer what a session's agent asks.
 #[derive(clap::Args, Debug)]
+#[command(override_usage = "berth answer [OPTIONS] <S> <OPTION>")]
 #[command(after_help = "\
 Examples:
   berth show fix                        what it asks, in full, and the options
@@ -153,7 +155,7 @@ pub(crate) struct Answer {
     pub(crate) session: String,
     /// allow, deny, or the id of one of the options
     #[arg(value_name = "OPTION")]
-    pub(crate) option: String,
+    pub(crate) option: Option<String>,
     /// Which question, if there are several
     #[arg(long, value_name = "R")]
     pub(crate) request: Option<String>,
@@ -165,9 +167,9 @@ pub(crate) struct Answer {
 /// Start a new session with a copy of another one's conversation.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Fork {
-    /// The session to copy
+    /// The session to copy [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// A name for the new session
     #[arg(long, value_name = "N")]
     pub(crate) name: Option<String>,

@@ -182,7 +182,7 @@ fn in_full(row: &Row<'_>, table: &Table) -> String {
     lines.extend((!variables.is_empty()).then(|| ("variables", variables.join(", "))));
     lines.extend(row.install.map(|install| ("install", install.to_owned())));
     let source = match (agent.source, table.config()) {
-        (Source::Config { line }, Some(path)) => format!("config, {}:{line}", path.display()),
+        (Source::Config { spot }, Some(path)) => format!("config, {}:{spot}", path.display()),
         (Source::Config { .. } | Source::BuiltIn, _) => agent.source.name().to_owned(),
     };
     lines.push(("source", source));

@@ -6,11 +6,14 @@ use berth_api::turn::Wish;
 
 use crate::args::Answer;
 use crate::ctx::Ctx;
+use crate::meant::{Meant, only};
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Answer) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
-    let wish = match args.option.as_str() {
+    let option: Vec<String> = args.option.iter().cloned().collect();
+    let (Meant { id, handle, .. }, option) =
+        ctx.target_and(&args.session, &option, "allow, deny or an option")?;
+    let wish = match only(&option, "answer")? {
         "allow" | "yes" => Wish::Allow,
         "deny" | "no" => Wish::Deny,
         option => Wish::Option(option.to_owned()),
@@ -26,7 +29,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Answer) -> Result<u8, Problem> {
         Some(other) => Err(crate::turns::odd(&other)),
         None => Err(berth_api::problem::refusal(
             &berth_core::Refusal::NoSuchRequest { request: args.request.clone() },
-            &args.session,
+            &handle,
         )),
     }
 }

@@ -8,25 +8,26 @@ use crate::args::Attach;
 use crate::attached;
 use crate::cmd::talk;
 use crate::ctx::Ctx;
+use crate::meant::Meant;
 use crate::tty;
 
 pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
     if !tty::is_interactive() {
+        let session = args.session.as_deref().or(ctx.session.as_deref()).unwrap_or("S");
         return Err(Problem::new(Code::Usage, "attaching needs a terminal on standard input and output")
             .hint(format!(
-                "scripts use `berth output {0} --follow`, `berth input {0} TEXT`, `berth screen {0}`",
-                args.session
+                "scripts use `berth output {session} --follow`, `berth input {session} TEXT`, `berth screen {session}`"
             )));
     }
-    let id = ctx.find(&args.session)?;
+    let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
     if view::history(&ctx.home, &id)?.session.takes_turns() {
         if args.observe || args.take {
             let what = "an agent that takes turns has no terminal to watch or to take over";
             return Err(Problem::new(Code::Usage, what).hint(format!(
-                "`berth log {0} --follow` shows what happens, `berth send {0} --interrupt TEXT` breaks in",
-                args.session
+                "`berth log {handle} --follow` shows what happens, `berth send {handle} --interrupt TEXT` breaks in"
             )));
         }
+        ctx.make_current(&id);
         return talk::talk(ctx, &id);
     }
     let role = match (args.observe, args.take) {

@@ -25,12 +25,13 @@ pub(crate) fn run(ctx: &Ctx, args: Helper) -> Result<u8, Problem> {
         HelperVerb::Show(args) => show::run(&helpers, &args),
         HelperVerb::Stop(args) => stop::run(&helpers, &args),
         HelperVerb::Log(args) => {
-            let id = find::find(&helpers, &args.session)?;
-            cmd::log::run(&helpers, &Log { session: id.to_string(), ..args }).map_err(|it| reworded(it, &id))
+            let id = find::find(&helpers, args.session.as_deref().unwrap_or_default())?;
+            cmd::log::run(&helpers, &Log { session: Some(id.to_string()), ..args })
+                .map_err(|it| reworded(it, &id))
         }
         HelperVerb::Output(args) => {
-            let id = find::find(&helpers, &args.session)?;
-            cmd::output::run(&helpers, &Output { session: id.to_string(), ..args })
+            let id = find::find(&helpers, args.session.as_deref().unwrap_or_default())?;
+            cmd::output::run(&helpers, &Output { session: Some(id.to_string()), ..args })
                 .map_err(|it| reworded(it, &id))
         }
     }

@@ -9,13 +9,14 @@ use berth_core::Refusal;
 
 use crate::args::Input;
 use crate::ctx::{ANSWER_PATIENCE, Ctx};
+use crate::meant::Meant;
 
 /// The most that can be typed at once.
-const MAX_BYTES: u64 = 128 * 1024;
+pub(crate) const MAX_BYTES: u64 = 128 * 1024;
 
 pub(crate) fn run(ctx: &Ctx, args: &Input) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
-    let mut text = if args.text == ["-"] { standard_input()? } else { args.text.join(" ") };
+    let (Meant { id, handle, .. }, words) = ctx.target_and(&args.session, &args.text, "what to type")?;
+    let mut text = if words == ["-"] { standard_input()? } else { words.join(" ") };
     if args.enter {
         text.push('\r');
     }
@@ -27,7 +28,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Input) -> Result<u8, Problem> {
         .hint("send it in pieces, or put it in a file and name the file"));
     }
     let Some(mut keeper) = ctx.keeper_of(&id)? else {
-        return Err(problem::refusal(&Refusal::NotRunning, &args.session));
+        return Err(problem::refusal(&Refusal::NotRunning, &handle));
     };
     let _ = keeper.set_patience(Some(ANSWER_PATIENCE));
     let mut heard = keeper.send(Request::Type { text, take: args.take }).and_then(|()| keeper.next());
@@ -36,7 +37,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Input) -> Result<u8, Problem> {
             Ok(Some(Arrival::Answer(Answer::Problem { problem }))) => return Err(problem),
             Ok(Some(Arrival::Answer(_))) => return Ok(0),
             Ok(Some(Arrival::Output(_) | Arrival::Screen(_) | Arrival::Notice(_))) => heard = keeper.next(),
-            Ok(None) | Err(_) => return Err(unknown(&args.session)),
+            Ok(None) | Err(_) => return Err(unknown(&handle)),
         }
     }
 }

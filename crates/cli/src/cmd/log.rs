@@ -15,7 +15,7 @@ use crate::ctx::Ctx;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let id = ctx.target(args.session.as_deref())?.id;
     let mut next = args.from.max(1);
     if args.follow {
         follow(ctx, &id, next, None, |news| {

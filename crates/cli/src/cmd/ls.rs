@@ -1,99 +1,149 @@
 //! `berth ls`: the sessions there are.
 
-use berth_api::{Code, Problem, Status};
-use berth_keeper::view;
+mod watch;
+
+use berth_api::{Code, Problem};
 
 use crate::args::Ls;
-use crate::ctx::{Ctx, is_unrecorded_loss};
-use crate::print;
-
-/// What stopped longer ago than this is not listed without `--all`.
-const RECENT_MS: u64 = 24 * 3600 * 1000;
+use crate::cmd::run::directory;
+use crate::ctx::Ctx;
+use crate::listing::row::Row;
+use crate::listing::table::{self, Paper};
+use crate::listing::template::Template;
+use crate::listing::{Extent, Filter, Listing, collect, tree};
+use crate::{print, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
-    let ids = ctx.home.session_ids().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
-    })?;
-    let now = berth_host::clock::wall_ms();
-    let mut listed = Vec::new();
-    let mut older = 0;
-    let mut damaged = Vec::new();
-    for id in ids {
-        let known = view::status(&ctx.home, &id).and_then(|status| {
-            // A loss nobody has recorded yet: what the run left behind is ended now.
-            if is_unrecorded_loss(&status) { ctx.healed(&id) } else { Ok((status, None)) }
-        });
-        match known {
-            Ok((status, trouble)) => {
-                damaged.extend(trouble);
-                let over_since = status.ended_at.filter(|_| status.state == "stopped");
-                if args.all || over_since.is_none_or(|ended| now.saturating_sub(ended.0) < RECENT_MS) {
-                    listed.push(status);
-                } else {
-                    older += 1;
-                }
-            }
-            // Being made this very moment, or given up before anything was said in it.
-            Err(problem) if problem.code == Code::NotFound => {}
-            Err(problem) => damaged.push(problem),
-        }
+    let filter = filter(args)?;
+    // A mistake in it is told before anything is looked at.
+    let template = args.format.as_deref().map(Template::parse).transpose()?;
+    if args.watch {
+        return watch::run(ctx, args, filter);
     }
-    listed.sort_by_key(|status| (rank(&status.state), std::cmp::Reverse(status.last_activity_at)));
-    if args.json {
-        print::json(&listed)?;
+    let mut listing = collect(ctx, &filter)?;
+    let printed = if let Some(template) = template {
+        lines(&listing, |status| template.fill(status))
+    } else if args.ids {
+        lines(&listing, |status| Ok(status.id.clone()))
+    } else if args.json && args.tree {
+        let nodes = grown(ctx, &mut listing)?;
+        print::json(&nodes)
+    } else if args.json {
+        print::json(&listing.sessions)
     } else {
-        print::text(&table(&listed))?;
-        if older > 0 {
-            print::note(&format!("{older} more stopped over a day ago: `berth ls --all`"));
-        } else if listed.is_empty() {
-            print::note(
-                "no sessions yet: `berth run -- COMMAND` starts one, `berth demo` shows how it works",
-            );
-        }
-    }
-    for problem in &damaged {
+        let paper = Paper { columns: columns(), colour: tty::wants_colour() };
+        let drawn = drawn(ctx, args, &mut listing, paper)?;
+        print::text(&drawn.into_iter().map(|line| line + "\n").collect::<String>())
+            .map(|()| remarks(args, &listing).iter().for_each(|remark| print::note(remark)))
+    };
+    printed?;
+    for problem in &listing.damaged {
         print::problem(problem);
     }
-    Ok(if damaged.is_empty() { 0 } else { Code::Refused.exit_code() })
+    Ok(if listing.damaged.is_empty() { 0 } else { Code::Refused.exit_code() })
 }
 
-fn rank(state: &str) -> u8 {
-    match state {
-        "needs-you" => 0,
-        "lost" => 1,
-        "starting" | "running" | "working" | "stopping" => 2,
-        "idle" => 3,
-        _ => 4,
-    }
+/// Which sessions the arguments ask for.
+fn filter(args: &Ls) -> Result<Filter, Problem> {
+    let under = match (&args.cwd, args.here) {
+        (Some(dir), _) => Some(directory_there_was(dir)?),
+        (None, true) => Some(directory(None)?.into()),
+        (None, false) => None,
+    };
+    let extent = match (args.all, args.archived) {
+        (true, _) => Extent::All,
+        (false, true) => Extent::Archived,
+        (false, false) => Extent::Recent,
+    };
+    Ok(Filter {
+        states: args.state.clone(),
+        agent: args.agent.clone(),
+        under,
+        tags: args.tag.clone(),
+        name: args.name.clone(),
+        extent,
+        order: args.sort,
+        limit: args.limit,
+    })
 }
 
-fn table(listed: &[Status]) -> String {
-    if listed.is_empty() {
-        return String::new();
+/// A directory as sessions record it. It may be gone by now, and its sessions are still there.
+fn directory_there_was(dir: &std::path::Path) -> Result<std::path::PathBuf, Problem> {
+    std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).map_err(|error| {
+        Problem::new(Code::Usage, format!("cannot use the directory {}: {error}", dir.display()))
+            .hint("name one with --cwd DIR, or take --here")
+    })
+}
+
+/// How wide the terminal is that is written to, if it is one.
+fn columns() -> Option<usize> {
+    rustix::termios::isatty(rustix::stdio::stdout())
+        .then(|| tty::size().map(|size| usize::from(size.cols)))?
+}
+
+fn lines(
+    listing: &Listing,
+    line: impl Fn(&berth_api::Status) -> Result<String, Problem>,
+) -> Result<(), Problem> {
+    let mut text = String::new();
+    for status in &listing.sessions {
+        text.push_str(&line(status)?);
+        text.push('\n');
     }
-    let cell = |status: &Status| status.name.clone().unwrap_or_else(|| "-".to_owned());
-    let names: Vec<String> = listed.iter().map(cell).collect();
-    let name_width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(4);
-    let width = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
-    let fixed = 12 + 2 + name_width + 2 + 9 + 2 + 6 + 2 + 6 + 2;
-    let room = width.saturating_sub(fixed).max(10);
-    let mut text =
-        format!("{:12}  {:name_width$}  {:9}  {:6}  {:6}  COMMAND\n", "ID", "NAME", "STATE", "AGE", "ACTIVE");
-    for (status, name) in listed.iter().zip(names) {
-        let ending = print::ending(status).filter(|_| status.state == "stopped" && status.exit != Some(0));
-        let mut command = print::command_line(&status.what.command, room);
-        if let Some(ending) = ending {
-            let short = ending.split(',').next().unwrap_or_default();
-            command = print::command_line(&status.what.command, room.saturating_sub(short.len() + 3));
-            command.push_str(&format!(" ({short})"));
-        }
-        text.push_str(&format!(
-            "{:12}  {name:name_width$}  {}  {:6}  {:6}  {command}\n",
-            status.id,
-            print::painted(&status.state, 9),
-            print::ago(status.created_at),
-            print::ago(status.last_activity_at),
-        ));
+    print::text(&text)
+}
+
+/// The tree of what is listed. What is wrong with helpers is told with the rest.
+fn grown(ctx: &Ctx, listing: &mut Listing) -> Result<Vec<tree::Node>, Problem> {
+    let (helpers, damaged) = tree::helpers(ctx)?;
+    listing.damaged.extend(damaged);
+    Ok(tree::grow(listing.sessions.clone(), &helpers))
+}
+
+fn drawn(ctx: &Ctx, args: &Ls, listing: &mut Listing, paper: Paper) -> Result<Vec<String>, Problem> {
+    let now_ms = berth_host::clock::wall_ms();
+    let current = listing.current.as_ref().map(|id| id.to_string());
+    let rows = if args.tree {
+        tree::rows(&grown(ctx, listing)?, now_ms, current.as_deref())
+    } else {
+        let row = |status: &berth_api::Status| Row {
+            is_current: current.as_deref() == Some(status.id.as_str()),
+            ..Row::of(status, now_ms)
+        };
+        listing.sessions.iter().map(row).collect()
+    };
+    Ok(table::draw(&rows, paper))
+}
+
+/// What is not in the list, and how to see it.
+fn remarks(args: &Ls, listing: &Listing) -> Vec<String> {
+    let Listing { sessions, older, archived, beyond, .. } = listing;
+    let mut hidden = Vec::new();
+    if *beyond > 0 {
+        hidden.push(format!("{beyond} more: without --limit"));
     }
-    text
+    if *older > 0 {
+        hidden.push(format!("{older} more stopped over a day ago: `berth ls --all`"));
+    }
+    if *archived > 0 {
+        hidden.push(format!("{archived} archived: `berth ls --archived`"));
+    }
+    if sessions.is_empty() && hidden.is_empty() {
+        let is_filtered = !args.state.is_empty()
+            || args.agent.is_some()
+            || args.cwd.is_some()
+            || args.here
+            || !args.tag.is_empty()
+            || args.name.is_some()
+            || args.limit.is_some();
+        hidden.push(match (is_filtered, args.archived) {
+            (true, _) => "no session is like that: `berth ls --all` lists all there are".to_owned(),
+            (false, true) => "nothing is archived".to_owned(),
+            (false, false) => {
+                "no sessions yet: `berth run -- COMMAND` starts one, `berth demo` shows how it works"
+                    .to_owned()
+            }
+        });
+    }
+    hidden
 }

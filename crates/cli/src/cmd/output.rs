@@ -13,7 +13,7 @@ use crate::ctx::Ctx;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Output) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let id = ctx.target(args.session.as_deref())?.id;
     // An error about the session is better than an empty answer, but what it said is kept apart from
     // its record, and there to read when that is damaged.
     let trouble = match view::status(&ctx.home, &id) {

@@ -23,7 +23,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Ps) -> Result<u8, Problem> {
     let evidence = Evidence::gather()?;
     let mut found = Vec::new();
     let mut trouble = Vec::new();
-    if let Some(named) = &args.session {
+    if let Some(named) = args.session.as_ref().or(ctx.session.as_ref()) {
         found.push(look(&ctx.home, &evidence, ctx.find(named)?)?);
     } else {
         for (shelf, id) in what_runs(ctx)? {

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::args::{Queue, QueueVerb};
 use crate::cmd::turns::table;
 use crate::ctx::Ctx;
+use crate::meant::Meant;
 use crate::{print, turns};
 
 /// What `--json` prints.
@@ -20,7 +21,7 @@ struct Waiting {
 }
 
 pub(crate) fn run(ctx: &Ctx, args: &Queue) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
     match &args.verb {
         None => {}
         Some(QueueVerb::Drop { turn }) => {
@@ -41,19 +42,19 @@ pub(crate) fn run(ctx: &Ctx, args: &Queue) -> Result<u8, Problem> {
             go_on(ctx, &id)?;
         }
     }
-    show(ctx, &id, args)
+    show(ctx, &id, &handle, args.json)
 }
 
 /// What waits, and why nothing begins.
-fn show(ctx: &Ctx, id: &SessionId, args: &Queue) -> Result<u8, Problem> {
+fn show(ctx: &Ctx, id: &SessionId, handle: &str, json: bool) -> Result<u8, Problem> {
     let status = ctx.status(id)?;
     let Some(known) = status.turns else {
-        return Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, &args.session));
+        return Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, handle));
     };
     let mut queued = turns::views(ctx, id)?;
     queued.retain(|view| view.position.is_some());
     queued.sort_by_key(|view| view.position);
-    if args.json {
+    if json {
         let waiting = Waiting { session: id.to_string(), held: known.held, current: known.current, queued };
         print::json(&waiting)?;
         return Ok(0);

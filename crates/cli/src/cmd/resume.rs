@@ -3,33 +3,56 @@
 use std::time::{Duration, Instant};
 
 use berth_api::message::Request;
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
 use berth_keeper::{recover, start, view};
 
 use crate::args::Resume;
 use crate::cmd::{run, talk};
 use crate::ctx::Ctx;
-use crate::{tty, turns};
+use crate::meant::{How, Meant};
+use crate::{print, tty, turns};
 
 /// How long a keeper may take to leave once its run is over.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
-    let id = match &args.session {
-        Some(session) => ctx.find(session)?,
-        None => last(ctx)?,
+    let Meant { id, handle, .. } = match (args.last, &ctx.session) {
+        (false, _) => ctx.target(args.session.as_deref())?,
+        (true, None) => last(ctx)?,
+        (true, Some(_)) => {
+            return Err(Problem::new(Code::Usage, "--last and --session do not go together")
+                .hint("leave one of them out"));
+        }
     };
-    let named = args.session.as_deref().unwrap_or(id.as_str());
+    let named = handle.as_str();
+    let (connection, status) = begin(ctx, &id, named, args.fresh, args.take)?;
+    let takes_turns = status.turns.is_some();
+    let (connection, status) = run::await_agent(ctx, connection, status)?;
+    ctx.make_current(&id);
+    if takes_turns && !args.detach && !args.json && tty::is_interactive() {
+        return talk::talk(ctx, &id);
+    }
+    run::stay(ctx, connection, &status, args.detach || takes_turns, args.json)
+}
+
+/// Starts the next run, once the last one is proven gone.
+pub(crate) fn begin(
+    ctx: &Ctx,
+    id: &SessionId,
+    named: &str,
+    fresh: bool,
+    take: bool,
+) -> Result<(Connection, Status), Problem> {
     let asked_at = Instant::now();
-    while ctx.is_kept(&id) {
-        let session = view::history(&ctx.home, &id)?.session;
+    while ctx.is_kept(id) {
+        let session = view::history(&ctx.home, id)?.session;
         if recover::lost_its_keeper(&session) {
             // Somebody else clears up after a crash, and needs the lease for that.
             if asked_at.elapsed() > recover::HEALER_PATIENCE {
                 return Err(recover::is_being_healed(named));
             }
-        } else if (session.is_live() && ctx.keeper_of(&id)?.is_some())
+        } else if (session.is_live() && ctx.keeper_of(id)?.is_some())
             // Who has ended a run holds the lease a moment longer, to say goodbye.
             || asked_at.elapsed() > GOODBYE_PATIENCE
         {
@@ -38,35 +61,42 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    if !args.fresh {
-        turns::free_conversation(ctx, &id)?;
+    if !fresh {
+        turns::free_conversation(ctx, id)?;
     }
-    let (fresh, take) = (args.fresh, args.take);
     let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh, take, restore: true };
-    let (connection, status) = start::keeper(&ctx.home, &id, resume, tty::place())?;
-    let takes_turns = status.turns.is_some();
-    let (connection, status) = run::await_agent(ctx, connection, status)?;
-    if takes_turns && !args.detach && !args.json && tty::is_interactive() {
-        return talk::talk(ctx, &id);
-    }
-    run::stay(ctx, connection, &status, args.detach || takes_turns, args.json)
+    start::keeper(&ctx.home, id, resume, tty::place())
 }
 
-/// The session a person means who says "go on": one that was cut off before one that ended, one of
-/// this directory before one of another, the latest before the rest.
-fn last(ctx: &Ctx) -> Result<SessionId, Problem> {
+/// The session a person means who says "go on": the current one of their terminal if it is at rest; else one
+/// that was cut off before one that ended, one of this directory before one of another, the latest before the
+/// rest. Never one that was put away.
+fn last(ctx: &Ctx) -> Result<Meant, Problem> {
+    let over = |status: &Status| {
+        let is_at_rest = matches!(status.state.as_str(), "lost" | "stopped" | "idle");
+        is_at_rest && status.keeper_pid.is_none() && status.archived_at.is_none()
+    };
+    match ctx.implied() {
+        Ok(Some(meant)) if view::status(&ctx.home, &meant.id).is_ok_and(|status| over(&status)) => {
+            return Ok(meant);
+        }
+        Ok(_) => {}
+        // What is said of this terminal is of no use; what is known of the sessions is.
+        Err(problem) => print::problem(&problem),
+    }
     let here = std::env::current_dir().ok().and_then(|dir| dir.canonicalize().ok());
     let here = here.map(|dir| dir.display().to_string()).unwrap_or_default();
     let ids = ctx.home.session_ids().map_err(|error| {
         Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
     })?;
-    let over = |status: &Status| {
-        matches!(status.state.as_str(), "lost" | "stopped" | "idle") && status.keeper_pid.is_none()
-    };
     let known = ids.iter().filter_map(|id| Some((id, view::status(&ctx.home, id).ok().filter(over)?)));
     let rank = |status: &Status| (status.state == "lost", status.what.cwd == here, status.last_activity_at);
-    let last = known.max_by_key(|(_, status)| rank(status)).map(|(id, _)| id.clone());
-    last.ok_or_else(|| {
+    let last = known.max_by_key(|(_, status)| rank(status));
+    let meant = |(id, status): (&SessionId, Status)| {
+        print::note(&format!("resuming {}", status.handle()));
+        Meant { id: id.clone(), handle: status.handle().to_owned(), how: How::Named }
+    };
+    last.map(meant).ok_or_else(|| {
         Problem::new(Code::NotFound, "there is no session to resume: none was lost and none has stopped")
             .hint("`berth ls` lists what there is, `berth run` starts one")
     })

@@ -14,7 +14,8 @@ use berth_keeper::{conversations, names::NamesLock, start, turn, view};
 use crate::agents::{Driver, Table, TuiBegin};
 use crate::args::Run;
 use crate::attached;
-use crate::cmd::{output, policy, send, talk};
+use crate::cmd::replace::Replaced;
+use crate::cmd::{output, policy, send, stop, talk};
 use crate::ctx::Ctx;
 use crate::{life, print, tty, turns};
 
@@ -30,12 +31,15 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
         None => spec(&args)?,
     };
     let takes_turns = !matches!(spec.driver.as_str(), "pty");
+    let replaced = args.replace.as_deref();
+    let replaced = replaced.map(|old| Replaced::agreed(ctx, old, name.as_ref(), args.yes)).transpose()?;
+    let name = name.filter(|_| !replaced.as_ref().is_some_and(Replaced::hands_on_its_name));
     // Held until the session itself says its name and key, so that nobody can claim them between.
     let lock = (name.is_some() || spec.key.is_some()).then(|| ctx.home.lock_names()).transpose()?;
     let made_before = spec.key.as_deref().map(|key| ctx.home.session_keyed(key)).transpose()?.flatten();
     if let Some(id) = made_before {
         drop(lock);
-        return again(ctx, &args, &id, &spec);
+        return again(ctx, &args, &id, &spec, replaced);
     }
     let (spec, secrets) = without_secrets(spec);
     let asked = Asked {
@@ -57,15 +61,27 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
         let names = left_out.join(", ");
         print::note(&format!("in no record, and to be in the environment when it is resumed: {names}"));
     }
+    let (connection, status) = await_agent(ctx, connection, status)?;
+    let status = settle(ctx, status, replaced)?;
     if !takes_turns {
         return stay(ctx, connection, &status, args.detach, args.json);
     }
-    let (connection, status) = await_agent(ctx, connection, status)?;
     match prompt {
         Some(prompt) => first_turn(ctx, &args, &status, prompt),
         None if tty::is_interactive() && !args.detach && !args.json => talk::talk(ctx, &id_of(&status)?),
         None => stay(ctx, connection, &status, true, args.json),
     }
+}
+
+/// What a session that runs now is to others: the current one of this terminal, and the end of the one that it
+/// replaces.
+fn settle(ctx: &Ctx, status: Status, replaced: Option<Replaced>) -> Result<Status, Problem> {
+    let id = id_of(&status)?;
+    ctx.make_current(&id);
+    let Some(replaced) = replaced else { return Ok(status) };
+    replaced.by(ctx, &status)?;
+    // It may have another name now.
+    ctx.status(&id)
 }
 
 /// Takes what looks like a secret out of what is recorded. It reaches the agent all the same.
@@ -209,8 +225,14 @@ fn follow(ctx: &Ctx, connection: Connection, status: &Status, json: bool) -> Res
 }
 
 /// A repeated call with a known key: the same session, whatever became of it.
-fn again(ctx: &Ctx, args: &Run, id: &SessionId, spec: &Spec) -> Result<u8, Problem> {
-    let status = ctx.status(id)?;
+fn again(
+    ctx: &Ctx,
+    args: &Run,
+    id: &SessionId,
+    spec: &Spec,
+    replaced: Option<Replaced>,
+) -> Result<u8, Problem> {
+    let mut status = ctx.status(id)?;
     let made = view::history(&ctx.home, id)?.session.spec.map(Spec::from).unwrap_or_default();
     if !is_same(&made, spec) {
         let key = spec.key.as_deref().unwrap_or_default();
@@ -222,6 +244,14 @@ fn again(ctx: &Ctx, args: &Run, id: &SessionId, spec: &Spec) -> Result<u8, Probl
             ),
         )
         .hint("use another key for another command"));
+    }
+    if let Some(replaced) = replaced {
+        if stop::is_over(&status) {
+            let what = format!("session {id}, which the key means, is {}: it replaces nothing", status.state);
+            return Err(Problem::new(Code::Refused, what)
+                .hint(format!("`berth resume {id}` starts it again; another key makes a new one")));
+        }
+        status = settle(ctx, status, Some(replaced))?;
     }
     if let (Some(_), Some(prompt)) = (&status.turns, &args.agent.prompt) {
         return first_turn(ctx, args, &status, first_prompt(prompt)?);
@@ -244,6 +274,7 @@ pub(crate) fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connect
             format!("cannot make a session in {}: {error}", ctx.home.root().display()),
         )
     })?;
+    let spec = Spec { parent: session_around(ctx).map(|id| id.to_string()), ..spec };
     let key = spec.key.clone();
     let started = (|| {
         if let (Some(lock), Some(name)) = (lock, name) {
@@ -271,6 +302,15 @@ pub(crate) fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connect
         }
     }
     started
+}
+
+/// The session whose run this command is part of. Anybody may set BERTH_SESSION to mean a session; a run has
+/// both marks.
+fn session_around(ctx: &Ctx) -> Option<SessionId> {
+    let id = std::env::var("BERTH_SESSION").ok().and_then(|id| SessionId::parse(&id))?;
+    let run = std::env::var(berth_keeper::recover::MARK).ok()?;
+    let is_its_run = run.strip_prefix(id.as_str()).is_some_and(|epoch| epoch.starts_with(':'));
+    (is_its_run && ctx.home.session_dir(&id).is_dir()).then_some(id)
 }
 
 /// What an agent from the table runs.

@@ -15,7 +15,7 @@ use crate::print;
 const REPLAY_BYTES: u64 = 4 * 1024 * 1024;
 
 pub(crate) fn run(ctx: &Ctx, args: &Screen) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let id = ctx.target(args.session.as_deref())?.id;
     let text = match ctx.ask(&id, Request::Screen { ansi: args.ansi })? {
         Some(Answer::Screen { text }) => text,
         Some(other) => {
@@ -28,7 +28,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Screen) -> Result<u8, Problem> {
 }
 
 /// The screen as the last run left it; after a crash, as its output tells.
-fn remembered(ctx: &Ctx, id: &SessionId, ansi: bool) -> Result<String, Problem> {
+pub(crate) fn remembered(ctx: &Ctx, id: &SessionId, ansi: bool) -> Result<String, Problem> {
     let dir = ctx.home.session_dir(id);
     let status = view::status(&ctx.home, id)?;
     let bytes = match std::fs::read(dir.join(SCREEN_FILE)) {

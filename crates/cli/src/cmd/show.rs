@@ -7,7 +7,7 @@ use crate::ctx::Ctx;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Show) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let id = ctx.target(args.session.as_deref())?.id;
     let (status, trouble) = ctx.known(&id)?;
     if args.json {
         print::json(&status)?;
@@ -22,6 +22,9 @@ pub(crate) fn run(ctx: &Ctx, args: &Show) -> Result<u8, Problem> {
 fn lines(ctx: &Ctx, status: &Status) -> String {
     let mut rows = vec![("session", status.id.clone())];
     rows.extend(status.name.clone().map(|name| ("name", name)));
+    if ctx.current().is_some_and(|id| id.as_str() == status.id) {
+        rows.push(("current", "yes: `@` means it here".to_owned()));
+    }
     rows.push(("state", print::painted(&status.state, 0)));
     rows.extend(print::ending(status).map(|ending| ("ended", ending)));
     rows.extend(status.archived_at.map(|at| ("archived", format!("{at} ({} ago)", print::ago(at)))));

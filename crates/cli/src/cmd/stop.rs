@@ -5,10 +5,12 @@ use std::time::Duration;
 use berth_api::message::{Answer, Request};
 use berth_api::{Code, Problem, Status};
 use berth_core::{PROOF_PATIENCE, SessionId};
+use berth_keeper::view;
 
 use crate::args::Stop;
 use crate::ctx::{Ctx, is_unrecorded_loss};
-use crate::print;
+use crate::meant::{How, Meant};
+use crate::{consent, print};
 
 /// How long a keeper may take for everything but the ending itself.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -16,17 +18,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 64;
 
 pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
-    // All names are looked up first: a typing mistake must not leave half of them stopped.
-    let ids: Vec<SessionId> = args.sessions.iter().map(|text| ctx.find(text)).collect::<Result<_, _>>()?;
-    let grace_ms = u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX);
     let mut worst = 0;
     let mut stopped = Vec::new();
-    for (ended, named) in stop_together(ctx, &ids, grace_ms).zip(&args.sessions) {
+    let meant = if args.all { all(ctx, &mut worst)? } else { named(ctx, &args.sessions)? };
+    let needs_yes = args.all || meant.iter().any(Meant::is_implied);
+    if needs_yes && !meant.is_empty() {
+        consent::ask(&what_would_happen(&meant), args.yes)?;
+    }
+    let ids: Vec<SessionId> = meant.iter().map(|meant| meant.id.clone()).collect();
+    let grace_ms = u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX);
+    for (ended, Meant { handle, .. }) in stop_together(ctx, &ids, grace_ms).zip(&meant) {
         match ended {
             Ok(status) => {
                 if !args.json {
                     print::note(&format!(
-                        "{named}: {}",
+                        "{handle}: {}",
                         print::ending(&status).unwrap_or(status.state.clone())
                     ));
                 }
@@ -40,8 +46,55 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
     }
     if args.json {
         print::json(&stopped)?;
+    } else if ids.is_empty() {
+        print::note("nothing runs");
     }
     Ok(worst)
+}
+
+/// The sessions that are named, or the current one. All are looked up first: a typing mistake must not leave
+/// half of them stopped.
+fn named(ctx: &Ctx, sessions: &[String]) -> Result<Vec<Meant>, Problem> {
+    if sessions.is_empty() {
+        return Ok(vec![ctx.target(None)?]);
+    }
+    sessions.iter().map(|text| ctx.target(Some(text))).collect()
+}
+
+/// All of this state directory that runs, or of which something may be left. What cannot be read is told, and
+/// makes the exit code: nobody knows whether it runs.
+fn all(ctx: &Ctx, worst: &mut u8) -> Result<Vec<Meant>, Problem> {
+    let ids = ctx.home.session_ids().map_err(|error| {
+        Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
+    })?;
+    let mut running = Vec::new();
+    for id in ids {
+        match view::status(&ctx.home, &id) {
+            Ok(status) if is_over(&status) => {}
+            Ok(status) => running.push(Meant { handle: status.handle().to_owned(), id, how: How::Named }),
+            // Somebody is making it this very moment, or gave up: nothing of it runs.
+            Err(problem) if problem.code == Code::NotFound => {}
+            Err(problem) => {
+                print::problem(&problem);
+                *worst = problem.code.exit_code().max(*worst);
+            }
+        }
+    }
+    Ok(running)
+}
+
+fn what_would_happen(meant: &[Meant]) -> String {
+    let handles: Vec<&str> = meant.iter().map(|meant| meant.handle.as_str()).collect();
+    match meant {
+        [Meant { handle, how: How::Terminal, .. }] => {
+            format!("session `{handle}`, the current one of this terminal, would be stopped")
+        }
+        [Meant { handle, how: How::Env, .. }] => {
+            format!("session `{handle}`, which BERTH_SESSION names, would be stopped")
+        }
+        [Meant { handle, how: How::Named, .. }] => format!("session `{handle}` would be stopped"),
+        _ => format!("{} sessions would be stopped: {}", meant.len(), handles.join(", ")),
+    }
 }
 
 /// Stops them all at once, so that many that are deaf cost the patience of one.
@@ -80,10 +133,10 @@ fn stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
 
 /// Whether nothing of a session runs, and that is recorded. One whose first run never began is stopped
 /// without an end.
-fn is_over(status: &Status) -> bool {
+pub(crate) fn is_over(status: &Status) -> bool {
     let is_released = status.state == "idle" && status.keeper_pid.is_none();
-    (is_released || matches!(status.state.as_str(), "stopped" | "lost" | "archived"))
-        && !is_unrecorded_loss(status)
+    let is_ended = matches!(status.state.as_str(), "stopped" | "lost" | "archived");
+    (is_released || is_ended) && !is_unrecorded_loss(status)
 }
 
 fn ask_to_stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {

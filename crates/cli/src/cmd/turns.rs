@@ -5,17 +5,18 @@ use berth_api::{Code, Problem};
 
 use crate::args::{Turn, TurnResult, Turns};
 use crate::ctx::Ctx;
+use crate::meant::Meant;
 use crate::{print, turns};
 
 pub(crate) fn list(ctx: &Ctx, args: &Turns) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
     let views = turns::views(ctx, &id)?;
     if args.json {
         print::json(&views)?;
         return Ok(0);
     }
     if views.is_empty() {
-        print::note(&format!("no turns yet: `berth send {} TEXT` sends one", args.session));
+        print::note(&format!("no turns yet: `berth send {} TEXT` sends one", handle));
     }
     print::text(&table(&views))?;
     if let Some(held) = views.iter().find_map(|view| view.held.as_ref()) {

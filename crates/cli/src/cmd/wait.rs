@@ -12,32 +12,34 @@ use crate::args::{Wait, WaitFor};
 use crate::cmd::follow::{Followed, News, follow};
 use crate::cmd::output::Reader;
 use crate::ctx::Ctx;
+use crate::meant::Meant;
 use crate::{print, turns};
 
 /// How much of the output a pattern can look back over.
 const LOOK_BACK_BYTES: usize = 1024 * 1024;
 
 pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
-    let found = ctx.find(&args.session);
-    let is_turn = split_turn_id(&args.session).is_some();
+    let named = args.session.as_deref();
+    let found = ctx.target(named);
+    let is_turn = named.is_some_and(|named| split_turn_id(named).is_some());
     // A session may be called `v1.2`, and then that is meant.
     if is_turn && found.as_ref().is_err_and(|problem| problem.code == Code::NotFound) {
-        return until_turn_is_over(ctx, args);
+        return until_turn_is_over(ctx, named.unwrap_or_default(), args);
     }
-    let id = found?;
+    let Meant { id, handle, .. } = found?;
     let takes_turns = view::history(&ctx.home, &id)?.session.takes_turns();
     let what = args.what.clone().unwrap_or(if takes_turns { WaitFor::Idle } else { WaitFor::Exit });
     match &what {
         WaitFor::Idle | WaitFor::NeedsYou | WaitFor::Done if !takes_turns => {
-            Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, &args.session))
+            Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, &handle))
         }
-        WaitFor::Idle => until_state(ctx, &id, args, "idle"),
-        WaitFor::NeedsYou => until_state(ctx, &id, args, "needs-you"),
+        WaitFor::Idle => until_state(ctx, &id, &handle, args, "idle"),
+        WaitFor::NeedsYou => until_state(ctx, &id, &handle, args, "needs-you"),
         WaitFor::Done => {
             let last = ctx.status(&id)?.turns.map_or(0, |turns| turns.total);
             if last == 0 {
-                return Err(Problem::new(Code::NotFound, format!("session `{}` has no turns", args.session))
-                    .hint(format!("`berth send {} TEXT` sends one", args.session)));
+                return Err(Problem::new(Code::NotFound, format!("session `{handle}` has no turns"))
+                    .hint(format!("`berth send {handle} TEXT` sends one")));
             }
             until_over(ctx, &id, last, args)
         }
@@ -58,10 +60,10 @@ pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
     }
 }
 
-fn until_turn_is_over(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
-    let (id, number) = turns::find(ctx, &args.session, None)?;
+fn until_turn_is_over(ctx: &Ctx, turn: &str, args: &Wait) -> Result<u8, Problem> {
+    let (id, number) = turns::find(ctx, turn, None)?;
     if let Some(WaitFor::Idle | WaitFor::NeedsYou | WaitFor::Exit | WaitFor::Output(_)) = &args.what {
-        let what = format!("{} is a turn; it can only be waited for until it is done", args.session);
+        let what = format!("{turn} is a turn; it can only be waited for until it is done");
         return Err(Problem::new(Code::Usage, what).hint("name its session to wait for something else"));
     }
     until_over(ctx, &id, number, args)
@@ -80,7 +82,7 @@ fn until_over(ctx: &Ctx, id: &SessionId, number: u64, args: &Wait) -> Result<u8,
 }
 
 /// Waits until a session whose agent takes turns is in this state.
-fn until_state(ctx: &Ctx, id: &SessionId, args: &Wait, wanted: &str) -> Result<u8, Problem> {
+fn until_state(ctx: &Ctx, id: &SessionId, handle: &str, args: &Wait, wanted: &str) -> Result<u8, Problem> {
     let until = end_of(args.timeout);
     let is_there = |status: &Status| match wanted {
         "idle" => {
@@ -104,12 +106,9 @@ fn until_state(ctx: &Ctx, id: &SessionId, args: &Wait, wanted: &str) -> Result<u
                 Followed::Ended => {
                     status = ctx.status(id)?;
                     if !is_there(&status) && status.keeper_pid.is_none() {
-                        let what = format!(
-                            "session `{}` is {} and will not be {wanted}",
-                            args.session, status.state
-                        );
+                        let what = format!("session `{handle}` is {} and will not be {wanted}", status.state);
                         return Err(Problem::new(Code::Refused, what)
-                            .hint(format!("`berth resume {}` starts it again", args.session)));
+                            .hint(format!("`berth resume {handle}` starts it again")));
                     }
                 }
             }

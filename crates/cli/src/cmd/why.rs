@@ -9,18 +9,21 @@ use crate::ctx::Ctx;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Why) -> Result<u8, Problem> {
-    match (&args.session, args.pid) {
-        (Some(session), _) => of_session(ctx, session, args.json)?,
-        (None, Some(pid)) => of_process(ctx, pid, args.json)?,
-        (None, None) => return Err(Problem::new(Code::Usage, "name a session, or a process with --pid")),
+    match args.pid {
+        None => of_session(ctx, args)?,
+        Some(_) if ctx.session.is_some() => {
+            return Err(Problem::new(Code::Usage, "--pid and --session do not go together")
+                .hint("ask about a process, or about a session"));
+        }
+        Some(pid) => of_process(ctx, pid, args.json)?,
     }
     Ok(0)
 }
 
-fn of_session(ctx: &Ctx, session: &str, json: bool) -> Result<(), Problem> {
-    let id = ctx.find(session)?;
+fn of_session(ctx: &Ctx, args: &Why) -> Result<(), Problem> {
+    let id = ctx.target(args.session.as_deref())?.id;
     let why = view::why(&ctx.home, &id)?;
-    if json {
+    if args.json {
         return print::json(&why);
     }
     let handle = why.name.as_deref().unwrap_or(&why.id);

@@ -1,51 +1,110 @@
-//! Tables of a TOML file, taken apart key by key.
+//! Tables of a TOML file, taken apart key by key, with what the environment says over it.
 //!
 //! Promise: a key nobody asked for is refused, and what was asked for is what is offered instead; every
-//! refusal names file and line, and none repeats a value.
-//! Not here: which keys there are (see [`super`]).
-//! Start with [`Document::keys`], then [`Keys::finish`].
+//! refusal names file, line and column, or the variable, and none repeats a value that may be a secret. Both
+//! are checked, also where only one of them counts.
+//! Not here: which keys there are (see `registry`).
+//! Start with [`Document::keys`], then [`Keys::table`], [`Keys::choice`], [`Keys::finish`].
 
+mod read;
+
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
 use std::path::Path;
 
 use berth_api::{Code, Problem, redact};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A file with its text, so that a place in it has a line.
+use super::registry::{Key, Table};
+
+/// A file with its text, so that a place in it has a line; and what is set around it.
 pub(super) struct Document<'f> {
     path: &'f Path,
     text: &'f str,
+    tables: &'static [&'static Table],
+    variable: &'f dyn Fn(&str) -> Option<OsString>,
+    settings: RefCell<Vec<Setting>>,
 }
 
 /// One table. Each key is taken out by its name; what is left in the end is not known.
 pub(super) struct Keys<'f> {
     document: &'f Document<'f>,
+    /// What the registry knows of it: nothing of a table that only has tables in it.
+    table: Option<&'static Table>,
+    /// Its path in the registry: `agents.NAME`.
+    path: String,
     /// As people write it: `[agents.claude]`.
     place: String,
-    line: usize,
-    left: BTreeMap<String, (usize, Spanned<DeValue<'f>>)>,
+    spot: Spot,
+    left: BTreeMap<String, (Spot, Spanned<DeValue<'f>>)>,
     asked: Vec<&'static str>,
 }
 
-/// A value, and where it was.
+/// A place in the file, from 1 on; columns are characters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Spot {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+/// Who says so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// Nobody: it is built in.
+    Default,
+    /// The file.
+    File(Spot),
+    /// A variable.
+    Environment(String),
+    /// An option of this command.
+    Flag(&'static str),
+}
+
+/// What holds for one key, for people: a secret is not in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// `agents.claude`, without brackets.
+    pub(crate) table: String,
+    pub(crate) key: &'static Key,
+    /// Nothing where nobody says anything and there is no default.
+    pub(crate) value: Option<serde_json::Value>,
+    pub(crate) origin: Origin,
+}
+
+/// A value, and who says so.
 #[derive(Debug)]
 pub(super) struct Found<T> {
-    pub(super) line: usize,
+    pub(super) origin: Origin,
     pub(super) value: T,
 }
 
-/// The refusal of a line.
-pub(super) fn refusal(path: &Path, line: usize, what: &str) -> Problem {
-    Problem::new(Code::Usage, format!("{}:{line}: {what}", path.display()))
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// The refusal of a place in the file.
+pub(super) fn refusal(path: &Path, spot: Spot, what: &str) -> Problem {
+    Problem::new(Code::Usage, format!("{}:{spot}: {what}", path.display()))
 }
 
 impl<'f> Document<'f> {
-    pub(super) fn new(path: &'f Path, bytes: &'f [u8]) -> Result<Self, Problem> {
+    pub(super) fn new(
+        path: &'f Path,
+        bytes: &'f [u8],
+        tables: &'static [&'static Table],
+        variable: &'f dyn Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, Problem> {
         let text = std::str::from_utf8(bytes).map_err(|error| {
-            refusal(path, line_of(&bytes[..error.valid_up_to()]), "this is not UTF-8, and so not TOML")
+            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            refusal(path, end_of(&before), "this is not UTF-8, and so not TOML")
+                .hint("save it as UTF-8 in your editor")
         })?;
-        Ok(Self { path, text })
+        Ok(Self { path, text, tables, variable, settings: RefCell::default() })
     }
 
     /// The keys outside of any table.
@@ -53,146 +112,153 @@ impl<'f> Document<'f> {
         let table = DeTable::parse(self.text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let said = error.message().lines().next().unwrap_or_default();
-            self.refusal(self.line(at), &format!("this is not TOML: {}", redact::text(said)))
+            refusal(self.path, self.spot(at), &format!("this is not TOML: {}", redact::text(said)))
+                .hint("`berth config --example` prints a file that is")
         })?;
-        Ok(Keys::new(self, "the file".to_owned(), 1, table.into_inner()))
+        let (path, place) = (String::new(), "the file".to_owned());
+        Ok(Keys::new(self, path, place, Spot { line: 1, column: 1 }, table.into_inner()))
     }
 
-    pub(super) fn refusal(&self, line: usize, what: &str) -> Problem {
-        refusal(self.path, line, what)
+    /// What holds for each key that was asked for.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        self.settings.take()
     }
 
-    fn line(&self, offset: usize) -> usize {
-        line_of(&self.text.as_bytes()[..offset.min(self.text.len())])
+    fn spot(&self, offset: usize) -> Spot {
+        // A span may end where the text does, and always at a whole character.
+        end_of(self.text.get(..offset).unwrap_or(self.text))
+    }
+
+    fn table_at(&self, parent: &str, name: &str, named: bool) -> Option<&'static Table> {
+        self.tables.iter().copied().find(|table| table.is_at(parent, name, named))
     }
 }
 
-fn line_of(before: &[u8]) -> usize {
-    1 + before.iter().filter(|&&byte| byte == b'\n').count()
+/// Where the next character would be.
+fn end_of(before: &str) -> Spot {
+    let last = before.rsplit('\n').next().unwrap_or_default();
+    Spot { line: 1 + before.matches('\n').count(), column: 1 + last.chars().count() }
 }
 
 impl<'f> Keys<'f> {
-    fn new(document: &'f Document<'f>, place: String, line: usize, table: DeTable<'f>) -> Self {
+    fn new(document: &'f Document<'f>, path: String, place: String, spot: Spot, table: DeTable<'f>) -> Self {
         let left = table.into_iter().map(|(key, value)| {
-            let line = document.line(key.span().start);
-            (key.into_inner().into_owned(), (line, value))
+            let spot = document.spot(key.span().start);
+            (key.into_inner().into_owned(), (spot, value))
         });
-        Self { document, place, line, left: left.collect(), asked: Vec::new() }
+        let known = document.tables.iter().copied().find(|table| table.path == path);
+        Self { document, table: known, path, place, spot, left: left.collect(), asked: Vec::new() }
     }
 
     /// Where the table is called by its name.
-    pub(super) fn line(&self) -> usize {
-        self.line
+    pub(super) fn spot(&self) -> Spot {
+        self.spot
     }
 
-    /// The table as people write it.
-    pub(super) fn place(&self) -> &str {
-        &self.place
+    /// A table in this one. One that is not in the file has no keys, and so their defaults.
+    pub(super) fn table(&mut self, name: &'static str) -> Result<Keys<'f>, Problem> {
+        let known = self.document.table_at(&self.path, name, false);
+        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
+        assert!(known.is_some(), "the table [{path}] is read, and not in the registry");
+        let place = self.placed(name);
+        match self.take(name) {
+            None => Ok(Keys::new(self.document, path, place, self.spot, DeTable::new())),
+            Some((spot, value)) => match value.into_inner() {
+                DeValue::Table(table) => Ok(Keys::new(self.document, path, place, spot, table)),
+                other => Err(self.odd(spot, name, &other, &format!("a table, as in {place}"))),
+            },
+        }
     }
 
-    pub(super) fn refusal(&self, line: usize, what: &str) -> Problem {
-        self.document.refusal(line, what)
-    }
-
-    /// A string.
-    pub(super) fn text(&mut self, key: &'static str) -> Result<Option<Found<String>>, Problem> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        let value = self.string(line, key, value.into_inner())?;
-        Ok(Some(Found { line, value }))
-    }
-
-    /// An array of strings.
-    pub(super) fn words(&mut self, key: &'static str) -> Result<Option<Found<Vec<String>>>, Problem> {
-        let Some((line, value)) = self.take(key) else { return Ok(None) };
-        let DeValue::Array(array) = value.get_ref() else {
-            return Err(self.odd(
-                line,
-                key,
-                value.get_ref(),
-                "an array of strings, as in [\"codex\", \"app-server\"]",
-            ));
+    /// Tables under any names in this one.
+    pub(super) fn tables(&mut self, name: &'static str) -> Result<Vec<(String, Keys<'f>)>, Problem> {
+        let known = self.document.table_at(&self.path, name, true);
+        let known = known.expect("a table that is read is in the registry");
+        let Some((spot, value)) = self.take(name) else { return Ok(Vec::new()) };
+        let DeValue::Table(inner) = value.get_ref() else {
+            let expected = format!("a table of tables, as in [{}]", known.path);
+            return Err(self.odd(spot, name, value.get_ref(), &expected));
         };
-        let mut words = Vec::new();
-        for word in array.iter() {
-            let line = self.document.line(word.span().start);
-            words.push(self.string(line, &format!("a word of `{key}`"), word.get_ref().clone())?);
-        }
-        Ok(Some(Found { line, value: words }))
-    }
-
-    /// A table of strings under any names.
-    pub(super) fn texts(&mut self, key: &'static str) -> Result<Vec<(String, Found<String>)>, Problem> {
-        let Some((line, value)) = self.take(key) else { return Ok(Vec::new()) };
-        let inner = self.table(line, key, value, "a table of strings, as in { NAME = \"value\" }")?;
-        let mut texts = Vec::new();
-        for (name, (line, value)) in inner.left {
-            let value = self.string(line, &name, value.into_inner())?;
-            texts.push((name, Found { line, value }));
-        }
-        Ok(texts)
-    }
-
-    /// A table of tables under any names.
-    pub(super) fn tables(&mut self, key: &'static str) -> Result<Vec<(String, Keys<'f>)>, Problem> {
-        let Some((line, value)) = self.take(key) else { return Ok(Vec::new()) };
-        let expected = format!("a table of tables, as in [{key}.NAME]");
-        let inner = self.table(line, key, value, &expected)?;
         let mut tables = Vec::new();
-        for (name, (line, value)) in inner.left {
+        for (key, value) in inner.clone() {
+            let (spot, key) = (self.document.spot(key.span().start), key.into_inner().into_owned());
+            let place = known.path.replace("NAME", &key);
             let DeValue::Table(table) = value.into_inner() else {
-                let what = format!("`{name}` in [{key}] must be a table of its own, as in [{key}.{name}]");
-                return Err(self.refusal(line, &what));
+                let what =
+                    format!("`{key}` in {} must be a table of its own, as in [{place}]", self.placed(name));
+                return Err(refusal(self.document.path, spot, &what).hint(explain(known.path)));
             };
-            tables.push((name.clone(), Keys::new(self.document, format!("[{key}.{name}]"), line, table)));
+            let place = format!("[{place}]");
+            tables.push((key, Keys::new(self.document, known.path.to_owned(), place, spot, table)));
         }
+        // As they are in the file, so that the first mistake is told first.
+        tables.sort_by_key(|(_, keys)| keys.spot);
         Ok(tables)
     }
 
     /// Refuses what nobody asked for.
     pub(super) fn finish(self) -> Result<(), Problem> {
-        let unknown = self.left.iter().min_by_key(|(_, (line, _))| *line);
-        let Some((key, (line, _))) = unknown else { return Ok(()) };
+        let unknown = self.left.iter().min_by_key(|(_, (spot, _))| *spot);
+        let Some((key, (spot, _))) = unknown else { return Ok(()) };
         let meant = super::did_you_mean(key, &self.asked);
         let what = format!("{} has no key `{key}`{meant}", self.place);
-        Err(self.refusal(*line, &what).hint(format!("known there: {}", self.asked.join(", "))))
+        let hint = format!("known there: {}", self.asked.join(", "));
+        Err(refusal(self.document.path, *spot, &what).hint(hint))
     }
 
-    fn take(&mut self, key: &'static str) -> Option<(usize, Spanned<DeValue<'f>>)> {
+    /// The refusal of the table itself.
+    pub(super) fn refusal(&self, what: &str) -> Problem {
+        refusal(self.document.path, self.spot, what).hint(explain(&self.path))
+    }
+
+    /// The refusal of a value that only turns out to be wrong when somebody looks at it.
+    pub(super) fn refuse(&self, key: &str, origin: &Origin, what: &str) -> Problem {
+        let explain = self.explain(key);
+        match origin {
+            Origin::File(spot) => {
+                let what = format!("{} {what}", self.named(key));
+                refusal(self.document.path, *spot, &what).hint(explain)
+            }
+            Origin::Environment(name) => {
+                Problem::new(Code::Usage, format!("the variable {name} {what}")).hint(explain)
+            }
+            Origin::Flag(name) => Problem::new(Code::Usage, format!("{name} {what}")).hint(explain),
+            Origin::Default => Problem::new(Code::Bug, format!("the default of `{key}` {what}")),
+        }
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<(Spot, Spanned<DeValue<'f>>)> {
         self.asked.push(key);
         self.left.remove(key)
     }
 
-    fn table(
-        &self,
-        line: usize,
-        key: &str,
-        value: Spanned<DeValue<'f>>,
-        expected: &str,
-    ) -> Result<Keys<'f>, Problem> {
-        match value.into_inner() {
-            DeValue::Table(table) => Ok(Keys::new(self.document, format!("[{key}]"), line, table)),
-            other => Err(self.odd(line, key, &other, expected)),
-        }
-    }
-
-    fn string(&self, line: usize, key: &str, value: DeValue<'f>) -> Result<String, Problem> {
-        match value {
-            // No program can be given one, neither as a word nor in a variable.
-            DeValue::String(text) if text.contains('\0') => {
-                Err(self.refusal(line, &format!("{} contains a zero byte", self.named(key))))
-            }
-            DeValue::String(text) => Ok(text.into_owned()),
-            other => Err(self.odd(line, key, &other, "a string, in quotes")),
-        }
-    }
-
-    fn odd(&self, line: usize, key: &str, value: &DeValue<'_>, expected: &str) -> Problem {
+    fn odd(&self, spot: Spot, key: &str, value: &DeValue<'_>, expected: &str) -> Problem {
         let what = format!("{} is of type {}; it must be {expected}", self.named(key), value.type_str());
-        self.refusal(line, &what)
+        refusal(self.document.path, spot, &what).hint(self.explain(key))
+    }
+
+    fn placed(&self, name: &str) -> String {
+        match self.place.strip_suffix(']') {
+            Some(place) => format!("{place}.{name}]"),
+            None => format!("[{name}]"),
+        }
+    }
+
+    /// What to do next about a key, or about what is in it: `env.A` is explained with `env`.
+    fn explain(&self, key: &str) -> String {
+        let key = key.split('.').next().unwrap_or(key);
+        explain(&if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) })
     }
 
     fn named(&self, key: &str) -> String {
-        let key = if key.contains('`') { key.to_owned() } else { format!("`{key}`") };
-        format!("{key} in {}", self.place)
+        format!("`{key}` in {}", self.place)
     }
+}
+
+/// What to do next about a key or a table.
+fn explain(path: &str) -> String {
+    if path.is_empty() {
+        return "`berth config --explain` explains every key".to_owned();
+    }
+    format!("`berth config --explain {path}` explains it")
 }

@@ -1,9 +1,13 @@
 //! What a config file may say, and how it is refused.
 
+mod registry;
+
+use super::agents::MAX_AGENTS;
 use super::*;
+use crate::agents::Driver;
 
 fn parsed(text: &str) -> Result<Config, Problem> {
-    Config::parse("/c/berth.toml".into(), text.as_bytes())
+    Config::parse(Some("/c/berth.toml".into()), Some(text.as_bytes()), &|_| None)
 }
 
 /// What a refusal says, with its hint below.
@@ -47,7 +51,7 @@ version = ["version"]
     let mut config = parsed(text).expect("every key");
     let keys = config.agents.remove("mine").expect("the agent");
     let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
-    assert_eq!((keys.line, keys.about.as_deref()), (2, Some("an agent of mine")));
+    assert_eq!((keys.spot.to_string(), keys.about.as_deref()), ("2:9".to_owned(), Some("an agent of mine")));
     assert_eq!((keys.driver, keys.command), (Some(Driver::Acp), words(&["mine", "--acp"])));
     assert_eq!((keys.tui, keys.resume_tui), (words(&["mine"]), words(&["--resume={id}"])));
     assert_eq!((keys.begin_tui, keys.version), (words(&["--id", "{id}"]), words(&["version"])));
@@ -61,17 +65,17 @@ version = ["version"]
 fn an_unknown_key_is_refused_with_its_line_and_what_was_probably_meant() {
     assert_eq!(
         refused("# mine\n[agents.mine]\ndriver = \"acp\"\ncomand = [\"x\"]\n"),
-        "/c/berth.toml:4: [agents.mine] has no key `comand`; did you mean `command`?\n\
+        "/c/berth.toml:4:1: [agents.mine] has no key `comand`; did you mean `command`?\n\
          known there: about, driver, command, tui, resume_tui, begin_tui, env, conversation, install, version"
     );
     assert_eq!(
         refused("\n[agent.mine]\ndriver = \"acp\"\n"),
-        "/c/berth.toml:2: the file has no key `agent`; did you mean `agents`?\nknown there: agents"
+        "/c/berth.toml:2:2: the file has no key `agent`; did you mean `agents`?\nknown there: ui, agents"
     );
     // Nothing is near, so nothing is offered; and of two the first is told.
     assert!(
         refused("[agents.a]\nzebra = 1\nalpaca = 1\n")
-            .starts_with("/c/berth.toml:2: [agents.a] has no key `zebra`\n")
+            .starts_with("/c/berth.toml:2:1: [agents.a] has no key `zebra`\n")
     );
 }
 
@@ -79,33 +83,38 @@ fn an_unknown_key_is_refused_with_its_line_and_what_was_probably_meant() {
 fn a_wrong_type_is_refused_with_the_right_one() {
     assert_eq!(
         refused("[agents.mine]\ncommand = \"codex app-server\"\n"),
-        "/c/berth.toml:2: `command` in [agents.mine] is of type string; it must be an array of strings, \
-         as in [\"codex\", \"app-server\"]"
+        "/c/berth.toml:2:11: `command` in [agents.mine] is of type string; it must be an array of strings, \
+         as in [\"codex\", \"app-server\"]\n`berth config --explain agents.NAME.command` explains it"
     );
     assert_eq!(
         refused("[agents.mine]\ncommand = [\n  \"x\",\n  7,\n]\n"),
-        "/c/berth.toml:4: a word of `command` in [agents.mine] is of type integer; it must be a string, in quotes"
+        "/c/berth.toml:4:3: `command` in [agents.mine] is of type integer; it must be a string, in quotes\n\
+         `berth config --explain agents.NAME.command` explains it"
     );
     assert_eq!(
         refused("[agents.mine]\ndriver = 7\n"),
-        "/c/berth.toml:2: `driver` in [agents.mine] is of type integer; it must be a string, in quotes"
+        "/c/berth.toml:2:10: `driver` in [agents.mine] is of type integer; it must be a string, in quotes\n\
+         `berth config --explain agents.NAME.driver` explains it"
     );
     assert_eq!(
         refused("[agents.mine]\nenv = [\"A=1\"]\n"),
-        "/c/berth.toml:2: `env` in [agents.mine] is of type array; it must be a table of strings, \
-         as in { NAME = \"value\" }"
+        "/c/berth.toml:2:7: `env` in [agents.mine] is of type array; it must be a table of strings, \
+         as in { NAME = \"value\" }\n`berth config --explain agents.NAME.env` explains it"
     );
     assert_eq!(
         refused("[agents.mine.env]\nA = \"1\"\nB = 2\n"),
-        "/c/berth.toml:3: `B` in [agents.mine] is of type integer; it must be a string, in quotes"
+        "/c/berth.toml:3:5: `env.B` in [agents.mine] is of type integer; it must be a string, in quotes\n\
+         `berth config --explain agents.NAME.env` explains it"
     );
     assert_eq!(
         refused("agents = \"mine\"\n"),
-        "/c/berth.toml:1: `agents` in the file is of type string; it must be a table of tables, as in [agents.NAME]"
+        "/c/berth.toml:1:1: `agents` in the file is of type string; it must be a table of tables, as in [agents.NAME]\n\
+         `berth config --explain agents` explains it"
     );
     assert_eq!(
         refused("[agents]\nmine = \"mine --acp\"\n"),
-        "/c/berth.toml:2: `mine` in [agents] must be a table of its own, as in [agents.mine]"
+        "/c/berth.toml:2:1: `mine` in [agents] must be a table of its own, as in [agents.mine]\n\
+         `berth config --explain agents.NAME` explains it"
     );
 }
 
@@ -113,8 +122,8 @@ fn a_wrong_type_is_refused_with_the_right_one() {
 fn an_unknown_driver_is_refused_with_those_there_are() {
     assert_eq!(
         refused("[agents.mine]\ndriver = \"cluade\"\ncommand = [\"x\"]\n"),
-        "/c/berth.toml:2: there is no driver `cluade`; did you mean `claude`?\n\
-         the drivers are pty, acp, claude, codex"
+        "/c/berth.toml:2:10: `driver` in [agents.mine] cannot be `cluade`; did you mean `claude`?\n\
+         it is one of pty, acp, claude, codex"
     );
 }
 
@@ -123,7 +132,7 @@ fn what_could_never_be_started_is_refused() {
     for empty in ["[]", "[\"\"]", "[\"\", \"x\"]"] {
         assert_eq!(
             refused(&format!("[agents.mine]\ncommand = {empty}\n")),
-            "/c/berth.toml:2: `command` in [agents.mine] is empty\n\
+            "/c/berth.toml:2:11: `command` in [agents.mine] is empty\n\
              the first word names a program, the others are given to it"
         );
     }
@@ -132,36 +141,42 @@ fn what_could_never_be_started_is_refused() {
     assert!(
         refused("[agents.mine]\nresume_tui = [\"--resume\"]\n").contains("says nowhere where the id goes")
     );
-    assert!(refused("[agents.mine.env]\n\"A=B\" = \"1\"\n").contains("cannot be the name of a variable"));
+    assert!(refused("[agents.mine.env]\n\"A=B\" = \"1\"\n").contains("that is no name of a variable"));
     assert!(refused("[agents.mine.env]\nBERTH_HOME = \"1\"\n").contains("berth's own"));
 }
 
 #[test]
 fn names_that_cannot_be_typed_or_be_a_directory_are_refused() {
-    assert!(refused("[agents.\"a b\"]\n").starts_with("/c/berth.toml:1: `a b` cannot be an agent's name: "));
+    assert!(
+        refused("[agents.\"a b\"]\n").starts_with("/c/berth.toml:1:9: `a b` cannot be an agent's name: ")
+    );
     assert!(refused("[agents.\"-x\"]\n").contains("starts with a letter or a digit"));
-    assert!(refused("[agents.a]\nconversation = \"../x\"\n").starts_with("/c/berth.toml:2: "));
+    assert!(refused("[agents.a]\nconversation = \"../x\"\n").starts_with("/c/berth.toml:2:16: "));
 }
 
 #[test]
 fn a_file_that_is_no_toml_is_refused_without_repeating_it() {
     let text = refused("[agents.mine.env]\nAPI_KEY = sk-very-secret-indeed\n");
-    assert!(text.starts_with("/c/berth.toml:2: this is not TOML: "), "{text}");
+    assert!(text.starts_with("/c/berth.toml:2:11: this is not TOML: "), "{text}");
     let typed = refused("[agents.mine]\nenv = \"API_KEY=sk-very-secret-indeed\"\n");
     for text in [text, typed] {
         assert!(!text.contains("very-secret"), "{text}");
     }
     let twice = refused("[agents.mine]\ndriver = \"acp\"\ndriver = \"acp\"\n");
-    assert!(twice.starts_with("/c/berth.toml:3: this is not TOML: duplicate key"), "{twice}");
-    let bytes = Config::parse("/c/berth.toml".into(), b"# fine\n\xff\n").expect_err("not UTF-8");
-    assert_eq!(bytes.what, "/c/berth.toml:2: this is not UTF-8, and so not TOML");
+    assert!(twice.starts_with("/c/berth.toml:3:1: this is not TOML: duplicate key"), "{twice}");
+    let bytes = Config::parse(Some("/c/berth.toml".into()), Some(b"# fine\nx\xff\n"), &|_| None)
+        .expect_err("not UTF-8");
+    assert_eq!(bytes.what, "/c/berth.toml:2:2: this is not UTF-8, and so not TOML");
 }
 
 #[test]
 fn there_is_a_limit_to_the_number_of_agents() {
     let many = |count: usize| (0..count).map(|at| format!("[agents.a{at:03}]\n")).collect::<String>();
     assert_eq!(parsed(&many(MAX_AGENTS)).map(|config| config.agents.len()), Ok(MAX_AGENTS));
-    assert_eq!(refused(&many(MAX_AGENTS + 1)), "/c/berth.toml:101: there are more than 100 agents");
+    assert_eq!(
+        refused(&many(MAX_AGENTS + 1)),
+        "/c/berth.toml:101:9: there are more than 100 agents\n`berth config --explain agents.NAME` explains it"
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ use berth_host::clock;
 use rustix::event::epoll;
 
 use super::terminal::Until;
-use super::{AGENT_IN, AGENT_OUT, Keeper, now};
+use super::{ACTIVITY_DELAY_MS, AGENT_IN, AGENT_OUT, Keeper, now};
 use crate::conversations::{Claim, ConversationLock};
 use crate::driver::pipes::Pipes;
 use crate::killpoint;
@@ -413,7 +413,13 @@ impl Keeper {
 
     fn tell_doing(&mut self, turn: Option<u64>, activity: Activity) {
         let Some(talk) = &mut self.talk else { return };
+        // Some agents say with every word that they are writing it.
+        let is_said = |last: &Activity| (&last.what, &last.detail) == (&activity.what, &activity.detail);
+        let is_news = talk.activity.as_ref().is_none_or(|last| !is_said(last));
         talk.activity = Some(activity.clone());
+        if is_news {
+            self.write_status_within(ACTIVITY_DELAY_MS);
+        }
         let Some(turn) = turn else { return };
         let Activity { what, detail, tokens } = activity;
         self.tell_followers(turn, &Notice::Doing { turn, what, detail, tokens });

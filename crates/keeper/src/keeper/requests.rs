@@ -8,7 +8,7 @@ use std::time::Duration;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Notice, PROTOCOL, Request, Role, Size};
 use berth_api::status::Status;
-use berth_api::{Code, Problem, problem};
+use berth_api::{Code, Problem, problem, redact};
 use berth_core::{Command, Fence, Name, Phase, Refusal};
 use berth_host::socket;
 use rustix::event::epoll;
@@ -139,6 +139,7 @@ impl Keeper {
     fn on_call(&mut self, key: u64, payload: &[u8]) {
         let answer = match serde_json::from_slice::<Call>(payload) {
             Ok(call) if call.protocol == PROTOCOL => {
+                tracing::debug!(client = key, request = %redact::kind(&call.request), "asked");
                 if let Some(client) = self.clients.get_mut(&key) {
                     client.actor.place = call.place;
                 }
@@ -154,7 +155,10 @@ impl Keeper {
         match answer {
             Ok(None) => {}
             Ok(Some(answer)) => self.answer(key, &answer),
-            Err(problem) => self.answer(key, &Answer::Problem { problem }),
+            Err(problem) => {
+                tracing::info!(client = key, code = ?problem.code, "refused: {problem}");
+                self.answer(key, &Answer::Problem { problem });
+            }
         }
     }
 

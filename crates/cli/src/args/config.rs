@@ -1,0 +1,42 @@
+//! What can be typed after `berth config`.
+
+use std::path::PathBuf;
+
+use clap::ArgGroup;
+
+/// Show the settings that hold, and who says so: the config file, a variable, an option, or nobody.
+///
+/// The file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml. Every
+/// setting that is one value has a variable, BERTH_<TABLE>_<KEY>, which counts over the file. Secrets are shown as ***.
+#[derive(clap::Args, Debug)]
+#[command(
+    group = ArgGroup::new("task").multiple(false),
+    after_help = "\
+Examples:
+  berth config
+  berth config --explain ui.color
+  berth config --explain --json | jq -r '.[].variable'
+  berth config --check                           exit 2 with line and column if something is wrong
+  berth config --example > config.toml           a file to begin with; everything in it is commented out
+  BERTH_UI_COLOR=never berth config              a variable counts over the file"
+)]
+pub(crate) struct Config {
+    /// Explain every key, or one: its type, default, variable, and an example
+    #[arg(long, value_name = "KEY", num_args = 0..=1, group = "task")]
+    pub(crate) explain: Option<Option<String>>,
+    /// Print where the file is, or would be
+    #[arg(long, group = "task")]
+    pub(crate) path: bool,
+    /// Only say whether the file, or another one, is right
+    #[arg(long, value_name = "FILE", num_args = 0..=1, group = "task")]
+    pub(crate) check: Option<Option<PathBuf>>,
+    /// Print a file with every key there is, commented out
+    #[arg(long, group = "task")]
+    pub(crate) example: bool,
+    /// Open the file in $VISUAL or $EDITOR, and check it afterwards
+    #[arg(long, group = "task")]
+    pub(crate) edit: bool,
+    /// As an object; with --explain, as an array
+    #[arg(long, conflicts_with_all = ["path", "check", "example", "edit"])]
+    pub(crate) json: bool,
+}

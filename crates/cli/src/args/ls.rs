@@ -1,0 +1,70 @@
+//! What can be typed after `berth ls`.
+
+use std::path::PathBuf;
+
+use crate::listing::{Order, STATES};
+
+/// List sessions: who needs you first, then what runs, what is idle, what stopped in the last day.
+///
+/// Conditions hold together. Whoever names a state with --state gets all sessions in it, however old. On a
+/// terminal the lines fit and `*` marks this terminal's current session; anywhere else the columns are always the
+/// same and nothing is cut. Scripts take --json, --format or --ids.
+#[derive(clap::Args, Debug, Default)]
+#[command(
+    alias = "list",
+    after_help = "\
+Examples:
+  berth ls --here --state needs-you,working
+  berth ls --watch                               until q; with --json a line for each session that changes
+  berth ls --tree                                helpers, and sessions started in sessions, under theirs
+  berth ls --format '{{.id}}\\t{{.name}}\\t{{.turns.total}}'
+  berth ls --json | jq -r '.[] | select(.state == \"running\") | .id'
+  berth stop $(berth ls --ids --tag nightly)"
+)]
+pub(crate) struct Ls {
+    /// Everything: also what stopped long ago, and what was archived
+    #[arg(short, long, conflicts_with = "archived")]
+    pub(crate) all: bool,
+    /// Only what was archived
+    #[arg(long)]
+    pub(crate) archived: bool,
+    /// Only sessions in one of these states
+    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = STATES)]
+    pub(crate) state: Vec<String>,
+    /// Only sessions with this agent, or this program
+    #[arg(long, value_name = "A")]
+    pub(crate) agent: Option<String>,
+    /// Only sessions in this directory, or below it
+    #[arg(long, value_name = "DIR", conflicts_with = "here")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// The same for the directory you are in
+    #[arg(long)]
+    pub(crate) here: bool,
+    /// Only sessions with this tag; of several, all
+    #[arg(long, value_name = "T")]
+    pub(crate) tag: Vec<String>,
+    /// Only sessions with a name like this; `*` and `?` stand for anything
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) name: Option<String>,
+    /// In which order
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t)]
+    pub(crate) sort: Order,
+    /// At most so many
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) limit: Option<usize>,
+    /// Helpers, and sessions started in sessions, under the session they belong to
+    #[arg(long)]
+    pub(crate) tree: bool,
+    /// Stay, and show what changes
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// An array of objects, as `show --json` prints them; with --tree they have `children` and `helpers`
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A line for each, with fields of what --json prints
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["json", "tree", "watch"])]
+    pub(crate) format: Option<String>,
+    /// The ids alone, a line for each
+    #[arg(long, conflicts_with_all = ["json", "tree", "watch", "format"])]
+    pub(crate) ids: bool,
+}

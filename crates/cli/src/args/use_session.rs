@@ -1,0 +1,26 @@
+//! What can be typed after `berth use`.
+
+/// Make a session the current one of this terminal, or say which one is.
+///
+/// The current session is what a command means that names none, and what `@` stands for. It belongs to this
+/// terminal alone: no other window, no script and no agent sees it or changes it. `run`, `attach` and `resume`
+/// make their session the current one, if they are typed at a terminal.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth use fix          from now on `berth show`, `berth send @ TEXT`, `berth attach` mean fix
+  berth use              which one it is
+  berth use --none       forget it
+
+Off a terminal there is no current session: scripts name one, or set BERTH_SESSION.")]
+pub(crate) struct Use {
+    /// The session [default: print the current one]
+    #[arg(value_name = "S", conflicts_with = "none")]
+    pub(crate) session: Option<String>,
+    /// Forget the current session of this terminal
+    #[arg(long)]
+    pub(crate) none: bool,
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,208 @@
+//! `berth config`: the settings that hold, what each key means, and whether the file is right.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use berth_api::{Code, Problem};
+use serde_json::{Value, json};
+
+use crate::agents::Table;
+use crate::args;
+use crate::config::{self, Color, Config, Origin, Setting, explain, registry};
+use crate::{print, tty, ui};
+
+pub(crate) fn run(args: &args::Config) -> Result<u8, Problem> {
+    if let Some(key) = &args.explain {
+        match args.json {
+            true => print::json(&explained(key.as_deref())?)?,
+            false => print::text(&explain::text(key.as_deref())?)?,
+        }
+    } else if args.path {
+        print::text(&format!("{}\n", place()?.display()))?;
+    } else if let Some(file) = &args.check {
+        check(file.as_deref())?;
+    } else if args.example {
+        print::text(&explain::example())?;
+    } else if args.edit {
+        edit()?;
+    } else {
+        show(args.json)?;
+    }
+    Ok(0)
+}
+
+/// What holds, and who says so.
+fn show(json: bool) -> Result<(), Problem> {
+    let mut config = Config::load()?;
+    if let Some(color) = ui::options().color {
+        override_with(&mut config.settings, "ui", "color", color, Origin::Flag("--color"));
+    }
+    let (path, is_there) = (config.path.clone(), config.is_there);
+    // A built-in agent has its own page, and most of its keys are in no file.
+    let is_told = |setting: &&Setting| !setting.table.contains('.') || setting.value.is_some();
+    let told: Vec<Setting> = config.settings.iter().filter(is_told).cloned().collect();
+    // What is wrong beside the built-in agents is wrong.
+    Table::new(config)?;
+    let file = path.as_ref().map(|path| path.display().to_string());
+    if json {
+        let rows: Vec<Value> = told.iter().map(|setting| object(setting, file.as_deref())).collect();
+        return print::json(&json!({ "file": file, "exists": is_there, "settings": rows }));
+    }
+    print::text(&table_of(&told, file.as_deref()))?;
+    match (&file, is_there) {
+        (Some(file), true) => print::note(&format!("the file is {file}")),
+        (Some(file), false) => {
+            print::note(&format!("there is no {file}; `berth config --edit` begins one"));
+        }
+        (None, _) => print::note("there is no place for a config file: neither BERTH_CONFIG nor HOME is set"),
+    }
+    Ok(())
+}
+
+fn override_with(settings: &mut [Setting], table: &str, key: &str, color: Color, origin: Origin) {
+    let same = |setting: &&mut Setting| setting.table == table && setting.key.name == key;
+    if let Some(setting) = settings.iter_mut().find(same) {
+        (setting.value, setting.origin) = (Some(json!(color.name())), origin);
+    }
+}
+
+fn object(setting: &Setting, file: Option<&str>) -> Value {
+    let mut object = json!({
+        "key": format!("{}.{}", setting.table, setting.key.name),
+        "value": setting.value,
+        "from": match &setting.origin {
+            Origin::Default => "default",
+            Origin::File(_) => "file",
+            Origin::Environment(_) => "environment",
+            Origin::Flag(_) => "flag",
+        },
+    });
+    match &setting.origin {
+        Origin::Default => {}
+        Origin::File(spot) => {
+            object["file"] = json!(file);
+            (object["line"], object["column"]) = (json!(spot.line), json!(spot.column));
+        }
+        Origin::Environment(name) => object["variable"] = json!(name),
+        Origin::Flag(name) => object["flag"] = json!(name),
+    }
+    object
+}
+
+fn table_of(settings: &[Setting], file: Option<&str>) -> String {
+    let from = |setting: &Setting| match &setting.origin {
+        Origin::Default => "default".to_owned(),
+        Origin::File(spot) => format!("{}:{spot}", file.unwrap_or("the file")),
+        Origin::Environment(name) => format!("${name}"),
+        Origin::Flag(name) => (*name).to_owned(),
+    };
+    let value = |setting: &Setting| match &setting.value {
+        None => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let rows = settings.iter().map(|setting| {
+        let key = format!("{}.{}", setting.table, setting.key.name);
+        [key, print::excerpt(&value(setting), 60), from(setting)]
+    });
+    let rows: Vec<[String; 3]> =
+        std::iter::once(["KEY", "VALUE", "FROM"].map(str::to_owned)).chain(rows).collect();
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let (key, value) = (width(0), width(1));
+    rows.iter().map(|row| format!("{:key$}  {:value$}  {}\n", row[0], row[1], row[2])).collect()
+}
+
+/// Every key, or those that are wanted, for programs.
+fn explained(wanted: Option<&str>) -> Result<Vec<Value>, Problem> {
+    // Refused as people are, in the same words.
+    explain::text(wanted)?;
+    let all = registry::TABLES.iter().flat_map(|table| table.keys.iter().map(move |key| (*table, key)));
+    let wanted = all.filter(|(table, key)| wanted.is_none_or(|wanted| explain::is_meant(table, key, wanted)));
+    let object = |(table, key): (&registry::Table, &registry::Key)| {
+        json!({
+            "key": format!("{}.{}", table.path, key.name),
+            "type": key.kind.words(),
+            "default": match key.otherwise {
+                registry::Otherwise::Value(value) => Some(value),
+                registry::Otherwise::Unset(_) => None,
+            },
+            "variable": table.variable(key),
+            "example": key.sample(),
+            "about": key.about,
+        })
+    };
+    Ok(wanted.map(object).collect())
+}
+
+fn check(file: Option<&Path>) -> Result<(), Problem> {
+    let path = match file {
+        Some(file) => std::path::absolute(file).unwrap_or(file.to_owned()),
+        None => place()?,
+    };
+    let config = Config::load_from(path.clone())?;
+    if !config.is_there && file.is_some() {
+        return Err(Problem::new(Code::NotFound, format!("there is no file {}", path.display()))
+            .hint("`berth config --path` says where berth looks for its own"));
+    }
+    let is_there = config.is_there;
+    Table::new(config)?;
+    print::note(&match is_there {
+        true => format!("{} is right", path.display()),
+        false => format!("there is no {}, and nothing wrong with that", path.display()),
+    });
+    Ok(())
+}
+
+fn edit() -> Result<(), Problem> {
+    let path = place()?;
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let editor = set("VISUAL").or_else(|| set("EDITOR")).ok_or_else(|| {
+        Problem::new(Code::Refused, "neither VISUAL nor EDITOR says which editor is yours")
+            .hint(format!("edit {} as you like, then `berth config --check`", path.display()))
+    })?;
+    if !tty::is_interactive() {
+        return Err(Problem::new(Code::Usage, "an editor needs a terminal on standard input and output")
+            .hint(format!("write {} and run `berth config --check`", path.display())));
+    }
+    begin_file(&path)?;
+    // As git does: the variable may have options in it, and is for a shell.
+    let script = r#"eval "$BERTH_EDITOR \"\$1\"""#;
+    let ended =
+        Command::new("sh").args(["-c", script, "sh"]).arg(&path).env("BERTH_EDITOR", &editor).status();
+    match ended {
+        Ok(status) if status.success() => check(None),
+        Ok(status) => Err(Problem::new(Code::Refused, format!("the editor failed: {status}"))
+            .hint("`berth config --check` says whether the file is right")),
+        Err(error) => Err(Problem::new(Code::Refused, format!("cannot start the editor: {error}"))
+            .hint("set VISUAL or EDITOR to one that is there")),
+    }
+}
+
+/// Somebody's first file has every key in it, commented out. Nobody else may read it: a webhook may have a secret.
+fn begin_file(path: &Path) -> Result<(), Problem> {
+    let begun = || -> std::io::Result<()> {
+        path.parent().map(std::fs::create_dir_all).transpose()?;
+        let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        match file {
+            Ok(mut file) => file.write_all(explain::example().as_bytes()),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        }
+    };
+    begun().map_err(|error| {
+        Problem::new(Code::Refused, format!("cannot begin {}: {error}", path.display()))
+            .hint("BERTH_CONFIG=FILE names another place")
+    })
+}
+
+fn place() -> Result<PathBuf, Problem> {
+    config::path().ok_or_else(|| {
+        Problem::new(
+            Code::Refused,
+            "there is no place for a config file: neither BERTH_CONFIG nor HOME is set",
+        )
+        .hint("name one with BERTH_CONFIG=FILE")
+    })
+}

@@ -1,0 +1,103 @@
+//! One session in a line: the words and the colour.
+//!
+//! Promise: nothing of somebody else's reaches the terminal as a command to it, and every text is one line.
+//! Start with [`Row::of`].
+
+use berth_api::{Status, Timestamp, redact};
+
+use crate::print;
+use crate::width::one_line;
+
+/// What a line says about a session.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Row {
+    /// What is drawn before it in a tree.
+    pub(crate) lines: String,
+    /// Whether it is this terminal's current session.
+    pub(crate) is_current: bool,
+    /// The name, else the id.
+    pub(crate) session: String,
+    pub(crate) id: String,
+    pub(crate) state: String,
+    /// Since when there is one.
+    pub(crate) age: String,
+    /// Since when nothing happened.
+    pub(crate) active: String,
+    /// How many turns wait.
+    pub(crate) queued: String,
+    pub(crate) tags: String,
+    pub(crate) dir: String,
+    /// What it does, wants or is.
+    pub(crate) doing: String,
+}
+
+impl Row {
+    /// The words about a session at this time.
+    pub(crate) fn of(status: &Status, now_ms: u64) -> Self {
+        let queued = status.turns.as_ref().map_or(0, |turns| turns.queued.len());
+        Self {
+            session: one_line(status.handle()),
+            id: status.id.clone(),
+            state: one_line(&status.state),
+            age: ago(status.created_at, now_ms),
+            active: ago(status.last_activity_at, now_ms),
+            queued: if queued > 0 { queued.to_string() } else { String::new() },
+            tags: one_line(&status.tags.join(",")),
+            dir: one_line(&short_dir(&status.what.cwd, std::env::var("HOME").ok().as_deref())),
+            doing: doing(status),
+            ..Self::default()
+        }
+    }
+}
+
+/// What it wants of a person, else what it does, else what somebody wrote about it, else what it runs; how that
+/// ended, if not well.
+pub(crate) fn doing(status: &Status) -> String {
+    let turns = status.turns.as_ref();
+    let asks = turns.and_then(|turns| turns.asks.first()).map(|ask| match ask.detail.is_empty() {
+        true => format!("asks: {}", ask.tool),
+        false => format!("asks: {}: {}", ask.tool, ask.detail),
+    });
+    let held = || turns.and_then(|turns| turns.held.clone());
+    let does = || turns.and_then(|turns| turns.activity.clone()).filter(|_| status.state == "working");
+    if let Some(news) = asks.or_else(held).or_else(does) {
+        return one_line(&news);
+    }
+    // An agent from the table has a name; where its program lies is nobody's question.
+    let runs = || status.what.agent.clone().unwrap_or_else(|| redact::command_line(&status.what.command));
+    let about = status.note.clone().unwrap_or_else(runs);
+    let is_over = matches!(status.state.as_str(), "stopped" | "archived") && status.exit != Some(0);
+    let ending = print::ending(status).filter(|_| is_over);
+    let short = ending.as_deref().and_then(|ending| ending.split(',').next());
+    // In front, because the end of a line is what a narrow terminal does not show.
+    one_line(&short.map_or(about.clone(), |ending| format!("({ending}) {about}")))
+}
+
+/// The colour of a state, as an SGR parameter: one of the sixteen that every theme, light or dark, chooses itself.
+pub(crate) fn sgr(state: &str) -> &'static str {
+    match state {
+        "needs-you" => "1;35",
+        "lost" => "31",
+        "running" | "working" => "32",
+        "starting" | "stopping" => "33",
+        "idle" => "36",
+        _ => "2",
+    }
+}
+
+/// How long ago, in one unit.
+pub(crate) fn ago(then: Timestamp, now_ms: u64) -> String {
+    match now_ms.saturating_sub(then.0) {
+        0..1000 => "now".to_owned(),
+        ms => print::age(ms),
+    }
+}
+
+/// A directory as people write it.
+pub(crate) fn short_dir(dir: &str, home: Option<&str>) -> String {
+    let home = home.filter(|home| home.len() > 1).map(|home| home.trim_end_matches('/'));
+    match home.and_then(|home| dir.strip_prefix(home)) {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("~{rest}"),
+        Some(_) | None => dir.to_owned(),
+    }
+}

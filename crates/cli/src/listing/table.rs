@@ -1,0 +1,238 @@
+//! Lines about sessions that fit.
+//!
+//! Promise: on a terminal no line is wider than it is; what matters least goes first, and nothing ever wraps.
+//! Anywhere else the columns are always the same and nothing is cut.
+//! Start with [`draw`].
+
+use super::row::{Row, sgr};
+use crate::width::{cut, cut_front, fitted, width};
+
+/// Between two columns.
+const GAP: usize = 2;
+/// Fewer columns say nothing about what a session does.
+const LEAST_DOING: usize = 8;
+/// The widest these may be on a terminal.
+const WIDEST_TAGS: usize = 20;
+const WIDEST_DIR: usize = 40;
+
+/// What the lines are for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Paper {
+    /// How wide it is; without an end if `None`.
+    pub(crate) columns: Option<usize>,
+    pub(crate) colour: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Column {
+    Id,
+    Name,
+    Session,
+    State,
+    Age,
+    Active,
+    Queued,
+    Tags,
+    Dir,
+    Doing,
+}
+
+impl Column {
+    fn head(self) -> &'static str {
+        match self {
+            Self::Id => "ID",
+            Self::Name => "NAME",
+            Self::Session => "SESSION",
+            Self::State => "STATE",
+            Self::Age => "AGE",
+            Self::Active => "ACTIVE",
+            Self::Queued => "QUEUE",
+            Self::Tags => "TAGS",
+            Self::Dir => "DIRECTORY",
+            Self::Doing => "DOING",
+        }
+    }
+
+    fn cell(self, row: &Row) -> String {
+        match self {
+            Self::Id => row.id.clone(),
+            Self::Name => {
+                if row.session == row.id {
+                    String::new()
+                } else {
+                    row.session.clone()
+                }
+            }
+            Self::Session => format!("{}{}", row.lines, row.session),
+            Self::State => row.state.clone(),
+            Self::Age => row.age.clone(),
+            Self::Active => row.active.clone(),
+            Self::Queued => row.queued.clone(),
+            Self::Tags => row.tags.clone(),
+            Self::Dir => row.dir.clone(),
+            Self::Doing => row.doing.clone(),
+        }
+    }
+
+    /// As wide as what is in it, but not too wide.
+    fn natural(self, rows: &[Row]) -> usize {
+        let widest = rows.iter().map(|row| width(&self.cell(row))).max().unwrap_or(0).max(self.head().len());
+        match self {
+            Self::Tags => widest.min(WIDEST_TAGS),
+            Self::Dir => widest.min(WIDEST_DIR),
+            Self::Id
+            | Self::Name
+            | Self::Session
+            | Self::State
+            | Self::Age
+            | Self::Active
+            | Self::Queued
+            | Self::Doing => widest,
+        }
+    }
+
+    /// Whether it tells anything that is not in another one.
+    fn is_telling(self, rows: &[Row]) -> bool {
+        match self {
+            Self::Id => rows.iter().any(|row| row.session != row.id),
+            Self::Name
+            | Self::Session
+            | Self::State
+            | Self::Age
+            | Self::Active
+            | Self::Queued
+            | Self::Tags
+            | Self::Dir
+            | Self::Doing => rows.iter().any(|row| !self.cell(row).is_empty()),
+        }
+    }
+}
+
+/// The lines, a head first. None if there is nothing to say.
+pub(crate) fn draw(rows: &[Row], paper: Paper) -> Vec<String> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let Some(room) = paper.columns else { return draw_whole(rows, paper.colour) };
+    let mark = if rows.iter().any(|row| row.is_current) { GAP } else { 0 };
+    let columns = columns(rows, room.saturating_sub(mark));
+    let line = |row: Option<&Row>| {
+        let mut line = match row {
+            _ if mark == 0 => String::new(),
+            Some(row) if row.is_current => "@ ".to_owned(),
+            Some(_) | None => "  ".to_owned(),
+        };
+        for (at, (column, wide)) in columns.iter().enumerate() {
+            let text = row.map_or_else(|| column.head().to_owned(), |row| column.cell(row));
+            let cell = match column {
+                Column::Queued => format!("{text:>wide$}"),
+                Column::Dir => fitted(&cut_front(&text, *wide), *wide),
+                _ if at + 1 == columns.len() => cut(&text, *wide),
+                Column::Id
+                | Column::Name
+                | Column::Session
+                | Column::State
+                | Column::Age
+                | Column::Active
+                | Column::Tags
+                | Column::Doing => fitted(&text, *wide),
+            };
+            line.push_str(&" ".repeat(if at > 0 { GAP } else { 0 }));
+            line.push_str(&painted(*column, row, &cell, paper.colour));
+        }
+        if row.is_none() && paper.colour { format!("\x1b[2m{line}\x1b[0m") } else { line }
+    };
+    std::iter::once(line(None)).chain(rows.iter().map(|row| line(Some(row)))).collect()
+}
+
+/// Always the same columns, whatever is in them, for programs that cut and for files that are compared.
+fn draw_whole(rows: &[Row], colour: bool) -> Vec<String> {
+    let is_tree = rows.iter().any(|row| !row.lines.is_empty());
+    let first = if is_tree { [Column::Session, Column::Id] } else { [Column::Id, Column::Name] };
+    let rest = [
+        Column::State,
+        Column::Age,
+        Column::Active,
+        Column::Queued,
+        Column::Tags,
+        Column::Dir,
+        Column::Doing,
+    ];
+    let columns: Vec<Column> = first.into_iter().chain(rest).collect();
+    let cell = |column: Column, row: &Row| match column.cell(row) {
+        empty if empty.is_empty() => "-".to_owned(),
+        text => text,
+    };
+    let widest = |column: Column| {
+        rows.iter().map(|row| width(&cell(column, row))).max().unwrap_or(0).max(column.head().len())
+    };
+    let widths: Vec<usize> = columns.iter().map(|column| widest(*column)).collect();
+    let line = |row: Option<&Row>| {
+        let cells = columns.iter().zip(&widths).map(|(column, wide)| {
+            let text = row.map_or_else(|| column.head().to_owned(), |row| cell(*column, row));
+            let text = if *column == Column::Doing { text } else { fitted(&text, *wide) };
+            painted(*column, row, &text, colour)
+        });
+        cells.collect::<Vec<_>>().join(&" ".repeat(GAP))
+    };
+    std::iter::once(line(None)).chain(rows.iter().map(|row| line(Some(row)))).collect()
+}
+
+fn painted(column: Column, row: Option<&Row>, cell: &str, colour: bool) -> String {
+    match row {
+        Some(row) if colour && column == Column::State => format!("\x1b[{}m{cell}\x1b[0m", sgr(&row.state)),
+        Some(_) | None => cell.to_owned(),
+    }
+}
+
+/// Which columns there is room for, and how wide each may be.
+fn columns(rows: &[Row], room: usize) -> Vec<(Column, usize)> {
+    let state = Column::State.natural(rows);
+    // Names are told apart by their beginnings; what a session does is worth as much room.
+    let session = Column::Session.natural(rows).min((room / 3).max(12)).min(room);
+    let mut chosen = vec![(Column::Session, session)];
+    let mut left = room - session;
+    let mut takes = |column: Column, wide: usize, least_left: usize| {
+        if left < GAP + wide + least_left {
+            return false;
+        }
+        left -= GAP + wide;
+        chosen.push((column, wide));
+        true
+    };
+    if !takes(Column::State, state, 0) {
+        return chosen;
+    }
+    let doing = Column::Doing.natural(rows);
+    // What matters most first, with the room that must be left for what a session does.
+    let wishes = [
+        (Column::Active, 12),
+        (Column::Queued, 16),
+        (Column::Tags, 20),
+        (Column::Age, 24),
+        (Column::Id, 30),
+        (Column::Dir, 36),
+    ];
+    for (column, least) in wishes.into_iter().filter(|(column, _)| column.is_telling(rows)) {
+        takes(column, column.natural(rows), GAP + doing.min(least));
+    }
+    if left >= GAP + LEAST_DOING {
+        chosen.push((Column::Doing, left - GAP));
+    }
+    let order = [
+        Column::Session,
+        Column::Id,
+        Column::State,
+        Column::Age,
+        Column::Active,
+        Column::Queued,
+        Column::Tags,
+        Column::Dir,
+        Column::Doing,
+    ];
+    chosen.sort_by_key(|(column, _)| order.iter().position(|it| it == column));
+    chosen
+}
+
+#[cfg(test)]
+mod tests;
