@@ -20,7 +20,7 @@ use clap::{FromArgMatches, Parser, Subcommand};
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
 pub(crate) use find::{Export, Format, Grep};
-pub(crate) use life::{Archive, Note, Policy, Restore, Sorting, Tag};
+pub(crate) use life::{Archive, Note, Policy, Purge, Restore, Sorting, Tag};
 pub(crate) use ls::Ls;
 pub(crate) use shell::{Completions, Man, Setup, SetupSystemd, SetupVerb};
 pub(crate) use turns::{
@@ -154,6 +154,7 @@ pub(crate) enum Verb {
     Policy(Policy),
     Archive(Archive),
     Restore(Restore),
+    Purge(Purge),
     Helper(Helper),
     Sweep(Sweep),
     Agents(Agents),
@@ -520,7 +521,7 @@ pub(crate) struct Wait {
 /// Compare records with reality, and clear up what is proven ours.
 ///
 /// Runs whose keeper died are ended and recorded as lost; groups and files that nobody can be using are
-/// removed. A process that carries a claim of ours without a record is told, with its age, its command and
+/// removed; sessions at rest for as long as their policy says are archived (`berth policy`). A process that carries a claim of ours without a record is told, with its age, its command and
 /// a guess, and left alone. If anything needed to know better cannot be read, nothing is cleared up and
 /// the exit is 1. Other commands do this, too, once a minute at most.
 #[derive(clap::Args, Debug)]

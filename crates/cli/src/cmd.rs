@@ -24,6 +24,7 @@ pub(crate) mod output;
 pub(crate) mod policy;
 pub(crate) mod port;
 pub(crate) mod ps;
+pub(crate) mod purge;
 pub(crate) mod queue;
 pub(crate) mod rename;
 pub(crate) mod replace;

@@ -146,6 +146,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Policy(args) => cmd::policy::run(ctx, &args),
         Verb::Archive(args) => cmd::archive::run(ctx, &args),
         Verb::Restore(args) => cmd::restore::run(ctx, &args),
+        Verb::Purge(args) => cmd::purge::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
         Verb::Demo

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, lstat, open};
 use rustix::io::{Errno, pread, pwrite};
 
 use crate::proc::retry;
@@ -70,6 +70,16 @@ impl LockFile {
             pause = (pause * 2).min(Duration::from_millis(10));
         }
         Ok(true)
+    }
+
+    /// Whether this is the file of that name. Another one, or none, means that ours was moved or removed.
+    pub fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let ours = retry(|| fstat(&self.0))?;
+        match retry(|| lstat(path)) {
+            Ok(there) => Ok((there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Replaces the text in the file, at most 496 bytes without a zero byte. A concurrent reader sees

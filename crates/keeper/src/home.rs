@@ -23,6 +23,8 @@ const SHORTEST_PREFIX: usize = 3;
 const SESSIONS: &str = "sessions";
 /// Where helpers live: sessions that are shared, and that lists of sessions never show.
 const HELPERS: &str = "helpers";
+/// Where what is being deleted is.
+const PURGING: &str = "purging";
 /// Where in a state directory what is kept lives.
 pub(crate) const SHELVES: [&str; 2] = [SESSIONS, HELPERS];
 
@@ -111,6 +113,18 @@ impl Home {
     /// Where all sessions live.
     pub fn sessions_dir(&self) -> PathBuf {
         self.root.join(self.shelf)
+    }
+
+    /// Where sessions are that are being deleted. No list looks there.
+    pub(crate) fn purging_place(&self) -> PathBuf {
+        self.root.join(PURGING)
+    }
+
+    /// The same, made if missing.
+    pub(crate) fn purging_dir(&self) -> Result<PathBuf, Problem> {
+        let dir = self.purging_place();
+        private(&dir)?;
+        Ok(dir)
     }
 
     /// Mints an id and makes its directories, exclusively: two sessions can never share one.

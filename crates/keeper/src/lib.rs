@@ -23,6 +23,7 @@ pub mod names;
 pub mod notify;
 pub mod output;
 pub mod owner;
+pub mod purge;
 pub mod recover;
 pub mod start;
 pub mod store;

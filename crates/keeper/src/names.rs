@@ -114,12 +114,25 @@ impl NamesLock {
         }
     }
 
-    /// Removes a key whose session was never made.
+    /// Removes a key whose session was never made, or is no more.
     pub fn drop_key(&self, key: &str, id: &SessionId) {
         let path = self.home.key_path(key);
         if points_at(&path, id) {
             let _ = fs::remove_file(path);
         }
+    }
+
+    /// Removes every name and key of a session that is no more.
+    pub(crate) fn drop_all(&self, id: &SessionId) -> io::Result<()> {
+        for shelf in ["names", "keys"] {
+            for entry in fs::read_dir(self.home.root().join(shelf))? {
+                let path = entry?.path();
+                if points_at(&path, id) {
+                    fs::remove_file(path)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn write(&self, path: PathBuf, id: &SessionId) -> Result<(), Problem> {

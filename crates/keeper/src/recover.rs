@@ -287,8 +287,10 @@ struct Held<'a> {
 
 impl<'a> Held<'a> {
     fn claim(dir: &'a Path, id: &'a SessionId) -> Result<Option<Self>, Problem> {
-        let claimed = Lease::claim(dir)
-            .map_err(|error| Problem::new(Code::Refused, format!("cannot claim session {id}: {error}")))?;
+        let claimed = Lease::claim(dir).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => store::no_session(id),
+            _ => Problem::new(Code::Refused, format!("cannot claim session {id}: {error}")),
+        })?;
         let Some(lease) = claimed else { return Ok(None) };
         let (owner, torn) = store::open(dir, id, &lease)?;
         let session = &owner.history().session;

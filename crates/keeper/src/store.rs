@@ -34,11 +34,15 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Claims the session in `dir`. `None` if somebody else has it.
+    /// Claims the session in `dir`. `None` if somebody else has it; not found if it is no more.
     pub fn claim(dir: &Path) -> io::Result<Option<Self>> {
         let file = LockFile::open_or_create(&dir.join("lease"))?;
         if !file.acquire(CLAIM_PATIENCE)? {
             return Ok(None);
+        }
+        // Who waited for somebody who purged the session has a file that is nowhere any more.
+        if !file.is_at(&dir.join("lease"))? {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the session was purged"));
         }
         Ok(Some(Self { file }))
     }
@@ -143,6 +147,9 @@ pub fn open_patiently(
 /// Reads a journal without a right to it.
 pub fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Stored>>, Problem> {
     let path = dir.join(JOURNAL_DIR);
+    if matches!(fs::symlink_metadata(dir), Err(error) if error.kind() == io::ErrorKind::NotFound) {
+        return Err(no_session(id));
+    }
     // A journal without a first event is one that was being made when its maker died.
     if !exists(dir)? {
         return Err(Problem::new(Code::NotFound, format!("session {id} was never finished being made"))
@@ -150,6 +157,12 @@ pub fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Store
     }
     berth_journal::read(&RealDisk::new(path), id.as_str(), Seq(from))
         .map_err(|error| journal_problem(&error, id.as_str()))
+}
+
+/// A session that was there a moment ago, or that only a pointer still knows of.
+pub(crate) fn no_session(id: &SessionId) -> Problem {
+    Problem::new(Code::NotFound, format!("there is no session {id} any more: it was purged"))
+        .hint("`berth ls --all` lists the sessions there are")
 }
 
 /// Reads a journal as far as it can be read, and says what is wrong with the rest. For people only.

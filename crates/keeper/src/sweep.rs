@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use berth_api::client::SOCKET_NAME;
 use berth_api::{Code, Problem, Status};
-use berth_core::{Epoch, SessionId};
+use berth_core::{Actor, Epoch, SessionId};
 use berth_host::cgroup::{self, Group};
 use berth_host::identity::{Identity, ProcessStat, Verdict as Life};
 use berth_host::lock::{LockFile, Probe, probe};
@@ -26,7 +26,7 @@ use crate::home::Home;
 use crate::store::Lease;
 use crate::terminals::{self, Presence, TERMINALS};
 use crate::whose::{self, Claim, Record, Source, Verdict};
-use crate::{boundary, recover, start, store, view};
+use crate::{boundary, purge, recover, start, store, view};
 
 /// How old something half made must be before it is taken for given up. A start has a minute.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
@@ -63,6 +63,8 @@ pub struct Report {
     pub left_over: Vec<Cleared>,
     /// Records without a process, and what else nobody uses any more.
     pub no_process: Vec<Cleared>,
+    /// Sessions that were at rest for as long as their policy says, and were put away.
+    pub archived: Vec<Cleared>,
     /// Processes with a claim of ours and no record.
     pub no_record: Vec<Stranger>,
     /// What could not be told.
@@ -211,6 +213,10 @@ struct Known {
     empty_groups: Vec<PathBuf>,
     /// Session directories without a session.
     half_made: Vec<(Home, SessionId)>,
+    /// Sessions whose purge was broken off, and where they are.
+    half_purged: Vec<(SessionId, PathBuf)>,
+    /// Sessions that were at rest for longer than this, in milliseconds, as their policy says.
+    at_rest: Vec<(Home, SessionId, u64)>,
     /// Files that a killed writer left.
     stray_files: Vec<PathBuf>,
     /// Records of terminals that are gone, and what they are called.
@@ -230,6 +236,10 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     fn look(&mut self) {
         self.look_at_records();
+        match purge::unfinished(self.home) {
+            Ok(found) => self.known.half_purged = found,
+            Err(error) => self.report.failed.push(format!("cannot list what is being purged: {error}")),
+        }
         match census() {
             Ok(processes) => self.look_at_processes(&processes),
             Err(error) => self.report.failed.push(format!("cannot look through /proc: {error}")),
@@ -270,6 +280,7 @@ impl Sweep<'_> {
     }
 
     fn look_at_records(&mut self) {
+        let now = berth_host::clock::wall_ms();
         for shelf in self.home.shelves() {
             let ids = match shelf.session_ids() {
                 Ok(ids) => ids,
@@ -284,6 +295,9 @@ impl Sweep<'_> {
                     Ok(status) => {
                         if is_unrecorded_loss(&status) {
                             self.known.lost.insert(id.clone(), vec![]);
+                        }
+                        if let Some(rest_ms) = rest_is_over(&status, now).filter(|_| !shelf.is_helpers()) {
+                            self.known.at_rest.push((shelf.clone(), id.clone(), rest_ms));
                         }
                         self.known.records.insert(id, (shelf.clone(), status));
                     }
@@ -427,7 +441,9 @@ impl Sweep<'_> {
             + known.groups.len()
             + known.half_made.len()
             + known.stray_files.len()
-            + known.terminals.len();
+            + known.terminals.len()
+            + known.half_purged.len()
+            + known.at_rest.len();
         let mut done = 0;
         let mut step = || {
             done += 1;
@@ -487,6 +503,32 @@ impl Sweep<'_> {
                 let what = format!("{}, which was never finished being made", dir.display());
                 let session = Some(id.to_string());
                 self.report.no_process.push(Cleared { what, session, processes: vec![], done });
+            }
+            step();
+        }
+        for (id, grave) in &known.half_purged {
+            let (done, _) = self.doing(|| purge::finish(self.home, id, grave).map(|()| vec![]));
+            let what = format!("what is left of session {id}, whose purge was broken off");
+            let session = Some(id.to_string());
+            self.report.no_process.push(Cleared { what, session, processes: vec![], done });
+            step();
+        }
+        for (shelf, id, rest_ms) in &known.at_rest {
+            if self.order.depth == Depth::Light && Instant::now() >= self.until {
+                break;
+            }
+            let mut was_used = false;
+            let (done, _) = self.doing(|| {
+                let by = Actor { pid: std::process::id(), uid: None, place: "its policy".to_owned() };
+                let archived = recover::archive_at_rest(shelf, id, *rest_ms, by);
+                was_used = !archived.map_err(|problem| problem.what)?;
+                Ok(vec![])
+            });
+            let handle = known.records.get(id).map_or(id.as_str(), |(_, status)| status.handle());
+            let what = format!("{handle}, at rest for longer than its policy says");
+            let (session, processes) = (Some(id.to_string()), vec![]);
+            if !was_used {
+                self.report.archived.push(Cleared { what, session, processes, done });
             }
             step();
         }
@@ -605,6 +647,16 @@ fn is_over(status: &Status) -> bool {
     matches!(status.state.as_str(), "stopped" | "lost" | "archived") && !is_unrecorded_loss(status)
 }
 
+/// How long a session may be at rest, if it is and was for longer. By the wall clock, since nothing else counts
+/// across a restart of the host: a clock that jumps puts sessions away too early or too late, and what was put
+/// away comes back with one command.
+fn rest_is_over(status: &Status, now: u64) -> Option<u64> {
+    let rest_ms = status.what.policy.archive_after_ms?;
+    let is_released = status.state == "idle" && status.keeper_pid.is_none();
+    let is_at_rest = is_released || (is_over(status) && status.state != "archived");
+    (is_at_rest && now.saturating_sub(status.last_activity_at.0) >= rest_ms).then_some(rest_ms)
+}
+
 /// Whether a run is lost, and nobody has cleared up after it yet.
 pub fn is_unrecorded_loss(status: &Status) -> bool {
     status.state == "lost" && status.ended_at.is_none()
@@ -674,7 +726,8 @@ impl Report {
                     .hint("mend that, then sweep again; what is not known to be garbage is kept"),
             );
         }
-        let failed = self.left_over.iter().chain(&self.no_process).find_map(|cleared| match &cleared.done {
+        let all = self.left_over.iter().chain(&self.no_process).chain(&self.archived);
+        let failed = all.into_iter().find_map(|cleared| match &cleared.done {
             Done::Failed(why) => Some(format!("{}: {why}", cleared.what)),
             Done::Cleared | Done::Would | Done::Kept => None,
         });

@@ -31,8 +31,8 @@ pub(crate) struct Archive {
     /// All that nothing happened in for this long, as in 30d
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) older_than: Option<Duration>,
-    /// Do not ask
-    #[arg(short, long, requires = "older_than")]
+    /// Do not ask (one that is named is never asked about)
+    #[arg(short, long)]
     pub(crate) yes: bool,
     /// Print what `show --json` prints, as an array
     #[arg(long)]
@@ -53,6 +53,39 @@ pub(crate) struct Restore {
     #[arg(required = true, value_name = "S")]
     pub(crate) sessions: Vec<String>,
     /// Print what `show --json` prints, as an array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Delete sessions for good: the only command that does.
+///
+/// What berth holds of them is deleted: the journal, the output, the name and the key. The agent's own files, and
+/// the directory it worked in, are not touched. It always asks, and off a terminal it needs --yes (exit 7); one
+/// that runs is refused (exit 4).
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth purge --archived --older-than 90d --dry-run     what would go
+  berth purge --archived --older-than 90d --yes
+  berth purge fix")]
+pub(crate) struct Purge {
+    /// The sessions
+    #[arg(value_name = "S", required_unless_present = "archived", conflicts_with = "archived")]
+    pub(crate) sessions: Vec<String>,
+    /// All that are archived
+    #[arg(long)]
+    pub(crate) archived: bool,
+    /// Only those that were archived this long ago, as in 90d
+    // The conflict has to be named: clap requires nothing that conflicts with what is there.
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "archived", conflicts_with = "sessions")]
+    pub(crate) older_than: Option<Duration>,
+    /// Only say what would be deleted
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// An array of objects: id, name, key, state, bytes, and whether it was purged
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -44,6 +44,9 @@ pub(crate) fn now_and_then(ctx: &Ctx) {
     for cleared in &report.left_over {
         print::note(&cleared_line(cleared));
     }
+    for archived in &report.archived {
+        print::note(&archived_line(archived));
+    }
     for stranger in report.no_record.iter().chain(&report.cannot_tell).filter(|stranger| stranger.is_new) {
         print::note(&format!("{}; `berth why --pid {}` tells more", stranger_line(stranger), stranger.pid));
     }
@@ -55,6 +58,9 @@ fn text(report: &Report) -> String {
         format!("{:19} {} running, {processes} processes in all\n", "ours and alive", report.alive.len());
     section(&mut text, "ours and left over", report.left_over.iter().map(cleared_line));
     section(&mut text, "no process", report.no_process.iter().map(cleared_line));
+    if !report.archived.is_empty() {
+        section(&mut text, "archived", report.archived.iter().map(archived_line));
+    }
     section(&mut text, "no record", report.no_record.iter().map(stranger_line));
     section(&mut text, "cannot tell", report.cannot_tell.iter().map(stranger_line));
     section(&mut text, "damaged, kept", report.damaged.iter().cloned());
@@ -92,6 +98,16 @@ fn cleared_line(cleared: &Cleared) -> String {
         format!(": {}", cleared.processes.join(", "))
     };
     format!("{}{processes}; {done}", cleared.what)
+}
+
+fn archived_line(archived: &Cleared) -> String {
+    let done = match &archived.done {
+        Done::Cleared => "archived".to_owned(),
+        Done::Would => "would be archived".to_owned(),
+        Done::Kept => "kept".to_owned(),
+        Done::Failed(why) => format!("NOT archived: {why}"),
+    };
+    format!("{}; {done}", archived.what)
 }
 
 fn stranger_line(stranger: &Stranger) -> String {

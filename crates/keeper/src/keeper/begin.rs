@@ -485,6 +485,7 @@ fn claim(home: &Home, id: &SessionId) -> Result<Lease, Problem> {
             Err(Problem::new(Code::Held, format!("session {id} has a keeper already ({holder})"))
                 .hint(format!("join it with `berth attach {id}`")))
         }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(store::no_session(id)),
         Err(error) => Err(trouble(&format!("claim session {id}"), &error)),
     }
 }

@@ -1,0 +1,141 @@
+//! Deleting a session: the only place where anything that a session holds is deleted.
+//!
+//! Promise: only what is proven not to run is deleted, with its lease held from the proof to the end. It leaves
+//! the list in one step, so a crash leaves a session or nothing that looks like one; the next sweep deletes the
+//! rest. Nothing outside of the session's own directory and its pointers is touched: not the agent's files, not
+//! the directories it worked in, not the locks of conversations.
+//! Not here: asking for a yes.
+//! Start with [`purge`].
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use berth_api::{Code, Problem};
+use berth_core::{Session, SessionId};
+use berth_host::lock::{Probe, probe};
+
+use crate::home::Home;
+use crate::names::NamesLock;
+use crate::store::{self, Lease};
+use crate::{History, killpoint, recover, view};
+
+/// How many bytes a session's directory holds. What cannot be read counts nothing.
+pub fn size(home: &Home, id: &SessionId) -> u64 {
+    size_of(&home.session_dir(id))
+}
+
+fn size_of(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(file) if file.is_dir() => size_of(&entry.path()),
+        Ok(file) => file.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// Deletes a session that nothing is left of but its record, if it is still what was meant. Says how many bytes
+/// that was.
+pub fn purge(home: &Home, id: &SessionId, is_meant: impl FnOnce(&Session) -> bool) -> Result<u64, Problem> {
+    recover::heal(home, id)?;
+    // In the order in which everybody takes them: names first, then the lease.
+    let names = home.lock_names()?;
+    let dir = home.session_dir(id);
+    let lease = claim(&dir, id)?;
+    let session = History::replay(&store::read(&dir, id, 1)?).session;
+    if session.is_live() {
+        return Err(runs(id, "its last run is not over"));
+    }
+    if !is_meant(&session) {
+        let what = format!("session {id} was brought back meanwhile; nothing of it was deleted");
+        return Err(Problem::new(Code::Held, what).hint("name it if you mean it all the same"));
+    }
+    if matches!(probe(&dir.join("run")), Ok(Some(Probe::Held))) {
+        return Err(runs(id, "something of its last run is still there"));
+    }
+    let bytes = size_of(&dir);
+    let shelf = home.purging_dir()?;
+    let grave = shelf.join(id.as_str());
+    let trouble = |what: &str, error: &io::Error| {
+        Problem::new(Code::Refused, format!("cannot {what} session {id}: {error}"))
+    };
+    // What is left of an earlier one with this id: somebody brought it back from a copy.
+    gone(fs::remove_dir_all(&grave)).map_err(|error| trouble("make room for", &error))?;
+    fs::rename(&dir, &grave)
+        .map_err(|error| trouble("purge", &error).hint("nothing was deleted; `berth show` still has it"))?;
+    // From here on it is no session any more, whatever happens to us.
+    let _ = store::sync_dirs(&[&home.sessions_dir(), &shelf]);
+    killpoint::reached("purging");
+    if let Some(name) = &session.name {
+        names.drop_name(name, id);
+    }
+    if let Some(key) = session.spec.as_ref().and_then(|spec| spec.key.as_ref()) {
+        names.drop_key(key, id);
+    }
+    drop(names);
+    killpoint::reached("purged-names");
+    delete(&grave).map_err(|error| {
+        trouble("delete all of", &error).hint("it is in no list any more; `berth sweep` deletes the rest")
+    })?;
+    drop(lease);
+    Ok(bytes)
+}
+
+fn claim(dir: &Path, id: &SessionId) -> Result<Lease, Problem> {
+    match Lease::claim(dir) {
+        Ok(Some(lease)) => Ok(lease),
+        Ok(None) => Err(runs(id, &format!("somebody has it ({})", store::holder(dir)))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(store::no_session(id)),
+        Err(error) => Err(Problem::new(Code::Refused, format!("cannot claim session {id}: {error}"))),
+    }
+}
+
+fn runs(id: &SessionId, why: &str) -> Problem {
+    Problem::new(Code::Held, format!("session {id} is not purged: {why}; nothing of it was deleted"))
+        .hint(format!("end it with `berth stop {id}`, then try again"))
+}
+
+/// Deletes what is on the shelf. Symbolic links are deleted, never followed.
+fn delete(grave: &Path) -> io::Result<()> {
+    gone(fs::remove_dir_all(grave.join(store::JOURNAL_DIR)))?;
+    killpoint::reached("purged-journal");
+    gone(fs::remove_dir_all(grave))
+}
+
+/// Somebody else who finishes the same is welcome.
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Sessions whose purge was broken off: whoever did it is gone.
+pub(crate) fn unfinished(home: &Home) -> io::Result<Vec<(SessionId, PathBuf)>> {
+    let entries = match fs::read_dir(home.purging_place()) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let Some(id) = entry.file_name().to_str().and_then(SessionId::parse) else { continue };
+        if !view::is_kept(&entry.path()).unwrap_or(true) {
+            found.push((id, entry.path()));
+        }
+    }
+    Ok(found)
+}
+
+/// Finishes one of them.
+pub(crate) fn finish(home: &Home, id: &SessionId, grave: &Path) -> Result<(), String> {
+    let names: NamesLock = home.lock_names().map_err(|problem| problem.what)?;
+    // One of the same id that somebody brought back from a copy keeps its name.
+    if !home.session_dir(id).exists() {
+        names.drop_all(id).map_err(|error| format!("cannot drop its names: {error}"))?;
+    }
+    drop(names);
+    delete(grave).map_err(|error| error.to_string())
+}
