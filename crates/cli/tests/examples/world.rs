@@ -154,8 +154,12 @@ impl<'e> World<'e> {
         program(&self.here().join("job.sh"), "echo done");
         program(&self.here().join("broker"), &format!("exec {agent} listen-unix:broker.sock hang"));
         program(&self.here().join("browser"), &format!("exec {agent} 'say:listening on 1\\n' hang"));
+        fs::create_dir(self.here().join("notes")).expect("a directory");
         if self.line.starts_with("git ") {
-            self.prepared("git init -q . && echo old > file && git add file && echo new > file");
+            self.prepared(
+                "git init -q . && echo old > file && git add file && \
+                 git -c user.name=me -c user.email=me@localhost commit -qm 'mend the login' && echo new > file",
+            );
         }
     }
 
@@ -207,7 +211,7 @@ impl<'e> World<'e> {
             || names("fix.1")
             || names("fix.3")
             || is_of_helpers
-            || matches!(self.example.verb.as_str(), "use" | "stop")
+            || matches!(self.example.verb.as_str(), "use" | "stop" | "grep")
         {
             self.fix(Fix::of(self.example));
         }
