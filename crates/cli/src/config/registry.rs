@@ -12,7 +12,7 @@
 //! its whole path (`notify.webhook`), and tables under any name end in `NAME` (`notify.webhooks.NAME`).
 
 /// All tables, in the order in which people are told of them.
-pub(crate) const TABLES: &[&Table] = &[&super::ui::TABLE, &super::agents::TABLE];
+pub(crate) const TABLES: &[&Table] = &[&super::ui::TABLE, &super::policy::TABLE, &super::agents::TABLE];
 
 /// What stands for any name at the end of a table's path.
 const ANY: &str = "NAME";
