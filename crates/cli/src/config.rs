@@ -12,6 +12,7 @@ mod agents;
 pub(crate) mod explain;
 mod keys;
 pub(crate) mod notify;
+mod policy;
 pub(crate) mod registry;
 mod ui;
 
@@ -26,6 +27,7 @@ use berth_api::{Code, Problem};
 pub(crate) use agents::{AgentKeys, ID};
 use keys::Document;
 pub(crate) use keys::{Origin, Setting, Spot};
+pub(crate) use policy::Policy;
 pub(crate) use ui::{Color, Ui};
 
 /// A file larger than this was not written by a person.
@@ -42,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) settings: Vec<Setting>,
     /// `[ui]`.
     pub(crate) ui: Ui,
+    /// `[policy]`.
+    pub(crate) policy: Policy,
     /// `[agents.NAME]`, by name.
     pub(crate) agents: BTreeMap<String, AgentKeys>,
     /// `[notify]`.
@@ -89,11 +93,12 @@ impl Config {
         let document = Document::new(place, bytes.unwrap_or_default(), registry::TABLES, variable)?;
         let mut top = document.keys()?;
         let ui = Ui::read(top.table("ui")?)?;
+        let policy = Policy::read(top.table("policy")?)?;
         let agents = agents::read(&mut top)?;
         let notify = notify::NotifyKeys::read(top.table("notify")?)?;
         top.finish()?;
         let settings = document.settings();
-        Ok(Self { path, is_there: bytes.is_some(), settings, ui, agents, notify })
+        Ok(Self { path, is_there: bytes.is_some(), settings, ui, policy, agents, notify })
     }
 
     /// The refusal of something that only turns out to be wrong beside the built-in table.

@@ -179,13 +179,13 @@ pub(crate) struct Sorting {
     /// Write a note about it
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// Archive it when it was at rest for this long
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) archive_after: Option<Duration>,
+    /// Archive it when it was at rest for this long, or `never` [default: `policy.archive_after` of the config]
+    #[arg(long, value_name = "TIME", value_parser = term)]
+    pub(crate) archive_after: Option<Term>,
 }
 
 /// A time, or `never`.
-fn term(text: &str) -> Result<Term, String> {
+pub(super) fn term(text: &str) -> Result<Term, String> {
     if text == "never" {
         return Ok(Term::Never);
     }

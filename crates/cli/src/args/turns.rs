@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use berth_api::life::Term;
+
 use super::duration;
+use super::life::term;
 
 /// Have something said to a session's agent.
 ///
@@ -214,15 +217,16 @@ pub(crate) struct AgentOptions {
     /// The first turn
     #[arg(short, long, value_name = "TEXT", requires = "agent")]
     pub(crate) prompt: Option<String>,
-    /// Release the agent when it had nothing to do for this long; the next turn brings it back
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "agent")]
-    pub(crate) idle: Option<Duration>,
-    /// End the session for good after this long
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "agent")]
-    pub(crate) ttl: Option<Duration>,
-    /// What the queue does behind a turn nobody knows the end of
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t, requires = "agent")]
-    pub(crate) on_unknown: OnUnknown,
+    /// Release the agent when it had nothing to do for this long, or `never`; the next turn brings it back
+    /// [default: `policy.idle` of the config]
+    #[arg(long, value_name = "TIME", value_parser = term, requires = "agent")]
+    pub(crate) idle: Option<Term>,
+    /// End the session for good after this long, or `never` [default: `policy.ttl` of the config]
+    #[arg(long, value_name = "TIME", value_parser = term, requires = "agent")]
+    pub(crate) ttl: Option<Term>,
+    /// What the queue does behind a turn nobody knows the end of [default: `policy.on_unknown` of the config]
+    #[arg(long, value_name = "WHAT", value_enum, requires = "agent")]
+    pub(crate) on_unknown: Option<OnUnknown>,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use berth_api::life::PolicyChange;
 use berth_api::message::{Answer, Request, Submit};
 use berth_api::record::Spec;
-use berth_api::turn::{Origin, Policy};
+use berth_api::turn::Origin;
 use berth_api::{Code, Connection, Problem, Status, redact};
 use berth_core::{MAX_PROMPT_BYTES, Name, Refusal, SessionId};
 use berth_keeper::keeper::last_complaints;
@@ -16,6 +17,7 @@ use crate::args::Run;
 use crate::attached;
 use crate::cmd::replace::Replaced;
 use crate::cmd::{output, policy, send, stop, talk};
+use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::{config, life, print, tty, turns};
 
@@ -370,6 +372,14 @@ fn agent_spec(args: &Run, name: &str) -> Result<Spec, Problem> {
     };
     let mut env = agent.env.clone();
     env.extend(base.env.clone());
+    let change = PolicyChange {
+        idle: options.idle.unwrap_or_default(),
+        ttl: options.ttl.unwrap_or_default(),
+        archive_after: args.sorting.archive_after.unwrap_or_default(),
+        on_unknown: options.on_unknown.map(policy::on_unknown),
+    };
+    let mut policy = policy::chosen(Config::load()?.policy.of_agent(), change);
+    policy.notify = base.policy.notify.clone();
     Ok(Spec {
         driver: driver.to_owned(),
         command: absolute(command),
@@ -378,12 +388,7 @@ fn agent_spec(args: &Run, name: &str) -> Result<Spec, Problem> {
         agent: Some(name.to_owned()),
         conversation: agent.conversation.clone().unwrap_or_default(),
         origin,
-        policy: Policy {
-            idle_ms: options.idle.map(ms),
-            ttl_ms: options.ttl.map(ms),
-            on_unknown: policy::on_unknown(options.on_unknown),
-            ..base.policy
-        },
+        policy,
         ..base
     })
 }
@@ -409,16 +414,11 @@ fn spec(args: &Run) -> Result<Spec, Problem> {
     }
     let cwd = directory(args.cwd.as_deref())?;
     let (driver, key) = ("pty".to_owned(), args.key.clone());
-    let policy = Policy {
-        archive_after_ms: args.sorting.archive_after.map(ms),
-        notify: args.notify.clone().unwrap_or_default().into(),
-        ..Policy::default()
-    };
+    let archive_after = args.sorting.archive_after.unwrap_or_default();
+    let change = PolicyChange { archive_after, ..PolicyChange::default() };
+    let mut policy = policy::chosen(Config::load()?.policy.of_command(), change);
+    policy.notify = args.notify.clone().unwrap_or_default().into();
     Ok(Spec { driver, command, cwd, env, key, limits: (&args.limits).into(), policy, ..Spec::default() })
-}
-
-fn ms(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A command as it is recorded.

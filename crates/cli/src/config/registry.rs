@@ -14,6 +14,7 @@
 /// All tables, in the order in which people are told of them.
 pub(crate) const TABLES: &[&Table] = &[
     &super::ui::TABLE,
+    &super::policy::TABLE,
     &super::notify::TABLE,
     &super::notify::WEBHOOK,
     &super::notify::WEBHOOKS,
@@ -58,7 +59,6 @@ pub(crate) enum Otherwise {
 
 /// What a value is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "the tables that need the others are on their way"))]
 pub(crate) enum Kind {
     /// Any string.
     Text,

@@ -144,3 +144,40 @@ fn a_new_session_gets_its_tags_its_note_and_its_policy_with_its_first_events() {
     }
     assert_eq!(lab.berth(["show", "bad"]).code, 3, "no half-made session");
 }
+
+#[test]
+fn a_new_session_takes_its_policy_from_the_config_unless_it_is_told_otherwise() {
+    let lab = lab_with_agent();
+    let agents = std::fs::read_to_string(lab.config()).expect("a config file");
+    let policy =
+        "[policy]\nidle = \"1h\"\nttl = \"2d\"\narchive_after = \"30d\"\non_unknown = \"continue\"\n";
+    std::fs::write(lab.config(), format!("{policy}{agents}")).expect("a config file");
+    let (hour, day) = (3_600_000_u64, 86_400_000_u64);
+    let policy_of = |args: &[&str]| lab.show(&lab.ok([&["run", "-d"], args].concat()))["policy"].clone();
+    assert_eq!(
+        policy_of(&["--agent", "fake"]),
+        json!({"idle_ms": hour, "ttl_ms": 2 * day, "archive_after_ms": 30 * day, "on_unknown": "continue"})
+    );
+    let otherwise = ["--idle", "2h", "--ttl", "never", "--archive-after", "never", "--on-unknown", "hold"];
+    assert_eq!(
+        policy_of(&[&["--agent", "fake"], &otherwise[..]].concat()),
+        json!({"idle_ms": 2 * hour, "on_unknown": "hold"})
+    );
+    // A command has no turns to be idle between, and ends by itself.
+    let agent = lab.agent();
+    assert_eq!(
+        policy_of(&["--", &agent, "hang"]),
+        json!({"archive_after_ms": 30 * day, "on_unknown": "hold"})
+    );
+    let mut run = lab.command(["run", "-d", "--agent", "fake"]);
+    let id = berth_harness::said(run.env("BERTH_POLICY_IDLE", "never").output().expect("berth starts"));
+    assert_eq!(
+        lab.show(id.out.trim())["policy"]["idle_ms"],
+        serde_json::Value::Null,
+        "the environment counts"
+    );
+    std::fs::write(lab.config(), format!("[policy]\nidle = \"soon\"\n{agents}")).expect("a config file");
+    let said = lab.berth(["run", "-d", "--agent", "fake"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("config.toml:2:8"), "{said:?}");
+}

@@ -99,7 +99,6 @@ impl<'f> Keys<'f> {
     }
 
     /// A time; `Some(None)` for "never", which is a word of its own where something else is the default.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the table that needs it is on its way"))]
     pub(in super::super) fn time_or_never(
         &mut self,
         key: &'static str,

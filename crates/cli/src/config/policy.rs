@@ -1,0 +1,80 @@
+//! `[policy]`: when sessions end and are archived by themselves, unless `run` or `policy` says otherwise.
+
+use std::time::Duration;
+
+use berth_api::Problem;
+use berth_api::turn::{OnUnknown, Policy as Record};
+
+use super::keys::Keys;
+use super::registry::{Key, Kind, Table};
+
+pub(crate) const TABLE: Table = Table {
+    path: "policy",
+    about: "When new sessions end and are archived by themselves. `berth run` has options for it, and `berth policy` \
+            changes it later. `idle`, `ttl` and `on_unknown` are for agents (`run --agent`).",
+    keys: &[
+        Key::new(
+            "idle",
+            Kind::TimeOrNever,
+            "Release an agent that had nothing to do for this long; the next turn brings it back",
+        )
+        .default("never")
+        .example("\"30m\""),
+        Key::new("ttl", Kind::TimeOrNever, "End a session for good after this long")
+            .default("never")
+            .example("\"1d\""),
+        Key::new(
+            "archive_after",
+            Kind::TimeOrNever,
+            "Archive a session that was at rest for this long (`berth sweep`)",
+        )
+        .default("never")
+        .example("\"30d\""),
+        Key::new(
+            "on_unknown",
+            Kind::Choice(&["hold", "continue"]),
+            "What a queue does behind a turn nobody knows the end of: wait for somebody's word, or go on",
+        )
+        .default("hold"),
+    ],
+};
+
+/// What `[policy]` says.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    pub(crate) idle: Option<Duration>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) archive_after: Option<Duration>,
+    pub(crate) on_unknown: OnUnknown,
+}
+
+impl Policy {
+    pub(super) fn read(mut keys: Keys<'_>) -> Result<Self, Problem> {
+        let all = [OnUnknown::Hold, OnUnknown::Continue];
+        let name = |on_unknown: OnUnknown| match on_unknown {
+            OnUnknown::Hold => "hold",
+            OnUnknown::Continue => "continue",
+        };
+        let read = Self {
+            idle: keys.time_or_never("idle")?.flatten(),
+            ttl: keys.time_or_never("ttl")?.flatten(),
+            archive_after: keys.time_or_never("archive_after")?.flatten(),
+            on_unknown: keys.choice("on_unknown", &all, name)?.unwrap_or_default(),
+        };
+        keys.finish()?;
+        Ok(read)
+    }
+
+    /// For a session of an agent from the table.
+    pub(crate) fn of_agent(&self) -> Record {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (idle_ms, ttl_ms) = (self.idle.map(ms), self.ttl.map(ms));
+        Record { idle_ms, ttl_ms, on_unknown: self.on_unknown, ..self.of_command() }
+    }
+
+    /// For a session of any other command: it has no turns, and no end but its own.
+    pub(crate) fn of_command(&self) -> Record {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Record { archive_after_ms: self.archive_after.map(ms), ..Record::default() }
+    }
+}
