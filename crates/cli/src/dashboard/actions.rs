@@ -14,7 +14,7 @@ use super::model::{Action, Done};
 use super::source::{Mailbox, spawn};
 use crate::cmd::{input, resume, stop};
 use crate::ctx::Ctx;
-use crate::{print, turns};
+use crate::{life, print, turns};
 
 /// How long a run is given to end by itself: what `berth stop` gives.
 const GRACE_MS: u64 = 5000;
@@ -67,6 +67,14 @@ fn run(ctx: &Ctx, handle: &str, action: &Action) -> Result<String, Problem> {
         Action::Resume { id } => {
             let (_, status) = resume::begin(ctx, id, handle, false, false)?;
             Ok(format!("{handle} is {}", status.state))
+        }
+        Action::Archive { id } => {
+            life::archive(ctx, id)?;
+            Ok(format!("{handle} is archived; . shows it, and A brings it back"))
+        }
+        Action::Restore { id } => {
+            life::restore(ctx, id)?;
+            Ok(format!("{handle} is back"))
         }
     }
 }

@@ -102,6 +102,8 @@ pub(crate) enum Action {
     Stop { id: SessionId },
     Cancel { id: SessionId, turn: String },
     Resume { id: SessionId },
+    Archive { id: SessionId },
+    Restore { id: SessionId },
 }
 
 /// A word to the person, until the next key.
@@ -366,7 +368,9 @@ impl Action {
             | Self::Answer { id, .. }
             | Self::Stop { id }
             | Self::Cancel { id, .. }
-            | Self::Resume { id } => id,
+            | Self::Resume { id }
+            | Self::Archive { id }
+            | Self::Restore { id } => id,
         }
     }
 
@@ -379,6 +383,8 @@ impl Action {
             Self::Stop { .. } => format!("stopping {handle}"),
             Self::Cancel { .. } => format!("cancelling the turn of {handle}"),
             Self::Resume { .. } => format!("resuming {handle}"),
+            Self::Archive { .. } => format!("archiving {handle}"),
+            Self::Restore { .. } => format!("restoring {handle}"),
         }
     }
 }

@@ -103,13 +103,15 @@ impl Row {
         self.status().map_or(0, |status| status.last_activity_at.0)
     }
 
+    pub(crate) fn is_archived(&self) -> bool {
+        self.status().is_some_and(|status| status.archived_at.is_some() || status.state == "archived")
+    }
+
     /// Whether it is put away, or over for long.
     pub(crate) fn is_old(&self, now_ms: u64) -> bool {
         let Some(status) = self.status() else { return false };
         let over_since = status.ended_at.filter(|_| status.state == "stopped");
-        status.archived_at.is_some()
-            || status.state == "archived"
-            || over_since.is_some_and(|ended| now_ms.saturating_sub(ended.0) >= RECENT_MS)
+        self.is_archived() || over_since.is_some_and(|ended| now_ms.saturating_sub(ended.0) >= RECENT_MS)
     }
 
     /// What it does at the moment, or how it ended, or what it is.

@@ -109,6 +109,26 @@ fn stopping_wants_a_yes_and_resuming_brings_it_back() {
 }
 
 #[test]
+fn what_is_over_is_put_away_and_brought_back() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "job"], &["exit:0"]);
+    let mut terminal = open(&lab);
+    terminal.wait_for("› stopped     job");
+    terminal.type_keys("A");
+    terminal.wait_for("job is archived");
+    terminal.wait_for("1 older");
+    assert!(!lab.show(&id)["archived_at"].is_null());
+    terminal.type_keys(".");
+    terminal.wait_for("› archived    job");
+    terminal.type_keys("A");
+    terminal.wait_for("job is back");
+    terminal.wait_for("› stopped     job");
+    assert!(lab.show(&id)["archived_at"].is_null());
+    terminal.type_keys("qq");
+    assert_eq!(terminal.wait_exit(), 0);
+}
+
+#[test]
 fn a_turn_is_cancelled_after_a_yes() {
     let lab = lab();
     agent(&lab, "docs");

@@ -87,6 +87,7 @@ impl Model {
             Key::Char('x') => self.ask_to_stop(),
             Key::Char('c') => self.ask_to_cancel(),
             Key::Char('r') => return self.resume(),
+            Key::Char('A') => return self.put_away_or_back(),
             _ => {}
         }
         vec![]
@@ -206,6 +207,20 @@ impl Model {
         }
         let id = row.id.clone();
         self.act(Action::Resume { id })
+    }
+
+    fn put_away_or_back(&mut self) -> Vec<Effect> {
+        let Some(row) = self.selected() else { return vec![] };
+        let id = row.id.clone();
+        if row.status().is_none() {
+            return self
+                .refuse("a damaged session cannot be archived", "docs/recovery.md says what can be done");
+        }
+        if row.is_live() {
+            return self.refuse(&format!("{} is running", row.handle()), "x stops it; then archive it");
+        }
+        let is_archived = row.is_archived();
+        self.act(if is_archived { Action::Restore { id } } else { Action::Archive { id } })
     }
 
     fn type_filter(&mut self, key: Key) -> Vec<Effect> {

@@ -238,6 +238,22 @@ fn resuming_is_for_what_does_not_run() {
 }
 
 #[test]
+fn what_is_over_is_archived_and_what_is_archived_comes_back() {
+    let mut model = model(vec![status('a', "job", "stopped")]);
+    assert_eq!(press(&mut model, "A"), [Effect::Do(Action::Archive { id: id('a') })]);
+    let mut away = status('a', "job", "archived");
+    away.keeper_pid = None;
+    away.archived_at = Some(Timestamp(150_000));
+    model.found([known(away)]);
+    assert!(names(&model).is_empty());
+    press(&mut model, ".");
+    assert_eq!(press(&mut model, "A"), [Effect::Do(Action::Restore { id: id('a') })]);
+    model.found([known(status('a', "job", "running"))]);
+    assert_eq!(press(&mut model, "A"), []);
+    assert!(matches!(&model.message, Some(Message::Problem(_))));
+}
+
+#[test]
 fn a_filter_is_live_and_escape_takes_it_back_before_it_leaves() {
     let mut model = three();
     press(&mut model, "/do");

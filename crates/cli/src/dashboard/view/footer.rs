@@ -94,8 +94,11 @@ fn browse(model: &Model, look: Look, cols: usize) -> Line<'static> {
         }
         if row.is_live() {
             keys.push(("x", "stop".into()));
+        } else if row.is_archived() {
+            keys.push(("A", "restore".into()));
         } else {
             keys.push(("r", "resume".into()));
+            keys.push(("A", "archive".into()));
         }
     }
     keys.push(("/", "filter".into()));
@@ -214,6 +217,7 @@ pub(super) fn help(look: Look, area: Rect, buffer: &mut Buffer) {
         ("c", "have the agent break off its turn"),
         ("x", "stop it"),
         ("r", "resume it"),
+        ("A", "archive it, or bring it back"),
         ("/", "filter by name, agent, directory, state, tag"),
         (".", "show what is older, or archived"),
         ("PgUp PgDn, wheel", "scroll the preview"),
