@@ -35,6 +35,10 @@ pub(crate) struct Literals {
     all: Vec<Vec<u8>>,
     /// For each byte: the beginnings of literals that end with it, as (literal, length).
     beginnings: Vec<Vec<(usize, usize)>>,
+    /// For each byte: whether a literal begins with it.
+    begins_with: [bool; 256],
+    /// For each two bytes, as a bit: whether a beginning of a literal ends with them.
+    pairs: Vec<u64>,
 }
 
 impl Literals {
@@ -49,7 +53,18 @@ impl Literals {
                 beginnings[usize::from(literal[length - 1])].push((number, length));
             }
         }
-        Some(Self { finder, all, beginnings })
+        let mut begins_with = [false; 256];
+        all.iter()
+            .filter_map(|literal| literal.first())
+            .for_each(|byte| begins_with[usize::from(*byte)] = true);
+        let mut pairs = vec![0; 65536 / 64];
+        for literal in &all {
+            for pair in literal.windows(2) {
+                let pair = usize::from(pair[0]) << 8 | usize::from(pair[1]);
+                pairs[pair / 64] |= 1 << (pair % 64);
+            }
+        }
+        Some(Self { finder, all, beginnings, begins_with, pairs })
     }
 
     /// The places in `bytes` at which a literal is, or may be: in order, and any number of times per line.
@@ -62,10 +77,30 @@ impl Literals {
     fn goes_on(&self, bytes: &[u8], at: usize, kind: Kind) -> bool {
         let before = &bytes[..at];
         let line = || &bytes[at..at + memchr(b'\n', &bytes[at..]).unwrap_or(bytes.len() - at)];
-        if kind == Kind::Records && self.all.iter().any(|literal| begins_escaped(line(), literal)) {
+        // Most escapes are line ends, and no literal begins with one: looking no further is most of the speed.
+        let may_begin = match bytes.get(at + 1) {
+            Some(plain @ (b'"' | b'\\' | b'/')) => self.begins_with[usize::from(*plain)],
+            Some(b't') => self.begins_with[usize::from(b'\t')],
+            Some(b'u') => true,
+            Some(_) | None => false,
+        };
+        let is_escape = kind == Kind::Records && may_begin && bytes[at] == b'\\';
+        if is_escape && self.all.iter().any(|literal| begins_escaped(line(), literal)) {
             return true;
         }
-        let Some(last) = before.last() else { return false };
+        let last = match before {
+            [] => return false,
+            [.., last] if self.begins_with[usize::from(*last)] => last,
+            [last] => last,
+            // In coloured output there are controls everywhere, and hardly one of them breaks a literal.
+            [.., first, last] => {
+                let pair = usize::from(*first) << 8 | usize::from(*last);
+                if self.pairs[pair / 64] & 1 << (pair % 64) == 0 {
+                    return false;
+                }
+                last
+            }
+        };
         self.beginnings[usize::from(*last)].iter().any(|(number, length)| {
             let (begin, rest) = self.all[*number].split_at(*length);
             before.ends_with(begin)
@@ -139,9 +174,12 @@ impl Candidates<'_> {
 }
 
 fn has_odd_controls(bytes: &[u8]) -> bool {
-    let is_odd = |byte: u8| (byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | ESC)) || byte == 0x7f;
-    // In blocks without an early end, which the compiler makes wide instructions of.
-    bytes.chunks(4096).any(|block| block.iter().fold(false, |odd, byte| odd | is_odd(*byte)))
+    // In blocks without an early end and without branches, which the compiler makes wide instructions of.
+    let odd = |byte: u8| {
+        let is_usual = (byte == b'\t') | (byte == b'\n') | (byte == b'\r') | (byte == ESC);
+        u8::from(((byte < 0x20) & !is_usual) | (byte == 0x7f))
+    };
+    bytes.chunks(4096).any(|block| block.iter().fold(0, |found, byte| found | odd(*byte)) != 0)
 }
 
 fn goes_on_in_terminal(line: &[u8], rest: &[u8]) -> bool {
