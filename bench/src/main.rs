@@ -7,6 +7,7 @@
 //! Start with [`MEASUREMENTS`], one file each; `peers` has the holders, `lab` the place.
 
 mod accept;
+mod dashboard;
 mod echo;
 mod end;
 mod helper;
@@ -44,7 +45,7 @@ use stage::Bench;
 type Measurement = (char, fn(&Bench) -> Result<Section>);
 
 /// In the order of the report.
-const MEASUREMENTS: [Measurement; 15] = [
+const MEASUREMENTS: [Measurement; 16] = [
     ('a', start::measure),
     ('b', parallel::measure),
     ('c', echo::measure),
@@ -60,6 +61,7 @@ const MEASUREMENTS: [Measurement; 15] = [
     ('m', turn::measure_fake),
     ('n', turn::measure_claude),
     ('o', queue::measure),
+    ('p', dashboard::measure),
 ];
 
 const HELP: &str = "berth-bench: speed and memory beside the peers (bench/run installs and builds what it needs)
@@ -70,7 +72,7 @@ usage: berth-bench --fake-agent PATH [--berth PATH] [--only a,c] [--quick] [--wr
   --fake-agent PATH  the program that runs in the sessions
   --berth PATH       berth's command; without it only the peers are measured, as found through PATH
   --only a,c         only these: a start · b parallel · c echo · d output · e reattach · f memory · g list · h journal
-                     i end · j sweep · k helper · l sending · m turn · n turn of Claude Code · o memory of turns
+                     i end · j sweep · k helper · l sending · m turn · n turn of Claude Code · o memory of turns · p dashboard
   --quick            few rounds: shows that it works, not how fast it is
   --write PATH       write the report there too
   --dir DIR          make the private directories there, on a real disk; the system's temporary directory otherwise

@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::frame::{self, Frame, Kind};
 use crate::message::{Answer, Call, Notice, PROTOCOL, Request};
 use crate::problem::{Code, Problem};
+use crate::redact;
 
 /// The name of a keeper's socket in its session's directory.
 pub const SOCKET_NAME: &str = "sock";
@@ -42,7 +43,10 @@ pub enum Arrival {
 impl Connection {
     /// Connects to the keeper of the session in `dir`.
     pub fn open(dir: &Path, place: String) -> io::Result<Self> {
-        Ok(Self::over(berth_host::socket::connect(dir, SOCKET_NAME)?, place))
+        let stream = berth_host::socket::connect(dir, SOCKET_NAME)
+            .inspect_err(|error| tracing::debug!(?dir, %error, "no keeper answers there"))?;
+        tracing::debug!(?dir, "connected to the keeper");
+        Ok(Self::over(stream, place))
     }
 
     /// Uses a stream that is connected already.
@@ -53,6 +57,18 @@ impl Connection {
     /// Asks, and waits for the answer. News that arrives in between is dropped: watch on a
     /// connection of its own.
     pub fn ask(&mut self, request: Request) -> Result<Answer, Problem> {
+        let request_kind = tracing::enabled!(tracing::Level::INFO).then(|| redact::kind(&request));
+        let asked = std::time::Instant::now();
+        let answer = self.answered(request);
+        if let Some(request) = request_kind {
+            let ms = u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let answer = answer.as_ref().map_or_else(|problem| problem.what.clone(), redact::kind);
+            tracing::info!(request, answer, ms, "asked the keeper");
+        }
+        answer
+    }
+
+    fn answered(&mut self, request: Request) -> Result<Answer, Problem> {
         self.send(request).map_err(|error| gone(&error))?;
         loop {
             match self.next().map_err(|error| gone(&error))? {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::helper::{Owner, Terms, Wanted};
+use crate::life::PolicyChange;
 use crate::record::{Entry, Spec};
 use crate::status::Status;
 use crate::turn::{Manner, Receipt, Wish};
@@ -36,6 +37,12 @@ pub enum Request {
         /// End whoever else writes the conversation to take up.
         #[serde(default)]
         take: bool,
+        /// What people sort it by.
+        #[serde(default)]
+        tags: Vec<String>,
+        /// What somebody wrote about it.
+        #[serde(default)]
+        note: Option<String>,
     },
     /// Begin the next run. Only the process that started the keeper may.
     Resume {
@@ -47,6 +54,9 @@ pub enum Request {
         /// End whoever else writes the conversation.
         #[serde(default)]
         take: bool,
+        /// Bring it back if it was put away; else that is refused.
+        #[serde(default)]
+        restore: bool,
     },
     /// Make the helper, or begin its next run. Only the process that started the keeper may. Answered
     /// twice: when it runs, and when it is ready or will not be.
@@ -82,6 +92,23 @@ pub enum Request {
     Rename {
         /// The new one.
         name: String,
+    },
+    /// Add tags, and take others away.
+    Tag {
+        /// Which to add.
+        add: Vec<String>,
+        /// Which to take away.
+        remove: Vec<String>,
+    },
+    /// Write something about it, in place of what was written before.
+    Note {
+        /// What; nothing to take it away.
+        note: Option<String>,
+    },
+    /// Say when it ends by itself, and what waits for what.
+    SetPolicy {
+        /// What is to be different.
+        change: PolicyChange,
     },
     /// See the terminal, and type into it.
     Attach {

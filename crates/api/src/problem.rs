@@ -132,6 +132,22 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             Problem::new(Code::Refused, format!("helper `{session}` has {limit} owners already"))
                 .hint(format!("release some with `berth helper release {session} --owner S`"))
         }
+        Refusal::Archived => Problem::new(Code::Refused, format!("session `{session}` is archived")).hint(
+            format!("bring it back with `berth restore {session}`; `berth resume {session}` starts it, too"),
+        ),
+        Refusal::StillRunning => {
+            Problem::new(Code::Held, format!("session `{session}` runs, and what runs is not archived"))
+                .hint(format!("end it with `berth stop {session}`, or with `berth archive --stop {session}`"))
+        }
+        Refusal::TooManyTags { limit } => {
+            Problem::new(Code::Refused, format!("session `{session}` would have more than {limit} tags"))
+                .hint(format!("take some away with `berth tag {session} --remove TAG`; nothing was changed"))
+        }
+        Refusal::NoteTooLong { bytes, limit } => Problem::new(
+            Code::Usage,
+            format!("the note has {bytes} bytes; the longest one allowed has {limit}"),
+        )
+        .hint("put it into a file and name that in the note; nothing was changed"),
         Refusal::NoTurns
         | Refusal::EmptyPrompt
         | Refusal::PromptTooLong { .. }
@@ -222,7 +238,11 @@ fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
         | Refusal::OtherHelper
         | Refusal::BeingEnded
         | Refusal::NotOwner { .. }
-        | Refusal::TooManyOwners { .. } => self::refusal(refusal, session),
+        | Refusal::TooManyOwners { .. }
+        | Refusal::Archived
+        | Refusal::StillRunning
+        | Refusal::TooManyTags { .. }
+        | Refusal::NoteTooLong { .. } => self::refusal(refusal, session),
     }
 }
 
@@ -250,7 +270,11 @@ pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
         Refusal::NotShared
         | Refusal::OtherHelper
         | Refusal::NotOwner { .. }
-        | Refusal::TooManyOwners { .. } => refusal(what, helper),
+        | Refusal::TooManyOwners { .. }
+        | Refusal::Archived
+        | Refusal::StillRunning
+        | Refusal::TooManyTags { .. }
+        | Refusal::NoteTooLong { .. } => refusal(what, helper),
         Refusal::NoTurns
         | Refusal::EmptyPrompt
         | Refusal::PromptTooLong { .. }

@@ -215,6 +215,26 @@ pub enum Event {
         #[serde(flatten)]
         expiry: Expiry,
     },
+    Archived {
+        #[serde(default)]
+        by: Actor,
+    },
+    Restored {
+        #[serde(default)]
+        by: Actor,
+    },
+    Tagged {
+        #[serde(default)]
+        tags: Vec<String>,
+    },
+    Noted {
+        #[serde(default)]
+        note: Option<String>,
+    },
+    PolicySet {
+        #[serde(default)]
+        policy: Policy,
+    },
     Warned {
         what: String,
     },
@@ -406,6 +426,11 @@ impl From<&core::Event> for Event {
                 Self::Released { epoch: epoch.0, why: why.into(), kill_at_boot_ms }
             }
             E::ExpirySet { expiry } => Self::ExpirySet { expiry: expiry.into() },
+            E::Archived { by } => Self::Archived { by: by.into() },
+            E::Restored { by } => Self::Restored { by: by.into() },
+            E::Tagged { tags } => Self::Tagged { tags: tags.iter().map(ToString::to_string).collect() },
+            E::Noted { note } => Self::Noted { note },
+            E::PolicySet { policy } => Self::PolicySet { policy: policy.into() },
             E::Warned { what } => Self::Warned { what },
         }
     }
@@ -486,6 +511,13 @@ impl TryFrom<&Event> for core::Event {
                 Self::Released { epoch: Epoch(epoch), why: why.into(), kill_at_boot_ms }
             }
             Event::ExpirySet { expiry } => Self::ExpirySet { expiry: expiry.into() },
+            Event::Archived { by } => Self::Archived { by: by.into() },
+            Event::Restored { by } => Self::Restored { by: by.into() },
+            Event::Tagged { tags } => {
+                Self::Tagged { tags: tags.iter().map(|tag| Name::parse(tag)).collect::<Result<_, _>>()? }
+            }
+            Event::Noted { note } => Self::Noted { note },
+            Event::PolicySet { policy } => Self::PolicySet { policy: policy.into() },
             Event::Warned { what } => Self::Warned { what },
         })
     }

@@ -56,6 +56,22 @@ pub fn command_line(argv: &[String]) -> String {
     one_line(&words(argv).iter().map(quoted).collect::<Vec<_>>().join(" "))
 }
 
+/// What kind of thing it is, without what is in it: `Send` of a request that sends something.
+pub fn kind(value: &impl std::fmt::Debug) -> String {
+    /// Takes letters, and fails at anything else, so that the rest is not even written.
+    struct Letters(String);
+    impl std::fmt::Write for Letters {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            let end = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
+            self.0.push_str(&text[..end]);
+            if end < text.len() { Err(std::fmt::Error) } else { Ok(()) }
+        }
+    }
+    let mut letters = Letters(String::new());
+    let _ = std::fmt::write(&mut letters, format_args!("{value:?}"));
+    letters.0
+}
+
 /// Text that is not split into words (a script, the title a program gave itself), with `***` for each
 /// secret.
 pub fn text(text: &str) -> String {
@@ -232,6 +248,15 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kind_of_a_thing_has_nothing_of_what_is_in_it() {
+        assert_eq!(kind(&Some("s3cret")), "Some");
+        assert_eq!(kind(&crate::Request::Status), "Status");
+        let request = crate::Request::Type { text: "s3cret".to_owned(), take: false };
+        assert_eq!(kind(&request), "Type");
+        assert_eq!(kind(&"s3cret"), "");
+    }
 
     fn shown(argv: &[&str]) -> String {
         command_line(&argv.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())

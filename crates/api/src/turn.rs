@@ -203,6 +203,8 @@ pub struct Policy {
     pub idle_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub archive_after_ms: Option<u64>,
     pub on_unknown: OnUnknown,
     #[serde(skip_serializing_if = "Notify::is_as_configured")]
     pub notify: Notify,
@@ -476,5 +478,5 @@ crate::record::same_fields! {
     TurnEnd { state, reason, answer, cut, input_tokens, output_tokens }
     AskOption { id, name, kind }
     Able { steer, resume }
-    Policy { idle_ms, ttl_ms, on_unknown, notify }
+    Policy { idle_ms, ttl_ms, archive_after_ms, on_unknown, notify }
 }

@@ -2,9 +2,12 @@
 
 pub(crate) mod agents;
 pub(crate) mod config;
+pub(crate) mod find;
 pub(crate) mod helper;
+pub(crate) mod life;
 pub(crate) mod ls;
 pub(crate) mod notify;
+pub(crate) mod shell;
 pub(crate) mod turns;
 pub(crate) mod use_session;
 
@@ -12,11 +15,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
+pub(crate) use find::{Export, Format, Grep};
+pub(crate) use life::{Archive, Note, Policy, Restore, Sorting, Tag};
 pub(crate) use ls::Ls;
+pub(crate) use shell::{Completions, Man, Setup, SetupSystemd, SetupVerb};
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
 };
@@ -32,6 +38,7 @@ pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, Helper
 #[command(
     name = "berth",
     version,
+    mut_subcommands = with_session,
     after_help = "\
 S is a session: its name, its id, the first characters (three or more) of its id, or @ for the current one.
 Where S is left out: --session S, else $BERTH_SESSION, else the current session of this terminal (`berth use`).
@@ -50,9 +57,11 @@ First steps:  berth demo
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: Global,
-    /// The session, where the command does not name one
-    #[arg(long = "session", value_name = "S", global = true)]
+    /// The session, for a command that is about one
+    #[arg(long = "session", value_name = "S")]
     pub(crate) meant: Option<String>,
+    #[arg(skip)]
+    means_nothing_to: Option<String>,
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
 }
@@ -64,6 +73,9 @@ pub(crate) struct Global {
     /// Only data and errors: no remarks, no progress
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+    /// Say what is being done; twice, say more (BERTH_LOG=FILTER chooses)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
     /// When to use colours [default: the config's `ui.color`]
     #[arg(long, value_name = "WHEN", value_enum, global = true)]
     pub(crate) color: Option<crate::config::Color>,
@@ -71,23 +83,38 @@ pub(crate) struct Global {
 
 /// What a command that is about a session calls it.
 const ABOUT_A_SESSION: [&str; 3] = ["session", "sessions", "turn"];
+/// The id of --session, before and behind the command.
+const MEANT: &str = "meant";
+
+/// Gives --session to the commands that are about a session. Its definition tells, so that none has to be listed;
+/// the others refuse it.
+fn with_session(verb: clap::Command) -> clap::Command {
+    let is_about = |argument: &clap::Arg| ABOUT_A_SESSION.contains(&argument.get_id().as_str());
+    if !verb.get_arguments().any(is_about) {
+        return verb;
+    }
+    let help = "The session, in place of the argument";
+    verb.arg(clap::Arg::new(MEANT).long("session").value_name("S").help(help).global(true))
+}
 
 impl Args {
-    /// Refuses --session where it would mean nothing: whoever gives it wants it to count.
+    /// What was typed.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let found = crate::help::command().try_get_matches()?;
+        let mut args = Self::from_arg_matches(&found)?;
+        let below = found.subcommand().map(|(verb, found)| (verb, found.try_get_one::<String>(MEANT)));
+        match below {
+            Some((_, Ok(meant))) => args.meant = meant.cloned().or(args.meant),
+            Some((verb, Err(_))) if args.meant.is_some() => args.means_nothing_to = Some(verb.to_owned()),
+            None if args.meant.is_some() => args.means_nothing_to = Some("ls".to_owned()),
+            Some((_, Err(_))) | None => {}
+        }
+        Ok(args)
+    }
+
+    /// Refuses --session before a command that it means nothing to: whoever gives it wants it to count.
     pub(crate) fn check_session(&self) -> Result<(), Problem> {
-        if self.meant.is_none() {
-            return Ok(());
-        }
-        // Its definition knows, so that no command has to be listed here.
-        let definition = Self::command();
-        let found = definition.clone().try_get_matches().ok();
-        let verb = found.as_ref().and_then(|found| found.subcommand_name()).unwrap_or("ls");
-        let about = |verb: &clap::Command| {
-            verb.get_arguments().any(|argument| ABOUT_A_SESSION.contains(&argument.get_id().as_str()))
-        };
-        if definition.find_subcommand(verb).is_some_and(about) {
-            return Ok(());
-        }
+        let Some(verb) = &self.means_nothing_to else { return Ok(()) };
         Err(Problem::new(Code::Usage, format!("--session means nothing to `berth {verb}`"))
             .hint(format!("leave it out; `berth {verb} --help` tells what it takes")))
     }
@@ -106,6 +133,8 @@ pub(crate) enum Verb {
     Screen(Screen),
     Output(Output),
     Log(Log),
+    Grep(Grep),
+    Export(Export),
     Stop(Stop),
     Wait(Wait),
     Send(Send),
@@ -118,11 +147,19 @@ pub(crate) enum Verb {
     Fork(Fork),
     Rename(Rename),
     Use(Use),
+    Tag(Tag),
+    Note(Note),
+    Policy(Policy),
+    Archive(Archive),
+    Restore(Restore),
     Helper(Helper),
     Sweep(Sweep),
     Agents(Agents),
     Notify(Notify),
     Config(Config),
+    Completions(Completions),
+    Man(Man),
+    Setup(Setup),
     Doctor(Doctor),
     /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
     Demo,
@@ -176,6 +213,8 @@ pub(crate) struct Run {
     /// (with commas between), or none
     #[arg(long, value_name = "WHAT", value_parser = occasions)]
     pub(crate) notify: Option<berth_core::Notify>,
+    #[command(flatten)]
+    pub(crate) sorting: Sorting,
     /// Print what `show --json` prints instead of the id or the output
     #[arg(long)]
     pub(crate) json: bool,
@@ -540,17 +579,19 @@ fn cores(text: &str) -> Result<u64, String> {
     if (1.0..=1_000_000.0).contains(&percent) { Ok(percent as u64) } else { Err(odd()) }
 }
 
-/// `500ms`, `5s`, `2m`, `1h`, or plain seconds.
+/// `500ms`, `5s`, `2m`, `1h`, `30d`, `2w`, or plain seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 =
-        digits.parse().map_err(|_| "a time is a number and ms, s, m or h, as in 5s".to_owned())?;
+        digits.parse().map_err(|_| "a time is a number and ms, s, m, h, d or w, as in 5s".to_owned())?;
     let seconds = match &text[digits.len()..] {
         "ms" => number / 1000.0,
         "s" | "" => number,
         "m" => number * 60.0,
         "h" => number * 3600.0,
-        unit => return Err(format!("`{unit}` is no unit of time; use ms, s, m or h")),
+        "d" => number * 86_400.0,
+        "w" => number * 7.0 * 86_400.0,
+        unit => return Err(format!("`{unit}` is no unit of time; use ms, s, m, h, d or w")),
     };
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is no possible time"))
 }
@@ -584,6 +625,8 @@ mod tests {
         assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
         assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("7"), Ok(Duration::from_secs(7)));
+        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 24 * 3600)));
+        assert_eq!(duration("2w"), duration("14d"));
         for bad in ["", "s", "-1s", "5 parsecs", "nan", "inf"] {
             assert!(duration(bad).is_err(), "{bad} was taken for a time");
         }

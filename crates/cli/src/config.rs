@@ -61,6 +61,7 @@ impl Config {
     /// The same with another file. One that is not there says nothing.
     pub(crate) fn load_from(path: PathBuf) -> Result<Self, Problem> {
         let bytes = read(&path)?;
+        tracing::info!(?path, exists = bytes.is_some(), "the config file");
         Self::parse(Some(path), bytes.as_deref(), &variable)
     }
 

@@ -24,7 +24,9 @@ pub(crate) struct Ctx {
 
 impl Ctx {
     pub(crate) fn open() -> Result<Self, Problem> {
-        Ok(Self { home: Home::locate()?, session: None })
+        let home = Home::locate()?;
+        tracing::info!(root = ?home.root(), "the state directory");
+        Ok(Self { home, session: None })
     }
 
     /// The same with the session that --session names.

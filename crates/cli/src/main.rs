@@ -6,15 +6,21 @@ mod agents;
 mod args;
 mod attached;
 mod cmd;
+mod complete;
 mod config;
 mod consent;
 mod ctx;
+mod dashboard;
+mod export;
+mod grep;
+mod help;
 mod leave_key;
+mod life;
 mod listing;
+mod log;
 mod meant;
 mod notify;
 mod print;
-#[expect(dead_code, reason = "its first callers are on their way")]
 mod progress;
 mod tty;
 mod turns;
@@ -24,7 +30,6 @@ mod width;
 use std::process::ExitCode;
 
 use berth_api::{Code, Problem};
-use clap::Parser;
 
 use args::{Args, Verb};
 use ctx::Ctx;
@@ -34,14 +39,19 @@ fn main() -> ExitCode {
     let mut raw = std::env::args_os().skip(1);
     match raw.next() {
         Some(verb) if verb == berth_keeper::start::KEEPER_VERB => {
-            return ExitCode::from(berth_keeper::keeper::keep(&raw.collect::<Vec<_>>()));
+            let args: Vec<_> = raw.collect();
+            log::of_a_keeper(&args);
+            return ExitCode::from(berth_keeper::keeper::keep(&args));
         }
         Some(verb) if verb == berth_keeper::notify::NOTIFIER_VERB => {
             return ExitCode::from(notify::notifier(&raw.collect::<Vec<_>>()));
         }
         _ => {}
     }
-    let args = match Args::try_parse() {
+    if complete::answered() {
+        return ExitCode::SUCCESS;
+    }
+    let args = match Args::read() {
         Ok(args) => args,
         Err(error) => {
             let printed = error.print();
@@ -53,6 +63,10 @@ fn main() -> ExitCode {
         }
     };
     ui::set(ui::Options { quiet: args.global.quiet, color: args.global.color });
+    if let Err(problem) = log::of_a_command(args.global.verbose) {
+        print::problem(&problem);
+        return ExitCode::from(problem.code.exit_code());
+    }
     match run(args) {
         Ok(code) => {
             if let Some(problem) = config::untold() {
@@ -70,7 +84,12 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<u8, Problem> {
     args.check_session()?;
     let Some(verb) = args.verb else {
-        return cmd::ls::run(&Ctx::open()?, &args::Ls::default());
+        let ctx = Ctx::open()?;
+        return if tty::is_interactive() {
+            dashboard::run(ctx)
+        } else {
+            cmd::ls::run(&ctx, &args::Ls::default())
+        };
     };
     // These must not make the state directory: one brings its own, the others only look.
     match &verb {
@@ -78,6 +97,9 @@ fn run(args: Args) -> Result<u8, Problem> {
         Verb::Doctor(args) => return cmd::doctor::run(args),
         Verb::Agents(args) => return cmd::agents::run(args),
         Verb::Config(args) => return cmd::config::run(args),
+        Verb::Completions(args) => return cmd::completions::run(args),
+        Verb::Man(args) => return cmd::man::run(args),
+        Verb::Setup(args) => return cmd::setup::run(args),
         _ => {}
     }
     let ctx = Ctx::open()?.about(args.meant);
@@ -104,6 +126,8 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Screen(args) => cmd::screen::run(ctx, &args),
         Verb::Output(args) => cmd::output::run(ctx, &args),
         Verb::Log(args) => cmd::log::run(ctx, &args),
+        Verb::Grep(args) => cmd::grep::run(ctx, &args),
+        Verb::Export(args) => cmd::export::run(ctx, &args),
         Verb::Stop(args) => cmd::stop::run(ctx, &args),
         Verb::Wait(args) => cmd::wait::run(ctx, &args),
         Verb::Send(args) => cmd::send::run(ctx, &args),
@@ -117,9 +141,20 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
         Verb::Notify(args) => cmd::notify::run(ctx, &args),
         Verb::Use(args) => cmd::use_session::run(ctx, &args),
+        Verb::Tag(args) => cmd::tag::run(ctx, &args),
+        Verb::Note(args) => cmd::note::run(ctx, &args),
+        Verb::Policy(args) => cmd::policy::run(ctx, &args),
+        Verb::Archive(args) => cmd::archive::run(ctx, &args),
+        Verb::Restore(args) => cmd::restore::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
-        Verb::Demo | Verb::Doctor(_) | Verb::Agents(_) | Verb::Config(_) => {
+        Verb::Demo
+        | Verb::Doctor(_)
+        | Verb::Agents(_)
+        | Verb::Config(_)
+        | Verb::Completions(_)
+        | Verb::Man(_)
+        | Verb::Setup(_) => {
             unreachable!("these need no state directory and were handled above")
         }
     }

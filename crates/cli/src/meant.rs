@@ -89,7 +89,7 @@ impl Ctx {
 
     /// The current session, if there is one, for whoever only wants to show it.
     pub(crate) fn current(&self) -> Option<SessionId> {
-        self.implied().ok().flatten().map(|meant| meant.id)
+        self.implied_id().ok().flatten().map(|(id, _)| id)
     }
 
     /// Makes a session the current one of this terminal, if there is a person at it. Nothing is lost if that
@@ -103,9 +103,13 @@ impl Ctx {
 
     /// The current session: of `BERTH_SESSION`, else of this terminal.
     pub(crate) fn implied(&self) -> Result<Option<Meant>, Problem> {
+        Ok(self.implied_id()?.map(|(id, how)| Meant { handle: self.handle(&id), id, how }))
+    }
+
+    fn implied_id(&self) -> Result<Option<(SessionId, How)>, Problem> {
         if let Some(text) = variable() {
             let id = self.home.find(&text).map_err(|problem| not_there(problem, &text))?;
-            return Ok(Some(Meant { handle: self.handle(&id), id, how: How::Env }));
+            return Ok(Some((id, How::Env)));
         }
         let Some(terminal) = Terminal::here() else { return Ok(None) };
         let Some(id) = self.home.current(&terminal)? else { return Ok(None) };
@@ -114,7 +118,7 @@ impl Ctx {
             return Err(Problem::new(Code::NotFound, what)
                 .hint("`berth use S` makes another one current, `berth ls --all` lists what there is"));
         }
-        Ok(Some(Meant { handle: self.handle(&id), id, how: How::Terminal }))
+        Ok(Some((id, How::Terminal)))
     }
 
     /// What people call a session.

@@ -60,6 +60,13 @@ pub(crate) fn age(ms: u64) -> String {
     }
 }
 
+/// A length of time as one would type it: exact, in as few units as it takes.
+pub(crate) fn span(ms: u64) -> String {
+    let units = [(7 * 86_400_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    let fits = units.into_iter().find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
+    fits.map_or_else(|| format!("{ms}ms"), |(unit, name)| format!("{}{name}", ms / unit))
+}
+
 /// How long before now.
 pub(crate) fn ago(then: Timestamp) -> String {
     age(berth_host::clock::wall_ms().saturating_sub(then.0))
@@ -161,6 +168,15 @@ pub(crate) fn excerpt(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_span_is_told_as_one_would_type_it() {
+        let spans =
+            [(0, "0ms"), (1500, "1500ms"), (90_000, "90s"), (600_000, "10m"), (86_400_000 * 30, "30d")];
+        for (ms, text) in spans {
+            assert_eq!(span(ms), text);
+        }
+    }
 
     #[test]
     fn sizes_have_two_or_three_digits() {

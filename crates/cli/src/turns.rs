@@ -45,13 +45,23 @@ pub(crate) fn find(ctx: &Ctx, text: &str, of: Option<&SessionId>) -> Result<(Ses
 
 /// All turns of a session. A run whose keeper died is brought to its end first.
 pub(crate) fn views(ctx: &Ctx, id: &SessionId) -> Result<Vec<TurnView>, Problem> {
+    views_and_seq(ctx, id).map(|(views, _)| views)
+}
+
+/// The same, and the number of the last event they follow from: what comes later is news.
+pub(crate) fn views_and_seq(ctx: &Ctx, id: &SessionId) -> Result<(Vec<TurnView>, u64), Problem> {
     ctx.known(id)?;
     let events = store::read(&ctx.home.session_dir(id), id, 1)?;
     let mut views = turn::views(&events, id);
-    for view in &mut views {
+    hide_own_keys(&mut views);
+    Ok((views, events.last().map_or(0, |event| event.seq().0)))
+}
+
+/// Keys that nobody gave are nobody's business.
+pub(crate) fn hide_own_keys(views: &mut [TurnView]) {
+    for view in views {
         view.key = view.key.take().filter(|key| !key.starts_with(OWN_KEY));
     }
-    Ok(views)
 }
 
 /// One turn.
@@ -138,7 +148,9 @@ fn ask_in_time(keeper: &mut Connection, request: Request) -> Result<Answer, Prob
 pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Problem> {
     recover::heal(&ctx.home, id)?;
     free_conversation(ctx, id)?;
-    let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh: false, take: false };
+    // Whoever sends something has not asked for what was put away.
+    let resume =
+        Request::Resume { size: tty::size().unwrap_or_default(), fresh: false, take: false, restore: false };
     start::keeper(&ctx.home, id, resume, tty::place()).map(|(connection, _)| connection)
 }
 

@@ -172,11 +172,21 @@ fn e10_a_second_keeper_yields_with_exit_4_and_changes_nothing() {
     lab.wait_output(&id, "up");
     let keeper = lab.process(&id, "keeper_pid");
     let before = tree(&lab.session_dir(&id));
-    let (problem, code) =
-        second_keeper(&lab, &id, Request::Resume { size: Size::default(), fresh: false, take: false });
+    let (problem, code) = second_keeper(
+        &lab,
+        &id,
+        Request::Resume { size: Size::default(), fresh: false, take: false, restore: false },
+    );
     assert_eq!((problem.code, code), (Code::Held, 4), "{problem:?}");
     assert!(problem.what.contains(&format!("pid={}", keeper.pid)), "it names the holder: {problem:?}");
-    let create = Request::Create { spec: Spec::default(), name: None, size: Size::default(), take: false };
+    let create = Request::Create {
+        spec: Spec::default(),
+        name: None,
+        size: Size::default(),
+        take: false,
+        tags: vec![],
+        note: None,
+    };
     assert_eq!(second_keeper(&lab, &id, create).1, 4);
     assert_eq!(tree(&lab.session_dir(&id)), before);
     assert_eq!(lab.process(&id, "keeper_pid"), keeper);
@@ -188,7 +198,14 @@ fn a_keeper_asked_to_create_a_session_that_exists_refuses_and_deletes_nothing() 
     let id = lab.start(&["say:kept", "exit:0"]);
     assert_eq!(lab.berth(["wait", &id]).code, 0);
     let before = tree(&lab.session_dir(&id));
-    let create = Request::Create { spec: Spec::default(), name: None, size: Size::default(), take: false };
+    let create = Request::Create {
+        spec: Spec::default(),
+        name: None,
+        size: Size::default(),
+        take: false,
+        tags: vec![],
+        note: None,
+    };
     let (problem, code) = second_keeper(&lab, &id, create);
     assert_eq!((problem.code, code), (Code::Refused, 1), "{problem:?}");
     assert_eq!(tree(&lab.session_dir(&id)), before);

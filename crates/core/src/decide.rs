@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::turns::{Expiry, Final, Prompt, Release, Wish};
 use crate::{
-    Actor, Boundary, Event, Fence, Name, Now, Owner, Phase, Process, Session, SessionId, Spec, Terms, owners,
-    turns,
+    Actor, Boundary, Event, Fence, Name, Now, Owner, Phase, PolicyChange, Process, Session, SessionId, Spec,
+    Terms, life, owners, turns,
 };
 
 /// An order.
@@ -134,6 +134,33 @@ pub enum Command {
         /** Who wants that. */
         by: Actor,
     },
+    /// Put it away.
+    Archive {
+        /** Who asks. */
+        by: Actor,
+    },
+    /// Bring it back.
+    Restore {
+        /** Who asks. */
+        by: Actor,
+    },
+    /// Add tags, and take others away.
+    Tag {
+        /** Which to add. */
+        add: Vec<Name>,
+        /** Which to take away. */
+        remove: Vec<Name>,
+    },
+    /// Write something about it, in place of what was written before.
+    Note {
+        /** What; nothing to take it away. */
+        note: Option<String>,
+    },
+    /// Say when it ends by itself, and what waits for what.
+    SetPolicy {
+        /** What is to be different. */
+        change: PolicyChange,
+    },
 }
 
 /// A polite no. Nothing broke and nothing happened.
@@ -251,6 +278,22 @@ pub enum Refusal {
     },
     /// The session's time is up.
     Expired,
+    /// It was put away: it has to be brought back first.
+    Archived,
+    /// The run is not over: it cannot be put away.
+    StillRunning,
+    /// No more tags.
+    TooManyTags {
+        /** How many it can have. */
+        limit: usize,
+    },
+    /// Too much written about it.
+    NoteTooLong {
+        /** How much it is. */
+        bytes: usize,
+        /** How much it may be. */
+        limit: usize,
+    },
 }
 
 /// May this be done, and what would happen?
@@ -260,8 +303,19 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
             Some(_) => Err(Refusal::AlreadyCreated),
             None => Ok(vec![Event::Created { spec, name }]),
         },
-        Command::Start { .. } | Command::Rename { .. } if session.spec.is_none() => Err(Refusal::NotCreated),
+        Command::Start { .. }
+        | Command::Rename { .. }
+        | Command::Archive { .. }
+        | Command::Restore { .. }
+        | Command::Tag { .. }
+        | Command::Note { .. }
+        | Command::SetPolicy { .. }
+            if session.spec.is_none() =>
+        {
+            Err(Refusal::NotCreated)
+        }
         Command::Start { .. } if session.is_live() => Err(Refusal::AlreadyRunning),
+        Command::Start { .. } if session.archived => Err(Refusal::Archived),
         // Once it was ended for that, it is for good, whatever clock there is now.
         Command::Start { .. } if session.released == Some(Release::Expired) => Err(Refusal::Expired),
         Command::Start { keeper, .. } if session.is_expired(&keeper.boot_id, now.boot_ms) => {
@@ -299,6 +353,11 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         Command::LeaveConversation { by } => {
             Ok(session.conversation.iter().map(|_| Event::ConversationLeft { by: by.clone() }).collect())
         }
+        Command::Archive { by } => life::archive(session, by),
+        Command::Restore { by } => Ok(life::restore(session, by)),
+        Command::Tag { add, remove } => life::tag(session, add, &remove),
+        Command::Note { note } => life::note(session, note),
+        Command::SetPolicy { change } => life::set_policy(session, &change, now),
     }
 }
 

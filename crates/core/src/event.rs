@@ -264,6 +264,31 @@ pub enum Event {
         /** It. */
         expiry: Expiry,
     },
+    /// Somebody put it away. It does not run, and will not before it is brought back.
+    Archived {
+        /** Who. */
+        by: Actor,
+    },
+    /// Somebody brought it back.
+    Restored {
+        /** Who. */
+        by: Actor,
+    },
+    /// What people sort it by changed.
+    Tagged {
+        /** All of it, in order. */
+        tags: Vec<Name>,
+    },
+    /// Somebody wrote something about it.
+    Noted {
+        /** What; nothing if it was taken away. */
+        note: Option<String>,
+    },
+    /// When it ends by itself, and what waits for what, from now on.
+    PolicySet {
+        /** All of it. */
+        policy: Policy,
+    },
     /// Something a person should know and that changes nothing else.
     Warned {
         /** What. */
@@ -337,6 +362,8 @@ pub struct Policy {
     pub idle_ms: Option<u64>,
     /// How long the session may live.
     pub ttl_ms: Option<u64>,
+    /// How long it may be at rest before it is archived.
+    pub archive_after_ms: Option<u64>,
     /// Whether the queue goes on behind a turn nobody knows the end of.
     pub on_unknown: OnUnknown,
     /// What its people are told of while nobody looks.

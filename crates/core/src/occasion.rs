@@ -133,6 +133,11 @@ fn occasion(session: &Session, event: &Event) -> Option<Occasion> {
         | Event::QueueMoved { .. }
         | Event::Released { .. }
         | Event::ExpirySet { .. }
+        | Event::Archived { .. }
+        | Event::Restored { .. }
+        | Event::Tagged { .. }
+        | Event::Noted { .. }
+        | Event::PolicySet { .. }
         | Event::Warned { .. } => None,
     }
 }

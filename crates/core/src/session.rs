@@ -41,6 +41,12 @@ pub struct Session {
     pub released: Option<Release>,
     /// When its time is up.
     pub expiry: Option<Expiry>,
+    /// Whether somebody put it away.
+    pub archived: bool,
+    /// What people sort it by, in order.
+    pub tags: Vec<Name>,
+    /// What somebody wrote about it.
+    pub note: Option<String>,
 }
 
 /// Who may type.
@@ -118,6 +124,8 @@ pub enum State {
     Stopped,
     /// The run's keeper died before its end was recorded.
     Lost,
+    /// Somebody put it away: nothing of it runs.
+    Archived,
 }
 
 impl State {
@@ -132,6 +140,7 @@ impl State {
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",
             Self::Lost => "lost",
+            Self::Archived => "archived",
         }
     }
 }
@@ -174,6 +183,7 @@ impl Session {
     /// The state in one word; `kept` says whether a keeper holds the lease.
     pub fn state(&self, kept: bool) -> State {
         match (&self.phase, kept) {
+            (Phase::New | Phase::Ended { .. }, _) if self.archived => State::Archived,
             (Phase::Ended { outcome: Outcome::Lost }, _) => State::Lost,
             (Phase::Ended { outcome: Outcome::Exited(_) }, _)
                 if self.released == Some(Release::Idle) && self.stopped_by.is_none() =>
@@ -305,6 +315,11 @@ impl Session {
                 self.end_by(*kill_at_boot_ms);
             }
             Event::ExpirySet { expiry } => self.expiry = Some(expiry.clone()),
+            Event::Archived { .. } => self.archived = true,
+            Event::Restored { .. } => self.archived = false,
+            Event::Tagged { tags } => self.tags = tags.clone(),
+            Event::Noted { note } => self.note = note.clone(),
+            Event::PolicySet { policy } => self.apply_policy(policy),
             Event::Typed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }

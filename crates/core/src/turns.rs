@@ -531,7 +531,7 @@ impl Session {
     }
 
     /// Whether a run that ended is followed by another one without anybody asking again: somebody asked
-    /// for what still waits.
+    /// for what still waits. Whoever puts the session away puts that away, too.
     pub fn goes_on(&self) -> bool {
         let over_for_now = match self.phase {
             Phase::Ended { outcome: Outcome::Exited(_) | Outcome::OutOfMemory } => true,
@@ -541,7 +541,8 @@ impl Session {
             | Phase::Running { .. }
             | Phase::Ending(_) => false,
         };
-        let ended_for_good = self.stopped_by.is_some() || self.released == Some(Release::Expired);
+        let ended_for_good =
+            self.stopped_by.is_some() || self.released == Some(Release::Expired) || self.archived;
         over_for_now && !ended_for_good && self.turns.hold.is_none() && !self.turns.queue.is_empty()
     }
 }
@@ -565,6 +566,9 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
     if let Some(turn) = prompt.key.as_deref().and_then(|key| turns.keyed(key)) {
         let same = turns.get(turn).is_some_and(|known| known.digest == digest(prompt.text.as_str()));
         return if same { Ok(vec![]) } else { Err(Refusal::KeyReused { turn }) };
+    }
+    if session.archived {
+        return Err(Refusal::Archived);
     }
     if prompt.text.trim().is_empty() {
         return Err(Refusal::EmptyPrompt);

@@ -22,6 +22,7 @@ mod journal;
 #[cfg(feature = "testing")]
 mod planted;
 mod recover;
+mod salvage;
 mod segment;
 
 pub use disk::{Disk, RealDisk};
@@ -31,3 +32,4 @@ pub use journal::{Journal, Limits};
 #[cfg(feature = "testing")]
 pub use planted::Planted;
 pub use recover::{Recovered, TornTail, read};
+pub use salvage::salvage;

@@ -36,6 +36,36 @@ fn damage(error: JournalError) -> (String, u64, Damage) {
 }
 
 #[test]
+fn whatever_byte_is_damaged_what_was_written_before_it_can_still_be_read() {
+    let whole = three_segments(true);
+    let expected = texts(&read(&whole).unwrap());
+    for name in [segment(1), segment(3), segment(4)] {
+        let bytes = whole.files().remove(&name).unwrap();
+        for at in 0..bytes.len() {
+            let disk = three_segments(true);
+            let mut hurt = bytes.clone();
+            hurt[at] ^= 1;
+            disk.put(&name, &hurt);
+            let (events, damage) = berth_journal::salvage::<Note, _>(&disk, OWNER);
+            let found = texts(&events);
+            assert!(expected.starts_with(&found), "{name} at {at}: {found:?}");
+            assert_eq!(damage.is_none(), read(&disk).is_ok(), "{name} at {at}");
+            // What is in the files before the damaged one is all there.
+            let before = if name == segment(1) {
+                0
+            } else if name == segment(3) {
+                2
+            } else {
+                3
+            };
+            assert!(found.len() >= before, "{name} at {at}: {found:?}");
+        }
+    }
+    let (events, damage) = berth_journal::salvage::<Note, _>(&whole, OWNER);
+    assert!(texts(&events) == expected && damage.is_none());
+}
+
+#[test]
 fn a_journal_cut_anywhere_gives_a_prefix_and_keeps_the_rest_aside() {
     for closed in [false, true] {
         let whole = written(&TEXTS, closed).files().remove(&segment(1)).unwrap();

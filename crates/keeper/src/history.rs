@@ -48,6 +48,7 @@ pub struct History {
     started_at_ms: u64,
     ended_at_ms: Option<u64>,
     last_event_at_ms: u64,
+    archived_at_ms: Option<u64>,
     writer_since_ms: u64,
     /// When the turn the agent has was given to it.
     pub(crate) given_at_ms: Option<u64>,
@@ -88,6 +89,8 @@ impl History {
             Event::TurnDelivered { .. } if self.session.turns.current.is_none() => {
                 self.given_at_ms = Some(stored.at_ms);
             }
+            Event::Archived { .. } => self.archived_at_ms = Some(stored.at_ms),
+            Event::Restored { .. } => self.archived_at_ms = None,
             Event::Renamed { .. }
             | Event::RunStarted { .. }
             | Event::StopRequested { .. }
@@ -120,6 +123,9 @@ impl History {
             | Event::QueueMoved { .. }
             | Event::Released { .. }
             | Event::ExpirySet { .. }
+            | Event::Tagged { .. }
+            | Event::Noted { .. }
+            | Event::PolicySet { .. }
             | Event::Warned { .. } => {}
         }
         self.session.apply(&stored.event);
@@ -133,6 +139,9 @@ impl History {
             id: id.to_string(),
             name: session.name.as_ref().map(ToString::to_string),
             state: session.state(kept).word().to_owned(),
+            tags: session.tags.iter().map(ToString::to_string).collect(),
+            note: session.note.clone(),
+            archived_at: self.archived_at_ms.map(Timestamp),
             what: What::from(&spec),
             epoch: session.epoch.0,
             pid: session.agent().filter(|_| kept).map(|agent| agent.pid),

@@ -29,7 +29,7 @@ use std::time::Duration;
 use berth_api::frame::Kind;
 use berth_api::message::{Notice, Size};
 use berth_api::status::Status;
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, redact};
 use berth_core::{Actor, Effect, Event, Now, Observation, Refusal, SessionId};
 use berth_host::cgroup::Watch;
 use berth_host::identity::Identity;
@@ -84,9 +84,16 @@ const FIRST_OWNER: u64 = 1 << 63;
 
 /// Runs the keeper. `args` is what follows the hidden verb. Returns the exit code.
 pub fn keep(args: &[OsString]) -> u8 {
+    tracing::info!(pid = std::process::id(), version = env!("CARGO_PKG_VERSION"), "a keeper begins");
     match begin::begin(args).and_then(Keeper::serve) {
-        Ok(()) => 0,
-        Err(problem) => problem.code.exit_code(),
+        Ok(()) => {
+            tracing::info!("nothing is left to keep");
+            0
+        }
+        Err(problem) => {
+            tracing::error!(code = ?problem.code, "{problem}");
+            problem.code.exit_code()
+        }
     }
 }
 
@@ -251,6 +258,7 @@ impl Keeper {
     /// Tells watchers what is on disk. Only what is on disk can be told.
     fn publish(&mut self, events: &[Committed<Stored>]) {
         for event in events {
+            tracing::info!(seq = event.seq().0, event = %redact::kind(&event.get().event), "committed");
             let is_end = matches!(event.get().event, Event::RunEnded { .. } | Event::EndUnproven { .. });
             let mut json = None;
             for client in self.clients.values_mut() {

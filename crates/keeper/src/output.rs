@@ -247,6 +247,21 @@ pub fn time_index(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
     Ok(pairs)
 }
 
+/// The files of the output in `dir`, oldest first: where each begins, and how long it is.
+pub fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64, u64)>> {
+    let mut files = Vec::new();
+    for start in starts(dir)? {
+        let path = dir.join(bytes_name(start));
+        match fs::metadata(&path) {
+            Ok(file) => files.push((path, start, file.len())),
+            // The oldest goes when there is too much.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(files)
+}
+
 fn starts(dir: &Path) -> io::Result<Vec<u64>> {
     let mut starts = Vec::new();
     let entries = match fs::read_dir(dir) {

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use berth_api::{Code, Connection, Problem};
-use berth_core::{Command, Epoch, Event, Now, Observation, PROOF_PATIENCE, Process, Session, SessionId};
+use berth_core::{
+    Actor, Command, Epoch, Event, Now, Observation, PROOF_PATIENCE, Process, Session, SessionId,
+};
 use berth_host::identity::{Identity, Pidfd, Verdict, stat};
 use berth_host::lock::LockFile;
 use berth_host::process::census;
@@ -187,6 +189,7 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
     if !session.is_live() {
         return Ok(vec![]);
     }
+    tracing::info!(session = %id, "its keeper died: bringing its last run to an end");
     // It says that the session runs, and would be believed while we hold the lease.
     held.doubt_short_cut()?;
     let ended = end_leftovers(&dir, id, session).map_err(|left| {
@@ -257,6 +260,21 @@ pub fn with_lease(home: &Home, id: &SessionId, command: Command) -> Result<(), P
     held.release()
 }
 
+/// Puts a session away that nothing happened in for so long. Says whether it did: if something happened
+/// meanwhile, or somebody has it, that is not so. The run must be recorded as over.
+pub fn archive_at_rest(home: &Home, id: &SessionId, rest_ms: u64, by: Actor) -> Result<bool, Problem> {
+    let dir = home.session_dir(id);
+    let Some(mut held) = Held::claim(&dir, id)? else { return Ok(false) };
+    let status = view::describe(&dir, id, held.owner.history(), false);
+    let is_at_rest = !held.owner.history().session.is_live()
+        && clock::wall_ms().saturating_sub(status.last_activity_at.0) >= rest_ms;
+    if is_at_rest {
+        held.take(vec![Input::Command(Command::Archive { by })])?;
+        held.release()?;
+    }
+    Ok(is_at_rest)
+}
+
 /// A session in our hands, without a run.
 struct Held<'a> {
     dir: &'a Path,
@@ -295,15 +313,25 @@ impl<'a> Held<'a> {
     }
 
     fn take(&mut self, inputs: Vec<Input>) -> Result<(), Problem> {
-        self.doubt_short_cut()?;
         let now = Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
+        if let Some(refusal) = self.owner.refusal(&inputs, now) {
+            // Nothing changes, and the short cut keeps its word.
+            return Err(berth_api::problem::refusal(&refusal, &self.handle()));
+        }
+        self.doubt_short_cut()?;
         let taken =
             self.owner.take(inputs, now).map_err(|error| store::journal_problem(&error, self.id.as_str()))?;
         self.told.extend(notify::worth_telling(&self.owner.history().session, &taken.events));
         match taken.answers.into_iter().find_map(Result::err) {
-            Some(refusal) => Err(berth_api::problem::refusal(&refusal, self.id.as_str())),
+            Some(refusal) => Err(berth_api::problem::refusal(&refusal, &self.handle())),
             None => Ok(()),
         }
+    }
+
+    /// How people address it: the name, else the id.
+    fn handle(&self) -> String {
+        let name = self.owner.history().session.name.as_ref();
+        name.map_or_else(|| self.id.to_string(), ToString::to_string)
     }
 
     fn release(self) -> Result<(), Problem> {

@@ -18,8 +18,12 @@ use crate::home::Home;
 
 /// The hidden verb that makes this binary a keeper.
 pub const KEEPER_VERB: &str = "keeper";
+/// What a keeper that was told to (BERTH_LOG) writes about itself, in its session's directory.
+pub const LOG_FILE: &str = "keeper.log";
+/// The part before that, when it grew too long.
+pub const OLD_LOG_FILE: &str = "keeper.log.old";
 /// The flag that says: this image continues another one's work.
-pub(crate) const ADOPT_FLAG: &str = "--adopt";
+pub const ADOPT_FLAG: &str = "--adopt";
 /// What begins the word that tells it since when the other one looked whether its helper is ready.
 pub(crate) const LOOKING_SINCE: &str = "--looking-since=";
 
@@ -106,6 +110,7 @@ pub fn keeper_with(
         spawned = spawn(&spec);
     }
     let child = spawned.map_err(|error| trouble("starting it", &error))?;
+    tracing::info!(session = %id, pid = child.pid, scope = manager.is_some(), "started a keeper");
     drop(theirs);
     // It waits for its first request meanwhile, so nothing of it is anywhere else yet.
     if let Some(manager) = manager

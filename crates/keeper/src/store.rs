@@ -152,6 +152,12 @@ pub fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Store
         .map_err(|error| journal_problem(&error, id.as_str()))
 }
 
+/// Reads a journal as far as it can be read, and says what is wrong with the rest. For people only.
+pub fn salvage(dir: &Path, id: &SessionId) -> (Vec<Committed<Stored>>, Option<Problem>) {
+    let (events, damage) = berth_journal::salvage(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str());
+    (events, damage.map(|damage| journal_problem(&damage, id.as_str())))
+}
+
 /// Makes new names in these directories survive a power cut.
 pub fn sync_dirs(dirs: &[&Path]) -> io::Result<()> {
     dirs.iter().try_for_each(|dir| fs::File::open(dir)?.sync_all())

@@ -26,7 +26,7 @@ use crate::home::Home;
 use crate::store::Lease;
 use crate::terminals::{self, Presence, TERMINALS};
 use crate::whose::{self, Claim, Record, Source, Verdict};
-use crate::{boundary, recover, store, view};
+use crate::{boundary, recover, start, store, view};
 
 /// How old something half made must be before it is taken for given up. A start has a minute.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
@@ -182,6 +182,10 @@ pub fn sweep(home: &Home, order: Order, progress: impl FnMut(Progress)) -> Repor
     sweep.look();
     sweep.clear(progress);
     sweep.remember();
+    let report = &sweep.report;
+    let (left_over, garbage, strangers) =
+        (report.left_over.len(), report.no_process.len(), report.no_record.len());
+    tracing::info!(depth = ?order.depth, alive = report.alive.len(), left_over, garbage, strangers, "swept");
     sweep.report
 }
 
@@ -598,7 +602,7 @@ fn is_live(status: &Status) -> bool {
 
 /// Whether a session's last run is over, and that is recorded.
 fn is_over(status: &Status) -> bool {
-    matches!(status.state.as_str(), "stopped" | "lost") && !is_unrecorded_loss(status)
+    matches!(status.state.as_str(), "stopped" | "lost" | "archived") && !is_unrecorded_loss(status)
 }
 
 /// Whether a run is lost, and nobody has cleared up after it yet.
@@ -628,7 +632,8 @@ fn is_given_up(path: &Path) -> bool {
 }
 
 /// What there can be in the directory of a session whose maker died before its first event.
-const HALF_MADE: [&str; 4] = [store::JOURNAL_DIR, "lease", "run", SOCKET_NAME];
+const HALF_MADE: [&str; 6] =
+    [store::JOURNAL_DIR, "lease", "run", SOCKET_NAME, start::LOG_FILE, start::OLD_LOG_FILE];
 
 /// Whether a directory holds nothing but what a maker makes before the first event. A session whose journal
 /// somebody moved away has more.

@@ -5,7 +5,7 @@
 //! Not here: who asks (a keeper whose agent ended, or whoever clears up after a keeper that died).
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use berth_api::status::{Status, Timestamp};
 use berth_api::turn::{Hold, Release, TurnView, turn_id};
@@ -48,6 +48,18 @@ pub(crate) fn where_kept<'a>(
 /// Whether the agent has a record of a conversation; `None` if that cannot be told.
 pub(crate) fn exists(spec: &Spec, known: Option<&Conversation>, id: &str) -> Option<bool> {
     berth_transcript::exists(&spec.conversation, id, where_kept(spec, known))
+}
+
+/// The files in which the agent of this session keeps its conversation itself.
+pub fn conversation_files(session: &Session) -> Result<Vec<PathBuf>, String> {
+    let Some(spec) = &session.spec else { return Ok(Vec::new()) };
+    let known = session.conversation.as_ref();
+    let named = match &spec.origin {
+        Origin::Named(id) | Origin::Resumed(id) => Some(id.as_str()),
+        Origin::New | Origin::Forked(_) => None,
+    };
+    let Some(id) = known.map(|known| known.id.as_str()).or(named) else { return Ok(Vec::new()) };
+    berth_transcript::files(&spec.conversation, id, where_kept(spec, known))
 }
 
 /// Why a conversation cannot be gone on with, and what to do.

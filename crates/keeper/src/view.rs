@@ -229,7 +229,7 @@ pub(crate) fn write_short_cut(dir: &Path, status: &Status) {
 }
 
 /// Takes the short cut's word away before something happens that it does not know of: one that says
-/// "stopped" is believed without a look at the journal. What is only there stays: the terminal's size.
+/// "stopped" or "archived" is believed without a look at the journal. What is only there stays: the terminal's size.
 pub(crate) fn doubt_short_cut(dir: &Path) -> io::Result<()> {
     let doubted = read_short_cut(dir).map(|status| Status { state: String::new(), ..status });
     let json = doubted.and_then(|status| serde_json::to_vec(&status).ok());
@@ -434,6 +434,11 @@ fn what_would_change(state: &str, id: &SessionId) -> String {
         }
         "working" | "needs-you" | "idle" => {
             format!("it would change by a turn beginning or ending, or `berth stop {id}`")
+        }
+        "archived" => {
+            format!(
+                "nothing changes it but `berth restore {id}`, or `berth resume {id}`, which starts it, too"
+            )
         }
         "stopping" => "it would change by the last process of the run ending".to_owned(),
         _ => format!("nothing changes it but `berth resume {id}`, which starts the next run"),

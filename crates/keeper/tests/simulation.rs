@@ -57,7 +57,7 @@ fn seeds(usual: u64) -> Range<u64> {
 }
 
 /// What must have happened often enough that silence about it means something.
-const HAPPENS: [&str; 19] = [
+const HAPPENS: [&str; 21] = [
     "before an effect",
     "between append and publish",
     "between publish and effects",
@@ -72,6 +72,8 @@ const HAPPENS: [&str; 19] = [
     "left",
     "leftovers do not end",
     "power cut",
+    "put away or brought back",
+    "put away, and not started",
     "restarts in place",
     "the disk fails",
     "torn",
@@ -80,7 +82,7 @@ const HAPPENS: [&str; 19] = [
 ];
 
 /// The same for lives with turns.
-const HAPPENS_TO_TURNS: [&str; 21] = [
+const HAPPENS_TO_TURNS: [&str; 22] = [
     "accepted",
     "before an effect",
     "between append and publish",
@@ -95,6 +97,7 @@ const HAPPENS_TO_TURNS: [&str; 21] = [
     "killed",
     "next run",
     "power cut",
+    "put away or brought back",
     "restarts in place",
     "said",
     "send refused",

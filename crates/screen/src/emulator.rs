@@ -81,6 +81,24 @@ impl Emulator {
         self.mode().contains(TermMode::ALT_SCREEN)
     }
 
+    /// Shows the other screen as `?47` and `?1047` do, which the emulator does not know: unlike `?1049` they
+    /// neither save the cursor nor bring it back, it is the same on both screens.
+    ///
+    /// The primary screen's own cursor counts for nothing meanwhile, so it can stand where the saved one does: then
+    /// everything is as after `?1049` at that place, and needs no memory of how the screen was entered.
+    pub(crate) fn show_alternate(&mut self, alternate: bool) {
+        if alternate == self.in_alternate() {
+            return;
+        }
+        let grid = self.term.grid_mut();
+        let cursor = grid.cursor.clone();
+        if alternate {
+            grid.cursor = grid.saved_cursor.clone();
+        }
+        self.term.swap_alt();
+        self.term.grid_mut().cursor = cursor;
+    }
+
     /// Puts the cursor at the start of the last line, without a trace of where it was.
     pub(crate) fn go_to_last_line(&mut self) {
         let grid = self.term.grid_mut();

@@ -5,7 +5,8 @@
 //! What cannot be said in bytes is left out:
 //! - the wrap flag of the last line, and of a line at whose end a cursor waits to wrap,
 //! - a pending wrap that the emulator keeps in the middle of a row when it tabs backwards,
-//! - the cursor saved on an alternate screen that is not shown,
+//! - the cursor saved on an alternate screen that is not shown, and what was left on it: `?47` would show it again,
+//!   but the emulator clears it as `?1049` does,
 //! - the row of a cursor outside the scroll region in origin mode: it goes to the nearest row inside,
 //!   and no longer waits to wrap.
 //!

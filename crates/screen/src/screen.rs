@@ -221,6 +221,16 @@ impl Screen {
             // The screen that is left is not swept again before it is shown.
             self.emulator.cut_marks();
         }
+        for notice in &notices {
+            match *notice {
+                Notice::Mode { number: 47 | 1047, on } => {
+                    self.emulator.cut_marks();
+                    self.emulator.show_alternate(on);
+                }
+                Notice::Mode { number: 1048, on } => self.advance(if on { b"\x1b7" } else { b"\x1b8" }),
+                _ => {}
+            }
+        }
         match self.fewer_repeats(sequence) {
             Some(shorter) => self.advance(&shorter),
             None => self.advance(without_string(sequence)),

@@ -19,6 +19,7 @@ mod place;
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::path::PathBuf;
 
 pub use place::{Kind, config_dir};
 
@@ -132,6 +133,17 @@ pub fn exists(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString
         };
     }
     Some(any)
+}
+
+/// The files that have a conversation, for whoever wants to read them: those that are compressed are left out.
+pub fn files(
+    kind: &str,
+    native_id: &str,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<PathBuf>, String> {
+    let Some(kind) = Kind::of(kind) else { return Ok(Vec::new()) };
+    let found = place::files(kind, native_id, &env)?.into_iter().filter(|found| !found.is_compressed);
+    Ok(found.map(|found| found.path).filter(|path| place::open(path).is_ok()).collect())
 }
 
 /// Cuts an answer to what is kept, at the end of a character.

@@ -34,7 +34,8 @@ impl Terminal {
         cols: u16,
     ) -> Self {
         let env: Vec<_> = std::env::vars_os()
-            .filter(|(name, _)| !name.to_string_lossy().starts_with("BERTH_"))
+            .filter(|(name, _)| name != "TERM" && !name.to_string_lossy().starts_with("BERTH_"))
+            .chain([("TERM".into(), "xterm-256color".into())])
             .chain([("BERTH_HOME".into(), home.into())])
             .chain([("BERTH_CONFIG".into(), home.with_file_name(CONFIG).into())])
             .collect();

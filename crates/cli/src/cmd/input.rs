@@ -12,7 +12,7 @@ use crate::ctx::{ANSWER_PATIENCE, Ctx};
 use crate::meant::Meant;
 
 /// The most that can be typed at once.
-const MAX_BYTES: u64 = 128 * 1024;
+pub(crate) const MAX_BYTES: u64 = 128 * 1024;
 
 pub(crate) fn run(ctx: &Ctx, args: &Input) -> Result<u8, Problem> {
     let (Meant { id, handle, .. }, words) = ctx.target_and(&args.session, &args.text, "what to type")?;

@@ -2,6 +2,7 @@
 
 use berth_api::helper::{Leaving, Owner, Scope, Terms};
 use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
+use berth_api::turn::OnUnknown;
 use berth_api::{Problem, Timestamp};
 use berth_keeper::store;
 use serde::Serialize;
@@ -126,6 +127,25 @@ fn sentence(event: &Event) -> String {
         | Event::QueueMoved { .. }
         | Event::Released { .. }
         | Event::ExpirySet { .. } => of_turns(event),
+        Event::Archived { by } => format!("archived by {}", who(by)),
+        Event::Restored { by } => format!("restored by {}", who(by)),
+        Event::Tagged { tags } if tags.is_empty() => "has no tags any more".to_owned(),
+        Event::Tagged { tags } => format!("tagged {}", tags.join(", ")),
+        Event::Noted { note: None } => "the note was taken away".to_owned(),
+        Event::Noted { note: Some(note) } => format!("noted: {}", print::excerpt(note, 80)),
+        Event::PolicySet { policy } => {
+            let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::span);
+            format!(
+                "policy: idle {}, ttl {}, archive after {}, {} behind a turn with an unknown end",
+                time(policy.idle_ms),
+                time(policy.ttl_ms),
+                time(policy.archive_after_ms),
+                match policy.on_unknown {
+                    OnUnknown::Hold => "hold",
+                    OnUnknown::Continue => "continue",
+                }
+            )
+        }
         Event::Warned { what } => format!("warning: {what}"),
     }
 }

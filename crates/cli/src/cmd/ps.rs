@@ -107,7 +107,7 @@ fn what_runs(ctx: &Ctx) -> Result<Vec<(Home, SessionId)>, Problem> {
         })?;
         for id in ids {
             match view::status(&shelf, &id) {
-                Ok(status) if status.state == "stopped" => {}
+                Ok(status) if matches!(status.state.as_str(), "stopped" | "archived") => {}
                 Ok(status) if status.state == "lost" && !is_unrecorded_loss(&status) => {}
                 Ok(status) => live.push((status.created_at, shelf.clone(), id)),
                 // Being made this very moment, or given up before anything was said in it.

@@ -12,12 +12,12 @@ use berth_keeper::keeper::last_complaints;
 use berth_keeper::{conversations, names::NamesLock, start, turn, view};
 
 use crate::agents::{Driver, Table, TuiBegin};
-use crate::args::{OnUnknown, Run};
+use crate::args::Run;
 use crate::attached;
 use crate::cmd::replace::Replaced;
-use crate::cmd::{output, send, stop, talk};
+use crate::cmd::{output, policy, send, stop, talk};
 use crate::ctx::Ctx;
-use crate::{print, tty, turns};
+use crate::{life, print, tty, turns};
 
 /// The longest key. Each byte may take three in a file name, and a file name has 255.
 const MAX_KEY_BYTES: usize = 76;
@@ -25,6 +25,7 @@ const MAX_KEY_BYTES: usize = 76;
 pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
     let name = args.name.as_deref().map(Name::parse).transpose();
     let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
+    let tags = life::tags(&args.sorting.tag)?;
     let spec = match &args.agent.agent {
         Some(agent) => agent_spec(&args, agent)?,
         None => spec(&args)?,
@@ -41,7 +42,14 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
         return again(ctx, &args, &id, &spec, replaced);
     }
     let (spec, secrets) = without_secrets(spec);
-    let asked = Asked { name: name.as_ref(), lock: lock.as_ref(), take: args.agent.take, secrets: &secrets };
+    let asked = Asked {
+        name: name.as_ref(),
+        lock: lock.as_ref(),
+        take: args.agent.take,
+        secrets: &secrets,
+        tags: &tags,
+        note: args.sorting.note.as_deref(),
+    };
     let prompt = args.agent.prompt.as_deref().map(first_prompt).transpose()?;
     if let Origin::Resumed(native) = &spec.origin {
         conversations::heal_last_writer(&ctx.home, &spec.conversation, native);
@@ -93,6 +101,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) take: bool,
     /// Variables that are in no record.
     pub(crate) secrets: &'a [(String, String)],
+    /// What people sort it by.
+    pub(crate) tags: &'a [Name],
+    /// What somebody wrote about it.
+    pub(crate) note: Option<&'a str>,
 }
 
 /// Waits until the agent takes turns. One that does not is told with the reason; its record stays.
@@ -255,7 +267,7 @@ fn again(
 }
 
 pub(crate) fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connection, Status), Problem> {
-    let Asked { name, lock, take, secrets } = *asked;
+    let Asked { name, lock, take, secrets, tags, note } = *asked;
     let id = ctx.home.mint().map_err(|error| {
         Problem::new(
             Code::Refused,
@@ -272,7 +284,9 @@ pub(crate) fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connect
             lock.claim_key(key, &id)?;
         }
         let size = tty::size().unwrap_or_default();
-        let create = Request::Create { spec, name: name.map(ToString::to_string), size, take };
+        let tags = tags.iter().map(ToString::to_string).collect();
+        let note = note.map(str::to_owned);
+        let create = Request::Create { spec, name: name.map(ToString::to_string), size, take, tags, note };
         start::keeper_with(&ctx.home, &id, create, tty::place(), secrets)
     })();
     if started.is_err() {
@@ -337,11 +351,6 @@ fn agent_spec(args: &Run, name: &str) -> Result<Spec, Problem> {
         }
         command
     };
-    let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let on_unknown = match options.on_unknown {
-        OnUnknown::Hold => berth_api::turn::OnUnknown::Hold,
-        OnUnknown::Continue => berth_api::turn::OnUnknown::Continue,
-    };
     let mut env = agent.env.clone();
     env.extend(base.env.clone());
     Ok(Spec {
@@ -355,7 +364,7 @@ fn agent_spec(args: &Run, name: &str) -> Result<Spec, Problem> {
         policy: Policy {
             idle_ms: options.idle.map(ms),
             ttl_ms: options.ttl.map(ms),
-            on_unknown,
+            on_unknown: policy::on_unknown(options.on_unknown),
             ..base.policy
         },
         ..base
@@ -383,8 +392,16 @@ fn spec(args: &Run) -> Result<Spec, Problem> {
     }
     let cwd = directory(args.cwd.as_deref())?;
     let (driver, key) = ("pty".to_owned(), args.key.clone());
-    let policy = Policy { notify: args.notify.clone().unwrap_or_default().into(), ..Policy::default() };
+    let policy = Policy {
+        archive_after_ms: args.sorting.archive_after.map(ms),
+        notify: args.notify.clone().unwrap_or_default().into(),
+        ..Policy::default()
+    };
     Ok(Spec { driver, command, cwd, env, key, limits: (&args.limits).into(), policy, ..Spec::default() })
+}
+
+fn ms(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A command as it is recorded.

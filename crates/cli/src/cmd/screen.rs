@@ -28,11 +28,14 @@ pub(crate) fn run(ctx: &Ctx, args: &Screen) -> Result<u8, Problem> {
 }
 
 /// The screen as the last run left it; after a crash, as its output tells.
-fn remembered(ctx: &Ctx, id: &SessionId, ansi: bool) -> Result<String, Problem> {
+pub(crate) fn remembered(ctx: &Ctx, id: &SessionId, ansi: bool) -> Result<String, Problem> {
     let dir = ctx.home.session_dir(id);
     let status = view::status(&ctx.home, id)?;
     let bytes = match std::fs::read(dir.join(SCREEN_FILE)) {
-        Ok(bytes) if status.state == "stopped" => bytes,
+        // One that was put away was stopped before, or lost: then what it left is of an earlier run.
+        Ok(bytes) if matches!(status.state.as_str(), "stopped" | "archived") && status.exit.is_some() => {
+            bytes
+        }
         Ok(_) | Err(_) => {
             output::tail(&dir.join("output"), status.output_from, REPLAY_BYTES).map_err(|error| {
                 Problem::new(Code::Refused, format!("cannot read the output of session {id}: {error}"))

@@ -1,5 +1,6 @@
 //! `berth send`: have something said to a session's agent, and show what comes of it.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, IsTerminal, Read, Write};
 use std::time::Instant;
 
@@ -8,6 +9,8 @@ use berth_api::record::Event;
 use berth_api::turn::{Ask, Hold, Manner, Receipt, TurnView, Wish};
 use berth_api::{Code, Connection, Problem};
 use berth_core::{MAX_PROMPT_BYTES, SessionId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::stdio::stdin;
 
 use crate::args::Send;
 use crate::ctx::Ctx;
@@ -117,12 +120,18 @@ pub(crate) fn watch(
     let mut shown = Shown::new(json, id);
     let view = turns::follow(ctx, id, number, connection, None, |news| {
         match &news {
-            News::Event(Event::Asked { ask }) if shown.asks => shown.ask(ctx, id, ask)?,
+            News::Event(Event::Asked { ask }) if shown.asks => shown.ask(ask),
+            News::Event(Event::Answered { request, choice, by }) => {
+                shown.unask(request, &format!("answered by {}: {choice}", by.place));
+            }
+            News::Event(Event::Unasked { request }) => shown.unask(request, "the agent no longer asks"),
             _ => {}
         }
+        shown.answer(ctx, id);
         shown.hear(&news)
     });
     shown.clear();
+    shown.end_questions();
     let view = view?;
     if view.state == "cancelled" && view.delivered_at.is_none() && view.cancelled_by.is_none() {
         if json {
@@ -140,6 +149,17 @@ pub(crate) fn watch(
     }
     shown.finish(&view)?;
     Ok(turns::exit_code(&view))
+}
+
+/// What is left to print of an answer when this was printed of it, and what to print before that.
+pub(crate) fn rest_of<'a>(said: &str, answer: &'a str, cut: bool) -> (&'static str, &'a str) {
+    // What came while nobody could listen is in the answer; what came before the answer is not.
+    match answer.strip_prefix(said) {
+        Some(rest) => ("", rest),
+        None if cut && said.starts_with(answer) => ("", ""),
+        None if said.trim_end().ends_with(answer.trim_end()) => ("", ""),
+        None => ("\n\n", answer),
+    }
 }
 
 /// Says that an answer is not whole.
@@ -167,6 +187,8 @@ struct Shown {
     tokens: Option<u64>,
     /// What was printed of the answer.
     said: String,
+    /// What the agent wants to know; the first one is on the screen.
+    questions: VecDeque<Ask>,
 }
 
 impl Shown {
@@ -184,6 +206,7 @@ impl Shown {
             doing,
             tokens: None,
             said: String::new(),
+            questions: VecDeque::new(),
         }
     }
 
@@ -218,18 +241,52 @@ impl Shown {
         Ok(false)
     }
 
-    /// Asks the person what the agent asks. No answer is none: the question stays, for whoever knows.
-    fn ask(&mut self, ctx: &Ctx, id: &SessionId, ask: &Ask) -> Result<(), Problem> {
+    /// Asks the person what the agent asks, one thing at a time.
+    fn ask(&mut self, ask: &Ask) {
+        if self.questions.iter().any(|known| known.request == ask.request) {
+            return;
+        }
+        self.questions.push_back(ask.clone());
+        if self.questions.len() == 1 {
+            self.show_question();
+        }
+    }
+
+    fn show_question(&mut self) {
         self.clear();
+        let Some(ask) = self.questions.front() else { return };
         let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
         print::note(&format!("{} wants to: {}", print::visible(&ask.tool), print::visible(&ask.detail)));
         let _ = write!(std::io::stderr().lock(), "answer ({}): ", options.join(", "));
+    }
+
+    /// Somebody has answered, or nobody needs to any more.
+    fn unask(&mut self, request: &str, why: &str) {
+        let Some(at) = self.questions.iter().position(|ask| ask.request == request) else { return };
+        self.questions.remove(at);
+        if at == 0 {
+            print::note(&format!("\n{why}"));
+            self.show_question();
+        }
+    }
+
+    /// Takes the answer if the person has typed one. No answer is none: the question stays, for whoever knows.
+    fn answer(&mut self, ctx: &Ctx, id: &SessionId) {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut input = [PollFd::from_borrowed_fd(stdin(), PollFlags::IN)];
+        let has_typed =
+            !self.questions.is_empty() && poll(&mut input, Some(&at_once)).is_ok_and(|ready| ready > 0);
+        if !has_typed {
+            return;
+        }
+        let Some(ask) = self.questions.pop_front() else { return };
         let mut line = String::new();
         let _ = std::io::stdin().lock().read_line(&mut line);
         let wish = match line.trim() {
             "" => {
+                let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
                 print::note(&format!("not answered; `berth answer {id} {}` does", options.join("|")));
-                return Ok(());
+                return self.show_question();
             }
             "y" | "yes" | "allow" => Wish::Allow,
             "n" | "no" | "deny" => Wish::Deny,
@@ -240,7 +297,14 @@ impl Shown {
         if let Err(problem) = ctx.ask(id, request) {
             print::problem(&problem);
         }
-        Ok(())
+        self.show_question();
+    }
+
+    /// The turn is over, and with it what it asked.
+    fn end_questions(&mut self) {
+        if !std::mem::take(&mut self.questions).is_empty() {
+            print::note("");
+        }
     }
 
     fn note(&mut self, text: &str) {
@@ -249,8 +313,8 @@ impl Shown {
     }
 
     fn paint(&mut self) {
-        // Not into the middle of a line of the answer.
-        if !self.live || !(self.said.is_empty() || self.said.ends_with('\n')) {
+        // Not into the middle of a line of the answer, nor over a question.
+        if !self.live || !(self.said.is_empty() || self.said.ends_with('\n')) || !self.questions.is_empty() {
             return;
         }
         let width = tty::size().map_or(80, |size| usize::from(size.cols));
@@ -268,17 +332,8 @@ impl Shown {
     }
 
     fn finish(&mut self, view: &TurnView) -> Result<(), Problem> {
-        // What came while nobody could listen is in the answer; what came before the answer is not.
-        let answer = view.answer.as_deref().unwrap_or_default();
-        let rest = match answer.strip_prefix(self.said.as_str()) {
-            Some(rest) => rest,
-            None if view.cut && self.said.starts_with(answer) => "",
-            None if self.said.trim_end().ends_with(answer.trim_end()) => "",
-            None => {
-                print::text("\n\n")?;
-                answer
-            }
-        };
+        let (gap, rest) = rest_of(&self.said, view.answer.as_deref().unwrap_or_default(), view.cut);
+        print::text(gap)?;
         print::text(rest)?;
         let printed = if rest.is_empty() { self.said.as_str() } else { rest };
         if !printed.is_empty() && !printed.ends_with('\n') {

@@ -27,6 +27,13 @@ fn lines(ctx: &Ctx, status: &Status) -> String {
     }
     rows.push(("state", print::painted(&status.state, 0)));
     rows.extend(print::ending(status).map(|ending| ("ended", ending)));
+    rows.extend(status.archived_at.map(|at| ("archived", format!("{at} ({} ago)", print::ago(at)))));
+    if !status.tags.is_empty() {
+        rows.push(("tags", status.tags.join(", ")));
+    }
+    rows.extend(
+        status.note.as_ref().map(|note| ("note", print::visible(note).replace('\n', "\n           "))),
+    );
     rows.push(("command", print::command_line(&status.what.command, 500)));
     rows.push(("directory", status.what.cwd.clone()));
     if !status.what.env_names.is_empty() {
@@ -66,6 +73,8 @@ fn lines(ctx: &Ctx, status: &Status) -> String {
     }
     rows.extend(status.released.clone().map(|why| ("released", why)));
     rows.extend(status.expires_in_ms.map(|ms| ("expires", format!("in {}", print::age(ms)))));
+    let at_rest = status.what.policy.archive_after_ms.filter(|_| status.archived_at.is_none());
+    rows.extend(at_rest.map(|ms| ("put away", format!("after {} at rest", print::span(ms)))));
     rows.push(("record", ctx.home.sessions_dir().join(&status.id).display().to_string()));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
     rows.into_iter().map(|(label, value)| format!("{label:10} {value}\n")).collect()

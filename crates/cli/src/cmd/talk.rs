@@ -1,35 +1,97 @@
-//! Talking to an agent that takes turns, line by line: what `berth attach` is for one without a terminal.
+//! Talking to an agent that takes turns: what `berth attach` is for one without a terminal.
+//!
+//! Promise: what was said last is shown first; a message is sent by Enter and by nothing else; leaving leaves the
+//! session as it is. A terminal that can do nothing but print lines gets lines: each one is a message then.
+//! Start with [`talk`]; [`live`] is what most people see.
+
+mod cells;
+mod editor;
+mod errands;
+mod foot;
+mod keys;
+mod live;
+mod story;
 
 use std::io::{BufRead, Write};
 
-use berth_api::Problem;
 use berth_api::message::Submit;
+use berth_api::turn::TurnView;
+use berth_api::{Problem, Status};
 use berth_core::SessionId;
 
 use crate::cmd::send;
 use crate::ctx::Ctx;
 use crate::{print, turns};
 
-/// Reads lines and sends each as a turn, until the input ends. Only for a person at a terminal.
+/// Talks until the person leaves. Only for a person at a terminal.
 pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
     let status = ctx.status(id)?;
-    let handle = status.handle().to_owned();
+    let (known, seq) = turns::views_and_seq(ctx, id)?;
+    if is_dumb(std::env::var_os("TERM").as_deref()) {
+        return talk_in_lines(ctx, id, &status, &known);
+    }
+    let mut story = story::Story::new(id.as_str(), status.handle());
+    let mut editor = editor::Editor::default();
+    story.note(&greeting(&status));
+    story.note("[Enter sends, Alt-Enter makes a line, Ctrl-C cancels, Ctrl-D leaves it running]");
+    let last = known.iter().rposition(|view| view.position.is_none());
+    for (at, view) in known.iter().enumerate() {
+        editor.remember(&view.prompt);
+        let is_last = last == Some(at);
+        match view.position {
+            Some(_) => {}
+            None if is_last && turns::is_over(&view.state) => story.before(view),
+            None if is_last => story.known(view.number, &view.prompt, false),
+            None => {}
+        }
+    }
+    let mut queued: Vec<&TurnView> = known.iter().filter(|view| view.position.is_some()).collect();
+    queued.sort_by_key(|view| view.position);
+    for view in queued {
+        story.known(view.number, &view.prompt, true);
+    }
+    if let Some(held) = status.turns.as_ref().and_then(|turns| turns.held.as_ref()) {
+        story.note(&format!("[the queue is held: {held}]"));
+    }
+    let (code, handle) = live::Live::new(ctx, id, story, editor, seq)?.run();
+    left(&handle, code);
+    Ok(code)
+}
+
+/// Whether a terminal of this kind can do nothing but print lines.
+fn is_dumb(term: Option<&std::ffi::OsStr>) -> bool {
+    term.is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
+fn greeting(status: &Status) -> String {
     let agent = status.what.agent.as_deref().unwrap_or(&status.what.driver);
-    print::note(&format!(
-        "[{handle}: {agent}, {}; a line is a turn, Ctrl-D leaves it running]",
-        status.state
-    ));
-    if let Some(last) = turns::views(ctx, id)?.into_iter().rfind(|view| view.position.is_none()) {
+    format!("[{}: {agent}, {}]", status.handle(), status.state)
+}
+
+fn left(handle: &str, code: u8) {
+    // Whoever was ended by a signal has no terminal to read this on, or a reason not to.
+    if code == 0 {
+        print::note(&format!("[left {handle}; come back with `berth attach {handle}`]"));
+    }
+}
+
+/// Reads lines and sends each as a turn, until the input ends.
+fn talk_in_lines(ctx: &Ctx, id: &SessionId, status: &Status, known: &[TurnView]) -> Result<u8, Problem> {
+    let handle = status.handle();
+    print::note(&greeting(status));
+    print::note("[a line is a turn, Ctrl-D leaves it running]");
+    if let Some(last) = known.iter().rfind(|view| view.position.is_none()) {
         print::note(&format!("> {}", print::excerpt(&last.prompt, 200)));
         if turns::is_over(&last.state) {
-            print::text(&format!("{}\n", last.answer.as_deref().unwrap_or_default().trim_end()))?;
+            let answer = print::visible(last.answer.as_deref().unwrap_or_default());
+            print::text(&format!("{}\n", answer.trim_end()))?;
         } else {
             let keeper = ctx.keeper_of(id)?;
             told(send::watch(ctx, id, last.number, keeper, false));
         }
     }
     loop {
-        let _ = write!(std::io::stderr().lock(), "\x1b[1m>\x1b[0m ");
+        let _ = write!(std::io::stderr().lock(), "> ");
         let mut line = Vec::new();
         match std::io::stdin().lock().read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => break,
@@ -48,7 +110,8 @@ pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
             Err(problem) => print::problem(&problem),
         }
     }
-    print::note(&format!("\n[left {handle}; come back with `berth attach {handle}`]"));
+    print::note("");
+    left(handle, 0);
     Ok(0)
 }
 
@@ -56,5 +119,16 @@ pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
 fn told(outcome: Result<u8, Problem>) {
     if let Err(problem) = outcome {
         print::problem(&problem);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_dumb;
+
+    #[test]
+    fn a_terminal_that_says_nothing_of_itself_gets_lines() {
+        assert!([None, Some(""), Some("dumb")].iter().all(|term| is_dumb(term.map(AsRef::as_ref))));
+        assert!(!is_dumb(Some("xterm-256color".as_ref())));
     }
 }

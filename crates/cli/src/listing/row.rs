@@ -63,16 +63,14 @@ pub(crate) fn doing(status: &Status) -> String {
     if let Some(news) = asks.or_else(held).or_else(does) {
         return one_line(&news);
     }
-    let about = status.note.clone().unwrap_or_else(|| redact::command_line(&status.what.command));
-    let is_over = rank_is_over(&status.state) && status.exit != Some(0);
+    // An agent from the table has a name; where its program lies is nobody's question.
+    let runs = || status.what.agent.clone().unwrap_or_else(|| redact::command_line(&status.what.command));
+    let about = status.note.clone().unwrap_or_else(runs);
+    let is_over = matches!(status.state.as_str(), "stopped" | "archived") && status.exit != Some(0);
     let ending = print::ending(status).filter(|_| is_over);
     let short = ending.as_deref().and_then(|ending| ending.split(',').next());
     // In front, because the end of a line is what a narrow terminal does not show.
     one_line(&short.map_or(about.clone(), |ending| format!("({ending}) {about}")))
-}
-
-fn rank_is_over(state: &str) -> bool {
-    matches!(state, "stopped" | "archived")
 }
 
 /// The colour of a state, as an SGR parameter: one of the sixteen that every theme, light or dark, chooses itself.

@@ -159,6 +159,7 @@ fn a_helper_is_not_called_a_session() {
         size: berth_api::message::Size::default(),
         fresh: false,
         take: false,
+        restore: false,
     };
     let problem = keeper.ask(resume).expect_err("it runs");
     assert_eq!(problem.what, "helper `web` is running already");

@@ -31,7 +31,14 @@ fn legacy(lab: &Lab, place: &std::path::Path, name: &str) -> String {
         cwd: place.to_str().expect("text").into(),
         ..Spec::default()
     };
-    let create = Request::Create { spec, name: Some(name.into()), size: Size::default(), take: false };
+    let create = Request::Create {
+        spec,
+        name: Some(name.into()),
+        size: Size::default(),
+        take: false,
+        tags: vec![],
+        note: None,
+    };
     let (id, answer) = first_request(lab, place, name, create);
     answer.expect("it starts");
     id
@@ -74,7 +81,7 @@ fn a_helper_cannot_be_resumed_like_a_session() {
         &lab,
         &place,
         "web",
-        Request::Resume { size: Size::default(), fresh: false, take: false },
+        Request::Resume { size: Size::default(), fresh: false, take: false, restore: false },
     );
     assert_eq!(resumed, id);
     let problem = answer.expect_err("refused");

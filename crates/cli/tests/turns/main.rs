@@ -19,6 +19,7 @@ mod random;
 mod resumes;
 mod secrets;
 mod starting;
+mod talking;
 mod time;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! The rules of turns, as sentences. What holds in any life is in `tests/lives.rs`.
 
+mod life;
 mod lives;
 
 use std::time::Duration;

@@ -27,9 +27,10 @@ use rustix::event::epoll;
 
 use super::conversation::TakeUp;
 use super::helper::Owners;
+use super::requests::tags_of;
 use super::{
-    BOUNDARY, FIRST_CLIENT, Keeper, LISTENER, REPLAY_BYTES, SIGNALS, bug, libc_chld, libc_term, now,
-    screen_size, trouble,
+    BOUNDARY, FIRST_CLIENT, Keeper, LISTENER, REPLAY_BYTES, SIGNALS, actor_of, bug, libc_chld, libc_term,
+    now, screen_size, trouble,
 };
 use crate::boundary::Contained;
 use crate::conversations::ConversationLock;
@@ -55,7 +56,8 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
         let dir = args.first().map(PathBuf::from).ok_or_else(|| usage("the directory of a session"))?;
         let call = first_call(&mut caller)?;
         let (home, id) = Home::of(&dir)?;
-        Keeper::start(&home, id, call)
+        let by = Actor { place: call.place.clone(), ..actor_of(&caller).unwrap_or_default() };
+        Keeper::start(&home, id, call.request, by)
     })();
     match begun {
         Ok(mut keeper) => {
@@ -78,10 +80,10 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
 
 impl Keeper {
     /// Makes or reopens the session and starts its next run.
-    fn start(home: &Home, id: SessionId, call: Call) -> Result<Self, Problem> {
+    fn start(home: &Home, id: SessionId, request: Request, by: Actor) -> Result<Self, Problem> {
         let dir = home.session_dir(&id);
         let lease = claim(home, &id)?;
-        match call.request {
+        match request {
             // What follows takes a failed beginning away, and must never do so to a session that has one.
             Request::Create { .. } if store::exists(&dir)? => {
                 return Err(berth_api::problem::refusal(&Refusal::AlreadyCreated, id.as_str()));
@@ -99,14 +101,16 @@ impl Keeper {
         // clears up, not who died. Which run it will be is said when it begins.
         let _ = lease.sign(&me, 0);
         killpoint::reached("claimed");
-        match call.request {
-            Request::Create { spec, name, size, take } => {
+        match request {
+            Request::Create { spec, name, size, take, tags, note } => {
                 let name = name.as_deref().map(Name::parse).transpose();
                 let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
                 let spec: Spec = spec.into();
+                let tag = Command::Tag { add: tags_of(&tags)?, remove: vec![] };
                 let create = Command::Create { spec: spec.clone(), name };
+                let before = [create, tag, Command::Note { note }].map(Input::Command).to_vec();
                 let made = store::create(&dir, &id, &lease).and_then(|owner| {
-                    let plan = Plan { before: vec![Input::Command(create)], after: vec![], size, spec, take };
+                    let plan = Plan { before, after: vec![], size, spec, take };
                     Self::start_run(id, dir.clone(), lease, owner, plan, Some(&home.sessions_dir()))
                 });
                 if made.is_err() {
@@ -116,15 +120,17 @@ impl Keeper {
                 }
                 made
             }
-            Request::Resume { size, fresh, take } => {
+            Request::Resume { size, fresh, take, restore } => {
                 let (owner, torn) = store::open(&dir, &id, &lease)?;
                 let Some(mut spec) = owner.history().session.spec.clone() else {
                     // Asked before the torn end is noted: what was never made gets no first event.
                     return Err(berth_api::problem::refusal(&Refusal::NotCreated, id.as_str()));
                 };
                 let mut inputs = settle_past(&dir, &id, &owner)?;
+                if restore {
+                    inputs.push(Input::Command(Command::Restore { by: by.clone() }));
+                }
                 if fresh {
-                    let by = Actor { pid: 0, uid: None, place: call.place };
                     inputs.push(Input::Command(Command::LeaveConversation { by }));
                     spec.origin = Origin::New;
                 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Notice, PROTOCOL, Request, Role, Size};
 use berth_api::status::Status;
-use berth_api::{Code, Problem, problem};
+use berth_api::{Code, Problem, problem, redact};
 use berth_core::{Command, Fence, Name, Phase, Refusal};
 use berth_host::socket;
 use rustix::event::epoll;
@@ -23,6 +23,14 @@ use crate::store;
 const MAX_LASTING: usize = 64;
 /// How many may be connected at once: room is left for those who ask one thing and go.
 const MAX_CLIENTS: usize = 96;
+
+/// Tags as somebody wrote them.
+pub(super) fn tags_of(texts: &[String]) -> Result<Vec<Name>, Problem> {
+    let tag = |text: &String| {
+        Name::parse(text).map_err(|bad| Problem::new(Code::Usage, format!("`{text}` is no tag: {bad}")))
+    };
+    texts.iter().map(tag).collect()
+}
 
 impl Keeper {
     pub(super) fn accept(&mut self) {
@@ -131,6 +139,7 @@ impl Keeper {
     fn on_call(&mut self, key: u64, payload: &[u8]) {
         let answer = match serde_json::from_slice::<Call>(payload) {
             Ok(call) if call.protocol == PROTOCOL => {
+                tracing::debug!(client = key, request = %redact::kind(&call.request), "asked");
                 if let Some(client) = self.clients.get_mut(&key) {
                     client.actor.place = call.place;
                 }
@@ -146,7 +155,10 @@ impl Keeper {
         match answer {
             Ok(None) => {}
             Ok(Some(answer)) => self.answer(key, &answer),
-            Err(problem) => self.answer(key, &Answer::Problem { problem }),
+            Err(problem) => {
+                tracing::info!(client = key, code = ?problem.code, "refused: {problem}");
+                self.answer(key, &Answer::Problem { problem });
+            }
         }
     }
 
@@ -163,6 +175,18 @@ impl Keeper {
             Request::Rename { name } => {
                 let name = Name::parse(&name).map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
                 self.order(Command::Rename { name })?;
+                self.done()
+            }
+            Request::Tag { add, remove } => {
+                self.order(Command::Tag { add: tags_of(&add)?, remove: tags_of(&remove)? })?;
+                self.done()
+            }
+            Request::Note { note } => {
+                self.order(Command::Note { note })?;
+                self.done()
+            }
+            Request::SetPolicy { change } => {
+                self.order(Command::SetPolicy { change: change.into() })?;
                 self.done()
             }
             Request::Attach { role, size } => self.attach(key, role, size),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_core::{Actor, Boundary, Command, Fence, Phase, Refusal, Spec};
+use berth_core::{Actor, Boundary, Command, Fence, Phase, PolicyChange, Refusal, Spec, Term};
 use berth_keeper::owner::Input;
 
 use crate::keeper::Keeper;
@@ -23,7 +23,7 @@ impl Life {
             0 => Fence(self.world.rng.below(self.clients[which].fence.0 + 3)),
             _ => self.clients[which].fence,
         };
-        match self.world.rng.below(16) {
+        match self.world.rng.below(17) {
             0..3 => self.take_writer(which, force),
             3 => self.order(Command::ReleaseWriter { fence }).map(drop),
             4..8 => self.with_keeper(|keeper, world| keeper.keys(world, fence)),
@@ -33,6 +33,7 @@ impl Life {
                 let name = self.some_name();
                 self.order(Command::Rename { name }).map(drop)
             }
+            16 => self.sort(),
             12 => self.ask_the_impossible(),
             13 => self.ask_at_once(which),
             _ => {
@@ -93,6 +94,12 @@ impl Life {
         if let Some(Ok(())) = self.order(create)? {
             return Err(Halt::Broken("a session was created twice".to_owned()));
         }
+        let archive = Command::Archive { by: self.clients[0].actor.clone() };
+        if self.world.ledger.rules.live.is_some()
+            && let Some(Ok(())) = self.order(archive)?
+        {
+            return Err(Halt::Broken("what runs was put away".to_owned()));
+        }
         let Some(keeper) = &self.keeper else { return Ok(()) };
         let start = Command::Start { keeper: keeper.me(), output_from: 0, boundary: Boundary::default() };
         if self.world.ledger.rules.live.is_some()
@@ -101,6 +108,22 @@ impl Life {
             return Err(Halt::Broken("a second run was started".to_owned()));
         }
         Ok(())
+    }
+
+    /// Tags, notes, and other times to end at.
+    fn sort(&mut self) -> Result<(), Halt> {
+        let command = match self.world.rng.below(3) {
+            0 => Command::Tag { add: vec![self.some_name()], remove: vec![self.some_name()] },
+            1 => Command::Note { note: self.world.rng.coin().then(|| "a note".to_owned()) },
+            _ => {
+                let ms = self.world.rng.below(5000);
+                let idle = [Term::Same, Term::Never, Term::After(ms)][self.world.rng.below(3) as usize];
+                let ttl = [Term::Same, Term::Never, Term::After(20_000)][self.world.rng.below(3) as usize];
+                let change = PolicyChange { idle, ttl, ..PolicyChange::default() };
+                Command::SetPolicy { change }
+            }
+        };
+        self.order(command).map(drop)
     }
 
     /// Several things in one commit.

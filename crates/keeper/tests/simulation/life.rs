@@ -94,9 +94,10 @@ impl Life {
 
     fn happen(&mut self) -> Result<(), Halt> {
         if self.keeper.is_none() {
-            return match self.world.rng.below(8) {
+            return match self.world.rng.below(9) {
                 0 => self.rename_alone(),
                 1 => self.heal(),
+                2 => self.put_away_alone(),
                 _ => self.begin(),
             };
         }

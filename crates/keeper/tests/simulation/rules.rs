@@ -22,6 +22,8 @@ pub(crate) struct Rules {
     fence: u64,
     /// Whose input may reach the agent.
     pub(crate) writer: Option<u64>,
+    /// Somebody put it away.
+    pub(crate) archived: bool,
     pub(crate) turns: TurnRules,
 }
 
@@ -46,6 +48,8 @@ impl Rules {
             Event::WriterGranted { fence, .. } => (self.fence, self.writer) = (fence.0, Some(fence.0)),
             Event::WriterReleased { .. } => self.writer = None,
             Event::StopRequested { .. } | Event::Released { .. } => self.ending = true,
+            Event::Archived { .. } => self.archived = true,
+            Event::Restored { .. } => self.archived = false,
             Event::Renamed { .. }
             | Event::OomKilled { .. }
             | Event::EndUnproven { .. }
@@ -74,6 +78,9 @@ impl Rules {
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
             | Event::ExpirySet { .. }
+            | Event::Tagged { .. }
+            | Event::Noted { .. }
+            | Event::PolicySet { .. }
             | Event::Warned { .. } => {}
         }
         Ok(())
@@ -86,6 +93,7 @@ impl Rules {
             _ if !self.created => Err("a session is created before anything else"),
             Event::RunStarting { epoch, .. } => {
                 check(self.live.is_none(), "at most one run is live")?;
+                check(!self.archived, "what was put away does not run")?;
                 check(epoch.0 > self.epoch, "epochs grow")
             }
             Event::RunStarted { epoch, .. } => {
@@ -119,6 +127,11 @@ impl Rules {
                 check(self.writer == Some(fence.0), "only the writer gives the right back")
             }
             Event::Typed { .. } => check(self.writer.is_some(), "only a writer types"),
+            Event::Archived { .. } => {
+                check(self.live.is_none(), "only what does not run is put away")?;
+                check(!self.archived, "it is put away once")
+            }
+            Event::Restored { .. } => check(self.archived, "only what was put away comes back"),
             Event::Renamed { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
@@ -144,6 +157,9 @@ impl Rules {
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
             | Event::ExpirySet { .. }
+            | Event::Tagged { .. }
+            | Event::Noted { .. }
+            | Event::PolicySet { .. }
             | Event::Warned { .. } => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The same steps as `Keeper::start`, `settle_past`, `adopt` and `leave` in `src/keeper.rs` and as `src/recover.rs`.
 
-use berth_core::{Command, Event, Name, Observation};
+use berth_core::{Command, Event, Name, Observation, Refusal};
 use berth_journal::fake::FakeDisk;
 use berth_keeper::owner::Input;
 
@@ -120,9 +120,17 @@ impl Life {
         let Some(mut inputs) = self.settle_past(&mind) else { return Ok(()) };
         inputs.extend(torn.then(|| Input::Note(Event::Warned { what: "a torn end".to_owned() })));
         let mut keeper = self.keeper_of(mind);
+        // Whoever starts what was put away brings it back in the same commit; a sender does not.
+        if !self.world.harsh || self.world.rng.below(4) != 0 {
+            inputs.push(Input::Command(Command::Restore { by: self.clients[0].actor.clone() }));
+        }
         inputs.push(keeper.start_order(&self.world, self.world.ledger.len() as u64));
         match keeper.take(&mut self.world, inputs)? {
             Some(answers) if answers.iter().all(Result::is_ok) => self.started(keeper),
+            Some(answers) if answers.contains(&Err(Refusal::Archived)) => {
+                self.world.count("put away, and not started");
+                Ok(())
+            }
             // A process that cannot begin ends, and the next one tries again.
             Some(_) | None => Ok(()),
         }
@@ -136,6 +144,22 @@ impl Life {
         self.keepers += 1;
         let Some((mind, _)) = self.open(false)? else { return Ok(()) };
         let Some(inputs) = self.settle_past(&mind) else { return Ok(()) };
+        self.once(mind, inputs)
+    }
+
+    /// A session without a keeper is put away, or brought back: what its last run left is ended first.
+    pub(crate) fn put_away_alone(&mut self) -> Result<(), Halt> {
+        if !self.exists || self.world.ledger.is_empty() {
+            return Ok(());
+        }
+        self.keepers += 1;
+        let by = self.clients[1].actor.clone();
+        let command =
+            if self.world.rng.below(3) == 0 { Command::Restore { by } } else { Command::Archive { by } };
+        let Some((mind, _)) = self.open(false)? else { return Ok(()) };
+        let Some(mut inputs) = self.settle_past(&mind) else { return Ok(()) };
+        self.world.count("put away or brought back");
+        inputs.push(Input::Command(command));
         self.once(mind, inputs)
     }
 

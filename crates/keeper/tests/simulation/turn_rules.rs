@@ -112,6 +112,11 @@ impl TurnRules {
             | Event::Unasked { .. }
             | Event::Released { .. }
             | Event::ExpirySet { .. }
+            | Event::Archived { .. }
+            | Event::Restored { .. }
+            | Event::Tagged { .. }
+            | Event::Noted { .. }
+            | Event::PolicySet { .. }
             | Event::Warned { .. } => {}
         }
         Ok(())

@@ -116,3 +116,30 @@ fn marks_on_the_gap_before_a_wide_character_that_did_not_fit_come_back() {
     assert_eq!(screen.text(), "abc \u{301}\n漢");
     assert_eq!(client(size, b"", &screen.restore()).text(), screen.text());
 }
+
+#[test]
+fn the_older_ways_to_the_alternate_screen_come_back_and_lead_back() {
+    let size = Size { rows: 4, cols: 12 };
+    for (enter, leave, goes_to) in [
+        // The cursor stays where it was on the other screen, unless somebody saved it.
+        ("\x1b[?47h", "\x1b[?47l", (2, 4)),
+        ("\x1b[?1047h", "\x1b[?1047l", (2, 4)),
+        ("\x1b7\x1b[?47h", "\x1b[2J\x1b[?47l\x1b8", (1, 2)),
+        ("\x1b[?1048;1047h", "\x1b[?1047;1048l", (1, 2)),
+        ("\x1b7\x1b[?1047h", "\x1b[?1049l", (1, 2)),
+        ("\x1b[?1049h", "\x1b[?1049l", (1, 2)),
+        ("\x1b[?1049h", "\x1b[?1047l", (2, 4)),
+    ] {
+        let mut watched = Screen::new(size);
+        watched.feed(format!("one\r\n$ {enter}\x1b[Hfull\x1b[3;1Htext").as_bytes());
+        assert!(watched.in_alternate(), "{enter:?}");
+        let mut fresh = client(size, b"dirt\x1b[?1047h", &watched.restore());
+        assert_eq!(fresh.text(), "full\n\ntext", "{enter:?}");
+        for screen in [&mut watched, &mut fresh] {
+            screen.feed(leave.as_bytes());
+            assert_eq!(screen.text(), "one\n$", "{enter:?} {leave:?}");
+            assert_eq!(screen.cursor(), goes_to, "{enter:?} {leave:?}");
+        }
+        assert_eq!(shoot(&mut watched), shoot(&mut fresh), "{enter:?} {leave:?}");
+    }
+}

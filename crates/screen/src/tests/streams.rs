@@ -14,6 +14,17 @@ pub(super) enum Step {
     Resize(Size),
 }
 
+/// Ways to the alternate screen that the emulator itself does not know.
+pub(super) const OLDER_SCREENS: [&str; 7] = [
+    "\x1b[?47h",
+    "\x1b[?47l",
+    "\x1b[?1047h",
+    "\x1b[?1047l",
+    "\x1b[?1048h",
+    "\x1b[?1048l",
+    "\x1b[?1048;1047h",
+];
+
 pub(super) fn size() -> impl Strategy<Value = Size> {
     (1..9u16, 2..22u16).prop_map(|(rows, cols)| Size { rows, cols })
 }
@@ -273,7 +284,8 @@ fn fixed() -> impl Strategy<Value = Vec<u8>> {
         "\x1b]0;cut\x1b[4C",
         "\x1b[3\x0e1m",
     ]);
-    prop_oneof![1 => rare, 5 => common].prop_map(|sequence| sequence.as_bytes().to_vec())
+    prop_oneof![2 => rare, 10 => common, 1 => select(OLDER_SCREENS.to_vec())]
+        .prop_map(|sequence| sequence.as_bytes().to_vec())
 }
 
 /// The same bytes in pieces, cut anywhere.

@@ -20,8 +20,8 @@ use super::{Story, actor, ask, end, prompt};
 use crate::turns::{Able, Current, Final, Hold, MOST_ASKS, MOST_QUEUED, Manner, OnUnknown, Prompt, Release};
 use crate::turns::{StartBy, TurnState, Turns, Wish};
 use crate::{
-    Command, Effect, Event, Exit, Observation, Phase, Policy, Process, Refusal, Session, decide, effects,
-    observe,
+    Command, Effect, Event, Exit, Observation, Phase, Policy, PolicyChange, Process, Refusal, Session, Term,
+    decide, effects, observe,
 };
 
 /// How a property is tested: with so many random cases, unless the environment says otherwise.
@@ -78,6 +78,10 @@ enum Step {
     Again(u8),
     KeeperDies,
     Reboot,
+    Archive,
+    Restore,
+    /// Somebody wants other times: to be released, and to live.
+    Policy(Term, Term),
     Pass(u64),
     /// Time passes exactly until something is due.
     PassUntilDue,
@@ -95,6 +99,10 @@ fn fate() -> impl Strategy<Value = Final> {
 
 fn manner() -> impl Strategy<Value = Manner> {
     prop_oneof![4 => Just(Manner::Queue), 1 => Just(Manner::Steer), 1 => Just(Manner::Interrupt)]
+}
+
+fn term(most_ms: u64) -> impl Strategy<Value = Term> {
+    prop_oneof![Just(Term::Same), Just(Term::Never), (0..most_ms).prop_map(Term::After)]
 }
 
 /// Steps that are worth repeating, in a life that gets somewhere.
@@ -117,6 +125,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3000_u64).prop_map(Step::Stop),
         5 => Just(Step::Start),
         5 => Just(Step::NextRun),
+        1 => Just(Step::Archive),
+        2 => Just(Step::Restore),
+        1 => (term(9000), term(40_000)).prop_map(|(idle, ttl)| Step::Policy(idle, ttl)),
     ];
     let reports = prop_oneof![
         6 => Just(Step::Spawned),
@@ -145,6 +156,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     (idle_ms, ttl_ms, unknown).prop_map(|(idle_ms, ttl_ms, on_unknown)| Policy {
         idle_ms,
         ttl_ms,
+        archive_after_ms: None,
         on_unknown,
         ..Policy::default()
     })
@@ -167,6 +179,8 @@ struct Seen {
     is_stopped: bool,
     /// Which of them came after the end.
     late: Vec<(u64, Final)>,
+    /// Somebody put it away, and nobody has brought it back since.
+    is_archived: bool,
 }
 
 struct Life {
@@ -261,7 +275,32 @@ impl Life {
                 self.order(stop).expect("never refused");
                 self.seen.is_stopped |= !is_at_rest;
             }
-            Step::Start => drop(self.start()),
+            Step::Start => {
+                let is_archived = self.seen.is_archived;
+                let started = self.start();
+                assert!(!(started && is_archived), "what was put away does not run");
+            }
+            Step::Archive => {
+                let is_live = self.story.session.is_live();
+                let archived = self.order(Command::Archive { by: actor(5) });
+                assert_eq!(archived.is_ok(), !is_live, "only what does not run is put away");
+                assert_eq!(self.seen.is_archived, !is_live);
+            }
+            Step::Restore => {
+                self.order(Command::Restore { by: actor(5) }).expect("never refused");
+                assert!(!self.seen.is_archived);
+            }
+            Step::Policy(idle, ttl) => {
+                let change = PolicyChange { idle, ttl, ..PolicyChange::default() };
+                let wanted = change.of(&self.story.session.policy());
+                match self.order(Command::SetPolicy { change }) {
+                    Ok(_) => assert_eq!(self.story.session.policy(), wanted),
+                    Err(Refusal::Expired) => {
+                        assert_eq!(self.story.session.released, Some(Release::Expired));
+                    }
+                    Err(refusal) => panic!("refused for no reason: {refusal:?}"),
+                }
+            }
             Step::NextRun => {
                 let owes_it = |life: &Self| life.story.owed().contains(&Effect::NextRun { epoch });
                 if owes_it(self) && !self.start() {
@@ -332,6 +371,7 @@ impl Life {
             }
             (None, Err(Refusal::QueueFull { .. })) => assert!(is_full),
             (None, Err(Refusal::BeingEnded)) => assert!(is_ending),
+            (None, Err(Refusal::Archived)) => assert!(self.seen.is_archived),
             (None, Err(Refusal::CannotSteer | Refusal::Expired)) => {}
             (None, Err(refusal)) => panic!("refused for no reason: {refusal:?}"),
         }
@@ -435,7 +475,9 @@ impl Life {
                     assert_eq!(turns.queue.front(), Some(turn));
                 }
                 Effect::NextRun { .. } => {
-                    let may = !self.seen.is_stopped && session.released != Some(Release::Expired);
+                    let may = !self.seen.is_stopped
+                        && !self.seen.is_archived
+                        && session.released != Some(Release::Expired);
                     assert!(may && turns.hold.is_none() && !turns.queue.is_empty(), "{effect:?}");
                     assert!(!owed.contains(&Effect::Leave));
                 }
@@ -505,6 +547,7 @@ impl Life {
                 return;
             }
             self.order(Command::GoOn { by: actor(1) }).expect("never refused");
+            self.order(Command::Restore { by: actor(1) }).expect("never refused");
             let epoch = self.story.session.epoch;
             match self.story.session.phase.clone() {
                 Phase::New | Phase::Ended { .. } => {
@@ -590,7 +633,18 @@ impl Seen {
                 let may = matches!(before.phase, Phase::Starting | Phase::Running { .. });
                 assert!(may && *epoch == before.epoch);
             }
-            Event::RunStarting { .. } => self.is_stopped = false,
+            Event::RunStarting { .. } => {
+                assert!(!self.is_archived, "what was put away does not run");
+                self.is_stopped = false;
+            }
+            Event::Archived { .. } => {
+                assert!(!before.is_live() && !self.is_archived, "put away once, and nothing that runs");
+                self.is_archived = true;
+            }
+            Event::Restored { .. } => {
+                assert!(self.is_archived, "only what was put away comes back");
+                self.is_archived = false;
+            }
             Event::RunEnded { .. } => {
                 assert_eq!(before.turns.current, None, "no turn outlives its run");
             }
@@ -623,6 +677,9 @@ impl Seen {
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
             | Event::ExpirySet { .. }
+            | Event::Tagged { .. }
+            | Event::Noted { .. }
+            | Event::PolicySet { .. }
             | Event::Warned { .. } => {}
         }
     }

@@ -1,0 +1,49 @@
+//! What can be different in a session's policy, on the wire.
+
+use berth_core as core;
+use serde::{Deserialize, Serialize};
+
+use crate::turn::OnUnknown;
+
+/// [`core::Term`] on paper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Term")]
+pub enum Term {
+    #[default]
+    Same,
+    Never,
+    After(u64),
+}
+
+/// [`core::PolicyChange`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::PolicyChange")]
+pub struct PolicyChange {
+    pub idle: Term,
+    pub ttl: Term,
+    pub archive_after: Term,
+    pub on_unknown: Option<OnUnknown>,
+}
+
+impl From<Term> for core::Term {
+    fn from(term: Term) -> Self {
+        match term {
+            Term::Same => Self::Same,
+            Term::Never => Self::Never,
+            Term::After(ms) => Self::After(ms),
+        }
+    }
+}
+
+impl From<PolicyChange> for core::PolicyChange {
+    fn from(change: PolicyChange) -> Self {
+        Self {
+            idle: change.idle.into(),
+            ttl: change.ttl.into(),
+            archive_after: change.archive_after.into(),
+            on_unknown: change.on_unknown.map(Into::into),
+        }
+    }
+}

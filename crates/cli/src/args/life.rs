@@ -1,0 +1,175 @@
+//! What can be typed about a session's life besides running it.
+
+use std::time::Duration;
+
+use berth_api::life::Term;
+
+use super::{OnUnknown, duration};
+
+/// Put sessions away: they leave the list, and do not run before they are brought back.
+///
+/// Nothing is deleted: `berth log`, `berth output` and everything else still work, and `berth restore` or
+/// `berth resume` bring a session back. One that runs is refused (exit 4) unless --stop ends it first; one whose
+/// keeper died is archived once nothing of its run is left. With --older-than, all sessions that nothing
+/// happened in for so long; that needs a yes.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth archive fix
+  berth archive --stop fix other            end them first, as `berth stop` does
+  berth archive --older-than 30d --yes      what has been at rest for a month")]
+pub(crate) struct Archive {
+    /// The sessions
+    #[arg(value_name = "S", required_unless_present = "older_than", conflicts_with = "older_than")]
+    pub(crate) sessions: Vec<String>,
+    /// End those that run first
+    #[arg(long, conflicts_with = "older_than")]
+    pub(crate) stop: bool,
+    /// With --stop: how long to wait before killing
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, requires = "stop")]
+    pub(crate) grace: Duration,
+    /// All that nothing happened in for this long, as in 30d
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) older_than: Option<Duration>,
+    /// Do not ask
+    #[arg(short, long, requires = "older_than")]
+    pub(crate) yes: bool,
+    /// Print what `show --json` prints, as an array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Bring archived sessions back to the list. They run when you say so: `berth resume`.
+#[derive(clap::Args, Debug)]
+#[command(
+    alias = "unarchive",
+    after_help = "\
+Examples:
+  berth restore fix
+  berth resume fix        restores it and starts it, in one step"
+)]
+pub(crate) struct Restore {
+    /// The sessions
+    #[arg(required = true, value_name = "S")]
+    pub(crate) sessions: Vec<String>,
+    /// Print what `show --json` prints, as an array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Tag a session, or print its tags.
+///
+/// A tag is written as a name is: letters, digits, `.`, `_` and `-`. `+TAG` is the same as `TAG`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth tag fix                        print them, one per line
+  berth tag fix bug urgent
+  berth tag fix done --remove urgent
+  berth ls --json | jq -r '.[] | select(.tags | index(\"bug\")) | .id'")]
+pub(crate) struct Tag {
+    /// The session
+    #[arg(value_name = "S")]
+    pub(crate) session: String,
+    /// Tags to add
+    #[arg(value_name = "TAG")]
+    pub(crate) add: Vec<String>,
+    /// Take a tag away (several: --remove a,b)
+    #[arg(short, long, visible_alias = "rm", value_name = "TAG", value_delimiter = ',')]
+    pub(crate) remove: Vec<String>,
+    /// An array of words
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write a note about a session, or print it.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth note fix                                  print it
+  berth note fix 'waits for the review of #12'
+  git log -1 --format=%s | berth note fix -
+  berth note fix --clear")]
+pub(crate) struct Note {
+    /// The session
+    #[arg(value_name = "S")]
+    pub(crate) session: String,
+    /// What to write, in place of what was there; `-` for standard input
+    #[arg(value_name = "TEXT", conflicts_with = "clear")]
+    pub(crate) text: Vec<String>,
+    /// Take the note away
+    #[arg(long)]
+    pub(crate) clear: bool,
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Say when a session ends and is archived by itself, or print it.
+///
+/// What is not named stays as it is. A time to live counts from now, or from the next run of a session that
+/// does not run; one whose time was up stays ended.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth policy fix                             print it
+  berth policy fix --idle 10m                  release the agent after ten minutes without work
+  berth policy fix --archive-after 7d          `berth sweep` archives it after a week at rest
+  berth policy fix --ttl never --idle never")]
+pub(crate) struct Policy {
+    /// The session
+    #[arg(value_name = "S")]
+    pub(crate) session: String,
+    /// Release the agent when it had nothing to do for this long, or `never`
+    #[arg(long, value_name = "TIME", value_parser = term)]
+    pub(crate) idle: Option<Term>,
+    /// End the session for good after this long, or `never`
+    #[arg(long, value_name = "TIME", value_parser = term)]
+    pub(crate) ttl: Option<Term>,
+    /// Archive it when it was at rest for this long, or `never`
+    #[arg(long, value_name = "TIME", value_parser = term)]
+    pub(crate) archive_after: Option<Term>,
+    /// What the queue does behind a turn nobody knows the end of
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub(crate) on_unknown: Option<OnUnknown>,
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a new session is called and sorted by, and when it is put away.
+#[derive(clap::Args, Debug, Default)]
+pub(crate) struct Sorting {
+    /// Tag it (several: --tag a,b)
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    pub(crate) tag: Vec<String>,
+    /// Write a note about it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    /// Archive it when it was at rest for this long
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) archive_after: Option<Duration>,
+}
+
+/// A time, or `never`.
+fn term(text: &str) -> Result<Term, String> {
+    if text == "never" {
+        return Ok(Term::Never);
+    }
+    let time = duration(text).map_err(|why| format!("{why}; or `never`"))?;
+    Ok(Term::After(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_term_is_a_time_or_never() {
+        assert_eq!(term("never"), Ok(Term::Never));
+        assert_eq!(term("7d"), Ok(Term::After(7 * 24 * 3600 * 1000)));
+        for bad in ["", "no", "Never ", "-1d"] {
+            assert!(term(bad).is_err(), "{bad} was taken for a time");
+        }
+    }
+}

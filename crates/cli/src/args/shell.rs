@@ -1,0 +1,97 @@
+//! What can be typed to set berth up: completions, manual pages, services.
+
+use std::path::PathBuf;
+
+use clap::{Subcommand, ValueEnum};
+
+/// Print a script that makes a shell complete berth: verbs, options, sessions, turns, agents, helpers.
+///
+/// The script asks berth itself at every Tab, so what it offers is what there is. It is best read anew with every
+/// shell, as the examples do, because it has to fit the version of berth.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth completions bash
+  source <(berth completions bash)               in ~/.bashrc
+  source <(berth completions zsh)                in ~/.zshrc, after compinit
+  berth completions fish | source                in ~/.config/fish/config.fish
+  eval (berth completions elvish | slurp)        in ~/.config/elvish/rc.elv")]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Elvish,
+    Powershell,
+}
+
+impl Shell {
+    /// As the engine of completions calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+            Self::Elvish => "elvish",
+            Self::Powershell => "powershell",
+        }
+    }
+}
+
+/// Print berth's manual page, or write the pages of all commands into a directory.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth man | man -l -
+  berth man man1                                 berth.1, berth-run.1, and so on
+  berth man ~/.local/share/man/man1 && man berth-send")]
+pub(crate) struct Man {
+    /// Where to write the pages; made if it is missing
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Set up what runs beside the commands.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth setup systemd --dry-run
+  berth setup systemd")]
+pub(crate) struct Setup {
+    #[command(subcommand)]
+    pub(crate) verb: SetupVerb,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum SetupVerb {
+    Systemd(SetupSystemd),
+}
+
+/// Write and start a user service that sweeps every five minutes, so that nobody has to.
+///
+/// A keeper that died is noticed, what it left behind is ended, and policies are carried out although nobody types a
+/// command. BERTH_HOME and BERTH_CONFIG are carried over if they are set. A second time changes only what is
+/// different. Files that berth did not write are left alone.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth setup systemd --dry-run                  shows every file it would write
+  berth setup systemd
+  berth setup systemd --remove")]
+pub(crate) struct SetupSystemd {
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Stop it, and take the files away
+    #[arg(long)]
+    pub(crate) remove: bool,
+    /// Write the files also where no systemd of yours answers (in an image, over SSH without a login)
+    #[arg(long, conflicts_with = "remove")]
+    pub(crate) force: bool,
+}

@@ -1,0 +1,37 @@
+//! `berth completions`: the script with which a shell asks berth what to offer.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use berth_api::{Code, Problem};
+use berth_host::spawn::find_program;
+use clap_complete::env::Shells;
+
+use crate::args::Completions;
+use crate::{complete, print};
+
+pub(crate) fn run(args: &Completions) -> Result<u8, Problem> {
+    let shells = Shells::builtins();
+    let shell = shells.completer(args.shell.name()).expect("clap knows the shells that can be named");
+    let mut script = Vec::new();
+    shell
+        .write_registration(complete::VARIABLE, "berth", "berth", &program()?, &mut script)
+        .map_err(|error| Problem::new(Code::Bug, format!("cannot make the script: {error}")))?;
+    print::bytes(&script)?;
+    Ok(0)
+}
+
+/// How the script calls berth: by its name if that means this program, else by its place.
+fn program() -> Result<String, Problem> {
+    let trouble =
+        |what: String| Problem::new(Code::Refused, what).hint("put berth into a directory that is in PATH");
+    let ours = std::env::current_exe().and_then(|path| path.canonicalize());
+    let ours = ours.map_err(|error| trouble(format!("cannot tell where this program is: {error}")))?;
+    let path = std::env::var_os("PATH");
+    let found = find_program(OsStr::new("berth"), path.as_deref(), Path::new("/")).ok();
+    if found.and_then(|found| found.canonicalize().ok()).is_some_and(|found| found == ours) {
+        return Ok("berth".to_owned());
+    }
+    let place = ours.into_os_string().into_string();
+    place.map_err(|place| trouble(format!("{} is not UTF-8", Path::new(&place).display())))
+}

@@ -1,0 +1,101 @@
+//! `berth grep`: find text in all sessions.
+
+use std::cmp::Reverse;
+
+use berth_api::{Code, Problem, Status};
+use berth_core::SessionId;
+use berth_keeper::view;
+
+use crate::args::Grep;
+use crate::ctx::Ctx;
+use crate::grep::{Context, Manner, Pattern, Style, Subject, Wish, find};
+use crate::print;
+
+/// The exit code when there is nothing.
+const NOTHING: u8 = 1;
+
+pub(crate) fn run(ctx: &Ctx, args: &Grep) -> Result<u8, Problem> {
+    // With -e the first word is a session already.
+    let (patterns, sessions): (Vec<String>, Vec<&String>) = match args.regexps.is_empty() {
+        true => (args.pattern.iter().cloned().collect(), args.sessions.iter().collect()),
+        false => (args.regexps.clone(), args.pattern.iter().chain(&args.sessions).collect()),
+    };
+    let manner = Manner { ignore_case: args.ignore_case, words: args.word_regexp, fixed: args.fixed_strings };
+    let pattern = Pattern::new(&patterns, manner)?;
+    let around = args.context.unwrap_or(0);
+    let context = Context {
+        before: args.before_context.unwrap_or(around),
+        after: args.after_context.unwrap_or(around),
+    };
+    let style = match (args.json, args.count, args.files_with_matches) {
+        (true, ..) => Style::Json,
+        (_, true, _) => Style::Counts,
+        (_, _, true) => Style::Names,
+        (false, false, false) => Style::Lines,
+    };
+    // Around what is only counted nothing is shown.
+    let context = if matches!(style, Style::Counts | Style::Names) { Context::default() } else { context };
+    let ids = match sessions.is_empty() {
+        true => ctx.home.session_ids().map_err(|error| {
+            let what = format!("cannot list {}: {error}", ctx.home.sessions_dir().display());
+            Problem::new(Code::Refused, what)
+        })?,
+        false => sessions.into_iter().map(|session| ctx.find(session)).collect::<Result<_, _>>()?,
+    };
+    let (subjects, mut problems) = subjects(ctx, args, ids)?;
+    let wish = Wish { context, most: args.max_count.unwrap_or(u64::MAX) };
+    let (total, more) = find(&subjects, &pattern, wish, style)?;
+    problems.extend(more);
+    problems.dedup();
+    for problem in &problems {
+        print::problem(problem);
+    }
+    Ok(if !problems.is_empty() {
+        Code::Refused.exit_code()
+    } else if total == 0 {
+        NOTHING
+    } else {
+        0
+    })
+}
+
+/// The sessions that are meant, the newest first, and what is wrong with some.
+fn subjects(
+    ctx: &Ctx,
+    args: &Grep,
+    mut ids: Vec<SessionId>,
+) -> Result<(Vec<Subject>, Vec<Problem>), Problem> {
+    ids.sort();
+    ids.dedup();
+    let here = match args.here {
+        true => Some(std::env::current_dir().map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot tell which directory this is: {error}"))
+        })?),
+        false => None,
+    };
+    let is_meant = |status: &Status| {
+        args.state.as_ref().is_none_or(|state| *state == status.state)
+            && args.agent.as_ref().is_none_or(|agent| status.what.agent.as_ref() == Some(agent))
+            && here.as_ref().is_none_or(|here| std::path::Path::new(&status.what.cwd).starts_with(here))
+    };
+    let is_choosy = args.state.is_some() || args.agent.is_some() || args.here;
+    let (mut subjects, mut problems) = (Vec::new(), Vec::new());
+    for id in ids {
+        let dir = ctx.home.session_dir(&id);
+        match view::status(&ctx.home, &id) {
+            Ok(status) if is_meant(&status) => subjects.push(Subject { id, dir, status }),
+            Ok(_) => {}
+            // Being made this very moment, or given up before anything was said in it.
+            Err(problem) if problem.code == Code::NotFound => {}
+            Err(problem) => {
+                problems.push(problem);
+                if !is_choosy {
+                    let status = crate::export::salvaged(ctx, &id).0;
+                    subjects.push(Subject { id, dir, status });
+                }
+            }
+        }
+    }
+    subjects.sort_by_key(|subject| (Reverse(subject.status.created_at), subject.id.clone()));
+    Ok((subjects, problems))
+}

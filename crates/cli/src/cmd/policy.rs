@@ -1,0 +1,50 @@
+//! `berth policy`: when a session ends and is archived by itself.
+
+use berth_api::Problem;
+use berth_api::life::PolicyChange;
+use berth_api::message::Request;
+use berth_api::turn::OnUnknown;
+use berth_core::Command;
+
+use crate::args::{self, Policy};
+use crate::ctx::Ctx;
+use crate::{life, print};
+
+pub(crate) fn run(ctx: &Ctx, args: &Policy) -> Result<u8, Problem> {
+    let id = ctx.find(&args.session)?;
+    let change = PolicyChange {
+        idle: args.idle.unwrap_or_default(),
+        ttl: args.ttl.unwrap_or_default(),
+        archive_after: args.archive_after.unwrap_or_default(),
+        on_unknown: args.on_unknown.map(on_unknown),
+    };
+    if change != PolicyChange::default() {
+        let command = Command::SetPolicy { change: change.clone().into() };
+        life::change(ctx, &id, Request::SetPolicy { change }, command)?;
+    }
+    let policy = ctx.known(&id)?.0.what.policy;
+    if args.json {
+        print::json(&policy)?;
+        return Ok(0);
+    }
+    let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::span);
+    let behind_unknown = match policy.on_unknown {
+        OnUnknown::Hold => "hold",
+        OnUnknown::Continue => "continue",
+    };
+    print::text(&format!(
+        "idle           {}\nttl            {}\narchive-after  {}\non-unknown     {behind_unknown}\n",
+        time(policy.idle_ms),
+        time(policy.ttl_ms),
+        time(policy.archive_after_ms),
+    ))?;
+    Ok(0)
+}
+
+/// What was typed, on paper.
+pub(crate) fn on_unknown(typed: args::OnUnknown) -> OnUnknown {
+    match typed {
+        args::OnUnknown::Hold => OnUnknown::Hold,
+        args::OnUnknown::Continue => OnUnknown::Continue,
+    }
+}

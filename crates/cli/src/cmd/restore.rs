@@ -1,0 +1,38 @@
+//! `berth restore`: archived sessions, back in the list.
+
+use berth_api::Problem;
+use berth_core::SessionId;
+
+use crate::args::Restore;
+use crate::ctx::Ctx;
+use crate::{life, print};
+
+pub(crate) fn run(ctx: &Ctx, args: &Restore) -> Result<u8, Problem> {
+    // All names are looked up first: a typing mistake must not leave half of them restored.
+    let ids: Vec<SessionId> = args.sessions.iter().map(|text| ctx.find(text)).collect::<Result<_, _>>()?;
+    let mut worst = 0;
+    let mut restored = Vec::new();
+    for id in &ids {
+        match life::restore(ctx, id) {
+            Ok(status) => {
+                if !args.json {
+                    let next = if status.keeper_pid.is_some() {
+                        String::new()
+                    } else {
+                        format!("; `berth resume {}` starts it", status.handle())
+                    };
+                    print::note(&format!("{} is {}{next}", status.handle(), status.state));
+                }
+                restored.push(status);
+            }
+            Err(problem) => {
+                print::problem(&problem);
+                worst = worst.max(problem.code.exit_code());
+            }
+        }
+    }
+    if args.json {
+        print::json(&restored)?;
+    }
+    Ok(worst)
+}

@@ -1,0 +1,121 @@
+//! Text in cells: what a terminal keeps together, how wide it is, and where a line is broken.
+//!
+//! Promise: no row is wider than asked for, also where one character would be.
+//! Start with [`wrap`].
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// A row on the screen.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Row {
+    /// What is printed, styles included.
+    pub(super) text: String,
+    /// How many cells it takes.
+    pub(super) width: usize,
+}
+
+impl Row {
+    /// Adds what takes so many cells.
+    pub(super) fn push(&mut self, text: &str, width: usize) {
+        self.text.push_str(text);
+        self.width += width;
+    }
+
+    /// The same row, dim.
+    pub(super) fn dim(self) -> Self {
+        Self { text: format!("\x1b[2m{}\x1b[0m", self.text), ..self }
+    }
+}
+
+/// Whether a character belongs to what is before it: marks, joined emoji, flags.
+pub(super) fn joins(before: &str, c: char) -> bool {
+    let is_letter_of_a_flag = |c: char| matches!(c, '\u{1f1e6}'..='\u{1f1ff}');
+    let Some(last) = before.chars().next_back().filter(|last| !last.is_control()) else { return false };
+    UnicodeWidthChar::width(c) == Some(0)
+        || last == '\u{200d}'
+        || matches!(c, '\u{1f3fb}'..='\u{1f3ff}')
+        || (is_letter_of_a_flag(c) && is_letter_of_a_flag(last) && before.chars().count() == 1)
+}
+
+/// The parts of a text that belong together.
+pub(super) fn clusters(text: &str) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    let mut start = 0;
+    for (at, c) in text.char_indices() {
+        if at > start && !joins(&text[start..at], c) {
+            found.push(&text[start..at]);
+            start = at;
+        }
+    }
+    if start < text.len() {
+        found.push(&text[start..]);
+    }
+    found
+}
+
+/// How many cells a cluster takes.
+pub(super) fn width(cluster: &str) -> usize {
+    cluster.width().min(2)
+}
+
+/// A cluster as it fits into `columns` columns: one that never would is shown as a mark of one column.
+pub(super) fn fitting(cluster: &str, columns: usize) -> (&str, usize) {
+    match width(cluster) {
+        wide if wide > columns => ("?", 1),
+        wide => (cluster, wide),
+    }
+}
+
+/// Breaks one line (without line breaks) into rows of at most `columns` cells. There is always one.
+pub(super) fn wrap(line: &str, columns: usize) -> Vec<Row> {
+    let columns = columns.max(1);
+    let mut rows = vec![Row::default()];
+    for cluster in clusters(line) {
+        let (shown, wide) = match cluster {
+            "\t" => ("    ", 4.min(columns)),
+            other => fitting(other, columns),
+        };
+        let shown = if cluster == "\t" { &shown[..wide] } else { shown };
+        if rows.last().is_none_or(|row| row.width + wide > columns) {
+            rows.push(Row::default());
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push(shown, wide);
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn width_of(text: &str) -> usize {
+        clusters(text).into_iter().map(width).sum()
+    }
+
+    #[test]
+    fn what_belongs_together_stays_together() {
+        let family = "👩\u{200d}👧";
+        assert_eq!(
+            clusters(&format!("ae\u{301}漢{family}👍🏽🇩🇪🇫x")),
+            ["a", "e\u{301}", "漢", family, "👍🏽", "🇩🇪", "🇫", "x"]
+        );
+        assert_eq!(width_of("ae\u{301}漢👍🏽"), 6);
+    }
+
+    #[test]
+    fn no_row_is_wider_than_asked_for() {
+        for columns in 1..12 {
+            for text in ["", "plain words", "漢字漢字漢字", "a\tb\t", "e\u{301}👍🏽x"] {
+                let rows = wrap(text, columns);
+                assert!(!rows.is_empty());
+                for row in &rows {
+                    assert!(row.width <= columns, "{text:?} in {columns}: {rows:?}");
+                    assert_eq!(row.width, width_of(&row.text), "{text:?} in {columns}: {rows:?}");
+                }
+            }
+        }
+        assert_eq!(wrap("漢字", 3).iter().map(|row| row.text.as_str()).collect::<Vec<_>>(), ["漢", "字"]);
+    }
+}

@@ -1,0 +1,134 @@
+//! The last rows of the terminal: what is painted anew all the time, below what stays.
+//!
+//! Promise: what was printed above is never painted over, and nothing of the old foot is left, also after the
+//! terminal changed its size (by as far as it wraps its lines anew, as most do).
+//! Not here: what is in it (see `live`).
+//! Start with [`Foot::paint`].
+
+use berth_api::message::Size;
+
+use super::cells::Row;
+
+/// What is on the screen now.
+#[derive(Debug, Default)]
+pub(super) struct Foot {
+    /// The width of each row up to the one with the cursor, and the cursor's column.
+    painted: Option<(Vec<usize>, usize)>,
+}
+
+impl Foot {
+    /// Takes the foot away; the cursor is then where it began.
+    pub(super) fn erase(&mut self, out: &mut Vec<u8>, size: Size) {
+        let Some((widths, column)) = self.painted.take() else { return };
+        let columns = usize::from(size.cols).max(1);
+        // In a narrower terminal one row has become several.
+        let above = widths[..widths.len() - 1].iter().map(|width| width.saturating_sub(1) / columns + 1);
+        let up = (above.sum::<usize>() + column / columns).min(usize::from(size.rows).saturating_sub(1));
+        out.push(b'\r');
+        if up > 0 {
+            out.extend_from_slice(format!("\x1b[{up}A").as_bytes());
+        }
+        out.extend_from_slice(b"\x1b[J");
+    }
+
+    /// Forgets what was painted: it is not there any more.
+    pub(super) fn forget(&mut self) {
+        self.painted = None;
+    }
+
+    /// Paints these rows from where the cursor is, at the start of a line, as far as the terminal has room for
+    /// them, and puts the cursor where it belongs.
+    pub(super) fn paint(&mut self, out: &mut Vec<u8>, rows: &[Row], cursor: (usize, usize), size: Size) {
+        let most = usize::from(size.rows).max(1);
+        // The last rows are those one writes in; of these the one with the cursor must be seen.
+        let start = rows.len().saturating_sub(most).min(cursor.0);
+        let end = (start + most).min(rows.len());
+        let (shown, cursor_row) = (&rows[start..end], cursor.0 - start);
+        // A terminal may think some character wider than we do; that must not cost a row.
+        out.extend_from_slice(b"\x1b[?7l");
+        for (at, row) in shown.iter().enumerate() {
+            if at > 0 {
+                out.extend_from_slice(b"\r\n");
+            }
+            out.extend_from_slice(row.text.as_bytes());
+        }
+        out.extend_from_slice(b"\x1b[?7h\r");
+        let up = shown.len() - 1 - cursor_row;
+        if up > 0 {
+            out.extend_from_slice(format!("\x1b[{up}A").as_bytes());
+        }
+        if cursor.1 > 0 {
+            out.extend_from_slice(format!("\x1b[{}C", cursor.1).as_bytes());
+        }
+        let widths = shown[..=cursor_row].iter().map(|row| row.width).collect();
+        self.painted = Some((widths, cursor.1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_screen::{Screen, Size as ScreenSize};
+
+    use super::*;
+    use crate::cmd::talk::cells::wrap;
+
+    fn play(size: Size, steps: impl FnOnce(&mut Foot, &mut Screen)) -> Screen {
+        let mut screen = Screen::new(ScreenSize { rows: size.rows, cols: size.cols });
+        steps(&mut Foot::default(), &mut screen);
+        screen
+    }
+
+    fn painted(foot: &mut Foot, screen: &mut Screen, line: &str, size: Size, above: &str) {
+        let mut out = Vec::new();
+        foot.erase(&mut out, size);
+        out.extend_from_slice(above.as_bytes());
+        let rows = wrap(line, usize::from(size.cols));
+        let last = rows.len() - 1;
+        let column = rows[last].width.min(usize::from(size.cols) - 1);
+        foot.paint(&mut out, &rows, (last, column), size);
+        screen.feed(&out);
+    }
+
+    #[test]
+    fn a_foot_is_painted_over_and_what_is_above_stays() {
+        let size = Size { rows: 10, cols: 12 };
+        let mut screen = play(size, |foot, screen| {
+            painted(foot, screen, "a foot of more than one row", size, "one\r\n");
+            painted(foot, screen, "short", size, "two\r\n");
+            painted(foot, screen, "漢字漢字漢字漢字", size, "");
+        });
+        assert_eq!(screen.text(), "one\ntwo\n漢字漢字漢字\n漢字");
+        assert_eq!(screen.cursor(), (3, 4));
+    }
+
+    #[test]
+    fn a_foot_longer_than_the_terminal_leaves_nothing_behind_however_small_that_is() {
+        for rows in 1..4 {
+            for cols in 1..6 {
+                // The emulator has two columns at least; painting for one must work as well.
+                let size = Size { rows, cols };
+                let mut screen = play(size, |foot, screen| {
+                    painted(foot, screen, "many words here", size, "");
+                    painted(foot, screen, "x", size, "");
+                });
+                assert_eq!(screen.text().trim(), "x", "{rows}×{cols}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_foot_is_erased_whole_after_the_terminal_became_narrower_or_wider() {
+        for (from, to) in [(20, 9), (9, 20), (20, 5)] {
+            let (before, after) = (Size { rows: 12, cols: from }, Size { rows: 12, cols: to });
+            // A full screen: with blank rows below, the emulator moves lines out that other terminals keep.
+            let above: String = (1..=11).map(|n| format!("l{n}\r\n")).collect();
+            let mut screen = play(before, |foot, screen| {
+                painted(foot, screen, "first row of it, then the second row", before, &above);
+                screen.resize(ScreenSize { rows: 12, cols: to });
+                painted(foot, screen, "x", after, "");
+            });
+            let text = screen.text();
+            assert!(text.ends_with("l10\nl11\nx"), "from {from} to {to}: {text}");
+        }
+    }
+}

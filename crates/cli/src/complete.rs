@@ -1,0 +1,156 @@
+//! Completions: what a shell offers at Tab.
+//!
+//! Promise: what is offered is what there is: sessions, turns, agents, helpers and tags come from the state directory and the
+//! config, and nothing is made, asked or started for it. Whatever goes wrong, nothing is offered and nothing is said.
+//! An argument is completed by what it is called in the help (`S` is a session), so a new command needs nothing here.
+//! Not here: the script of a shell (clap has it; see `cmd/completions`).
+//! Start with [`command`].
+
+use std::ffi::OsStr;
+
+use berth_api::Status;
+use berth_keeper::{Home, view};
+use clap::{Arg, Command};
+use clap_complete::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
+
+use crate::agents::Table;
+use crate::config::registry;
+
+/// The variable with which a shell's script asks.
+pub(crate) const VARIABLE: &str = "BERTH_COMPLETE";
+/// How many of a session's turns are offered: the latest.
+const TURNS: u64 = 20;
+
+/// Answers a shell that asks, if one does.
+pub(crate) fn answered() -> bool {
+    if std::env::var_os(VARIABLE).is_none() {
+        return false;
+    }
+    let here = std::env::current_dir().ok();
+    let asked = clap_complete::CompleteEnv::with_factory(command).var(VARIABLE);
+    // An error would be printed into the line that somebody is typing.
+    asked.try_complete(std::env::args_os(), here.as_deref()).unwrap_or(true)
+}
+
+/// The definitions, with what completes each argument.
+fn command() -> Command {
+    with_candidates(crate::help::command(), "")
+}
+
+fn with_candidates(command: Command, verb: &str) -> Command {
+    let path = verb.to_owned();
+    let command = command.mut_args(|arg| completed(arg, &path));
+    command.mut_subcommands(|inner| {
+        let name = inner.get_name().to_owned();
+        let path = if path.is_empty() { name } else { format!("{path} {name}") };
+        with_candidates(inner, &path)
+    })
+}
+
+fn completed(arg: Arg, verb: &str) -> Arg {
+    let called = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
+    let verb = verb.to_owned();
+    match (called.as_deref(), arg.get_id().as_str()) {
+        (Some("S" | "OLD"), _) => arg.add(ArgValueCandidates::new(move || sessions(&verb))),
+        (Some("TAG"), _) | (_, "tag") => arg.add(ArgValueCandidates::new(tags)),
+        (Some("T"), _) => arg.add(ArgValueCompleter::new(turns)),
+        (Some("S|T"), _) => arg.add(ArgValueCompleter::new(move |current: &OsStr| {
+            let has_dot = current.to_str().is_some_and(|current| current.contains('.'));
+            if has_dot { turns(current) } else { sessions(&verb) }
+        })),
+        (_, "agent") => arg.add(ArgValueCandidates::new(agents)),
+        (_, "name") if verb == "agents" => arg.add(ArgValueCandidates::new(agents)),
+        (_, "explain") => arg.add(ArgValueCandidates::new(keys)),
+        (_, "what") if verb == "wait" => arg.add(ArgValueCandidates::new(|| {
+            ["idle", "done", "needs-you", "exit", "output:"].map(CompletionCandidate::new).into()
+        })),
+        // `ensure` may be for a new one, and has no other way to name an old one.
+        (_, "name" | "names" | "session") if verb.starts_with("helper ") => {
+            arg.add(ArgValueCandidates::new(helpers))
+        }
+        (_, _) => arg,
+    }
+}
+
+/// Everything on a shelf of the state directory; nothing is made or mended for it.
+fn known(shelf: impl Fn(Home) -> Option<Home>) -> Vec<Status> {
+    let home = Home::place().ok().filter(|root| root.join("sessions").is_dir());
+    let Some(home) = home.and_then(|root| Home::open(root).ok()).and_then(shelf) else { return Vec::new() };
+    let ids = home.session_ids().unwrap_or_default();
+    let mut all: Vec<Status> = ids.iter().filter_map(|id| view::status(&home, id).ok()).collect();
+    all.sort_by_key(|status| std::cmp::Reverse(status.last_activity_at));
+    all
+}
+
+fn sessions(verb: &str) -> Vec<CompletionCandidate> {
+    let mut offered = Vec::new();
+    for status in known(Some).into_iter().filter(|status| fits(verb, status)) {
+        let help = format!("{}, {}", status.state, crate::print::command_line(&status.what.command, 40));
+        let candidate = |value: &str| CompletionCandidate::new(value).help(Some(help.clone().into()));
+        offered.push(candidate(status.handle()));
+        // Who begins to type the id gets it, although the name is what people use.
+        if status.name.is_some() {
+            offered.push(candidate(&status.id).hide(true));
+        }
+    }
+    offered
+}
+
+/// Whether a command can do something with a session.
+fn fits(verb: &str, status: &Status) -> bool {
+    let state = status.state.as_str();
+    let is_over = matches!(state, "stopped" | "lost" | "archived");
+    match verb {
+        "stop" | "attach" | "input" => !is_over,
+        "resume" => is_over || status.keeper_pid.is_none(),
+        "send" | "queue" | "turns" | "answer" | "fork" => status.turns.is_some() && state != "archived",
+        "restore" => state == "archived",
+        "archive" => state != "archived",
+        _ => true,
+    }
+}
+
+fn turns(current: &OsStr) -> Vec<CompletionCandidate> {
+    let current = current.to_str().unwrap_or_default();
+    let mut offered = Vec::new();
+    for status in known(Some) {
+        let total = status.turns.as_ref().map_or(0, |turns| turns.total);
+        let first = if current.contains('.') { 1 } else { total.saturating_sub(TURNS - 1).max(1) };
+        let ids = (first..=total).rev().map(|number| format!("{}.{number}", status.handle()));
+        offered.extend(ids.filter(|id| id.starts_with(current)).map(CompletionCandidate::new));
+    }
+    offered
+}
+
+fn tags() -> Vec<CompletionCandidate> {
+    let mut tags: Vec<String> = known(Some).into_iter().flat_map(|status| status.tags).collect();
+    tags.sort();
+    tags.dedup();
+    tags.into_iter().map(CompletionCandidate::new).collect()
+}
+
+fn helpers() -> Vec<CompletionCandidate> {
+    // The shelf is only opened if there is one: opening makes it.
+    let helpers = known(|home| {
+        let there = home.root().join("helpers").is_dir();
+        if there { home.helpers().ok() } else { None }
+    });
+    let mut names: Vec<String> = helpers.iter().map(|status| status.handle().to_owned()).collect();
+    names.dedup();
+    names.into_iter().map(CompletionCandidate::new).collect()
+}
+
+fn agents() -> Vec<CompletionCandidate> {
+    let Ok(table) = Table::load() else { return Vec::new() };
+    let candidate = |agent: &crate::agents::Agent| {
+        CompletionCandidate::new(&agent.name).help(agent.about.clone().map(Into::into))
+    };
+    table.iter().map(candidate).collect()
+}
+
+fn keys() -> Vec<CompletionCandidate> {
+    let paths = registry::TABLES
+        .iter()
+        .flat_map(|table| table.keys.iter().map(|key| (format!("{}.{}", table.path, key.name), key.about)));
+    paths.map(|(path, about)| CompletionCandidate::new(path).help(Some(about.into()))).collect()
+}

@@ -1,0 +1,96 @@
+//! Doing what a person asked for, away from the drawing thread.
+//!
+//! Promise: each is the same as the command of the same name, with the same refusals and hints.
+//! Start with [`start`].
+
+use std::sync::Arc;
+
+use berth_api::message::{Request, Submit};
+use berth_api::turn::split_turn_id;
+use berth_api::{Answer, Code, Problem};
+use berth_core::{Command, Refusal, SessionId};
+
+use super::model::{Action, Done};
+use super::source::{Mailbox, spawn};
+use crate::cmd::{input, resume, stop};
+use crate::ctx::Ctx;
+use crate::{print, turns};
+
+/// How long a run is given to end by itself: what `berth stop` gives.
+const GRACE_MS: u64 = 5000;
+
+/// Begins something; how it came out is left in the mailbox under these words.
+pub(crate) fn start(ctx: &Arc<Ctx>, mailbox: &Arc<Mailbox>, what: String, handle: String, action: Action) {
+    let (there, label) = (Arc::clone(mailbox), what.clone());
+    let ctx = Arc::clone(ctx);
+    let work = move || {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&ctx, &handle, &action)));
+        let outcome = done.unwrap_or_else(|_| {
+            Err(Problem::new(Code::Bug, format!("{label} failed"))
+                .hint("`berth why` shows the session as it is"))
+        });
+        there.put(|inbox| inbox.done.push(Done { what: label, outcome }));
+    };
+    if let Err(problem) = spawn("action", mailbox, work) {
+        mailbox.put(|inbox| inbox.done.push(Done { what, outcome: Err(problem) }));
+    }
+}
+
+fn run(ctx: &Ctx, handle: &str, action: &Action) -> Result<String, Problem> {
+    match action {
+        Action::Send { id, text } => send(ctx, id, handle, text),
+        Action::Type { id, text } => type_text(ctx, id, handle, text),
+        Action::Answer { id, request, wish } => {
+            let asked = Request::AnswerAsk { request: Some(request.clone()), wish: wish.clone() };
+            match ctx.ask(id, asked)? {
+                Some(Answer::Done { .. }) => Ok(format!("answered {handle}")),
+                Some(other) => Err(turns::odd(&other)),
+                None => {
+                    let refusal = Refusal::NoSuchRequest { request: Some(request.clone()) };
+                    Err(berth_api::problem::refusal(&refusal, handle))
+                }
+            }
+        }
+        Action::Stop { id } => {
+            let ids = [id.clone()];
+            let ended = stop::stop_together(ctx, &ids, GRACE_MS).next();
+            let status = ended.unwrap_or_else(|| Err(Problem::new(Code::Bug, "nothing was stopped")))?;
+            Ok(format!("{handle}: {}", print::ending(&status).unwrap_or(status.state)))
+        }
+        Action::Cancel { id, turn } => {
+            let number = split_turn_id(turn).map(|(_, number)| number);
+            let number = number.ok_or_else(|| Problem::new(Code::Bug, format!("`{turn}` is no turn")))?;
+            let command = Command::Cancel { turn: number, by: turns::me() };
+            turns::change(ctx, id, Request::Cancel { turn: number }, command)?;
+            Ok(format!("{handle} was told to break off turn {number}"))
+        }
+        Action::Resume { id } => {
+            let (_, status) = resume::begin(ctx, id, handle, false, false)?;
+            Ok(format!("{handle} is {}", status.state))
+        }
+    }
+}
+
+fn send(ctx: &Ctx, id: &SessionId, handle: &str, text: &str) -> Result<String, Problem> {
+    let (_, receipt) = turns::send(ctx, id, Submit { text: text.to_owned(), ..Submit::default() })?;
+    let turn = receipt.number;
+    Ok(match (receipt.held, receipt.position) {
+        (Some(held), _) => format!("turn {turn} of {handle} is accepted, and waits: {held}"),
+        (None, Some(0)) => format!("turn {turn} of {handle} is accepted: it is next"),
+        (None, Some(before)) => format!("turn {turn} of {handle} is accepted: {before} before it"),
+        (None, None) => format!("turn {turn} of {handle} is {}", receipt.state),
+    })
+}
+
+/// Types a line into a terminal and presses Enter. A line end in it is an Enter too, as on a keyboard.
+fn type_text(ctx: &Ctx, id: &SessionId, handle: &str, text: &str) -> Result<String, Problem> {
+    let text = text.replace('\n', "\r") + "\r";
+    if text.len() as u64 > input::MAX_BYTES {
+        let what = format!("at most {} bytes can be typed at once; nothing was", input::MAX_BYTES);
+        return Err(Problem::new(Code::Refused, what).hint("put it in a file and name the file"));
+    }
+    match ctx.ask(id, Request::Type { text, take: false })? {
+        Some(_) => Ok(format!("typed into {handle}")),
+        None => Err(berth_api::problem::refusal(&Refusal::NotRunning, handle)),
+    }
+}

@@ -1,0 +1,134 @@
+//! Where things are: the list, the preview, the lines around them.
+//!
+//! Promise: the parts never overlap and never leave the area; the same size and mode give the same parts, for
+//! drawing and for the mouse alike.
+//! Start with [`Layout::of`].
+
+use ratatui::layout::Rect;
+
+/// Narrower than this there is one pane at a time: a phone.
+const ONE_PANE_BELOW: u16 = 60;
+/// From this width on the preview is beside the list.
+const BESIDE_FROM: u16 = 110;
+/// Smaller than this nothing can be read.
+const LEAST: (u16, u16) = (20, 6);
+
+/// Which of two panes is shown where there is room for one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Pane {
+    #[default]
+    List,
+    Preview,
+}
+
+/// Where things are. What is not shown is empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Layout {
+    pub(crate) header: Rect,
+    pub(crate) list: Rect,
+    /// How many lines a session takes in the list.
+    pub(crate) row_height: u16,
+    /// The line over the preview that says whose it is.
+    pub(crate) title: Rect,
+    pub(crate) preview: Rect,
+    /// The line between list and preview, if they are side by side.
+    pub(crate) divider: Rect,
+    pub(crate) footer: Rect,
+}
+
+impl Layout {
+    /// The parts of an area, with so many lines wanted at the bottom and so many sessions; `None` if it is too
+    /// small for anything.
+    pub(crate) fn of(area: Rect, pane: Pane, footer_height: u16, sessions: usize) -> Option<Self> {
+        if area.width < LEAST.0 || area.height < LEAST.1 {
+            return None;
+        }
+        let footer_height = footer_height.clamp(1, area.height / 2);
+        let header = Rect { height: 1, ..area };
+        let footer = Rect { y: area.bottom() - footer_height, height: footer_height, ..area };
+        let body = Rect { y: area.y + 1, height: area.height - 1 - footer_height, ..area };
+        let none = Rect { width: 0, height: 0, ..body };
+        let parts =
+            Self { header, list: body, row_height: 1, title: none, preview: none, divider: none, footer };
+        let below = |title: Rect| Rect {
+            y: title.y + title.height,
+            height: body.bottom() - (title.y + title.height),
+            ..title
+        };
+        if sessions == 0 {
+            // There is nothing to look at, and something to say.
+            return Some(parts);
+        }
+        if area.width < ONE_PANE_BELOW {
+            return Some(match pane {
+                Pane::List => Self { row_height: 2, ..parts },
+                Pane::Preview => {
+                    let title = Rect { height: 1, ..body };
+                    Self { list: none, title, preview: below(title), ..parts }
+                }
+            });
+        }
+        if area.width >= BESIDE_FROM {
+            let width = (area.width * 2 / 5).min(64);
+            let divider = Rect { x: body.x + width, width: 1, ..body };
+            let right = Rect { x: divider.x + 2, width: area.width - width - 2, ..body };
+            let title = Rect { height: 1, ..right };
+            let list = Rect { width, ..body };
+            // Where all of them fit on two lines each, what they do can be read.
+            let row_height = if sessions * 2 <= usize::from(body.height) { 2 } else { 1 };
+            return Some(Self { list, row_height, divider, title, preview: below(title), ..parts });
+        }
+        // A few sessions need few lines; many may take two fifths.
+        let most = (body.height * 2 / 5).max(1);
+        let height = u16::try_from(sessions).unwrap_or(most).clamp(1, most);
+        let list = Rect { height, ..body };
+        let title = Rect { y: list.bottom(), height: 1, ..body };
+        Some(Self { list, title, preview: below(title), ..parts })
+    }
+
+    /// Whether there is room for one pane only.
+    pub(crate) fn is_narrow(width: u16) -> bool {
+        width < ONE_PANE_BELOW
+    }
+
+    /// How many sessions the list shows at once.
+    pub(crate) fn rows(&self) -> usize {
+        usize::from(self.list.height / self.row_height).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_stay_inside_and_apart_at_every_size() {
+        for width in 1..150 {
+            for height in 1..60 {
+                for (pane, footer, sessions) in
+                    [(Pane::List, 1, 0), (Pane::Preview, 9, 500), (Pane::List, 3, 5)]
+                {
+                    let area = Rect::new(0, 0, width, height);
+                    let Some(layout) = Layout::of(area, pane, footer, sessions) else {
+                        assert!(width < LEAST.0 || height < LEAST.1);
+                        continue;
+                    };
+                    let parts = [
+                        layout.header,
+                        layout.list,
+                        layout.title,
+                        layout.preview,
+                        layout.divider,
+                        layout.footer,
+                    ];
+                    for (at, part) in parts.iter().enumerate() {
+                        assert_eq!(area.intersection(*part).area(), part.area(), "{part:?} in {area:?}");
+                        for other in &parts[at + 1..] {
+                            assert_eq!(part.intersection(*other).area(), 0, "{part:?} and {other:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Keys in, state and effects out.
+
+use berth_api::Timestamp;
+use berth_api::status::TurnsStatus;
+
+use super::super::keys::{Input, Key};
+use super::super::preview::Content;
+use super::super::row::tests::{agent, asking, status};
+use super::super::transcript::Transcript;
+use super::*;
+
+/// A dashboard with these sessions, at 80×24.
+pub(crate) fn model(statuses: Vec<berth_api::Status>) -> Model {
+    let mut model = Model::new(Rect::new(0, 0, 80, 24), 160_000);
+    model.found(statuses.into_iter().map(known));
+    model.loaded();
+    model
+}
+
+fn known(status: berth_api::Status) -> (SessionId, Found) {
+    let id = SessionId::parse(&status.id).expect("an id");
+    (id, Found::Known(Box::new(Known::Status(Box::new(status)))))
+}
+
+fn id(letter: char) -> SessionId {
+    SessionId::parse(&letter.to_string().repeat(SessionId::LENGTH)).expect("an id")
+}
+
+fn press(model: &mut Model, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|c| model.input(Input::Key(Key::Char(c)))).collect()
+}
+
+fn key(model: &mut Model, key: Key) -> Vec<Effect> {
+    model.input(Input::Key(key))
+}
+
+fn names(model: &Model) -> Vec<String> {
+    model.rows().map(Row::handle).collect()
+}
+
+fn three() -> Model {
+    model(vec![status('a', "tests", "running"), asking('b', "fix"), agent('c', "docs", "idle")])
+}
+
+#[test]
+fn who_needs_you_is_first_and_selected() {
+    let model = three();
+    assert_eq!(names(&model), ["fix", "tests", "docs"]);
+    assert_eq!(model.selected().map(Row::handle).as_deref(), Some("fix"));
+}
+
+#[test]
+fn the_selection_stays_with_its_session_when_the_order_changes_and_its_preview_too() {
+    let mut model = three();
+    assert_eq!(press(&mut model, "j"), [Effect::Look(Some(id('a')))]);
+    let mut docs = asking('c', "docs");
+    docs.last_activity_at = Timestamp(150_000);
+    let effects = model.found([known(docs)]);
+    assert_eq!(names(&model), ["docs", "fix", "tests"]);
+    assert_eq!(model.selected().map(Row::handle).as_deref(), Some("tests"));
+    assert_eq!(effects, [Effect::Bell]);
+}
+
+#[test]
+fn output_does_not_make_rows_jump() {
+    let mut model = model(vec![status('a', "one", "running"), status('b', "two", "running")]);
+    let before = names(&model);
+    for (letter, at) in [('a', 170_000), ('b', 180_000), ('a', 190_000)] {
+        let mut fresh = status(letter, if letter == 'a' { "one" } else { "two" }, "running");
+        fresh.last_activity_at = Timestamp(at);
+        model.found([known(fresh)]);
+        assert_eq!(names(&model), before);
+    }
+}
+
+#[test]
+fn a_bell_rings_once_for_each_that_newly_needs_you_but_not_for_the_selected_one() {
+    let mut model = model(vec![agent('a', "one", "working"), agent('b', "two", "working")]);
+    let selected = model.selected().expect("one").id.clone();
+    let other = if selected == id('a') { 'b' } else { 'a' };
+    assert_eq!(model.found([known(asking(other, "other"))]), [Effect::Bell]);
+    assert_eq!(model.found([known(asking(other, "other"))]), []);
+    let same = if other == 'a' { 'b' } else { 'a' };
+    assert_eq!(model.found([known(asking(same, "same"))]), []);
+}
+
+#[test]
+fn what_needs_you_when_the_dashboard_opens_rings_no_bell() {
+    let mut model = Model::new(Rect::new(0, 0, 80, 24), 0);
+    let effects = model.found([known(status('a', "a", "running")), known(asking('b', "b"))]);
+    assert!(!effects.contains(&Effect::Bell), "{effects:?}");
+}
+
+#[test]
+fn one_that_vanishes_leaves_its_neighbour_selected_and_says_so() {
+    let mut model = three();
+    press(&mut model, "j");
+    let effects = model.found([(id('a'), Found::Gone)]);
+    assert_eq!(model.selected().map(Row::handle).as_deref(), Some("docs"));
+    assert_eq!(effects, [Effect::Look(Some(id('c')))]);
+    assert_eq!(model.message, Some(Message::Note("tests is gone".into())));
+    model.found([(id('b'), Found::Gone), (id('c'), Found::Gone)]);
+    assert!(model.selected().is_none());
+    // No key does anything to nobody.
+    for letter in "jkgGsaxcrn".chars() {
+        assert_eq!(press(&mut model, &letter.to_string()), [], "{letter}");
+        assert_eq!(model.mode, Mode::Browse, "{letter}");
+    }
+    assert_eq!(key(&mut model, Key::Enter), []);
+}
+
+#[test]
+fn a_message_goes_to_whom_it_was_begun_for() {
+    let mut model = three();
+    press(&mut model, "G");
+    press(&mut model, "s");
+    press(&mut model, "hi");
+    key(&mut model, Key::AltEnter);
+    model.input(Input::Paste { text: "x\ny".into(), cut: false });
+    model.found([known(asking('c', "docs"))]);
+    let sent = key(&mut model, Key::Enter);
+    assert_eq!(sent, [Effect::Do(Action::Send { id: id('c'), text: "hi\nx\ny".into() })]);
+    assert_eq!(model.busy, ["sending to docs"]);
+    model.done(Done { what: "sending to docs".into(), outcome: Ok("turn 1".into()) });
+    assert_eq!((model.busy.len(), model.message.clone()), (0, Some(Message::Note("turn 1".into()))));
+}
+
+#[test]
+fn into_a_terminal_a_message_is_typed() {
+    let mut model = model(vec![status('a', "tests", "running")]);
+    press(&mut model, "sls");
+    assert_eq!(key(&mut model, Key::Enter), [Effect::Do(Action::Type { id: id('a'), text: "ls".into() })]);
+}
+
+#[test]
+fn a_message_that_is_put_aside_is_there_again_and_an_empty_one_is_not_sent() {
+    let mut model = three();
+    press(&mut model, "sabc");
+    assert_eq!(key(&mut model, Key::Esc), []);
+    press(&mut model, "s");
+    match &model.mode {
+        Mode::Compose { text, .. } => assert_eq!(text.text(), "abc"),
+        other => panic!("{other:?}"),
+    }
+    key(&mut model, Key::Ctrl('u'));
+    assert_eq!(key(&mut model, Key::Enter), []);
+    assert_eq!(model.mode, Mode::Browse);
+}
+
+#[test]
+fn a_paste_that_is_too_long_is_refused_and_what_was_written_stays() {
+    let mut model = three();
+    press(&mut model, "sabc");
+    model.input(Input::Paste { text: "x".repeat(10), cut: true });
+    assert!(matches!(&model.message, Some(Message::Problem(problem)) if problem.hint.is_some()));
+    assert!(matches!(&model.mode, Mode::Compose { text, .. } if text.text() == "abc"));
+}
+
+#[test]
+fn a_paste_is_never_a_key() {
+    let mut model = three();
+    assert_eq!(model.input(Input::Paste { text: "xyq".into(), cut: false }), []);
+    assert_eq!(model.mode, Mode::Browse);
+    press(&mut model, "jx");
+    assert_eq!(model.input(Input::Paste { text: "y".into(), cut: false }), []);
+    assert!(matches!(model.mode, Mode::Confirm { .. }));
+}
+
+#[test]
+fn an_answer_is_to_the_question_that_was_seen() {
+    for (pressed, wish) in [('y', Wish::Allow), ('n', Wish::Deny), ('2', Wish::Option("always".into()))] {
+        let mut model = three();
+        press(&mut model, "a");
+        let answered = press(&mut model, &pressed.to_string());
+        let action = Action::Answer { id: id('b'), request: "7".into(), wish };
+        assert_eq!(answered, [Effect::Do(action)]);
+    }
+    // Another question took its place: the key that was meant for the first one answers nothing.
+    let mut model = three();
+    press(&mut model, "a");
+    let mut other = asking('b', "fix");
+    other.turns.as_mut().expect("turns").asks[0].request = "8".into();
+    model.found([known(other)]);
+    assert_eq!(model.mode, Mode::Browse);
+    assert_eq!(press(&mut model, "y"), []);
+}
+
+#[test]
+fn a_question_without_yes_and_no_is_answered_by_number_only() {
+    let mut model = three();
+    let mut other = asking('b', "fix");
+    for option in &mut other.turns.as_mut().expect("turns").asks[0].options {
+        option.kind = berth_api::turn::AskKind::Other;
+    }
+    model.found([known(other)]);
+    press(&mut model, "a");
+    assert_eq!(press(&mut model, "yn9"), []);
+    assert_eq!(press(&mut model, "3").len(), 1);
+}
+
+#[test]
+fn stopping_wants_a_yes_and_stops_whom_it_asked_about() {
+    let mut model = three();
+    press(&mut model, "jx");
+    assert!(matches!(&model.mode, Mode::Confirm { question, .. } if question == "stop tests?"));
+    model.found([known(asking('c', "docs"))]);
+    assert_eq!(press(&mut model, "y"), [Effect::Do(Action::Stop { id: id('a') })]);
+    for no in ["n", " ", "x"] {
+        press(&mut model, "x");
+        assert_eq!(press(&mut model, no), []);
+        assert_eq!(model.mode, Mode::Browse);
+    }
+}
+
+#[test]
+fn cancelling_is_for_the_turn_that_was_running_when_it_was_asked() {
+    let mut busy = agent('a', "busy", "working");
+    let turn = format!("{}.4", busy.id);
+    busy.turns = Some(TurnsStatus { current: Some(turn.clone()), ..TurnsStatus::default() });
+    let mut model = model(vec![busy.clone()]);
+    press(&mut model, "c");
+    busy.turns = Some(TurnsStatus { current: Some(format!("{}.5", busy.id)), ..TurnsStatus::default() });
+    model.found([known(busy)]);
+    assert_eq!(press(&mut model, "y"), [Effect::Do(Action::Cancel { id: id('a'), turn })]);
+}
+
+#[test]
+fn resuming_is_for_what_does_not_run() {
+    let mut model = model(vec![status('a', "job", "stopped")]);
+    assert_eq!(press(&mut model, "r"), [Effect::Do(Action::Resume { id: id('a') })]);
+    assert_eq!(press(&mut model, "x"), []);
+    assert_eq!(key(&mut model, Key::Enter), []);
+    assert!(matches!(&model.message, Some(Message::Problem(_))));
+    model.found([known(status('a', "job", "running"))]);
+    assert_eq!(press(&mut model, "r"), []);
+    assert_eq!(key(&mut model, Key::Enter), [Effect::Attach { id: id('a'), observe: false }]);
+    assert_eq!(press(&mut model, "o"), [Effect::Attach { id: id('a'), observe: true }]);
+}
+
+#[test]
+fn a_filter_is_live_and_escape_takes_it_back_before_it_leaves() {
+    let mut model = three();
+    press(&mut model, "/do");
+    assert_eq!(names(&model), ["docs"]);
+    assert_eq!(model.selected().map(Row::handle).as_deref(), Some("docs"));
+    key(&mut model, Key::Enter);
+    assert_eq!(names(&model), ["docs"]);
+    assert_eq!(key(&mut model, Key::Esc), []);
+    assert_eq!(names(&model).len(), 3);
+    assert_eq!(key(&mut model, Key::Esc), [Effect::Quit]);
+    press(&mut model, "/nothing-like-it");
+    assert!(model.selected().is_none());
+    key(&mut model, Key::Esc);
+    assert_eq!(names(&model).len(), 3);
+    assert!(model.selected().is_some());
+}
+
+#[test]
+fn what_is_old_is_hidden_until_asked_for_or_looked_for() {
+    let mut old = status('d', "ancient", "stopped");
+    old.ended_at = Some(Timestamp(1));
+    let mut model = Model::new(Rect::new(0, 0, 80, 24), 48 * 3600 * 1000);
+    model.found([known(old), known(status('a', "tests", "running"))]);
+    assert_eq!((names(&model), model.hidden), (vec!["tests".to_owned()], 1));
+    press(&mut model, ".");
+    assert_eq!(names(&model), ["tests", "ancient"]);
+    press(&mut model, "./anci");
+    assert_eq!(names(&model), ["ancient"]);
+}
+
+#[test]
+fn every_way_out_leaves() {
+    for out in [Key::Char('q'), Key::Esc, Key::Ctrl('c')] {
+        assert_eq!(key(&mut three(), out), [Effect::Quit], "{out:?}");
+    }
+    assert_eq!(key(&mut three(), Key::Ctrl('z')), [Effect::Suspend]);
+    let mut reading = three();
+    reading.done(Done { what: String::new(), outcome: Ok("sent".into()) });
+    assert_eq!(key(&mut reading, Key::Esc), []);
+    assert_eq!(key(&mut reading, Key::Esc), [Effect::Quit]);
+}
+
+#[test]
+fn on_a_phone_enter_looks_first_and_escape_goes_back() {
+    let mut model = three();
+    model.resize(Rect::new(0, 0, 40, 20));
+    press(&mut model, "j");
+    assert_eq!(key(&mut model, Key::Enter), []);
+    assert_eq!(model.pane, Pane::Preview);
+    assert_eq!(key(&mut model, Key::Enter), [Effect::Attach { id: id('a'), observe: false }]);
+    assert_eq!(key(&mut model, Key::Esc), []);
+    assert_eq!(model.pane, Pane::List);
+    key(&mut model, Key::Tab);
+    assert_eq!(model.pane, Pane::Preview);
+}
+
+#[test]
+fn a_click_selects_the_row_under_it_and_the_wheel_scrolls_what_it_is_over() {
+    let mut model = three();
+    assert_eq!(model.input(Input::Click { column: 5, row: 3 }), [Effect::Look(Some(id('c')))]);
+    assert_eq!(model.input(Input::Click { column: 5, row: 20 }), []);
+    model.input(Input::Wheel { column: 5, row: 20, up: true });
+    assert_eq!((model.scrolled, model.selected().map(Row::handle).as_deref()), (3, Some("docs")));
+    model.input(Input::Wheel { column: 5, row: 20, up: false });
+    assert_eq!(model.scrolled, 0);
+    model.input(Input::Wheel { column: 5, row: 2, up: true });
+    assert_eq!(model.selected().map(Row::handle).as_deref(), Some("tests"));
+}
+
+#[test]
+fn the_selected_one_is_always_in_view() {
+    let ids = "0123456789abcdefghjkmnpqrstvwxyz";
+    let all: Vec<_> = ids
+        .chars()
+        .filter(|c| SessionId::parse(&c.to_string().repeat(SessionId::LENGTH)).is_some())
+        .collect();
+    let mut model = model(all.iter().map(|c| status(*c, &format!("s{c}"), "running")).collect());
+    let count = names(&model).len();
+    assert!(count > 20, "{count}");
+    for (keys, area) in
+        [("jjjjjjjjjjjjjjjjjjjj", (80, 24)), ("G", (40, 10)), ("kkkk", (130, 8)), ("g", (60, 6))]
+    {
+        model.resize(Rect::new(0, 0, area.0, area.1));
+        press(&mut model, keys);
+        let (place, rows) = (model.place().expect("one"), model.layout().expect("room").rows());
+        assert!((model.top..model.top + rows).contains(&place), "{place} in {} + {rows}", model.top);
+        assert!(model.in_view().len() <= rows + 1);
+    }
+}
+
+#[test]
+fn a_preview_of_another_session_is_not_shown() {
+    let mut model = three();
+    let of = |letter| Preview { id: id(letter), content: Content::Talk(Transcript::default()), remark: None };
+    model.previewed(of('a'));
+    assert_eq!(model.preview, None);
+    model.previewed(of('b'));
+    assert!(model.preview.is_some());
+    press(&mut model, "j");
+    assert_eq!(model.preview, None);
+}
+
+#[test]
+fn another_life_of_the_selected_one_is_looked_at_anew() {
+    let mut model = model(vec![status('a', "job", "running")]);
+    let mut stopped = status('a', "job", "stopped");
+    assert_eq!(model.found([known(stopped.clone())]), [Effect::Look(Some(id('a')))]);
+    stopped.exit = Some(1);
+    assert_eq!(model.found([known(stopped)]), []);
+}
+
+#[test]
+fn a_suspended_keeper_is_said_to_be_unreachable_until_it_goes_on() {
+    let mut model = three();
+    let pulse = |suspended| Pulse { memory_bytes: Some(1 << 20), last_activity_at: 0, suspended };
+    model.measured(&id('a'), &pulse(true));
+    assert_eq!(model.row(&id('a')).map(Row::state), Some("unreachable"));
+    // What is on disk does not change that.
+    model.found([known(status('a', "tests", "running"))]);
+    assert_eq!(model.row(&id('a')).map(Row::state), Some("unreachable"));
+    model.measured(&id('a'), &pulse(false));
+    assert_eq!(model.row(&id('a')).map(Row::state), Some("running"));
+}
+
+#[test]
+fn only_so_much_is_under_way_at_once() {
+    let mut model = model(vec![status('a', "job", "stopped")]);
+    let begun: usize = (0..MOST_BUSY + 5).map(|_| press(&mut model, "r").len()).sum();
+    assert_eq!(begun, MOST_BUSY);
+    assert!(matches!(&model.message, Some(Message::Problem(_))));
+}

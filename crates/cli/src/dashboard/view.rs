@@ -1,0 +1,132 @@
+//! Drawing: the model in, cells out.
+//!
+//! Promise: only characters are drawn, in sixteen colours and on the terminal's own background (a session's
+//! screen keeps its colours); it reads on light and on dark, and without colour.
+//! Not here: where things are (`layout`), what they are (`model`).
+//! Start with [`draw`].
+
+mod footer;
+mod list;
+mod preview;
+mod wrap;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Position, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::model::{Mode, Model};
+use super::row::Row;
+
+/// How things look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Look {
+    pub(crate) colour: bool,
+}
+
+impl Look {
+    fn fg(self, colour: Color) -> Style {
+        if self.colour { Style::default().fg(colour) } else { Style::default() }
+    }
+
+    pub(crate) fn dim(self) -> Style {
+        Style::default().add_modifier(Modifier::DIM)
+    }
+
+    pub(crate) fn bold(self) -> Style {
+        Style::default().add_modifier(Modifier::BOLD)
+    }
+
+    pub(crate) fn accent(self) -> Style {
+        self.fg(Color::Cyan)
+    }
+
+    pub(crate) fn problem(self) -> Style {
+        self.fg(Color::Red)
+    }
+
+    pub(crate) fn needs_you(self) -> Style {
+        self.fg(Color::Magenta).add_modifier(Modifier::BOLD)
+    }
+
+    /// The colour of a state; the words say the same.
+    pub(crate) fn state(self, state: &str) -> Style {
+        match state {
+            "needs-you" => self.needs_you(),
+            "running" | "working" => self.fg(Color::Green),
+            "starting" | "stopping" => self.fg(Color::Yellow),
+            "lost" | "damaged" | "unreachable" => self.problem(),
+            _ => self.dim(),
+        }
+    }
+}
+
+/// Draws everything. Where the cursor belongs, if it is wanted.
+pub(crate) fn draw(model: &mut Model, look: Look, buffer: &mut Buffer) -> Option<Position> {
+    let area = buffer.area;
+    let foot = footer::lines(model, look, area.width);
+    model.footer_height = u16::try_from(foot.lines.len()).unwrap_or(1).max(1);
+    let Some(layout) = model.layout() else {
+        too_small(area, buffer);
+        return None;
+    };
+    header(model, look, layout.header, buffer);
+    list::draw(model, look, &layout, buffer);
+    for y in layout.divider.top()..layout.divider.bottom() {
+        buffer.set_string(layout.divider.x, y, "│", look.dim());
+    }
+    if layout.preview.height > 0 {
+        preview::draw(model, look, &layout, buffer);
+    }
+    if model.mode == Mode::Help {
+        let over = Rect { y: 1, height: area.height - 1 - layout.footer.height, ..area };
+        footer::help(look, over, buffer);
+    }
+    // What does not fit is the beginning: the cursor is at the end.
+    let skipped = foot.lines.len().saturating_sub(usize::from(layout.footer.height));
+    for (line, y) in foot.lines.iter().skip(skipped).zip(layout.footer.top()..) {
+        buffer.set_line(layout.footer.x, y, line, layout.footer.width);
+    }
+    foot.cursor.map(|(column, line)| Position {
+        x: layout.footer.x + column.min(layout.footer.width.saturating_sub(1)),
+        y: layout.footer.y + u16::try_from(usize::from(line).saturating_sub(skipped)).unwrap_or(0),
+    })
+}
+
+/// A sentence instead of something that cannot be read.
+fn too_small(area: Rect, buffer: &mut Buffer) {
+    let lines = wrap::wrap("berth needs 20×6 or more", usize::from(area.width).max(1));
+    for (line, y) in lines.iter().zip(area.top()..area.bottom()) {
+        buffer.set_stringn(area.x, y, line, usize::from(area.width), Style::default());
+    }
+}
+
+fn header(model: &Model, look: Look, area: Rect, buffer: &mut Buffer) {
+    let mut spans = vec![Span::styled("berth", look.bold())];
+    let mut say = |count: usize, word: &str, style: Style| {
+        if count > 0 {
+            let between = if spans.len() == 1 { "  " } else { " · " };
+            spans.push(Span::styled(between, look.dim()));
+            spans.push(Span::styled(format!("{count} {word}"), style));
+        }
+    };
+    let is = |states: &'static [&'static str]| move |row: &Row| states.contains(&row.state());
+    let needy = model.count(Row::needs_you);
+    say(needy, if needy == 1 { "needs you" } else { "need you" }, look.needs_you());
+    say(model.count(is(&["lost", "damaged", "unreachable"])), "in trouble", look.problem());
+    let at_work = ["running", "working", "starting", "stopping"];
+    say(model.count(|row| at_work.contains(&row.state())), "at work", look.state("working"));
+    say(model.count(is(&["idle"])), "idle", look.dim());
+    say(model.count(is(&["stopped"])), "stopped", look.dim());
+    if model.hidden > 0 {
+        say(model.hidden, "older (.)", look.dim());
+    }
+    let filter = model.filter.text();
+    if !filter.is_empty() && model.mode != Mode::Filter {
+        spans.push(Span::styled(format!("  /{}", wrap::plain(filter)), look.accent()));
+    }
+    buffer.set_line(area.x, area.y, &Line::from(spans), area.width);
+}
+
+#[cfg(test)]
+mod tests;

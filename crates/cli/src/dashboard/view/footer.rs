@@ -1,0 +1,237 @@
+//! The lines at the bottom: the keys there are, a question, what is being written, what went wrong.
+
+use berth_api::turn::AskKind;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::super::composer::Composer;
+use super::super::layout::{Layout, Pane};
+use super::super::model::{Message, Mode, Model};
+use super::Look;
+use super::wrap::{fit, plain, width_of, wrap};
+
+/// The most lines of a message that is being written that are shown.
+const MOST_LINES: usize = 6;
+/// How much of what is being written is drawn: more than fits anywhere.
+const MOST_BYTES: usize = 8 * 1024;
+
+/// What is at the bottom, and where the cursor is in it.
+pub(super) struct Foot {
+    pub(super) lines: Vec<Line<'static>>,
+    /// Column and line.
+    pub(super) cursor: Option<(u16, u16)>,
+}
+
+pub(super) fn lines(model: &Model, look: Look, width: u16) -> Foot {
+    let cols = usize::from(width).max(1);
+    let mut foot = Foot { lines: Vec::new(), cursor: None };
+    if let Some(message) = &model.message {
+        foot.lines.extend(message_lines(message, look, cols));
+    }
+    match &model.mode {
+        Mode::Filter => write(&mut foot, "/", &model.filter, look, cols),
+        Mode::Compose { to, text } => {
+            let row = model.rows().find(|row| row.id == *to);
+            let handle = row.map_or_else(|| to.to_string(), |row| row.handle());
+            let is_terminal = row.is_some_and(|row| !row.takes_turns());
+            let verb = if is_terminal { "type into" } else { "send to" };
+            let what = format!("{verb} {handle}  Enter sends · Alt-Enter new line · Esc puts it aside");
+            foot.lines.push(Line::styled(fit(&what, cols), look.dim()));
+            write(&mut foot, "> ", text, look, cols);
+        }
+        Mode::Confirm { question, .. } => {
+            let mut spans = vec![Span::styled(plain(question), look.bold())];
+            spans.extend([Span::raw("  "), Span::styled("y", look.accent()), Span::raw(" yes  ")]);
+            spans.extend([Span::styled("n", look.accent()), Span::raw(" no")]);
+            foot.lines.push(Line::from(spans));
+        }
+        Mode::Answer { ask, .. } => {
+            let mut keys = Vec::new();
+            let has = |kinds: [AskKind; 2]| ask.options.iter().any(|option| kinds.contains(&option.kind));
+            if has([AskKind::AllowOnce, AskKind::AllowAlways]) {
+                keys.push(("y", "allow".to_owned()));
+            }
+            if has([AskKind::RejectOnce, AskKind::RejectAlways]) {
+                keys.push(("n", "deny".to_owned()));
+            }
+            let numbers = ask.options.len().min(9);
+            let numbers = if numbers > 1 { format!("1-{numbers}") } else { "1".to_owned() };
+            if !ask.options.is_empty() {
+                keys.push((&numbers, "the answer of that number".to_owned()));
+            }
+            keys.push(("Esc", "later".to_owned()));
+            foot.lines.push(key_line(&keys, look, cols));
+        }
+        Mode::Help => foot.lines.push(Line::styled("any key closes this", look.dim())),
+        Mode::Browse if foot.lines.is_empty() => foot.lines.push(browse(model, look, cols)),
+        Mode::Browse => {}
+    }
+    foot
+}
+
+/// The keys that do something to the selected session now.
+fn browse(model: &Model, look: Look, cols: usize) -> Line<'static> {
+    if !model.busy.is_empty() {
+        return Line::styled(fit(&format!("{} …", model.busy.join(", ")), cols), look.accent());
+    }
+    let mut keys: Vec<(&str, String)> = Vec::new();
+    if let Some(row) = model.selected().filter(|row| row.status().is_some()) {
+        if !row.asks().is_empty() {
+            keys.push(("a", "answer".into()));
+        }
+        if Layout::is_narrow(model.area.width) && model.pane == Pane::List {
+            keys.push(("Enter", "look".into()));
+        } else if row.is_live() || row.takes_turns() {
+            keys.push(("Enter", if row.takes_turns() { "talk" } else { "attach" }.into()));
+        }
+        if row.takes_turns() || row.is_live() {
+            keys.push(("s", if row.takes_turns() { "send" } else { "type" }.into()));
+        }
+        if row.current_turn().is_some() {
+            keys.push(("c", "cancel".into()));
+        }
+        if row.is_live() {
+            keys.push(("x", "stop".into()));
+        } else {
+            keys.push(("r", "resume".into()));
+        }
+    }
+    keys.push(("/", "filter".into()));
+    keys.push(("q", "quit".into()));
+    // Where not all fit, the one that tells of the others does.
+    let help = ("?", "help".to_owned());
+    while keys.iter().chain([&help]).map(takes).sum::<usize>() > cols + 2 && !keys.is_empty() {
+        keys.pop();
+    }
+    keys.push(help);
+    key_line(&keys, look, cols)
+}
+
+/// How many cells a key and what it does take, with what is between it and the next.
+fn takes((key, what): &(&str, String)) -> usize {
+    width_of(key) + 1 + width_of(what) + 2
+}
+
+/// Keys and what they do, as many as fit.
+fn key_line(keys: &[(&str, String)], look: Look, cols: usize) -> Line<'static> {
+    let mut spans = Vec::new();
+    let mut used = 0;
+    for both in keys {
+        let (key, what) = both;
+        used += takes(both);
+        if used > cols + 2 {
+            break;
+        }
+        spans.push(Span::styled((*key).to_owned(), look.accent()));
+        spans.push(Span::raw(format!(" {what}  ")));
+    }
+    Line::from(spans)
+}
+
+fn message_lines(message: &Message, look: Look, cols: usize) -> Vec<Line<'static>> {
+    match message {
+        Message::Note(text) => {
+            wrap(text, cols).into_iter().take(3).map(|line| Line::styled(line, look.accent())).collect()
+        }
+        Message::Problem(problem) => {
+            let what = wrap(&problem.what, cols).into_iter().take(4);
+            let mut lines: Vec<Line> = what.map(|line| Line::styled(line, look.problem())).collect();
+            if let Some(hint) = &problem.hint {
+                lines.extend(wrap(hint, cols).into_iter().take(3).map(Line::raw));
+            }
+            lines
+        }
+    }
+}
+
+/// Draws what is being written, the part around the cursor.
+fn write(foot: &mut Foot, mark: &str, text: &Composer, look: Look, cols: usize) {
+    let room = cols.saturating_sub(width_of(mark) + 1).max(1);
+    let (mut lines, (line, column)) = laid_out(text, room);
+    let skipped = (line + 1).saturating_sub(MOST_LINES);
+    lines.drain(..skipped);
+    lines.truncate(MOST_LINES);
+    let first = foot.lines.len();
+    for (at, text) in lines.into_iter().enumerate() {
+        let mark = if at == 0 { mark.to_owned() } else { " ".repeat(width_of(mark)) };
+        foot.lines
+            .push(Line::from(vec![Span::styled(mark, look.accent()), Span::styled(text, Style::default())]));
+    }
+    let at = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
+    foot.cursor = Some((at(width_of(mark) + column), at(first + line - skipped)));
+}
+
+/// The lines of what is being written, and line and column of the cursor. Of a very long text only what is
+/// around the cursor.
+fn laid_out(text: &Composer, room: usize) -> (Vec<String>, (usize, usize)) {
+    let (all, cursor) = (text.text(), text.cursor());
+    let boundary = |at: usize| (at..=all.len()).find(|at| all.is_char_boundary(*at)).unwrap_or(all.len());
+    let from = boundary(cursor.saturating_sub(MOST_BYTES));
+    let until = boundary((cursor + MOST_BYTES).min(all.len()));
+    let mut lines = vec![String::new()];
+    let mut width = 0;
+    let mut place = (0, 0);
+    for (at, c) in all[from..until].char_indices() {
+        if from + at == cursor {
+            place = (lines.len() - 1, width);
+        }
+        if c == '\n' {
+            lines.push(String::new());
+            width = 0;
+            continue;
+        }
+        let shown = if c == '\t' { "  ".to_owned() } else { plain(c.encode_utf8(&mut [0; 4])) };
+        let takes = width_of(&shown);
+        if width + takes > room {
+            if from + at == cursor {
+                place = (lines.len(), 0);
+            }
+            lines.push(String::new());
+            width = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(&shown);
+        }
+        width += takes;
+    }
+    if cursor == until {
+        place = (lines.len() - 1, width);
+    }
+    (lines, place)
+}
+
+/// What all keys do.
+pub(super) fn help(look: Look, area: Rect, buffer: &mut Buffer) {
+    let keys = [
+        ("↑ ↓  j k  g G", "choose a session"),
+        ("n", "the next one that needs you"),
+        ("Enter", "attach, or talk; leaving comes back here"),
+        ("o", "watch a terminal without typing"),
+        ("s", "send a message; into a terminal: type it"),
+        ("a", "answer what it asks"),
+        ("c", "have the agent break off its turn"),
+        ("x", "stop it"),
+        ("r", "resume it"),
+        ("/", "filter by name, agent, directory, state, tag"),
+        (".", "show what is older, or archived"),
+        ("PgUp PgDn, wheel", "scroll the preview"),
+        ("Tab", "list or preview, on a narrow screen"),
+        ("Ctrl-Z", "to the shell; `fg` comes back"),
+        ("q  Esc  Ctrl-C", "leave; sessions go on"),
+    ];
+    for y in area.top()..area.bottom() {
+        buffer.set_string(area.x, y, " ".repeat(usize::from(area.width)), Style::reset());
+    }
+    let wide = area.width >= 50;
+    for ((key, what), y) in keys.iter().zip(area.top()..area.bottom()) {
+        let key_width = if wide { 20 } else { 8 };
+        let key = if wide { key } else { key.split("  ").next().unwrap_or(key) };
+        let line = Line::from(vec![
+            Span::styled(super::wrap::fill(key, key_width), look.accent()),
+            Span::raw(fit(what, usize::from(area.width).saturating_sub(key_width + 1))),
+        ]);
+        buffer.set_line(area.x + 1, y, &line, area.width.saturating_sub(1));
+    }
+}

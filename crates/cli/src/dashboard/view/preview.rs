@@ -1,0 +1,188 @@
+//! The preview: a screen, or what was said, and the question that waits for an answer.
+
+use ratatui::buffer::Buffer;
+use ratatui::text::{Line, Span};
+
+use super::super::layout::Layout;
+use super::super::model::{Mode, Model};
+use super::super::preview::Content;
+use super::super::row::{Known, Row, short_path};
+use super::super::transcript::{Part, Transcript, Turn};
+use super::Look;
+use super::wrap::{fit, plain, wrap};
+use crate::print;
+use berth_api::Problem;
+use berth_api::turn::{Ask, AskKind};
+
+/// How many lines of a long prompt are shown: the answer matters more.
+const MOST_PROMPT_LINES: usize = 8;
+
+/// Draws whose preview it is, and the end of it, or what is scrolled to.
+pub(super) fn draw(model: &mut Model, look: Look, layout: &Layout, buffer: &mut Buffer) {
+    let title = title(model, look, usize::from(layout.title.width));
+    buffer.set_line(layout.title.x, layout.title.y, &title, layout.title.width);
+    let lines = lines(model, look, usize::from(layout.preview.width));
+    let height = usize::from(layout.preview.height);
+    let most = lines.len().saturating_sub(height);
+    model.scrolled = model.scrolled.min(most);
+    let first = most - model.scrolled;
+    for (line, y) in lines.iter().skip(first).take(height).zip(layout.preview.top()..) {
+        buffer.set_line(layout.preview.x, y, line, layout.preview.width);
+    }
+    if model.scrolled > 0 && height > 0 {
+        let more = format!(" {} more below ", model.scrolled);
+        let x = layout.preview.right().saturating_sub(u16::try_from(more.len()).unwrap_or(0));
+        buffer.set_string(x.max(layout.preview.x), layout.preview.bottom() - 1, more, look.accent());
+    }
+}
+
+fn title(model: &Model, look: Look, width: usize) -> Line<'static> {
+    let Some(row) = model.selected() else { return Line::default() };
+    let mut about = Vec::new();
+    if let Some(status) = row.status() {
+        about.push(status.what.agent.clone().unwrap_or_else(|| status.what.driver.clone()));
+        about.push(short_path(&status.what.cwd));
+        if let Some(writer) = &status.writer {
+            about.push(format!("{} types", writer.holder.place));
+        }
+        about.extend(status.tags.iter().map(|tag| format!("#{tag}")));
+    }
+    let remark = model.preview.as_ref().and_then(|preview| preview.remark.clone());
+    about.extend(remark);
+    let name = row.handle();
+    let rest = plain(&format!(" {}", about.join(" · "))).replace('\n', " ");
+    let room = width.saturating_sub(3 + super::wrap::width_of(&name) + 1);
+    let rest = fit(&rest, room);
+    let dashes = room.saturating_sub(super::wrap::width_of(&rest));
+    Line::from(vec![
+        Span::styled("── ", look.dim()),
+        Span::styled(name, look.bold()),
+        Span::styled(rest, look.dim()),
+        Span::styled(format!(" {}", "─".repeat(dashes)), look.dim()),
+    ])
+}
+
+fn lines(model: &Model, look: Look, width: usize) -> Vec<Line<'static>> {
+    let Some(row) = model.selected() else { return vec![] };
+    if let Known::Damaged(problem) = &row.known {
+        return trouble(problem, look, width);
+    }
+    let mut lines = match model.preview.as_ref().map(|preview| &preview.content) {
+        None => vec![],
+        Some(Content::Screen(screen)) => screen.iter().map(|line| without_colour(line, look)).collect(),
+        Some(Content::Talk(transcript)) => talk(transcript, look, width),
+        Some(Content::Trouble(problem)) => trouble(problem, look, width),
+    };
+    let asks = match &model.mode {
+        // What is answered is what was seen.
+        Mode::Answer { of, ask } if *of == row.id => std::slice::from_ref(ask),
+        Mode::Browse
+        | Mode::Filter
+        | Mode::Compose { .. }
+        | Mode::Answer { .. }
+        | Mode::Confirm { .. }
+        | Mode::Help => row.asks(),
+    };
+    for ask in asks {
+        lines.extend(question(ask, look, width));
+    }
+    if lines.is_empty() && model.preview.is_some() {
+        lines.push(Line::styled(nothing_to_see(row), look.dim()));
+    }
+    lines
+}
+
+fn nothing_to_see(row: &Row) -> String {
+    if row.takes_turns() {
+        format!("nothing was said yet: s sends {} something", row.handle())
+    } else {
+        "the screen is empty".to_owned()
+    }
+}
+
+fn without_colour(line: &Line<'static>, look: Look) -> Line<'static> {
+    if look.colour {
+        return line.clone();
+    }
+    let mut line = line.clone();
+    for span in &mut line.spans {
+        (span.style.fg, span.style.bg) = (None, None);
+    }
+    line
+}
+
+fn trouble(problem: &Problem, look: Look, width: usize) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line> =
+        wrap(&problem.what, width).into_iter().map(|line| Line::styled(line, look.problem())).collect();
+    if let Some(hint) = &problem.hint {
+        lines.push(Line::default());
+        lines.extend(wrap(hint, width).into_iter().map(Line::raw));
+    }
+    lines
+}
+
+fn talk(transcript: &Transcript, look: Look, width: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for turn in &transcript.turns {
+        lines.extend(one_turn(turn, look, width));
+    }
+    // The last blank line only takes room.
+    lines.pop();
+    lines
+}
+
+fn one_turn(turn: &Turn, look: Look, width: usize) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    let mut prompt = wrap(turn.prompt.trim_end(), width.saturating_sub(2));
+    let more = prompt.len().saturating_sub(MOST_PROMPT_LINES);
+    if more > 1 {
+        prompt.truncate(MOST_PROMPT_LINES);
+        prompt.push(format!("… {more} more lines"));
+    }
+    for (at, line) in prompt.into_iter().enumerate() {
+        let mark = if at == 0 { "> " } else { "  " };
+        lines.push(Line::from(vec![Span::styled(mark, look.accent()), Span::styled(line, look.bold())]));
+    }
+    for part in &turn.parts {
+        match part {
+            Part::Said(text) => lines.extend(wrap(text.trim_end(), width).into_iter().map(Line::raw)),
+            Part::Did(what) => {
+                lines.push(Line::styled(format!("  · {}", fit(what, width.saturating_sub(4))), look.dim()));
+            }
+        }
+    }
+    let end = match turn.state.as_str() {
+        "done" | "working" | "delivered" => None,
+        "queued" => Some("waits in the queue".to_owned()),
+        state => Some(match &turn.reason {
+            Some(reason) => format!("{state}: {}", print::excerpt(reason, 300)),
+            None => state.to_owned(),
+        }),
+    };
+    if let Some(end) = end {
+        let style = if turn.state == "failed" { look.problem() } else { look.dim() };
+        lines.extend(wrap(&format!("[{end}]"), width).into_iter().map(|line| Line::styled(line, style)));
+    }
+    lines.push(Line::default());
+    lines
+}
+
+/// A question in full, with what can be answered.
+fn question(ask: &Ask, look: Look, width: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::default()];
+    let asks = format!("? {} asks for your word:", print::excerpt(&ask.tool, 80));
+    lines.push(Line::styled(fit(&asks, width), look.needs_you()));
+    for line in wrap(ask.detail.trim_end(), width.saturating_sub(4)) {
+        lines.push(Line::from(vec![Span::raw("    "), Span::styled(line, look.bold())]));
+    }
+    for (at, option) in ask.options.iter().enumerate() {
+        let kind = match option.kind {
+            AskKind::AllowOnce | AskKind::AllowAlways => look.state("working"),
+            AskKind::RejectOnce | AskKind::RejectAlways => look.problem(),
+            AskKind::Other => look.accent(),
+        };
+        let name = print::excerpt(&option.name, width.saturating_sub(5));
+        lines.push(Line::from(vec![Span::styled(format!("  {} ", at + 1), kind), Span::raw(name)]));
+    }
+    lines
+}

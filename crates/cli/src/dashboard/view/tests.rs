@@ -1,0 +1,254 @@
+//! Pictures, as text.
+
+use berth_api::status::TurnsStatus;
+use berth_api::{Code, Problem};
+use berth_core::SessionId;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::super::keys::{Input, Key};
+use super::super::model::tests::model;
+use super::super::model::{Found, Pulse};
+use super::super::preview::{Content, Preview, screen_lines};
+use super::super::row::Known;
+use super::super::row::tests::{agent, asking, status};
+use super::super::transcript::Transcript;
+use super::super::transcript::tests::{accepted, ended};
+use super::*;
+
+const PLAIN: Look = Look { colour: false };
+
+/// What a terminal of this size shows.
+fn picture(model: &mut Model, width: u16, height: u16) -> String {
+    model.resize(Rect::new(0, 0, width, height));
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a backend in memory");
+    terminal
+        .draw(|frame| {
+            draw(model, PLAIN, frame.buffer_mut());
+        })
+        .expect("a picture in memory");
+    let buffer = terminal.backend().buffer();
+    let line = |y: u16| {
+        let mut text = String::new();
+        let mut x = 0;
+        while x < width {
+            let symbol = buffer[(x, y)].symbol();
+            text.push_str(symbol);
+            x += u16::try_from(wrap::width_of(symbol)).unwrap_or(1).max(1);
+        }
+        text.trim_end().to_owned()
+    };
+    (0..height).map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Compares with the picture of that name. `BERTH_BLESS=1` makes it the picture.
+fn is_as_in(name: &str, shown: &str) {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/dashboard/view/snapshots");
+    let path = dir.join(format!("{name}.txt"));
+    if std::env::var_os("BERTH_BLESS").is_some() {
+        std::fs::write(&path, format!("{shown}\n")).expect("a file of the source");
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(shown == wanted.trim_end(), "{name} is another picture now (BERTH_BLESS=1 takes it):\n{shown}");
+}
+
+fn id(letter: char) -> SessionId {
+    SessionId::parse(&letter.to_string().repeat(SessionId::LENGTH)).expect("an id")
+}
+
+fn talk(letter: char) -> Preview {
+    let mut transcript = Transcript::default();
+    transcript.event(&accepted(1, "why does the login fail?"));
+    transcript.event(&ended(1, "The token is compared before it is trimmed. 日本語 🙂 are fine."));
+    transcript.event(&accepted(2, "then mend it"));
+    transcript.event(&berth_api::record::Event::TurnBegan { turn: 2 });
+    transcript.doing(2, "Read", "src/login.rs");
+    transcript.said(2, "I will trim it first.\n\n  let token = token.trim();");
+    Preview { id: id(letter), content: Content::Talk(transcript), remark: None }
+}
+
+fn sessions() -> Model {
+    let mut working = agent('d', "日本語-docs", "working");
+    working.turns = Some(TurnsStatus {
+        activity: Some("Bash: cargo test --workspace".into()),
+        queued: vec!["d.4".into(), "d.5".into()],
+        ..TurnsStatus::default()
+    });
+    let mut failed = status('e', "job", "stopped");
+    failed.exit = Some(3);
+    let mut model = model(vec![
+        status('a', "tests", "running"),
+        asking('b', "fix-login"),
+        agent('c', "idle-one", "idle"),
+        working,
+        failed,
+    ]);
+    let pulse = Pulse { memory_bytes: Some(180 << 20), ..Pulse::default() };
+    model.measured(&id('a'), &pulse);
+    model.previewed(talk('b'));
+    model
+}
+
+#[test]
+fn eighty_by_twenty_four_has_the_list_above_the_preview() {
+    is_as_in("80x24", &picture(&mut sessions(), 80, 24));
+}
+
+#[test]
+fn a_phone_has_one_pane_at_a_time() {
+    let mut model = sessions();
+    is_as_in("40x20-list", &picture(&mut model, 40, 20));
+    model.input(Input::Key(Key::Enter));
+    is_as_in("40x20-preview", &picture(&mut model, 40, 20));
+}
+
+#[test]
+fn a_wide_terminal_has_them_side_by_side() {
+    is_as_in("120x40", &picture(&mut sessions(), 120, 40));
+}
+
+#[test]
+fn a_screen_is_shown_by_its_end_and_scrolls() {
+    let mut model = model(vec![status('a', "tests", "running")]);
+    let screen: Vec<String> = (1..=60).map(|n| format!("\x1b[32mline {n}\x1b[0m 🙂")).collect();
+    let content = Content::Screen(screen_lines(&screen.join("\n")));
+    model.previewed(Preview { id: id('a'), content, remark: None });
+    let shown = picture(&mut model, 80, 24);
+    assert!(shown.contains("line 60 🙂") && !shown.contains("line 30 "), "{shown}");
+    model.input(Input::Key(Key::PageUp));
+    let shown = picture(&mut model, 80, 24);
+    assert!(!shown.contains("line 60 ") && shown.contains("more below"), "{shown}");
+    for _ in 0..20 {
+        model.input(Input::Key(Key::PageUp));
+    }
+    assert!(picture(&mut model, 80, 24).contains("line 1 🙂"));
+    // Scrolling beyond the beginning costs no key on the way back.
+    model.input(Input::Key(Key::PageDown));
+    assert!(!picture(&mut model, 80, 24).contains("line 1 🙂"));
+}
+
+#[test]
+fn nobody_there_is_a_friendly_beginning() {
+    let shown = picture(&mut model(vec![]), 80, 24);
+    assert!(shown.contains("No sessions yet") && shown.contains("berth run -- claude"), "{shown}");
+    let phone = picture(&mut model(vec![]), 40, 20);
+    assert!(phone.contains("berth demo"), "{phone}");
+    let mut looking = Model::new(Rect::new(0, 0, 80, 24), 0);
+    assert!(picture(&mut looking, 80, 24).contains("looking"));
+}
+
+#[test]
+fn a_damaged_session_is_shown_with_what_to_do() {
+    let mut model = model(vec![]);
+    let problem = Problem::new(Code::Refused, "the journal is in trouble: checksum").hint("docs/recovery.md");
+    model.found([(id('a'), Found::Known(Box::new(Known::Damaged(problem))))]);
+    let shown = picture(&mut model, 80, 24);
+    assert!(
+        shown.contains("damaged") && shown.contains("checksum") && shown.contains("docs/recovery.md"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_question_is_shown_in_full_with_what_can_be_answered() {
+    let mut question = asking('b', "fix");
+    let long = format!("cargo test {} && rm -rf target", "--workspace ".repeat(12));
+    question.turns.as_mut().expect("turns").asks[0].detail = long;
+    let mut model = model(vec![question]);
+    model.input(Input::Key(Key::Char('a')));
+    for (width, height) in [(80, 24), (40, 30)] {
+        let shown = picture(&mut model, width, height);
+        let (_, question) = shown.split_once("asks for your word").expect("the question");
+        assert_eq!(question.matches("--workspace").count(), 12, "{shown}");
+        for part in ["rm -rf target", "1 Yes", "2 Yes, always", "3 No", "y allow", "n deny"] {
+            assert!(shown.contains(part), "no {part:?}:\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn what_is_written_is_shown_with_the_cursor_behind_it() {
+    let mut model = sessions();
+    model.input(Input::Key(Key::Char('s')));
+    model.input(Input::Paste { text: "first\nsecond 日本".into(), cut: false });
+    model.resize(Rect::new(0, 0, 80, 24));
+    let mut buffer = Buffer::empty(model.area);
+    let cursor = draw(&mut model, PLAIN, &mut buffer);
+    assert_eq!(cursor, Some(Position { x: 13, y: 23 }));
+    let shown = picture(&mut model, 80, 24);
+    assert!(shown.contains("send to fix-login") && shown.ends_with("> first\n  second 日本"), "{shown}");
+    // However much is written, it stays within half of the screen and the cursor is seen.
+    model.input(Input::Paste { text: "word ".repeat(20_000), cut: false });
+    let cursor = draw(&mut model, PLAIN, &mut buffer).expect("a cursor");
+    assert!(cursor.y < 24 && cursor.x < 80, "{cursor:?}");
+}
+
+#[test]
+fn an_error_has_its_hint_below_it() {
+    let mut model = sessions();
+    model.trouble(Problem::new(Code::Held, "somebody else types").hint("watch with o"));
+    assert!(picture(&mut model, 80, 24).ends_with("somebody else types\nwatch with o"));
+}
+
+#[test]
+fn nothing_that_a_terminal_obeys_is_ever_drawn_at_any_size() {
+    let mut hostile = asking('a', "x");
+    hostile.name = Some("na\x1b[31mme\n\x07".into());
+    hostile.what.cwd = "/tmp/\x1b]0;evil\x07".into();
+    hostile.note = Some("\u{9b}31m".into());
+    hostile.tags = vec!["\x1b[2J".into()];
+    let ask = &mut hostile.turns.as_mut().expect("turns").asks[0];
+    (ask.tool, ask.detail) = ("B\x1bash".into(), "rm \x1b[8m-rf /\r\n\x08\x7f".into());
+    ask.options[0].name = "Y\x1b[0mes".into();
+    let mut model = model(vec![hostile]);
+    let mut transcript = Transcript::default();
+    transcript.event(&accepted(1, "\x1b[?1049h\r\x00 prompt"));
+    transcript.said(1, "\x1b]52;c;AAAA\x07 said \u{202e}");
+    transcript.doing(1, "To\x1bol", "\x1b[5n");
+    model.previewed(Preview {
+        id: id('a'),
+        content: Content::Talk(transcript),
+        remark: Some("\x1b[c".into()),
+    });
+    model.trouble(Problem::new(Code::Refused, "\x1b[31m no").hint("\x07"));
+    for width in 1..130 {
+        for height in [1, 5, 6, 7, 12, 24, 50] {
+            let area = Rect::new(0, 0, width, height);
+            model.resize(area);
+            let mut buffer = Buffer::empty(area);
+            draw(&mut model, PLAIN, &mut buffer);
+            for cell in buffer.content() {
+                // What turns the direction of writing around could show another command than is run.
+                let obeyed = |c: char| c.is_control() || c == '\u{202e}';
+                assert!(!cell.symbol().contains(obeyed), "{:?} at {width}×{height}", cell.symbol());
+            }
+        }
+    }
+}
+
+#[test]
+fn colours_are_sixteen_and_the_background_is_the_terminals_own() {
+    let mut model = sessions();
+    model.resize(Rect::new(0, 0, 80, 24));
+    for pressed in ["", "?", "s", "x"] {
+        for c in pressed.chars() {
+            model.input(Input::Key(Key::Char(c)));
+        }
+        let mut buffer = Buffer::empty(model.area);
+        draw(&mut model, Look { colour: true }, &mut buffer);
+        for cell in buffer.content() {
+            assert_eq!(cell.bg, Color::Reset);
+            assert!(!matches!(cell.fg, Color::Rgb(..) | Color::Indexed(_) | Color::White | Color::Black));
+        }
+        model.input(Input::Key(Key::Esc));
+    }
+}
+
+#[test]
+fn a_terminal_too_small_for_anything_says_so() {
+    let shown = picture(&mut sessions(), 19, 24);
+    assert!(shown.contains("berth needs"), "{shown}");
+    for (width, height) in [(1, 1), (2, 1), (1, 5), (200, 2)] {
+        picture(&mut sessions(), width, height);
+    }
+}

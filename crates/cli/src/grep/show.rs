@@ -1,0 +1,218 @@
+//! What was found, for people and for programs.
+//!
+//! Promise: nothing that was found can do anything to a terminal; off a terminal each line says by itself where it is
+//! from. What stands before the text is what one goes on with: `fix.3` for `berth turn`, a number for
+//! `berth output --from`.
+//! Start with [`Show::hits`].
+
+use berth_api::Timestamp;
+use berth_api::turn::turn_id;
+use serde::Serialize;
+
+use super::session::{Hit, Part, Subject};
+use crate::print;
+
+/// How it is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Style {
+    Lines,
+    Json,
+    /// How many of each session.
+    Counts,
+    /// Which sessions.
+    Names,
+}
+
+/// Prints what is found, in order.
+#[derive(Debug)]
+pub(crate) struct Show {
+    style: Style,
+    is_terminal: bool,
+    is_coloured: bool,
+    has_context: bool,
+    /// The session that was printed last, and how people call it.
+    last: Option<String>,
+    handle: String,
+    /// Nothing of it was printed yet.
+    is_fresh: bool,
+    /// Matches of it so far.
+    matches: u64,
+    most: u64,
+    pub(crate) total: u64,
+}
+
+impl Show {
+    pub(crate) fn new(style: Style, has_context: bool, most: u64) -> Self {
+        let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+        let is_coloured = crate::tty::wants_colour();
+        let (last, handle) = (None, String::new());
+        Self {
+            style,
+            is_terminal,
+            is_coloured,
+            has_context,
+            last,
+            handle,
+            is_fresh: true,
+            matches: 0,
+            most,
+            total: 0,
+        }
+    }
+
+    /// More of a session: all of one come before the first of the next.
+    pub(crate) fn hits(&mut self, subject: &Subject, hits: &[Hit]) -> String {
+        let mut text = String::new();
+        if hits.is_empty() {
+            return text;
+        }
+        if self.last.as_deref() != Some(subject.id.as_str()) {
+            text.push_str(&self.finish_counting());
+            let is_first = self.last.is_none();
+            (self.last, self.matches) = (Some(subject.id.to_string()), 0);
+            self.handle = subject.handle().to_owned();
+            text.push_str(&self.heading(subject, is_first));
+        }
+        for hit in hits {
+            if self.matches >= self.most {
+                break;
+            }
+            if hit.found.is_match() {
+                self.matches += 1;
+                self.total += 1;
+            }
+            match self.style {
+                Style::Lines => {
+                    if self.has_context && hit.found.gap && !self.is_fresh {
+                        text.push_str("--\n");
+                    }
+                    text.push_str(&self.line(subject, hit));
+                }
+                Style::Json => text.push_str(&json(subject, hit)),
+                Style::Counts | Style::Names => {}
+            }
+            self.is_fresh = false;
+        }
+        text
+    }
+
+    /// What is to be said when a session is over.
+    pub(crate) fn finish_counting(&self) -> String {
+        match self.style {
+            Style::Counts if self.matches > 0 => {
+                format!("{}:{}\n", self.paint("35", &self.handle), self.matches)
+            }
+            Style::Counts | Style::Names | Style::Lines | Style::Json => String::new(),
+        }
+    }
+
+    fn heading(&mut self, subject: &Subject, is_first: bool) -> String {
+        self.is_fresh = true;
+        match self.style {
+            Style::Names => format!("{}\n", self.paint("35", subject.handle())),
+            Style::Lines if self.is_terminal => {
+                let status = &subject.status;
+                let agent = match &status.what.agent {
+                    Some(agent) => agent.clone(),
+                    None => print::command_line(&status.what.command, 40),
+                };
+                let about =
+                    [agent, status.what.cwd.clone(), format!("{} ago", print::ago(status.created_at))];
+                let about = print::visible(&about.join(" · ")).replace('\n', " ");
+                let space = if is_first { "" } else { "\n" };
+                format!("{space}{}  {}\n", self.paint("1;35", subject.handle()), self.paint("2", &about))
+            }
+            Style::Lines | Style::Json | Style::Counts => String::new(),
+        }
+    }
+
+    fn line(&self, subject: &Subject, hit: &Hit) -> String {
+        let mark = if hit.found.is_match() { ':' } else { '-' };
+        let handle = subject.handle();
+        let place = match (hit.part, hit.turn) {
+            (Part::Work | Part::Output, Some(turn)) => format!("{handle}.{turn}{mark}{}", hit.found.offset),
+            (part, Some(turn)) => format!("{handle}.{turn}{mark}{}", part.word()),
+            (Part::Conversation, None) if self.is_terminal => format!("transcript@{}", hit.found.offset),
+            (Part::Conversation, None) => format!("{handle}{mark}transcript@{}", hit.found.offset),
+            (_, None) if self.is_terminal => hit.found.offset.to_string(),
+            (_, None) => format!("{handle}{mark}{}", hit.found.offset),
+        };
+        let mut line = format!("{}{mark}", self.paint("32", &place));
+        if hit.found.cut.0 {
+            line.push('…');
+        }
+        let mut at = 0;
+        let harmless = |bytes: &[u8]| print::visible(&String::from_utf8_lossy(bytes));
+        for (begin, end) in &hit.found.spans {
+            line.push_str(&harmless(&hit.found.text[at..*begin]));
+            let matched = harmless(&hit.found.text[*begin..*end]);
+            line.push_str(&if matched.is_empty() { matched } else { self.paint("1;31", &matched) });
+            at = *end;
+        }
+        line.push_str(&harmless(&hit.found.text[at..]));
+        if hit.found.cut.1 {
+            line.push('…');
+        }
+        line.push('\n');
+        line
+    }
+
+    fn paint(&self, colour: &str, text: &str) -> String {
+        if self.is_coloured { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// A line of `berth grep --json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    session: &'a str,
+    name: Option<&'a str>,
+    part: &'static str,
+    turn: Option<String>,
+    /// Where in the output, or in `file`, the line begins.
+    offset: Option<u64>,
+    file: Option<String>,
+    at: Option<Timestamp>,
+    line: String,
+    /// The line is longer.
+    cut: bool,
+    /// Empty for a line that only stands around a match.
+    matches: Vec<Span>,
+}
+
+#[derive(Serialize)]
+struct Span {
+    /// In bytes of `line`.
+    start: usize,
+    end: usize,
+    text: String,
+}
+
+fn json(subject: &Subject, hit: &Hit) -> String {
+    let (mut line, mut matches, mut at) = (String::new(), Vec::new(), 0);
+    for (begin, end) in &hit.found.spans {
+        line.push_str(&String::from_utf8_lossy(&hit.found.text[at..*begin]));
+        let text = String::from_utf8_lossy(&hit.found.text[*begin..*end]).into_owned();
+        matches.push(Span { start: line.len(), end: line.len() + text.len(), text: text.clone() });
+        line.push_str(&text);
+        at = *end;
+    }
+    line.push_str(&String::from_utf8_lossy(&hit.found.text[at..]));
+    let is_in_file = match hit.part {
+        Part::Work | Part::Output | Part::Conversation => true,
+        Part::Turns | Part::Prompt | Part::Answer | Part::Late | Part::Ask => false,
+    };
+    let line = Line {
+        session: subject.id.as_str(),
+        name: subject.status.name.as_deref(),
+        part: hit.part.word(),
+        turn: hit.turn.map(|turn| turn_id(subject.id.as_str(), turn)),
+        offset: is_in_file.then_some(hit.found.offset),
+        file: hit.file.as_ref().map(|file| file.display().to_string()),
+        at: hit.at,
+        line,
+        cut: hit.found.cut.0 || hit.found.cut.1,
+        matches,
+    };
+    serde_json::to_string(&line).unwrap_or_default() + "\n"
+}

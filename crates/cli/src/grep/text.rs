@@ -1,0 +1,350 @@
+//! The words in what an agent wrote: without what a terminal obeys, and without the escapes of JSON.
+//!
+//! Promise: text that stands together on the screen stands together here, however it was coloured; text that was
+//! written elsewhere is another line. Bytes that are no control pass as they are.
+//! Not here: finding anything (see `literals`, `lines`).
+//! Start with [`of_terminal`] and [`of_record`].
+
+use serde_json::Value;
+
+pub(crate) const ESC: u8 = 0x1b;
+const BEL: u8 = 0x07;
+const CAN: u8 = 0x18;
+const SUB: u8 = 0x1a;
+
+/// What a control does to the text around it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effect {
+    /// Nothing: both sides stand together.
+    Joins,
+    /// It leaves room between them: programs that paint screens step over spaces that are there already.
+    Space,
+    /// What follows is written elsewhere.
+    Breaks,
+    /// It has no end.
+    Unfinished,
+}
+
+/// Whether this byte is one of the controls that [`control`] understands.
+pub(crate) fn is_control(byte: u8) -> bool {
+    (byte < 0x20 && byte != b'\t' && byte != b'\n') || byte == 0x7f
+}
+
+/// How long the control is that `bytes` begins with, and what it does.
+pub(crate) fn control(bytes: &[u8]) -> (usize, Effect) {
+    match bytes {
+        [b'\r', ..] => (1, Effect::Breaks),
+        [ESC, b'[', rest @ ..] => {
+            let Some(end) = rest.iter().position(|byte| matches!(*byte, 0x40..=0x7e | CAN | SUB | ESC))
+            else {
+                return (bytes.len(), Effect::Unfinished);
+            };
+            match rest[end] {
+                // Another sequence begins before this one ends.
+                ESC => (2 + end, Effect::Joins),
+                last => (3 + end, moved(&rest[..end], last)),
+            }
+        }
+        [ESC, b']', rest @ ..] => string(rest, true),
+        [ESC, b'P' | b'X' | b'^' | b'_', rest @ ..] => string(rest, false),
+        // Index, next line, reverse index, restore the cursor, reset.
+        [ESC, b'D' | b'E' | b'M' | b'8' | b'c', ..] => (2, Effect::Breaks),
+        [ESC, rest @ ..] => {
+            let end = rest.iter().position(|byte| !matches!(byte, 0x20..=0x2f));
+            match end.map(|end| (end, rest[end])) {
+                None => (bytes.len(), Effect::Unfinished),
+                Some((end, 0x30..=0x7e)) => (2 + end, Effect::Joins),
+                // Not a sequence: what follows is text, or another one.
+                Some((end, _)) => (1 + end, Effect::Joins),
+            }
+        }
+        _ => (1, Effect::Joins),
+    }
+}
+
+/// What a `CSI` sequence does.
+fn moved(parameters: &[u8], last: u8) -> Effect {
+    match last {
+        b'C' => Effect::Space,
+        b'A' | b'B' | b'E' | b'F' | b'H' | b'd' | b'f' => Effect::Breaks,
+        // To a column: the first one begins the line anew, others are how tables are written.
+        b'G' if matches!(parameters, b"" | b"0" | b"1") => Effect::Breaks,
+        b'G' => Effect::Space,
+        _ => Effect::Joins,
+    }
+}
+
+/// A string that a terminal takes as a whole: a title, a link, a picture.
+fn string(rest: &[u8], ends_with_bell: bool) -> (usize, Effect) {
+    let mut at = 0;
+    while at < rest.len() {
+        match rest[at] {
+            CAN | SUB => return (at + 3, Effect::Joins),
+            BEL if ends_with_bell => return (at + 3, Effect::Joins),
+            ESC if rest.get(at + 1) == Some(&b'\\') => return (at + 4, Effect::Joins),
+            ESC => return (at + 2, Effect::Joins),
+            _ => at += 1,
+        }
+    }
+    (rest.len() + 2, Effect::Unfinished)
+}
+
+/// Appends the text of one line a terminal got; a line end in it says that what follows stood elsewhere.
+pub(crate) fn of_terminal(line: &[u8], text: &mut Vec<u8>) {
+    let begin = text.len();
+    let line = line.trim_ascii_end_of_line();
+    let mut at = 0;
+    while at < line.len() {
+        let plain = line[at..].iter().position(|byte| is_control(*byte)).unwrap_or(line.len() - at);
+        text.extend_from_slice(&line[at..at + plain]);
+        at += plain;
+        if at == line.len() {
+            break;
+        }
+        let (length, effect) = control(&line[at..]);
+        at += length;
+        match effect {
+            Effect::Joins | Effect::Unfinished => {}
+            Effect::Space => text.push(b' '),
+            Effect::Breaks if text.len() > begin && text.last() != Some(&b'\n') => text.push(b'\n'),
+            Effect::Breaks => {}
+        }
+    }
+    while text.len() > begin && text.last() == Some(&b'\n') {
+        text.pop();
+    }
+}
+
+trait EndOfLine {
+    fn trim_ascii_end_of_line(&self) -> &Self;
+}
+
+impl EndOfLine for [u8] {
+    fn trim_ascii_end_of_line(&self) -> &Self {
+        let mut line = self;
+        while let [rest @ .., b'\r' | b'\n'] = line {
+            line = rest;
+        }
+        line
+    }
+}
+
+/// Fields that are for programs: ids, kinds, numbers of versions.
+const FOR_PROGRAMS: &[&str] = &[
+    "call_id",
+    "callId",
+    "cwd",
+    "entrypoint",
+    "gitBranch",
+    "id",
+    "item_id",
+    "itemId",
+    "jsonrpc",
+    "kind",
+    "leafUuid",
+    "message_id",
+    "messageId",
+    "method",
+    "model",
+    "parent_tool_use_id",
+    "parentToolUseID",
+    "parentUuid",
+    "promptId",
+    "request_id",
+    "requestId",
+    "role",
+    "service_tier",
+    "session_id",
+    "sessionId",
+    "sessionUpdate",
+    "signature",
+    "slug",
+    "sourceToolAssistantUUID",
+    "status",
+    "stop_reason",
+    "subtype",
+    "thread_id",
+    "threadId",
+    "timestamp",
+    "tool_use_id",
+    "toolCallId",
+    "toolUseID",
+    "turn_id",
+    "turnId",
+    "type",
+    "usage",
+    "userType",
+    "uuid",
+    "version",
+];
+
+/// Appends the words of a record, a line each, none twice. `false` if it is no record: then it is text.
+pub(crate) fn of_record(line: &[u8], text: &mut Vec<u8>) -> bool {
+    let line = line.trim_ascii();
+    if line.first() != Some(&b'{') {
+        return false;
+    }
+    let Ok(record) = serde_json::from_slice::<Value>(line) else { return false };
+    if !is_said(&record) {
+        return true;
+    }
+    let begin = text.len();
+    words(&record, text);
+    // Agents say most things twice in one record: for the model, and for whoever shows it.
+    let mut lines: Vec<&[u8]> = text[begin..].split(|byte| *byte == b'\n').collect();
+    let mut known = std::collections::HashSet::new();
+    let before = lines.len();
+    lines.retain(|line| !line.is_empty() && known.insert(*line));
+    if lines.len() < before {
+        let joined = lines.join(&b'\n');
+        text.truncate(begin);
+        text.extend_from_slice(&joined);
+    }
+    true
+}
+
+fn words(value: &Value, text: &mut Vec<u8>) {
+    match value {
+        Value::String(said) => {
+            for line in said.split('\n') {
+                of_terminal(line.as_bytes(), text);
+                text.push(b'\n');
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| words(value, text)),
+        Value::Object(fields) => {
+            // A picture is no text.
+            let is_picture = fields.contains_key("media_type") || fields.contains_key("mimeType");
+            for (name, value) in fields {
+                let is_for_programs = FOR_PROGRAMS.contains(&name.as_str()) || (is_picture && name == "data");
+                if !is_for_programs {
+                    words(value, text);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Whether a record says something that no other one says as a whole: pieces of an answer are in the journal
+/// once it is complete, and answers to our own requests list what the agent is able to do.
+fn is_said(record: &Value) -> bool {
+    let word = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
+    let method = word(&record["method"]);
+    if method.ends_with("/delta") || method.ends_with("Delta") {
+        return false;
+    }
+    if record.get("result").is_some() && record.get("id").is_some() && method.is_empty() {
+        return false;
+    }
+    let kind = word(&record["params"]["update"]["sessionUpdate"]);
+    if kind.ends_with("_chunk")
+        || matches!(kind.as_str(), "available_commands_update" | "config_option_update")
+    {
+        return false;
+    }
+    match word(&record["type"]).as_str() {
+        "stream_event" | "control_request" | "control_response" | "file-history-snapshot" => false,
+        "system" => record["subtype"] != "init",
+        _ => true,
+    }
+}
+
+/// The text lines in what [`of_terminal`] and [`of_record`] made.
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n')
+}
+
+/// What an escape of JSON stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Escaped {
+    /// This character; the escape has so many bytes.
+    Character(char, usize),
+    /// The end of the text line.
+    LineEnd,
+    /// No escape.
+    Wrong,
+}
+
+/// The escape that `bytes` begins with: a backslash.
+pub(crate) fn escaped(bytes: &[u8]) -> Escaped {
+    let unit = |bytes: &[u8]| {
+        let digits = std::str::from_utf8(bytes.get(2..6)?).ok()?;
+        (bytes.starts_with(b"\\u")).then(|| u32::from_str_radix(digits, 16).ok())?
+    };
+    match bytes.get(1) {
+        Some(b'n' | b'r') => Escaped::LineEnd,
+        Some(b't') => Escaped::Character('\t', 2),
+        Some(b'b') => Escaped::Character('\x08', 2),
+        Some(b'f') => Escaped::Character('\x0c', 2),
+        Some(plain @ (b'"' | b'\\' | b'/')) => Escaped::Character(char::from(*plain), 2),
+        Some(b'u') => match unit(bytes) {
+            Some(0x0a | 0x0d) => Escaped::LineEnd,
+            Some(high @ 0xd800..=0xdbff) => match bytes.get(6..).and_then(unit) {
+                Some(low @ 0xdc00..=0xdfff) => {
+                    let code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+                    char::from_u32(code).map_or(Escaped::Wrong, |c| Escaped::Character(c, 12))
+                }
+                Some(_) | None => Escaped::Wrong,
+            },
+            Some(code) => char::from_u32(code).map_or(Escaped::Wrong, |c| Escaped::Character(c, 6)),
+            None => Escaped::Wrong,
+        },
+        Some(_) | None => Escaped::Wrong,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terminal(line: &str) -> String {
+        let mut text = Vec::new();
+        of_terminal(line.as_bytes(), &mut text);
+        String::from_utf8(text).unwrap()
+    }
+
+    fn record(line: &str) -> String {
+        let mut text = Vec::new();
+        assert!(of_record(line.as_bytes(), &mut text));
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn colours_titles_and_links_join_and_moves_break() {
+        assert_eq!(terminal("a\x1b[1;31mb\x1b[0mc\r\n"), "abc");
+        assert_eq!(terminal("a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c\x1b]8;;\x1b\\"), "abc");
+        assert_eq!(terminal("foo\x1b[1Cbar"), "foo bar");
+        assert_eq!(terminal("name\x1b[20Gsize"), "name size");
+        assert_eq!(terminal("10%\r20%\r\x1b[K30%\x1b[5;1Hdone"), "10%\n20%\n30%\ndone");
+        assert_eq!(terminal("\x1b(B\x1b[?25lx\x08y\x07\x1b[2"), "xy");
+        assert_eq!(terminal("é\x1bP1;2|picture\x1b\\€"), "é€");
+    }
+
+    #[test]
+    fn the_words_of_a_record_are_its_texts_without_escapes_and_without_ids() {
+        let said = r#"{"type":"assistant","uuid":"u","message":{"id":"m","content":[
+            {"type":"text","text":"caf\u00e9\nsays \"hi\""},
+            {"type":"tool_use","id":"t","name":"Bash","input":{"command":"ls \u001b[1m-l\u001b[0m"}}]}}"#;
+        let found = record(said);
+        let lines: Vec<&str> = found.lines().collect();
+        assert!(
+            lines.contains(&"café") && lines.contains(&"says \"hi\"") && lines.contains(&"ls -l"),
+            "{found}"
+        );
+        assert!(!lines.contains(&"m") && !lines.contains(&"assistant"), "{found}");
+        assert_eq!(record(r#"{"type":"stream_event","event":{"delta":{"text":"ca"}}}"#), "");
+        assert_eq!(record(r#"{"a":"twice","b":"twice","c":["twice\nonce"]}"#), "twice\nonce");
+        assert!(!of_record(b"not a record", &mut Vec::new()));
+        assert!(!of_record(b"{broken", &mut Vec::new()));
+    }
+
+    #[test]
+    fn escapes_stand_for_characters() {
+        assert_eq!(escaped(br"\u00e9x"), Escaped::Character('é', 6));
+        assert_eq!(escaped(br"\ud83d\ude00"), Escaped::Character('😀', 12));
+        assert_eq!(escaped(br"\ud83dx"), Escaped::Wrong);
+        assert_eq!(escaped(br"\n"), Escaped::LineEnd);
+        assert_eq!(escaped(br"\"), Escaped::Wrong);
+    }
+}

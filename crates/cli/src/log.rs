@@ -1,0 +1,116 @@
+//! What berth says about its own work, for whoever looks for a mistake.
+//!
+//! Promise: nothing unless it is asked for: `-v` (what is done), `-vv` (how) or BERTH_LOG=FILTER, to standard error;
+//! for a keeper BERTH_LOG as it was when the keeper was started, to `keeper.log` in its session's directory, which
+//! never takes more than two times [`MAX_LOG_BYTES`]. Nothing said to an agent or by one is ever in it.
+//! Not here: what is said (the `tracing` lines beside what they tell of).
+//! Start with [`of_a_command`].
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use berth_api::{Code, Problem};
+use berth_keeper::start::{ADOPT_FLAG, LOG_FILE, OLD_LOG_FILE};
+use tracing_subscriber::EnvFilter;
+
+use crate::ui;
+
+/// The variable that chooses what is told.
+const VARIABLE: &str = "BERTH_LOG";
+/// When a keeper's log is this long, it begins a new one and keeps the last.
+const MAX_LOG_BYTES: u64 = 1 << 20;
+
+/// Begins to tell what a command does, if somebody wants to know.
+pub(crate) fn of_a_command(verbose: u8) -> Result<(), Problem> {
+    let format = tracing_subscriber::fmt().with_writer(io::stderr);
+    match wanted() {
+        Some(filter) => {
+            let colours = ui::colours_on(&io::stderr());
+            format.with_env_filter(filter?).with_ansi(colours).init();
+        }
+        None if verbose > 0 => {
+            let level = if verbose > 1 { "debug" } else { "info" };
+            let format =
+                format.with_env_filter(EnvFilter::new(level)).with_ansi(ui::colours_on(&io::stderr()));
+            format.without_time().with_level(false).with_target(false).init();
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// Begins to tell what a keeper does. One that cannot write that down goes on without.
+pub(crate) fn of_a_keeper(args: &[OsString]) {
+    let Some(Ok(filter)) = wanted() else { return };
+    let dir = args.iter().find(|arg| *arg != ADOPT_FLAG);
+    let Some(Ok(log)) = dir.map(|dir| KeeperLog::open(Path::new(dir))) else { return };
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Mutex::new(log)).init();
+}
+
+fn wanted() -> Option<Result<EnvFilter, Problem>> {
+    let filter = std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty())?;
+    Some(EnvFilter::try_new(&filter).map_err(|error| {
+        Problem::new(Code::Usage, format!("the variable {VARIABLE} is no filter: {error}"))
+            .hint("as in BERTH_LOG=info, BERTH_LOG=debug or BERTH_LOG=berth_keeper=debug,info")
+    }))
+}
+
+/// A file that begins anew when it is full.
+struct KeeperLog {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+impl KeeperLog {
+    fn open(dir: &Path) -> io::Result<Self> {
+        let path = dir.join(LOG_FILE);
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { path, file, bytes })
+    }
+}
+
+impl Write for KeeperLog {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.bytes + line.len() as u64 > MAX_LOG_BYTES {
+            std::fs::rename(&self.path, self.path.with_file_name(OLD_LOG_FILE))?;
+            let dir = self.path.parent().unwrap_or(Path::new("."));
+            *self = Self::open(dir)?;
+        }
+        let count = self.file.write(line)?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keepers_log_never_takes_more_than_twice_its_limit() {
+        let dir = std::env::temp_dir().join(format!("berth-keeper-log-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let line = [b'x'; 1000];
+        let mut log = KeeperLog::open(&dir).expect("a log");
+        for _ in 0..3 * MAX_LOG_BYTES / 1000 {
+            log.write_all(&line).expect("a line");
+        }
+        drop(log);
+        let size = |name: &str| std::fs::metadata(dir.join(name)).expect(name).len();
+        assert!(size(LOG_FILE) <= MAX_LOG_BYTES && size(OLD_LOG_FILE) <= MAX_LOG_BYTES);
+        let before = size(LOG_FILE);
+        KeeperLog::open(&dir).and_then(|mut log| log.write_all(b"again\n")).expect("goes on where it was");
+        assert_eq!(size(LOG_FILE), before + 6);
+        std::fs::remove_dir_all(&dir).expect("our own directory");
+    }
+}

@@ -1,0 +1,207 @@
+//! What keys do to sessions.
+
+use crate::{agent, footer, lab, open};
+
+#[test]
+fn a_message_is_sent_once_as_it_was_written_and_its_receipt_shown() {
+    let lab = lab();
+    let id = agent(&lab, "docs");
+    let mut terminal = open(&lab);
+    terminal.wait_for("nothing was said yet");
+    terminal.type_keys("shello");
+    terminal.wait_for("> hello");
+    // Alt-Enter, then a paste with line ends in it: one message.
+    terminal.type_keys("\x1b\r\x1b[200~x and y\rq\r\x1b[201~");
+    terminal.wait_for("x and y");
+    assert!(lab.json(["turns", &id, "--json"]).as_array().expect("an array").is_empty());
+    terminal.type_keys("\r");
+    terminal.wait_for("turn 1 of docs");
+    terminal.wait_for("ECHO: hello");
+    lab.ok(["wait", "docs.1", "--timeout", "60s"]);
+    let turns = lab.json(["turns", &id, "--json"]);
+    assert_eq!(turns.as_array().map(Vec::len), Some(1), "{turns}");
+    assert_eq!(lab.json(["turn", "docs.1", "--json"])["prompt"], "hello\nx and y\nq\n");
+    terminal.type_keys("qq");
+    assert_eq!(terminal.wait_exit(), 0);
+}
+
+#[test]
+fn a_paste_of_ten_thousand_lines_is_one_message() {
+    let lab = lab();
+    agent(&lab, "docs");
+    let mut terminal = open(&lab);
+    terminal.wait_for("nothing was said yet");
+    let lines: String = (0..10_000).map(|number| format!("line {number} of many\n")).collect();
+    terminal.type_keys("s");
+    terminal.wait_for("send to docs");
+    let pasted = format!("\x1b[200~{}\x1b[201~", lines.replace('\n', "\r"));
+    for piece in pasted.as_bytes().chunks(2048) {
+        terminal.type_keys(std::str::from_utf8(piece).expect("it is ASCII"));
+        // As a terminal does: what is drawn is taken.
+        terminal.wait_until("nothing", |_| true);
+    }
+    terminal.wait_for("line 9999 of many");
+    terminal.type_keys("\r");
+    terminal.wait_for("turn 1 of docs");
+    lab.ok(["wait", "docs.1", "--timeout", "60s"]);
+    let prompt = lab.json(["turn", "docs.1", "--json"])["prompt"].clone();
+    assert!(prompt == lines.as_str(), "another message arrived, of {} bytes", prompt.to_string().len());
+}
+
+#[test]
+fn into_a_terminal_a_line_is_typed_and_entered() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "shell"], &["expect", "say:got it", "hang"]);
+    let mut terminal = open(&lab);
+    terminal.wait_for("› running     shell");
+    terminal.type_keys("sgo on");
+    terminal.wait_for("type into shell");
+    terminal.type_keys("\r");
+    terminal.wait_for("typed into shell");
+    terminal.wait_for("got it");
+    lab.wait_output(&id, "got it");
+}
+
+#[test]
+fn a_question_is_seen_in_full_and_gets_the_answer_that_was_pressed() {
+    for (pressed, expected) in [("y", "allow-once"), ("n", "reject"), ("2", "allow-always")] {
+        let lab = lab();
+        agent(&lab, "asker");
+        lab.ok(["send", "asker", "ask:Bash:cargo test --workspace && rm -rf target"]);
+        let mut terminal = open(&lab);
+        terminal.wait_for("1 needs you");
+        terminal.wait_for("Bash asks for your word");
+        terminal.wait_for("    cargo test --workspace && rm -rf target");
+        terminal.type_keys("a");
+        terminal.wait_for("y allow  n deny");
+        terminal.type_keys(pressed);
+        terminal.wait_for("answered asker");
+        lab.ok(["wait", "asker.1", "--timeout", "60s"]);
+        let answer = lab.json(["turn", "asker.1", "--json"])["answer"].clone();
+        assert_eq!(answer, format!("Bash: {expected}\n"));
+        terminal.wait_for("idle");
+    }
+}
+
+#[test]
+fn stopping_wants_a_yes_and_resuming_brings_it_back() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "job"], &["say:ready", "hang"]);
+    let mut terminal = open(&lab);
+    terminal.wait_for("ready");
+    terminal.type_keys("x");
+    terminal.wait_for("stop job?");
+    terminal.type_keys("n");
+    terminal.wait_for("nothing was done");
+    assert_eq!(lab.show(&id)["state"], "running");
+    terminal.type_keys("xy");
+    terminal.wait_for("stopped by");
+    assert_eq!(lab.show(&id)["state"], "stopped");
+    terminal.wait_for("› stopped     job");
+    terminal.type_keys("j");
+    terminal.wait_until("the keys there are now", |terminal| footer(terminal).contains("r resume"));
+    terminal.type_keys("r");
+    terminal.wait_for("› running     job");
+    assert_eq!(lab.show(&id)["epoch"], 2);
+    terminal.wait_for("ready");
+    terminal.type_keys("qq");
+    assert_eq!(terminal.wait_exit(), 0);
+}
+
+#[test]
+fn a_turn_is_cancelled_after_a_yes() {
+    let lab = lab();
+    agent(&lab, "docs");
+    lab.ok(["send", "docs", "silent"]);
+    let mut terminal = open(&lab);
+    terminal.wait_for("› working     docs");
+    terminal.type_keys("c");
+    terminal.wait_for("break off its turn?");
+    terminal.type_keys("y");
+    terminal.wait_for("[cancelled");
+    assert_eq!(lab.json(["turn", "docs.1", "--json"])["state"], "cancelled");
+}
+
+#[test]
+fn attaching_types_into_it_and_leaving_comes_back_to_the_dashboard() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "shell"], &["say:its own screen", "expect", "say:heard", "hang"]);
+    let mut terminal = open(&lab);
+    terminal.wait_for("› running     shell");
+    terminal.wait_for("its own screen");
+    terminal.type_keys("\r");
+    terminal.wait_until("the terminal alone", |terminal| !terminal.text().contains("at work"));
+    terminal.wait_for("its own screen");
+    terminal.type_keys("hello\r");
+    terminal.wait_for("heard");
+    assert_eq!(lab.show(&id)["clients"], 1);
+    terminal.type_keys("\x1c");
+    terminal.wait_for("back from shell");
+    terminal.wait_for("1 at work");
+    terminal.wait_for("heard");
+    assert_eq!(lab.show(&id)["clients"], 0);
+    // Somebody else types there: that is said, with what can be done about it.
+    let mut rival = lab.terminal(["attach", "shell"]);
+    rival.wait_for("heard");
+    terminal.type_keys("j\r");
+    terminal.wait_for("somebody else is typing");
+    terminal.wait_for("1 at work");
+    // Escape takes the message away; together with the next key it would be another one.
+    terminal.type_keys("\x1b");
+    terminal.wait_until("the keys there are", |terminal| footer(terminal).contains("Enter attach"));
+    terminal.raw.clear();
+    terminal.type_keys("o");
+    // What attaching begins with, once keys are passed on as they are.
+    terminal.wait_for_raw(&[b'\n'; 24]);
+    terminal.type_keys("\x1c");
+    terminal.wait_for("back from shell");
+    terminal.type_keys("qq");
+    assert_eq!(terminal.wait_exit(), 0);
+    assert_eq!(lab.show(&id)["state"], "running");
+}
+
+#[test]
+fn talking_to_an_agent_comes_back_to_the_dashboard_too() {
+    let lab = lab();
+    agent(&lab, "docs");
+    let mut terminal = open(&lab);
+    terminal.wait_for("1 idle");
+    terminal.wait_until("the keys there are", |terminal| footer(terminal).contains("Enter talk"));
+    terminal.type_keys("\r");
+    terminal.wait_until("the terminal alone", |terminal| !terminal.text().contains("1 idle"));
+    terminal.wait_for("docs");
+    terminal.type_keys("hello\r");
+    terminal.wait_for("ECHO: hello");
+    lab.ok(["wait", "docs.1", "--timeout", "60s"]);
+    terminal.type_keys("\x04");
+    terminal.wait_for("back from docs");
+    terminal.wait_for("1 idle");
+    terminal.type_keys("qq");
+    assert_eq!(terminal.wait_exit(), 0);
+}
+
+#[test]
+fn the_mouse_selects_and_the_filter_finds() {
+    let lab = lab();
+    for name in ["alpha", "beta", "gamma"] {
+        lab.start_with(&["--name", name], &["say:ready", "hang"]);
+    }
+    let mut terminal = open(&lab);
+    terminal.wait_for("3 at work");
+    for row in 1..=3 {
+        let names: Vec<String> = terminal.text().lines().map(str::to_owned).collect();
+        let wanted = format!("› {}", &names[row].trim_start_matches(['›', ' ']));
+        let wanted: String = wanted.chars().take(20).collect();
+        terminal.type_keys(&format!("\x1b[<0;10;{}M\x1b[<0;10;{}m", row + 1, row + 1));
+        terminal.wait_for(&wanted);
+    }
+    terminal.type_keys("/eta");
+    terminal.wait_until("one session", |terminal| {
+        let text = terminal.text();
+        text.contains("› running     beta") && !text.contains("running     alpha")
+    });
+    terminal.type_keys("\r\x1b");
+    terminal.wait_for("running     alpha");
+    terminal.type_keys("q");
+    assert_eq!(terminal.wait_exit(), 0);
+}

@@ -1,0 +1,42 @@
+//! The dashboard in a real terminal, with real sessions: what a person sees and does.
+//!
+//! Not here: what each key does in each case (`src/dashboard/model/tests.rs`), how it looks (`view/tests.rs`).
+
+mod acting;
+mod leaving;
+mod showing;
+mod trouble;
+
+use berth_harness::{Lab, Terminal};
+
+/// A lab whose config file has the agent `fake`, which takes turns.
+fn lab() -> Lab {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+    let store = lab.dir().join("store");
+    std::fs::create_dir(&store).expect("a directory for transcripts");
+    let command = [lab.agent(), "acp".into(), "--store".into(), store.display().to_string()];
+    let config = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
+    std::fs::write(lab.config(), config).expect("a config file");
+    lab
+}
+
+/// Starts the agent that takes turns, under a name; the session's id.
+fn agent(lab: &Lab, name: &str) -> String {
+    lab.ok(["run", "-d", "--agent", "fake", "--name", name])
+}
+
+/// `berth` alone, on a terminal of 80×24.
+fn open(lab: &Lab) -> Terminal {
+    lab.terminal::<&str>([])
+}
+
+/// Whether these bytes occur.
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+/// The lines at the bottom.
+fn footer(terminal: &mut Terminal) -> String {
+    let text = terminal.text();
+    text.lines().last().unwrap_or_default().to_owned()
+}

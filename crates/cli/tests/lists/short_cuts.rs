@@ -1,0 +1,93 @@
+//! Lists are read from short cuts, and know as much as the journal.
+
+use berth_harness::wait_until;
+use serde_json::json;
+
+use super::{keep_busy, lab};
+
+#[test]
+fn a_list_knows_of_a_turn_as_soon_as_its_receipt_is_given() {
+    let lab = lab();
+    let id = lab.ok(["run", "-d", "--agent", "fake"]).trim().to_owned();
+    let gate = lab.dir().join("gate");
+    lab.ok(["send", &id, &format!("wait-file:{}", gate.display())]);
+    for total in 2..=20 {
+        lab.ok(["send", &id, "hello"]);
+        let listed = lab.json(["ls", "--json"]);
+        let turns = &listed[0]["turns"];
+        assert_eq!(turns["total"], total, "{listed}");
+        assert_eq!(turns["queued"].as_array().map(Vec::len), Some(total - 1), "{listed}");
+        assert_eq!(listed[0]["state"], "working", "{listed}");
+    }
+    std::fs::write(&gate, "").expect("our own directory");
+    lab.ok(["wait", &id, "--for", "idle"]);
+    let listed = lab.json(["ls", "--json"]);
+    assert_eq!((&listed[0]["state"], &listed[0]["turns"]["queued"]), (&json!("idle"), &json!([])));
+    // And the short cut is written, by and by, so that not every list has to read the journal.
+    let short_cut = lab.session_dir(&id).join("status.json");
+    wait_until("the short cut to say so", || {
+        let text = std::fs::read_to_string(&short_cut).unwrap_or_default();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        value["turns"]["total"] == 20 && value["state"] == "idle"
+    });
+    lab.ok(["stop", &id]);
+}
+
+#[test]
+fn a_list_says_what_the_agent_does_at_the_moment() {
+    let lab = lab();
+    let id = lab.ok(["run", "-d", "--name", "busy", "--agent", "fake"]);
+    let gate = keep_busy(&lab, &id, "tool:Bash:make all");
+    let doing = || lab.json(["ls", "--json"])[0]["turns"]["activity"].as_str().unwrap_or_default().to_owned();
+    wait_until("the list to say what it does", || doing() == "Bash: make all");
+    let text = lab.ok(["ls"]);
+    assert!(text.contains("working") && text.ends_with("Bash: make all"), "{text}");
+    std::fs::write(gate, "").expect("our own directory");
+    lab.ok(["wait", &id, "--for", "idle"]);
+    let text = lab.ok(["ls"]);
+    assert!(text.contains("idle") && text.ends_with("fake"), "{text}");
+}
+
+#[test]
+fn the_short_cut_of_a_released_agent_is_believed_until_something_happens() {
+    let lab = lab();
+    let id = lab.ok(["run", "-d", "--agent", "fake", "--idle", "50ms"]);
+    lab.ok(["send", &id, "hello", "--wait"]);
+    let dir = lab.session_dir(&id);
+    wait_until("the agent to be released, and its keeper with it", || !dir.join("sock").exists());
+    let released = lab.json(["ls", "--json"]);
+    assert_eq!(
+        (&released[0]["state"], &released[0]["keeper_pid"]),
+        (&json!("idle"), &json!(null)),
+        "{released}"
+    );
+    assert_eq!(released, json!([lab.show(&id)]), "a list and a look into it agree");
+    // Whoever reads the journal notices that it is damaged; a list has no reason to.
+    let journal =
+        std::fs::read_dir(dir.join("journal")).expect("a journal").flatten().map(|file| file.path());
+    let journal = journal.max().expect("a file of the journal");
+    let whole = std::fs::read(&journal).expect("a journal");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    std::fs::write(&journal, &damaged).expect("our own directory");
+    assert_eq!(lab.json(["ls", "--json"]), released);
+    // Once it is longer than the short cut says, that counts for nothing.
+    damaged.push(0);
+    std::fs::write(&journal, &damaged).expect("our own directory");
+    let said = lab.berth(["ls", "--json"]);
+    assert_eq!((said.code, said.out.as_str()), (1, "[]\n"), "{said:?}");
+    assert!(said.err.contains(&id), "{said:?}");
+    std::fs::write(&journal, &whole).expect("our own directory");
+    assert_eq!(lab.json(["ls", "--json"]), released);
+}
+
+#[test]
+fn a_released_session_that_is_taken_up_again_is_not_called_idle() {
+    let lab = lab();
+    let id = lab.ok(["run", "-d", "--agent", "fake", "--idle", "50ms"]);
+    wait_until("its keeper to leave", || !lab.session_dir(&id).join("sock").exists());
+    assert_eq!(lab.json(["ls", "--json"])[0]["state"], "idle");
+    let gate = keep_busy(&lab, &id, "say:on it");
+    assert_eq!(lab.json(["ls", "--json"])[0]["state"], "working");
+    std::fs::write(gate, "").expect("our own directory");
+}

@@ -1,0 +1,216 @@
+//! Putting a session away and bringing it back, tags, notes and policies, as sentences.
+
+use super::{IDLE_MS, Story, actor, keyed, prompt};
+use crate::turns::{Final, OnUnknown, Release, TurnState};
+use crate::{
+    Command, Effect, Event, MAX_NOTE_BYTES, MOST_TAGS, Name, Observation, Policy, PolicyChange, Refusal,
+    State, Term,
+};
+
+fn tag(text: &str) -> Name {
+    Name::parse(text).expect("a tag")
+}
+
+fn archive() -> Command {
+    Command::Archive { by: actor(3) }
+}
+
+fn restore() -> Command {
+    Command::Restore { by: actor(4) }
+}
+
+impl Story {
+    /// One whose run is over, and that was put away.
+    fn archived(policy: Policy) -> Self {
+        let mut story = Self::ready(policy);
+        story.end_run();
+        story.order(archive()).expect("nothing runs");
+        story
+    }
+
+    fn word(&self) -> &'static str {
+        self.session.state(false).word()
+    }
+}
+
+#[test]
+fn what_runs_is_not_put_away() {
+    let mut story = Story::ready(Policy::default());
+    assert_eq!(story.order(archive()), Err(Refusal::StillRunning));
+    let stop = Command::Stop { by: actor(9), grace: std::time::Duration::ZERO };
+    story.order(stop).expect("never refused");
+    assert_eq!(story.order(archive()), Err(Refusal::StillRunning), "it is not over yet");
+    story.end_run();
+    assert_eq!(story.order(archive()), Ok(vec![Event::Archived { by: actor(3) }]));
+    assert_eq!(story.word(), "archived");
+}
+
+/// D6: ending, putting away and bringing back twice is the same as once.
+#[test]
+fn d6_putting_away_and_bringing_back_twice_changes_nothing() {
+    let mut story = Story::archived(Policy::default());
+    assert_eq!(story.order(archive()), Ok(vec![]));
+    assert_eq!(story.order(restore()), Ok(vec![Event::Restored { by: actor(4) }]));
+    assert_eq!(story.order(restore()), Ok(vec![]));
+    assert_eq!(story.word(), "stopped", "it is what it was before");
+}
+
+#[test]
+fn what_was_put_away_runs_only_after_it_was_brought_back() {
+    let mut story = Story::archived(Policy::default());
+    assert_eq!(story.start(), Err(Refusal::Archived));
+    assert_eq!(story.send(prompt("wake up")), Err(Refusal::Archived));
+    story.order(restore()).expect("it was put away");
+    story.start_ready();
+    assert_eq!(story.session.state(true), State::Idle);
+}
+
+#[test]
+fn whoever_repeats_a_send_to_what_was_put_away_hears_what_became_of_it() {
+    let mut story = Story::ready(Policy::default());
+    story.send(keyed("do it", "k")).expect("there is room");
+    story.deliver();
+    story.see(Observation::TurnOver { turn: 1, end: super::end(Final::Done) });
+    story.end_run();
+    story.order(archive()).expect("nothing runs");
+    assert_eq!(story.send(keyed("do it", "k")), Ok(vec![]));
+    assert_eq!(story.send(keyed("do that", "k")), Err(Refusal::KeyReused { turn: 1 }));
+}
+
+/// C7: what waits is not lost by putting its session away, and does not begin a run either.
+#[test]
+fn c7_what_waits_is_put_away_with_its_session_and_comes_back_with_it() {
+    let mut story = Story::working(&["the second"]);
+    story.see(Observation::TurnOver { turn: 1, end: super::end(Final::Done) });
+    story.end_run();
+    let epoch = story.session.epoch;
+    assert!(story.owed().contains(&Effect::NextRun { epoch }), "else this proves nothing");
+    story.order(archive()).expect("nothing runs");
+    assert_eq!(story.owed(), vec![Effect::Leave]);
+    assert_eq!(story.state(2), TurnState::Queued);
+    story.order(restore()).expect("it was put away");
+    assert!(story.owed().contains(&Effect::NextRun { epoch }));
+}
+
+#[test]
+fn a_lost_session_is_put_away_and_is_lost_again_when_it_comes_back() {
+    let mut story = Story::ready(Policy::default());
+    story.keeper_dies();
+    assert_eq!(story.word(), "lost");
+    story.order(archive()).expect("nothing runs");
+    assert_eq!(story.word(), "archived");
+    story.order(restore()).expect("it was put away");
+    assert_eq!(story.word(), "lost");
+}
+
+#[test]
+fn nothing_is_put_away_tagged_or_noted_before_it_is_created() {
+    let change = PolicyChange { idle: Term::After(1), ..PolicyChange::default() };
+    for command in [
+        archive(),
+        restore(),
+        Command::Tag { add: vec![tag("a")], remove: vec![] },
+        Command::Note { note: Some("a".to_owned()) },
+        Command::SetPolicy { change },
+    ] {
+        let refused = crate::decide(&crate::Session::default(), command.clone(), crate::Now::default());
+        assert_eq!(refused, Err(Refusal::NotCreated), "{command:?}");
+    }
+}
+
+#[test]
+fn tags_are_a_set_in_order() {
+    let mut story = Story::ready(Policy::default());
+    let add =
+        |tags: &[&str]| Command::Tag { add: tags.iter().map(|text| tag(text)).collect(), remove: vec![] };
+    story.order(add(&["work", "bug", "work"])).expect("there is room");
+    assert_eq!(story.session.tags, [tag("bug"), tag("work")]);
+    assert_eq!(story.order(add(&["bug"])), Ok(vec![]), "it has that one");
+    let swap = Command::Tag { add: vec![tag("done")], remove: vec![tag("bug"), tag("never-there")] };
+    story.order(swap).expect("there is room");
+    assert_eq!(story.session.tags, [tag("done"), tag("work")]);
+}
+
+#[test]
+fn a_session_has_a_limited_number_of_tags_and_is_refused_more_as_a_whole() {
+    let mut story = Story::ready(Policy::default());
+    let many: Vec<Name> = (0..MOST_TAGS).map(|number| tag(&format!("t{number}"))).collect();
+    story.order(Command::Tag { add: many.clone(), remove: vec![] }).expect("just enough");
+    let more = Command::Tag { add: vec![tag("more")], remove: vec![] };
+    assert_eq!(story.order(more), Err(Refusal::TooManyTags { limit: MOST_TAGS }));
+    let swap = Command::Tag { add: vec![tag("more")], remove: vec![many[0].clone()] };
+    assert!(story.order(swap).is_ok(), "one for another");
+    assert_eq!(story.session.tags.len(), MOST_TAGS);
+}
+
+#[test]
+fn a_note_is_replaced_and_taken_away_and_has_a_limit() {
+    let mut story = Story::ready(Policy::default());
+    let note = |text: &str| Command::Note { note: Some(text.to_owned()) };
+    story.order(note("look at this")).expect("short enough");
+    assert_eq!(story.order(note("look at this")), Ok(vec![]));
+    let long = "x".repeat(MAX_NOTE_BYTES + 1);
+    let refused = Refusal::NoteTooLong { bytes: MAX_NOTE_BYTES + 1, limit: MAX_NOTE_BYTES };
+    assert_eq!(story.order(note(&long)), Err(refused));
+    assert_eq!(story.session.note.as_deref(), Some("look at this"));
+    story.order(note(&long[1..])).expect("just short enough");
+    story.order(Command::Note { note: None }).expect("never refused");
+    assert_eq!(story.order(note("")), Ok(vec![]), "an empty note is none");
+    assert_eq!(story.session.note, None);
+}
+
+fn change(change: PolicyChange) -> Command {
+    Command::SetPolicy { change }
+}
+
+#[test]
+fn two_who_change_different_parts_of_a_policy_do_not_undo_each_other() {
+    let mut story = Story::ready(Policy { idle_ms: Some(IDLE_MS), ..Policy::default() });
+    story.order(change(PolicyChange { archive_after: Term::After(7), ..Default::default() })).expect("fine");
+    let on_unknown = Some(OnUnknown::Continue);
+    story.order(change(PolicyChange { on_unknown, idle: Term::Never, ..Default::default() })).expect("fine");
+    let policy = Policy { archive_after_ms: Some(7), on_unknown: OnUnknown::Continue, ..Policy::default() };
+    assert_eq!(story.session.policy(), policy);
+    assert_eq!(story.order(change(PolicyChange { idle: Term::Never, ..Default::default() })), Ok(vec![]));
+}
+
+#[test]
+fn an_agent_that_was_quiet_for_longer_than_a_new_limit_is_released_at_once() {
+    let mut story = Story::ready(Policy::default());
+    story.now.boot_ms += 5000;
+    story.order(change(PolicyChange { idle: Term::After(1000), ..Default::default() })).expect("fine");
+    assert!(story.wakes_at().is_some_and(|at| at <= story.now.boot_ms));
+    let released = story.see(Observation::Tick);
+    assert!(matches!(released[..], [Event::Released { why: Release::Idle, .. }]), "{released:?}");
+}
+
+#[test]
+fn another_time_to_live_counts_from_the_moment_it_is_given() {
+    let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
+    let begun = story.now.boot_ms;
+    story.now.boot_ms = begun + 4000;
+    story.order(change(PolicyChange { ttl: Term::After(9000), ..Default::default() })).expect("fine");
+    assert_eq!(story.wakes_at(), Some(begun + 13_000));
+    story.order(change(PolicyChange { ttl: Term::Never, ..Default::default() })).expect("fine");
+    assert_eq!((story.wakes_at(), &story.session.expiry), (None, &None));
+    // One at rest gets its time with its next run.
+    story.end_run();
+    story.order(change(PolicyChange { ttl: Term::After(1000), ..Default::default() })).expect("fine");
+    assert_eq!(story.session.expiry, None);
+    story.now.boot_ms = begun + 50_000;
+    story.start_ready();
+    assert_eq!(story.wakes_at(), Some(begun + 51_000));
+}
+
+#[test]
+fn a_session_whose_time_was_up_gets_no_other_time() {
+    let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
+    story.now.boot_ms += 5000;
+    story.see(Observation::Tick);
+    story.end_run();
+    let longer = change(PolicyChange { ttl: Term::Never, ..Default::default() });
+    assert_eq!(story.order(longer), Err(Refusal::Expired));
+    story.order(archive()).expect("nothing runs");
+    story.order(restore()).expect("it was put away");
+    assert_eq!(story.start(), Err(Refusal::Expired), "bringing it back does not undo that either");
+}
