@@ -83,7 +83,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         verdicts.push(Verdict::ratio(format!("speed ÷ ripgrep's, {name}"), Limit::AtLeast(0.7), speed));
     }
     let notes = if rg.is_none() { vec!["ripgrep is not installed".to_owned()] } else { Vec::new() };
-    let size = sessions * FILE_BYTES >> 20;
+    let size = (sessions * FILE_BYTES) >> 20;
     Ok(stage.close(Section {
         title: "p. Finding text",
         method: format!(

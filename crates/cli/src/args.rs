@@ -124,7 +124,7 @@ impl Args {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    Run(Run),
+    Run(Box<Run>),
     Resume(Resume),
     Ls(Ls),
     Show(Show),

@@ -115,7 +115,7 @@ fn run(args: Args) -> Result<u8, Problem> {
 
 fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
     match verb {
-        Verb::Run(args) => cmd::run::run(ctx, args),
+        Verb::Run(args) => cmd::run::run(ctx, *args),
         Verb::Resume(args) => cmd::resume::run(ctx, &args),
         Verb::Ls(args) => cmd::ls::run(ctx, &args),
         Verb::Show(args) => cmd::show::run(ctx, &args),
