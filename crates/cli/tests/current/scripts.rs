@@ -82,13 +82,16 @@ fn every_command(lab: &Lab, above: &[String]) -> Vec<Vec<String>> {
     let mut args = above.to_vec();
     args.push("--help".to_owned());
     let help = lab.ok(&args);
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let names = listed
-        .take_while(|line| !line.is_empty())
+    // Under one heading or several, and always before the options.
+    let names = help
+        .lines()
+        .take_while(|line| *line != "Options:")
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next());
     let mut found = Vec::new();
-    for name in names.filter(|name| *name != "help") {
+    // An argument is told there, too, in brackets.
+    let is_word = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    for name in names.filter(is_word).filter(|name| *name != "help") {
         let one = [above, &[name.to_owned()]].concat();
         let below = every_command(lab, &one);
         found.push(one);
@@ -109,6 +112,10 @@ fn arguments(command: &[&str], agent: &str) -> Option<Vec<String>> {
         ["send"] => "send live text",
         ["answer"] => "answer live allow",
         ["rename"] => "rename live live",
+        ["tag"] => "tag live a",
+        ["note"] => "note live text",
+        ["grep"] => "grep text",
+        ["setup", "systemd"] => "setup systemd --dry-run",
         ["turn" | "result" | "cancel"] => return Some(vec![command[0].to_owned(), "live.1".to_owned()]),
         ["queue", "drop" | "move"] => {
             return Some(["queue", "live", command[1], "1"].map(str::to_owned).to_vec());

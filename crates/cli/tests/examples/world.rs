@@ -1,6 +1,8 @@
 //! What an example finds: the sessions it names in the state it is about, and programs that stand in.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,7 +62,7 @@ impl<'e> World<'e> {
         world.programs();
         world.config();
         // Somebody may listen on the port that people know.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let port = port.expect("a free port").port().to_string();
         world.line = world.line.replace("3000", &port);
         fs::write(world.here().join("port"), &port).expect("a file");
@@ -75,6 +77,9 @@ impl<'e> World<'e> {
             ("use", line) if line.starts_with("berth use fix") => self.at_a_terminal(line, None),
             ("use", line) => self.at_a_terminal(&format!("berth use fix && {line}"), None),
             ("run", line) if line.contains("--replace") => self.at_a_terminal(line, Some(("[y/N]", "y\r"))),
+            ("purge", line) if !line.contains("--yes") && !line.contains("--dry-run") => {
+                self.at_a_terminal(line, Some(("[y/N]", "y\r")))
+            }
             // The current one, which nobody named.
             ("stop", "berth stop") => {
                 self.at_a_terminal("berth use fix && berth stop", Some(("[y/N]", "y\r")))
@@ -115,6 +120,10 @@ impl<'e> World<'e> {
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
         if self.example.verb.starts_with("helper") {
             command.env("BERTH_SESSION", "fix");
+        }
+        if self.example.verb.starts_with("notify") {
+            // What the stand-in for notify-send does not look at.
+            command.env("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere");
         }
         command
     }
@@ -172,7 +181,10 @@ impl<'e> World<'e> {
                  conversation = \"fake\"\ntui = [\"{name}\"]\nresume_tui = []\nbegin_tui = []\n"
             )
         };
-        let text = entry("claude") + &entry("codex");
+        let mut text = entry("claude") + &entry("codex");
+        if self.example.verb.starts_with("notify") {
+            text += &format!("[notify]\ndesktop = true\n[notify.webhook]\nurl = \"{}\"\n", hears());
+        }
         fs::write(self.lab.config(), text).expect("a config file");
     }
 
@@ -279,6 +291,21 @@ impl<'e> World<'e> {
             said(self.shell(line).env("AGENT", self.lab.agent()).output().expect("bash can be started"));
         assert_eq!(told.code, 0, "{line}: {told:?}");
     }
+}
+
+/// The address of somebody who takes whatever is posted there.
+fn hears() -> String {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = socket.local_addr().expect("our own socket");
+    std::thread::spawn(move || {
+        for caller in socket.incoming().flatten() {
+            let mut lines = BufReader::new(&caller).lines().map_while(Result::ok);
+            if lines.any(|line| line.is_empty()) {
+                let _ = (&caller).write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+            }
+        }
+    });
+    format!("http://{address}/")
 }
 
 fn program(file: &Path, script: &str) {
