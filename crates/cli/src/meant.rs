@@ -82,6 +82,26 @@ impl Ctx {
         Ok((self.target(Some(first))?, rest.to_vec()))
     }
 
+    /// The same for several. All are looked up first: a typing mistake must not leave half of them done.
+    pub(crate) fn targets(&self, arguments: &[String]) -> Result<Vec<Meant>, Problem> {
+        if arguments.is_empty() {
+            return Ok(vec![self.target(None)?]);
+        }
+        arguments.iter().map(|text| self.target(Some(text))).collect()
+    }
+
+    /// The session, and the words behind it, of which there may be none: with `--session` all are words.
+    pub(crate) fn target_then(
+        &self,
+        first: Option<&str>,
+        rest: &[String],
+    ) -> Result<(Meant, Vec<String>), Problem> {
+        match first {
+            Some(word) if self.session.is_some() => self.target_and(word, rest, "a word"),
+            first => Ok((self.target(first)?, rest.to_vec())),
+        }
+    }
+
     /// The session a person means by this word.
     pub(crate) fn find(&self, text: &str) -> Result<SessionId, Problem> {
         Ok(self.target(Some(text))?.id)

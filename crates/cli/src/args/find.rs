@@ -92,9 +92,9 @@ Examples:
   berth export tests -o tests.cast --idle-limit 2s && asciinema play tests.cast
   berth export fix --format jsonl | jq -r 'select(.event == \"turn_accepted\") | .prompt'")]
 pub(crate) struct Export {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// What to make of it [default: md if the agent takes turns, else cast]
     #[arg(short, long, value_enum)]
     pub(crate) format: Option<Format>,

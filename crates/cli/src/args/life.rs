@@ -19,8 +19,8 @@ Examples:
   berth archive --stop fix other            end them first, as `berth stop` does
   berth archive --older-than 30d --yes      what has been at rest for a month")]
 pub(crate) struct Archive {
-    /// The sessions
-    #[arg(value_name = "S", required_unless_present = "older_than", conflicts_with = "older_than")]
+    /// The sessions [default: the current one, if you say yes]
+    #[arg(value_name = "S", conflicts_with = "older_than")]
     pub(crate) sessions: Vec<String>,
     /// End those that run first
     #[arg(long, conflicts_with = "older_than")]
@@ -49,8 +49,8 @@ Examples:
   berth resume fix        restores it and starts it, in one step"
 )]
 pub(crate) struct Restore {
-    /// The sessions
-    #[arg(required = true, value_name = "S")]
+    /// The sessions [default: the current one]
+    #[arg(value_name = "S")]
     pub(crate) sessions: Vec<String>,
     /// Print what `show --json` prints, as an array
     #[arg(long)]
@@ -97,13 +97,13 @@ pub(crate) struct Purge {
 #[command(after_help = "\
 Examples:
   berth tag fix                        print them, one per line
-  berth tag fix bug urgent
+  berth tag fix bug urgent             `@` is the current session: berth tag @ bug
   berth tag fix done --remove urgent
   berth ls --json | jq -r '.[] | select(.tags | index(\"bug\")) | .id'")]
 pub(crate) struct Tag {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// Tags to add
     #[arg(value_name = "TAG")]
     pub(crate) add: Vec<String>,
@@ -124,11 +124,11 @@ Examples:
   git log -1 --format=%s | berth note fix -
   berth note fix --clear")]
 pub(crate) struct Note {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// What to write, in place of what was there; `-` for standard input
-    #[arg(value_name = "TEXT", conflicts_with = "clear")]
+    #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
     /// Take the note away
     #[arg(long)]
@@ -150,9 +150,9 @@ Examples:
   berth policy fix --archive-after 7d          `berth sweep` archives it after a week at rest
   berth policy fix --ttl never --idle never")]
 pub(crate) struct Policy {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// Release the agent when it had nothing to do for this long, or `never`
     #[arg(long, value_name = "TIME", value_parser = term)]
     pub(crate) idle: Option<Term>,

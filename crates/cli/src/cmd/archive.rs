@@ -9,6 +9,7 @@ use berth_keeper::{recover, view};
 use crate::args::Archive;
 use crate::cmd::stop;
 use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::meant::Meant;
 use crate::{consent, life, print, turns};
 
 /// How many sessions a question names.
@@ -42,8 +43,12 @@ pub(crate) fn run(ctx: &Ctx, args: &Archive) -> Result<u8, Problem> {
 }
 
 fn named(ctx: &Ctx, args: &Archive) -> Result<Vec<Result<Status, Problem>>, Problem> {
-    // All names are looked up first: a typing mistake must not leave half of them archived.
-    let ids: Vec<SessionId> = args.sessions.iter().map(|text| ctx.find(text)).collect::<Result<_, _>>()?;
+    let meant = ctx.targets(&args.sessions)?;
+    if let Some(Meant { handle, .. }) = meant.iter().find(|meant| meant.is_implied()) {
+        let ended = if args.stop { "stopped and " } else { "" };
+        consent::ask(&format!("session `{handle}`, the current one, would be {ended}archived"), args.yes)?;
+    }
+    let ids: Vec<SessionId> = meant.into_iter().map(|meant| meant.id).collect();
     if !args.stop {
         return Ok(ids.iter().map(|id| life::archive(ctx, id)).collect());
     }

@@ -8,7 +8,7 @@ use crate::export::{Exported, Target, cast, events, markdown};
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Export) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let id = ctx.target(args.session.as_deref())?.id;
     let session = Exported::load(ctx, &id, args.run)?;
     let usual = if session.takes_turns() { Format::Md } else { Format::Cast };
     let format = args.format.unwrap_or(usual);

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::args::Note;
 use crate::ctx::Ctx;
+use crate::meant::Meant;
 use crate::{life, print};
 
 #[derive(Serialize)]
@@ -18,14 +19,18 @@ struct Noted {
 }
 
 pub(crate) fn run(ctx: &Ctx, args: &Note) -> Result<u8, Problem> {
-    let text = (!args.text.is_empty()).then(|| text(&args.text)).transpose()?;
-    let id = ctx.find(&args.session)?;
+    let (Meant { id, handle, .. }, words) = ctx.target_then(args.session.as_deref(), &args.text)?;
+    if args.clear && !words.is_empty() {
+        return Err(Problem::new(Code::Usage, "--clear and a text do not go together")
+            .hint("leave one of them out; nothing was changed"));
+    }
+    let text = (!words.is_empty()).then(|| text(&words)).transpose()?;
     if text.is_some() || args.clear {
         let request = Request::Note { note: text.clone() };
         life::change(ctx, &id, request, Command::Note { note: text.clone() })?;
         if !args.json {
             let done = if text.is_some() { "noted" } else { "the note is gone" };
-            print::note(&format!("{}: {done}", args.session));
+            print::note(&format!("{handle}: {done}"));
             return Ok(0);
         }
     }

@@ -11,7 +11,7 @@ use crate::ctx::Ctx;
 use crate::{life, print};
 
 pub(crate) fn run(ctx: &Ctx, args: &Policy) -> Result<u8, Problem> {
-    let id = ctx.find(&args.session)?;
+    let id = ctx.target(args.session.as_deref())?.id;
     let change = PolicyChange {
         idle: args.idle.unwrap_or_default(),
         ttl: args.ttl.unwrap_or_default(),

@@ -1,18 +1,17 @@
 //! `berth restore`: archived sessions, back in the list.
 
 use berth_api::Problem;
-use berth_core::SessionId;
 
 use crate::args::Restore;
 use crate::ctx::Ctx;
+use crate::meant::Meant;
 use crate::{life, print};
 
 pub(crate) fn run(ctx: &Ctx, args: &Restore) -> Result<u8, Problem> {
-    // All names are looked up first: a typing mistake must not leave half of them restored.
-    let ids: Vec<SessionId> = args.sessions.iter().map(|text| ctx.find(text)).collect::<Result<_, _>>()?;
+    let meant = ctx.targets(&args.sessions)?;
     let mut worst = 0;
     let mut restored = Vec::new();
-    for id in &ids {
+    for Meant { id, .. } in &meant {
         match life::restore(ctx, id) {
             Ok(status) => {
                 if !args.json {

@@ -20,7 +20,7 @@ const AT_ONCE: usize = 64;
 pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
     let mut worst = 0;
     let mut stopped = Vec::new();
-    let meant = if args.all { all(ctx, &mut worst)? } else { named(ctx, &args.sessions)? };
+    let meant = if args.all { all(ctx, &mut worst)? } else { ctx.targets(&args.sessions)? };
     let needs_yes = args.all || meant.iter().any(Meant::is_implied);
     if needs_yes && !meant.is_empty() {
         consent::ask(&what_would_happen(&meant), args.yes)?;
@@ -50,15 +50,6 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
         print::note("nothing runs");
     }
     Ok(worst)
-}
-
-/// The sessions that are named, or the current one. All are looked up first: a typing mistake must not leave
-/// half of them stopped.
-fn named(ctx: &Ctx, sessions: &[String]) -> Result<Vec<Meant>, Problem> {
-    if sessions.is_empty() {
-        return Ok(vec![ctx.target(None)?]);
-    }
-    sessions.iter().map(|text| ctx.target(Some(text))).collect()
 }
 
 /// All of this state directory that runs, or of which something may be left. What cannot be read is told, and
