@@ -134,7 +134,8 @@ fn a_turn_is_cancelled_after_a_yes() {
     agent(&lab, "docs");
     lab.ok(["send", "docs", "silent"]);
     let mut terminal = open(&lab);
-    terminal.wait_for("› working     docs");
+    // It says nothing of what it does; what it was asked is known.
+    terminal.wait_for("› working     docs   > silent");
     terminal.type_keys("c");
     terminal.wait_for("break off its turn?");
     terminal.type_keys("y");

@@ -6,10 +6,11 @@ use ratatui::text::{Line, Span};
 use super::super::layout::Layout;
 use super::super::model::{Mode, Model};
 use super::super::preview::Content;
-use super::super::row::{Known, Row, short_path};
+use super::super::row::{Known, Row};
 use super::super::transcript::{Part, Transcript, Turn};
 use super::Look;
 use super::wrap::{fit, plain, wrap};
+use crate::listing::row::dir_of;
 use crate::print;
 use berth_api::Problem;
 use berth_api::turn::{Ask, AskKind};
@@ -41,7 +42,7 @@ fn title(model: &Model, look: Look, width: usize) -> Line<'static> {
     let mut about = Vec::new();
     if let Some(status) = row.status() {
         about.push(status.what.agent.clone().unwrap_or_else(|| status.what.driver.clone()));
-        about.push(short_path(&status.what.cwd));
+        about.push(dir_of(status));
         if let Some(writer) = &status.writer {
             about.push(format!("{} types", writer.holder.place));
         }
