@@ -247,6 +247,9 @@ pub enum Answer {
     Screen {
         /// It.
         text: String,
+        /// The line of it the cursor is on, from zero. A keeper of an earlier version does not tell.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cursor_row: Option<u16>,
     },
     /// A turn is on disk, and stands there.
     Receipt {

@@ -131,6 +131,8 @@ pub struct TurnsStatus {
     pub held: Option<String>,
     /// What the agent wants to know.
     pub asks: Vec<Ask>,
+    /// How what it was asked to do begins, on one line.
+    pub prompt: Option<String>,
     /// What it does at the moment.
     pub activity: Option<String>,
     /// When it will be released for having nothing to do, in milliseconds from now.

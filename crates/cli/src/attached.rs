@@ -32,13 +32,35 @@ enum Left {
     Refused(Problem),
 }
 
-/// Attaches until the person leaves, the run ends, or the terminal goes away.
+/// How it came to an end.
+pub(crate) struct Visit {
+    /// As a shell wants it.
+    pub(crate) exit: Result<u8, Problem>,
+    /// What there is to say about it, if anything.
+    pub(crate) note: Option<String>,
+}
+
+/// Attaches until the person leaves, the run ends, or the terminal goes away, and says which.
 pub(crate) fn attach(
     ctx: &Ctx,
     id: &SessionId,
     connection: Option<Connection>,
     role: Role,
 ) -> Result<u8, Problem> {
+    let Visit { exit, note } = visit(ctx, id, connection, role)?;
+    if let Some(note) = note {
+        print::note(&format!("[{note}]"));
+    }
+    exit
+}
+
+/// The same for somebody who has another place to say how it ended.
+pub(crate) fn visit(
+    ctx: &Ctx,
+    id: &SessionId,
+    connection: Option<Connection>,
+    role: Role,
+) -> Result<Visit, Problem> {
     let handle = handle(ctx, id);
     let just_started = connection.is_some();
     let mut keeper = match connection {
@@ -106,25 +128,27 @@ pub(crate) fn attach(
     drop(raw);
     match left {
         Left::Detached => {
-            print::note(&format!("[detached from {handle}; come back with `berth attach {handle}`]"));
-            Ok(0)
+            let note = format!("detached from {handle}; come back with `berth attach {handle}`");
+            Ok(Visit { exit: Ok(0), note: Some(note) })
         }
-        Left::Signalled(signal) => Ok(u8::try_from(128 + signal).unwrap_or(255)),
+        Left::Signalled(signal) => {
+            Ok(Visit { exit: Ok(u8::try_from(128 + signal).unwrap_or(255)), note: None })
+        }
         Left::Refused(problem) => Err(problem),
         Left::Ended | Left::Dropped | Left::Suspended => ended(ctx, id, &handle),
     }
 }
 
 /// The run was over before we could attach.
-fn too_late(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<u8, Problem> {
+fn too_late(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Visit, Problem> {
     let streamed = crate::cmd::output::stream_to_end(ctx, id);
     streamed.and_then(|_| ended(ctx, id, handle))
 }
 
-fn ended(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<u8, Problem> {
+fn ended(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Visit, Problem> {
     let status = ctx.status(id)?;
-    print::note(&format!("[{handle} ended: {}]", print::ending(&status).unwrap_or_default()));
-    wait::exit_code(&status)
+    let note = format!("{handle} ended: {}", print::ending(&status).unwrap_or_default());
+    Ok(Visit { exit: wait::exit_code(&status), note: Some(note) })
 }
 
 fn request(keeper: &mut Connection, role: Role) -> Result<Option<u64>, Problem> {

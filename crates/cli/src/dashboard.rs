@@ -200,11 +200,13 @@ impl Dashboard {
         self.mailbox.look_at(None);
         self.mailbox.measure(vec![]);
         self.screen.give_back();
+        // What there is to say at the end is said here, not left behind in the shell.
         let outcome = if takes_turns {
             self.ctx.make_current(id);
-            talk::talk(&self.ctx, id)
+            talk::visit(&self.ctx, id)
         } else {
-            attached::attach(&self.ctx, id, None, if observe { Role::Observer } else { Role::Writer })
+            let role = if observe { Role::Observer } else { Role::Writer };
+            attached::visit(&self.ctx, id, None, role).and_then(|visit| visit.exit)
         };
         // The terminal went away meanwhile, or somebody wanted us to end.
         if let Ok(code @ (129 | 143)) = outcome

@@ -9,6 +9,9 @@ use berth_api::turn::{Hold, Release, turn_id};
 use berth_core::{Ending, Event, Phase, Scope, Session, SessionId, State};
 use berth_journal::{Committed, Record};
 
+/// How much of the current prompt lists are told: more than a line of any terminal shows.
+const PROMPT_CHARS: usize = 200;
+
 /// An event with its time, as the journal keeps it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stored {
@@ -191,6 +194,10 @@ impl History {
             total: turns.last(),
             held: turns.hold.clone().map(|hold| Hold::from(hold).describe(name)),
             asks: turns.asks.iter().cloned().map(Into::into).collect(),
+            prompt: turns
+                .current
+                .as_ref()
+                .and_then(|current| Some(beginning(&turns.get(current.turn)?.prompt))),
             activity: None,
             releases_in_ms: None,
         })
@@ -227,5 +234,33 @@ impl History {
             lingers: self.session.idle_end_boot_ms().is_some(),
             keep: sharing.owners.iter().any(|owner| owner.keep),
         })
+    }
+}
+
+/// The first words of a text, on one line. Of a long one no more is looked at than is needed.
+fn beginning(text: &str) -> String {
+    let words = text.split_whitespace().flat_map(|word| [" ", word]).flat_map(str::chars);
+    let mut line: String = words.skip(1).take(PROMPT_CHARS + 1).collect();
+    if let Some((end, _)) = line.char_indices().nth(PROMPT_CHARS) {
+        line.truncate(end);
+        line.pop();
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_of_a_prompt_is_one_line_and_never_too_long() {
+        assert_eq!(beginning("  mend\n\tthe login \r\n"), "mend the login");
+        assert_eq!(beginning(" \n"), "");
+        assert_eq!(beginning(&"é".repeat(PROMPT_CHARS)), "é".repeat(PROMPT_CHARS));
+        for long in ["é".repeat(PROMPT_CHARS + 1), "word ".repeat(PROMPT_CHARS), "a ".repeat(PROMPT_CHARS)] {
+            let line = beginning(&long);
+            assert!(line.chars().count() <= PROMPT_CHARS && line.ends_with('…'), "{line}");
+        }
     }
 }

@@ -17,18 +17,21 @@ const REPLAY_BYTES: u64 = 4 * 1024 * 1024;
 pub(crate) fn run(ctx: &Ctx, args: &Screen) -> Result<u8, Problem> {
     let id = ctx.target(args.session.as_deref())?.id;
     let text = match ctx.ask(&id, Request::Screen { ansi: args.ansi })? {
-        Some(Answer::Screen { text }) => text,
+        Some(Answer::Screen { text, .. }) => text,
         Some(other) => {
             return Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}")));
         }
-        None => remembered(ctx, &id, args.ansi)?,
+        None => {
+            let mut screen = remembered(ctx, &id)?;
+            if args.ansi { screen.ansi() } else { screen.text() }
+        }
     };
     print::text(&(text + "\n"))?;
     Ok(0)
 }
 
 /// The screen as the last run left it; after a crash, as its output tells.
-pub(crate) fn remembered(ctx: &Ctx, id: &SessionId, ansi: bool) -> Result<String, Problem> {
+pub(crate) fn remembered(ctx: &Ctx, id: &SessionId) -> Result<berth_screen::Screen, Problem> {
     let dir = ctx.home.session_dir(id);
     let status = view::status(&ctx.home, id)?;
     let bytes = match std::fs::read(dir.join(SCREEN_FILE)) {
@@ -48,5 +51,5 @@ pub(crate) fn remembered(ctx: &Ctx, id: &SessionId, ansi: bool) -> Result<String
     };
     let mut screen = berth_screen::Screen::new(size.clamped());
     screen.feed(&bytes);
-    Ok(if ansi { screen.ansi() } else { screen.text() })
+    Ok(screen)
 }

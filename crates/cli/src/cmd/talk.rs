@@ -30,9 +30,29 @@ pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
     if is_dumb(std::env::var_os("TERM").as_deref()) {
         return talk_in_lines(ctx, id, &status, &known);
     }
+    let (code, handle) = converse(ctx, id, &status, &known, seq)?;
+    left(&handle, code);
+    Ok(code)
+}
+
+/// The same for somebody who need not be told how to come back.
+pub(crate) fn visit(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
+    let status = ctx.status(id)?;
+    let (known, seq) = turns::views_and_seq(ctx, id)?;
+    converse(ctx, id, &status, &known, seq).map(|(code, _)| code)
+}
+
+/// Talks on a terminal that can do more than print lines. Also what the session is called by the end.
+fn converse(
+    ctx: &Ctx,
+    id: &SessionId,
+    status: &Status,
+    known: &[TurnView],
+    seq: u64,
+) -> Result<(u8, String), Problem> {
     let mut story = story::Story::new(id.as_str(), status.handle());
     let mut editor = editor::Editor::default();
-    story.note(&greeting(&status));
+    story.note(&greeting(status));
     story.note("[Enter sends, Alt-Enter makes a line, Ctrl-C cancels, Ctrl-D leaves it running]");
     let last = known.iter().rposition(|view| view.position.is_none());
     for (at, view) in known.iter().enumerate() {
@@ -53,9 +73,7 @@ pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
     if let Some(held) = status.turns.as_ref().and_then(|turns| turns.held.as_ref()) {
         story.note(&format!("[the queue is held: {held}]"));
     }
-    let (code, handle) = live::Live::new(ctx, id, story, editor, seq)?.run();
-    left(&handle, code);
-    Ok(code)
+    Ok(live::Live::new(ctx, id, story, editor, seq)?.run())
 }
 
 /// Whether a terminal of this kind can do nothing but print lines.

@@ -37,8 +37,8 @@ pub(crate) struct Model {
     pub(crate) pane: Pane,
     pub(crate) message: Option<Message>,
     pub(crate) preview: Option<Preview>,
-    /// How many lines the preview is scrolled up from its end.
-    pub(crate) scrolled: usize,
+    /// How many lines the preview is scrolled up from where it rests: its end, or where the cursor is.
+    pub(crate) scrolled: isize,
     /// The first session in view.
     pub(crate) top: usize,
     /// Whether everything was looked at once.
@@ -324,7 +324,9 @@ impl Model {
         self.shown = shown.into_iter().map(|row| row.id.clone()).collect();
         self.hidden = hidden;
         if self.place().is_none() {
-            // The neighbour takes its place.
+            // The neighbour takes its place, in the list: where only a preview is shown, another session would
+            // be on the screen all at once.
+            self.pane = Pane::List;
             self.selected = self.shown.get(place.min(self.shown.len().saturating_sub(1))).cloned();
             self.new_selection();
         }

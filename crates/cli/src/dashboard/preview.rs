@@ -2,7 +2,7 @@
 //!
 //! Promise: whatever a session's program wrote, only characters and colours come out of here, never a byte
 //! that a terminal would obey.
-//! Start with [`Content`]; [`screen_lines`] makes lines of a screen.
+//! Start with [`Content`]; [`Screen::new`] makes lines of a screen.
 
 use berth_api::Problem;
 use berth_core::SessionId;
@@ -26,13 +26,28 @@ pub(crate) struct Preview {
 /// What there is to see.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Content {
-    Screen(Vec<Line<'static>>),
+    Screen(Screen),
     Talk(Transcript),
     Trouble(Problem),
 }
 
+/// A terminal's screen.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Screen {
+    pub(crate) lines: Vec<Line<'static>>,
+    /// The line the cursor is on, from zero, if that is known.
+    pub(crate) cursor_row: Option<usize>,
+}
+
+impl Screen {
+    /// A screen as keepers give it out.
+    pub(crate) fn new(ansi: &str, cursor_row: Option<u16>) -> Self {
+        Self { lines: screen_lines(ansi), cursor_row: cursor_row.map(usize::from) }
+    }
+}
+
 /// The lines of a screen, as keepers give them out: characters, and sequences that set colours.
-pub(crate) fn screen_lines(ansi: &str) -> Vec<Line<'static>> {
+fn screen_lines(ansi: &str) -> Vec<Line<'static>> {
     ansi.lines().take(MAX_LINES).map(line).collect()
 }
 

@@ -7,6 +7,7 @@ use berth_api::turn::Ask;
 use berth_api::{Problem, Status};
 use berth_core::SessionId;
 
+use crate::listing::{self, row};
 use crate::print;
 
 /// What stopped longer ago than this is not shown unless asked for, as in `berth ls`.
@@ -61,7 +62,7 @@ impl Row {
     pub(crate) fn rank(&self) -> u8 {
         match self.state() {
             "damaged" | "unreachable" => 1,
-            state => crate::listing::rank(state),
+            state => listing::rank(state),
         }
     }
 
@@ -114,7 +115,7 @@ impl Row {
         self.is_archived() || over_since.is_some_and(|ended| now_ms.saturating_sub(ended.0) >= RECENT_MS)
     }
 
-    /// What it does at the moment, or how it ended, or what it is.
+    /// What it does at the moment, or how it ended, or what it is: as `berth ls` says it.
     pub(crate) fn activity(&self) -> String {
         let status = match &self.known {
             Known::Damaged(problem) => return print::excerpt(&problem.what, MOST_CHARS),
@@ -123,29 +124,11 @@ impl Row {
         if self.suspended {
             return "its keeper is suspended and does not answer".to_owned();
         }
-        let turns = status.turns.as_ref();
-        if let Some(ask) = turns.and_then(|turns| turns.asks.first()) {
-            return print::excerpt(&format!("asks: {} {}", ask.tool, ask.detail), MOST_CHARS);
-        }
-        if let Some(held) = turns.and_then(|turns| turns.held.as_ref()) {
-            return print::excerpt(&format!("held: {held}"), MOST_CHARS);
-        }
-        if let Some(activity) = turns.and_then(|turns| turns.activity.as_ref()) {
-            return print::excerpt(activity, MOST_CHARS);
-        }
-        let over = matches!(status.state.as_str(), "stopped" | "lost");
-        if let Some(ending) = print::ending(status).filter(|_| over && status.exit != Some(0)) {
-            return print::excerpt(&ending, MOST_CHARS);
-        }
-        if let Some(note) = &status.note {
-            return print::excerpt(note, MOST_CHARS);
-        }
-        match &status.what.agent {
-            Some(agent) => {
-                print::excerpt(&format!("{agent} in {}", short_path(&status.what.cwd)), MOST_CHARS)
-            }
-            None => print::excerpt(&command(&status.what.command), MOST_CHARS),
-        }
+        let doing = row::doing(status);
+        // No column has the directory, and it tells agents of one kind apart.
+        let is_only_named = status.what.agent.as_ref() == Some(&doing);
+        let doing = if is_only_named { format!("{doing} in {}", row::dir_of(status)) } else { doing };
+        print::excerpt(&doing, MOST_CHARS)
     }
 
     /// Whether a person who types this looks for this one: every word is in the name, the id, the agent, the
@@ -165,25 +148,6 @@ impl Row {
         }
         let about = about.join("\n").to_lowercase();
         words.all(|word| about.contains(&word.to_lowercase()))
-    }
-}
-
-/// A command line, without the directories that the program is in.
-fn command(command: &[String]) -> String {
-    let mut command = command.to_vec();
-    if let Some(program) = command.first_mut()
-        && let Some(name) = program.rsplit('/').next().filter(|name| !name.is_empty())
-    {
-        *program = name.to_owned();
-    }
-    print::command_line(&command, MOST_CHARS)
-}
-
-/// A directory as a person would say it.
-pub(crate) fn short_path(path: &str) -> String {
-    match std::env::var("HOME") {
-        Ok(home) if !home.is_empty() && path.starts_with(&home) => format!("~{}", &path[home.len()..]),
-        _ => path.to_owned(),
     }
 }
 
@@ -241,14 +205,19 @@ pub(crate) mod tests {
 
     #[test]
     fn a_row_says_what_matters_most_first() {
-        assert_eq!(row(asking('a', "fix")).activity(), "asks: Bash rm -rf target");
+        assert_eq!(row(asking('a', "fix")).activity(), "asks: Bash: rm -rf target");
         let mut busy = agent('b', "busy", "working");
         busy.turns =
             Some(TurnsStatus { activity: Some("Bash: cargo\ntest".into()), ..TurnsStatus::default() });
         assert_eq!(row(busy).activity(), "Bash: cargo test");
+        let mut thinks = agent('b', "thinks", "working");
+        thinks.turns = Some(TurnsStatus { prompt: Some("mend the login".into()), ..TurnsStatus::default() });
+        assert_eq!(row(thinks.clone()).activity(), "> mend the login");
+        thinks.state = "idle".into();
+        assert_eq!(row(thinks).activity(), "claude in /src/berth");
         let mut failed = status('c', "job", "stopped");
         failed.exit = Some(3);
-        assert_eq!(row(failed).activity(), "exit 3");
+        assert_eq!(row(failed).activity(), "(exit 3) cargo test");
         let mut tests = status('d', "tests", "running");
         tests.what.command[0] = "/usr/bin/cargo".into();
         assert_eq!(row(tests).activity(), "cargo test");

@@ -43,15 +43,15 @@ impl Row {
             active: ago(status.last_activity_at, now_ms),
             queued: if queued > 0 { queued.to_string() } else { String::new() },
             tags: one_line(&status.tags.join(",")),
-            dir: one_line(&short_dir(&status.what.cwd, std::env::var("HOME").ok().as_deref())),
+            dir: dir_of(status),
             doing: doing(status),
             ..Self::default()
         }
     }
 }
 
-/// What it wants of a person, else what it does, else what somebody wrote about it, else what it runs; how that
-/// ended, if not well.
+/// What it wants of a person, else what it does or was asked to do, else what somebody wrote about it, else what
+/// it runs; how that ended, if not well. Lists and the dashboard say the same.
 pub(crate) fn doing(status: &Status) -> String {
     let turns = status.turns.as_ref();
     let asks = turns.and_then(|turns| turns.asks.first()).map(|ask| match ask.detail.is_empty() {
@@ -59,18 +59,38 @@ pub(crate) fn doing(status: &Status) -> String {
         false => format!("asks: {}: {}", ask.tool, ask.detail),
     });
     let held = || turns.and_then(|turns| turns.held.clone());
-    let does = || turns.and_then(|turns| turns.activity.clone()).filter(|_| status.state == "working");
-    if let Some(news) = asks.or_else(held).or_else(does) {
+    let working = || turns.filter(|_| status.state == "working");
+    let does = || working().and_then(|turns| turns.activity.clone());
+    // An agent that thinks, or that does not tell what it does, was still asked for something.
+    let asked = || working().and_then(|turns| turns.prompt.as_ref()).map(|prompt| format!("> {prompt}"));
+    if let Some(news) = asks.or_else(held).or_else(does).or_else(asked) {
         return one_line(&news);
     }
-    // An agent from the table has a name; where its program lies is nobody's question.
-    let runs = || status.what.agent.clone().unwrap_or_else(|| redact::command_line(&status.what.command));
-    let about = status.note.clone().unwrap_or_else(runs);
+    let about = status.note.clone().unwrap_or_else(|| runs(status));
     let is_over = matches!(status.state.as_str(), "stopped" | "archived") && status.exit != Some(0);
     let ending = print::ending(status).filter(|_| is_over);
     let short = ending.as_deref().and_then(|ending| ending.split(',').next());
     // In front, because the end of a line is what a narrow terminal does not show.
     one_line(&short.map_or(about.clone(), |ending| format!("({ending}) {about}")))
+}
+
+/// The agent from the table, else the command; where a program lies is nobody's question.
+fn runs(status: &Status) -> String {
+    if let Some(agent) = &status.what.agent {
+        return agent.clone();
+    }
+    let mut command = status.what.command.clone();
+    if let Some(program) = command.first_mut()
+        && let Some(name) = program.rsplit('/').next().filter(|name| !name.is_empty())
+    {
+        *program = name.to_owned();
+    }
+    redact::command_line(&command)
+}
+
+/// Where it works, as people write it.
+pub(crate) fn dir_of(status: &Status) -> String {
+    one_line(&short_dir(&status.what.cwd, std::env::var("HOME").ok().as_deref()))
 }
 
 /// The colour of a state, as an SGR parameter: one of the sixteen that every theme, light or dark, chooses itself.
@@ -94,10 +114,29 @@ pub(crate) fn ago(then: Timestamp, now_ms: u64) -> String {
 }
 
 /// A directory as people write it.
-pub(crate) fn short_dir(dir: &str, home: Option<&str>) -> String {
+fn short_dir(dir: &str, home: Option<&str>) -> String {
     let home = home.filter(|home| home.len() > 1).map(|home| home.trim_end_matches('/'));
     match home.and_then(|home| dir.strip_prefix(home)) {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("~{rest}"),
         Some(_) | None => dir.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_is_shortened_and_what_only_begins_like_it_is_not() {
+        let short = |dir| short_dir(dir, Some("/home/ann"));
+        assert_eq!((short("/home/ann"), short("/home/ann/src")), ("~".into(), "~/src".into()));
+        assert_eq!(
+            (short("/home/anna"), short("/srv/home/ann")),
+            ("/home/anna".into(), "/srv/home/ann".into())
+        );
+        assert_eq!(short_dir("/home/ann/src", Some("/home/ann/")), "~/src");
+        for nowhere in [None, Some(""), Some("/")] {
+            assert_eq!(short_dir("/srv", nowhere), "/srv");
+        }
     }
 }

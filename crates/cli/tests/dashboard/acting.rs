@@ -134,7 +134,8 @@ fn a_turn_is_cancelled_after_a_yes() {
     agent(&lab, "docs");
     lab.ok(["send", "docs", "silent"]);
     let mut terminal = open(&lab);
-    terminal.wait_for("› working     docs");
+    // It says nothing of what it does; what it was asked is known.
+    terminal.wait_for("› working     docs   > silent");
     terminal.type_keys("c");
     terminal.wait_for("break off its turn?");
     terminal.type_keys("y");
@@ -177,6 +178,8 @@ fn attaching_types_into_it_and_leaving_comes_back_to_the_dashboard() {
     terminal.wait_for("back from shell");
     terminal.type_keys("qq");
     assert_eq!(terminal.wait_exit(), 0);
+    // Who was never in the shell meanwhile finds no word there about leaving.
+    assert!(!terminal.text().contains("detached from"), "{}", terminal.text());
     assert_eq!(lab.show(&id)["state"], "running");
 }
 
@@ -198,6 +201,7 @@ fn talking_to_an_agent_comes_back_to_the_dashboard_too() {
     terminal.wait_for("1 idle");
     terminal.type_keys("qq");
     assert_eq!(terminal.wait_exit(), 0);
+    assert!(!terminal.text().contains("[left "), "{}", terminal.text());
 }
 
 #[test]

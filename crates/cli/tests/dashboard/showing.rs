@@ -135,16 +135,20 @@ fn nothing_a_session_writes_reaches_the_terminal_as_it_is() {
     let lab = lab();
     let id = lab.start_with(
         &["--name", "evil"],
-        &[r"say:\e]0;evil title\a\e[?1003h\e[?2031h\eP+q544e\e\\\e[5n\e]52;c;ZXZpbA==\a harmless", "hang"],
+        &[
+            r"say:\e]0;evil title\x07\e[?1003h\e[?2031h\eP+q544e\e\\\e[5n\e]52;c;ZXZpbA==\x07 harmless",
+            "hang",
+        ],
     );
     lab.wait_output(&id, "harmless");
     let mut terminal = open(&lab);
-    terminal.wait_for("harmless");
+    terminal.wait_for("› running     evil");
+    terminal.wait_for(" harmless");
     terminal.type_keys("q");
     assert_eq!(terminal.wait_exit(), 0);
     let entered =
         terminal.raw.windows(8).position(|window| window == b"\x1b[?1049h").expect("it was entered");
-    for obeyed in [&b"evil title"[..], b"\x1b[?1003h", b"\x1b[?2031h", b"\x1bP", b"\x1b[5n", b"\x1b]52"] {
+    for obeyed in [&b"\x1b]0;evil"[..], b"\x1b[?1003h", b"\x1b[?2031h", b"\x1bP", b"\x1b[5n", b"\x1b]52"] {
         assert!(!contains(&terminal.raw[entered..], obeyed), "{:?}", obeyed.escape_ascii().to_string());
     }
 }

@@ -200,7 +200,8 @@ impl Keeper {
             Request::Type { text, take } => self.type_text(key, &text, take),
             Request::Screen { ansi } => {
                 let text = if ansi { self.screen.ansi() } else { self.screen.text() };
-                Ok(Some(Answer::Screen { text }))
+                let (row, _) = self.screen.cursor();
+                Ok(Some(Answer::Screen { text, cursor_row: Some(row) }))
             }
             Request::Watch { from } => self.watch(key, from),
             Request::AwaitAgent => self.await_agent(key),

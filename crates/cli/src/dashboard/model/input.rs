@@ -62,8 +62,8 @@ impl Model {
             Key::Down | Key::Char('j') => self.step(1),
             Key::Home | Key::Char('g') => self.go_to(0),
             Key::End | Key::Char('G') => self.go_to(usize::MAX),
-            Key::PageUp | Key::Ctrl('u') => self.scrolled = self.scrolled.saturating_add(page),
-            Key::PageDown | Key::Ctrl('d') => self.scrolled = self.scrolled.saturating_sub(page),
+            Key::PageUp | Key::Ctrl('u') => self.scroll(page, true),
+            Key::PageDown | Key::Ctrl('d') => self.scroll(page, false),
             Key::Tab => {
                 self.pane = match self.pane {
                     Pane::List => Pane::Preview,
@@ -71,7 +71,11 @@ impl Model {
                 };
             }
             Key::Char('n') => self.go_to_next_that_needs_you(),
-            Key::Char('/') => self.mode = Mode::Filter,
+            Key::Char('/') => {
+                self.mode = Mode::Filter;
+                // What a filter leaves is seen there.
+                self.pane = Pane::List;
+            }
             Key::Char('.') => {
                 self.with_old = !self.with_old;
                 self.arrange();
@@ -104,6 +108,14 @@ impl Model {
             return vec![Effect::Quit];
         }
         vec![]
+    }
+
+    /// The drawing keeps it within what there is.
+    fn scroll(&mut self, lines: usize, up: bool) {
+        self.scrolled = match up {
+            true => self.scrolled.saturating_add_unsigned(lines),
+            false => self.scrolled.saturating_sub_unsigned(lines),
+        };
     }
 
     fn step(&mut self, by: isize) {
@@ -297,11 +309,11 @@ impl Model {
                 return vec![];
             }
             Key::PageUp | Key::Up => {
-                self.scrolled = self.scrolled.saturating_add(WHEEL_LINES);
+                self.scroll(WHEEL_LINES, true);
                 return vec![];
             }
             Key::PageDown | Key::Down => {
-                self.scrolled = self.scrolled.saturating_sub(WHEEL_LINES);
+                self.scroll(WHEEL_LINES, false);
                 return vec![];
             }
             _ => return vec![],
@@ -357,10 +369,8 @@ impl Model {
             if self.mode == Mode::Browse {
                 self.step(if up { -1 } else { 1 });
             }
-        } else if up {
-            self.scrolled = self.scrolled.saturating_add(WHEEL_LINES);
         } else {
-            self.scrolled = self.scrolled.saturating_sub(WHEEL_LINES);
+            self.scroll(WHEEL_LINES, up);
         }
         vec![]
     }

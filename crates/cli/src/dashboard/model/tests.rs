@@ -311,6 +311,29 @@ fn on_a_phone_enter_looks_first_and_escape_goes_back() {
 }
 
 #[test]
+fn on_a_phone_one_that_leaves_the_list_leads_back_to_it() {
+    let mut model = model(vec![status('a', "job", "stopped"), status('b', "other", "stopped")]);
+    model.resize(Rect::new(0, 0, 40, 20));
+    key(&mut model, Key::Enter);
+    let looked_at = model.selected().expect("one").id.clone();
+    assert_eq!(press(&mut model, "A"), [Effect::Do(Action::Archive { id: looked_at.clone() })]);
+    assert_eq!(model.pane, Pane::Preview);
+    let letter = if looked_at == id('a') { 'a' } else { 'b' };
+    let mut away = status(letter, "job", "archived");
+    (away.keeper_pid, away.archived_at) = (None, Some(Timestamp(150_000)));
+    model.found([known(away)]);
+    assert_eq!((names(&model).len(), model.pane), (1, Pane::List));
+    // One that only moves in the list stays on the screen.
+    key(&mut model, Key::Enter);
+    let other = if letter == 'a' { 'b' } else { 'a' };
+    model.found([known(status(other, "other", "running"))]);
+    assert_eq!(model.pane, Pane::Preview);
+    // What a filter leaves is seen in the list.
+    press(&mut model, "/");
+    assert_eq!(model.pane, Pane::List);
+}
+
+#[test]
 fn a_click_selects_the_row_under_it_and_the_wheel_scrolls_what_it_is_over() {
     let mut model = three();
     assert_eq!(model.input(Input::Click { column: 5, row: 3 }), [Effect::Look(Some(id('c')))]);

@@ -17,7 +17,7 @@ use berth_core::SessionId;
 use berth_keeper::{store, view};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::super::preview::{Content, Preview, screen_lines};
+use super::super::preview::{Content, Preview, Screen};
 use super::super::transcript::Transcript;
 use super::{Mailbox, timespec};
 use crate::cmd::screen;
@@ -196,7 +196,9 @@ impl<'a> Looking<'a> {
                     self.is_stale = true;
                 }
                 match answer {
-                    Answer::Screen { text } => self.show(Content::Screen(screen_lines(&text))),
+                    Answer::Screen { text, cursor_row } => {
+                        self.show(Content::Screen(Screen::new(&text, cursor_row)));
+                    }
                     Answer::Problem { problem } if self.talk.is_none() => {
                         self.show(Content::Trouble(problem));
                     }
@@ -277,8 +279,11 @@ impl<'a> Looking<'a> {
 
     /// The screen as the last run left it, or as the output tells.
     fn show_remembered(&mut self) {
-        match screen::remembered(self.ctx, &self.id, true) {
-            Ok(text) => self.show(Content::Screen(screen_lines(&text))),
+        match screen::remembered(self.ctx, &self.id) {
+            Ok(mut screen) => {
+                let (cursor_row, _) = screen.cursor();
+                self.show(Content::Screen(Screen::new(&screen.ansi(), Some(cursor_row))));
+            }
             Err(problem) => self.show(Content::Trouble(problem)),
         }
     }

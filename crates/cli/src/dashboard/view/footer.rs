@@ -76,12 +76,19 @@ fn browse(model: &Model, look: Look, cols: usize) -> Line<'static> {
     if !model.busy.is_empty() {
         return Line::styled(fit(&format!("{} …", model.busy.join(", ")), cols), look.accent());
     }
+    let is_narrow = Layout::is_narrow(model.area.width);
     let mut keys: Vec<(&str, String)> = Vec::new();
+    let mut way_out = vec![("q", "quit".to_owned()), ("?", "help".to_owned())];
+    if is_narrow && model.pane == Pane::Preview {
+        // Here the way out is the way back.
+        keys.push(("Esc", "list".into()));
+        way_out.remove(0);
+    }
     if let Some(row) = model.selected().filter(|row| row.status().is_some()) {
         if !row.asks().is_empty() {
             keys.push(("a", "answer".into()));
         }
-        if Layout::is_narrow(model.area.width) && model.pane == Pane::List {
+        if is_narrow && model.pane == Pane::List {
             keys.push(("Enter", "look".into()));
         } else if row.is_live() || row.takes_turns() {
             keys.push(("Enter", if row.takes_turns() { "talk" } else { "attach" }.into()));
@@ -102,13 +109,11 @@ fn browse(model: &Model, look: Look, cols: usize) -> Line<'static> {
         }
     }
     keys.push(("/", "filter".into()));
-    keys.push(("q", "quit".into()));
-    // Where not all fit, the one that tells of the others does.
-    let help = ("?", "help".to_owned());
-    while keys.iter().chain([&help]).map(takes).sum::<usize>() > cols + 2 && !keys.is_empty() {
+    // Where not all fit, the ways out do, and the one that tells of the others.
+    while keys.iter().chain(&way_out).map(takes).sum::<usize>() > cols + 2 && !keys.is_empty() {
         keys.pop();
     }
-    keys.push(help);
+    keys.extend(way_out);
     key_line(&keys, look, cols)
 }
 
@@ -205,37 +210,58 @@ fn laid_out(text: &Composer, room: usize) -> (Vec<String>, (usize, usize)) {
     (lines, place)
 }
 
+/// A key in the help; in few words for a narrow screen.
+struct Help {
+    key: &'static str,
+    what: &'static str,
+    short_key: &'static str,
+    short: &'static str,
+}
+
+const fn help_of(
+    key: &'static str,
+    what: &'static str,
+    short_key: &'static str,
+    short: &'static str,
+) -> Help {
+    Help { key, what, short_key, short }
+}
+
+const HELP: [Help; 16] = [
+    help_of("↑ ↓  j k  g G", "choose a session", "↑ ↓ g G", "choose a session"),
+    help_of("n", "the next one that needs you", "n", "the next that needs you"),
+    help_of("Enter", "attach, or talk; leaving comes back here", "Enter", "look; then attach or talk"),
+    help_of("Tab", "list or preview, on a narrow screen", "Tab", "list or preview"),
+    help_of("o", "watch a terminal without typing", "o", "watch without typing"),
+    help_of("s", "send a message; into a terminal: type it", "s", "send, or type, a message"),
+    help_of("a", "answer what it asks", "a", "answer what it asks"),
+    help_of("c", "have the agent break off its turn", "c", "break off its turn"),
+    help_of("x", "stop it", "x", "stop it"),
+    help_of("r", "resume it", "r", "resume it"),
+    help_of("A", "archive it, or bring it back", "A", "archive it, or bring it back"),
+    help_of("/", "filter: name, agent, directory, state, tag", "/", "filter"),
+    help_of(".", "show what is older, or archived", ".", "show older and archived too"),
+    help_of("PgUp PgDn, wheel", "scroll the preview", "PgUp/Dn", "scroll the preview"),
+    help_of("Ctrl-Z", "to the shell; `fg` comes back", "Ctrl-Z", "to the shell; `fg` returns"),
+    help_of("q  Esc  Ctrl-C", "leave; sessions go on", "q  Esc", "leave; sessions go on"),
+];
+
 /// What all keys do.
 pub(super) fn help(look: Look, area: Rect, buffer: &mut Buffer) {
-    let keys = [
-        ("↑ ↓  j k  g G", "choose a session"),
-        ("n", "the next one that needs you"),
-        ("Enter", "attach, or talk; leaving comes back here"),
-        ("o", "watch a terminal without typing"),
-        ("s", "send a message; into a terminal: type it"),
-        ("a", "answer what it asks"),
-        ("c", "have the agent break off its turn"),
-        ("x", "stop it"),
-        ("r", "resume it"),
-        ("A", "archive it, or bring it back"),
-        ("/", "filter by name, agent, directory, state, tag"),
-        (".", "show what is older, or archived"),
-        ("PgUp PgDn, wheel", "scroll the preview"),
-        ("Tab", "list or preview, on a narrow screen"),
-        ("Ctrl-Z", "to the shell; `fg` comes back"),
-        ("q  Esc  Ctrl-C", "leave; sessions go on"),
-    ];
     for y in area.top()..area.bottom() {
         buffer.set_string(area.x, y, " ".repeat(usize::from(area.width)), Style::reset());
     }
-    let wide = area.width >= 50;
-    for ((key, what), y) in keys.iter().zip(area.top()..area.bottom()) {
-        let key_width = if wide { 20 } else { 8 };
-        let key = if wide { key } else { key.split("  ").next().unwrap_or(key) };
-        let line = Line::from(vec![
-            Span::styled(super::wrap::fill(key, key_width), look.accent()),
-            Span::raw(fit(what, usize::from(area.width).saturating_sub(key_width + 1))),
-        ]);
+    let is_narrow = Layout::is_narrow(area.width);
+    let key_width = if is_narrow { 8 } else { 18 };
+    let room = usize::from(area.width).saturating_sub(key_width + 1);
+    let lines = HELP.iter().flat_map(|help| {
+        let (key, what) = if is_narrow { (help.short_key, help.short) } else { (help.key, help.what) };
+        wrap(what, room).into_iter().enumerate().map(move |(at, what)| {
+            let key = if at == 0 { key } else { "" };
+            Line::from(vec![Span::styled(super::wrap::fill(key, key_width), look.accent()), Span::raw(what)])
+        })
+    });
+    for (line, y) in lines.zip(area.top()..area.bottom()) {
         buffer.set_line(area.x + 1, y, &line, area.width.saturating_sub(1));
     }
 }

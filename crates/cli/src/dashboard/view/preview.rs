@@ -5,11 +5,12 @@ use ratatui::text::{Line, Span};
 
 use super::super::layout::Layout;
 use super::super::model::{Mode, Model};
-use super::super::preview::Content;
-use super::super::row::{Known, Row, short_path};
+use super::super::preview::{Content, Screen};
+use super::super::row::{Known, Row};
 use super::super::transcript::{Part, Transcript, Turn};
 use super::Look;
 use super::wrap::{fit, plain, wrap};
+use crate::listing::row::dir_of;
 use crate::print;
 use berth_api::Problem;
 use berth_api::turn::{Ask, AskKind};
@@ -24,15 +25,28 @@ pub(super) fn draw(model: &mut Model, look: Look, layout: &Layout, buffer: &mut 
     let lines = lines(model, look, usize::from(layout.preview.width));
     let height = usize::from(layout.preview.height);
     let most = lines.len().saturating_sub(height);
-    model.scrolled = model.scrolled.min(most);
-    let first = most - model.scrolled;
+    let rest = resting_place(model, most, height);
+    let first = rest.saturating_add_signed(model.scrolled.saturating_neg()).min(most);
+    // Scrolling beyond the beginning or the end costs no key on the way back.
+    model.scrolled = rest.cast_signed() - first.cast_signed();
     for (line, y) in lines.iter().skip(first).take(height).zip(layout.preview.top()..) {
         buffer.set_line(layout.preview.x, y, line, layout.preview.width);
     }
-    if model.scrolled > 0 && height > 0 {
-        let more = format!(" {} more below ", model.scrolled);
+    if first < most && height > 0 {
+        let more = format!(" {} more below ", most - first);
         let x = layout.preview.right().saturating_sub(u16::try_from(more.len()).unwrap_or(0));
         buffer.set_string(x.max(layout.preview.x), layout.preview.bottom() - 1, more, look.accent());
+    }
+}
+
+/// The first line that is shown when nobody scrolls: the end is, unless the cursor of a terminal is further up.
+fn resting_place(model: &Model, most: usize, height: usize) -> usize {
+    match model.preview.as_ref().map(|preview| &preview.content) {
+        Some(Content::Screen(Screen { cursor_row: Some(row), .. })) => {
+            most.min(row.saturating_sub(height / 2))
+        }
+        Some(Content::Screen(Screen { cursor_row: None, .. }) | Content::Talk(_) | Content::Trouble(_))
+        | None => most,
     }
 }
 
@@ -41,7 +55,7 @@ fn title(model: &Model, look: Look, width: usize) -> Line<'static> {
     let mut about = Vec::new();
     if let Some(status) = row.status() {
         about.push(status.what.agent.clone().unwrap_or_else(|| status.what.driver.clone()));
-        about.push(short_path(&status.what.cwd));
+        about.push(dir_of(status));
         if let Some(writer) = &status.writer {
             about.push(format!("{} types", writer.holder.place));
         }
@@ -69,7 +83,7 @@ fn lines(model: &Model, look: Look, width: usize) -> Vec<Line<'static>> {
     }
     let mut lines = match model.preview.as_ref().map(|preview| &preview.content) {
         None => vec![],
-        Some(Content::Screen(screen)) => screen.iter().map(|line| without_colour(line, look)).collect(),
+        Some(Content::Screen(screen)) => screen.lines.iter().map(|line| without_colour(line, look)).collect(),
         Some(Content::Talk(transcript)) => talk(transcript, look, width),
         Some(Content::Trouble(problem)) => trouble(problem, look, width),
     };

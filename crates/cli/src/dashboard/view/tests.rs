@@ -9,7 +9,7 @@ use ratatui::backend::TestBackend;
 use super::super::keys::{Input, Key};
 use super::super::model::tests::model;
 use super::super::model::{Found, Pulse};
-use super::super::preview::{Content, Preview, screen_lines};
+use super::super::preview::{Content, Preview, Screen};
 use super::super::row::Known;
 use super::super::row::tests::{agent, asking, status};
 use super::super::transcript::Transcript;
@@ -111,7 +111,7 @@ fn a_wide_terminal_has_them_side_by_side() {
 fn a_screen_is_shown_by_its_end_and_scrolls() {
     let mut model = model(vec![status('a', "tests", "running")]);
     let screen: Vec<String> = (1..=60).map(|n| format!("\x1b[32mline {n}\x1b[0m 🙂")).collect();
-    let content = Content::Screen(screen_lines(&screen.join("\n")));
+    let content = Content::Screen(Screen::new(&screen.join("\n"), None));
     model.previewed(Preview { id: id('a'), content, remark: None });
     let shown = picture(&mut model, 80, 24);
     assert!(shown.contains("line 60 🙂") && !shown.contains("line 30 "), "{shown}");
@@ -125,6 +125,62 @@ fn a_screen_is_shown_by_its_end_and_scrolls() {
     // Scrolling beyond the beginning costs no key on the way back.
     model.input(Input::Key(Key::PageDown));
     assert!(!picture(&mut model, 80, 24).contains("line 1 🙂"));
+}
+
+#[test]
+fn a_screen_is_shown_where_its_cursor_is_and_scrolls_both_ways() {
+    let mut model = model(vec![status('a', "vim", "running")]);
+    let text: Vec<String> = (1..=60).map(|n| format!("line {n} 🙂")).collect();
+    let mut shown_with = |cursor_row: u16| {
+        let content = Content::Screen(Screen::new(&text.join("\n"), Some(cursor_row)));
+        model.previewed(Preview { id: id('a'), content, remark: None });
+        picture(&mut model, 80, 24)
+    };
+    for (row, has, has_not) in
+        [(0, "line 1 ", "line 60 "), (30, "line 31 ", "line 1 "), (59, "line 60 ", "more")]
+    {
+        let shown = shown_with(row);
+        assert!(shown.contains(has) && !shown.contains(has_not), "cursor on {row}:\n{shown}");
+        assert_eq!(shown.contains("more below"), row < 59, "{shown}");
+    }
+    shown_with(0);
+    for _ in 0..20 {
+        model.input(Input::Key(Key::PageDown));
+    }
+    assert!(picture(&mut model, 80, 24).contains("line 60 🙂"));
+    // Scrolling beyond the end costs no key on the way back.
+    model.input(Input::Key(Key::PageUp));
+    assert!(!picture(&mut model, 80, 24).contains("line 60 🙂"));
+}
+
+#[test]
+fn the_help_says_everything_in_full_on_a_phone_too() {
+    let mut model = sessions();
+    model.input(Input::Key(Key::Char('?')));
+    is_as_in("40x20-help", &picture(&mut model, 40, 20));
+    for width in [40, 50, 59, 60, 80] {
+        let shown = picture(&mut model, width, 20);
+        assert!(!shown.contains('…') && shown.contains("sessions go on"), "{width}:\n{shown}");
+    }
+}
+
+#[test]
+fn a_phone_is_told_the_way_back_and_the_way_out() {
+    for keep in ["fix-login", "tests", "job"] {
+        let mut model = sessions();
+        while model.selected().map(Row::handle).as_deref() != Some(keep) {
+            model.input(Input::Key(Key::Down));
+        }
+        let foot = |model: &mut Model| {
+            let shown = picture(model, 40, 20);
+            shown.lines().last().unwrap_or_default().to_owned()
+        };
+        let list = foot(&mut model);
+        assert!(list.contains("Enter look") && list.ends_with("q quit  ? help"), "{list}");
+        model.input(Input::Key(Key::Enter));
+        let preview = foot(&mut model);
+        assert!(preview.starts_with("Esc list  ") && preview.ends_with("? help"), "{preview}");
+    }
 }
 
 #[test]
