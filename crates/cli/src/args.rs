@@ -21,7 +21,7 @@ pub(crate) use agents::Agents;
 pub(crate) use config::Config;
 pub(crate) use find::{Export, Format, Grep};
 pub(crate) use life::{Archive, Note, Policy, Purge, Restore, Sorting, Tag};
-pub(crate) use ls::Ls;
+pub(crate) use ls::{Ls, Which};
 pub(crate) use shell::{Completions, Man, Setup, SetupSystemd, SetupVerb};
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
