@@ -257,7 +257,7 @@ impl From<&Limits> for berth_api::record::Limits {
 /// The same command, in the same directory, with the same record. If the last keeper died, what
 /// it left behind is ended and proven gone first. --last takes the current session of this terminal if it is
 /// at rest, else the one that was lost last in this directory, else the one lost last anywhere, else the one
-/// that stopped last, here or anywhere.
+/// that stopped last, here or anywhere; never a command that ended by itself with 0: its work is done.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
