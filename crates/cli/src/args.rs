@@ -21,7 +21,7 @@ pub(crate) use agents::Agents;
 pub(crate) use config::Config;
 pub(crate) use find::{Export, Format, Grep};
 pub(crate) use life::{Archive, Note, Policy, Purge, Restore, Sorting, Tag};
-pub(crate) use ls::Ls;
+pub(crate) use ls::{Ls, Which};
 pub(crate) use shell::{Completions, Man, Setup, SetupSystemd, SetupVerb};
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
@@ -257,7 +257,7 @@ impl From<&Limits> for berth_api::record::Limits {
 /// The same command, in the same directory, with the same record. If the last keeper died, what
 /// it left behind is ended and proven gone first. --last takes the current session of this terminal if it is
 /// at rest, else the one that was lost last in this directory, else the one lost last anywhere, else the one
-/// that stopped last, here or anywhere.
+/// that stopped last, here or anywhere; never a command that ended by itself with 0: its work is done.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

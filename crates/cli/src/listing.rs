@@ -234,7 +234,8 @@ impl Filter {
         }
     }
 
-    fn wants(&self, brief: &Brief<'_>) -> bool {
+    /// Whether a session is as the conditions say, whatever its age.
+    pub(crate) fn wants(&self, brief: &Brief<'_>) -> bool {
         let program = || brief.command.first().and_then(|word| Path::new(word).file_name());
         let is_agent =
             |wanted: &str| brief.agent.as_deref() == Some(wanted) || program().is_some_and(|it| it == wanted);

@@ -69,8 +69,7 @@ impl Ctx {
     ) -> Result<(Meant, Vec<String>), Problem> {
         if self.session.is_some() {
             if first == CURRENT {
-                return Err(Problem::new(Code::Usage, "`@` and --session both say which session is meant")
-                    .hint("leave one of them out"));
+                return Err(twice(CURRENT));
             }
             let words = std::iter::once(first.to_owned()).chain(rest.iter().cloned()).collect();
             return Ok((self.target(None)?, words));
@@ -145,6 +144,12 @@ impl Ctx {
     pub(crate) fn handle(&self, id: &SessionId) -> String {
         view::status(&self.home, id).map_or_else(|_| id.to_string(), |status| status.handle().to_owned())
     }
+}
+
+/// An argument and --session that each name a session, where only one can be meant.
+pub(crate) fn twice(argument: &str) -> Problem {
+    Problem::new(Code::Usage, format!("`{argument}` and --session both say which session is meant"))
+        .hint("leave one of them out")
 }
 
 /// The one word that may follow a session.

@@ -200,7 +200,7 @@ fn every_shell_gets_a_script_that_calls_this_program() {
 fn every_verb_has_a_manual_page_that_groff_reads_without_a_word() {
     let lab = lab();
     let dir = lab.dir().join("man1");
-    let told = lab.berth(["man", &dir.display().to_string()]);
+    let told = lab.berth(["man", "--dir", &dir.display().to_string()]);
     assert_eq!(told.code, 0, "{told:?}");
     let help = lab.ok(["help"]);
     let verbs: Vec<&str> = help
@@ -218,6 +218,13 @@ fn every_verb_has_a_manual_page_that_groff_reads_without_a_word() {
         assert!(text.contains(".SH SYNOPSIS"), "{text}");
     }
     assert!(lab.ok(["man"]).contains(".TH berth 1"));
+    for (verb, page) in [(&["ls"][..], "berth-ls.1"), (&["helper", "ensure"], "berth-helper-ensure.1")] {
+        let printed = lab.ok([&["man"], verb].concat());
+        let written = std::fs::read_to_string(dir.join(page)).expect("a page");
+        assert_eq!(printed, written.trim_end_matches('\n'), "{verb:?}");
+    }
+    let unknown = lab.berth(["man", "nonsense"]);
+    assert!(unknown.code == 2 && unknown.err.contains("--dir DIR"), "{unknown:?}");
     // Where it is not installed, the pages are what they are.
     if Command::new("groff").arg("--version").output().is_ok() {
         for page in std::fs::read_dir(&dir).expect("pages") {
@@ -261,6 +268,7 @@ fn a_timer_is_set_up_once_and_taken_away_again() {
     let shown = set_up(&lab, &["--dry-run"]);
     assert_eq!(shown.code, 0, "{shown:?}");
     assert!(!units.exists() && asked(&lab).is_empty(), "only said");
+    assert!(shown.err.contains("your systemd can be reached"), "{shown:?}");
     assert_eq!(set_up(&lab, &[]).code, 0);
     assert_eq!(asked(&lab), ["daemon-reload", "enable --now berth-sweep.timer"]);
     let service = std::fs::read_to_string(units.join("berth-sweep.service")).expect("a service");
@@ -314,6 +322,12 @@ fn without_a_systemd_it_is_said_and_written_only_if_that_is_wanted() {
     let told = set_up(&[]);
     assert!(
         told.code == 1 && told.err.starts_with("error: no systemd of yours can be reached here: "),
+        "{told:?}"
+    );
+    assert!(!lab.dir().join("xdg").exists());
+    let told = set_up(&["--dry-run"]);
+    assert!(
+        told.code == 0 && told.err.contains("so --force is needed: systemctl cannot be started"),
         "{told:?}"
     );
     assert!(!lab.dir().join("xdg").exists());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::duration;
+use super::{Which, duration};
 
 /// Find text in what was said in sessions and in what their agents wrote, archived ones included.
 ///
@@ -26,7 +26,7 @@ pub(crate) struct Grep {
     /// A regular expression, as for ripgrep
     #[arg(value_name = "PATTERN", required_unless_present = "regexps")]
     pub(crate) pattern: Option<String>,
-    /// The sessions [default: all]
+    /// The sessions [default: all; the current one is only meant by `@`]
     #[arg(value_name = "S")]
     pub(crate) sessions: Vec<String>,
     /// A pattern, also one that begins with a dash; may be repeated
@@ -62,15 +62,8 @@ pub(crate) struct Grep {
     /// No more than so many matches of each session
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_count: Option<u64>,
-    /// Only sessions in this state, as `berth ls` shows it
-    #[arg(long, value_name = "STATE")]
-    pub(crate) state: Option<String>,
-    /// Only sessions of this agent
-    #[arg(long, value_name = "NAME")]
-    pub(crate) agent: Option<String>,
-    /// Only sessions in this directory, or below it
-    #[arg(long)]
-    pub(crate) here: bool,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// An object per line: session, name, part, turn, offset, at, line, and the matches in it
     #[arg(long)]
     pub(crate) json: bool,

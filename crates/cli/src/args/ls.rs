@@ -7,7 +7,7 @@ use crate::listing::{Order, STATES};
 /// List sessions: who needs you first, then what runs, what is idle, what stopped in the last day.
 ///
 /// Conditions hold together. Whoever names a state with --state gets all sessions in it, however old. On a
-/// terminal the lines fit and `*` marks this terminal's current session; anywhere else the columns are always the
+/// terminal the lines fit and `@` marks this terminal's current session; anywhere else the columns are always the
 /// same and nothing is cut. Scripts take --json, --format or --ids.
 #[derive(clap::Args, Debug, Default)]
 #[command(
@@ -28,6 +28,34 @@ pub(crate) struct Ls {
     /// Only what was archived
     #[arg(long)]
     pub(crate) archived: bool,
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// In which order
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t)]
+    pub(crate) sort: Order,
+    /// At most so many
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+    /// Helpers, and sessions started in sessions, under the session they belong to
+    #[arg(long)]
+    pub(crate) tree: bool,
+    /// Stay, and show what changes
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// An array of objects, as `show --json` prints them; with --tree they have `children` and `helpers`
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A line for each, with fields of what --json prints
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["json", "tree", "watch"])]
+    pub(crate) format: Option<String>,
+    /// The ids alone, a line for each
+    #[arg(long, conflicts_with_all = ["json", "tree", "watch", "format"])]
+    pub(crate) ids: bool,
+}
+
+/// Which sessions: the conditions that every command which goes through them takes.
+#[derive(clap::Args, Debug, Default)]
+pub(crate) struct Which {
     /// Only sessions in one of these states
     #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = STATES)]
     pub(crate) state: Vec<String>,
@@ -46,25 +74,12 @@ pub(crate) struct Ls {
     /// Only sessions with a name like this; `*` and `?` stand for anything
     #[arg(long, value_name = "PATTERN")]
     pub(crate) name: Option<String>,
-    /// In which order
-    #[arg(long, value_enum, value_name = "ORDER", default_value_t)]
-    pub(crate) sort: Order,
-    /// At most so many
-    #[arg(short = 'n', long, value_name = "N")]
-    pub(crate) limit: Option<usize>,
-    /// Helpers, and sessions started in sessions, under the session they belong to
-    #[arg(long)]
-    pub(crate) tree: bool,
-    /// Stay, and show what changes
-    #[arg(short, long)]
-    pub(crate) watch: bool,
-    /// An array of objects, as `show --json` prints them; with --tree they have `children` and `helpers`
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// A line for each, with fields of what --json prints
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["json", "tree", "watch"])]
-    pub(crate) format: Option<String>,
-    /// The ids alone, a line for each
-    #[arg(long, conflicts_with_all = ["json", "tree", "watch", "format"])]
-    pub(crate) ids: bool,
+}
+
+impl Which {
+    /// Whether there is any condition.
+    pub(crate) fn is_choosy(&self) -> bool {
+        let Self { state, agent, cwd, here, tag, name } = self;
+        !state.is_empty() || agent.is_some() || cwd.is_some() || *here || !tag.is_empty() || name.is_some()
+    }
 }

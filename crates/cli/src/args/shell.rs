@@ -44,16 +44,19 @@ impl Shell {
     }
 }
 
-/// Print berth's manual page, or write the pages of all commands into a directory.
+/// Print berth's manual page, or that of a command, or write them all into a directory.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth man | man -l -
-  berth man man1                                 berth.1, berth-run.1, and so on
-  berth man ~/.local/share/man/man1             then `man berth-send`")]
+  berth man helper ensure | man -l -
+  berth man --dir ~/.local/share/man/man1      all pages: then `man berth-send`")]
 pub(crate) struct Man {
-    /// Where to write the pages; made if it is missing
-    #[arg(value_name = "DIR")]
+    /// The command [default: berth itself]
+    #[arg(value_name = "VERB", conflicts_with = "dir")]
+    pub(crate) verb: Vec<String>,
+    /// Write the pages of all commands to this directory; it is made if it is missing
+    #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
 
@@ -74,6 +77,8 @@ pub(crate) enum SetupVerb {
 }
 
 /// Write and start a user service that sweeps every five minutes, so that nobody has to.
+///
+/// This one only sweeps; the unit of the gateway comes with the gateway.
 ///
 /// A keeper that died is noticed, what it left behind is ended, and policies are carried out although nobody types a
 /// command. BERTH_HOME and BERTH_CONFIG are carried over if they are set. A second time changes only what is

@@ -2,14 +2,15 @@
 
 use std::cmp::Reverse;
 
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Problem};
 use berth_core::SessionId;
-use berth_keeper::view;
+use berth_keeper::view::{self, Brief};
 
 use crate::args::Grep;
+use crate::cmd::ls::conditions;
 use crate::ctx::Ctx;
 use crate::grep::{Context, Manner, Pattern, Style, Subject, Wish, find};
-use crate::print;
+use crate::{meant, print};
 
 /// The exit code when there is nothing.
 const NOTHING: u8 = 1;
@@ -35,12 +36,15 @@ pub(crate) fn run(ctx: &Ctx, args: &Grep) -> Result<u8, Problem> {
     };
     // Around what is only counted nothing is shown.
     let context = if matches!(style, Style::Counts | Style::Names) { Context::default() } else { context };
-    let ids = match sessions.is_empty() {
-        true => ctx.home.session_ids().map_err(|error| {
+    // What is only current narrows nothing: who looks for something does not know where it is.
+    let ids = match (&ctx.session, sessions.is_empty()) {
+        (Some(_), true) => vec![ctx.target(None)?.id],
+        (Some(_), false) => return Err(meant::twice(sessions[0])),
+        (None, true) => ctx.home.session_ids().map_err(|error| {
             let what = format!("cannot list {}: {error}", ctx.home.sessions_dir().display());
             Problem::new(Code::Refused, what)
         })?,
-        false => sessions.into_iter().map(|session| ctx.find(session)).collect::<Result<_, _>>()?,
+        (None, false) => sessions.into_iter().map(|session| ctx.find(session)).collect::<Result<_, _>>()?,
     };
     let (subjects, mut problems) = subjects(ctx, args, ids)?;
     let wish = Wish { context, most: args.max_count.unwrap_or(u64::MAX) };
@@ -67,29 +71,18 @@ fn subjects(
 ) -> Result<(Vec<Subject>, Vec<Problem>), Problem> {
     ids.sort();
     ids.dedup();
-    let here = match args.here {
-        true => Some(std::env::current_dir().map_err(|error| {
-            Problem::new(Code::Refused, format!("cannot tell which directory this is: {error}"))
-        })?),
-        false => None,
-    };
-    let is_meant = |status: &Status| {
-        args.state.as_ref().is_none_or(|state| *state == status.state)
-            && args.agent.as_ref().is_none_or(|agent| status.what.agent.as_ref() == Some(agent))
-            && here.as_ref().is_none_or(|here| std::path::Path::new(&status.what.cwd).starts_with(here))
-    };
-    let is_choosy = args.state.is_some() || args.agent.is_some() || args.here;
+    let filter = conditions(&args.which)?;
     let (mut subjects, mut problems) = (Vec::new(), Vec::new());
     for id in ids {
         let dir = ctx.home.session_dir(&id);
         match view::status(&ctx.home, &id) {
-            Ok(status) if is_meant(&status) => subjects.push(Subject { id, dir, status }),
+            Ok(status) if filter.wants(&Brief::from(&status)) => subjects.push(Subject { id, dir, status }),
             Ok(_) => {}
             // Being made this very moment, or given up before anything was said in it.
             Err(problem) if problem.code == Code::NotFound => {}
             Err(problem) => {
                 problems.push(problem);
-                if !is_choosy {
+                if !args.which.is_choosy() {
                     let status = crate::export::salvaged(ctx, &id).0;
                     subjects.push(Subject { id, dir, status });
                 }

@@ -4,7 +4,7 @@ mod watch;
 
 use berth_api::{Code, Problem};
 
-use crate::args::Ls;
+use crate::args::{Ls, Which};
 use crate::cmd::run::directory;
 use crate::ctx::Ctx;
 use crate::listing::row::Row;
@@ -45,25 +45,29 @@ pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
 
 /// Which sessions the arguments ask for.
 fn filter(args: &Ls) -> Result<Filter, Problem> {
-    let under = match (&args.cwd, args.here) {
-        (Some(dir), _) => Some(directory_there_was(dir)?),
-        (None, true) => Some(directory(None)?.into()),
-        (None, false) => None,
-    };
     let extent = match (args.all, args.archived) {
         (true, _) => Extent::All,
         (false, true) => Extent::Archived,
         (false, false) => Extent::Recent,
     };
+    let limit = args.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(Filter { extent, order: args.sort, limit, ..conditions(&args.which)? })
+}
+
+/// What `--state`, `--agent` and the others ask for, for every command that has them.
+pub(crate) fn conditions(which: &Which) -> Result<Filter, Problem> {
+    let under = match (&which.cwd, which.here) {
+        (Some(dir), _) => Some(directory_there_was(dir)?),
+        (None, true) => Some(directory(None)?.into()),
+        (None, false) => None,
+    };
     Ok(Filter {
-        states: args.state.clone(),
-        agent: args.agent.clone(),
+        states: which.state.clone(),
+        agent: which.agent.clone(),
         under,
-        tags: args.tag.clone(),
-        name: args.name.clone(),
-        extent,
-        order: args.sort,
-        limit: args.limit,
+        tags: which.tag.clone(),
+        name: which.name.clone(),
+        ..Filter::default()
     })
 }
 
@@ -120,7 +124,7 @@ fn remarks(args: &Ls, listing: &Listing) -> Vec<String> {
     let Listing { sessions, older, archived, beyond, .. } = listing;
     let mut hidden = Vec::new();
     if *beyond > 0 {
-        hidden.push(format!("{beyond} more: without --limit"));
+        hidden.push(format!("{beyond} more: leave --limit out"));
     }
     if *older > 0 {
         hidden.push(format!("{older} more stopped over a day ago: `berth ls --all`"));
@@ -129,14 +133,7 @@ fn remarks(args: &Ls, listing: &Listing) -> Vec<String> {
         hidden.push(format!("{archived} archived: `berth ls --archived`"));
     }
     if sessions.is_empty() && hidden.is_empty() {
-        let is_filtered = !args.state.is_empty()
-            || args.agent.is_some()
-            || args.cwd.is_some()
-            || args.here
-            || !args.tag.is_empty()
-            || args.name.is_some()
-            || args.limit.is_some();
-        hidden.push(match (is_filtered, args.archived) {
+        hidden.push(match (args.which.is_choosy(), args.archived) {
             (true, _) => "no session is like that: `berth ls --all` lists all there are".to_owned(),
             (false, true) => "nothing is archived".to_owned(),
             (false, false) => {

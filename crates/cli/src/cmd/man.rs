@@ -12,13 +12,30 @@ pub(crate) fn run(args: &Man) -> Result<u8, Problem> {
         Some(dir) => write_all(dir)?,
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(help::command())
+            clap_mangen::Man::new(about(&args.verb)?)
                 .render(&mut page)
                 .map_err(|error| Problem::new(Code::Bug, format!("cannot make the page: {error}")))?;
             print::bytes(&page)?;
         }
     }
     Ok(0)
+}
+
+/// What a command is, with its whole name, as the pages of a directory have it.
+fn about(verb: &[String]) -> Result<clap::Command, Problem> {
+    let mut found = help::command().disable_help_subcommand(true);
+    // Only then an inner command knows its whole name.
+    found.build();
+    for (at, word) in verb.iter().enumerate() {
+        let Some(inner) = found.find_subcommand(word) else {
+            let above = verb[..at].iter().fold("berth".to_owned(), |path, word| format!("{path} {word}"));
+            return Err(Problem::new(Code::Usage, format!("`{above}` has no command `{word}`")).hint(format!(
+                "`{above} --help` lists those there are; `berth man --dir DIR` writes the pages to a directory"
+            )));
+        };
+        found = inner.clone();
+    }
+    Ok(found)
 }
 
 fn write_all(dir: &Path) -> Result<(), Problem> {

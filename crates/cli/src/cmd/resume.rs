@@ -74,14 +74,17 @@ pub(crate) fn begin(
 
 /// The session a person means who says "go on": the current one of their terminal if it is at rest; else one
 /// that was cut off before one that ended, one of this directory before one of another, the latest before the
-/// rest. Never one that was put away.
+/// rest. Never one that was put away, and never one that has done its work: it would be done twice.
 fn last(ctx: &Ctx) -> Result<Meant, Problem> {
-    let over = |status: &Status| {
+    let at_rest = |status: &Status| {
         let is_at_rest = matches!(status.state.as_str(), "lost" | "stopped" | "idle");
         is_at_rest && status.keeper_pid.is_none() && status.archived_at.is_none()
     };
     match ctx.implied() {
-        Ok(Some(meant)) if view::status(&ctx.home, &meant.id).is_ok_and(|status| over(&status)) => {
+        Ok(Some(meant))
+            if view::status(&ctx.home, &meant.id)
+                .is_ok_and(|status| at_rest(&status) && !is_finished(&status)) =>
+        {
             return Ok(meant);
         }
         Ok(_) => {}
@@ -93,15 +96,32 @@ fn last(ctx: &Ctx) -> Result<Meant, Problem> {
     let ids = ctx.home.session_ids().map_err(|error| {
         Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
     })?;
-    let known = ids.iter().filter_map(|id| Some((id, view::status(&ctx.home, id).ok().filter(over)?)));
+    let known = ids.iter().filter_map(|id| Some((id, view::status(&ctx.home, id).ok().filter(at_rest)?)));
+    let (finished, open): (Vec<_>, Vec<_>) = known.partition(|(_, status)| is_finished(status));
     let rank = |status: &Status| (status.state == "lost", status.what.cwd == here, status.last_activity_at);
-    let last = known.max_by_key(|(_, status)| rank(status));
+    let last = open.into_iter().max_by_key(|(_, status)| rank(status));
     let meant = |(id, status): (&SessionId, Status)| {
         print::note(&format!("resuming {}", status.handle()));
         Meant { id: id.clone(), handle: status.handle().to_owned(), how: How::Named }
     };
     last.map(meant).ok_or_else(|| {
-        Problem::new(Code::NotFound, "there is no session to resume: none was lost and none has stopped")
-            .hint("`berth ls` lists what there is, `berth run` starts one")
+        let problem =
+            Problem::new(Code::NotFound, "there is no session to resume: none was lost, stopped or released");
+        match finished.iter().max_by_key(|(_, status)| rank(status)) {
+            Some((_, status)) => {
+                let handle = status.handle();
+                problem
+                    .hint(format!("`{handle}` ended by itself with 0; `berth resume {handle}` runs it again"))
+            }
+            None => problem.hint("`berth ls` lists what there is, `berth run` starts one"),
+        }
     })
+}
+
+/// Whether a command ended by itself, and well: nothing of it is open. An agent that takes turns is never finished.
+fn is_finished(status: &Status) -> bool {
+    status.turns.is_none()
+        && status.state == "stopped"
+        && status.exit == Some(0)
+        && status.stopped_by.is_none()
 }

@@ -26,10 +26,23 @@ fn systemd(args: &SetupSystemd) -> Result<u8, Problem> {
     let dir = place()?;
     let units = units::all()?;
     let states: Vec<(&Unit, State)> = units.iter().map(|unit| (unit, state(&dir, unit))).collect();
-    if args.dry_run {
-        return say(&dir, &states, args.remove);
-    }
     let manager = manager();
+    if args.dry_run {
+        let said = say(&dir, &states, args.remove);
+        match &manager {
+            Ok(()) => print::note("your systemd can be reached, and would be told"),
+            Err(why) if args.remove || args.force => {
+                print::note(&format!("no systemd of yours can be reached here: {why}"));
+            }
+            Err(why) => {
+                print::note(&format!("no systemd of yours can be reached here, so --force is needed: {why}"));
+            }
+        }
+        if !args.remove {
+            linger_hint();
+        }
+        return said;
+    }
     if args.remove {
         return remove(&dir, &states, manager.is_ok());
     }

@@ -18,6 +18,7 @@ fn f1_the_session_that_was_cut_off_here_is_offered_first() {
         lab.start_with(&["--name", name, "--cwd", &dir.display().to_string()], &["say:up", "hang"]);
         lab.wait_output(name, "up");
     };
+    lab.ok(["run", "-q", "--name", "done", "--", "true"]);
     start("cut-off-here", &here);
     start("stopped-here", &here);
     start("cut-off-there", &there);
@@ -36,6 +37,14 @@ fn f1_the_session_that_was_cut_off_here_is_offered_first() {
     assert_eq!(resume(&here), "stopped-here");
     let none = lab.berth(["resume", "--last"]);
     assert_eq!(none.code, 3, "{none:?}");
+    assert!(
+        none.err.contains("`berth resume done` runs it again"),
+        "what is done is not done twice: {none:?}"
+    );
+    assert_eq!(lab.show("done")["epoch"], 1);
+    // What failed by itself is not done.
+    assert_eq!(lab.berth(["run", "-q", "--name", "failed", "--", "false"]).code, 1);
+    assert_eq!(resume(&here), "failed");
 }
 
 #[test]

@@ -210,7 +210,11 @@ impl<'e> World<'e> {
             self.lab.ok(run);
         }
         if names("old") || self.line.contains("--last") {
-            self.lab.ok(["run", "-q", "--name", "old", "--", "true"]);
+            // It fails once, so that there is something left to do.
+            let mark = self.lab.dir().join("again").display().to_string();
+            let script = format!("test -e '{mark}' || {{ touch '{mark}'; exit 1; }}");
+            let failed = self.lab.berth(["run", "-q", "--name", "old", "--", "sh", "-c", &script]);
+            assert_eq!(failed.code, 1, "{failed:?}");
         }
         if names("other") {
             self.lab.ok(["run", "-d", "--name", "other", "--", &agent, "hang"]);

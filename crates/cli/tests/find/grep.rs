@@ -88,10 +88,43 @@ fn flags_mean_what_they_mean_elsewhere() {
     assert_eq!(lab.ok(["grep", "-l", "axb"]), "term");
     assert_eq!(lab.ok(["grep", "-c", "beta", "--state", "stopped"]), "other:1\nterm:1");
     assert_eq!(lab.berth(["grep", "beta", "--state", "running"]).code, 1);
+    assert_eq!(lab.ok(["grep", "-l", "beta", "--state", "running,stopped"]), "other\nterm");
+    lab.ok(["tag", "other", "nightly"]);
+    assert_eq!(lab.ok(["grep", "-l", "beta", "--tag", "nightly"]), "other");
+    assert_eq!(lab.ok(["grep", "-l", "beta", "--name", "t*m"]), "term");
+    assert_eq!(lab.berth(["grep", "beta", "--cwd", "/proc"]).code, 1);
+    let bogus = lab.berth(["grep", "beta", "--state", "bogus"]);
+    assert_eq!(bogus.code, 2, "{bogus:?}");
+    assert!(bogus.err.contains("needs-you"), "the states there are: {bogus:?}");
     assert_eq!(lab.berth(["grep", "beta", "--agent", "claude"]).code, 1);
     let elsewhere = lab.command(["grep", "beta", "--here"]).current_dir("/proc").output().expect("it starts");
     assert_eq!(elsewhere.status.code(), Some(1));
     assert_eq!(lab.ok(["grep", "-l", "beta", "--here"]), "other\nterm");
+}
+
+#[test]
+fn one_session_is_searched_if_the_flag_names_it_and_all_if_it_is_only_current() {
+    let lab = lab();
+    for name in ["one", "other"] {
+        said(&lab, name, &["say:needle\\n"]);
+    }
+    for args in [
+        &["grep", "-l", "needle", "--session", "one"][..],
+        &["--session", "one", "grep", "-l", "needle"],
+        &["grep", "-l", "-e", "needle", "--session", "one"],
+    ] {
+        assert_eq!(lab.ok(args), "one", "{args:?}");
+    }
+    let current =
+        lab.command(["grep", "-l", "needle"]).env("BERTH_SESSION", "one").output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&current.stdout), "other\none\n");
+    let at =
+        lab.command(["grep", "-l", "needle", "@"]).env("BERTH_SESSION", "one").output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&at.stdout), "one\n");
+    let both = lab.berth(["grep", "needle", "other", "--session", "one"]);
+    assert_eq!(both.code, 2, "{both:?}");
+    assert!(both.err.contains("both say which session is meant"), "{both:?}");
+    assert_eq!(lab.berth(["grep", "needle", "--session", "nobody"]).code, 3);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn a_limit_takes_the_first_ones_and_says_how_many_there_are() {
     assert_eq!(names(&lab, &["--sort", "created", "-n", "2"]), ["c", "b"]);
     let said = lab.berth(["ls", "--limit", "2"]);
     assert_eq!((said.code, said.out.lines().count()), (0, 3), "{said:?}");
-    assert_eq!(said.err, "1 more: without --limit\n");
+    assert_eq!(said.err, "1 more: leave --limit out\n");
 }
 
 #[test]
@@ -104,6 +104,7 @@ fn a_state_or_a_field_that_does_not_exist_is_exit_2_with_those_that_do() {
         &["--here", "--cwd", "."],
         &["--watch", "--format", "{{.id}}"],
         &["--limit", "-1"],
+        &["--limit", "0"],
         &["--sort", "size"],
     ] {
         let said = lab.berth([&["ls"], odd].concat());

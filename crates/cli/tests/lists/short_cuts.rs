@@ -63,7 +63,7 @@ fn the_short_cut_of_a_released_agent_is_believed_until_something_happens() {
     let id = lab.ok(["run", "-d", "--agent", "fake", "--idle", "50ms"]);
     lab.ok(["send", &id, "hello", "--wait"]);
     let dir = lab.session_dir(&id);
-    wait_until("the agent to be released, and its keeper with it", || !dir.join("sock").exists());
+    wait_until("the agent to be released, and its keeper with it", || lab.show(&id)["keeper_pid"].is_null());
     let released = lab.json(["ls", "--json"]);
     assert_eq!(
         (&released[0]["state"], &released[0]["keeper_pid"]),
