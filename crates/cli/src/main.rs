@@ -40,10 +40,12 @@ fn main() -> ExitCode {
     match raw.next() {
         Some(verb) if verb == berth_keeper::start::KEEPER_VERB => {
             let args: Vec<_> = raw.collect();
+            berth_host::spawn::take_name("berth");
             log::of_a_keeper(&args);
             return ExitCode::from(berth_keeper::keeper::keep(&args));
         }
         Some(verb) if verb == berth_keeper::notify::NOTIFIER_VERB => {
+            berth_host::spawn::take_name("berth");
             return ExitCode::from(notify::notifier(&raw.collect::<Vec<_>>()));
         }
         _ => {}

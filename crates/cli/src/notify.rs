@@ -164,16 +164,31 @@ fn tell_at(desk: &Desk, home: &Home, id: &SessionId, told: &[Told], until: Insta
         return Ok(());
     }
     let notification = past.notification(event, occasion)?;
-    // At the same time: one that hangs does not keep the others waiting.
+    tell_all(&channels, keys, home, &notification, until, |delivery| drop(desk.note(&delivery)));
+    Ok(())
+}
+
+/// Tells people in all these ways at the same time: one that hangs does not keep the others waiting, and one that
+/// breaks is a failure like any other. `note` hears of each as soon as it is over.
+pub(crate) fn tell_all(
+    channels: &[Channel<'_>],
+    keys: &NotifyKeys,
+    home: &Home,
+    told: &Notification,
+    until: Instant,
+    note: impl Fn(Delivery) + Sync,
+) {
     std::thread::scope(|scope| {
-        for channel in &channels {
+        for channel in channels {
             scope.spawn(|| {
-                let came = channel.tell(keys, home, &notification, until);
-                let _ = desk.note(&notification.delivery(channel.name(), came));
+                let tell = || channel.tell(keys, home, told, until);
+                // Nothing is kept that it may have left half changed.
+                let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell));
+                let came = came.unwrap_or_else(|_| Came::failed("it broke on the way: a bug in berth"));
+                note(told.delivery(channel.name(), came));
             });
         }
     });
-    Ok(())
 }
 
 /// The most urgent of what happened together and is wanted: one event, one notification.

@@ -22,7 +22,7 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use crate::identity::Pidfd;
 use crate::{proc, reason};
 use child::{Plan, Step};
-pub use program::{ProgramError, find_program};
+pub use program::{ProgramError, THIS_PROGRAM, find_program, take_name};
 
 /// What to start, and how.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 use berth_core::{Occasion, Session, occasions};
 use berth_host::cgroup;
-use berth_host::spawn::{Spawn, Stdio, spawn, spawn_beside};
+use berth_host::spawn::{Spawn, Stdio, THIS_PROGRAM, spawn, spawn_beside};
 use berth_host::systemd::Manager;
 use berth_journal::Committed;
 
@@ -132,7 +132,6 @@ pub fn config_place(
 }
 
 fn start_notifier(dir: &Path, told: &[Told], teller: Teller) -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
     let null = fs::File::options().read(true).write(true).open("/dev/null");
     let null = null.map_err(|error| format!("opening /dev/null: {error}"))?;
     let mut args: Vec<OsString> = vec!["berth".into(), NOTIFIER_VERB.into(), dir.into()];
@@ -142,7 +141,7 @@ fn start_notifier(dir: &Path, told: &[Told], teller: Teller) -> Result<(), Strin
     let is_elsewhere = teller == Teller::Keeper || Manager::reach().is_ok();
     let birthplace = if is_elsewhere { None } else { cgroup::keeper_place().ok() };
     let mut spec = Spawn {
-        program: &program,
+        program: Path::new(THIS_PROGRAM),
         args: &args,
         env: &env,
         cwd: Path::new("/"),

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use berth_api::status::Status;
 use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
 use berth_host::cgroup;
-use berth_host::spawn::{Spawn, Stdio, spawn};
+use berth_host::spawn::{Spawn, Stdio, THIS_PROGRAM, spawn};
 use berth_host::systemd::Manager;
 
 use crate::home::Home;
@@ -53,6 +54,10 @@ const OF_THE_CALLER: [&str; 17] = [
     "CODEX_CI",
 ];
 
+/// What the variables begin with that tell a person's own command of an event (see `notify`). A session that such
+/// a command starts is not told of another one's.
+pub const EVENT_VARIABLES: &str = "BERTH_EVENT_";
+
 /// Starts a keeper for session `id` and gives it its first request. Returns when the agent runs,
 /// or says why it does not. The connection stays usable.
 pub fn keeper(
@@ -75,7 +80,6 @@ pub fn keeper_with(
     let trouble = |what: &str, error: &dyn std::fmt::Display| {
         Problem::new(Code::Refused, format!("cannot start a keeper for session {id}: {what}: {error}"))
     };
-    let program = std::env::current_exe().map_err(|error| trouble("finding this program", &error))?;
     let (ours, theirs) = UnixStream::pair().map_err(|error| trouble("making a socket", &error))?;
     let null = std::fs::File::options()
         .write(true)
@@ -96,7 +100,7 @@ pub fn keeper_with(
     let manager = Manager::reach().ok();
     let birthplace = if manager.is_none() { cgroup::keeper_place().ok() } else { None };
     let mut spec = Spawn {
-        program: &program,
+        program: Path::new(THIS_PROGRAM),
         args: &args,
         env: &env,
         cwd: Path::new("/"),
@@ -131,6 +135,15 @@ pub fn keeper_with(
 
 /// Our environment without what belongs to the run we may have been called from.
 pub(crate) fn environment() -> Vec<(OsString, OsString)> {
-    let is_ours = |name: &OsString| !OF_THE_CALLER.iter().any(|of_the_caller| name == of_the_caller);
-    std::env::vars_os().filter(|(name, _)| is_ours(name)).collect()
+    let is_ours = |name: &OsString| {
+        !OF_THE_CALLER.iter().any(|of_the_caller| name == of_the_caller)
+            && !name.as_bytes().starts_with(EVENT_VARIABLES.as_bytes())
+    };
+    let absolute = |(name, value): (OsString, OsString)| {
+        // Where it is looked for next is another directory.
+        let is_path = name == "BERTH_CONFIG" && !value.is_empty();
+        let path = is_path.then(|| std::path::absolute(&value).ok()).flatten();
+        (name, path.map_or(value, Into::into))
+    };
+    std::env::vars_os().filter(|(name, _)| is_ours(name)).map(absolute).collect()
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,6 @@ fn play(demo: &Demo) -> Result<u8, Problem> {
 /// The demo's own state directory; everything in it is ended and removed on the way out.
 struct Demo {
     home: PathBuf,
-    program: PathBuf,
     signals: SignalFd,
     signal: Cell<Option<i32>>,
 }
@@ -85,10 +84,9 @@ struct Demo {
 impl Demo {
     fn new() -> Result<Self, Problem> {
         let home = std::env::temp_dir().join(format!("berth-demo-{}", std::process::id()));
-        let program = std::env::current_exe().map_err(odd)?;
         let wanted = [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw);
         let signals = SignalFd::new(&wanted).map_err(odd)?;
-        Ok(Self { home, program, signals, signal: Cell::new(None) })
+        Ok(Self { home, signals, signal: Cell::new(None) })
     }
 
     /// The signal that wants the demo to end, if one has come.
@@ -107,7 +105,7 @@ impl Demo {
     }
 
     fn call_anyway(&self, args: &[&str]) -> Result<Output, Problem> {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(berth_host::spawn::THIS_PROGRAM);
         command.args(args).env("BERTH_HOME", &self.home).stdin(Stdio::null());
         // In a group of its own Ctrl-C does not end it half way: we know what was started.
         command.process_group(0).output().map_err(odd)
@@ -160,7 +158,7 @@ impl Demo {
             .chain([("BERTH_HOME".into(), self.home.clone().into_os_string())])
             .collect();
         let client = spawn(&Spawn {
-            program: &self.program,
+            program: Path::new(berth_host::spawn::THIS_PROGRAM),
             args: &["berth", "attach", "builder"].map(Into::into),
             env: &env,
             cwd: &std::env::temp_dir(),

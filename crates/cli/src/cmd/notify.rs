@@ -1,5 +1,6 @@
 //! `berth notify`: trying how people are told, and what they were told.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use berth_api::{Code, Problem};
@@ -9,7 +10,7 @@ use crate::args::{Notify, NotifyLog, NotifyTest, NotifyVerb};
 use crate::config::{self, Config};
 use crate::ctx::Ctx;
 use crate::notify::message::Past;
-use crate::notify::{Channel, Notification, lifetime};
+use crate::notify::{Channel, Notification, lifetime, tell_all};
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Notify) -> Result<u8, Problem> {
@@ -44,18 +45,15 @@ fn test(ctx: &Ctx, args: &NotifyTest) -> Result<u8, Problem> {
     let notification = Notification::test(past.as_ref());
     let desk = Desk::open(&ctx.home)?;
     let until = Instant::now() + lifetime();
-    let deliveries: Vec<Delivery> = std::thread::scope(|scope| {
-        let tell = |channel: &Channel<'_>| {
-            let came = channel.tell(&config.notify, &ctx.home, &notification, until);
-            notification.delivery(channel.name(), came)
-        };
-        let told: Vec<_> = channels.iter().map(|channel| scope.spawn(move || tell(channel))).collect();
-        told.into_iter().filter_map(|one| one.join().ok()).collect()
-    });
-    for delivery in &deliveries {
+    let deliveries = Mutex::new(Vec::new());
+    tell_all(&channels, &config.notify, &ctx.home, &notification, until, |delivery| {
         // That it was tried is only for the record.
-        let _ = desk.note(delivery);
-    }
+        let _ = desk.note(&delivery);
+        deliveries.lock().unwrap_or_else(PoisonError::into_inner).push(delivery);
+    });
+    let mut deliveries: Vec<Delivery> = deliveries.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let names: Vec<String> = channels.iter().map(Channel::name).collect();
+    deliveries.sort_by_key(|delivery| names.iter().position(|name| *name == delivery.channel));
     if args.json {
         print::json(&deliveries)?;
     } else {

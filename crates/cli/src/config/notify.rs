@@ -48,7 +48,7 @@ pub(crate) const TABLE: Table = Table {
         Key::new(
             "command",
             Kind::Words,
-            "Run this. It is told everything in variables beginning with BERTH_NOTIFY_ and as JSON on its standard \
+            "Run this. It is told everything in variables beginning with BERTH_EVENT_ and as JSON on its standard \
              input. No shell reads it",
         )
         .otherwise("none is run")

@@ -1,6 +1,7 @@
 //! A person's own command, and the desktop, which is told by one.
 //!
-//! Promise: no shell reads anything; the program and what it started have their time, and are killed after it.
+//! Promise: no shell reads anything; the program has its time. When it ends, or its time does, what is left in its
+//! process group is killed.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -9,13 +10,16 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use berth_host::identity::Pidfd;
+use berth_keeper::start::EVENT_VARIABLES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::{Came, Notification};
 
 /// What tells the desktop.
 const NOTIFY_SEND: &str = "notify-send";
+/// How often a program is looked at that cannot be waited for with a limit.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Runs a person's command: details in its environment, everything as JSON on its standard input.
 pub(super) fn run(words: &[String], told: &Notification, timeout: Duration, until: Instant) -> Came {
@@ -47,7 +51,7 @@ pub(super) fn desktop(told: &Notification, timeout: Duration, until: Instant) ->
 
 /// Runs a program in a group of its own until it ends or its time is up.
 fn ended(program: &str, mut command: Command, input: Vec<u8>, timeout: Duration, until: Instant) -> Came {
-    let until = until.min(Instant::now() + timeout);
+    let until = Instant::now().checked_add(timeout).map_or(until, |then| then.min(until));
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -58,18 +62,13 @@ fn ended(program: &str, mut command: Command, input: Vec<u8>, timeout: Duration,
         Ok(child) => child,
         Err(error) => return Came::failed(format!("cannot run {program}: {error}")),
     };
-    let held = Pidfd::open(child.id());
     // It may not read, and a pipe has an end: this thread ends with the program that should.
     let stdin = child.stdin.take();
     std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(&input)));
-    let left = until.saturating_duration_since(Instant::now());
-    let wait = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
-    let in_time = match &held {
-        Ok(held) => poll(&mut [PollFd::new(held, PollFlags::IN)], Some(&wait)) == Ok(1),
-        Err(_) => false,
-    };
-    if !in_time && let Some(group) = Pid::from_raw(child.id().cast_signed()) {
-        // It was made the leader of a group of its own, and is not reaped yet: the group is still its own.
+    let in_time = ends_by(child.id(), until);
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        // It was made the leader of a group of its own, and is not reaped yet: the group is still its own. What it
+        // left there is killed with it, in time or not.
         let _ = kill_process_group(group, Signal::KILL);
     }
     match child.wait() {
@@ -81,26 +80,47 @@ fn ended(program: &str, mut command: Command, input: Vec<u8>, timeout: Duration,
     }
 }
 
+/// Waits until a child of ours has ended, and leaves it to be reaped. False if it has not by then.
+fn ends_by(pid: u32, until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
+    if let Ok(held) = Pidfd::open(pid) {
+        let wait = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
+        return poll(&mut [PollFd::new(&held, PollFlags::IN)], Some(&wait)) == Ok(1);
+    }
+    // No descriptor is left for it, or the kernel has none: then it is looked at every now and then.
+    let Some(pid) = Pid::from_raw(pid.cast_signed()) else { return false };
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    while !matches!(waitid(WaitId::Pid(pid), look), Ok(Some(_))) {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+    true
+}
+
 fn judged(program: &str, status: ExitStatus) -> Came {
     if status.success() { Came::sent(program) } else { Came::failed(format!("{program}: {status}")) }
 }
 
-fn variables(told: &Notification) -> Vec<(&'static str, String)> {
+/// Not those that override keys of the config file: whatever the command starts would take them for such.
+fn variables(told: &Notification) -> impl Iterator<Item = (String, String)> {
     let data = &told.data;
-    vec![
-        ("BERTH_NOTIFY_ID", told.id.clone()),
-        ("BERTH_NOTIFY_WHAT", told.what.word().to_owned()),
-        ("BERTH_NOTIFY_TITLE", told.title.clone()),
-        ("BERTH_NOTIFY_TEXT", data.text.clone()),
-        ("BERTH_NOTIFY_NEXT", data.next.clone()),
-        ("BERTH_NOTIFY_SESSION", data.session.clone()),
-        ("BERTH_NOTIFY_NAME", data.name.clone().unwrap_or_default()),
-        ("BERTH_NOTIFY_AGENT", data.agent.clone().unwrap_or_default()),
-        ("BERTH_NOTIFY_CWD", data.cwd.clone()),
-        ("BERTH_NOTIFY_HOST", data.host.clone()),
-        ("BERTH_NOTIFY_TURN", data.turn.clone().unwrap_or_default()),
-        ("BERTH_NOTIFY_EVENT", data.event.to_string()),
-    ]
+    let all = [
+        ("ID", told.id.clone()),
+        ("WHAT", told.what.word().to_owned()),
+        ("TITLE", told.title.clone()),
+        ("TEXT", data.text.clone()),
+        ("NEXT", data.next.clone()),
+        ("SESSION", data.session.clone()),
+        ("NAME", data.name.clone().unwrap_or_default()),
+        ("AGENT", data.agent.clone().unwrap_or_default()),
+        ("CWD", data.cwd.clone()),
+        ("HOST", data.host.clone()),
+        ("TURN", data.turn.clone().unwrap_or_default()),
+        ("NUMBER", data.event.to_string()),
+    ];
+    all.into_iter().map(|(name, value)| (format!("{EVENT_VARIABLES}{name}"), value))
 }
 
 /// The address of the person's session bus: given, or where systemd puts it.

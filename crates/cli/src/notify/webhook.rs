@@ -1,7 +1,8 @@
 //! Webhooks: one POST that is tried again while that may help.
 //!
 //! Promise: every try of one event carries the same id; nothing is tried again that was refused (4xx, but for
-//! "too many" and "too slow"); no redirect is followed, because what it leads to was not asked for; no try and no
+//! "too many" and "too slow"), nor, where the other side cannot know a second try from another event, what it may
+//! have taken; no redirect is followed, because what it leads to was not asked for; no try and no
 //! pause goes beyond the limit. Neither the address nor the secret is in an error: both may be secrets.
 //! Start with [`post`].
 
@@ -25,13 +26,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The variable that shortens [`FIRST_PAUSE`] for tests, in milliseconds. Not in release builds.
 const PAUSE_VARIABLE: &str = "BERTH_TEST_WEBHOOK_PAUSE_MS";
 
+/// How much of a try's time is for finding the other side and the connection to it, in tenths. Less than all of
+/// it, so that a try that never got that far is known as one.
+const CONNECT_TENTHS: u32 = 9;
+
 /// What came of one try.
+#[derive(PartialEq, Debug)]
 enum Tried {
     Done(StatusCode),
     /// Trying again would not help.
     Never(String),
-    /// Later it may work; the other side may have said when.
+    /// It was not taken. Later it may be; the other side may have said when.
     Later(String, Option<Duration>),
+    /// It was sent, and maybe taken.
+    Maybe(String),
 }
 
 /// Tells a webhook, and tries again until it took it, refused it, or there is no time left.
@@ -50,11 +58,16 @@ pub(super) fn post(hook: &Webhook, told: &Notification, until: Instant) -> Came 
             }
             Tried::Never(why) => return Came { tries, ..Came::failed(why) },
             Tried::Later(why, asked) => (why, asked),
+            Tried::Maybe(why) if ignores_a_second(hook.format) => (why, None),
+            Tried::Maybe(why) => {
+                let what = format!("cannot tell whether it was taken, so it is not sent again: {why}");
+                return Came { tries, ..Came::failed(what) };
+            }
         };
         let pause = asked.map_or_else(|| pause_after(tries), |asked| asked.max(pause_after(tries)));
         let gave_up = if u64::from(tries) >= hook.tries {
             Some(String::new())
-        } else if Instant::now() + pause >= until {
+        } else if Instant::now().checked_add(pause).is_none_or(|then| then >= until) {
             Some(asked.map_or(" and the time is up".to_owned(), |asked| {
                 format!(" and it asks for a pause of {} s", asked.as_secs())
             }))
@@ -68,6 +81,14 @@ pub(super) fn post(hook: &Webhook, told: &Notification, until: Instant) -> Came 
     }
 }
 
+/// Whether the other side can know by an id that it was told of this event before.
+fn ignores_a_second(format: Format) -> bool {
+    match format {
+        Format::Json => true,
+        Format::Ntfy | Format::Telegram => false,
+    }
+}
+
 fn once(hook: &Webhook, secret: Option<&str>, told: &Notification, timeout: Duration) -> Tried {
     if timeout.is_zero() {
         return Tried::Never("there is no time left".to_owned());
@@ -78,6 +99,8 @@ fn once(hook: &Webhook, secret: Option<&str>, told: &Notification, timeout: Dura
     };
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_global(Some(timeout))
+        .timeout_resolve(Some(timeout * CONNECT_TENTHS / 10))
+        .timeout_connect(Some(timeout * CONNECT_TENTHS / 10))
         .max_redirects(0)
         .http_status_as_error(false)
         .user_agent(concat!("berth/", env!("CARGO_PKG_VERSION")))
@@ -95,6 +118,8 @@ fn judge(status: StatusCode, retry_after: Option<&header::HeaderValue>) -> Tried
     match status.as_u16() {
         200..=299 => Tried::Done(status),
         300..=399 => Tried::Never(format!("it answered {status}; redirects are not followed")),
+        // What stands before the other side does not know whether that took it.
+        504 => Tried::Maybe(format!("it answered {status}")),
         408 | 429 | 500..=599 => Tried::Later(format!("it answered {status}"), asked),
         _ => Tried::Never(format!("it answered {status}")),
     }
@@ -102,11 +127,18 @@ fn judge(status: StatusCode, retry_after: Option<&header::HeaderValue>) -> Tried
 
 fn trouble(error: &ureq::Error, secret: Option<&str>) -> Tried {
     let why = match error {
-        ureq::Error::Timeout(_) => return Tried::Later("it did not answer in time".to_owned(), None),
+        ureq::Error::Timeout(ureq::Timeout::Resolve | ureq::Timeout::Connect) => {
+            return Tried::Later("no connection in time".to_owned(), None);
+        }
+        ureq::Error::Timeout(_) => return Tried::Maybe("it did not answer in time".to_owned()),
         ureq::Error::HostNotFound => return Tried::Later("its host is not known".to_owned(), None),
         ureq::Error::ConnectionFailed => return Tried::Later("no connection".to_owned(), None),
-        ureq::Error::Io(error) => return Tried::Later(io_words(error), None),
-        ureq::Error::Protocol(_) => return Tried::Later("it did not answer in HTTP".to_owned(), None),
+        // Only a connection that does not come about is refused.
+        ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            return Tried::Later("the connection was refused".to_owned(), None);
+        }
+        ureq::Error::Io(error) => return Tried::Maybe(io_words(error)),
+        ureq::Error::Protocol(_) => return Tried::Maybe("it did not answer in HTTP".to_owned()),
         // These would repeat the address.
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => "its address is none".to_owned(),
         other => other.to_string(),
@@ -117,7 +149,6 @@ fn trouble(error: &ureq::Error, secret: Option<&str>) -> Tried {
 
 fn io_words(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => "the connection was refused".to_owned(),
         io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => {
             "the connection was closed without an answer".to_owned()
         }

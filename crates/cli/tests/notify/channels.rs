@@ -33,7 +33,7 @@ fn a_command_is_given_everything_in_variables_and_as_json() {
     let lab = lab_with("");
     let out = lab.dir().join("out");
     let script = format!(
-        "{{ echo \"$1|$BERTH_NOTIFY_WHAT|$BERTH_NOTIFY_NAME|$BERTH_NOTIFY_TITLE|$BERTH_NOTIFY_TEXT\"; cat; }} \
+        "{{ echo \"$1|$BERTH_EVENT_WHAT|$BERTH_EVENT_NAME|$BERTH_EVENT_TITLE|$BERTH_EVENT_TEXT\"; cat; }} \
          > {0}.part; mv {0}.part {0}",
         out.display()
     );
@@ -67,6 +67,56 @@ fn a_command_that_does_not_end_is_killed_with_what_it_started() {
     let last = log(&lab).pop().expect("a line");
     assert_eq!(last["outcome"], "failed");
     assert!(last["detail"].as_str().is_some_and(|why| why.contains("was killed")), "{last}");
+}
+
+#[test]
+fn what_a_command_leaves_behind_is_killed_when_it_ends() {
+    let lab = lab_with("");
+    let pid = lab.dir().join("pid");
+    let script = format!("sleep 1000 & echo $! > {0}.part; mv {0}.part {0}", pid.display());
+    let command = program(&lab, "leaves", &script);
+    add(&lab, &format!("[notify]\ncommand = [{command:?}]\n"));
+    lab.start_with(&["--name", "s"], &["exit:0"]);
+    let pid: u32 = wait_for(&pid).trim().parse().expect("a number");
+    settled(&lab);
+    let left = berth_host::identity::stat(pid).ok().filter(|stat| !stat.is_zombie());
+    assert!(left.is_none(), "{left:?}");
+    assert_eq!(log(&lab).pop().expect("a line")["outcome"], "sent");
+}
+
+#[test]
+fn a_session_that_a_command_starts_is_told_nothing_of_the_other_one() {
+    let lab = lab_with("");
+    let out = lab.dir().join("out");
+    let script = format!(
+        "test -n \"$BERTH_EVENT_TITLE\" || exit 9; BERTH_NOTIFY_ON=failed {} run -d --notify none --name t -- \
+         sh -c 'env > {1}.part; mv {1}.part {1}'",
+        env!("CARGO_BIN_EXE_berth"),
+        out.display()
+    );
+    let command = program(&lab, "starts", &script);
+    add(&lab, &format!("[notify]\ncommand = [{command:?}]\n"));
+    lab.start_with(&["--name", "s"], &["exit:0"]);
+    let variables = wait_for(&out);
+    settled(&lab);
+    assert_eq!(log(&lab)[0]["outcome"], "sent");
+    assert!(!variables.lines().any(|line| line.starts_with("BERTH_EVENT_")), "{variables}");
+    assert!(variables.contains("BERTH_NOTIFY_ON=failed\n"), "that is a key of the config file: {variables}");
+}
+
+#[test]
+fn a_config_file_named_by_a_relative_path_is_found_by_those_who_work_elsewhere() {
+    let lab = lab_with("");
+    let out = lab.dir().join("out");
+    let command =
+        program(&lab, "tell", &format!("mv $(mktemp -p {}) {}", lab.dir().display(), out.display()));
+    add(&lab, &format!("[notify]\ncommand = [{command:?}]\n"));
+    let mut run = lab.command(["run", "-d", "--name", "s", "--", "true"]);
+    let name = lab.config().file_name().expect("a name").to_owned();
+    run.current_dir(lab.config().parent().expect("a directory")).env("BERTH_CONFIG", name);
+    assert!(run.output().expect("berth starts").status.success());
+    wait_for(&out);
+    settled(&lab);
 }
 
 #[test]

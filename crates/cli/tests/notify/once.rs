@@ -1,12 +1,15 @@
 //! Nobody is told twice, whatever dies or is replaced on the way.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use berth_api::Connection;
 use berth_api::message::Request;
-use berth_harness::wait_until;
+use berth_harness::{Lab, wait_until};
 
-use crate::{log, pair, send, settled, spawned, start, told};
+use crate::{Reply, Server, lab_with, log, pair, send, settled, spawned, start, told, webhook};
 
 /// What `show` answers from then on tells of the session without a keeper.
 fn healed(lab: &berth_harness::Lab, id: &str) {
@@ -58,6 +61,40 @@ fn a_keeper_that_is_killed_on_its_way_to_tell_is_told_of_itself_and_nothing_twic
             server.heard().iter().map(|heard| heard.header("webhook-id").to_owned()).collect();
         assert_eq!(ids.len(), expected.len(), "{point}: each of another event");
     }
+}
+
+#[test]
+fn a_keeper_whose_program_was_replaced_by_another_version_tells_all_the_same() {
+    let server = Server::new(&[Reply::Status(200)]);
+    let place = lab_with("");
+    let installed = place.dir().join("berth");
+    let berth = Path::new(env!("CARGO_BIN_EXE_berth"));
+    fs::rename(lab_program(&place), &installed).expect("a rename");
+    let lab = Lab::new(installed.to_str().expect("a path"));
+    fs::copy(place.config(), lab.config()).expect("a config file");
+    fs::write(lab.config(), fs::read_to_string(lab.config()).expect("it") + &webhook(&server)).expect("it");
+    start(&lab, &["--name", "s"]);
+    // As package managers do it: another file takes the name. This one runs no session at all.
+    let other = place.dir().join("other");
+    fs::write(&other, "#!/bin/sh\nexit 9\n").expect("a script");
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).expect("a script that can be run");
+    fs::rename(&other, &installed).expect("a rename");
+    let mut send = Command::new(berth);
+    send.args(["send", "s", "say:one"]).env("BERTH_HOME", lab.home()).env("BERTH_CONFIG", lab.config());
+    assert!(send.status().expect("berth starts").success());
+    server.wait(1);
+    settled(&lab);
+    assert_eq!(server.about(), [pair("finished", "s")]);
+    // What is left is cleared up by one that works.
+    fs::rename(lab_program(&place), &installed).expect("a rename");
+}
+
+/// Another name for the program under test, in a lab.
+fn lab_program(lab: &Lab) -> PathBuf {
+    let path = lab.dir().join("again");
+    let berth = Path::new(env!("CARGO_BIN_EXE_berth"));
+    fs::hard_link(berth, &path).or_else(|_| fs::copy(berth, &path).map(drop)).expect("a program");
+    path
 }
 
 #[test]

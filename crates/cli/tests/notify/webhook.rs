@@ -108,6 +108,44 @@ fn a_webhook_that_asks_for_more_time_than_there_is_is_given_up_at_once() {
 }
 
 #[test]
+fn a_webhook_that_asks_for_more_time_than_can_be_counted_is_given_up_at_once() {
+    let later = Reply::With(429, "retry-after", u64::MAX.to_string());
+    let (outcome, tries, detail, _) = outcome(&[later]);
+    assert_eq!((outcome.as_str(), tries), ("failed", 1));
+    assert!(detail.contains("asks for a pause"), "{detail}");
+}
+
+#[test]
+fn what_ntfy_or_telegram_may_have_taken_is_not_sent_again() {
+    let formats = ["format = \"ntfy\"\n", "format = \"telegram\"\nchat = \"7\"\nsecret = \"1:x\"\n"];
+    for (format, reply) in formats
+        .into_iter()
+        .flat_map(|it| [Reply::Close, Reply::Hang, Reply::Status(504)].map(|reply| (it, reply)))
+    {
+        let server = Server::new(&[reply.clone(), Reply::Status(200)]);
+        let hook =
+            format!("[notify.webhook]\nurl = {:?}\ntimeout = \"300ms\"\n{format}", server.url("/topic"));
+        let said = test(&lab_with(&hook));
+        assert_eq!((said.code, server.heard().len()), (1, 1), "{format} {reply:?}: {said:?}");
+        assert!(said.out.contains("cannot tell whether it was taken"), "{said:?}");
+    }
+}
+
+#[test]
+fn what_ntfy_or_telegram_did_not_take_is_sent_again() {
+    for format in ["format = \"ntfy\"\n", "format = \"telegram\"\nchat = \"7\"\nsecret = \"1:x\"\n"] {
+        let server = Server::new(&[Reply::Status(429), Reply::Status(503), Reply::Status(200)]);
+        let hook = |url: String| format!("[notify.webhook]\nurl = {url:?}\n{format}");
+        let said = test(&lab_with(&hook(server.url("/topic"))));
+        assert_eq!((said.code, server.heard().len()), (0, 3), "{format}: {said:?}");
+        // Nobody listens there.
+        let said = test(&lab_with(&hook("http://127.0.0.1:1/topic".to_owned())));
+        assert!(said.out.contains("gave up: the connection was refused"), "{said:?}");
+        assert!(said.out.contains("\"tries\": 5") || said.out.contains("\"tries\":5"), "{said:?}");
+    }
+}
+
+#[test]
 fn a_redirect_is_not_followed() {
     let target = Server::new(&[Reply::Status(200)]);
     for status in [301, 302, 307, 308] {

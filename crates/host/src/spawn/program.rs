@@ -38,6 +38,16 @@ pub enum ProgramError {
     },
 }
 
+/// The file that we run ourselves, for starting it once more: always this version, also after somebody put
+/// another one in its place. A path would lead to that one, or nowhere. Whoever is started by this name calls
+/// itself by another (see [`take_name`]): people would see `exe`.
+pub const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// What tools that list processes call us from now on. Without `/proc` they list none.
+pub fn take_name(name: &str) {
+    let _ = std::fs::write("/proc/self/comm", name);
+}
+
 /// Finds a program like `execvp`: a name with `/` in it is a path, from `cwd` if relative; any other is
 /// looked up in `path`, or in the system's default when that is `None`.
 pub fn find_program(name: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, ProgramError> {
