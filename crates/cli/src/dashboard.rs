@@ -222,8 +222,12 @@ impl Dashboard {
         Ok(None)
     }
 
-    /// Who is in view and runs.
+    /// Who is in view and runs. Nobody yet while sessions are still found: measuring is dear, and what is
+    /// measured once is not soon measured again.
     fn seen(&self) -> Vec<Seen> {
+        if !self.model.is_loaded {
+            return vec![];
+        }
         let of = |id: SessionId| {
             let status = self.model.row(&id)?.status()?;
             let (keeper_pid, output_file) = (status.keeper_pid?, status.output_file.clone());

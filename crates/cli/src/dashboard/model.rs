@@ -43,6 +43,8 @@ pub(crate) struct Model {
     pub(crate) top: usize,
     /// Whether everything was looked at once.
     pub(crate) is_loaded: bool,
+    /// Whether a person has done anything yet.
+    is_used: bool,
     /// What is being done: words for each.
     pub(crate) busy: Vec<String>,
     pub(crate) area: Rect,
@@ -323,6 +325,11 @@ impl Model {
         shown.sort_by_key(|row| (row.rank(), std::cmp::Reverse(row.placed_at), &row.id));
         self.shown = shown.into_iter().map(|row| row.id.clone()).collect();
         self.hidden = hidden;
+        if !self.is_loaded && !self.is_used && self.selected.as_ref() != self.shown.first() {
+            // They come in parts, in any order: nobody chose the one that was first for a moment.
+            self.selected = self.shown.first().cloned();
+            self.new_selection();
+        }
         if self.place().is_none() {
             // The neighbour takes its place, in the list: where only a preview is shown, another session would
             // be on the screen all at once.
@@ -340,7 +347,9 @@ impl Model {
 
     /// Keeps the selected one in view.
     fn settle(&mut self) {
-        let rows = self.layout().map_or(1, |layout| layout.rows());
+        // A list that is not shown is found again where it was.
+        let Some(layout) = self.layout().filter(|layout| layout.list.height > 0) else { return };
+        let rows = layout.rows();
         let place = self.place().unwrap_or(0);
         self.top = self.top.min(place).min(self.shown.len().saturating_sub(rows));
         self.top = self.top.max((place + 1).saturating_sub(rows));

@@ -19,6 +19,7 @@ impl Model {
         if dismissed && input == Input::Key(Key::Esc) {
             return vec![];
         }
+        self.is_used = true;
         let before = self.selected.clone();
         let mut effects = match input {
             Input::Key(key) => self.key(key),
@@ -247,7 +248,12 @@ impl Model {
                 let _ = edit(&mut self.filter, key);
             }
         }
+        let before = self.selected.clone();
         self.arrange();
+        if self.selected != before {
+            // What was selected does not match: the best that does is on top.
+            self.go_to(0);
+        }
         vec![]
     }
 

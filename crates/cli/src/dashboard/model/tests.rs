@@ -42,6 +42,13 @@ fn three() -> Model {
     model(vec![status('a', "tests", "running"), asking('b', "fix"), agent('c', "docs", "idle")])
 }
 
+/// More than any list shows at once.
+fn many() -> Model {
+    let letters = "0123456789abcdefghjkmnpqrstvwxyz".chars();
+    let are_ids = letters.filter(|c| SessionId::parse(&c.to_string().repeat(SessionId::LENGTH)).is_some());
+    model(are_ids.map(|c| status(c, &format!("s{c}"), "running")).collect())
+}
+
 #[test]
 fn who_needs_you_is_first_and_selected() {
     let model = three();
@@ -59,6 +66,22 @@ fn the_selection_stays_with_its_session_when_the_order_changes_and_its_preview_t
     assert_eq!(names(&model), ["docs", "fix", "tests"]);
     assert_eq!(model.selected().map(Row::handle).as_deref(), Some("tests"));
     assert_eq!(effects, [Effect::Bell]);
+}
+
+#[test]
+fn while_sessions_are_still_found_the_first_is_selected_until_somebody_chooses() {
+    let mut model = Model::new(Rect::new(0, 0, 80, 24), 160_000);
+    model.found([known(status('a', "job", "stopped")), known(status('b', "other", "stopped"))]);
+    let effects = model.found([known(agent('c', "docs", "working"))]);
+    assert_eq!(effects, [Effect::Look(Some(id('c')))]);
+    press(&mut model, "j");
+    let chosen = model.selected().map(Row::handle);
+    model.found([known(asking('d', "fix"))]);
+    assert_eq!(model.selected().map(Row::handle), chosen);
+    // The same once everything was found, also if nobody touched a key.
+    let mut untouched = three();
+    untouched.found([known(asking('d', "later"))]);
+    assert_eq!(untouched.selected().map(Row::handle).as_deref(), Some("fix"));
 }
 
 #[test]
@@ -264,6 +287,11 @@ fn a_filter_is_live_and_escape_takes_it_back_before_it_leaves() {
     assert_eq!(key(&mut model, Key::Esc), []);
     assert_eq!(names(&model).len(), 3);
     assert_eq!(key(&mut model, Key::Esc), [Effect::Quit]);
+    // Of several that match the first is meant, unless the selected one is among them.
+    press(&mut model, "G/n");
+    assert_eq!(names(&model), ["fix", "tests"]);
+    assert_eq!(model.selected().map(Row::handle).as_deref(), Some("fix"));
+    key(&mut model, Key::Esc);
     press(&mut model, "/nothing-like-it");
     assert!(model.selected().is_none());
     key(&mut model, Key::Esc);
@@ -311,6 +339,17 @@ fn on_a_phone_enter_looks_first_and_escape_goes_back() {
 }
 
 #[test]
+fn on_a_phone_the_list_is_where_it_was_after_a_look_at_one() {
+    let mut model = many();
+    model.resize(Rect::new(0, 0, 40, 20));
+    press(&mut model, "jjjj");
+    key(&mut model, Key::Enter);
+    model.found([known(status('0', "s0", "running"))]);
+    key(&mut model, Key::Esc);
+    assert_eq!((model.top, model.place()), (0, Some(4)));
+}
+
+#[test]
 fn on_a_phone_one_that_leaves_the_list_leads_back_to_it() {
     let mut model = model(vec![status('a', "job", "stopped"), status('b', "other", "stopped")]);
     model.resize(Rect::new(0, 0, 40, 20));
@@ -348,12 +387,7 @@ fn a_click_selects_the_row_under_it_and_the_wheel_scrolls_what_it_is_over() {
 
 #[test]
 fn the_selected_one_is_always_in_view() {
-    let ids = "0123456789abcdefghjkmnpqrstvwxyz";
-    let all: Vec<_> = ids
-        .chars()
-        .filter(|c| SessionId::parse(&c.to_string().repeat(SessionId::LENGTH)).is_some())
-        .collect();
-    let mut model = model(all.iter().map(|c| status(*c, &format!("s{c}"), "running")).collect());
+    let mut model = many();
     let count = names(&model).len();
     assert!(count > 20, "{count}");
     for (keys, area) in

@@ -10,7 +10,8 @@ use super::super::composer::Composer;
 use super::super::layout::{Layout, Pane};
 use super::super::model::{Message, Mode, Model};
 use super::Look;
-use super::wrap::{fit, plain, width_of, wrap};
+use super::wrap::{plain, wrap};
+use crate::width::{cut, fitted, width as width_of};
 
 /// The most lines of a message that is being written that are shown.
 const MOST_LINES: usize = 6;
@@ -38,7 +39,7 @@ pub(super) fn lines(model: &Model, look: Look, width: u16) -> Foot {
             let is_terminal = row.is_some_and(|row| !row.takes_turns());
             let verb = if is_terminal { "type into" } else { "send to" };
             let what = format!("{verb} {handle}  Enter sends · Alt-Enter new line · Esc puts it aside");
-            foot.lines.push(Line::styled(fit(&what, cols), look.dim()));
+            foot.lines.push(Line::styled(cut(&what, cols), look.dim()));
             write(&mut foot, "> ", text, look, cols);
         }
         Mode::Confirm { question, .. } => {
@@ -74,7 +75,7 @@ pub(super) fn lines(model: &Model, look: Look, width: u16) -> Foot {
 /// The keys that do something to the selected session now.
 fn browse(model: &Model, look: Look, cols: usize) -> Line<'static> {
     if !model.busy.is_empty() {
-        return Line::styled(fit(&format!("{} …", model.busy.join(", ")), cols), look.accent());
+        return Line::styled(cut(&format!("{} …", model.busy.join(", ")), cols), look.accent());
     }
     let is_narrow = Layout::is_narrow(model.area.width);
     let mut keys: Vec<(&str, String)> = Vec::new();
@@ -258,7 +259,7 @@ pub(super) fn help(look: Look, area: Rect, buffer: &mut Buffer) {
         let (key, what) = if is_narrow { (help.short_key, help.short) } else { (help.key, help.what) };
         wrap(what, room).into_iter().enumerate().map(move |(at, what)| {
             let key = if at == 0 { key } else { "" };
-            Line::from(vec![Span::styled(super::wrap::fill(key, key_width), look.accent()), Span::raw(what)])
+            Line::from(vec![Span::styled(fitted(key, key_width), look.accent()), Span::raw(what)])
         })
     });
     for (line, y) in lines.zip(area.top()..area.bottom()) {

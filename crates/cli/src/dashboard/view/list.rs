@@ -9,8 +9,9 @@ use super::super::layout::Layout;
 use super::super::model::Model;
 use super::super::row::Row;
 use super::Look;
-use super::wrap::{fill, fit, plain, width_of};
+use super::wrap::plain;
 use crate::print;
+use crate::width::{cut, fitted, width as width_of};
 
 /// The widest state.
 const STATE_WIDTH: usize = 11;
@@ -66,9 +67,9 @@ fn wide(
     let activity_style = if row.needs_you() { look.needs_you() } else { look.dim() };
     let mut spans = vec![
         mark(look, selected),
-        Span::styled(fill(row.state(), STATE_WIDTH + 1), look.state(row.state())),
-        Span::styled(fill(&row.handle(), name_width + 1), name_style(look, selected)),
-        Span::styled(fill(&row.activity(), room), activity_style),
+        Span::styled(fitted(row.state(), STATE_WIDTH + 1), look.state(row.state())),
+        Span::styled(fitted(&row.handle(), name_width + 1), name_style(look, selected)),
+        Span::styled(fitted(&row.activity(), room), activity_style),
     ];
     spans.push(Span::styled(format!(" {queue} "), look.accent()));
     spans.push(Span::styled(format!("{memory} {age}"), look.dim()));
@@ -90,13 +91,13 @@ fn tall(model: &Model, row: &Row, look: Look, selected: bool, width: usize) -> V
     let room = left.saturating_sub(width_of(&right));
     let first = Line::from(vec![
         mark(look, selected),
-        Span::styled(fill(row.state(), state_width), look.state(row.state())),
-        Span::styled(fill(&row.handle(), room), name_style(look, selected)),
+        Span::styled(fitted(row.state(), state_width), look.state(row.state())),
+        Span::styled(fitted(&row.handle(), room), name_style(look, selected)),
         Span::styled(right, look.dim()),
     ]);
     let style = if row.needs_you() { look.needs_you() } else { look.dim() };
     let second =
-        Line::from(vec![Span::raw("  "), Span::styled(fit(&row.activity(), width.saturating_sub(2)), style)]);
+        Line::from(vec![Span::raw("  "), Span::styled(cut(&row.activity(), width.saturating_sub(2)), style)]);
     vec![first, second]
 }
 
@@ -135,7 +136,7 @@ fn memory(row: &Row) -> String {
 }
 
 fn fill_left(text: &str, width: usize) -> String {
-    let text = fit(text, width);
+    let text = cut(text, width);
     let missing = width.saturating_sub(width_of(&text));
     format!("{}{text}", " ".repeat(missing))
 }
@@ -160,7 +161,7 @@ fn nothing(model: &Model, look: Look, area: Rect, buffer: &mut Buffer) {
             ("berth run --agent claude", "an agent that takes turns"),
             ("berth demo", "see what berth does"),
         ] {
-            let mut spans = vec![Span::styled(format!("  {}", fill(command, 26)), look.accent())];
+            let mut spans = vec![Span::styled(format!("  {}", fitted(command, 26)), look.accent())];
             if area.width >= 60 {
                 spans.push(Span::styled(what, look.dim()));
             }

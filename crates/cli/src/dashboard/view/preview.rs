@@ -9,9 +9,10 @@ use super::super::preview::{Content, Screen};
 use super::super::row::{Known, Row};
 use super::super::transcript::{Part, Transcript, Turn};
 use super::Look;
-use super::wrap::{fit, plain, wrap};
+use super::wrap::{plain, wrap};
 use crate::listing::row::dir_of;
 use crate::print;
+use crate::width::{cut, width as width_of};
 use berth_api::Problem;
 use berth_api::turn::{Ask, AskKind};
 
@@ -65,9 +66,9 @@ fn title(model: &Model, look: Look, width: usize) -> Line<'static> {
     about.extend(remark);
     let name = row.handle();
     let rest = plain(&format!(" {}", about.join(" · "))).replace('\n', " ");
-    let room = width.saturating_sub(3 + super::wrap::width_of(&name) + 1);
-    let rest = fit(&rest, room);
-    let dashes = room.saturating_sub(super::wrap::width_of(&rest));
+    let room = width.saturating_sub(3 + width_of(&name) + 1);
+    let rest = cut(&rest, room);
+    let dashes = room.saturating_sub(width_of(&rest));
     Line::from(vec![
         Span::styled("── ", look.dim()),
         Span::styled(name, look.bold()),
@@ -161,7 +162,7 @@ fn one_turn(turn: &Turn, look: Look, width: usize) -> Vec<Line<'static>> {
         match part {
             Part::Said(text) => lines.extend(wrap(text.trim_end(), width).into_iter().map(Line::raw)),
             Part::Did(what) => {
-                lines.push(Line::styled(format!("  · {}", fit(what, width.saturating_sub(4))), look.dim()));
+                lines.push(Line::styled(format!("  · {}", cut(what, width.saturating_sub(4))), look.dim()));
             }
         }
     }
@@ -185,7 +186,7 @@ fn one_turn(turn: &Turn, look: Look, width: usize) -> Vec<Line<'static>> {
 fn question(ask: &Ask, look: Look, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
     let asks = format!("? {} asks for your word:", print::excerpt(&ask.tool, 80));
-    lines.push(Line::styled(fit(&asks, width), look.needs_you()));
+    lines.push(Line::styled(cut(&asks, width), look.needs_you()));
     for line in wrap(ask.detail.trim_end(), width.saturating_sub(4)) {
         lines.push(Line::from(vec![Span::raw("    "), Span::styled(line, look.bold())]));
     }

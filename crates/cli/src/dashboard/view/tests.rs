@@ -34,7 +34,7 @@ fn picture(model: &mut Model, width: u16, height: u16) -> String {
         while x < width {
             let symbol = buffer[(x, y)].symbol();
             text.push_str(symbol);
-            x += u16::try_from(wrap::width_of(symbol)).unwrap_or(1).max(1);
+            x += u16::try_from(crate::width::width(symbol)).unwrap_or(1).max(1);
         }
         text.trim_end().to_owned()
     };

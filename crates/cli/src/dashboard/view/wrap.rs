@@ -2,6 +2,7 @@
 //!
 //! Promise: no line is wider than asked for, nothing but blanks at a break is lost, and what a terminal would
 //! obey is made visible.
+//! Not here: how wide a text is, and cutting it to one line (`crate::width`).
 //! Start with [`wrap`].
 
 use unicode_width::UnicodeWidthChar;
@@ -17,39 +18,6 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 /// A text as it is drawn: tabs are blanks, control characters are pictures of themselves.
 pub(crate) fn plain(text: &str) -> String {
     print::visible(&text.replace('\r', "")).replace('\t', "    ")
-}
-
-/// How many cells a text takes.
-pub(crate) fn width_of(text: &str) -> usize {
-    text.chars().map(|c| c.width().unwrap_or(0)).sum()
-}
-
-/// The beginning of a text that fits, with an ellipsis if that is not all.
-pub(crate) fn fit(text: &str, width: usize) -> String {
-    if width_of(text) <= width {
-        return text.to_owned();
-    }
-    let mut kept = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used >= width {
-            break;
-        }
-        kept.push(c);
-    }
-    if width > 0 {
-        kept.push('…');
-    }
-    kept
-}
-
-/// The same, filled up with blanks.
-pub(crate) fn fill(text: &str, width: usize) -> String {
-    let mut text = fit(text, width);
-    let missing = width.saturating_sub(width_of(&text));
-    text.extend(std::iter::repeat_n(' ', missing));
-    text
 }
 
 fn wrap_line(line: &str, width: usize) -> Vec<String> {
@@ -80,6 +48,7 @@ fn wrap_line(line: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::width::width;
 
     #[test]
     fn words_stay_whole_where_they_fit_and_break_where_they_do_not() {
@@ -94,20 +63,10 @@ mod tests {
     fn no_line_is_wider_than_asked_for_and_no_character_is_lost() {
         let text = "The 🙂 quick\tbrown 日本語 e\u{301}\u{301} x\x1b[31m very-long-word-that-does-not-fit-anywhere\r\n  z";
         let without_blanks = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
-        for width in 2..60 {
-            let lines = wrap(text, width);
-            assert!(lines.iter().all(|line| width_of(line) <= width), "{width}: {lines:?}");
-            assert_eq!(without_blanks(&lines.concat()), without_blanks(&plain(text)), "{width}");
-        }
-    }
-
-    #[test]
-    fn a_column_has_its_width_whatever_is_in_it() {
-        for text in ["", "short", "日本語日本語日本語", "🙂🙂🙂🙂🙂🙂", "a much longer text than fits"]
-        {
-            for width in 0..12 {
-                assert_eq!(width_of(&fill(text, width)), width, "{text:?} in {width}");
-            }
+        for most in 2..60 {
+            let lines = wrap(text, most);
+            assert!(lines.iter().all(|line| width(line) <= most), "{most}: {lines:?}");
+            assert_eq!(without_blanks(&lines.concat()), without_blanks(&plain(text)), "{most}");
         }
     }
 }
