@@ -61,6 +61,8 @@ pub(crate) fn visit(
     connection: Option<Connection>,
     role: Role,
 ) -> Result<Visit, Problem> {
+    // Whoever started the keeper is the parent of its notifiers, and stays for as long as the run.
+    berth_host::signals::let_children_go();
     let handle = handle(ctx, id);
     let just_started = connection.is_some();
     let mut keeper = match connection {

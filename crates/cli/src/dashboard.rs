@@ -55,6 +55,8 @@ pub(crate) fn is_possible() -> bool {
 
 /// Shows the dashboard until the person leaves.
 pub(crate) fn run(ctx: Ctx) -> Result<u8, Problem> {
+    // It starts keepers, and outlives them and their notifiers.
+    berth_host::signals::let_children_go();
     let ctx = Arc::new(ctx);
     let mailbox = Arc::new(Mailbox::new()?);
     let screen = Screen::enter()?;

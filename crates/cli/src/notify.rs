@@ -143,9 +143,12 @@ fn tell_at(desk: &Desk, home: &Home, id: &SessionId, told: &[Told], until: Insta
     let trouble = |what: &str, error: std::io::Error| {
         Problem::new(Code::Refused, format!("cannot {what} in {}: {error}", home.root().display()))
     };
-    let seat = desk.sit().map_err(|error| trouble("take a notifier's seat", error))?;
+    // Half of its time at most: the other half is for telling.
+    let patience = until.saturating_duration_since(Instant::now()) / 2;
+    let seat = desk.sit(patience).map_err(|error| trouble("take a notifier's seat", error))?;
     let Some(_seat) = seat else {
-        let what = format!("{MOST_AT_WORK} notifiers are at work already; nobody is told of this");
+        let what =
+            format!("{MOST_AT_WORK} other notifiers were at work all the time; nobody is told of this");
         return Err(Problem::new(Code::Refused, what));
     };
     let config = Config::load()?;

@@ -2,7 +2,8 @@
 //! and say when it ends by itself.
 //!
 //! Promise: only what does not run is put away, and what was put away runs again only after it was brought
-//! back. All of it may be asked for twice: the second time changes nothing.
+//! back. All of it may be asked for twice: the second time changes nothing, but for a time to live, which counts
+//! from the moment it is given.
 //! Not here: proving that nothing runs, and when it has been at rest for long enough (see `keeper`).
 //! Start with [`archive`].
 
@@ -102,20 +103,23 @@ pub(crate) fn note(session: &Session, note: Option<String>) -> Result<Vec<Event>
 pub(crate) fn set_policy(session: &Session, change: &PolicyChange, now: Now) -> Result<Vec<Event>, Refusal> {
     let before = session.policy();
     let policy = change.of(&before);
-    let is_other_time = policy.ttl_ms != before.ttl_ms;
+    // The same time once more is a new time: whoever gives it means from now on.
+    let is_new_time = match change.ttl {
+        Term::Same => false,
+        Term::Never => before.ttl_ms.is_some(),
+        Term::After(_) => true,
+    };
     // It was ended for good; another time to live does not undo that.
-    if is_other_time && session.released == Some(Release::Expired) {
+    if is_new_time && session.released == Some(Release::Expired) {
         return Err(Refusal::Expired);
     }
-    if policy == before {
-        return Ok(vec![]);
-    }
     // One at rest gets its time with its next run.
-    let live = session.keeper.as_ref().filter(|_| is_other_time && session.is_live());
+    let live = session.keeper.as_ref().filter(|_| is_new_time && session.is_live());
     let expiry = live.zip(policy.ttl_ms).map(|(keeper, ttl_ms)| Event::ExpirySet {
         expiry: Expiry { boot_id: keeper.boot_id.clone(), boot_ms: now.boot_ms.saturating_add(ttl_ms) },
     });
-    Ok([Event::PolicySet { policy }].into_iter().chain(expiry).collect())
+    let set = (policy != before).then_some(Event::PolicySet { policy });
+    Ok(set.into_iter().chain(expiry).collect())
 }
 
 impl Session {

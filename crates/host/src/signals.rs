@@ -27,6 +27,14 @@ pub fn unblock_all_but(signals: &[i32]) -> io::Result<()> {
     change_mask(libc::SIG_SETMASK, &signal_set(signals))
 }
 
+/// Lets the kernel collect our children when they end, because nobody here waits for one: what a process that stays
+/// starts, and what its children start beside themselves, would else stay listed as ended until it ends itself.
+/// Whoever waits for a child after this hears that there is none.
+pub fn let_children_go() {
+    // The numbers are right, so it cannot fail; and if it did, they would be listed, and nothing else.
+    let _ = set_disposition(libc::SIGCHLD, libc::SIG_IGN);
+}
+
 /// A descriptor that is readable when one of its signals has come.
 #[derive(Debug)]
 pub struct SignalFd(OwnedFd);

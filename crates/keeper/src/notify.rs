@@ -14,7 +14,8 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, SystemTime};
 
 use berth_core::{Occasion, Session, occasions};
 use berth_host::cgroup;
@@ -25,13 +26,17 @@ use berth_journal::Committed;
 use crate::history::Stored;
 use crate::start;
 
-pub(crate) use desk::is_at_work;
 pub use desk::{Delivery, Desk, MOST_AT_WORK, Outcome, Seat};
+pub(crate) use desk::{desk_dirs, is_at_work};
 
 /// The hidden verb that makes this binary a notifier.
 pub const NOTIFIER_VERB: &str = "notifier";
 /// A config file larger than this is refused by everybody who reads it.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// How long a keeper waits for a look at the config file: much longer than a disk takes that is well.
+const LOOK_PATIENCE: Duration = Duration::from_millis(100);
+/// What such a look needs, generously.
+const LOOK_STACK_BYTES: usize = 64 << 10;
 
 /// What the variables begin with that override keys of the config file about notifications.
 const VARIABLES: &str = "BERTH_NOTIFY_";
@@ -73,9 +78,20 @@ pub(crate) fn tell(dir: &Path, told: &[Told], teller: Teller, known: &mut Known)
 
 /// What is known of the config file: whether it speaks of notifications at all. Most do not, and starting a
 /// program only to find that out would cost every turn.
+///
+/// The file may be on a disk of another machine that does not answer, and a keeper waits for no disk but its own.
+/// So it is looked at beside it; if that takes too long the notifier is started, and finds out.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    read: Option<(SystemTime, u64)>,
+    last: Seen,
+    /// Where a look that took too long will say what it saw.
+    overdue: Option<Receiver<Seen>>,
+}
+
+/// What was seen of the config file: which version of it, and whether that speaks of notifications.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    version: Option<(SystemTime, u64)>,
     mentions: bool,
 }
 
@@ -86,15 +102,51 @@ impl Known {
             return true;
         }
         let Some(path) = config_file() else { return false };
-        let Ok(found) = fs::metadata(&path) else { return false };
-        let Ok(changed) = found.modified() else { return true };
-        if self.read != Some((changed, found.len())) {
-            let is_small = found.len() <= MAX_CONFIG_BYTES;
-            let text = if is_small { fs::read(&path).unwrap_or_default() } else { Vec::new() };
-            self.mentions = mentions(&text);
-            self.read = Some((changed, found.len()));
+        self.look(LOOK_PATIENCE, move |last| last.at(&path))
+    }
+
+    /// Looks, for so long at most. One that hangs is not followed by another.
+    fn look(&mut self, patience: Duration, look: impl FnOnce(Seen) -> Seen + Send + 'static) -> bool {
+        let seen = match self.overdue.take() {
+            Some(overdue) => overdue,
+            None => {
+                let (tell, seen) = mpsc::channel();
+                let last = self.last;
+                let thread = std::thread::Builder::new().stack_size(LOOK_STACK_BYTES);
+                // Without a thread the notifier finds out.
+                let looking = thread.spawn(move || tell.send(look(last)));
+                if looking.is_err() {
+                    return true;
+                }
+                seen
+            }
+        };
+        match seen.recv_timeout(patience) {
+            Ok(now) => {
+                self.last = now;
+                now.mentions
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                self.overdue = Some(seen);
+                true
+            }
+            Err(RecvTimeoutError::Disconnected) => true,
         }
-        self.mentions
+    }
+}
+
+impl Seen {
+    /// What is there now. Anything but a file says nothing: reading a pipe would wait for somebody who writes.
+    fn at(self, path: &Path) -> Self {
+        let Ok(found) = fs::metadata(path) else { return Self::default() };
+        let Ok(changed) = found.modified() else { return Self { version: None, mentions: true } };
+        let version = Some((changed, found.len()));
+        if self.version == version {
+            return self;
+        }
+        let is_readable = found.is_file() && found.len() <= MAX_CONFIG_BYTES;
+        let text = if is_readable { fs::read(path).unwrap_or_default() } else { Vec::new() };
+        Self { version, mentions: mentions(&text) }
     }
 }
 
@@ -137,9 +189,15 @@ fn start_notifier(dir: &Path, told: &[Told], teller: Teller) -> Result<(), Strin
     let mut args: Vec<OsString> = vec!["berth".into(), NOTIFIER_VERB.into(), dir.into()];
     args.extend(told.iter().map(|(seq, occasion)| format!("{seq}={}", occasion.word()).into()));
     let env = start::environment();
-    // A keeper is in no group of its run. A command may be: agents call berth, too.
-    let is_elsewhere = teller == Teller::Keeper || Manager::reach().is_ok();
-    let birthplace = if is_elsewhere { None } else { cgroup::keeper_place().ok() };
+    // A keeper is in no group of its run. A command may be: agents call berth, too. So what it starts is put where
+    // a keeper would be.
+    let (manager, birthplace) = match teller {
+        Teller::Keeper => (None, None),
+        Teller::Command => match Manager::reach() {
+            Ok(manager) => (Some(manager), None),
+            Err(_) => (None, cgroup::keeper_place().ok()),
+        },
+    };
     let mut spec = Spawn {
         program: Path::new(THIS_PROGRAM),
         args: &args,
@@ -157,7 +215,14 @@ fn start_notifier(dir: &Path, told: &[Told], teller: Teller) -> Result<(), Strin
     if started.is_err() && spec.cgroup.take().is_some() {
         started = spawn(&spec);
     }
-    started.map(drop).map_err(|error| error.to_string())
+    let child = started.map_err(|error| error.to_string())?;
+    if let Some(manager) = manager
+        && manager.make_scope(child.pid, NOTIFIER_VERB, "Notifier of berth").is_err()
+        && let Ok(group) = cgroup::keeper_place()
+    {
+        let _ = group.take_in(child.pid);
+    }
+    Ok(())
 }
 
 /// What a notifier was started with: the session's directory, and what to tell of.
@@ -185,6 +250,40 @@ mod tests {
         for text in ["", "[agents.notify]", "# [notify]", "command = [\"notify\"]"] {
             assert!(!mentions(text.as_bytes()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_config_file_that_cannot_be_looked_at_holds_up_nobody_and_is_left_to_the_notifier() {
+        let mut known = Known::default();
+        let (go, gate) = mpsc::channel::<()>();
+        let hangs = move |last| {
+            let _ = gate.recv();
+            last
+        };
+        assert!(known.look(Duration::ZERO, hangs));
+        // Another look would hang as well: there is none until the first is over.
+        assert!(known.look(Duration::ZERO, |_| panic!("a second look")));
+        drop(go);
+        assert!(!known.look(Duration::from_secs(60), |_| panic!("a second look")));
+        assert!(known.look(Duration::from_secs(60), |last| Seen { mentions: true, ..last }));
+    }
+
+    #[test]
+    fn a_config_file_is_read_again_when_it_changed_and_a_pipe_never() {
+        let dir = std::env::temp_dir().join(format!("berth-notify-known-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let file = dir.join("config.toml");
+        assert!(!Seen::default().at(&file).mentions);
+        fs::write(&file, "[notify]\n").expect("a file");
+        let seen = Seen::default().at(&file);
+        assert!(seen.mentions && seen.at(&file).mentions);
+        fs::write(&file, "").expect("a file");
+        assert!(!seen.at(&file).mentions);
+        let pipe = dir.join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .expect("a pipe");
+        assert!(!Seen::default().at(&pipe).mentions);
+        fs::remove_dir_all(&dir).expect("our own directory");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem};
-use berth_core::{Session, SessionId};
+use berth_core::SessionId;
 use berth_host::lock::{Probe, probe};
 
 use crate::home::Home;
@@ -35,24 +35,31 @@ fn size_of(dir: &Path) -> u64 {
     entries.map(size).sum()
 }
 
-/// Deletes a session that nothing is left of but its record, if it is still what was meant. Says how many bytes
-/// that was.
-pub fn purge(home: &Home, id: &SessionId, is_meant: impl FnOnce(&Session) -> bool) -> Result<u64, Problem> {
+/// Deletes a session that nothing is left of but its record, if that is what was meant: `seen` is the number of
+/// the last event that whoever decided this knew of. Says how many bytes that was.
+pub fn purge(home: &Home, id: &SessionId, seen: u64) -> Result<u64, Problem> {
     recover::heal(home, id)?;
     // In the order in which everybody takes them: names first, then the lease.
     let names = home.lock_names()?;
     let dir = home.session_dir(id);
     let lease = claim(&dir, id)?;
-    let session = History::replay(&store::read(&dir, id, 1)?).session;
+    let History { session, seq, .. } = History::replay(&store::read(&dir, id, 1)?);
     if session.is_live() {
         return Err(runs(id, "its last run is not over"));
     }
-    if !is_meant(&session) {
-        let what = format!("session {id} was brought back meanwhile; nothing of it was deleted");
-        return Err(Problem::new(Code::Held, what).hint("name it if you mean it all the same"));
+    if seq != seen {
+        let what = format!("something happened in session {id} meanwhile; nothing of it was deleted");
+        return Err(Problem::new(Code::Held, what)
+            .hint(format!("`berth log {id}` says what; purge it again if you mean it all the same")));
     }
-    if matches!(probe(&dir.join("run")), Ok(Some(Probe::Held))) {
-        return Err(runs(id, "something of its last run is still there"));
+    match probe(&dir.join("run")) {
+        Ok(None | Some(Probe::Free)) => {}
+        Ok(Some(Probe::Held)) => return Err(runs(id, "something of its last run is still there")),
+        Err(error) => {
+            let why = format!("cannot tell whether something of its last run is still there: {error}");
+            return Err(Problem::new(Code::Refused, format!("session {id} is not purged: {why}"))
+                .hint(format!("nothing of it was deleted; look at {}", dir.join("run").display())));
+        }
     }
     let bytes = size_of(&dir);
     let shelf = home.purging_dir()?;

@@ -337,10 +337,13 @@ impl<'a> Held<'a> {
     }
 
     fn release(self) -> Result<(), Problem> {
-        view::write_short_cut(self.dir, &view::describe(self.dir, self.id, self.owner.history(), false));
+        let status = view::describe(self.dir, self.id, self.owner.history(), false);
+        let closed = self.owner.close();
+        // After the seal: one of a session that can go on is believed only while its journal is as it says.
+        view::write_short_cut(self.dir, &status);
         killpoint::reached("healed");
         notify::tell(self.dir, &self.told, Teller::Command, &mut Known::default());
-        self.owner.close().map_err(|error| store::journal_problem(&error, self.id.as_str()))
+        closed.map_err(|error| store::journal_problem(&error, self.id.as_str()))
     }
 }
 

@@ -105,6 +105,7 @@ pub fn create(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<Owner, Probl
 /// Opens the journal of a session. The lease must be held. Says what was found torn, if anything.
 pub fn open(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<(Owner, Option<String>), Problem> {
     owned(Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), limits()), id)
+        .map_err(|problem| unless_gone(dir, id, problem))
 }
 
 fn owned(
@@ -146,10 +147,11 @@ pub fn open_patiently(
 
 /// Reads a journal without a right to it.
 pub fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Stored>>, Problem> {
+    read_there(dir, id, from).map_err(|problem| unless_gone(dir, id, problem))
+}
+
+fn read_there(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Stored>>, Problem> {
     let path = dir.join(JOURNAL_DIR);
-    if matches!(fs::symlink_metadata(dir), Err(error) if error.kind() == io::ErrorKind::NotFound) {
-        return Err(no_session(id));
-    }
     // A journal without a first event is one that was being made when its maker died.
     if !exists(dir)? {
         return Err(Problem::new(Code::NotFound, format!("session {id} was never finished being made"))
@@ -157,6 +159,15 @@ pub fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Store
     }
     berth_journal::read(&RealDisk::new(path), id.as_str(), Seq(from))
         .map_err(|error| journal_problem(&error, id.as_str()))
+}
+
+/// What went wrong with a session's journal, unless there is no such session: somebody may have purged it under our
+/// hands, and that is no damage.
+fn unless_gone(dir: &Path, id: &SessionId, problem: Problem) -> Problem {
+    match fs::symlink_metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => no_session(id),
+        Ok(_) | Err(_) => problem,
+    }
 }
 
 /// A session that was there a moment ago, or that only a pointer still knows of.

@@ -26,7 +26,7 @@ use crate::home::Home;
 use crate::store::Lease;
 use crate::terminals::{self, Presence, TERMINALS};
 use crate::whose::{self, Claim, Record, Source, Verdict};
-use crate::{boundary, purge, recover, start, store, view};
+use crate::{boundary, notify, purge, recover, start, store, view};
 
 /// How old something half made must be before it is taken for given up. A start has a minute.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
@@ -423,6 +423,7 @@ impl Sweep<'_> {
     fn look_at_files(&mut self) {
         let mut dirs = vec![self.home.root().to_owned()];
         dirs.extend(["names", "keys", TERMINALS].map(|name| self.home.root().join(name)));
+        dirs.extend(notify::desk_dirs(self.home.root()));
         let over = self.known.records.iter().filter(|(_, (_, status))| is_over(status));
         dirs.extend(over.map(|(id, (shelf, _))| shelf.session_dir(id)));
         for dir in dirs {

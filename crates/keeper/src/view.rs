@@ -233,13 +233,15 @@ pub(crate) fn write_short_cut(dir: &Path, status: &Status) {
 pub(crate) fn doubt_short_cut(dir: &Path) -> io::Result<()> {
     let doubted = read_short_cut(dir).map(|status| Status { state: String::new(), ..status });
     let json = doubted.and_then(|status| serde_json::to_vec(&status).ok());
-    if json.is_some_and(|json| berth_host::disk::write_atomically(dir, STATUS_FILE, &json, false).is_ok()) {
+    // Synced: what happens next is, and a power cut must not bring the old word back.
+    if json.is_some_and(|json| berth_host::disk::write_atomically(dir, STATUS_FILE, &json, true).is_ok()) {
         return Ok(());
     }
     // Unreadable, or no room for another: kept aside, in case somebody wants to know what happened to it.
     match fs::rename(dir.join(STATUS_FILE), dir.join(ASIDE_FILE)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => store::sync_dirs(&[dir]),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_api::{Code, Problem, Status};
-use berth_core::{Session, SessionId};
+use berth_core::SessionId;
 use berth_keeper::{purge, view};
 use serde::Serialize;
 
@@ -23,13 +23,25 @@ struct Doomed {
     purged: bool,
     #[serde(skip)]
     session: SessionId,
+    /// The last event that was looked at.
+    #[serde(skip)]
+    seen: u64,
 }
 
 impl Doomed {
     fn new(ctx: &Ctx, session: SessionId, status: Status) -> Self {
         let bytes = purge::size(&ctx.home, &session);
         let (name, key) = (status.name, status.what.key);
-        Self { id: status.id, name, key, state: status.state, bytes, purged: false, session }
+        Self {
+            id: status.id,
+            name,
+            key,
+            state: status.state,
+            bytes,
+            purged: false,
+            session,
+            seen: status.seq,
+        }
     }
 
     fn handle(&self) -> &str {
@@ -63,9 +75,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Purge) -> Result<u8, Problem> {
     consent::ask(&format!("{what}: {}", listed(&handles)), args.yes)?;
     let mut worst = 0;
     for doomed in &mut doomed {
-        // Whoever asked for all that is archived did not mean one that came back while we asked.
-        let is_meant = |session: &Session| session.archived || !args.archived;
-        match purge::purge(&ctx.home, &doomed.session, is_meant) {
+        // A yes is to what was shown: one that came back, or was put away anew, while we asked is another.
+        match purge::purge(&ctx.home, &doomed.session, doomed.seen) {
             Ok(bytes) => {
                 (doomed.purged, doomed.bytes) = (true, bytes);
                 if !args.json {

@@ -25,6 +25,8 @@ pub(crate) struct Replaced {
     old: Meant,
     /// The name that the new one takes over.
     name: Option<Name>,
+    /// Nothing of it ran, so nobody was asked for a yes.
+    was_over: bool,
 }
 
 impl Replaced {
@@ -33,7 +35,8 @@ impl Replaced {
         let old = ctx.target(Some(old))?;
         let status = ctx.status(&old.id)?;
         let handle = status.handle();
-        if !stop::is_over(&status) {
+        let was_over = stop::is_over(&status);
+        if !was_over {
             let what = format!(
                 "session `{handle}`, which is {}, would be ended once the new one runs",
                 status.state
@@ -41,7 +44,7 @@ impl Replaced {
             consent::ask(&what, said)?;
         }
         let name = name.filter(|name| status.name.as_deref() == Some(name.as_str())).cloned();
-        Ok(Self { old: Meant { handle: handle.to_owned(), ..old }, name })
+        Ok(Self { old: Meant { handle: handle.to_owned(), ..old }, name, was_over })
     }
 
     /// Whether the new session takes over the old one's name. It gets it when the old one is over: until then
@@ -57,8 +60,13 @@ impl Replaced {
             return Err(Problem::new(Code::Usage, format!("session `{handle}` cannot replace itself"))
                 .hint("the key means that very session; use another key for a new one"));
         }
-        let ended = stop::stop_together(ctx, std::slice::from_ref(id), GRACE_MS).next();
-        let ended = ended.unwrap_or_else(|| ctx.status(id));
+        let ended = if self.was_over {
+            ctx.status(id)
+                .and_then(|status| if stop::is_over(&status) { Ok(status) } else { Err(came_back()) })
+        } else {
+            let ended = stop::stop_together(ctx, std::slice::from_ref(id), GRACE_MS).next();
+            ended.unwrap_or_else(|| ctx.status(id))
+        };
         let status = ended.map_err(|problem| both_go_on(&problem, handle, new))?;
         let ending = print::ending(&status).unwrap_or(status.state);
         print::note(&format!("{handle}: {ending}, replaced by {}", new.handle()));
@@ -88,6 +96,11 @@ fn hand_on(ctx: &Ctx, old: &SessionId, new: &SessionId, name: &Name) -> Result<(
         print::note(&format!("{old} was `{name}` and is now `{other}`"));
     }
     rename::to(ctx, new, name)
+}
+
+/// Somebody started the old session while the new one began, and nobody said yes to ending what runs now.
+fn came_back() -> Problem {
+    Problem::new(Code::Held, "it was over, and was started again meanwhile")
 }
 
 fn both_go_on(problem: &Problem, old: &str, new: &Status) -> Problem {

@@ -38,11 +38,19 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
     let replaced = replaced.map(|old| Replaced::agreed(ctx, old, name.as_ref(), args.yes)).transpose()?;
     let name = name.filter(|_| !replaced.as_ref().is_some_and(Replaced::hands_on_its_name));
     // Held until the session itself says its name and key, so that nobody can claim them between.
-    let lock = (name.is_some() || spec.key.is_some()).then(|| ctx.home.lock_names()).transpose()?;
-    let made_before = spec.key.as_deref().map(|key| ctx.home.session_keyed(key)).transpose()?.flatten();
-    if let Some(id) = made_before {
-        drop(lock);
-        return again(ctx, &args, &id, &spec, replaced);
+    let lock_names = || (name.is_some() || spec.key.is_some()).then(|| ctx.home.lock_names()).transpose();
+    let keyed = || spec.key.as_deref().map(|key| ctx.home.session_keyed(key)).transpose();
+    let mut lock = lock_names()?;
+    while let Some(id) = keyed()?.flatten() {
+        drop(lock.take());
+        match made_before(ctx, &id, &spec) {
+            Ok(status) => return again(ctx, &args, &id, status, replaced),
+            // It was purged since its key was looked up, and the key with it.
+            Err(problem) if problem.code == Code::NotFound && !ctx.home.session_dir(&id).exists() => {
+                lock = lock_names()?;
+            }
+            Err(problem) => return Err(problem),
+        }
     }
     let (spec, secrets) = without_secrets(spec);
     let asked = Asked {
@@ -243,15 +251,9 @@ fn follow(ctx: &Ctx, connection: Connection, status: &Status, json: bool) -> Res
     output::stream_to_end(ctx, &id)
 }
 
-/// A repeated call with a known key: the same session, whatever became of it.
-fn again(
-    ctx: &Ctx,
-    args: &Run,
-    id: &SessionId,
-    spec: &Spec,
-    replaced: Option<Replaced>,
-) -> Result<u8, Problem> {
-    let mut status = ctx.status(id)?;
+/// The session that a key already means, if it is of the same kind.
+fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem> {
+    let status = ctx.status(id)?;
     let made = view::history(&ctx.home, id)?.session.spec.map(Spec::from).unwrap_or_default();
     if !is_same(&made, spec) {
         let key = spec.key.as_deref().unwrap_or_default();
@@ -264,6 +266,17 @@ fn again(
         )
         .hint("use another key for another command"));
     }
+    Ok(status)
+}
+
+/// A repeated call with a known key: the same session, whatever became of it.
+fn again(
+    ctx: &Ctx,
+    args: &Run,
+    id: &SessionId,
+    mut status: Status,
+    replaced: Option<Replaced>,
+) -> Result<u8, Problem> {
     if let Some(replaced) = replaced {
         if stop::is_over(&status) {
             let what = format!("session {id}, which the key means, is {}: it replaces nothing", status.state);

@@ -25,6 +25,8 @@ use crate::{print, turns};
 
 /// Talks until the person leaves. Only for a person at a terminal.
 pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
+    // It starts a keeper whenever the agent was released, and outlives them and their notifiers.
+    berth_host::signals::let_children_go();
     let status = ctx.status(id)?;
     let (known, seq) = turns::views_and_seq(ctx, id)?;
     if is_dumb(std::env::var_os("TERM").as_deref()) {

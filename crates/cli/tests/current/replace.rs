@@ -43,6 +43,30 @@ fn a10_if_the_new_session_does_not_start_the_old_one_lives_and_is_still_current(
 }
 
 #[test]
+fn an_old_session_that_was_over_and_came_back_meanwhile_is_not_ended_without_a_yes() {
+    let lab = lab();
+    let old = lab.start_with(&["--name", "old"], &["hang"]);
+    lab.ok(["stop", "--grace", "0s", "old"]);
+    // The new one waits for its name; nobody is asked about one that does not run.
+    let path = lab.home().join("names.lock");
+    let names = berth_host::lock::LockFile::open_or_create(&path).expect("a lock");
+    assert!(names.try_exclusive().expect("a lock"));
+    let mut run = lab.command(["run", "-d", "--replace", "old", "--name", "new", "--", &lab.agent(), "hang"]);
+    let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
+    wait_until("it to wait", || {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", run.id())).into_iter().flatten().flatten();
+        open.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|file| file == path)
+    });
+    lab.ok(["resume", "-d", "old"]);
+    drop(names);
+    let said = said(run.wait_with_output().expect("our own child"));
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(said.err.contains("started again meanwhile"), "{said:?}");
+    let states = [&old, "new"].map(|session| lab.show(session)["state"].clone());
+    assert_eq!(states, ["running", "running"], "{said:?}");
+}
+
+#[test]
 fn the_old_session_is_ended_when_the_new_one_runs_and_the_new_one_is_current() {
     let lab = lab();
     let mut shell = Shell::new(&lab);

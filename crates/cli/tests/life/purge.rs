@@ -187,6 +187,74 @@ fn a_sweep_that_finishes_a_purge_drops_the_names_that_are_left() {
     assert_eq!((files(&lab, "names"), files(&lab, "keys")), (vec![], vec![]));
 }
 
+#[test]
+fn a_session_that_cannot_be_told_to_be_at_rest_is_not_purged() {
+    let lab = lab();
+    let id = stopped(&lab, "odd");
+    // A lock that cannot be looked at.
+    let run = lab.session_dir(&id).join("run");
+    std::fs::remove_file(&run).expect("our own directory");
+    std::os::unix::fs::symlink("run", &run).expect("a link to itself");
+    let said = lab.berth(["purge", "--yes", "odd"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("cannot tell whether"), "{said:?}");
+    assert!(lab.session_dir(&id).exists());
+}
+
+#[test]
+fn a_yes_is_to_what_was_shown_and_not_to_what_became_of_it() {
+    let lab = lab();
+    let id = archived(&lab, "ask");
+    for (purge, word) in [(vec!["purge", "ask"], "one"), (vec!["purge", "--archived"], "two")] {
+        let mut terminal = lab.terminal(purge);
+        terminal.wait_for("Go on? [y/N]");
+        // Put away once more, so it is not older than it was said to be, and it has a note now.
+        lab.ok(["restore", "ask"]);
+        lab.ok(["note", "ask", word]);
+        lab.ok(["archive", "ask"]);
+        terminal.type_keys("y\r");
+        assert_eq!(terminal.wait_exit(), 4, "{}", terminal.text());
+        assert!(terminal.text().contains("meanwhile"), "{}", terminal.text());
+        assert_eq!(state(&lab, &id), "archived");
+    }
+}
+
+#[test]
+fn whoever_meets_a_purge_is_told_of_no_session_and_never_of_damage() {
+    let mut seed = Seed::announce("purge and look");
+    let lab = lab();
+    for round in 0..rounds(30) {
+        let id = archived(&lab, "torn");
+        let purge = spawn(&lab, ["purge", "--yes", "torn"]);
+        seed.dawdle(20_000);
+        for verb in ["show", "log", "why"] {
+            let said = lab.berth([verb, &id]);
+            assert!(matches!(said.code, 0 | 3), "round {round}: {verb}: {said:?}");
+        }
+        assert_eq!(finish(purge).code, 0, "round {round}");
+    }
+}
+
+#[test]
+fn a_key_whose_session_is_being_purged_means_that_one_or_a_new_one() {
+    let mut seed = Seed::announce("purge and key");
+    let lab = lab();
+    let run = ["run", "-d", "--key", "k", "--", "true"];
+    for round in 0..rounds(30) {
+        let old = lab.ok(run);
+        lab.ok(["wait", &old]);
+        let purge = spawn(&lab, ["purge", "--yes", &old]);
+        seed.dawdle(20_000);
+        let said = finish(spawn(&lab, run));
+        assert_eq!(said.code, 0, "round {round}: {said:?}");
+        assert_eq!(finish(purge).code, 0, "round {round}");
+        for id in files(&lab, "sessions") {
+            lab.ok(["wait", &id]);
+            lab.ok(["purge", "--yes", &id]);
+        }
+    }
+}
+
 /// One wins, the other hears a clear error; nothing runs without a record.
 #[test]
 fn a_purge_races_a_resume_and_one_of_them_wins() {

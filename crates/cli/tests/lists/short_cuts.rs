@@ -5,6 +5,14 @@ use serde_json::json;
 
 use super::{keep_busy, lab};
 
+/// Waits until the agent was released, and its keeper is gone: the lease is the last thing it lets go.
+fn gone(dir: &std::path::Path) {
+    use berth_host::lock::{Probe, probe};
+    wait_until("its keeper to be gone", || {
+        !dir.join("sock").exists() && matches!(probe(&dir.join("lease")), Ok(Some(Probe::Free)))
+    });
+}
+
 #[test]
 fn a_list_knows_of_a_turn_as_soon_as_its_receipt_is_given() {
     let lab = lab();
@@ -63,7 +71,7 @@ fn the_short_cut_of_a_released_agent_is_believed_until_something_happens() {
     let id = lab.ok(["run", "-d", "--agent", "fake", "--idle", "50ms"]);
     lab.ok(["send", &id, "hello", "--wait"]);
     let dir = lab.session_dir(&id);
-    wait_until("the agent to be released, and its keeper with it", || lab.show(&id)["keeper_pid"].is_null());
+    gone(&dir);
     let released = lab.json(["ls", "--json"]);
     assert_eq!(
         (&released[0]["state"], &released[0]["keeper_pid"]),
@@ -91,10 +99,25 @@ fn the_short_cut_of_a_released_agent_is_believed_until_something_happens() {
 }
 
 #[test]
+fn a_released_session_that_is_tagged_is_still_listed_by_its_short_cut() {
+    let lab = lab();
+    let id = lab.ok(["run", "-d", "--agent", "fake", "--idle", "50ms"]);
+    let dir = lab.session_dir(&id);
+    gone(&dir);
+    lab.ok(["tag", &id, "work"]);
+    let text = std::fs::read(dir.join("status.json")).expect("a short cut");
+    let short_cut: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+    let journal = dir.join("journal").join(short_cut["journal_file"].as_str().expect("a name"));
+    let length = std::fs::metadata(journal).expect("a journal").len();
+    assert_eq!((&short_cut["tags"], &short_cut["journal_bytes"]), (&json!(["work"]), &json!(length)));
+    assert_eq!(lab.json(["ls", "--json"])[0]["tags"], json!(["work"]));
+}
+
+#[test]
 fn a_released_session_that_is_taken_up_again_is_not_called_idle() {
     let lab = lab();
     let id = lab.ok(["run", "-d", "--agent", "fake", "--idle", "50ms"]);
-    wait_until("its keeper to leave", || !lab.session_dir(&id).join("sock").exists());
+    gone(&lab.session_dir(&id));
     assert_eq!(lab.json(["ls", "--json"])[0]["state"], "idle");
     let gate = keep_busy(&lab, &id, "say:on it");
     assert_eq!(lab.json(["ls", "--json"])[0]["state"], "working");

@@ -107,7 +107,7 @@ fn a_notifier_that_an_agents_own_command_started_outlives_the_agents_run() {
 }
 
 #[test]
-fn there_is_a_limit_to_how_many_notifiers_work_and_who_is_too_many_says_so() {
+fn there_is_a_limit_to_how_many_notifiers_work_and_who_is_too_many_waits_or_says_so() {
     let server = Server::new(&[Reply::Hang]);
     let lab = lab_telling(&server);
     start_with_limit(&lab, "600000", "s");
@@ -115,12 +115,21 @@ fn there_is_a_limit_to_how_many_notifiers_work_and_who_is_too_many_says_so() {
         lab.ok(["send", "s", "say:done"]);
         server.wait(turn);
     }
-    lab.ok(["send", "s", "say:one_too_many"]);
+    // Of one who has no time to wait for long.
+    start_with_limit(&lab, "200", "hasty");
+    lab.ok(["send", "hasty", "say:one_too_many"]);
     wait_until("the log", || {
         log(&lab)
             .iter()
-            .any(|line| line["detail"].as_str().is_some_and(|why| why.contains("are at work already")))
+            .any(|line| line["detail"].as_str().is_some_and(|why| why.contains("at work all the time")))
     });
+    // And of one who has: it tells as soon as another is done.
+    let at_work = notifiers(&lab);
+    lab.ok(["send", "s", "say:the_next"]);
+    wait_until("one more", || notifiers(&lab).len() > at_work.len());
+    assert_eq!(server.heard().len(), berth_keeper::notify::MOST_AT_WORK);
+    signal(&at_work[0], Signal::KILL);
+    server.wait(berth_keeper::notify::MOST_AT_WORK + 1);
     for notifier in notifiers(&lab) {
         signal(&notifier, Signal::KILL);
     }
@@ -128,7 +137,7 @@ fn there_is_a_limit_to_how_many_notifiers_work_and_who_is_too_many_says_so() {
     // Whoever died left its seat.
     start(&lab, &["--name", "t"]);
     lab.ok(["send", "t", "say:done"]);
-    server.wait(berth_keeper::notify::MOST_AT_WORK + 1);
+    server.wait(berth_keeper::notify::MOST_AT_WORK + 2);
     for notifier in notifiers(&lab) {
         signal(&notifier, Signal::KILL);
     }

@@ -162,7 +162,16 @@ fn f14_what_is_being_made_right_now_is_kept_and_what_was_given_up_is_cleared() {
     lab.wait_output(&running, "ready");
     lab.ok(["stop", &stopped]);
     let home = lab.home();
-    let dirs = [home.clone(), home.join("names"), home.join("keys"), lab.session_dir(&stopped)];
+    let desk = home.join("notify");
+    fs::create_dir_all(desk.join("claims")).expect("a directory");
+    let dirs = [
+        home.clone(),
+        home.join("names"),
+        home.join("keys"),
+        desk.clone(),
+        desk.join("claims"),
+        lab.session_dir(&stopped),
+    ];
     let files: Vec<_> = dirs.iter().map(|dir| temporary(dir)).collect();
     let made = half_made(&lab, "aaaaaaaaaaaa");
     // One that its keeper claimed, and one that has not even a journal.

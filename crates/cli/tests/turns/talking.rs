@@ -46,6 +46,32 @@ fn a_paste_of_many_lines_is_one_turn_to_the_byte() {
 }
 
 #[test]
+fn keepers_that_leave_while_somebody_talks_are_not_left_as_zombies() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s", "--idle", "50ms"]);
+    let gone = || wait_until("its keeper to leave", || !lab.session_dir(&id).join("sock").exists());
+    let mut terminal = talk(&lab);
+    for turn in ["one", "two"] {
+        // Brought back by the one who talks, and released again.
+        gone();
+        terminal.type_keys(&format!("{turn}\r"));
+        terminal.wait_for(&format!("ECHO: {turn}"));
+    }
+    gone();
+    let talker = terminal.identity().pid;
+    let children = || {
+        let all = berth_host::process::census().expect("/proc can be read");
+        all.into_iter()
+            .filter(|stat| stat.ppid == talker)
+            .map(|stat| (stat.pid, stat.state))
+            .collect::<Vec<_>>()
+    };
+    wait_until("nobody to be left below it", || children().is_empty());
+    terminal.type_keys("\x04");
+    assert_eq!(terminal.wait_exit(), 0);
+}
+
+#[test]
 fn what_is_sent_while_a_turn_runs_waits_and_the_prompt_says_how_many_do() {
     let lab = lab();
     let id = start(&lab, &["--name", "s"]);

@@ -247,6 +247,8 @@ impl Keeper {
         (self.begin, self.conversation) = (take_up.begin, take_up.lock);
         (self.ran_out_at_ms, self.killed_at_ms, self.kill_again_at_ms) = (None, None, None);
         self.terminated = false;
+        // It may say that the session is over, and would be believed if we died right after this.
+        view::doubt_short_cut(&self.dir).map_err(|error| trouble("begin the next run", &error))?;
         self.take(inputs)?;
         // For people, and for whoever sweeps; the journal has it, too.
         let _ = self.lease.sign(&self.me, self.owner.history().session.epoch.0);

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use berth_api::status::Timestamp;
 use berth_api::{Code, Problem};
 use berth_core::{Occasion, SessionId};
 use berth_host::identity::Identity;
-use berth_host::lock::LockFile;
+use berth_host::lock::{LockFile, Probe, probe};
 use berth_host::{clock, dir, disk};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ use super::NOTIFIER_VERB;
 use crate::home::Home;
 use crate::store;
 
-/// How many notifiers may work at the same time. One more tells nobody, and says so in the log.
+/// How many notifiers may work at the same time. One more waits until another is done.
 pub const MOST_AT_WORK: usize = 16;
 /// How many claims of one session are remembered; all before the oldest of them count as claimed.
 const MOST_CLAIMS: usize = 256;
@@ -30,6 +30,8 @@ const MOST_CLAIMS: usize = 256;
 const MAX_LOG_BYTES: usize = 256 << 10;
 /// How long somebody else may take to write a line.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How often one who waits for a seat looks for one.
+const SEAT_PAUSE: Duration = Duration::from_millis(50);
 
 const CLAIMS: &str = "claims";
 const LOG: &str = "log.jsonl";
@@ -103,16 +105,23 @@ impl Desk {
         desk.dir.is_dir().then_some(desk)
     }
 
-    /// Takes a seat and signs for it; `None` if all are taken.
-    pub fn sit(&self) -> io::Result<Option<Seat>> {
-        for number in 0..MOST_AT_WORK {
-            let lock = LockFile::open_or_create(&self.dir.join(format!("seat.{number}")))?;
-            if lock.try_exclusive()? {
-                lock.write_text(&store::signature(&Identity::me()?))?;
-                return Ok(Some(Seat { _lock: lock }));
+    /// Takes a seat and signs for it, and waits for one for so long; `None` if all stay taken.
+    pub fn sit(&self, patience: Duration) -> io::Result<Option<Seat>> {
+        let since = Instant::now();
+        loop {
+            for number in 0..MOST_AT_WORK {
+                let lock = LockFile::open_or_create(&self.dir.join(format!("seat.{number}")))?;
+                if lock.try_exclusive()? {
+                    lock.write_text(&store::signature(&Identity::me()?))?;
+                    return Ok(Some(Seat { _lock: lock }));
+                }
             }
+            let left = patience.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            std::thread::sleep(SEAT_PAUSE.min(left));
         }
-        Ok(None)
     }
 
     /// Claims these events, all or none. From then on they are told of, or lost: false if one of them was
@@ -193,6 +202,12 @@ impl Desk {
     }
 }
 
+/// The directories in which notifiers write files, for whoever sweeps.
+pub(crate) fn desk_dirs(root: &Path) -> [PathBuf; 2] {
+    let dir = root.join("notify");
+    [dir.join(CLAIMS), dir]
+}
+
 /// Notes that the notifier for an event of the session in `dir` could not be started.
 pub(super) fn note_failure(dir: &Path, event: u64, occasion: Occasion, what: &str) {
     let Ok((home, id)) = Home::of(dir) else { return };
@@ -217,8 +232,10 @@ pub(crate) fn is_at_work(pid: u32) -> bool {
     let Some(desk) = dir.parent().and_then(Path::parent).and_then(Desk::existing) else { return false };
     let Ok(signature) = Identity::of(pid).map(|it| store::signature(&it)) else { return false };
     let signed = |number| {
-        fs::read(desk.dir.join(format!("seat.{number}")))
-            .is_ok_and(|text| text.starts_with(signature.as_bytes()))
+        let seat = desk.dir.join(format!("seat.{number}"));
+        // Anybody can write a text; it counts while the seat is taken.
+        fs::read(&seat).is_ok_and(|text| text.starts_with(signature.as_bytes()))
+            && matches!(probe(&seat), Ok(Some(Probe::Held)))
     };
     (0..MOST_AT_WORK).any(signed)
 }
@@ -234,6 +251,9 @@ fn session_dir(line: &[u8]) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
+
     use super::*;
 
     struct Place(PathBuf);
@@ -302,14 +322,37 @@ mod tests {
     }
 
     #[test]
+    fn a_seat_that_nobody_holds_proves_nothing_whatever_is_written_there() {
+        let (place, home) = Place::new("unheld");
+        let desk = Desk::open(&home).expect("a desk");
+        // A program that was started like a notifier.
+        fs::write(place.0.join(NOTIFIER_VERB), "read line\n").expect("a script");
+        let mut like = std::process::Command::new("sh");
+        like.arg0("berth").arg(NOTIFIER_VERB).arg(home.session_dir(&home.mint().expect("a session")));
+        let mut like = like.current_dir(&place.0).stdin(Stdio::piped()).spawn().expect("sh");
+        let seat = LockFile::open_or_create(&desk.dir.join("seat.0")).expect("a file");
+        seat.write_text(&store::signature(&Identity::of(like.id()).expect("it lives"))).expect("a disk");
+        let of_nobody = is_at_work(like.id());
+        assert!(seat.try_exclusive().expect("a lock"));
+        let of_somebody = is_at_work(like.id());
+        drop(like.stdin.take());
+        like.wait().expect("our own child");
+        assert_eq!((of_nobody, of_somebody), (false, true));
+    }
+
+    #[test]
     fn there_are_only_so_many_seats_and_one_who_merely_looks_like_a_notifier_has_none() {
         let (_place, home) = Place::new("seats");
         let desk = Desk::open(&home).expect("a desk");
         let mut seats: Vec<Seat> =
-            (0..MOST_AT_WORK).map(|_| desk.sit().expect("a disk").expect("free")).collect();
-        assert!(desk.sit().expect("a disk").is_none());
-        drop(seats.pop());
-        assert!(desk.sit().expect("a disk").is_some());
+            (0..MOST_AT_WORK).map(|_| desk.sit(Duration::ZERO).expect("a disk").expect("free")).collect();
+        assert!(desk.sit(Duration::ZERO).expect("a disk").is_none());
+        // One more waits, and sits down as soon as one gets up.
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| desk.sit(Duration::from_secs(60)).expect("a disk").is_some());
+            drop(seats.pop());
+            assert!(waiting.join().expect("no panic"));
+        });
         assert!(!is_at_work(std::process::id()), "it signed, but was not started as one");
     }
 }

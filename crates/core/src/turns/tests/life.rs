@@ -185,6 +185,20 @@ fn an_agent_that_was_quiet_for_longer_than_a_new_limit_is_released_at_once() {
 }
 
 #[test]
+fn the_same_time_to_live_given_again_counts_anew() {
+    let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
+    let begun = story.now.boot_ms;
+    story.now.boot_ms = begun + 4000;
+    let again = change(PolicyChange { ttl: Term::After(5000), ..Default::default() });
+    let events = story.order(again.clone()).expect("fine");
+    assert!(matches!(events[..], [Event::ExpirySet { .. }]), "{events:?}");
+    assert_eq!(story.wakes_at(), Some(begun + 9000));
+    // One at rest has no time that could be renewed.
+    story.end_run();
+    assert_eq!(story.order(again), Ok(vec![]));
+}
+
+#[test]
 fn another_time_to_live_counts_from_the_moment_it_is_given() {
     let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
     let begun = story.now.boot_ms;
