@@ -71,8 +71,8 @@ pub(crate) struct Grep {
 
 /// Write a session to a file others can read: a transcript, its events, or a recording of its terminal.
 ///
-/// Without --format it is Markdown for an agent that takes turns, and a recording (asciicast v2, for asciinema) for
-/// a terminal. `json` and `jsonl` have the events as `berth log --json` prints them, and the turns. A file is never
+/// Without --format the file's ending decides (.md .json .jsonl .cast); else it is Markdown for an agent that takes
+/// turns, and a recording (asciicast v2, for asciinema) for a terminal. `json` and `jsonl` have the events as `berth log --json` prints them, and the turns. A file is never
 /// overwritten without --force, and is there as a whole or not at all. Of a damaged session what can be read is
 /// written, and the exit is 1.
 ///
@@ -88,7 +88,7 @@ pub(crate) struct Export {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
     pub(crate) session: Option<String>,
-    /// What to make of it [default: md if the agent takes turns, else cast]
+    /// What to make of it [default: as the file ends, else md or cast]
     #[arg(short, long, value_enum)]
     pub(crate) format: Option<Format>,
     /// Where to: a file, a directory (the file is named after the session), or `-`
