@@ -115,7 +115,7 @@ fn a_question_goes_away_when_somebody_else_answers_and_no_key_answers_it_then() 
     terminal.wait_for("answer with [y/1]");
     lab.ok(["answer", "s", "deny"]);
     terminal.wait_for("Bash: reject");
-    assert!(terminal.text().contains("[answered by no terminal on"), "{}", terminal.text());
+    assert!(terminal.text().contains("[answered by a script on"), "{}", terminal.text());
     terminal.type_keys("y");
     wait_last(&mut terminal, "> y");
     assert_eq!(lab.events(&id, "answered").len(), 1);
@@ -315,7 +315,7 @@ fn a_terminal_that_can_only_print_lines_gets_lines_and_its_question_goes_away_wh
         terminal.wait_for("answer (allow-once, allow-always, reject):");
         lab.ok(["answer", "s", "deny"]);
         terminal.wait_for("Bash: reject");
-        assert!(terminal.text().contains("answered by no terminal on"), "{}", terminal.text());
+        assert!(terminal.text().contains("answered by a script on"), "{}", terminal.text());
         terminal.type_keys("ask:Bash:ls\n");
         terminal
             .wait_until("the second question", |terminal| terminal.text().matches("answer (").count() == 2);
