@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long = "session", value_name = "S")]
     pub(crate) meant: Option<String>,
     #[arg(skip)]
-    means_nothing_to: Option<String>,
+    session_misplaced: Option<Problem>,
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
 }
@@ -87,6 +87,8 @@ pub(crate) struct Global {
 const ABOUT_A_SESSION: [&str; 3] = ["session", "sessions", "turn"];
 /// The id of --session, before and behind the command.
 const MEANT: &str = "meant";
+/// Flags that say in their own way what a command is about.
+const INSTEAD_OF_A_SESSION: [&str; 7] = ["all", "archived", "last", "none", "older_than", "pid", "port"];
 
 /// Gives --session to the commands that are about a session. Its definition tells, so that none has to be listed;
 /// the others refuse it.
@@ -102,24 +104,40 @@ fn with_session(verb: clap::Command) -> clap::Command {
 impl Args {
     /// What was typed.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let found = crate::help::command().try_get_matches()?;
+        let found = crate::help::command().try_get_matches().map_err(crate::guess::with_advice)?;
         let mut args = Self::from_arg_matches(&found)?;
-        let below = found.subcommand().map(|(verb, found)| (verb, found.try_get_one::<String>(MEANT)));
+        let below = found.subcommand().map(|(verb, found)| (verb, found, found.try_get_one::<String>(MEANT)));
+        let nothing = |verb: &str| {
+            Problem::new(Code::Usage, format!("--session means nothing to `berth {verb}`"))
+                .hint(format!("leave it out; `berth {verb} --help` tells what it takes"))
+        };
         match below {
-            Some((_, Ok(meant))) => args.meant = meant.cloned().or(args.meant),
-            Some((verb, Err(_))) if args.meant.is_some() => args.means_nothing_to = Some(verb.to_owned()),
-            None if args.meant.is_some() => args.means_nothing_to = Some("ls".to_owned()),
-            Some((_, Err(_))) | None => {}
+            Some((_, found, Ok(meant))) => {
+                args.meant = meant.cloned().or(args.meant);
+                args.session_misplaced = args.meant.as_ref().and_then(|_| in_its_place(found));
+            }
+            Some((verb, _, Err(_))) if args.meant.is_some() => args.session_misplaced = Some(nothing(verb)),
+            None if args.meant.is_some() => args.session_misplaced = Some(nothing("ls")),
+            Some((_, _, Err(_))) | None => {}
         }
         Ok(args)
     }
 
-    /// Refuses --session before a command that it means nothing to: whoever gives it wants it to count.
+    /// Refuses --session where it would mean nothing: whoever gives it wants it to count.
     pub(crate) fn check_session(&self) -> Result<(), Problem> {
-        let Some(verb) = &self.means_nothing_to else { return Ok(()) };
-        Err(Problem::new(Code::Usage, format!("--session means nothing to `berth {verb}`"))
-            .hint(format!("leave it out; `berth {verb} --help` tells what it takes")))
+        self.session_misplaced.clone().map_or(Ok(()), Err)
     }
+}
+
+/// What was typed besides --session that says something else, if anything was.
+fn in_its_place(found: &clap::ArgMatches) -> Option<Problem> {
+    let is_typed = |id: &&&str| {
+        found.try_contains_id(id).is_ok_and(|is_there| is_there)
+            && found.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
+    };
+    let flag = INSTEAD_OF_A_SESSION.iter().find(is_typed)?.replace('_', "-");
+    let what = format!("--{flag} and --session do not go together");
+    Some(Problem::new(Code::Usage, what).hint("leave one of them out"))
 }
 
 #[derive(Subcommand, Debug)]

@@ -180,7 +180,7 @@ fn none_is_current() -> Problem {
     } else {
         "there is no current session: it belongs to a terminal, and there is none here"
     };
-    Problem::new(Code::NotFound, what).hint(way_out())
+    Problem::new(Code::Usage, what).hint(way_out())
 }
 
 fn none_is_named() -> Problem {
