@@ -363,6 +363,7 @@ fn options_that_do_not_go_together_are_refused_with_a_sentence_and_nothing_is_do
         (&["run", "--agent", "claude", "--tui", "--prompt", "x"], "'--tui' cannot be used with '--prompt"),
         (&["run", "--agent", "claude", "--take"], "--resume"),
         (&["run"], "required"),
+        (&["purge", "--older-than", "3d"], "required arguments were not provided:\n  --archived\n\nUsage"),
         (&["resume", "x", "--attach", "--detach"], "'--attach' cannot be used with '--detach'"),
         (&["resume", "x", "--attach", "--json"], "'--attach' cannot be used with '--json'"),
         (&["resume", "x", "--attach"], "--attach needs a terminal"),

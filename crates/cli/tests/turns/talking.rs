@@ -326,3 +326,18 @@ fn a_terminal_that_can_only_print_lines_gets_lines_and_its_question_goes_away_wh
         assert_eq!(terminal.wait_exit(), 0);
     }
 }
+
+#[test]
+fn an_answer_does_nothing_to_a_terminal_and_a_pipe_gets_it_as_it_is() {
+    let lab = lab();
+    start(&lab, &["--name", "s"]);
+    let evil = "hello \x1b[2Jworld\x07";
+    let mut terminal = lab.terminal(["send", "--wait", "s", evil]);
+    terminal.wait_for_raw("hello \u{241b}[2Jworld\u{2407}".as_bytes());
+    assert_eq!(terminal.wait_exit(), 0);
+    let mut terminal = lab.terminal(["result", "s.1"]);
+    terminal.wait_for_raw("hello \u{241b}[2Jworld\u{2407}".as_bytes());
+    assert_eq!(terminal.wait_exit(), 0);
+    assert_eq!(lab.ok(["send", "--wait", "s", evil]), format!("ECHO: {evil}"));
+    assert_eq!(lab.ok(["result", "s.1"]), format!("ECHO: {evil}"));
+}
