@@ -196,14 +196,14 @@ pub(crate) enum Verb {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  berth run --agent claude --name fix                 an agent that takes turns: `berth send fix TEXT`
-  berth run --agent codex --prompt 'why is it slow?'  its answer; the session stays
-  berth run --agent claude --tui                      its own terminal interface, attached
+  berth run --agent claude --name fix                 then `berth send fix TEXT`
+  berth run --agent codex --prompt 'why is it slow?'  prints its answer
+  berth run --agent claude --tui                      its own interface
   berth run -- claude                                 any command, attached
-  berth run -d --name tests -- cargo test             in the background, by name
-  id=$(berth run -d --key nightly-42 -- ./job.sh)     repeat safely: same key, same session
-  berth run --replace fix --name fix -- claude         starts the new one, then ends the old one
-  berth run --max-memory 4G --max-procs 500 -- claude  refused where the host cannot limit (see `berth doctor`)")]
+  berth run -d --name tests -- cargo test             in the background
+  id=$(berth run -d --key nightly-42 -- ./job.sh)     same key, same session
+  berth run --replace fix --name fix -- claude        the new one, then no old
+  berth run --max-memory 4G --max-procs 500 -- claude  see `berth doctor`")]
 pub(crate) struct Run {
     /// Do not attach; print the id once the command runs
     #[arg(short, long)]
@@ -279,7 +279,7 @@ impl From<&Limits> for berth_api::record::Limits {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  berth resume old                      attached on a terminal, streamed in a script
+  berth resume old                      attached; in a script, streamed
   berth resume old --detach
   berth resume --last                   the one that was interrupted last")]
 pub(crate) struct Resume {
@@ -326,7 +326,7 @@ pub(crate) struct Show {
 #[command(after_help = "\
 Examples:
   berth why fix
-  berth why --pid 4711      whose is it, on what evidence, and what would happen to it")]
+  berth why --pid 4711      whose is it, and what would happen to it")]
 pub(crate) struct Why {
     /// The session [default: the current one]
     #[arg(value_name = "S", conflicts_with = "pid")]
@@ -517,8 +517,8 @@ pub(crate) struct Stop {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  berth wait fix.1                                how that turn ended, as the exit code
-  berth wait fix --timeout 10m                    until it has nothing to do
+  berth wait fix.1                       the exit code says how that turn ended
+  berth wait fix --timeout 10m           until it has nothing to do
   berth wait tests --for exit
   berth wait tests --for 'output:test result: .*'")]
 pub(crate) struct Wait {

@@ -18,9 +18,9 @@ use super::{Which, duration};
 #[command(after_help = "\
 Examples:
   berth grep 'connection refused'
-  berth grep -i -w todo fix                       in one session, upper or lower case, whole words
+  berth grep -i -w todo fix                       in one session, any case
   berth grep -C 2 'panicked at' --agent claude    with two lines around each
-  berth grep -l -F '$HOME'                        which sessions have these characters
+  berth grep -l -F '$HOME'                        which sessions have it
   berth grep --json timeout | jq -r '.turn // .session'")]
 pub(crate) struct Grep {
     /// A regular expression, as for ripgrep
@@ -83,7 +83,7 @@ Examples:
   berth export fix                             Markdown on standard output
   berth export fix -o notes/                   notes/fix.md
   berth export tests -o tests.cast --idle-limit 2s && asciinema play tests.cast
-  berth export fix --format jsonl | jq -r 'select(.event == \"turn_accepted\") | .prompt'")]
+  berth export fix --format jsonl | jq -r '.event // .turn'")]
 pub(crate) struct Export {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
