@@ -47,7 +47,7 @@ pub(crate) fn with_advice(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
     if let Some(advice) = advice(word) {
         // What is spelled alike is not what is meant.
-        error.insert(ContextKind::SuggestedSubcommand, ContextValue::None);
+        error.remove(ContextKind::SuggestedSubcommand);
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     }
     error

@@ -22,8 +22,10 @@ fn verbs(lab: &Lab) -> Vec<String> {
 fn words(lab: &Lab, verb: &str) -> Vec<String> {
     let help = lab.ok([verb, "--help"]);
     let usage = help.lines().find(|line| line.starts_with("Usage: ")).expect("a usage");
-    let needed = usage.split_whitespace().filter(|word| word.starts_with('<') && !word.starts_with("<S"));
-    let filled = needed.map(|word| match word.trim_end_matches(['.', '>']).trim_start_matches('<') {
+    // A pattern may also be given with -e, and is needed all the same.
+    let is_needed = |word: &&str| (word.starts_with('<') && !word.starts_with("<S")) || *word == "[PATTERN]";
+    let needed = usage.split_whitespace().filter(is_needed);
+    let filled = needed.map(|word| match word.trim_matches(['<', '>', '[', ']', '.']) {
         "T" => "1",
         "OPTION" => "allow",
         "PATTERN" => "said-by",
