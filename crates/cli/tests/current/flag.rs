@@ -4,6 +4,9 @@ use berth_harness::{Lab, Said, said, wait_until};
 
 use crate::{agent, lab};
 
+/// A person at a terminal, or the name as an argument: these refuse all others.
+const NEED_MORE: [&str; 3] = ["attach", "use", "purge"];
+
 /// The verbs whose help has --session.
 fn verbs(lab: &Lab) -> Vec<String> {
     let help = lab.ok(["--help"]);
@@ -55,6 +58,8 @@ fn walk(lab: &Lab, named: &str, bystander: &str) {
             assert!(!told.out.contains(word) && !told.err.contains(word), "{verb}: {told:?}");
         }
         assert_eq!(touched(bystander), before, "{verb} did something to another session: {told:?}");
+        // A command line that makes no sense would show nothing.
+        assert!(told.code != 2 || NEED_MORE.contains(&verb.as_str()), "{verb}: {told:?}");
         assert!(told.code == 0 || !told.err.is_empty(), "{verb}: a refusal without a word: {told:?}");
     }
 }
