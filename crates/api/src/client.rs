@@ -13,7 +13,7 @@ use crate::redact;
 /// The name of a keeper's socket in its session's directory.
 pub const SOCKET_NAME: &str = "sock";
 /// What the place of a caller without a terminal begins with.
-pub const NO_TERMINAL: &str = "no terminal";
+pub const NO_TERMINAL: &str = "a script";
 
 /// How much is read at a time.
 const READ_BYTES: usize = 32 * 1024;

@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long = "session", value_name = "S")]
     pub(crate) meant: Option<String>,
     #[arg(skip)]
-    means_nothing_to: Option<String>,
+    session_misplaced: Option<Problem>,
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
 }
@@ -87,6 +87,8 @@ pub(crate) struct Global {
 const ABOUT_A_SESSION: [&str; 3] = ["session", "sessions", "turn"];
 /// The id of --session, before and behind the command.
 const MEANT: &str = "meant";
+/// Flags that say in their own way what a command is about.
+const INSTEAD_OF_A_SESSION: [&str; 7] = ["all", "archived", "last", "none", "older_than", "pid", "port"];
 
 /// Gives --session to the commands that are about a session. Its definition tells, so that none has to be listed;
 /// the others refuse it.
@@ -102,24 +104,48 @@ fn with_session(verb: clap::Command) -> clap::Command {
 impl Args {
     /// What was typed.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let found = crate::help::command().try_get_matches()?;
+        let found = crate::help::command().try_get_matches().map_err(crate::guess::with_advice)?;
         let mut args = Self::from_arg_matches(&found)?;
-        let below = found.subcommand().map(|(verb, found)| (verb, found.try_get_one::<String>(MEANT)));
+        let below = found.subcommand().map(|(verb, found)| (verb, found, found.try_get_one::<String>(MEANT)));
+        let nothing = |verb: &str| {
+            Problem::new(Code::Usage, format!("--session means nothing to `berth {verb}`"))
+                .hint(format!("leave it out; `berth {verb} --help` tells what it takes"))
+        };
         match below {
-            Some((_, Ok(meant))) => args.meant = meant.cloned().or(args.meant),
-            Some((verb, Err(_))) if args.meant.is_some() => args.means_nothing_to = Some(verb.to_owned()),
-            None if args.meant.is_some() => args.means_nothing_to = Some("ls".to_owned()),
-            Some((_, Err(_))) | None => {}
+            Some((verb, found, Ok(meant))) => {
+                args.meant = meant.cloned().or(args.meant);
+                args.session_misplaced = args.meant.as_ref().and_then(|_| in_its_place(verb, found));
+            }
+            Some((verb, _, Err(_))) if args.meant.is_some() => args.session_misplaced = Some(nothing(verb)),
+            None if args.meant.is_some() => args.session_misplaced = Some(nothing("ls")),
+            Some((_, _, Err(_))) | None => {}
         }
         Ok(args)
     }
 
-    /// Refuses --session before a command that it means nothing to: whoever gives it wants it to count.
+    /// Refuses --session where it would mean nothing: whoever gives it wants it to count.
     pub(crate) fn check_session(&self) -> Result<(), Problem> {
-        let Some(verb) = &self.means_nothing_to else { return Ok(()) };
-        Err(Problem::new(Code::Usage, format!("--session means nothing to `berth {verb}`"))
-            .hint(format!("leave it out; `berth {verb} --help` tells what it takes")))
+        self.session_misplaced.clone().map_or(Ok(()), Err)
     }
+}
+
+/// What was typed besides --session that says something else, if anything was.
+fn in_its_place(verb: &str, found: &clap::ArgMatches) -> Option<Problem> {
+    let is_typed = |id: &str| {
+        found.try_contains_id(id).is_ok_and(|is_there| is_there)
+            && found.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
+    };
+    if let Some(flag) = INSTEAD_OF_A_SESSION.iter().find(|flag| is_typed(flag)) {
+        let what = format!("--{} and --session do not go together", flag.replace('_', "-"));
+        return Some(Problem::new(Code::Usage, what).hint("leave one of them out"));
+    }
+    let definition = <Args as clap::CommandFactory>::command();
+    let arguments: Vec<&clap::Arg> = definition.find_subcommand(verb)?.get_positionals().collect();
+    // Where more may follow, the first word may be no session; that is for the command to tell.
+    let [only] = arguments.as_slice() else { return None };
+    let is_a_session = only.get_value_names().is_some_and(|names| names.iter().any(|name| *name == "S"));
+    let typed = found.get_raw(only.get_id().as_str()).filter(|_| is_a_session)?.next()?;
+    Some(crate::meant::twice(&typed.to_string_lossy()))
 }
 
 #[derive(Subcommand, Debug)]
@@ -178,14 +204,14 @@ pub(crate) enum Verb {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  berth run --agent claude --name fix                 an agent that takes turns: `berth send fix TEXT`
-  berth run --agent codex --prompt 'why is it slow?'  its answer; the session stays
-  berth run --agent claude --tui                      its own terminal interface, attached
+  berth run --agent claude --name fix                 then `berth send fix TEXT`
+  berth run --agent codex --prompt 'why is it slow?'  prints its answer
+  berth run --agent claude --tui                      its own interface
   berth run -- claude                                 any command, attached
-  berth run -d --name tests -- cargo test             in the background, by name
-  id=$(berth run -d --key nightly-42 -- ./job.sh)     repeat safely: same key, same session
-  berth run --replace fix --name fix -- claude         starts the new one, then ends the old one
-  berth run --max-memory 4G --max-procs 500 -- claude  refused where the host cannot limit (see `berth doctor`)")]
+  berth run -d --name tests -- cargo test             in the background
+  id=$(berth run -d --key nightly-42 -- ./job.sh)     same key, same session
+  berth run --replace fix --name fix -- claude        the new one, then no old
+  berth run --max-memory 4G --max-procs 500 -- claude  see `berth doctor`")]
 pub(crate) struct Run {
     /// Do not attach; print the id once the command runs
     #[arg(short, long)]
@@ -261,7 +287,7 @@ impl From<&Limits> for berth_api::record::Limits {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  berth resume old                      attached on a terminal, streamed in a script
+  berth resume old                      attached; in a script, streamed
   berth resume old --detach
   berth resume --last                   the one that was interrupted last")]
 pub(crate) struct Resume {
@@ -308,7 +334,7 @@ pub(crate) struct Show {
 #[command(after_help = "\
 Examples:
   berth why fix
-  berth why --pid 4711      whose is it, on what evidence, and what would happen to it")]
+  berth why --pid 4711      whose is it, and what would happen to it")]
 pub(crate) struct Why {
     /// The session [default: the current one]
     #[arg(value_name = "S", conflicts_with = "pid")]
@@ -499,8 +525,8 @@ pub(crate) struct Stop {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  berth wait fix.1                                how that turn ended, as the exit code
-  berth wait fix --timeout 10m                    until it has nothing to do
+  berth wait fix.1                       the exit code says how that turn ended
+  berth wait fix --timeout 10m           until it has nothing to do
   berth wait tests --for exit
   berth wait tests --for 'output:test result: .*'")]
 pub(crate) struct Wait {

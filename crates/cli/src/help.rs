@@ -21,7 +21,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Use terminals", &["attach", "input", "screen", "output"]),
     ("Look", &["ls", "show", "why", "ps", "log", "grep", "export"]),
     ("End, keep and bring back", &["stop", "resume", "archive", "restore", "purge", "policy", "sweep"]),
-    ("Name and sort", &["use", "current", "rename", "tag", "note"]),
+    ("Name and sort", &["use", "rename", "tag", "note"]),
     ("Share processes between sessions", &["helper"]),
     ("Set up", &["agents", "config", "notify", "doctor", "completions", "man", "setup", "demo", "help"]),
 ];
@@ -109,9 +109,29 @@ mod tests {
         assert_eq!(wrapped("extraordinarily long", 10), "extraordinarily\n               long");
     }
 
+    /// As wide as most terminals are: what wraps stands under its own command and looks like another one.
+    const ORDINARY: usize = 80;
+
+    #[test]
+    fn every_example_fits_an_ordinary_terminal() {
+        fn check(command: &Command) {
+            let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in text.lines().skip_while(|line| *line != "Examples:") {
+                let wide = crate::width::width(line);
+                assert!(wide <= ORDINARY, "{}: {wide} columns: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        Args::command().get_subcommands().for_each(check);
+    }
+
     #[test]
     fn every_verb_is_in_one_group_and_explained_there() {
-        let groups = grouped(&Args::command());
+        let command = Args::command();
+        let groups = grouped(&command);
+        for verb in GROUPS.iter().flat_map(|(_, verbs)| verbs.iter()).filter(|verb| **verb != "help") {
+            assert!(command.find_subcommand(verb).is_some(), "there is no `berth {verb}`");
+        }
         assert!(groups.iter().all(|(title, _)| *title != "More"), "not sorted in: {:?}", groups.last());
         for (_, verbs) in &groups {
             for (verb, about) in verbs {

@@ -13,6 +13,7 @@ mod ctx;
 mod dashboard;
 mod export;
 mod grep;
+mod guess;
 mod help;
 mod leave_key;
 mod life;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Ok(code) => {
             if let Some(problem) = config::untold() {
                 print::note(&format!("the config is not used: {}", problem.what));
+                print::note("hint: `berth config --check` says whether it is right again");
             }
             ExitCode::from(code)
         }

@@ -1,6 +1,6 @@
 //! Words and tables for people. Data for programs is JSON, printed with [`json`].
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use berth_api::{Code, Problem, Status, Timestamp, redact};
 use serde::Serialize;
@@ -55,6 +55,11 @@ pub(crate) fn note(text: &str) {
 /// Prints text to standard output, and admits it when that fails.
 pub(crate) fn text(text: &str) -> Result<(), Problem> {
     bytes(text.as_bytes())
+}
+
+/// Prints what an agent said. To a terminal nothing of it is a command; a file and a pipe get what was said.
+pub(crate) fn said(words: &str) -> Result<(), Problem> {
+    if io::stdout().is_terminal() { text(&visible(words)) } else { text(words) }
 }
 
 /// Prints bytes to standard output, and admits it when that fails.

@@ -41,7 +41,6 @@ impl Progress {
     }
 
     /// Prints something to standard output without mixing it with the line.
-    #[allow(dead_code, reason = "whoever finds things while it goes on prints them so")]
     pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         match self.bar.get() {
             Some(bar) => bar.suspend(print),

@@ -110,7 +110,9 @@ fn a_broken_config_keeps_nobody_from_their_sessions() {
     let told = with(&lab, &["ls"], &[]);
     assert!(told.code == 0 && told.out.contains(&id), "{told:?}");
     assert!(
-        told.err.contains("the config is not used: ") && told.err.contains(":1:4: this is not TOML"),
+        told.err.contains("the config is not used: ")
+            && told.err.matches("berth config --check").count() == 1
+            && told.err.contains(":1:4: this is not TOML"),
         "{told:?}"
     );
     for args in [&["show", &id][..], &["screen", &id], &["why", &id], &["log", &id], &["stop", &id]] {

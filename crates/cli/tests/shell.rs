@@ -363,6 +363,7 @@ fn options_that_do_not_go_together_are_refused_with_a_sentence_and_nothing_is_do
         (&["run", "--agent", "claude", "--tui", "--prompt", "x"], "'--tui' cannot be used with '--prompt"),
         (&["run", "--agent", "claude", "--take"], "--resume"),
         (&["run"], "required"),
+        (&["purge", "--older-than", "3d"], "required arguments were not provided:\n  --archived\n\nUsage"),
         (&["resume", "x", "--attach", "--detach"], "'--attach' cannot be used with '--detach'"),
         (&["resume", "x", "--attach", "--json"], "'--attach' cannot be used with '--json'"),
         (&["resume", "x", "--attach"], "--attach needs a terminal"),
@@ -384,4 +385,25 @@ fn options_that_do_not_go_together_are_refused_with_a_sentence_and_nothing_is_do
     }
     let sessions = std::fs::read_dir(lab.home().join("sessions")).map_or(0, Iterator::count);
     assert_eq!(sessions, 0);
+}
+
+#[test]
+fn a_word_of_another_program_is_answered_with_the_word_of_this_one() {
+    let lab = lab();
+    for (word, meant) in [
+        ("kill", "berth stop S"),
+        ("rm", "berth archive S"),
+        ("delete", "berth purge S"),
+        ("status", "berth ls"),
+        ("tail", "berth output S --follow"),
+        ("new", "berth run -- COMMAND"),
+        ("start", "berth run -- COMMAND"),
+        ("exec", "berth input S TEXT"),
+    ] {
+        let told = lab.berth([word, "fix"]);
+        assert_eq!(told.code, 2, "{told:?}");
+        assert!(told.err.contains("tip: `berth ") && told.err.contains(meant), "{told:?}");
+        assert_eq!(told.err.matches("tip:").count(), 1, "one advice is enough: {told:?}");
+    }
+    assert!(lab.berth(["stpo"]).err.contains("similar"), "what is misspelled is still told");
 }

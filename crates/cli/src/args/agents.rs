@@ -14,7 +14,7 @@ The config file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else 
 
 Examples:
   berth agents
-  berth agents gemini                                    how to install it, start it, resume it
+  berth agents gemini             how to install it, start it, resume it
   berth agents --json | jq -r '.[] | select(.installed) | .name'")]
 pub(crate) struct Agents {
     /// Only this one, in full

@@ -16,9 +16,9 @@ Examples:
   berth config
   berth config --explain ui.color
   berth config --explain --json | jq -r '.[].variable'
-  berth config --check                           exit 2 with line and column if something is wrong
-  berth config --example > config.toml           a file to begin with; everything in it is commented out
-  BERTH_UI_COLOR=never berth config              a variable counts over the file"
+  berth config --check                    exit 2 with line and column if wrong
+  berth config --example > config.toml    a file to begin with
+  BERTH_UI_COLOR=never berth config       a variable counts over the file"
 )]
 pub(crate) struct Config {
     /// Explain every key, or one: its type, default, variable, and an example

@@ -18,9 +18,9 @@ use super::{Which, duration};
 #[command(after_help = "\
 Examples:
   berth grep 'connection refused'
-  berth grep -i -w todo fix                       in one session, upper or lower case, whole words
+  berth grep -i -w todo fix                       in one session, any case
   berth grep -C 2 'panicked at' --agent claude    with two lines around each
-  berth grep -l -F '$HOME'                        which sessions have these characters
+  berth grep -l -F '$HOME'                        which sessions have it
   berth grep --json timeout | jq -r '.turn // .session'")]
 pub(crate) struct Grep {
     /// A regular expression, as for ripgrep
@@ -71,8 +71,8 @@ pub(crate) struct Grep {
 
 /// Write a session to a file others can read: a transcript, its events, or a recording of its terminal.
 ///
-/// Without --format it is Markdown for an agent that takes turns, and a recording (asciicast v2, for asciinema) for
-/// a terminal. `json` and `jsonl` have the events as `berth log --json` prints them, and the turns. A file is never
+/// Without --format the file's ending decides (.md .json .jsonl .cast); else it is Markdown for an agent that takes
+/// turns, and a recording (asciicast v2, for asciinema) for a terminal. `json` and `jsonl` have the events as `berth log --json` prints them, and the turns. A file is never
 /// overwritten without --force, and is there as a whole or not at all. Of a damaged session what can be read is
 /// written, and the exit is 1.
 ///
@@ -83,12 +83,12 @@ Examples:
   berth export fix                             Markdown on standard output
   berth export fix -o notes/                   notes/fix.md
   berth export tests -o tests.cast --idle-limit 2s && asciinema play tests.cast
-  berth export fix --format jsonl | jq -r 'select(.event == \"turn_accepted\") | .prompt'")]
+  berth export fix --format jsonl | jq -r '.event // .turn'")]
 pub(crate) struct Export {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
     pub(crate) session: Option<String>,
-    /// What to make of it [default: md if the agent takes turns, else cast]
+    /// What to make of it [default: as the file ends, else md or cast]
     #[arg(short, long, value_enum)]
     pub(crate) format: Option<Format>,
     /// Where to: a file, a directory (the file is named after the session), or `-`

@@ -19,9 +19,9 @@ NAME is a helper's name, or its id. The helper of this directory comes first, th
 whole account, then the only one of that name.
 
 Examples:
-  berth helper ensure web --ready tcp:3000 -- npm run dev      inside a session: it is the owner
-  berth helper ensure broker --owner fix --scope user --ready unix:broker.sock -- ./broker
-  berth helper release web                                     as a session's end hook
+  berth helper ensure web --ready tcp:3000 -- npm run dev    inside a session
+  berth helper ensure broker --owner fix --ready unix:broker.sock -- ./broker
+  berth helper release web                                   as its end hook
   berth helper ls")]
 pub(crate) struct Helper {
     #[command(subcommand)]
@@ -54,12 +54,13 @@ pub(crate) enum HelperVerb {
 #[command(after_help = "\
 Examples:
   berth helper ensure web --ready tcp:3000 -- npm run dev
-  berth helper ensure broker --owner fix --scope user --ready unix:broker.sock -- ./broker
-  berth helper ensure browser --idle 10m --ready 'line:listening on' -- ./browser
+  berth helper ensure broker --owner fix --ready unix:broker.sock -- ./broker
+  berth helper ensure mcp --scope user -- ./broker
+  berth helper ensure browser --ready 'line:listening on' -- ./browser
 
 Ready means, without anybody connecting to it:
   tcp:PORT     a process of the helper listens on that port
-  unix:PATH    a process of the helper listens on that socket (relative to its directory)
+  unix:PATH    the same for a socket (relative to the helper's directory)
   line:REGEX   a line of its output, without colours, has a match
 Without --ready it is ready as soon as it runs.")]
 pub(crate) struct Ensure {

@@ -70,7 +70,7 @@ Examples:
   berth purge fix")]
 pub(crate) struct Purge {
     /// The sessions
-    #[arg(value_name = "S", required_unless_present = "archived", conflicts_with = "archived")]
+    #[arg(value_name = "S", required_unless_present_any = ["archived", "older_than"], conflicts_with = "archived")]
     pub(crate) sessions: Vec<String>,
     /// All that are archived
     #[arg(long)]
@@ -97,7 +97,7 @@ pub(crate) struct Purge {
 #[command(after_help = "\
 Examples:
   berth tag fix                        print them, one per line
-  berth tag fix bug urgent             `@` is the current session: berth tag @ bug
+  berth tag fix bug urgent             of the current session: berth tag @ bug
   berth tag fix done --remove urgent
   berth ls --json | jq -r '.[] | select(.tags | index(\"bug\")) | .id'")]
 pub(crate) struct Tag {
@@ -146,8 +146,8 @@ pub(crate) struct Note {
 #[command(after_help = "\
 Examples:
   berth policy fix                             print it
-  berth policy fix --idle 10m                  release the agent after ten minutes without work
-  berth policy fix --archive-after 7d          `berth sweep` archives it after a week at rest
+  berth policy fix --idle 10m                  ends the agent when idle so long
+  berth policy fix --archive-after 7d          archived after a week at rest
   berth policy fix --ttl never --idle never")]
 pub(crate) struct Policy {
     /// The session [default: the current one]

@@ -15,8 +15,8 @@ use crate::listing::{Order, STATES};
     after_help = "\
 Examples:
   berth ls --here --state needs-you,working
-  berth ls --watch                               until q; with --json a line for each session that changes
-  berth ls --tree                                helpers, and sessions started in sessions, under theirs
+  berth ls --watch                  until q; with --json a line for each change
+  berth ls --tree                   helpers and inner sessions under theirs
   berth ls --format '{{.id}}\\t{{.name}}\\t{{.turns.total}}'
   berth ls --json | jq -r '.[] | select(.state == \"running\") | .id'
   berth stop $(berth ls --ids --tag nightly)"

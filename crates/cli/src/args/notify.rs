@@ -10,12 +10,12 @@ use clap::Subcommand;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  berth notify test                        every way that is set up, and what came of each
-  berth notify test --channel webhook fix  as if session fix had something to say
+  berth notify test                        every way that is set up
+  berth notify test --channel webhook fix  as if fix had something to say
   berth notify log                         what was told, and what failed
   berth notify log --json | jq 'map(select(.outcome == \"failed\"))'
 
-docs/notifications.md has recipes: ntfy, Telegram, your own webhook and how to check its signature.")]
+docs/notifications.md has recipes: ntfy, Telegram, and a webhook of your own.")]
 pub(crate) struct Notify {
     #[command(subcommand)]
     pub(crate) verb: NotifyVerb,
@@ -35,7 +35,7 @@ pub(crate) enum NotifyVerb {
 Examples:
   berth notify test
   berth notify test --channel desktop
-  berth notify test --json fix | jq -r '.[] | select(.outcome != \"sent\") | .detail'")]
+  berth notify test --json fix | jq -r '.[] | .detail'")]
 pub(crate) struct NotifyTest {
     /// Only in this way: terminal, desktop, command, webhook or webhook.NAME
     #[arg(long, value_name = "C")]

@@ -20,11 +20,13 @@ use super::life::term;
 Examples:
   berth send fix 'run the tests and mend what fails' --wait
   git diff | berth send review - --wait > review.md
-  berth send fix --key ci-$JOB 'build it' --json       repeat safely: same key, same turn
+  berth send fix --key ci-$JOB 'build it' --json     same key, same turn
   berth send fix --interrupt 'stop that, do this'
 
-Exit codes with --wait: 0 done · 1 failed · 8 cancelled · 9 interrupted · 10 unknown (given to the agent, outcome unproven)
-                        4 it waits and cannot begin by itself · 6 not begun within --max-wait, withdrawn")]
+Exit codes with --wait:
+  0 done · 1 failed · 8 cancelled · 9 interrupted
+  10 unknown: given to the agent, outcome unproven
+  4 it waits and cannot begin by itself · 6 not begun within --max-wait")]
 pub(crate) struct Send {
     /// The session
     #[arg(value_name = "S")]

@@ -8,11 +8,11 @@
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  berth use fix          from now on `berth show`, `berth send @ TEXT`, `berth attach` mean fix
+  berth use fix          now `berth show` and `berth send @ TEXT` mean fix
   berth use              which one it is
   berth use --none       forget it
 
-Off a terminal there is no current session: scripts name one, or set BERTH_SESSION.")]
+Off a terminal none is current: scripts name one, or set BERTH_SESSION.")]
 pub(crate) struct Use {
     /// The session [default: print the current one]
     #[arg(value_name = "S", conflicts_with = "none")]

@@ -5,13 +5,13 @@ use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
 use berth_api::turn::OnUnknown;
 use berth_api::{Problem, Timestamp};
 use berth_keeper::store;
-use serde::Serialize;
 
 use berth_core::TurnState;
 
 use crate::args::Log;
 use crate::cmd::follow::{News, follow};
 use crate::ctx::Ctx;
+use crate::export::Line;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
@@ -32,14 +32,6 @@ pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
         show(args, event.seq().0, event.get().entry())?;
     }
     Ok(0)
-}
-
-#[derive(Serialize)]
-struct Line {
-    seq: u64,
-    at: Timestamp,
-    #[serde(flatten)]
-    event: Event,
 }
 
 fn show(args: &Log, seq: u64, entry: Entry) -> Result<(), Problem> {

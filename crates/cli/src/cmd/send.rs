@@ -214,7 +214,7 @@ impl Shown {
         match news {
             News::Said(text) if !self.json => {
                 self.clear();
-                print::text(text)?;
+                print::said(text)?;
                 self.said.push_str(text);
             }
             News::Doing { what, detail, tokens } => {
@@ -227,7 +227,7 @@ impl Shown {
             News::Event(Event::Asked { ask }) => self.note(&format!(
                 "needs you ({}): {}: {} — answer with `berth answer {} {}`",
                 ask.request,
-                ask.tool,
+                print::visible(&ask.tool),
                 print::excerpt(&ask.detail, 200),
                 self.session,
                 ask.options.iter().map(|option| option.id.as_str()).collect::<Vec<_>>().join("|"),
@@ -334,7 +334,7 @@ impl Shown {
     fn finish(&mut self, view: &TurnView) -> Result<(), Problem> {
         let (gap, rest) = rest_of(&self.said, view.answer.as_deref().unwrap_or_default(), view.cut);
         print::text(gap)?;
-        print::text(rest)?;
+        print::said(rest)?;
         let printed = if rest.is_empty() { self.said.as_str() } else { rest };
         if !printed.is_empty() && !printed.ends_with('\n') {
             print::text("\n")?;

@@ -101,7 +101,7 @@ pub(crate) fn result(ctx: &Ctx, args: &TurnResult) -> Result<u8, Problem> {
         .hint(format!("`berth wait {}` waits for it", view.turn)));
     }
     let answer = view.answer.as_deref().unwrap_or_default();
-    print::text(answer)?;
+    print::said(answer)?;
     if !answer.is_empty() && !answer.ends_with('\n') {
         print::text("\n")?;
     }

@@ -11,12 +11,13 @@ use serde::Serialize;
 
 use super::{Exported, Target};
 
+/// An event as `berth log --json` prints it.
 #[derive(Serialize)]
-struct Line {
-    seq: u64,
-    at: Timestamp,
+pub(crate) struct Line {
+    pub(crate) seq: u64,
+    pub(crate) at: Timestamp,
     #[serde(flatten)]
-    event: Event,
+    pub(crate) event: Event,
 }
 
 #[derive(Serialize)]

@@ -37,6 +37,10 @@ enum Column {
     Doing,
 }
 
+/// The order of what comes behind the session and its id, on a terminal and off it.
+const REST: [Column; 7] =
+    [Column::State, Column::Age, Column::Active, Column::Queued, Column::Tags, Column::Dir, Column::Doing];
+
 impl Column {
     fn head(self) -> &'static str {
         match self {
@@ -123,7 +127,12 @@ pub(crate) fn draw(rows: &[Row], paper: Paper) -> Vec<String> {
             Some(_) | None => "  ".to_owned(),
         };
         for (at, (column, wide)) in columns.iter().enumerate() {
-            let text = row.map_or_else(|| column.head().to_owned(), |row| column.cell(row));
+            let text = match (row, column) {
+                (None, column) => column.head().to_owned(),
+                // Who has no name is called by the id already.
+                (Some(row), Column::Id) if row.session == row.id => String::new(),
+                (Some(row), column) => column.cell(row),
+            };
             let cell = match column {
                 Column::Queued => format!("{text:>wide$}"),
                 Column::Dir => fitted(&cut_front(&text, *wide), *wide),
@@ -149,16 +158,7 @@ pub(crate) fn draw(rows: &[Row], paper: Paper) -> Vec<String> {
 fn draw_whole(rows: &[Row], colour: bool) -> Vec<String> {
     let is_tree = rows.iter().any(|row| !row.lines.is_empty());
     let first = if is_tree { [Column::Session, Column::Id] } else { [Column::Id, Column::Name] };
-    let rest = [
-        Column::State,
-        Column::Age,
-        Column::Active,
-        Column::Queued,
-        Column::Tags,
-        Column::Dir,
-        Column::Doing,
-    ];
-    let columns: Vec<Column> = first.into_iter().chain(rest).collect();
+    let columns: Vec<Column> = first.into_iter().chain(REST).collect();
     let cell = |column: Column, row: &Row| match column.cell(row) {
         empty if empty.is_empty() => "-".to_owned(),
         text => text,
@@ -219,18 +219,9 @@ fn columns(rows: &[Row], room: usize) -> Vec<(Column, usize)> {
     if left >= GAP + LEAST_DOING {
         chosen.push((Column::Doing, left - GAP));
     }
-    let order = [
-        Column::Session,
-        Column::Id,
-        Column::State,
-        Column::Age,
-        Column::Active,
-        Column::Queued,
-        Column::Tags,
-        Column::Dir,
-        Column::Doing,
-    ];
-    chosen.sort_by_key(|(column, _)| order.iter().position(|it| it == column));
+    let order =
+        |wanted: Column| [Column::Session, Column::Id].into_iter().chain(REST).position(|it| it == wanted);
+    chosen.sort_by_key(|(column, _)| order(*column));
     chosen
 }
 

@@ -11,6 +11,9 @@ use berth_api::status::{Timestamp, TurnsStatus, What, WriterStatus};
 use berth_api::{Code, Problem, Status};
 use serde_json::Value;
 
+/// How many fields are named to who asked for one that is not there: all of them would be a wall of words.
+const NAMED: usize = 8;
+
 /// A text with fields in it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Template(Vec<Part>);
@@ -115,19 +118,20 @@ fn path(text: &str) -> Result<Vec<String>, Problem> {
 }
 
 fn unknown<'a>(field: &str, above: &str, known: impl Iterator<Item = &'a String>) -> Problem {
-    let known: Vec<&str> = known.map(String::as_str).collect();
-    let near = known
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(name, field), *name))
-        .filter(|(far, name)| *far <= 2 || (field.len() > 2 && name.starts_with(field)))
-        .min();
+    let mut known: Vec<&str> = known.map(String::as_str).collect();
+    let far = |name: &str| strsim::damerau_levenshtein(name, field);
+    let is_near = |name: &str| far(name) <= 2 || (field.len() > 2 && name.starts_with(field));
+    known.sort_by_key(|name| (!is_near(name), far(name), *name));
     let place = if above.is_empty() { String::new() } else { format!("{above}.") };
     let what = format!("no session has a field `.{place}{field}`");
-    let all = format!("the fields are: {}", known.join(", "));
-    Problem::new(Code::Usage, what).hint(match near {
-        Some((_, name)) => format!("did you mean {{{{.{place}{name}}}}}? {all}"),
-        None => all,
-    })
+    let near = known.first().filter(|name| is_near(name));
+    let meant = near.map(|name| format!("did you mean {{{{.{place}{name}}}}}? ")).unwrap_or_default();
+    let fields = if known.len() > NAMED {
+        format!("there are {} and more: `berth show S --json` has them all", known[..NAMED].join(", "))
+    } else {
+        format!("the fields are: {}", known.join(", "))
+    };
+    Problem::new(Code::Usage, what).hint(meant + &fields)
 }
 
 /// A session that has every field.
@@ -191,7 +195,7 @@ mod tests {
             format!("{}; {}", problem.what, problem.hint.unwrap_or_default())
         };
         assert!(
-            hint("{{.nmae}}").contains("did you mean {{.name}}? the fields are: "),
+            hint("{{.nmae}}").contains("did you mean {{.name}}? there are name, "),
             "{}",
             hint("{{.nmae}}")
         );

@@ -4,6 +4,7 @@
 //! share it only there.
 
 mod consent;
+mod flag;
 mod replace;
 mod resolution;
 mod scripts;

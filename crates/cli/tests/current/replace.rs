@@ -113,13 +113,13 @@ fn without_a_yes_nothing_is_started_and_nothing_ended() {
     assert_eq!(said.code, 7, "{said:?}");
     assert!(said.err.contains("`fix`") && said.err.contains("--yes"), "{said:?}");
     assert_eq!(lab.berth(["run", "-d", "--yes", "--replace", "no-such", "--", "true"]).code, 3);
-    assert_eq!(lab.berth(["run", "-d", "--yes", "--replace", "@", "--", "true"]).code, 3);
+    assert_eq!(lab.berth(["run", "-d", "--yes", "--replace", "@", "--", "true"]).code, 2);
     let mut shell = Shell::new(&lab);
     let mark = shell.begin("berth run -d --replace fix -- true");
     shell.terminal.wait_for("[y/N]");
     shell.terminal.type_keys("n\n");
     assert_eq!(shell.finish(&mark), 1);
-    assert_eq!(shell.run("berth use").code, 3);
+    assert_eq!(shell.run("berth use").code, 2);
     assert_eq!((count(&lab), lab.show(&old)["state"].as_str()), (1, Some("running")));
 }
 

@@ -17,7 +17,7 @@ fn the_session_is_the_arguments_then_the_flags_then_the_variables_then_the_termi
         let shown: serde_json::Value = serde_json::from_str(&shell.ok(line)).expect("JSON");
         shown["id"].as_str().expect("an id").to_owned()
     };
-    assert_eq!(meant("BERTH_SESSION=var berth show arg --session flag --json"), argument);
+    assert_eq!(meant("BERTH_SESSION=var berth show arg --json"), argument);
     assert_eq!(meant("BERTH_SESSION=var berth show --session flag --json"), flag);
     assert_eq!(meant("BERTH_SESSION=var berth --session flag show --json"), flag);
     assert_eq!(meant("BERTH_SESSION=var berth show --json"), variable);
@@ -116,14 +116,14 @@ fn without_a_current_session_a_command_that_names_none_says_what_to_do() {
     sleeping(&lab, "only");
     let mut shell = Shell::new(&lab);
     // There is only one session, and it is still not guessed.
-    for (line, code) in [("berth show", 2), ("berth stop", 2), ("berth attach", 2), ("berth show @", 3)] {
+    for (line, code) in [("berth show", 2), ("berth stop", 2), ("berth attach", 2), ("berth show @", 2)] {
         let said = shell.run(&format!("{line} 2>&1"));
         assert_eq!(said.code, code, "{line}: {said:?}");
         let has_hint = said.out.contains("berth use S") || line == "berth attach";
         assert!(has_hint && said.out.contains("hint: "), "{line}: {said:?}");
     }
-    assert_eq!(shell.run("berth use").code, 3);
-    for (args, code) in [(&["show"][..], 2), (&["show", "@"], 3), (&["use"], 3), (&["use", "only"], 2)] {
+    assert_eq!(shell.run("berth use").code, 2);
+    for (args, code) in [(&["show"][..], 2), (&["show", "@"], 2), (&["use"], 2), (&["use", "only"], 2)] {
         let said = lab.berth(args);
         assert_eq!(said.code, code, "{args:?}: {said:?}");
         assert!(said.err.contains("--session S"), "{args:?}: {said:?}");
@@ -193,6 +193,11 @@ fn a_session_flag_that_would_mean_nothing_is_refused() {
         &["why", "--pid", "1", "--session", "fix"],
         &["resume", "--last", "--session", "fix"],
         &["use", "--none", "--session", "fix"],
+        &["stop", "--all", "--yes", "--session", "fix"],
+        &["--session", "fix", "stop", "--all", "--yes"],
+        &["archive", "--older-than", "0s", "--yes", "--session", "fix"],
+        &["purge", "--archived", "--yes", "--session", "fix"],
+        &["ps", "--port", "1", "--session", "fix"],
     ] {
         let said = lab.berth(args);
         assert_eq!(said.code, 2, "{args:?}: {said:?}");
@@ -202,6 +207,34 @@ fn a_session_flag_that_would_mean_nothing_is_refused() {
     // A command's own flag is the command's.
     let own = lab.berth(["run", "--", "echo", "--session", "fix"]);
     assert_eq!((own.code, own.out.as_str()), (0, "--session fix\n"));
+}
+
+#[test]
+fn an_argument_and_a_flag_that_each_name_a_session_are_refused_and_nothing_is_done() {
+    let lab = lab();
+    let [one, other] = ["one", "other"].map(|name| sleeping(&lab, name));
+    for args in [
+        &["show", "one", "--session", "other"][..],
+        &["--session", "other", "stop", "one"],
+        &["stop", "one", "other", "--session", "other"],
+        &["archive", "one", "--stop", "--session", "other"],
+        &["purge", "one", "--yes", "--session", "other"],
+        &["ps", "one", "--session", "other"],
+        &["use", "one", "--session", "other"],
+        &["queue", "one", "--session", "other", "pause"],
+    ] {
+        let said = lab.berth(args);
+        assert_eq!(said.code, 2, "{args:?}: {said:?}");
+        assert!(
+            said.err.contains("`one` and --session both say which session is meant"),
+            "{args:?}: {said:?}"
+        );
+    }
+    let turn = lab.berth(["wait", "one", "--session", "other"]);
+    assert!(turn.code == 2 && turn.err.contains("`one` is no turn"), "{turn:?}");
+    for id in [one, other] {
+        assert_eq!(lab.show(&id)["state"], "running");
+    }
 }
 
 #[test]
@@ -220,6 +253,6 @@ fn berth_use_says_what_is_current_and_who_says_so() {
     );
     assert!(shell.ok("berth show").contains("current "));
     shell.ok("berth use --none");
-    assert_eq!(shell.run("berth use").code, 3);
+    assert_eq!(shell.run("berth use").code, 2);
     assert!(!shell.ok("berth show fix").contains("current "));
 }

@@ -36,7 +36,7 @@ fn two_terminals_have_two_current_sessions_and_a_closed_one_leaves_no_record() {
     let [one, two] = [lab.start(&["hang"]), lab.start(&["hang"])];
     let (mut left, mut right) = (Shell::new(&lab), Shell::new(&lab));
     left.ok(&format!("berth use {one}"));
-    assert_eq!(right.run("berth use").code, 3);
+    assert_eq!(right.run("berth use").code, 2);
     right.ok(&format!("berth use {two}"));
     assert_eq!((left.ok("berth use"), right.ok("berth use")), (one, two));
     assert_eq!(records(&lab).len(), 2);
@@ -65,11 +65,11 @@ fn a_record_is_of_the_terminals_session_and_not_of_one_shell_in_it() {
     for other in
         ["TMUX=/tmp/t,1,0 TMUX_PANE=%7", "ZELLIJ_SESSION_NAME=a ZELLIJ_PANE_ID=1", "SSH_CONNECTION=a"]
     {
-        assert_eq!(shell.run(&format!("{other} berth use")).code, 3, "{other}");
+        assert_eq!(shell.run(&format!("{other} berth use")).code, 2, "{other}");
     }
     // Without a controlling terminal there is none, even if standard input is one.
     let said = shell.run(&format!("setsid -w {} use", env!("CARGO_BIN_EXE_berth")));
-    assert_eq!(said.code, 3, "{said:?}");
+    assert_eq!(said.code, 2, "{said:?}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn whoever_has_a_variable_of_a_run_has_no_terminal() {
         assert_eq!(shell.run(&format!("{variable} berth use --none")).code, 2, "{variable}");
         assert_eq!(shell.ok("berth use"), mine, "{variable}");
     }
-    assert_eq!(shell.run(&format!("BERTH_RUN={other}:1 berth use")).code, 3);
+    assert_eq!(shell.run(&format!("BERTH_RUN={other}:1 berth use")).code, 2);
 }
 
 #[test]

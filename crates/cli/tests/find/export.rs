@@ -129,3 +129,23 @@ fn of_a_damaged_session_what_can_be_read_is_written_and_the_exit_is_1() {
     assert_eq!(cast.code, 1, "{cast:?}");
     assert!(cast.out.contains("still here"), "{cast:?}");
 }
+
+#[test]
+fn the_ending_of_a_file_says_what_is_written_unless_the_flag_says_otherwise() {
+    let lab = lab();
+    said(&lab, "term", &["say:hello\\n"]);
+    let write = |file: &str, more: &[&str]| {
+        let path = lab.dir().join(file).display().to_string();
+        let told = lab.berth([&["export", "term", "-o", &path], more].concat());
+        (told.code, told.err, std::fs::read_to_string(&path).unwrap_or_default())
+    };
+    assert!(write("a.md", &[]).2.starts_with("# term\n"));
+    assert!(write("a.JSON", &[]).2.starts_with('['));
+    assert!(write("a.jsonl", &[]).2.starts_with("{\"seq\":1,"));
+    assert!(write("a.cast", &[]).2.starts_with("{\"version\":2,"), "{:?}", write("b.cast", &[]));
+    assert!(write("a.txt", &[]).2.contains("\"version\":2"), "an ending that says nothing");
+    assert!(write("b.txt", &["--format", "md"]).2.starts_with("# term\n"));
+    let (code, told, written) = write("c.md", &["--format", "cast"]);
+    assert_eq!((code, written.as_str()), (2, ""), "{told}");
+    assert!(told.contains("--format says cast") && told.contains("leave --format out"), "{told}");
+}

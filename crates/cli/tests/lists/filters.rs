@@ -96,7 +96,10 @@ fn a_state_or_a_field_that_does_not_exist_is_exit_2_with_those_that_do() {
     assert!(said.err.contains("needs-you, lost") && said.err.contains("'running'"), "{said:?}");
     let said = lab.berth(["ls", "--format", "{{.stat}}"]);
     assert_eq!((said.code, said.out.as_str()), (2, ""), "{said:?}");
-    assert!(said.err.contains("did you mean {{.state}}?") && said.err.contains("created_at"), "{said:?}");
+    assert!(
+        said.err.contains("did you mean {{.state}}?") && said.err.contains("berth show S --json"),
+        "{said:?}"
+    );
     for odd in [
         &["--ids", "--json"][..],
         &["--format", "{{.id}}", "--json"],

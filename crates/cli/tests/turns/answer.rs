@@ -31,6 +31,9 @@ fn an_agent_that_asks_gets_the_answer_that_was_given() {
         let odd = lab.berth(["answer", "s", "perhaps"]);
         assert_eq!(odd.code, 2, "{odd:?}");
         assert!(odd.err.contains("allow-once") && odd.err.contains("reject"), "it lists them: {odd:?}");
+        let none = lab.berth(["answer", "s"]);
+        assert_eq!(none.code, 2, "{none:?}");
+        assert!(none.err.contains("Bash: rm -rf x") && none.err.contains("allow-once"), "{none:?}");
         lab.ok(["answer", "s", option]);
         let said = finish(waiting);
         assert_eq!((said.code, said.out), (0, format!("Bash: {expected}\n")), "{}", said.err);

@@ -141,7 +141,7 @@ fn a_question_goes_away_when_somebody_else_answers_and_no_key_answers_it_then() 
     terminal.wait_for("answer with [y/1]");
     lab.ok(["answer", "s", "deny"]);
     terminal.wait_for("Bash: reject");
-    assert!(terminal.text().contains("[answered by no terminal on"), "{}", terminal.text());
+    assert!(terminal.text().contains("[answered by a script on"), "{}", terminal.text());
     terminal.type_keys("y");
     wait_last(&mut terminal, "> y");
     assert_eq!(lab.events(&id, "answered").len(), 1);
@@ -341,7 +341,7 @@ fn a_terminal_that_can_only_print_lines_gets_lines_and_its_question_goes_away_wh
         terminal.wait_for("answer (allow-once, allow-always, reject):");
         lab.ok(["answer", "s", "deny"]);
         terminal.wait_for("Bash: reject");
-        assert!(terminal.text().contains("answered by no terminal on"), "{}", terminal.text());
+        assert!(terminal.text().contains("answered by a script on"), "{}", terminal.text());
         terminal.type_keys("ask:Bash:ls\n");
         terminal
             .wait_until("the second question", |terminal| terminal.text().matches("answer (").count() == 2);
@@ -351,4 +351,19 @@ fn a_terminal_that_can_only_print_lines_gets_lines_and_its_question_goes_away_wh
         terminal.type_keys("\x04");
         assert_eq!(terminal.wait_exit(), 0);
     }
+}
+
+#[test]
+fn an_answer_does_nothing_to_a_terminal_and_a_pipe_gets_it_as_it_is() {
+    let lab = lab();
+    start(&lab, &["--name", "s"]);
+    let evil = "hello \x1b[2Jworld\x07";
+    let mut terminal = lab.terminal(["send", "--wait", "s", evil]);
+    terminal.wait_for_raw("hello \u{241b}[2Jworld\u{2407}".as_bytes());
+    assert_eq!(terminal.wait_exit(), 0);
+    let mut terminal = lab.terminal(["result", "s.1"]);
+    terminal.wait_for_raw("hello \u{241b}[2Jworld\u{2407}".as_bytes());
+    assert_eq!(terminal.wait_exit(), 0);
+    assert_eq!(lab.ok(["send", "--wait", "s", evil]), format!("ECHO: {evil}"));
+    assert_eq!(lab.ok(["result", "s.1"]), format!("ECHO: {evil}"));
 }

@@ -93,6 +93,17 @@ fn a_wide_terminal_has_everything() {
 }
 
 #[test]
+fn a_session_without_a_name_shows_its_id_once() {
+    let rows = [
+        row("fix", "idle", "sh"),
+        Row { id: "9z8y7x6w5v4u".to_owned(), ..row("9z8y7x6w5v4u", "idle", "sh") },
+    ];
+    let lines = draw(&rows, paper(120));
+    assert!(lines[0].contains("ID") && lines[1].contains("0a1b2c3d4e5f"), "{lines:#?}");
+    assert_eq!(lines[2].matches("9z8y7x6w5v4u").count(), 1, "{lines:#?}");
+}
+
+#[test]
 fn the_current_session_is_marked_and_the_others_make_room() {
     let mut rows = rows();
     rows[1].is_current = true;
