@@ -42,6 +42,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         let berth = Berth { program: bench.programs["berth"].clone() };
         fill(lab, &berth, &bench.fake_agent, sessions)?;
         let files = Berth::root(lab).join("sessions");
+        // As many threads as berth has.
+        let threads =
+            format!("-j{}", std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 16));
         for round in 0..=rounds {
             for (number, (_, arguments)) in SEARCHES.iter().enumerate() {
                 let mut ours = berth.command(lab);
@@ -53,7 +56,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
                 }
                 let Some(rg) = &rg else { continue };
                 let mut theirs = lab.command(rg);
-                theirs.args(["-a", "--no-ignore", "--no-heading"]).args(*arguments).arg(&files);
+                theirs.args([&threads, "-a", "--no-ignore", "--no-heading"]).args(*arguments).arg(&files);
                 let (took, lines) = timed(&mut theirs)?;
                 found[number].1 = lines;
                 if round > 0 {
@@ -85,11 +88,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     let notes = if rg.is_none() { vec!["ripgrep is not installed".to_owned()] } else { Vec::new() };
     let size = (sessions * FILE_BYTES) >> 20;
     Ok(stage.close(Section {
-        title: "p. Finding text",
+        title: "q. Finding text",
         method: format!(
             "{sessions} sessions with a file of 16 MB each, {size} MB in all: a third plain, a third in colours, a \
              third records of an agent that takes turns. `berth grep` and `rg -a --no-ignore --no-heading` over the \
-             same files, from spawn to exit, {rounds} times in turn, everything in the page cache."
+             same files with as many threads, from spawn to exit, {rounds} times in turn, everything in the page cache."
         ),
         table,
         verdicts,

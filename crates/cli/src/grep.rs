@@ -8,6 +8,7 @@
 mod lines;
 mod literals;
 mod pattern;
+mod raw;
 mod session;
 mod show;
 mod text;

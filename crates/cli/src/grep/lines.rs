@@ -15,8 +15,8 @@ use std::path::PathBuf;
 
 use memchr::{memchr, memrchr};
 
-use super::literals::Kind;
 use super::pattern::Pattern;
+use super::raw::Kind;
 use super::text;
 
 /// How much is read at a time.

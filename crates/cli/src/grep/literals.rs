@@ -1,115 +1,159 @@
-//! The short way: characters that every match has, looked for in the bytes as they are on disk.
+//! The short way: characters that every match has, chosen so that they are quick to find in the bytes on disk.
 //!
-//! A literal that a match has in the decoded text is in the raw bytes as a whole, or it is broken by a control (in
-//! what a terminal got) or by an escape (in a record). In the second case its beginning stands right before the first
-//! of those, so it is enough to look at each of them, and to walk on from there.
+//! A literal that a match has in the decoded text stands in the raw bytes as it is, or it is broken: by a control (in
+//! what a terminal got) or by an escape (in a record). Looking at every control and every escape would cost more than
+//! all the rest, so only the first few bytes of the literal are looked for, its *head*. Where the literal begins, there is
+//!
+//! - the whole head, as it is: `fus`, or
+//! - a beginning of the head with a break behind it: `f` or `fu` before a control or a backslash, or
+//! - in a record, an escape for its first character: `\u0066`.
+//!
+//! All three are looked for with wide instructions, and from each such place a walk over the raw bytes (see `raw`) says
+//! whether the rest of the literal follows. The literal need not begin where the pattern does: its rarest part is best.
 //! Promise: a line with a match is always a candidate; some candidates have none.
 //! Not here: whether the line matches (see `lines`).
 //! Start with [`Literals::of`], then [`Literals::candidates`].
 
-use memchr::{memchr, memchr2};
+use std::collections::BTreeSet;
+
+use memchr::memmem;
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::hir::literal::{Extractor, Seq};
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::text::{ESC, Effect, Escaped, control, escaped, is_control};
+use super::raw::{self, Kind};
 
-/// How many literals are looked for at once: as many as the fast searchers take.
-const MAX_LITERALS: usize = 16;
+/// How many heads are looked for at once: as many as the fast searchers take.
+const MAX_HEADS: usize = 16;
+/// How many literals there may be: each walk tries all of them. Upper and lower case of six letters are 64.
+const MAX_LITERALS: usize = 96;
 /// Longer ones find nothing faster.
 const MAX_LITERAL_BYTES: usize = 32;
-
-/// What the bytes are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// What a terminal got.
-    Terminal,
-    /// JSON, a record to a line; and whatever else an agent wrote on the same pipe.
-    Records,
-}
+/// The longest head: each byte more is one more that may stand before a break.
+const MAX_HEAD_BYTES: usize = 4;
+/// How many bytes may stand before a break.
+const MAX_EDGES: usize = 8;
+/// How many escapes are looked for one by one.
+const MAX_ESCAPES: usize = 2;
 
 /// A set of literals of which every match has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Literals {
-    finder: Regex,
     all: Vec<Vec<u8>>,
-    /// For each byte: the beginnings of literals that end with it, as (literal, length).
-    beginnings: Vec<Vec<(usize, usize)>>,
-    /// For each byte: whether a literal begins with it.
-    begins_with: [bool; 256],
-    /// For each two bytes, as a bit: whether a beginning of a literal ends with them.
-    pairs: Vec<u64>,
+    head_bytes: usize,
+    heads: Finder,
+    /// The bytes before which a head may be broken, the last one repeated.
+    edges: Edges,
+    /// What the first character of a literal may be written as in a record.
+    escapes: Vec<memmem::Finder<'static>>,
+}
+
+/// Finds any of a set.
+#[derive(Clone, Debug)]
+enum Finder {
+    One(Box<memmem::Finder<'static>>),
+    Several(Regex),
+}
+
+impl Finder {
+    fn of(set: &BTreeSet<&[u8]>) -> Option<Self> {
+        if let Some(only) = set.first().filter(|_| set.len() == 1) {
+            return Some(Self::One(Box::new(memmem::Finder::new(only).into_owned())));
+        }
+        let pattern = |bytes: &&[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+        let alternatives: Vec<String> = set.iter().map(pattern).collect();
+        RegexBuilder::new(&alternatives.join("|")).unicode(false).build().ok().map(Self::Several)
+    }
+
+    fn next(&self, bytes: &[u8], from: usize) -> Option<usize> {
+        match self {
+            Self::One(finder) => Some(from + finder.find(bytes.get(from..)?)?),
+            Self::Several(regex) => regex.find_at(bytes, from).map(|found| found.start()),
+        }
+    }
+}
+
+/// A set of bytes, of a size that is known when compiling: that is what makes wide instructions of it.
+#[derive(Clone, Copy, Debug)]
+enum Edges {
+    None,
+    One([u8; 1]),
+    Two([u8; 2]),
+    Four([u8; 4]),
+    Eight([u8; MAX_EDGES]),
+}
+
+impl Edges {
+    fn of(set: &BTreeSet<u8>) -> Option<Self> {
+        fn filled<const N: usize>(set: &BTreeSet<u8>) -> [u8; N] {
+            let mut bytes = set.iter().copied().cycle();
+            std::array::from_fn(|_| bytes.next().unwrap_or(0))
+        }
+        match set.len() {
+            0 => Some(Self::None),
+            1 => Some(Self::One(filled(set))),
+            2 => Some(Self::Two(filled(set))),
+            3..=4 => Some(Self::Four(filled(set))),
+            5..=MAX_EDGES => Some(Self::Eight(filled(set))),
+            _ => None,
+        }
+    }
+
+    fn next(self, bytes: &[u8], from: usize, kind: Kind) -> Option<usize> {
+        match self {
+            Self::None => None,
+            Self::One(edges) => raw::next_break(bytes, from, kind, edges),
+            Self::Two(edges) => raw::next_break(bytes, from, kind, edges),
+            Self::Four(edges) => raw::next_break(bytes, from, kind, edges),
+            Self::Eight(edges) => raw::next_break(bytes, from, kind, edges),
+        }
+    }
 }
 
 impl Literals {
     /// The best there are in this pattern. `None` if it has none that could be looked for.
     pub(crate) fn of(pattern: &Hir) -> Option<Self> {
-        let all = required(pattern)?;
-        let alternatives: Vec<String> = all.iter().map(|literal| bytes_pattern(literal)).collect();
-        let finder = RegexBuilder::new(&alternatives.join("|")).unicode(false).build().ok()?;
-        let mut beginnings = vec![Vec::new(); 256];
-        for (number, literal) in all.iter().enumerate() {
-            for length in 1..literal.len() {
-                beginnings[usize::from(literal[length - 1])].push((number, length));
-            }
-        }
-        let mut begins_with = [false; 256];
-        all.iter()
-            .filter_map(|literal| literal.first())
-            .for_each(|byte| begins_with[usize::from(*byte)] = true);
-        let mut pairs = vec![0; 65536 / 64];
-        for literal in &all {
-            for pair in literal.windows(2) {
-                let pair = usize::from(pair[0]) << 8 | usize::from(pair[1]);
-                pairs[pair / 64] |= 1 << (pair % 64);
-            }
-        }
-        Some(Self { finder, all, beginnings, begins_with, pairs })
+        let choices = required(pattern).into_iter().flat_map(choices);
+        let priced = choices.map(|choice| (choice.cost(), choice));
+        let (_, best) = priced.min_by(|(one, _), (other, _)| one.total_cmp(other))?;
+        let escapes = escapes(&best.literals);
+        let (heads, edges) = (Finder::of(&best.heads())?, Edges::of(&best.edges())?);
+        Some(Self { head_bytes: best.head_bytes, heads, edges, escapes, all: best.literals })
     }
 
     /// The places in `bytes` at which a literal is, or may be: in order, and any number of times per line.
     pub(crate) fn candidates<'a>(&'a self, bytes: &'a [u8], kind: Kind) -> Candidates<'a> {
-        let is_odd = has_odd_controls(bytes);
-        Candidates { literals: self, bytes, kind, is_odd, plain: Next::Unknown, broken: Next::Unknown }
+        let escapes = match kind {
+            Kind::Terminal => &[][..],
+            Kind::Records => &self.escapes,
+        };
+        let mut ways = [const { None }; MAX_ESCAPES + 2];
+        let all = [Way::Whole, Way::Broken].into_iter().chain(escapes.iter().map(Way::Escaped));
+        ways.iter_mut().zip(all).for_each(|(place, way)| *place = Some((way, Next::Unknown)));
+        Candidates { literals: self, bytes, kind, ways }
     }
 
-    /// Whether a literal that begins before the control or escape at `at`, or with it, goes on behind it.
-    fn goes_on(&self, bytes: &[u8], at: usize, kind: Kind) -> bool {
-        let before = &bytes[..at];
-        let line = || &bytes[at..at + memchr(b'\n', &bytes[at..]).unwrap_or(bytes.len() - at)];
-        // Most escapes are line ends, and no literal begins with one: looking no further is most of the speed.
-        let may_begin = match bytes.get(at + 1) {
-            Some(plain @ (b'"' | b'\\' | b'/')) => self.begins_with[usize::from(*plain)],
-            Some(b't') => self.begins_with[usize::from(b'\t')],
-            Some(b'u') => true,
-            Some(_) | None => false,
-        };
-        let is_escape = kind == Kind::Records && may_begin && bytes[at] == b'\\';
-        if is_escape && self.all.iter().any(|literal| begins_escaped(line(), literal)) {
-            return true;
-        }
-        let last = match before {
-            [] => return false,
-            [.., last] if self.begins_with[usize::from(*last)] => last,
-            [last] => last,
-            // In coloured output there are controls everywhere, and hardly one of them breaks a literal.
-            [.., first, last] => {
-                let pair = usize::from(*first) << 8 | usize::from(*last);
-                if self.pairs[pair / 64] & 1 << (pair % 64) == 0 {
-                    return false;
-                }
-                last
-            }
-        };
-        self.beginnings[usize::from(*last)].iter().any(|(number, length)| {
-            let (begin, rest) = self.all[*number].split_at(*length);
-            before.ends_with(begin)
-                && match kind {
-                    Kind::Terminal => goes_on_in_terminal(line(), rest),
-                    Kind::Records => goes_on_in_record(line(), rest),
-                }
+    fn is_at(&self, bytes: &[u8], at: usize, kind: Kind) -> bool {
+        self.all.iter().any(|literal| raw::is_at(bytes, at, kind, literal))
+    }
+
+    /// Whether a literal begins right before the break behind `edge`, and goes on behind it.
+    fn is_broken_at(&self, bytes: &[u8], edge: usize, kind: Kind) -> bool {
+        self.all.iter().any(|literal| {
+            (1..self.head_bytes).any(|length| {
+                let (begin, rest) = literal.split_at(length);
+                bytes[..=edge].ends_with(begin) && raw::is_at(bytes, edge + 1, kind, rest)
+            })
         })
     }
+}
+
+/// How a literal may begin.
+#[derive(Clone, Copy, Debug)]
+enum Way<'a> {
+    Whole,
+    Broken,
+    Escaped(&'a memmem::Finder<'static>),
 }
 
 /// Where to look next.
@@ -126,127 +170,147 @@ pub(crate) struct Candidates<'a> {
     literals: &'a Literals,
     bytes: &'a [u8],
     kind: Kind,
-    /// There are controls besides escape sequences and line ends.
-    is_odd: bool,
-    plain: Next,
-    broken: Next,
+    ways: [Option<(Way<'a>, Next)>; MAX_ESCAPES + 2],
 }
 
 impl Candidates<'_> {
     /// The first candidate at `from` or behind it; `from` never goes back.
     pub(crate) fn next(&mut self, from: usize) -> Option<usize> {
-        let is_behind = |next: &Next| match next {
-            Next::Unknown => true,
-            Next::At(at) => *at < from,
-            Next::Never => false,
-        };
-        let known = |found: Option<usize>| found.map_or(Next::Never, Next::At);
-        if is_behind(&self.plain) {
-            self.plain = known(self.literals.finder.find_at(self.bytes, from).map(|found| found.start()));
-        }
-        if is_behind(&self.broken) {
-            self.broken = known(self.next_broken(from));
-        }
-        match (self.plain, self.broken) {
-            (Next::At(plain), Next::At(broken)) => Some(plain.min(broken)),
-            (Next::At(at), _) | (_, Next::At(at)) => Some(at),
-            (Next::Unknown | Next::Never, Next::Unknown | Next::Never) => None,
-        }
-    }
-
-    fn next_broken(&self, from: usize) -> Option<usize> {
-        let mut at = from;
-        loop {
-            let rest = &self.bytes[at..];
-            let found = match (self.is_odd, self.kind) {
-                (false, Kind::Terminal) => memchr(ESC, rest),
-                (false, Kind::Records) => memchr2(b'\\', ESC, rest),
-                (true, Kind::Terminal) => rest.iter().position(|byte| is_control(*byte)),
-                (true, Kind::Records) => rest.iter().position(|byte| *byte == b'\\' || is_control(*byte)),
-            };
-            at += found?;
-            if self.literals.goes_on(self.bytes, at, self.kind) {
-                return Some(at);
-            }
-            at += 1;
-        }
-    }
-}
-
-fn has_odd_controls(bytes: &[u8]) -> bool {
-    // In blocks without an early end and without branches, which the compiler makes wide instructions of.
-    let odd = |byte: u8| {
-        let is_usual = (byte == b'\t') | (byte == b'\n') | (byte == b'\r') | (byte == ESC);
-        u8::from(((byte < 0x20) & !is_usual) | (byte == 0x7f))
-    };
-    bytes.chunks(4096).any(|block| block.iter().fold(0, |found, byte| found | odd(*byte)) != 0)
-}
-
-fn goes_on_in_terminal(line: &[u8], rest: &[u8]) -> bool {
-    let (mut at, mut wanted) = (0, rest);
-    while let [first, others @ ..] = wanted {
-        let Some(byte) = line.get(at) else { return false };
-        if is_control(*byte) {
-            let (length, effect) = control(&line[at..]);
-            at += length;
-            match effect {
-                Effect::Joins => {}
-                Effect::Space if *first == b' ' => wanted = others,
-                Effect::Space | Effect::Breaks | Effect::Unfinished => return false,
-            }
-        } else if byte == first {
-            (at, wanted) = (at + 1, others);
-        } else {
-            return false;
-        }
-    }
-    true
-}
-
-fn goes_on_in_record(line: &[u8], rest: &[u8]) -> bool {
-    let (mut at, mut wanted) = (0, rest);
-    while let [first, others @ ..] = wanted {
-        match line.get(at) {
-            None => return false,
-            Some(b'\\') => match escaped(&line[at..]) {
-                // Colours in what a tool printed: only the whole decoding knows.
-                Escaped::Character(c, _) if u8::try_from(c).is_ok_and(is_control) => return true,
-                Escaped::Character(c, length) => {
-                    let mut buffer = [0; 4];
-                    let bytes = c.encode_utf8(&mut buffer).as_bytes();
-                    let common = bytes.len().min(wanted.len());
-                    if bytes[..common] != wanted[..common] {
-                        return false;
+        let (literals, bytes, kind) = (self.literals, self.bytes, self.kind);
+        let first_of = |way: Way<'_>| {
+            let mut from = from;
+            loop {
+                let (at, is_candidate) = match way {
+                    Way::Whole => {
+                        let at = literals.heads.next(bytes, from)?;
+                        (at, literals.is_at(bytes, at, kind))
                     }
-                    (at, wanted) = (at + length, &wanted[common..]);
+                    Way::Broken => {
+                        let at = literals.edges.next(bytes, from, kind)?;
+                        (at, literals.is_broken_at(bytes, at, kind))
+                    }
+                    Way::Escaped(finder) => {
+                        let at = from + finder.find(bytes.get(from..)?)?;
+                        (at, literals.is_at(bytes, at, kind))
+                    }
+                };
+                if is_candidate {
+                    return Some(at);
                 }
-                Escaped::LineEnd => return false,
-                Escaped::Wrong => return true,
-            },
-            Some(byte) if is_control(*byte) => return true,
-            Some(byte) if byte == first => (at, wanted) = (at + 1, others),
-            Some(_) => return false,
+                from = at + 1;
+            }
+        };
+        let mut first = None;
+        for (way, next) in self.ways.iter_mut().flatten() {
+            let is_behind = match next {
+                Next::Unknown => true,
+                Next::At(at) => *at < from,
+                Next::Never => false,
+            };
+            if is_behind {
+                *next = first_of(*way).map_or(Next::Never, Next::At);
+            }
+            if let Next::At(at) = *next {
+                first = Some(first.map_or(at, |first: usize| first.min(at)));
+            }
         }
-    }
-    true
-}
-
-/// Whether the escape that `line` begins with is the first character of the literal, and the rest follows.
-fn begins_escaped(line: &[u8], literal: &[u8]) -> bool {
-    match (line.first(), escaped(line)) {
-        (Some(b'\\'), Escaped::Character(c, _)) => {
-            !u8::try_from(c).is_ok_and(is_control) && goes_on_in_record(line, literal)
-        }
-        (_, Escaped::Character(..) | Escaped::LineEnd | Escaped::Wrong) => false,
+        first
     }
 }
 
-fn bytes_pattern(literal: &[u8]) -> String {
-    literal.iter().map(|byte| format!("\\x{byte:02x}")).collect()
+/// What could be looked for.
+#[derive(Debug)]
+struct Choice {
+    literals: Vec<Vec<u8>>,
+    head_bytes: usize,
 }
 
-/// Literals of which every match has at least one; the longest there are.
-fn required(pattern: &Hir) -> Option<Vec<Vec<u8>>> {
+impl Choice {
+    fn heads(&self) -> BTreeSet<&[u8]> {
+        self.literals.iter().map(|literal| &literal[..self.head_bytes]).collect()
+    }
+
+    fn edges(&self) -> BTreeSet<u8> {
+        self.literals.iter().flat_map(|literal| &literal[..self.head_bytes - 1]).copied().collect()
+    }
+
+    /// About how many nanoseconds a byte of output takes. Only which one is less matters.
+    fn cost(&self) -> f64 {
+        const PER_WALK_NS: f64 = 25.0;
+        const PER_LINE_NS: f64 = 3000.0;
+        /// In coloured output and in records, that many bytes have a break behind them.
+        const BROKEN: f64 = 0.05;
+        let all = |bytes: &[u8]| bytes.iter().map(|byte| share(*byte)).product::<f64>();
+        // Letters come in words: `by ` is far more common than its letters make it look.
+        let (in_head, in_words) = (|bytes: &[u8]| all(bytes).powf(0.8), |bytes: &[u8]| all(bytes).powf(0.6));
+        let (heads, edges) = (self.heads(), self.edges());
+        let walk = PER_WALK_NS * (1.0 + self.literals.len() as f64 / 8.0);
+        let whole: f64 = heads.iter().map(|head| in_head(head)).sum();
+        let broken: f64 = edges.iter().map(|edge| share(*edge) * BROKEN).sum();
+        let lines: f64 = self.literals.iter().map(|literal| in_words(literal)).sum();
+        let scan = 0.05 * (1.0 + f64::from(u8::from(heads.len() > 1))) + 0.01 * edges.len() as f64;
+        scan + (whole + 2.0 * broken) * walk + lines * PER_LINE_NS
+    }
+}
+
+/// How many of all bytes are this one, in what agents write: text, code, paths, JSON, colours.
+fn share(byte: u8) -> f64 {
+    let in_a_thousand = match byte {
+        b' ' => 120.0,
+        b'e' | b't' => 60.0,
+        b'a' | b'i' | b'n' | b'o' | b'r' | b's' => 45.0,
+        b'c' | b'd' | b'l' | b'm' | b'u' => 25.0,
+        b'"' | b'\\' | b'[' | b'0'..=b'9' => 20.0,
+        b'f' | b'g' | b'h' | b'p' => 15.0,
+        b',' | b'-' | b'.' | b'/' | b':' | b';' | b'_' | b'(' | b')' => 10.0,
+        b'b' | b'k' | b'v' | b'w' | b'y' => 8.0,
+        // Frames and lines that programs paint.
+        0xe2 | 0x80..=0x9f => 20.0,
+        b'j' | b'q' | b'x' | b'z' => 2.0,
+        _ => 3.0,
+    };
+    in_a_thousand / 1000.0
+}
+
+/// Every place in the literals at which one could begin to look, and every length of a head.
+fn choices(literals: Vec<Vec<u8>>) -> impl Iterator<Item = Choice> {
+    let shortest = literals.iter().map(Vec::len).min().unwrap_or(0);
+    // A space may be a step of the cursor, which is found only behind something else; and the second half of a
+    // character is no place to begin: an escape stands for whole ones.
+    let is_beginning = |byte: u8| byte != b' ' && byte & 0xc0 != 0x80;
+    let begins: Vec<usize> =
+        (0..shortest).filter(|at| literals.iter().all(|literal| is_beginning(literal[*at]))).collect();
+    begins.into_iter().flat_map(move |begin| {
+        let ends: BTreeSet<Vec<u8>> = literals.iter().map(|literal| literal[begin..].to_vec()).collect();
+        let literals: Vec<Vec<u8>> = ends.into_iter().collect();
+        let choice = move |head_bytes| Choice { literals: literals.clone(), head_bytes };
+        let is_possible =
+            |choice: &Choice| choice.heads().len() <= MAX_HEADS && choice.edges().len() <= MAX_EDGES;
+        (1..=MAX_HEAD_BYTES.min(shortest - begin)).map(choice).filter(is_possible)
+    })
+}
+
+/// How the first character of a literal may be written in a record, except as it is.
+fn escapes(literals: &[Vec<u8>]) -> Vec<memmem::Finder<'static>> {
+    let escapes = literals.iter().filter_map(|literal| literal.first()).flat_map(|first| {
+        let short = match first {
+            b'"' | b'\\' | b'/' => Some(format!("\\{}", char::from(*first))),
+            b'\t' => Some("\\t".to_owned()),
+            _ => None,
+        };
+        // The second half of the number may have letters, large or small.
+        let long = if first.is_ascii() { format!("\\u00{:x}", first >> 4) } else { "\\u".to_owned() };
+        short.into_iter().chain([long])
+    });
+    let mut all: BTreeSet<String> = escapes.collect();
+    if all.len() > MAX_ESCAPES {
+        all = BTreeSet::from(["\\".to_owned()]);
+    }
+    all.iter().map(|escape| memmem::Finder::new(escape).into_owned()).collect()
+}
+
+/// Sets of literals of which every match has at least one.
+fn required(pattern: &Hir) -> Vec<Vec<Vec<u8>>> {
     let parts: Vec<Hir> = match pattern.kind() {
         HirKind::Concat(parts) => parts.clone(),
         HirKind::Capture(capture) => return required(&capture.sub),
@@ -258,32 +322,42 @@ fn required(pattern: &Hir) -> Option<Vec<Vec<u8>>> {
         | HirKind::Alternation(_) => vec![pattern.clone()],
     };
     // What a match has from each part on; every part is in it somewhere.
-    let from = (0..parts.len()).filter_map(|first| usable(&Hir::concat(parts[first..].to_vec())));
-    let length = |literals: &[Vec<u8>]| literals.iter().map(Vec::len).min().unwrap_or(0);
-    from.max_by_key(|literals| (length(literals).min(8), std::cmp::Reverse(literals.len()), length(literals)))
+    let from = (0..parts.len()).map(|first| Hir::concat(parts[first..].to_vec()));
+    from.flat_map(|part| [MAX_HEADS, MAX_LITERALS].map(|most| usable(&part, most))).flatten().collect()
 }
 
-fn usable(pattern: &Hir) -> Option<Vec<Vec<u8>>> {
+/// So many literals at most, which makes them shorter.
+fn usable(pattern: &Hir, count: usize) -> Option<Vec<Vec<u8>>> {
     let mut seq: Seq = Extractor::new().extract(pattern);
     let mut most = MAX_LITERAL_BYTES;
     loop {
         seq.keep_first_bytes(most);
         seq.sort();
         seq.dedup();
-        if seq.len()? <= MAX_LITERALS {
+        if seq.len()? <= count {
             break;
         }
         most = most.checked_sub(1).filter(|most| *most > 0)?;
     }
-    // A space may be a step of the cursor, which is found only behind something else.
-    let trimmed = seq.literals()?.iter().map(|literal| {
-        let begin = literal.as_bytes().iter().position(|byte| *byte != b' ')?;
-        Some(literal.as_bytes()[begin..].to_vec())
-    });
-    let mut literals = trimmed.collect::<Option<Vec<_>>>()?;
-    literals.sort();
-    literals.dedup();
-    // The second half of a character is no place to begin: an escape stands for whole ones.
-    let begins_whole = |literal: &Vec<u8>| literal.first().is_some_and(|byte| byte & 0xc0 != 0x80);
-    (!literals.is_empty() && literals.iter().all(begins_whole)).then_some(literals)
+    Some(seq.literals()?.iter().map(|literal| literal.as_bytes().to_vec()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern::{Manner, Pattern};
+
+    #[test]
+    fn what_is_looked_for_is_rare_and_is_enough_to_know_a_line() {
+        let chosen = |pattern: &str, ignore_case| {
+            let manner = Manner { ignore_case, ..Manner::default() };
+            let literals = Pattern::new(&[pattern.to_owned()], manner).unwrap().literals;
+            literals.map(|literals| literals.all).unwrap_or_default()
+        };
+        assert_eq!(chosen(r"refused by \w+ after \d+ms", false), [b"fused by "]);
+        let long = chosen("connection refused by upstream", false);
+        assert!(long.len() == 1 && long[0].len() >= 10, "{long:?}");
+        let either = chosen("connection refused", true);
+        assert!(either.contains(&b"fused".to_vec()) && either.contains(&b"FuSeD".to_vec()), "{either:?}");
+        assert!(chosen(r"\d+", false).is_empty() && chosen(" +", false).is_empty());
+    }
 }

@@ -16,8 +16,8 @@ use berth_core::SessionId;
 use berth_keeper::{History, output, store, turn};
 
 use super::lines::{Context, Found, Gather, Piece, Scratch, Source, may_match, search};
-use super::literals::Kind;
 use super::pattern::Pattern;
+use super::raw::Kind;
 use super::text;
 
 /// A session to be searched.
