@@ -112,9 +112,9 @@ impl Args {
                 .hint(format!("leave it out; `berth {verb} --help` tells what it takes"))
         };
         match below {
-            Some((verb, found, Ok(meant))) => {
+            Some((_, found, Ok(meant))) => {
                 args.meant = meant.cloned().or(args.meant);
-                args.session_misplaced = args.meant.as_ref().and_then(|_| in_its_place(verb, found));
+                args.session_misplaced = args.meant.as_ref().and_then(|_| in_its_place(found));
             }
             Some((verb, _, Err(_))) if args.meant.is_some() => args.session_misplaced = Some(nothing(verb)),
             None if args.meant.is_some() => args.session_misplaced = Some(nothing("ls")),
@@ -130,22 +130,14 @@ impl Args {
 }
 
 /// What was typed besides --session that says something else, if anything was.
-fn in_its_place(verb: &str, found: &clap::ArgMatches) -> Option<Problem> {
-    let is_typed = |id: &str| {
+fn in_its_place(found: &clap::ArgMatches) -> Option<Problem> {
+    let is_typed = |id: &&&str| {
         found.try_contains_id(id).is_ok_and(|is_there| is_there)
             && found.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
     };
-    if let Some(flag) = INSTEAD_OF_A_SESSION.iter().find(|flag| is_typed(flag)) {
-        let what = format!("--{} and --session do not go together", flag.replace('_', "-"));
-        return Some(Problem::new(Code::Usage, what).hint("leave one of them out"));
-    }
-    let definition = <Args as clap::CommandFactory>::command();
-    let arguments: Vec<&clap::Arg> = definition.find_subcommand(verb)?.get_positionals().collect();
-    // Where more may follow, the first word may be no session; that is for the command to tell.
-    let [only] = arguments.as_slice() else { return None };
-    let is_a_session = only.get_value_names().is_some_and(|names| names.iter().any(|name| *name == "S"));
-    let typed = found.get_raw(only.get_id().as_str()).filter(|_| is_a_session)?.next()?;
-    Some(crate::meant::twice(&typed.to_string_lossy()))
+    let flag = INSTEAD_OF_A_SESSION.iter().find(is_typed)?.replace('_', "-");
+    let what = format!("--{flag} and --session do not go together");
+    Some(Problem::new(Code::Usage, what).hint("leave one of them out"))
 }
 
 #[derive(Subcommand, Debug)]

@@ -1,7 +1,7 @@
 //! Which session a person means: the one they name, else the current one.
 //!
-//! Promise: an argument or `--session` comes first (both are refused, see `args`), then `BERTH_SESSION`, then the
-//! current session of this terminal. Off a terminal no record of one is read or written. What is only implied says so, so that whoever
+//! Promise: an argument comes first, then `--session`, then `BERTH_SESSION`, then the current session of this
+//! terminal. Off a terminal no record of one is read or written. What is only implied says so, so that whoever
 //! ends or deletes something can ask first.
 //! Not here: the records (see `berth_keeper::terminals`), the asking (see `consent`).
 //! Start with [`Ctx::target`].

@@ -20,10 +20,6 @@ const LOOK_BACK_BYTES: usize = 1024 * 1024;
 
 pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
     let named = args.session.as_deref();
-    // The session is said, so what is typed is one of its turns.
-    if let (Some(turn), Some(_)) = (named, &ctx.session) {
-        return until_turn_is_over(ctx, turn, args);
-    }
     let found = ctx.target(named);
     let is_turn = named.is_some_and(|named| split_turn_id(named).is_some());
     // A session may be called `v1.2`, and then that is meant.

@@ -17,7 +17,7 @@ fn the_session_is_the_arguments_then_the_flags_then_the_variables_then_the_termi
         let shown: serde_json::Value = serde_json::from_str(&shell.ok(line)).expect("JSON");
         shown["id"].as_str().expect("an id").to_owned()
     };
-    assert_eq!(meant("BERTH_SESSION=var berth show arg --json"), argument);
+    assert_eq!(meant("BERTH_SESSION=var berth show arg --session flag --json"), argument);
     assert_eq!(meant("BERTH_SESSION=var berth show --session flag --json"), flag);
     assert_eq!(meant("BERTH_SESSION=var berth --session flag show --json"), flag);
     assert_eq!(meant("BERTH_SESSION=var berth show --json"), variable);
@@ -207,34 +207,6 @@ fn a_session_flag_that_would_mean_nothing_is_refused() {
     // A command's own flag is the command's.
     let own = lab.berth(["run", "--", "echo", "--session", "fix"]);
     assert_eq!((own.code, own.out.as_str()), (0, "--session fix\n"));
-}
-
-#[test]
-fn an_argument_and_a_flag_that_each_name_a_session_are_refused_and_nothing_is_done() {
-    let lab = lab();
-    let [one, other] = ["one", "other"].map(|name| sleeping(&lab, name));
-    for args in [
-        &["show", "one", "--session", "other"][..],
-        &["--session", "other", "stop", "one"],
-        &["stop", "one", "other", "--session", "other"],
-        &["archive", "one", "--stop", "--session", "other"],
-        &["purge", "one", "--yes", "--session", "other"],
-        &["ps", "one", "--session", "other"],
-        &["use", "one", "--session", "other"],
-        &["queue", "one", "--session", "other", "pause"],
-    ] {
-        let said = lab.berth(args);
-        assert_eq!(said.code, 2, "{args:?}: {said:?}");
-        assert!(
-            said.err.contains("`one` and --session both say which session is meant"),
-            "{args:?}: {said:?}"
-        );
-    }
-    let turn = lab.berth(["wait", "one", "--session", "other"]);
-    assert!(turn.code == 2 && turn.err.contains("`one` is no turn"), "{turn:?}");
-    for id in [one, other] {
-        assert_eq!(lab.show(&id)["state"], "running");
-    }
 }
 
 #[test]
