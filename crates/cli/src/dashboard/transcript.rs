@@ -94,9 +94,12 @@ impl Transcript {
         let Some(turn) = self.turn(turn) else { return };
         let text = if detail.is_empty() { what.to_owned() } else { format!("{what}: {detail}") };
         let text = crate::print::excerpt(&text, 400);
-        if turn.parts.back() != Some(&Part::Did(text.clone())) {
-            turn.parts.push_back(Part::Did(text));
+        // Some agents name the tool first, and say in a second breath what it is to do.
+        let is_named = |last: &Part| matches!(last, Part::Did(said) if *said == text || said == what);
+        if turn.parts.back().is_some_and(is_named) {
+            turn.parts.pop_back();
         }
+        turn.parts.push_back(Part::Did(text));
         self.trim();
     }
 
@@ -181,6 +184,8 @@ pub(crate) mod tests {
         heard.said(1, "be");
         heard.doing(1, "thinking", "");
         heard.said(1, "cause");
+        // Named, told in full, and told again: one line.
+        heard.doing(1, "Bash", "");
         heard.doing(1, "Bash", "cargo test");
         heard.doing(1, "Bash", "cargo test");
         heard.event(&ended(1, "because"));
