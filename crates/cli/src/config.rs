@@ -156,12 +156,23 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
         }
         Ok(_) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // `sudo -u other` may keep HOME: the file in a home that is closed to us is somebody else's.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_behind_a_closed_door(path) => {
+            Ok(None)
+        }
         Err(error) => Err(Problem::new(
             Code::Refused,
             format!("cannot read the config file {}: {error}", path.display()),
         )
         .hint("BERTH_CONFIG=FILE names another one")),
     }
+}
+
+/// Whether we may not even look whether there is such a file. One that somebody names is meant to be read.
+fn is_behind_a_closed_door(path: &Path) -> bool {
+    let is_named = std::env::var_os("BERTH_CONFIG").is_some_and(|file| !file.is_empty());
+    let looked = std::fs::symlink_metadata(path);
+    !is_named && looked.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 #[cfg(test)]

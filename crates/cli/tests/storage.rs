@@ -39,10 +39,7 @@ fn as_nobody(lab: &Lab, args: &[&str]) -> Said {
     command
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_berth")])
         .args(args);
-    // It has a home of its own, which it may look into: ours is closed to it, and so is the config in it.
-    command.env("BERTH_HOME", lab.home()).env("HOME", "/nonexistent");
-    command.env_remove("BERTH_CONFIG").env_remove("XDG_CONFIG_HOME");
-    said(command.stdin(Stdio::null()).output().expect("setpriv is installed"))
+    said(command.env("BERTH_HOME", lab.home()).stdin(Stdio::null()).output().expect("setpriv is installed"))
 }
 
 /// Whether this test can change accounts, and the other account can run the binary.

@@ -126,7 +126,7 @@ fn an_attachment_that_is_suspended_gives_the_terminal_to_the_shell_and_comes_bac
     let id =
         lab.start(&["raw", r"say:\e[?1049h\e[?1000h\e[?25lfull screen", "expect:1", "say: goes on", "hang"]);
     let script = format!(
-        "set -m; {} attach {id}; stty -a >{}; echo the shell again; read go; fg; echo it is over",
+        "set -m; {} attach {id}; stty -a >{}; echo the shell again; read go; fg; echo it is over; read go",
         env!("CARGO_BIN_EXE_berth"),
         lab.dir().join("between").display(),
     );
@@ -149,7 +149,10 @@ fn an_attachment_that_is_suspended_gives_the_terminal_to_the_shell_and_comes_bac
     let back = terminal.restore();
     assert!(contains(&back, b"\x1b[?1049h") && contains(&back, b"\x1b[?1000h"), "{}", back.escape_ascii());
     terminal.type_keys("\x1c");
+    // The shell stays until it is told to go: what is said last may be lost with a terminal that closes.
     terminal.wait_for("it is over");
+    terminal.type_keys("\n");
+    assert_eq!(terminal.wait_exit(), 0);
 }
 
 #[test]
