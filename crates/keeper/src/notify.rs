@@ -5,7 +5,7 @@
 //! run's groups, without its lock and its mark. So nothing that hangs in it holds up a session or its keeper.
 //! Promise: it is started only after what it tells of is on disk, and at most once for each event.
 //! Not here: what is worth telling (see [`berth_core::occasions`]), to whom and how (see the CLI's `notify`).
-//! Start with [`tell`].
+//! Start with `tell`.
 
 mod desk;
 

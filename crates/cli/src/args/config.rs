@@ -7,7 +7,7 @@ use clap::ArgGroup;
 /// Show the settings that hold, and who says so: the config file, a variable, an option, or nobody.
 ///
 /// The file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml. Every
-/// setting that is one value has a variable, BERTH_<TABLE>_<KEY>, which counts over the file. Secrets are shown as ***.
+/// setting that is one value has a variable, as in BERTH_UI_COLOR, which counts over the file. Secrets are shown as ***.
 #[derive(clap::Args, Debug)]
 #[command(
     group = ArgGroup::new("task").multiple(false),

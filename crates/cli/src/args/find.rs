@@ -26,7 +26,7 @@ pub(crate) struct Grep {
     /// A regular expression, as for ripgrep
     #[arg(value_name = "PATTERN", required_unless_present = "regexps")]
     pub(crate) pattern: Option<String>,
-    /// The sessions [default: all; the current one is only meant by `@`]
+    /// The sessions (all if none is named; `@` is the current one)
     #[arg(value_name = "S")]
     pub(crate) sessions: Vec<String>,
     /// A pattern, also one that begins with a dash; may be repeated

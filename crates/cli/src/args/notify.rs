@@ -6,7 +6,7 @@ use clap::Subcommand;
 /// Try how you would be told that a session needs you, finished or failed, and see what was told.
 ///
 /// You are told while nobody is attached to the session, follows its turn or watches it. How is said in the config
-/// file, in [notify]; of what as well, and for one session by `berth run --notify`. Nothing is set up by itself.
+/// file, in `[notify]`; of what as well, and for one session by `berth run --notify`. Nothing is set up by itself.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

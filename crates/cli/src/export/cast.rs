@@ -4,7 +4,7 @@
 //! that is known: changes of size are not recorded.
 //! Promise: played back, the bytes are those of the output, if they are UTF-8; what is not is U+FFFD, because the format
 //! knows only text. Time never goes back, whatever the clock did.
-//! Start with [`write`].
+//! Start with [`write()`].
 
 use std::time::Duration;
 

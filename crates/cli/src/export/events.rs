@@ -2,7 +2,7 @@
 //!
 //! An event is what `berth log --json` prints, but for the secrets of command lines; a turn is what
 //! `berth turn --json` prints, with `"view": "turn"` in front.
-//! Start with [`write`].
+//! Start with [`write()`].
 
 use berth_api::record::Event;
 use berth_api::turn::TurnView;

@@ -2,7 +2,7 @@
 //!
 //! Promise: a turn that is not done says so, and what nobody knows is called unknown; what was said cannot break out of
 //! the place it is quoted in.
-//! Start with [`write`].
+//! Start with [`write()`].
 
 use berth_api::turn::TurnView;
 use berth_api::{Problem, Timestamp};

@@ -16,7 +16,7 @@ use super::{Found, Keys, Origin, Setting, Spot};
 /// What is shown of a secret.
 const HIDDEN: &str = "***";
 
-/// Why a text is no value, to be said after "`key` in [table]".
+/// Why a text is no value, to be said after "`key` in TABLE".
 struct Bad {
     what: String,
     hint: Option<String>,
