@@ -42,6 +42,12 @@ fn test(ctx: &Ctx, args: &NotifyTest) -> Result<u8, Problem> {
             return Err(Problem::new(Code::NotFound, what).hint(format!("set up are: {}", names.join(", "))));
         }
     }
+    let names: Vec<String> = channels.iter().map(Channel::name).collect();
+    if names.iter().any(|name| name.starts_with("webhook")) {
+        // It is tried as in earnest, and may take its time.
+        let most = print::age(u64::try_from(lifetime().as_millis()).unwrap_or(u64::MAX));
+        print::note(&format!("trying {}; what does not answer is given up after {most}", names.join(", ")));
+    }
     let notification = Notification::test(past.as_ref());
     let desk = Desk::open(&ctx.home)?;
     let until = Instant::now() + lifetime();
@@ -52,7 +58,6 @@ fn test(ctx: &Ctx, args: &NotifyTest) -> Result<u8, Problem> {
         deliveries.lock().unwrap_or_else(PoisonError::into_inner).push(delivery);
     });
     let mut deliveries: Vec<Delivery> = deliveries.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let names: Vec<String> = channels.iter().map(Channel::name).collect();
     deliveries.sort_by_key(|delivery| names.iter().position(|name| *name == delivery.channel));
     if args.json {
         print::json(&deliveries)?;
