@@ -2,14 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use berth_harness::{Lab, said};
+use berth_harness::{Lab, said, wait_until};
 
 use crate::{Shell, lab, records};
-
-/// How long any command may take here; those that wait are told to give up long before.
-const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn a1_a_session_started_without_a_terminal_leaves_the_current_one_alone() {
@@ -158,7 +154,7 @@ fn a5_every_command_there_is_ends_whatever_its_standard_input_is() {
     assert!(records(&lab).is_empty());
 }
 
-/// The code a command ends with, within the limit.
+/// The code a command ends with. Those that wait are told to give up long before our patience ends.
 fn ends(lab: &Lab, args: &[String], stdin: &str) -> i32 {
     let mut command = lab.command(args);
     if stdin == "closed" {
@@ -172,14 +168,8 @@ fn ends(lab: &Lab, args: &[String], stdin: &str) -> i32 {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("berth starts");
     // Held open until it is over.
     let held = child.stdin.take();
-    let until = Instant::now() + LIMIT;
-    while child.try_wait().expect("our own child").is_none() {
-        if Instant::now() > until {
-            let _ = child.kill();
-            panic!("`berth {}` does not end with {stdin} on stdin", args.join(" "));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let what = format!("`berth {}` to end with {stdin} on stdin", args.join(" "));
+    wait_until(&what, || child.try_wait().expect("our own child").is_some());
     drop(held);
     berth_harness::wait_child(child)
 }
