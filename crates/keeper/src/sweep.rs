@@ -6,30 +6,31 @@
 //! Not here: proving whose a process is (see `whose`) and ending a run (see `recover`).
 //! Start with [`sweep`].
 
+mod files;
+mod report;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use berth_api::client::SOCKET_NAME;
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Status};
 use berth_core::{Actor, Epoch, SessionId};
 use berth_host::cgroup::{self, Group};
 use berth_host::identity::{Identity, ProcessStat, Verdict as Life};
-use berth_host::lock::{LockFile, Probe, probe};
+use berth_host::lock::LockFile;
 use berth_host::process::census;
 use berth_host::{disk, tree};
 use serde::{Deserialize, Serialize};
 
 use crate::home::Home;
-use crate::store::Lease;
 use crate::terminals::{self, Presence, TERMINALS};
 use crate::whose::{self, Claim, Record, Source, Verdict};
-use crate::{boundary, notify, purge, recover, start, store, view};
+use crate::{boundary, notify, purge, recover, view};
+use files::{is_given_up, is_half_made, remove_half_made, stray_files};
+pub use report::{Alive, Cleared, Done, Report, Stranger};
 
-/// How old something half made must be before it is taken for given up. A start has a minute.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
 /// How often a sweep comes along with other commands.
 const LIGHT_EVERY: Duration = Duration::from_secs(60);
 /// How long one of these may go on clearing up; it began with its command's answer given.
@@ -48,88 +49,6 @@ pub enum Depth {
     Whole,
     /// The same without stray files: cheap enough to come along with other commands.
     Light,
-}
-
-/// What was found, and what was done about it.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Report {
-    /// Whether nothing was to be changed.
-    pub dry_run: bool,
-    /// Sources of knowledge that failed. If there is one, nothing was cleared up.
-    pub failed: Vec<String>,
-    /// Ours and alive.
-    pub alive: Vec<Alive>,
-    /// Ours and left over.
-    pub left_over: Vec<Cleared>,
-    /// Records without a process, and what else nobody uses any more.
-    pub no_process: Vec<Cleared>,
-    /// Sessions that were at rest for as long as their policy says, and were put away.
-    pub archived: Vec<Cleared>,
-    /// Processes with a claim of ours and no record.
-    pub no_record: Vec<Stranger>,
-    /// What could not be told.
-    pub cannot_tell: Vec<Stranger>,
-    /// Records that cannot be read. What is theirs is kept.
-    pub damaged: Vec<String>,
-    /// How many processes could not be looked into: those of other users.
-    pub unreadable: usize,
-}
-
-/// A session or helper that runs.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Alive {
-    /// Its id.
-    pub id: String,
-    /// What people call it.
-    pub name: Option<String>,
-    /// How many processes it has, its keeper included.
-    pub processes: usize,
-}
-
-/// Something that was cleared up, or would be.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Cleared {
-    /// What it is, for people.
-    pub what: String,
-    /// The session it is of, if it is of one.
-    pub session: Option<String>,
-    /// The processes that were found, for people.
-    pub processes: Vec<String>,
-    /// What was done: `cleared`, `would be cleared`, `kept`, or why it failed.
-    pub done: Done,
-}
-
-/// What became of something.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Done {
-    /// It is gone, proven.
-    Cleared,
-    /// It would be cleared up, were it not a dry run.
-    Would,
-    /// It is kept because a source of knowledge failed.
-    Kept,
-    /// It could not be cleared up, for this reason.
-    Failed(String),
-}
-
-/// A process that is not ours to end.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Stranger {
-    /// Its number.
-    pub pid: u32,
-    /// Its age.
-    pub age_ms: u64,
-    /// What it runs.
-    pub command: String,
-    /// The account it runs as.
-    pub uid: Option<u32>,
-    /// Who it probably belongs to.
-    pub guess: String,
-    /// Why it is left alone.
-    pub why: String,
-    /// Whether no sweep has told of it before.
-    pub is_new: bool,
 }
 
 /// What a sweep remembers.
@@ -640,7 +559,12 @@ fn stranger(process: &ProcessStat, claim: &Claim, why: String) -> Stranger {
 }
 
 fn is_live(status: &Status) -> bool {
-    matches!(status.state.as_str(), "starting" | "running" | "stopping")
+    match status.state.as_str() {
+        "starting" | "running" | "working" | "needs-you" | "stopping" => true,
+        // An agent that was released has nothing that runs.
+        "idle" => status.keeper_pid.is_some(),
+        _ => false,
+    }
 }
 
 /// Whether a session's last run is over, and that is recorded.
@@ -661,77 +585,4 @@ fn rest_is_over(status: &Status, now: u64) -> Option<u64> {
 /// Whether a run is lost, and nobody has cleared up after it yet.
 pub fn is_unrecorded_loss(status: &Status) -> bool {
     status.state == "lost" && status.ended_at.is_none()
-}
-
-/// Temporary files of an atomic write that never finished.
-fn stray_files(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut stray = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_temporary = name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(".tmp"));
-        if is_temporary && is_given_up(&entry.path()) {
-            stray.push(entry.path());
-        }
-    }
-    Ok(stray)
-}
-
-/// Whether nobody has touched something for so long that nobody will.
-fn is_given_up(path: &Path) -> bool {
-    let modified = fs::symlink_metadata(path).and_then(|file| file.modified());
-    let age = modified.ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
-    age.is_some_and(|age| age > GIVEN_UP_AFTER)
-}
-
-/// What there can be in the directory of a session whose maker died before its first event.
-const HALF_MADE: [&str; 6] =
-    [store::JOURNAL_DIR, "lease", "run", SOCKET_NAME, start::LOG_FILE, start::OLD_LOG_FILE];
-
-/// Whether a directory holds nothing but what a maker makes before the first event. A session whose journal
-/// somebody moved away has more.
-fn is_half_made(dir: &Path) -> bool {
-    let is_known = |entry: io::Result<fs::DirEntry>| {
-        entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(|name| HALF_MADE.contains(&name)))
-    };
-    fs::read_dir(dir).is_ok_and(|mut entries| entries.all(is_known))
-        && matches!(probe(&dir.join("run")), Ok(None | Some(Probe::Free)))
-}
-
-/// Removes the directory of a session that nothing was ever said in. Its id is random and was never told
-/// to anyone but its maker, who is gone.
-fn remove_half_made(dir: &Path) -> Result<(), String> {
-    let lease = Lease::claim(dir).map_err(|error| format!("cannot claim it: {error}"))?;
-    let Some(_lease) = lease else { return Err("somebody holds it".to_owned()) };
-    if !is_half_made(dir) {
-        return Err("there is something in it".to_owned());
-    }
-    let gone = |removed: io::Result<()>| match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
-        Ok(()) | Err(_) => Ok(()),
-    };
-    // None of these goes away with something in it.
-    gone(fs::remove_dir(dir.join(store::JOURNAL_DIR)))?;
-    for file in &HALF_MADE[1..] {
-        gone(fs::remove_file(dir.join(file)))?;
-    }
-    gone(fs::remove_dir(dir))
-}
-
-impl Report {
-    /// What is to be done about it, if something is.
-    pub fn trouble(&self) -> Option<Problem> {
-        if let Some(first) = self.failed.first() {
-            return Some(
-                Problem::new(Code::Refused, format!("nothing was cleared up: {first}"))
-                    .hint("mend that, then sweep again; what is not known to be garbage is kept"),
-            );
-        }
-        let all = self.left_over.iter().chain(&self.no_process).chain(&self.archived);
-        let failed = all.into_iter().find_map(|cleared| match &cleared.done {
-            Done::Failed(why) => Some(format!("{}: {why}", cleared.what)),
-            Done::Cleared | Done::Would | Done::Kept => None,
-        });
-        failed.map(|what| Problem::new(Code::Refused, format!("could not be cleared up: {what}")))
-    }
 }

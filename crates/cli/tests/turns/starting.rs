@@ -1,5 +1,6 @@
 //! A1, A2, and agents that start agents.
 
+use serde_json::json;
 use std::collections::BTreeSet;
 
 use berth_harness::wait_until;
@@ -109,4 +110,23 @@ fn an_agent_that_was_started_by_an_agent_outlives_the_keeper_of_that() {
     assert_eq!(lab.show("outer")["state"], "lost");
     assert_eq!(lab.ok(["send", "--wait", "inner", "still here"]), "ECHO: still here");
     assert_eq!(lab.number("inner", "pid"), inner_pid);
+}
+
+#[test]
+fn a_sweep_knows_an_agent_that_takes_turns_as_alive_whatever_it_does() {
+    let lab = lab();
+    let id = start(&lab, &[]);
+    let is_alive = || {
+        let report = lab.json(["sweep", "--json"]);
+        assert_eq!((&report["no_record"], &report["cannot_tell"]), (&json!([]), &json!([])), "{report}");
+        let alive = report["alive"].as_array().expect("a list").clone();
+        let processes = alive.iter().find(|alive| alive["id"] == id.as_str());
+        processes.and_then(|alive| alive["processes"].as_u64())
+    };
+    assert_eq!((lab.show(&id)["state"].as_str(), is_alive()), (Some("idle"), Some(2)));
+    lab.ok(["send", &id, "ask:Bash:ls"]);
+    lab.ok(["wait", &id, "--for", "needs-you"]);
+    assert_eq!(is_alive(), Some(2));
+    lab.ok(["stop", &id]);
+    assert_eq!(is_alive(), None);
 }
