@@ -1,5 +1,7 @@
 //! Which session is meant: argument, flag, variable, terminal.
 
+use berth_harness::wait_gone;
+
 use crate::{Shell, agent, lab, records};
 
 fn sleeping(lab: &berth_harness::Lab, name: &str) -> String {
@@ -138,7 +140,10 @@ fn a_pointer_to_a_session_that_is_gone_is_exit_3_and_never_another_session() {
     sleeping(&lab, "other");
     let mut shell = Shell::new(&lab);
     shell.ok("berth use gone");
+    let keeper = lab.process("gone", "keeper_pid");
     lab.ok(["stop", "gone"]);
+    // A keeper's last act follows its last answer.
+    wait_gone(&keeper);
     std::fs::remove_dir_all(lab.session_dir(&id)).expect("nobody keeps it");
     for line in ["berth show", "berth show @", "berth stop --yes", "berth use", "berth send @ hi"] {
         let said = shell.run(line);
