@@ -14,6 +14,7 @@ pub mod message;
 pub mod problem;
 pub mod record;
 pub mod redact;
+pub mod scope;
 pub mod status;
 pub mod turn;
 
@@ -22,4 +23,5 @@ pub use frame::{Frame, Kind};
 pub use message::{Answer, Call, Notice, Request};
 pub use problem::{Code, Problem};
 pub use record::Entry;
+pub use scope::Scope;
 pub use status::{Status, Timestamp};

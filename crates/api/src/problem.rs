@@ -1,4 +1,4 @@
-//! The one table of errors: exit codes now, HTTP statuses later.
+//! The one table of errors: exit codes and HTTP statuses.
 
 use std::fmt;
 
@@ -25,6 +25,10 @@ pub enum Code {
     TimedOut,
     /// It needs a yes.
     NeedsYes,
+    /// Whoever asks may not: their token or their grant does not go so far.
+    NotAllowed,
+    /// It is too much at this moment: a queue is full. Asking again later may help.
+    Full,
     /// Our fault.
     Bug,
 }
@@ -40,7 +44,57 @@ impl Code {
             Self::Unreachable => 5,
             Self::TimedOut => 6,
             Self::NeedsYes => 7,
+            // 8 to 10 tell how a turn ended.
+            Self::NotAllowed => 11,
+            Self::Full => 1,
             Self::Bug => 70,
+        }
+    }
+
+    /// The HTTP status of an answer that says this.
+    pub fn http_status(self) -> u16 {
+        match self {
+            Self::Refused | Self::Held | Self::InUse => 409,
+            Self::Usage => 400,
+            Self::NotFound => 404,
+            Self::Unreachable => 503,
+            Self::TimedOut => 504,
+            Self::NeedsYes => 428,
+            Self::NotAllowed => 403,
+            Self::Full => 429,
+            Self::Bug => 500,
+        }
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Refused,
+        Self::Usage,
+        Self::NotFound,
+        Self::Held,
+        Self::InUse,
+        Self::Unreachable,
+        Self::TimedOut,
+        Self::NeedsYes,
+        Self::NotAllowed,
+        Self::Full,
+        Self::Bug,
+    ];
+
+    /// As it is written.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Usage => "usage",
+            Self::NotFound => "not-found",
+            Self::Held => "held",
+            Self::InUse => "in-use",
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timed-out",
+            Self::NeedsYes => "needs-yes",
+            Self::NotAllowed => "not-allowed",
+            Self::Full => "full",
+            Self::Bug => "bug",
         }
     }
 }
@@ -187,7 +241,7 @@ fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
         ))
         .hint("use another key for another prompt"),
         Refusal::QueueFull { limit } => {
-            refused(format!("{limit} turns wait in session `{session}` already; nothing was stored"))
+            Problem::new(Code::Full, format!("{limit} turns wait in session `{session}` already; nothing was stored"))
                 .hint(format!("try again when one has begun (`berth wait {session} --for idle`), or drop some with `berth queue {session} drop T`"))
         }
         Refusal::CannotSteer => {

@@ -7,7 +7,8 @@ pub(crate) mod helper;
 pub(crate) mod life;
 pub(crate) mod ls;
 pub(crate) mod notify;
-pub(crate) mod shell;
+pub(crate) mod serve;
+mod shell;
 pub(crate) mod turns;
 pub(crate) mod use_session;
 
@@ -22,11 +23,16 @@ pub(crate) use config::Config;
 pub(crate) use find::{Export, Format, Grep};
 pub(crate) use life::{Archive, Note, Policy, Purge, Restore, Sorting, Tag};
 pub(crate) use ls::{Ls, Which};
+pub(crate) use serve::{OpenApi, Serve};
 pub(crate) use shell::{Completions, Man, Setup, SetupSystemd, SetupVerb};
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
 };
 
+use clap::builder::TypedValueParser;
+
+use crate::config::Color;
+pub(crate) use berth_verbs::time::duration;
 pub(crate) use notify::{Notify, NotifyLog, NotifyTest, NotifyVerb, occasions};
 pub(crate) use use_session::Use;
 
@@ -79,8 +85,14 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
     /// When to use colours: auto, always, never [default: the config's `ui.color`]
-    #[arg(long, value_name = "WHEN", value_enum, global = true, hide_possible_values = true)]
-    pub(crate) color: Option<crate::config::Color>,
+    #[arg(long, value_name = "WHEN", value_parser = color(), global = true, hide_possible_values = true)]
+    pub(crate) color: Option<Color>,
+}
+
+fn color() -> impl clap::builder::TypedValueParser<Value = Color> {
+    let named = |text: String| Color::ALL.into_iter().find(|color| color.name() == text);
+    clap::builder::PossibleValuesParser::new(Color::ALL.map(Color::name))
+        .try_map(move |text| named(text).ok_or("no such word"))
 }
 
 /// What a command that is about a session calls it.
@@ -181,6 +193,9 @@ pub(crate) enum Verb {
     Completions(Completions),
     Man(Man),
     Setup(Setup),
+    Serve(Serve),
+    #[command(name = "openapi")]
+    OpenApi(OpenApi),
     Doctor(Doctor),
     /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
     #[command(after_help = "Examples:\n  berth demo")]
@@ -642,23 +657,6 @@ fn cores(text: &str) -> Result<u64, String> {
     };
     let percent = digits.parse::<f64>().map_err(|_| odd())? * scale;
     if (1.0..=1_000_000.0).contains(&percent) { Ok(percent as u64) } else { Err(odd()) }
-}
-
-/// `500ms`, `5s`, `2m`, `1h`, `30d`, `2w`, or plain seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 =
-        digits.parse().map_err(|_| "a time is a number and ms, s, m, h, d or w, as in 5s".to_owned())?;
-    let seconds = match &text[digits.len()..] {
-        "ms" => number / 1000.0,
-        "s" | "" => number,
-        "m" => number * 60.0,
-        "h" => number * 3600.0,
-        "d" => number * 86_400.0,
-        "w" => number * 7.0 * 86_400.0,
-        unit => return Err(format!("`{unit}` is no unit of time; use ms, s, m, h, d or w")),
-    };
-    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is no possible time"))
 }
 
 #[cfg(test)]

@@ -1,32 +1,24 @@
-//! What every command needs: the state directory, and a way to the keeper of a session.
+//! What every command needs: what every verb needs, and the session --session names.
 
-use std::io;
-use std::time::{Duration, Instant};
+use std::ops::Deref;
 
-use berth_api::message::{Answer, Request};
-use berth_api::{Code, Connection, Problem, Status};
-use berth_core::SessionId;
-use berth_keeper::{Home, recover, view};
+use berth_api::Problem;
+
+pub(crate) use berth_verbs::ctx::{ANSWER_PATIENCE, is_unrecorded_loss};
 
 use crate::tty;
 
-/// How long a keeper that holds its lease may take to be reachable: it is starting, leaving, or
-/// replacing its own program.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
-/// How long a keeper may take to answer a simple question.
-pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-
 pub(crate) struct Ctx {
-    pub(crate) home: Home,
+    verbs: berth_verbs::Ctx,
     /// What --session says; see `meant`.
     pub(crate) session: Option<String>,
 }
 
 impl Ctx {
     pub(crate) fn open() -> Result<Self, Problem> {
-        let home = Home::locate()?;
-        tracing::info!(root = ?home.root(), "the state directory");
-        Ok(Self { home, session: None })
+        let verbs = berth_verbs::Ctx::open(tty::place(), tty::size())?;
+        let parent = berth_verbs::run::session_around(&verbs.home);
+        Ok(Self { verbs: berth_verbs::Ctx { parent, ..verbs }, session: None })
     }
 
     /// The same with the session that --session names.
@@ -36,105 +28,14 @@ impl Ctx {
 
     /// The same for helpers: everything that can be asked of a session can be asked of them.
     pub(crate) fn helpers(&self) -> Result<Self, Problem> {
-        Ok(Self { home: self.home.helpers()?, session: None })
-    }
-
-    /// A connection to the session's keeper; `None` when it has none.
-    pub(crate) fn keeper_of(&self, id: &SessionId) -> Result<Option<Connection>, Problem> {
-        let dir = self.home.session_dir(id);
-        let started = Instant::now();
-        let mut pause = Duration::from_millis(1);
-        loop {
-            let error = match Connection::open(&dir, tty::place()) {
-                Ok(connection) => return Ok(Some(connection)),
-                Err(error) => error,
-            };
-            let absent = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
-            if absent && !self.has_keeper(id) {
-                return Ok(None);
-            }
-            if !absent || started.elapsed() > CONNECT_PATIENCE {
-                let is_helper = self.home.is_helpers();
-                let (kind, show) = if is_helper { ("helper", "helper show") } else { ("session", "why") };
-                let what = format!("the keeper of {kind} {id} cannot be reached: {error}");
-                return Err(Problem::new(Code::Unreachable, what)
-                    .hint(format!("`berth {show} {id}` shows what is known about it")));
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(50));
-        }
-    }
-
-    /// Asks the keeper one thing; `None` when there is no keeper to ask.
-    pub(crate) fn ask(&self, id: &SessionId, request: Request) -> Result<Option<Answer>, Problem> {
-        let Some(mut keeper) = self.keeper_of(id)? else { return Ok(None) };
-        let _ = keeper.set_patience(Some(ANSWER_PATIENCE));
-        match keeper.ask(request) {
-            Ok(answer) => Ok(Some(answer)),
-            // It ended while we asked: then there is no keeper, and the files tell the rest.
-            Err(problem) if problem.code == Code::Unreachable && self.is_gone(id) => Ok(None),
-            Err(problem) => Err(problem),
-        }
-    }
-
-    /// Whether a keeper that broke off is gone for good. The kernel closes what a dead process had
-    /// open one after the other, so for an instant its lease is held and its socket even accepts.
-    pub(crate) fn is_gone(&self, id: &SessionId) -> bool {
-        let started = Instant::now();
-        while let Ok(Some(mut keeper)) = self.keeper_of(id) {
-            let left = CONNECT_PATIENCE.saturating_sub(started.elapsed());
-            let _ = keeper.set_patience(Some(left.max(Duration::from_millis(1))));
-            if left.is_zero() || keeper.ask(Request::Status).is_ok() {
-                return false;
-            }
-        }
-        !self.has_keeper(id)
-    }
-
-    pub(crate) fn is_kept(&self, id: &SessionId) -> bool {
-        view::is_kept(&self.home.session_dir(id)).unwrap_or(false)
-    }
-
-    /// Whether who holds the session is its keeper, and not somebody who clears up after one: nobody
-    /// will ever listen there.
-    fn has_keeper(&self, id: &SessionId) -> bool {
-        let lost = || view::history(&self.home, id).is_ok_and(|past| recover::lost_its_keeper(&past.session));
-        self.is_kept(id) && !lost()
-    }
-
-    /// What is known: from the keeper if there is one, else from the files. A run whose keeper
-    /// died is brought to its end first.
-    pub(crate) fn status(&self, id: &SessionId) -> Result<Status, Problem> {
-        match self.known(id)? {
-            (status, None) => Ok(status),
-            (_, Some(trouble)) => Err(trouble),
-        }
-    }
-
-    /// The same for who wants to see a session as well that could not be brought to its end: then
-    /// what is in the way comes along.
-    pub(crate) fn known(&self, id: &SessionId) -> Result<(Status, Option<Problem>), Problem> {
-        match self.ask(id, Request::Status) {
-            Ok(Some(Answer::Done { status })) => Ok((*status, None)),
-            Ok(_) => self.healed(id),
-            // A keeper that is stopped or stuck does not make its session unknown.
-            Err(problem) if problem.code == Code::Unreachable => Ok((view::status(&self.home, id)?, None)),
-            Err(problem) => Err(problem),
-        }
-    }
-
-    /// What the files tell once a run without a keeper is brought to its end. If that fails, the loss
-    /// as it is, and what is in the way.
-    pub(crate) fn healed(&self, id: &SessionId) -> Result<(Status, Option<Problem>), Problem> {
-        let Err(trouble) = recover::heal(&self.home, id) else {
-            return Ok((view::status(&self.home, id)?, None));
-        };
-        match view::status(&self.home, id) {
-            Ok(status) if is_unrecorded_loss(&status) => Ok((status, Some(trouble))),
-            // A short cut may know more than a damaged journal, and is not to be trusted then.
-            Ok(_) | Err(_) => Err(trouble),
-        }
+        Ok(Self { verbs: self.verbs.helpers()?, session: None })
     }
 }
 
-pub(crate) use berth_keeper::sweep::is_unrecorded_loss;
+impl Deref for Ctx {
+    type Target = berth_verbs::Ctx;
+
+    fn deref(&self) -> &berth_verbs::Ctx {
+        &self.verbs
+    }
+}

@@ -2,12 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-mod agents;
 mod args;
 mod attached;
 mod cmd;
 mod complete;
-mod config;
 mod consent;
 mod ctx;
 mod dashboard;
@@ -16,7 +14,6 @@ mod grep;
 mod guess;
 mod help;
 mod leave_key;
-mod life;
 mod listing;
 mod log;
 mod meant;
@@ -31,6 +28,8 @@ mod width;
 use std::process::ExitCode;
 
 use berth_api::{Code, Problem};
+
+use berth_verbs::{agents, config, life};
 
 use args::{Args, Verb};
 use ctx::Ctx;
@@ -104,6 +103,7 @@ fn run(args: Args) -> Result<u8, Problem> {
         Verb::Completions(args) => return cmd::completions::run(args),
         Verb::Man(args) => return cmd::man::run(args),
         Verb::Setup(args) => return cmd::setup::run(args),
+        Verb::OpenApi(_) => return cmd::openapi::run(),
         _ => {}
     }
     let ctx = Ctx::open()?.about(args.meant);
@@ -153,13 +153,15 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Purge(args) => cmd::purge::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
+        Verb::Serve(args) => cmd::serve::run(ctx, &args),
         Verb::Demo
         | Verb::Doctor(_)
         | Verb::Agents(_)
         | Verb::Config(_)
         | Verb::Completions(_)
         | Verb::Man(_)
-        | Verb::Setup(_) => {
+        | Verb::Setup(_)
+        | Verb::OpenApi(_) => {
             unreachable!("these need no state directory and were handled above")
         }
     }

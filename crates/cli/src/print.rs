@@ -25,7 +25,7 @@ fn next_step(problem: &Problem, verb: Option<&str>) -> Option<String> {
         },
         Code::NotFound => Some("`berth ls --all` lists what there is".to_owned()),
         Code::Unreachable => Some("`berth why S` shows what is known".to_owned()),
-        Code::Held | Code::InUse | Code::TimedOut => Some("try again in a moment".to_owned()),
+        Code::Held | Code::InUse | Code::TimedOut | Code::Full => Some("try again in a moment".to_owned()),
         Code::NeedsYes => Some("say so with --yes".to_owned()),
         Code::Bug => Some(
             "this is a mistake in berth: report it, with what `berth -vv` and `berth doctor` say".to_owned(),
@@ -34,6 +34,7 @@ fn next_step(problem: &Problem, verb: Option<&str>) -> Option<String> {
         Code::Refused if problem.what.starts_with("cannot ") => {
             Some("`berth doctor` looks at the state directory, the disk and this host".to_owned())
         }
+        Code::NotAllowed => Some("somebody outside of the session can do it, or grant it".to_owned()),
         Code::Refused => None,
     }
 }
@@ -215,6 +216,8 @@ mod tests {
             Code::Unreachable,
             Code::TimedOut,
             Code::NeedsYes,
+            Code::NotAllowed,
+            Code::Full,
             Code::Bug,
         ] {
             assert!(step(code, "x").is_some(), "{code:?}");

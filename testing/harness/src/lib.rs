@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod gateway;
 mod groups;
 mod real;
 mod seed;
@@ -26,11 +27,13 @@ use berth_host::lock::{Probe, probe};
 use berth_host::tree;
 
 pub use fake_model as model;
+pub use gateway::{Events, Gateway, Reply, ServerEvent, exchange, request};
 pub use real::RealAgents;
 pub use seed::Seed;
 pub use talk::Talk;
 pub use terminal::Terminal;
 pub use transcript::{Kind, Transcript};
+pub use tungstenite;
 
 /// How long anything a test waits for may take on a loaded machine. Never reached by a good run.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use crate::args::Archive;
 use crate::cmd::stop;
 use crate::ctx::{Ctx, is_unrecorded_loss};
 use crate::meant::Meant;
-use crate::{consent, life, print, turns};
+use crate::{consent, life, print};
 
 /// How many sessions a question names.
 const NAMED: usize = 10;
@@ -76,7 +76,7 @@ fn older_than(ctx: &Ctx, rest: Duration, yes: bool) -> Result<Vec<Result<Status,
     consent::ask(&format!("{} would be archived: {}", sessions(handles.len()), listed(&handles)), yes)?;
     let archive = |id: &SessionId| {
         // Looked at again with the lease: somebody may have used it since.
-        let archived = recover::archive_at_rest(&ctx.home, id, rest_ms, turns::me())?;
+        let archived = recover::archive_at_rest(&ctx.home, id, rest_ms, ctx.me())?;
         Ok(archived.then_some(view::status(&ctx.home, id)?))
     };
     Ok(meant.iter().filter_map(|(id, _)| archive(id).transpose()).collect())

@@ -16,7 +16,7 @@ const END_PATIENCE: Duration = Duration::from_secs(15);
 pub(crate) fn run(ctx: &Ctx, args: &Cancel) -> Result<u8, Problem> {
     let (id, number) = turns::find(ctx, &args.turn, None)?;
     turns::view(ctx, &id, number)?;
-    let command = Command::Cancel { turn: number, by: turns::me() };
+    let command = Command::Cancel { turn: number, by: ctx.me() };
     turns::change(ctx, &id, Request::Cancel { turn: number }, command)?;
     let until = Instant::now() + CANCEL_PATIENCE + RELEASE_GRACE + END_PATIENCE;
     let mut view = turns::view(ctx, &id, number)?;

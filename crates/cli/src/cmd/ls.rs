@@ -3,9 +3,9 @@
 mod watch;
 
 use berth_api::{Code, Problem};
+use berth_verbs::run::directory;
 
 use crate::args::{Ls, Which};
-use crate::cmd::run::directory;
 use crate::ctx::Ctx;
 use crate::listing::row::Row;
 use crate::listing::table::{self, Paper};

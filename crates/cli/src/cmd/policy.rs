@@ -3,7 +3,7 @@
 use berth_api::Problem;
 use berth_api::life::PolicyChange;
 use berth_api::message::Request;
-use berth_api::turn::{OnUnknown, Policy as Record};
+use berth_api::turn::OnUnknown;
 use berth_core::Command;
 
 use crate::args::{self, Policy};
@@ -39,11 +39,6 @@ pub(crate) fn run(ctx: &Ctx, args: &Policy) -> Result<u8, Problem> {
         time(policy.archive_after_ms),
     ))?;
     Ok(0)
-}
-
-/// What holds for a new session: what the config says, but for what was typed.
-pub(crate) fn chosen(of_config: Record, typed: PolicyChange) -> Record {
-    berth_core::PolicyChange::from(typed).of(&of_config.into()).into()
 }
 
 /// What was typed, on paper.

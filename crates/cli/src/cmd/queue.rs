@@ -26,7 +26,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Queue) -> Result<u8, Problem> {
         None => {}
         Some(QueueVerb::Drop { turn }) => {
             let (_, number) = turns::find(ctx, turn, Some(&id))?;
-            let command = Command::Withdraw { turn: number, by: turns::me() };
+            let command = Command::Withdraw { turn: number, by: ctx.me() };
             turns::change(ctx, &id, Request::Withdraw { turn: number }, command)?;
         }
         Some(QueueVerb::Move { turn, to }) => {
@@ -35,10 +35,10 @@ pub(crate) fn run(ctx: &Ctx, args: &Queue) -> Result<u8, Problem> {
             turns::change(ctx, &id, Request::Move { turn: number, to }, Command::Move { turn: number, to })?;
         }
         Some(QueueVerb::Pause) => {
-            turns::change(ctx, &id, Request::Pause, Command::Pause { by: turns::me() })?;
+            turns::change(ctx, &id, Request::Pause, Command::Pause { by: ctx.me() })?;
         }
         Some(QueueVerb::Resume) => {
-            turns::change(ctx, &id, Request::GoOn, Command::GoOn { by: turns::me() })?;
+            turns::change(ctx, &id, Request::GoOn, Command::GoOn { by: ctx.me() })?;
             go_on(ctx, &id)?;
         }
     }

@@ -1,20 +1,15 @@
 //! `berth resume`: the next run of a session.
 
-use std::time::{Duration, Instant};
-
-use berth_api::message::Request;
-use berth_api::{Code, Connection, Problem, Status};
+use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
-use berth_keeper::{recover, start, view};
+use berth_keeper::view;
+use berth_verbs::resume;
 
 use crate::args::Resume;
 use crate::cmd::{run, talk};
 use crate::ctx::Ctx;
 use crate::meant::{How, Meant};
-use crate::{print, tty, turns};
-
-/// How long a keeper may take to leave once its run is over.
-const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
+use crate::{print, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
     if args.attach && !tty::is_interactive() {
@@ -30,46 +25,14 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
         }
     };
     let named = handle.as_str();
-    let (connection, status) = begin(ctx, &id, named, args.fresh, args.take)?;
+    let (connection, status) = resume::begin(ctx, &id, named, args.fresh, args.take)?;
     let takes_turns = status.turns.is_some();
-    let (connection, status) = run::await_agent(ctx, connection, status)?;
+    let (connection, status) = berth_verbs::run::await_agent(ctx, connection, status)?;
     ctx.make_current(&id);
     if takes_turns && !args.detach && !args.json && tty::is_interactive() {
         return talk::talk(ctx, &id);
     }
     run::stay(ctx, connection, &status, args.detach || takes_turns, args.json)
-}
-
-/// Starts the next run, once the last one is proven gone.
-pub(crate) fn begin(
-    ctx: &Ctx,
-    id: &SessionId,
-    named: &str,
-    fresh: bool,
-    take: bool,
-) -> Result<(Connection, Status), Problem> {
-    let asked_at = Instant::now();
-    while ctx.is_kept(id) {
-        let session = view::history(&ctx.home, id)?.session;
-        if recover::lost_its_keeper(&session) {
-            // Somebody else clears up after a crash, and needs the lease for that.
-            if asked_at.elapsed() > recover::HEALER_PATIENCE {
-                return Err(recover::is_being_healed(named));
-            }
-        } else if (session.is_live() && ctx.keeper_of(id)?.is_some())
-            // Who has ended a run holds the lease a moment longer, to say goodbye.
-            || asked_at.elapsed() > GOODBYE_PATIENCE
-        {
-            return Err(Problem::new(Code::Held, format!("session `{named}` is running already"))
-                .hint(format!("join it with `berth attach {named}`")));
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    if !fresh {
-        turns::free_conversation(ctx, id)?;
-    }
-    let resume = Request::Resume { size: tty::size().unwrap_or_default(), fresh, take, restore: true };
-    start::keeper(&ctx.home, id, resume, tty::place())
 }
 
 /// The session a person means who says "go on": the current one of their terminal if it is at rest; else one

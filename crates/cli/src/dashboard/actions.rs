@@ -9,10 +9,11 @@ use berth_api::message::{Request, Submit};
 use berth_api::turn::split_turn_id;
 use berth_api::{Answer, Code, Problem};
 use berth_core::{Command, Refusal, SessionId};
+use berth_verbs::resume;
 
 use super::model::{Action, Done};
 use super::source::{Mailbox, spawn};
-use crate::cmd::{input, resume, stop};
+use crate::cmd::{input, stop};
 use crate::ctx::Ctx;
 use crate::{life, print, turns};
 
@@ -60,7 +61,7 @@ fn run(ctx: &Ctx, handle: &str, action: &Action) -> Result<String, Problem> {
         Action::Cancel { id, turn } => {
             let number = split_turn_id(turn).map(|(_, number)| number);
             let number = number.ok_or_else(|| Problem::new(Code::Bug, format!("`{turn}` is no turn")))?;
-            let command = Command::Cancel { turn: number, by: turns::me() };
+            let command = Command::Cancel { turn: number, by: ctx.me() };
             turns::change(ctx, id, Request::Cancel { turn: number }, command)?;
             Ok(format!("{handle} was told to break off turn {number}"))
         }

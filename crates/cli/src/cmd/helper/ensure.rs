@@ -17,9 +17,11 @@ use berth_core::{Name, OWNERLESS_GRACE, PROOF_PATIENCE, Scope, SessionId};
 use berth_keeper::{helpers, start};
 
 use super::{described, owner, reworded};
+use berth_verbs::run::directory;
+
 use crate::args::Ensure;
 use crate::args::helper::ScopeArg;
-use crate::cmd::run::{directory, words};
+use crate::cmd::run::words;
 use crate::ctx::Ctx;
 use crate::{print, tty};
 

@@ -8,7 +8,8 @@ use berth_core::{Name, Scope, SessionId};
 use berth_keeper::view;
 
 use super::described;
-use crate::cmd::run::directory;
+use berth_verbs::run::directory;
+
 use crate::ctx::Ctx;
 
 /// How many are listed when a name could mean many.

@@ -87,7 +87,7 @@ fn perform(ctx: &Ctx, id: &SessionId, errand: &Errand) -> Result<(), Problem> {
             turns::send(ctx, id, Submit { text: text.clone(), ..Submit::default() }).map(drop)
         }
         Errand::Cancel(turn) => {
-            let command = Command::Cancel { turn: *turn, by: turns::me() };
+            let command = Command::Cancel { turn: *turn, by: ctx.me() };
             turns::change(ctx, id, Request::Cancel { turn: *turn }, command)
         }
         Errand::Answer { request, option } => {

@@ -1,12 +1,11 @@
 //! `[ui]`: how berth looks.
 
 use berth_api::Problem;
-use clap::ValueEnum;
 
 use super::keys::Keys;
 use super::registry::{Key, Kind, Table};
 
-pub(crate) const TABLE: Table = Table {
+pub(super) const TABLE: Table = Table {
     path: "ui",
     about: "How berth looks at a terminal.",
     keys: &[Key::new(
@@ -19,13 +18,13 @@ pub(crate) const TABLE: Table = Table {
 
 /// What `[ui]` says.
 #[derive(Debug)]
-pub(crate) struct Ui {
-    pub(crate) color: Color,
+pub struct Ui {
+    pub color: Color,
 }
 
 /// When there are colours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub(crate) enum Color {
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Color {
     /// On a terminal, unless NO_COLOR is set
     #[default]
     Auto,
@@ -36,9 +35,11 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    const ALL: [Self; 3] = [Self::Auto, Self::Always, Self::Never];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Always, Self::Never];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Always => "always",
@@ -48,7 +49,7 @@ impl Color {
 }
 
 impl Ui {
-    pub(super) fn read(mut keys: Keys<'_>) -> Result<Self, Problem> {
+    pub(crate) fn read(mut keys: Keys<'_>) -> Result<Self, Problem> {
         let read = Self { color: keys.choice("color", &Color::ALL, Color::name)?.unwrap_or_default() };
         keys.finish()?;
         Ok(read)

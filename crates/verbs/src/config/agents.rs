@@ -12,11 +12,11 @@ use super::registry::{Key, Kind, Table};
 use crate::agents::Driver;
 
 /// More agents than anybody has. `berth agents` asks all of them at once.
-pub(super) const MAX_AGENTS: usize = 100;
+pub(crate) const MAX_AGENTS: usize = 100;
 /// What stands for the id of a conversation in `resume_tui` and `begin_tui`.
-pub(crate) const ID: &str = "{id}";
+pub const ID: &str = "{id}";
 
-pub(crate) const TABLE: Table = Table {
+pub(super) const TABLE: Table = Table {
     path: "agents.NAME",
     about: "Adds an agent, or changes a built-in one (`berth agents` lists them). What you do not give stays \
             as it is built in. An empty array takes away what is built in. A name is made of letters, digits, \
@@ -90,23 +90,23 @@ pub(crate) const TABLE: Table = Table {
 
 /// The keys of one `[agents.NAME]`. What is not given stays as it is, or gets its default.
 #[derive(Debug)]
-pub(crate) struct AgentKeys {
+pub struct AgentKeys {
     /// Where its name is.
-    pub(crate) spot: Spot,
-    pub(crate) about: Option<String>,
-    pub(crate) driver: Option<Driver>,
-    pub(crate) command: Option<Vec<String>>,
-    pub(crate) tui: Option<Vec<String>>,
-    pub(crate) resume_tui: Option<Vec<String>>,
-    pub(crate) begin_tui: Option<Vec<String>>,
-    pub(crate) env: Vec<(String, String)>,
-    pub(crate) conversation: Option<String>,
-    pub(crate) install: Option<String>,
-    pub(crate) version: Option<Vec<String>>,
+    pub spot: Spot,
+    pub about: Option<String>,
+    pub driver: Option<Driver>,
+    pub command: Option<Vec<String>>,
+    pub tui: Option<Vec<String>>,
+    pub resume_tui: Option<Vec<String>>,
+    pub begin_tui: Option<Vec<String>>,
+    pub env: Vec<(String, String)>,
+    pub conversation: Option<String>,
+    pub install: Option<String>,
+    pub version: Option<Vec<String>>,
 }
 
 /// All of them, by name.
-pub(super) fn read(top: &mut Keys<'_>) -> Result<BTreeMap<String, AgentKeys>, Problem> {
+pub(crate) fn read(top: &mut Keys<'_>) -> Result<BTreeMap<String, AgentKeys>, Problem> {
     let mut agents = BTreeMap::new();
     for (name, keys) in top.tables("agents")? {
         if let Err(bad) = Name::parse(&name) {

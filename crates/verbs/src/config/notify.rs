@@ -20,7 +20,7 @@ const MAX_SECRET_BYTES: u64 = 4096;
 /// Where Telegram listens.
 const TELEGRAM: &str = "https://api.telegram.org";
 
-pub(crate) const TABLE: Table = Table {
+pub const TABLE: Table = Table {
     path: "notify",
     about: "Tells you that a session needs you, finished or failed, while nobody is attached to it, follows its turn \
             or watches it. Nothing is told unless one of the ways here is set up; `berth notify test` tries them.",
@@ -58,13 +58,13 @@ pub(crate) const TABLE: Table = Table {
     ],
 };
 
-pub(crate) const WEBHOOK: Table = Table {
+pub const WEBHOOK: Table = Table {
     path: "notify.webhook",
     about: "A web address that is told. For several, give each a name: [notify.webhooks.NAME].",
     keys: &WEBHOOK_KEYS,
 };
 
-pub(crate) const WEBHOOKS: Table = Table {
+pub const WEBHOOKS: Table = Table {
     path: "notify.webhooks.NAME",
     about: "The same under a name. There is room for 20.",
     keys: &WEBHOOK_KEYS,
@@ -99,21 +99,21 @@ const WEBHOOK_KEYS: [Key; 6] = [
 
 /// What `[notify]` says.
 #[derive(Debug)]
-pub(crate) struct NotifyKeys {
+pub struct NotifyKeys {
     /// Of what.
-    pub(crate) on: Vec<Occasion>,
-    pub(crate) terminal: bool,
-    pub(crate) terminal_style: Style,
-    pub(crate) desktop: bool,
-    pub(crate) command: Option<Vec<String>>,
-    pub(crate) command_timeout: Duration,
+    pub on: Vec<Occasion>,
+    pub terminal: bool,
+    pub terminal_style: Style,
+    pub desktop: bool,
+    pub command: Option<Vec<String>>,
+    pub command_timeout: Duration,
     /// By name; the one without is called nothing.
-    pub(crate) webhooks: BTreeMap<String, Webhook>,
+    pub webhooks: BTreeMap<String, Webhook>,
 }
 
 /// What a terminal is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Style {
+pub enum Style {
     /// The bell, and the sequence this terminal probably knows.
     #[default]
     Auto,
@@ -139,20 +139,20 @@ impl Style {
 
 /// One webhook.
 #[derive(Debug)]
-pub(crate) struct Webhook {
-    pub(crate) url: String,
-    pub(crate) format: Format,
-    pub(crate) secret: Option<Secret>,
+pub struct Webhook {
+    pub url: String,
+    pub format: Format,
+    pub secret: Option<Secret>,
     /// Telegram's chat.
-    pub(crate) chat: String,
+    pub chat: String,
     /// How long one try may take.
-    pub(crate) timeout: Duration,
-    pub(crate) tries: u64,
+    pub timeout: Duration,
+    pub tries: u64,
 }
 
 /// What a service wants to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Format {
+pub enum Format {
     /// JSON, signed as Standard Webhooks says.
     #[default]
     Json,
@@ -173,7 +173,7 @@ impl Format {
 }
 
 /// Where a secret is.
-pub(crate) enum Secret {
+pub enum Secret {
     Text(String),
     File(PathBuf),
     Variable(String),
@@ -208,7 +208,7 @@ impl Secret {
     }
 
     /// The secret itself. The error says where it is not.
-    pub(crate) fn read(&self) -> Result<String, String> {
+    pub fn read(&self) -> Result<String, String> {
         let (text, place) = match self {
             Self::Text(text) => (text.clone(), "`secret`".to_owned()),
             Self::File(path) => {
@@ -233,7 +233,7 @@ impl Secret {
 }
 
 impl NotifyKeys {
-    pub(super) fn read(mut keys: Keys<'_>) -> Result<Self, Problem> {
+    pub(crate) fn read(mut keys: Keys<'_>) -> Result<Self, Problem> {
         let mut webhooks = BTreeMap::new();
         let without_name = Webhook::read(keys.table("webhook")?, false)?;
         webhooks.extend(without_name.map(|hook| (String::new(), hook)));
@@ -314,7 +314,7 @@ impl Webhook {
 }
 
 fn is_address(url: &str) -> bool {
-    let parsed: Result<ureq::http::Uri, _> = url.parse();
+    let parsed: Result<http::Uri, _> = url.parse();
     parsed.is_ok_and(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
     })

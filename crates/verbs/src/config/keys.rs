@@ -21,7 +21,7 @@ use toml::de::{DeTable, DeValue};
 use super::registry::{Key, Table};
 
 /// A file with its text, so that a place in it has a line; and what is set around it.
-pub(super) struct Document<'f> {
+pub(crate) struct Document<'f> {
     path: &'f Path,
     text: &'f str,
     tables: &'static [&'static Table],
@@ -30,7 +30,7 @@ pub(super) struct Document<'f> {
 }
 
 /// One table. Each key is taken out by its name; what is left in the end is not known.
-pub(super) struct Keys<'f> {
+pub(crate) struct Keys<'f> {
     document: &'f Document<'f>,
     /// What the registry knows of it: nothing of a table that only has tables in it.
     table: Option<&'static Table>,
@@ -45,14 +45,14 @@ pub(super) struct Keys<'f> {
 
 /// A place in the file, from 1 on; columns are characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Spot {
-    pub(crate) line: usize,
-    pub(crate) column: usize,
+pub struct Spot {
+    pub line: usize,
+    pub column: usize,
 }
 
 /// Who says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// Nobody: it is built in.
     Default,
     /// The file.
@@ -65,20 +65,20 @@ pub(crate) enum Origin {
 
 /// What holds for one key, for people: a secret is not in it.
 #[derive(Clone, Debug)]
-pub(crate) struct Setting {
+pub struct Setting {
     /// `agents.claude`, without brackets.
-    pub(crate) table: String,
-    pub(crate) key: &'static Key,
+    pub table: String,
+    pub key: &'static Key,
     /// Nothing where nobody says anything and there is no default.
-    pub(crate) value: Option<serde_json::Value>,
-    pub(crate) origin: Origin,
+    pub value: Option<serde_json::Value>,
+    pub origin: Origin,
 }
 
 /// A value, and who says so.
 #[derive(Debug)]
-pub(super) struct Found<T> {
-    pub(super) origin: Origin,
-    pub(super) value: T,
+pub(crate) struct Found<T> {
+    pub(crate) origin: Origin,
+    pub(crate) value: T,
 }
 
 impl fmt::Display for Spot {
@@ -88,12 +88,12 @@ impl fmt::Display for Spot {
 }
 
 /// The refusal of a place in the file.
-pub(super) fn refusal(path: &Path, spot: Spot, what: &str) -> Problem {
+pub(crate) fn refusal(path: &Path, spot: Spot, what: &str) -> Problem {
     Problem::new(Code::Usage, format!("{}:{spot}: {what}", path.display()))
 }
 
 impl<'f> Document<'f> {
-    pub(super) fn new(
+    pub(crate) fn new(
         path: &'f Path,
         bytes: &'f [u8],
         tables: &'static [&'static Table],
@@ -108,7 +108,7 @@ impl<'f> Document<'f> {
     }
 
     /// The keys outside of any table.
-    pub(super) fn keys(&'f self) -> Result<Keys<'f>, Problem> {
+    pub(crate) fn keys(&'f self) -> Result<Keys<'f>, Problem> {
         let table = DeTable::parse(self.text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let said = error.message().lines().next().unwrap_or_default();
@@ -120,7 +120,7 @@ impl<'f> Document<'f> {
     }
 
     /// What holds for each key that was asked for.
-    pub(super) fn settings(&self) -> Vec<Setting> {
+    pub(crate) fn settings(&self) -> Vec<Setting> {
         self.settings.take()
     }
 
@@ -151,12 +151,12 @@ impl<'f> Keys<'f> {
     }
 
     /// Where the table is called by its name.
-    pub(super) fn spot(&self) -> Spot {
+    pub(crate) fn spot(&self) -> Spot {
         self.spot
     }
 
     /// A table in this one. One that is not in the file has no keys, and so their defaults.
-    pub(super) fn table(&mut self, name: &'static str) -> Result<Keys<'f>, Problem> {
+    pub(crate) fn table(&mut self, name: &'static str) -> Result<Keys<'f>, Problem> {
         let known = self.document.table_at(&self.path, name, false);
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
         assert!(known.is_some(), "the table [{path}] is read, and not in the registry");
@@ -171,7 +171,7 @@ impl<'f> Keys<'f> {
     }
 
     /// Tables under any names in this one.
-    pub(super) fn tables(&mut self, name: &'static str) -> Result<Vec<(String, Keys<'f>)>, Problem> {
+    pub(crate) fn tables(&mut self, name: &'static str) -> Result<Vec<(String, Keys<'f>)>, Problem> {
         let known = self.document.table_at(&self.path, name, true);
         let known = known.expect("a table that is read is in the registry");
         let Some((spot, value)) = self.take(name) else { return Ok(Vec::new()) };
@@ -197,7 +197,7 @@ impl<'f> Keys<'f> {
     }
 
     /// Refuses what nobody asked for.
-    pub(super) fn finish(self) -> Result<(), Problem> {
+    pub(crate) fn finish(self) -> Result<(), Problem> {
         let unknown = self.left.iter().min_by_key(|(_, (spot, _))| *spot);
         let Some((key, (spot, _))) = unknown else { return Ok(()) };
         let meant = super::did_you_mean(key, &self.asked);
@@ -207,12 +207,12 @@ impl<'f> Keys<'f> {
     }
 
     /// The refusal of the table itself.
-    pub(super) fn refusal(&self, what: &str) -> Problem {
+    pub(crate) fn refusal(&self, what: &str) -> Problem {
         refusal(self.document.path, self.spot, what).hint(explain(&self.path))
     }
 
     /// The refusal of a value that only turns out to be wrong when somebody looks at it.
-    pub(super) fn refuse(&self, key: &str, origin: &Origin, what: &str) -> Problem {
+    pub(crate) fn refuse(&self, key: &str, origin: &Origin, what: &str) -> Problem {
         let explain = self.explain(key);
         match origin {
             Origin::File(spot) => {

@@ -89,7 +89,7 @@ const ROWS: [Row; 6] = [
 ];
 
 /// All of them.
-pub(super) fn agents() -> Vec<Agent> {
+pub(crate) fn agents() -> Vec<Agent> {
     ROWS.iter().map(agent).collect()
 }
 

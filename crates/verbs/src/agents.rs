@@ -18,7 +18,7 @@ use crate::config::{AgentKeys, Config, ID, Spot, did_you_mean};
 
 /// How we talk to an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Driver {
+pub enum Driver {
     /// Any command, in a terminal.
     Pty,
     /// The Agent Client Protocol.
@@ -31,10 +31,10 @@ pub(crate) enum Driver {
 
 impl Driver {
     /// All there are.
-    pub(crate) const ALL: [Self; 4] = [Self::Pty, Self::Acp, Self::Claude, Self::Codex];
+    pub const ALL: [Self; 4] = [Self::Pty, Self::Acp, Self::Claude, Self::Codex];
 
     /// As it is written in records, the config file and on the screen.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Pty => "pty",
             Self::Acp => "acp",
@@ -46,7 +46,7 @@ impl Driver {
 
 /// Where an agent's entry comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
+pub enum Source {
     /// From the table in this program.
     BuiltIn,
     /// The config file says all of it, or changes something.
@@ -58,7 +58,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// In a word.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::BuiltIn => "built-in",
             Self::Config { .. } => "config",
@@ -68,7 +68,7 @@ impl Source {
 
 /// How an agent's own terminal interface is to begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TuiBegin<'a> {
+pub enum TuiBegin<'a> {
     /// With a new conversation, whose id the agent chooses.
     Fresh,
     /// With a new conversation, whose id we chose.
@@ -79,50 +79,50 @@ pub(crate) enum TuiBegin<'a> {
 
 /// A program that does the work.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Agent {
+pub struct Agent {
     /// What it is called on the command line.
-    pub(crate) name: String,
+    pub name: String,
     /// What it is, in a line.
-    pub(crate) about: Option<String>,
+    pub about: Option<String>,
     /// How we talk to it.
-    pub(crate) driver: Driver,
+    pub driver: Driver,
     /// How it is started for its driver. The driver may add words of its own.
-    pub(crate) command: Vec<String>,
+    pub command: Vec<String>,
     /// How its own terminal interface is started, if it has one.
-    pub(crate) tui: Option<Vec<String>>,
+    pub tui: Option<Vec<String>>,
     /// What is added to that to go on with a conversation; [`ID`] stands for its id.
-    pub(crate) resume_tui: Option<Vec<String>>,
+    pub resume_tui: Option<Vec<String>>,
     /// What is added to that to give a new conversation an id of ours.
-    pub(crate) begin_tui: Option<Vec<String>>,
+    pub begin_tui: Option<Vec<String>>,
     /// Variables on top of the environment.
-    pub(crate) env: Vec<(String, String)>,
+    pub env: Vec<(String, String)>,
     /// Which kind of conversations it writes. Agents that write the same kind can meet in one
     /// conversation, and one lock keeps them apart. `None`: it has none that we know of.
-    pub(crate) conversation: Option<String>,
+    pub conversation: Option<String>,
     /// The command that installs it.
-    pub(crate) install: Option<String>,
+    pub install: Option<String>,
     /// What makes its program print its version and do nothing else. `None`: we do not know, and so
     /// never try.
-    pub(crate) version: Option<Vec<String>>,
+    pub version: Option<Vec<String>>,
     /// Who says so.
-    pub(crate) source: Source,
+    pub source: Source,
 }
 
 /// All agents: the built-in ones in their order, then those of the config file by name.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     agents: Vec<Agent>,
     config: Option<PathBuf>,
 }
 
 impl Table {
     /// The built-in agents, with what this person's config file adds and changes.
-    pub(crate) fn load() -> Result<Self, Problem> {
+    pub fn load() -> Result<Self, Problem> {
         Self::new(Config::load()?)
     }
 
     /// The same with a config that was read before.
-    pub(crate) fn new(mut config: Config) -> Result<Self, Problem> {
+    pub fn new(mut config: Config) -> Result<Self, Problem> {
         let mut agents = built_in::agents();
         for agent in &mut agents {
             if let Some(keys) = config.agents.remove(&agent.name) {
@@ -137,7 +137,7 @@ impl Table {
     }
 
     /// The agent of this name.
-    pub(crate) fn find(&self, name: &str) -> Result<&Agent, Problem> {
+    pub fn find(&self, name: &str) -> Result<&Agent, Problem> {
         self.agents.iter().find(|agent| agent.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.agents.iter().map(|agent| agent.name.as_str()).collect();
             let what = format!("no agent is called `{name}`{}", did_you_mean(name, &names));
@@ -149,24 +149,24 @@ impl Table {
     }
 
     /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Agent> {
+    pub fn iter(&self) -> impl Iterator<Item = &Agent> {
         self.agents.iter()
     }
 
     /// Where the config file is, or would be.
-    pub(crate) fn config(&self) -> Option<&Path> {
+    pub fn config(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 }
 
 impl Agent {
     /// How it is started for its driver, with more words for it.
-    pub(crate) fn structured_command(&self, extra: &[String]) -> Vec<String> {
+    pub fn structured_command(&self, extra: &[String]) -> Vec<String> {
         [self.command.as_slice(), extra].concat()
     }
 
     /// How its own terminal interface is started, with more words for it.
-    pub(crate) fn tui_command(&self, begin: TuiBegin<'_>, extra: &[String]) -> Result<Vec<String>, Problem> {
+    pub fn tui_command(&self, begin: TuiBegin<'_>, extra: &[String]) -> Result<Vec<String>, Problem> {
         let name = &self.name;
         let refused = |what: String, key: &str| {
             Problem::new(Code::Refused, what)
@@ -201,7 +201,7 @@ impl Agent {
 
     /// The file of a command of this agent, as the keeper will find it. What is missing is told with the
     /// command that installs it.
-    pub(crate) fn locate(&self, command: &[String], cwd: &Path) -> Result<PathBuf, Problem> {
+    pub fn locate(&self, command: &[String], cwd: &Path) -> Result<PathBuf, Problem> {
         let path = self.path_variable();
         let program = command.first().map(String::as_str).unwrap_or_default();
         find_program(program.as_ref(), path.as_deref(), cwd).map_err(|error| {

@@ -12,7 +12,6 @@ use berth_core::{Command, Name, Refusal, SessionId};
 use berth_keeper::{recover, view};
 
 use crate::ctx::Ctx;
-use crate::turns;
 
 /// How long to wait for whoever else has a session for a moment: a keeper that leaves, somebody who tags it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,7 +24,7 @@ enum Alone {
 }
 
 /// Does one thing to a session: through its keeper, or as its keeper for that moment.
-pub(crate) fn change(ctx: &Ctx, id: &SessionId, request: Request, command: Command) -> Result<(), Problem> {
+pub fn change(ctx: &Ctx, id: &SessionId, request: Request, command: Command) -> Result<(), Problem> {
     let until = Instant::now() + PATIENCE;
     loop {
         if ctx.ask(id, request.clone())?.is_some() {
@@ -41,8 +40,8 @@ pub(crate) fn change(ctx: &Ctx, id: &SessionId, request: Request, command: Comma
 }
 
 /// Puts a session away once nothing of it runs. One that runs is refused.
-pub(crate) fn archive(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
-    match alone(ctx, id, &Command::Archive { by: turns::me() })? {
+pub fn archive(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
+    match alone(ctx, id, &Command::Archive { by: ctx.me() })? {
         Alone::Done => view::status(&ctx.home, id),
         Alone::Runs => {
             let name = view::history(&ctx.home, id)?.session.name;
@@ -53,8 +52,8 @@ pub(crate) fn archive(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
 }
 
 /// Brings a session back, once nothing is left of its last run. One that runs is back already.
-pub(crate) fn restore(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
-    match alone(ctx, id, &Command::Restore { by: turns::me() })? {
+pub fn restore(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
+    match alone(ctx, id, &Command::Restore { by: ctx.me() })? {
         Alone::Done | Alone::Runs => view::status(&ctx.home, id),
     }
 }
@@ -87,7 +86,7 @@ fn busy(id: &SessionId) -> Problem {
 }
 
 /// Tags as a person writes them: `a` or `+a`.
-pub(crate) fn tags(texts: &[String]) -> Result<Vec<Name>, Problem> {
+pub fn tags(texts: &[String]) -> Result<Vec<Name>, Problem> {
     let tag = |text: &String| {
         Name::parse(text.strip_prefix('+').unwrap_or(text)).map_err(|bad| {
             Problem::new(Code::Usage, format!("`{text}` is no tag: {bad}"))

@@ -8,7 +8,7 @@ use berth_api::turn::{OnUnknown, Policy as Record};
 use super::keys::Keys;
 use super::registry::{Key, Kind, Table};
 
-pub(crate) const TABLE: Table = Table {
+pub(super) const TABLE: Table = Table {
     path: "policy",
     about: "When new sessions end and are archived by themselves. `berth run` has options for it, and `berth policy` \
             changes it later. `idle`, `ttl` and `on_unknown` are for agents (`run --agent`).",
@@ -41,15 +41,15 @@ pub(crate) const TABLE: Table = Table {
 
 /// What `[policy]` says.
 #[derive(Debug)]
-pub(crate) struct Policy {
-    pub(crate) idle: Option<Duration>,
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) archive_after: Option<Duration>,
-    pub(crate) on_unknown: OnUnknown,
+pub struct Policy {
+    pub idle: Option<Duration>,
+    pub ttl: Option<Duration>,
+    pub archive_after: Option<Duration>,
+    pub on_unknown: OnUnknown,
 }
 
 impl Policy {
-    pub(super) fn read(mut keys: Keys<'_>) -> Result<Self, Problem> {
+    pub(crate) fn read(mut keys: Keys<'_>) -> Result<Self, Problem> {
         let all = [OnUnknown::Hold, OnUnknown::Continue];
         let name = |on_unknown: OnUnknown| match on_unknown {
             OnUnknown::Hold => "hold",
@@ -66,14 +66,14 @@ impl Policy {
     }
 
     /// For a session of an agent from the table.
-    pub(crate) fn of_agent(&self) -> Record {
+    pub fn of_agent(&self) -> Record {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let (idle_ms, ttl_ms) = (self.idle.map(ms), self.ttl.map(ms));
         Record { idle_ms, ttl_ms, on_unknown: self.on_unknown, ..self.of_command() }
     }
 
     /// For a session of any other command: it has no turns, and no end but its own.
-    pub(crate) fn of_command(&self) -> Record {
+    pub fn of_command(&self) -> Record {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Record { archive_after_ms: self.archive_after.map(ms), ..Record::default() }
     }

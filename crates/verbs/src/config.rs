@@ -9,11 +9,11 @@
 //! Start with [`Config::load`].
 
 mod agents;
-pub(crate) mod explain;
+pub mod explain;
 mod keys;
-pub(crate) mod notify;
+pub mod notify;
 mod policy;
-pub(crate) mod registry;
+pub mod registry;
 mod ui;
 
 use std::collections::BTreeMap;
@@ -24,38 +24,38 @@ use std::sync::OnceLock;
 
 use berth_api::{Code, Problem};
 
-pub(crate) use agents::{AgentKeys, ID};
+pub use agents::{AgentKeys, ID};
 use keys::Document;
-pub(crate) use keys::{Origin, Setting, Spot};
-pub(crate) use policy::Policy;
-pub(crate) use ui::{Color, Ui};
+pub use keys::{Origin, Setting, Spot};
+pub use policy::Policy;
+pub use ui::{Color, Ui};
 
 /// A file larger than this was not written by a person.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// What the file and the environment say.
 #[derive(Debug)]
-pub(crate) struct Config {
+pub struct Config {
     /// Where the file is, or would be. There is no such place for somebody without a home directory.
-    pub(crate) path: Option<PathBuf>,
+    pub path: Option<PathBuf>,
     /// Whether it is there.
-    pub(crate) is_there: bool,
+    pub is_there: bool,
     /// What holds for each key, and who says so.
-    pub(crate) settings: Vec<Setting>,
+    pub settings: Vec<Setting>,
     /// `[ui]`.
-    pub(crate) ui: Ui,
+    pub ui: Ui,
     /// `[policy]`.
-    pub(crate) policy: Policy,
+    pub policy: Policy,
     /// `[agents.NAME]`, by name.
-    pub(crate) agents: BTreeMap<String, AgentKeys>,
+    pub agents: BTreeMap<String, AgentKeys>,
     /// `[notify]`.
-    pub(crate) notify: notify::NotifyKeys,
+    pub notify: notify::NotifyKeys,
 }
 
 impl Config {
     /// Reads the file: `$BERTH_CONFIG`, else `$XDG_CONFIG_HOME/berth/config.toml`, else
     /// `~/.config/berth/config.toml`.
-    pub(crate) fn load() -> Result<Self, Problem> {
+    pub fn load() -> Result<Self, Problem> {
         match path() {
             Some(path) => Self::load_from(path),
             None => Self::parse(None, None, &variable),
@@ -63,7 +63,7 @@ impl Config {
     }
 
     /// The same with another file. One that is not there says nothing.
-    pub(crate) fn load_from(path: PathBuf) -> Result<Self, Problem> {
+    pub fn load_from(path: PathBuf) -> Result<Self, Problem> {
         let bytes = read(&path)?;
         tracing::info!(?path, exists = bytes.is_some(), "the config file");
         Self::parse(Some(path), bytes.as_deref(), &variable)
@@ -71,7 +71,7 @@ impl Config {
 
     /// For commands that have to work whatever the file says: after a mistake nothing counts but the defaults.
     /// It is told at the end of the command, see [`untold`].
-    pub(crate) fn load_or_default() -> &'static Self {
+    pub fn load_or_default() -> &'static Self {
         &FORGIVING
             .get_or_init(|| match Self::load() {
                 Ok(config) => (config, None),
@@ -84,7 +84,7 @@ impl Config {
     }
 
     /// Understands a file, and what `variable` tells of the environment.
-    pub(crate) fn parse(
+    pub fn parse(
         path: Option<PathBuf>,
         bytes: Option<&[u8]>,
         variable: &dyn Fn(&str) -> Option<OsString>,
@@ -102,7 +102,7 @@ impl Config {
     }
 
     /// The refusal of something that only turns out to be wrong beside the built-in table.
-    pub(crate) fn refusal(&self, spot: Spot, what: &str) -> Problem {
+    pub fn refusal(&self, spot: Spot, what: &str) -> Problem {
         keys::refusal(self.path.as_deref().unwrap_or(Path::new("config.toml")), spot, what)
     }
 }
@@ -111,7 +111,7 @@ impl Config {
 static FORGIVING: OnceLock<(Config, Option<Problem>)> = OnceLock::new();
 
 /// What is wrong with the config and was passed over by [`Config::load_or_default`].
-pub(crate) fn untold() -> Option<&'static Problem> {
+pub fn untold() -> Option<&'static Problem> {
     FORGIVING.get()?.1.as_ref()
 }
 
@@ -120,12 +120,12 @@ fn variable(name: &str) -> Option<OsString> {
 }
 
 /// Where the file is, or would be.
-pub(crate) fn path() -> Option<PathBuf> {
+pub fn path() -> Option<PathBuf> {
     berth_keeper::notify::config_file()
 }
 
 /// `; did you mean …?`, if one of these is close enough to be meant.
-pub(crate) fn did_you_mean<T: AsRef<str>>(given: &str, known: &[T]) -> String {
+pub fn did_you_mean<T: AsRef<str>>(given: &str, known: &[T]) -> String {
     nearest(given, known.iter().map(AsRef::as_ref))
         .map(|meant| format!("; did you mean `{meant}`?"))
         .unwrap_or_default()

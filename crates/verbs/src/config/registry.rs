@@ -12,7 +12,7 @@
 //! its whole path (`notify.webhook`), and tables under any name end in `NAME` (`notify.webhooks.NAME`).
 
 /// All tables, in the order in which people are told of them.
-pub(crate) const TABLES: &[&Table] = &[
+pub const TABLES: &[&Table] = &[
     &super::ui::TABLE,
     &super::policy::TABLE,
     &super::notify::TABLE,
@@ -26,31 +26,31 @@ const ANY: &str = "NAME";
 
 /// One `[table]`.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     /// As it stands in brackets.
-    pub(crate) path: &'static str,
+    pub path: &'static str,
     /// What it is for, in a sentence or two.
-    pub(crate) about: &'static str,
-    pub(crate) keys: &'static [Key],
+    pub about: &'static str,
+    pub keys: &'static [Key],
 }
 
 /// One key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+pub struct Key {
+    pub name: &'static str,
+    pub kind: Kind,
     /// What it does, in a line.
-    pub(crate) about: &'static str,
-    pub(crate) otherwise: Otherwise,
+    pub about: &'static str,
+    pub otherwise: Otherwise,
     /// A value, as TOML.
     example: Option<&'static str>,
     /// Whether its value is shown to nobody.
-    pub(crate) is_secret: bool,
+    pub is_secret: bool,
 }
 
 /// What holds when nobody gives a key.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Otherwise {
+pub enum Otherwise {
     /// This value, as it would be written in a variable.
     Value(&'static str),
     /// What that means, in words.
@@ -59,7 +59,7 @@ pub(crate) enum Otherwise {
 
 /// What a value is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Any string.
     Text,
     /// One of these words.
@@ -81,62 +81,62 @@ pub(crate) enum Kind {
 }
 
 impl Table {
-    pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
     }
 
     /// Whether there may be several, each with a name.
-    pub(crate) fn is_named(&self) -> bool {
+    pub fn is_named(&self) -> bool {
         self.path.ends_with(ANY)
     }
 
     /// The variable that overrides a key. A table that needs a name has none, and neither has what is no
     /// single value.
-    pub(crate) fn variable(&self, key: &Key) -> Option<String> {
+    pub fn variable(&self, key: &Key) -> Option<String> {
         let path = self.path.replace(['.', '-'], "_").to_uppercase();
         let is_possible = !self.is_named() && key.kind.is_short();
         is_possible.then(|| format!("BERTH_{path}_{}", key.name.replace('-', "_").to_uppercase()))
     }
 
     /// What this table is called inside another one's path, if it is there.
-    pub(super) fn is_at(&self, parent: &str, name: &str, named: bool) -> bool {
+    pub(crate) fn is_at(&self, parent: &str, name: &str, named: bool) -> bool {
         let path = if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") };
         self.path == if named { format!("{path}.{ANY}") } else { path }
     }
 }
 
 impl Key {
-    pub(crate) const fn new(name: &'static str, kind: Kind, about: &'static str) -> Self {
+    pub const fn new(name: &'static str, kind: Kind, about: &'static str) -> Self {
         let otherwise = Otherwise::Unset("not set");
         Self { name, kind, about, otherwise, example: None, is_secret: false }
     }
 
     /// The value when nobody gives one, as it would be written in a variable.
-    pub(crate) const fn default(mut self, value: &'static str) -> Self {
+    pub const fn default(mut self, value: &'static str) -> Self {
         self.otherwise = Otherwise::Value(value);
         self
     }
 
     /// What it means that nobody gives one.
-    pub(crate) const fn otherwise(mut self, words: &'static str) -> Self {
+    pub const fn otherwise(mut self, words: &'static str) -> Self {
         self.otherwise = Otherwise::Unset(words);
         self
     }
 
     /// A value, as TOML, for what has no default or a dull one.
-    pub(crate) const fn example(mut self, toml: &'static str) -> Self {
+    pub const fn example(mut self, toml: &'static str) -> Self {
         self.example = Some(toml);
         self
     }
 
     /// Its value is shown to nobody.
-    pub(crate) const fn secret(mut self) -> Self {
+    pub const fn secret(mut self) -> Self {
         self.is_secret = true;
         self
     }
 
     /// A value for it, as TOML.
-    pub(crate) fn sample(&self) -> String {
+    pub fn sample(&self) -> String {
         match (self.example, self.otherwise, self.kind) {
             (Some(example), _, _) => example.to_owned(),
             (None, Otherwise::Value(value), Kind::Switch | Kind::Count(..)) => value.to_owned(),
@@ -156,7 +156,7 @@ impl Key {
 
 impl Kind {
     /// Whether a variable can say it.
-    pub(super) fn is_short(self) -> bool {
+    pub(crate) fn is_short(self) -> bool {
         match self {
             Self::Text | Self::Choice(_) | Self::Choices(_) | Self::Switch => true,
             Self::Count(..) | Self::Time | Self::TimeOrNever => true,
@@ -165,7 +165,7 @@ impl Kind {
     }
 
     /// For people.
-    pub(crate) fn words(self) -> String {
+    pub fn words(self) -> String {
         let any = |words: &[&str]| words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>();
         match self {
             Self::Text => "a string".to_owned(),

@@ -7,7 +7,7 @@ use berth_api::{Code, Problem};
 use super::registry::{Key, Otherwise, TABLES, Table};
 
 /// Every key, or those that `wanted` names: `ui.color`, `color`, `ui`, `agents.claude.command`.
-pub(crate) fn text(wanted: Option<&str>) -> Result<String, Problem> {
+pub fn text(wanted: Option<&str>) -> Result<String, Problem> {
     let Some(wanted) = wanted else {
         return Ok(TABLES.iter().map(|table| section(table, table.keys)).collect::<Vec<_>>().join("\n"));
     };
@@ -24,7 +24,7 @@ pub(crate) fn text(wanted: Option<&str>) -> Result<String, Problem> {
 }
 
 /// The file of all keys, with `#` in front of every line.
-pub(crate) fn example() -> String {
+pub fn example() -> String {
     let mut text = String::from(
         "# berth's config file. Every key there is, with an example; take the `#` away from what you want.\n\
          # `berth config --explain KEY` says more, `berth config` what holds.\n",
@@ -42,7 +42,7 @@ pub(crate) fn example() -> String {
 
 /// The part of docs/config.md that is made of a table.
 #[cfg(test)]
-pub(crate) fn markdown(table: &Table) -> String {
+pub fn markdown(table: &Table) -> String {
     let has_variables = table.keys.iter().any(|key| table.variable(key).is_some());
     let mut text = format!("{}\n\n", table.about);
     text.push_str(if has_variables {
@@ -61,7 +61,7 @@ pub(crate) fn markdown(table: &Table) -> String {
 }
 
 /// Whether somebody who says this means this key.
-pub(crate) fn is_meant(table: &Table, key: &Key, wanted: &str) -> bool {
+pub fn is_meant(table: &Table, key: &Key, wanted: &str) -> bool {
     let is_table = is_path(table, table.path, wanted) || table.path.split('.').next() == Some(wanted);
     is_table || key.name == wanted || is_path(table, &path(table, key), wanted)
 }

@@ -1,0 +1,99 @@
+//! Who asks, how far they may go, and which session they mean.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use berth_api::{Code, Problem, Scope};
+use berth_core::SessionId;
+use berth_verbs::Ctx;
+
+use crate::fault::Fault;
+use crate::gate::{Gate, work};
+
+/// Who asks. Made by `auth` for every request, before any handler sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// Where they are, for people and for records.
+    pub(crate) place: String,
+    /// How far they may go.
+    pub(crate) scope: Scope,
+    /// The only sessions there are for them; all if nothing is said.
+    pub(crate) sessions: Option<BTreeSet<SessionId>>,
+    /// The session whose agent it is: what it starts is that session's child.
+    pub(crate) agent: Option<SessionId>,
+}
+
+impl Caller {
+    /// What a verb needs to act for them.
+    pub(crate) fn ctx(&self, gate: &Gate) -> Ctx {
+        Ctx { home: gate.home.clone(), place: self.place.clone(), size: None, parent: self.agent.clone() }
+    }
+
+    /// Whether there is such a session, as far as they may know.
+    pub(crate) fn may_see(&self, id: &SessionId) -> bool {
+        self.sessions.as_ref().is_none_or(|sessions| sessions.contains(id))
+    }
+
+    /// Refuses who may not go so far.
+    pub(crate) fn needs(&self, scope: Scope) -> Result<(), Fault> {
+        if self.scope >= scope {
+            return Ok(());
+        }
+        let what = format!("this needs the scope `{scope}`, and yours is `{}`", self.scope);
+        let hint = format!("whoever runs the gateway makes another token: `berth token new --scope {scope}`");
+        Err(Problem::new(Code::NotAllowed, what).hint(hint).into())
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
+        let none = || Problem::new(Code::Bug, "a request came past the door unseen").into();
+        parts.extensions.get::<Self>().cloned().ok_or_else(none)
+    }
+}
+
+/// The session that `{session}` in the path means: a name or an id.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) id: SessionId,
+    /// As they called it.
+    pub(crate) handle: String,
+    /// Who asks.
+    pub(crate) caller: Caller,
+    /// To act for them.
+    pub(crate) ctx: Ctx,
+}
+
+impl FromRequestParts<Arc<Gate>> for Target {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, gate: &Arc<Gate>) -> Result<Self, Fault> {
+        let caller = Caller::from_request_parts(parts, gate).await?;
+        let params = RawPathParams::from_request_parts(parts, gate).await;
+        let params = params.map_err(|_| Fault::usage("the path is no text"))?;
+        let handle = params.iter().find(|(name, _)| *name == "session").map(|(_, value)| value.to_owned());
+        let handle = handle.ok_or_else(|| Fault::usage("no session is named"))?;
+        let ctx = caller.ctx(gate);
+        let (home, named) = (ctx.home.clone(), handle.clone());
+        let found = work(move || home.find(&named)).await;
+        let id = found.map_err(|fault| match fault.problem.code {
+            Code::NotFound | Code::Usage => not_there(&handle),
+            _ => fault,
+        })?;
+        if !caller.may_see(&id) {
+            return Err(not_there(&handle));
+        }
+        Ok(Self { id, handle, caller, ctx })
+    }
+}
+
+/// The same words for what is not there and for what is none of their business.
+fn not_there(handle: &str) -> Fault {
+    Problem::new(Code::NotFound, format!("there is no session `{}`", handle.escape_debug()))
+        .hint("GET /v1/sessions lists them")
+        .into()
+}

@@ -1,0 +1,23 @@
+//! What every request shares: where the sessions are, and nothing that has to outlive the process.
+
+use berth_api::{Code, Problem};
+use berth_keeper::Home;
+
+use crate::fault::Fault;
+
+/// Shared by all requests.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// The state directory.
+    pub(crate) home: Home,
+}
+
+/// Runs a verb: verbs wait for keepers and disks, and must not hold up other requests.
+pub(crate) async fn work<T: Send + 'static>(
+    verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Fault> {
+    match tokio::task::spawn_blocking(verb).await {
+        Ok(done) => done.map_err(Fault::from),
+        Err(error) => Err(Problem::new(Code::Bug, format!("a verb failed: {error}")).into()),
+    }
+}

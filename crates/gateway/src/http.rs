@@ -1,0 +1,5 @@
+//! The handlers: one file for each noun of the API.
+
+pub(crate) mod body;
+pub(crate) mod sessions;
+pub(crate) mod system;

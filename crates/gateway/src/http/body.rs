@@ -1,0 +1,58 @@
+//! What a client sent, understood completely or refused with the place of the mistake.
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use serde::de::DeserializeOwned;
+
+use crate::fault::Fault;
+
+/// The largest body.
+pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
+
+/// A JSON body.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Fault> {
+        let kind = request.headers().get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default());
+        let is_json = kind.is_none_or(|kind| {
+            let kind = kind.split(';').next().unwrap_or_default().trim();
+            kind.eq_ignore_ascii_case("application/json")
+        });
+        let bytes = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await.map_err(|_| {
+            Fault::usage(format!("the body has more than {MAX_BODY_BYTES} bytes, or broke off"))
+                .status(StatusCode::PAYLOAD_TOO_LARGE)
+        })?;
+        if !is_json && !bytes.is_empty() {
+            return Err(Fault::usage("the body is not of the type application/json")
+                .status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+        }
+        // No body is an empty object: everything that may be left out is.
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        let mut json = serde_json::Deserializer::from_slice(text);
+        let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let path = error.path().to_string();
+            let place = if path == "." { String::new() } else { format!("`{path}`: ") };
+            Fault::usage(format!("the body cannot be used: {place}{}", error.inner()))
+        })?;
+        json.end().map_err(|error| Fault::usage(format!("the body cannot be used: {error}")))?;
+        Ok(Self(read))
+    }
+}
+
+/// What stands behind `?`.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
+        let read = axum::extract::Query::<T>::from_request_parts(parts, state).await;
+        let axum::extract::Query(read) =
+            read.map_err(|error| Fault::usage(format!("the query cannot be used: {}", error.body_text())))?;
+        Ok(Self(read))
+    }
+}

@@ -1,0 +1,21 @@
+//! Many sessions over HTTP: the API under `/v1`, live events, terminals, and the page.
+//!
+//! Promise: it holds no session state. Killed at any moment it takes nothing along; started again it serves the
+//! same. Unauthenticated bytes cause no effect, on loopback too.
+//! Not here: what a verb does (see `berth_verbs`), who keeps a session (see `berth_keeper`).
+//! Start with [`serve`], then [`routes`].
+
+#![forbid(unsafe_code)]
+#![allow(dead_code, reason = "the routes that need it follow")]
+
+mod auth;
+mod caller;
+mod fault;
+mod gate;
+mod http;
+pub mod openapi;
+pub mod routes;
+mod server;
+
+pub use fault::ProblemBody;
+pub use server::{Listen, Options, SOCKET_NAME, serve};

@@ -1,0 +1,153 @@
+//! The table of routes: each is declared once, with the scope it needs, what it takes, gives and refuses.
+//!
+//! Promise: no route without a scope; the router, the check of scopes and the OpenAPI description come from this
+//! one table, so they cannot differ.
+//! Start with [`all`].
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use berth_api::{Code, Scope};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::gate::Gate;
+
+/// Makes the schema of a type.
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// One answer a route may give.
+pub(crate) struct Gives {
+    pub(crate) status: u16,
+    pub(crate) about: &'static str,
+    pub(crate) media_type: &'static str,
+    pub(crate) schema: Option<SchemaOf>,
+}
+
+/// One route.
+pub struct Route {
+    /// How it is asked.
+    pub method: Method,
+    /// Where; `{name}` is a parameter.
+    pub path: &'static str,
+    /// What it is called in generated clients.
+    pub name: &'static str,
+    /// One sentence about it.
+    pub about: &'static str,
+    /// How far one must be allowed to go; nothing for what everybody may see.
+    pub scope: Option<Scope>,
+    pub(crate) takes: Option<SchemaOf>,
+    pub(crate) query: Option<SchemaOf>,
+    /// Header parameters, with what each is for.
+    pub(crate) headers: Vec<(&'static str, &'static str)>,
+    pub(crate) gives: Vec<Gives>,
+    pub(crate) fails: Vec<Code>,
+    handler: MethodRouter<Arc<Gate>>,
+}
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+impl Route {
+    /// A route that needs this scope.
+    pub(crate) fn new<H, T>(
+        method: Method,
+        path: &'static str,
+        scope: Scope,
+        name: &'static str,
+        about: &'static str,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<T, Arc<Gate>>,
+        T: 'static,
+    {
+        let filter = MethodFilter::try_from(method.clone()).expect("a method that axum knows");
+        Self {
+            method,
+            path,
+            name,
+            about,
+            scope: Some(scope),
+            takes: None,
+            query: None,
+            headers: vec![],
+            gives: vec![],
+            fails: vec![],
+            handler: on(filter, handler),
+        }
+    }
+
+    /// Everybody may ask.
+    pub(crate) fn open(mut self) -> Self {
+        self.scope = None;
+        self
+    }
+
+    /// The JSON body it takes.
+    pub(crate) fn takes<T: JsonSchema>(mut self) -> Self {
+        self.takes = Some(schema_of::<T>);
+        self
+    }
+
+    /// What may stand behind `?`: an object, one property each.
+    pub(crate) fn query<T: JsonSchema>(mut self) -> Self {
+        self.query = Some(schema_of::<T>);
+        self
+    }
+
+    /// A header it looks at.
+    pub(crate) fn header(mut self, name: &'static str, about: &'static str) -> Self {
+        self.headers.push((name, about));
+        self
+    }
+
+    /// JSON it gives.
+    pub(crate) fn gives<T: JsonSchema>(self, status: u16, about: &'static str) -> Self {
+        self.gives_as(status, about, "application/json", Some(schema_of::<T>))
+    }
+
+    /// Something else it gives.
+    pub(crate) fn gives_as(
+        mut self,
+        status: u16,
+        about: &'static str,
+        media_type: &'static str,
+        schema: Option<SchemaOf>,
+    ) -> Self {
+        self.gives.push(Gives { status, about, media_type, schema });
+        self
+    }
+
+    /// What it may refuse for, besides what every route may.
+    pub(crate) fn fails(mut self, codes: &[Code]) -> Self {
+        self.fails.extend(codes);
+        self
+    }
+}
+
+/// All of them.
+pub fn all() -> Vec<Route> {
+    [crate::http::sessions::routes(), crate::http::system::routes()].into_iter().flatten().collect()
+}
+
+/// The router: every route behind the check of its scope.
+pub(crate) fn router(gate: Arc<Gate>) -> Router {
+    let mut router = Router::new();
+    for route in all() {
+        let handler = match route.scope {
+            Some(scope) => route.handler.layer(axum::middleware::from_fn(
+                move |caller: crate::caller::Caller, request, next: axum::middleware::Next| async move {
+                    caller.needs(scope)?;
+                    Ok::<_, crate::fault::Fault>(next.run(request).await)
+                },
+            )),
+            None => route.handler,
+        };
+        router = router.route(route.path, handler);
+    }
+    router.fallback(crate::http::system::nothing_here).with_state(gate)
+}

@@ -1,0 +1,148 @@
+//! What every verb needs: the state directory, who asks, and a way to the keeper of a session.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use berth_api::message::{Answer, Request, Size};
+use berth_api::{Code, Connection, Problem, Status};
+use berth_core::{Actor, SessionId};
+use berth_keeper::{Home, recover, view};
+
+/// How long a keeper that holds its lease may take to be reachable: it is starting, leaving, or
+/// replacing its own program.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a keeper may take to answer a simple question.
+pub const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the sessions are, and who asks.
+#[derive(Clone, Debug)]
+pub struct Ctx {
+    /// The state directory.
+    pub home: Home,
+    /// Where whoever asks is, for people: a terminal, an SSH connection, a browser.
+    pub place: String,
+    /// The size of their terminal, if they have one.
+    pub size: Option<Size>,
+    /// The session whose run they are part of: what they start is its child.
+    pub parent: Option<SessionId>,
+}
+
+impl Ctx {
+    /// Opens the state directory.
+    pub fn open(place: String, size: Option<Size>) -> Result<Self, Problem> {
+        let home = Home::locate()?;
+        tracing::info!(root = ?home.root(), "the state directory");
+        Ok(Self { home, place, size, parent: None })
+    }
+
+    /// The same for helpers: everything that can be asked of a session can be asked of them.
+    pub fn helpers(&self) -> Result<Self, Problem> {
+        Ok(Self { home: self.home.helpers()?, ..self.clone() })
+    }
+
+    /// Who changes something without a keeper to be known to.
+    pub fn me(&self) -> Actor {
+        let uid = Some(rustix::process::getuid().as_raw());
+        Actor { pid: std::process::id(), uid, place: self.place.clone() }
+    }
+
+    /// A connection to the session's keeper; `None` when it has none.
+    pub fn keeper_of(&self, id: &SessionId) -> Result<Option<Connection>, Problem> {
+        let dir = self.home.session_dir(id);
+        let started = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let error = match Connection::open(&dir, self.place.clone()) {
+                Ok(connection) => return Ok(Some(connection)),
+                Err(error) => error,
+            };
+            let absent = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+            if absent && !self.has_keeper(id) {
+                return Ok(None);
+            }
+            if !absent || started.elapsed() > CONNECT_PATIENCE {
+                let is_helper = self.home.is_helpers();
+                let (kind, show) = if is_helper { ("helper", "helper show") } else { ("session", "why") };
+                let what = format!("the keeper of {kind} {id} cannot be reached: {error}");
+                return Err(Problem::new(Code::Unreachable, what)
+                    .hint(format!("`berth {show} {id}` shows what is known about it")));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
+        }
+    }
+
+    /// Asks the keeper one thing; `None` when there is no keeper to ask.
+    pub fn ask(&self, id: &SessionId, request: Request) -> Result<Option<Answer>, Problem> {
+        let Some(mut keeper) = self.keeper_of(id)? else { return Ok(None) };
+        let _ = keeper.set_patience(Some(ANSWER_PATIENCE));
+        match keeper.ask(request) {
+            Ok(answer) => Ok(Some(answer)),
+            // It ended while we asked: then there is no keeper, and the files tell the rest.
+            Err(problem) if problem.code == Code::Unreachable && self.is_gone(id) => Ok(None),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// Whether a keeper that broke off is gone for good. The kernel closes what a dead process had
+    /// open one after the other, so for an instant its lease is held and its socket even accepts.
+    pub fn is_gone(&self, id: &SessionId) -> bool {
+        let started = Instant::now();
+        while let Ok(Some(mut keeper)) = self.keeper_of(id) {
+            let left = CONNECT_PATIENCE.saturating_sub(started.elapsed());
+            let _ = keeper.set_patience(Some(left.max(Duration::from_millis(1))));
+            if left.is_zero() || keeper.ask(Request::Status).is_ok() {
+                return false;
+            }
+        }
+        !self.has_keeper(id)
+    }
+
+    /// Whether somebody holds its lease.
+    pub fn is_kept(&self, id: &SessionId) -> bool {
+        view::is_kept(&self.home.session_dir(id)).unwrap_or(false)
+    }
+
+    /// Whether who holds the session is its keeper, and not somebody who clears up after one: nobody
+    /// will ever listen there.
+    fn has_keeper(&self, id: &SessionId) -> bool {
+        let lost = || view::history(&self.home, id).is_ok_and(|past| recover::lost_its_keeper(&past.session));
+        self.is_kept(id) && !lost()
+    }
+
+    /// What is known: from the keeper if there is one, else from the files. A run whose keeper
+    /// died is brought to its end first.
+    pub fn status(&self, id: &SessionId) -> Result<Status, Problem> {
+        match self.known(id)? {
+            (status, None) => Ok(status),
+            (_, Some(trouble)) => Err(trouble),
+        }
+    }
+
+    /// The same for who wants to see a session as well that could not be brought to its end: then
+    /// what is in the way comes along.
+    pub fn known(&self, id: &SessionId) -> Result<(Status, Option<Problem>), Problem> {
+        match self.ask(id, Request::Status) {
+            Ok(Some(Answer::Done { status })) => Ok((*status, None)),
+            Ok(_) => self.healed(id),
+            // A keeper that is stopped or stuck does not make its session unknown.
+            Err(problem) if problem.code == Code::Unreachable => Ok((view::status(&self.home, id)?, None)),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// What the files tell once a run without a keeper is brought to its end. If that fails, the loss
+    /// as it is, and what is in the way.
+    pub fn healed(&self, id: &SessionId) -> Result<(Status, Option<Problem>), Problem> {
+        let Err(trouble) = recover::heal(&self.home, id) else {
+            return Ok((view::status(&self.home, id)?, None));
+        };
+        match view::status(&self.home, id) {
+            Ok(status) if is_unrecorded_loss(&status) => Ok((status, Some(trouble))),
+            // A short cut may know more than a damaged journal, and is not to be trusted then.
+            Ok(_) | Err(_) => Err(trouble),
+        }
+    }
+}
+
+pub use berth_keeper::sweep::is_unrecorded_loss;

@@ -1,0 +1,44 @@
+//! A new session with a copy of another one's conversation.
+
+use berth_api::record::Spec;
+use berth_api::turn::Origin;
+use berth_api::{Code, Connection, Problem, Status};
+use berth_core::{Name, SessionId};
+use berth_keeper::view;
+
+use crate::ctx::Ctx;
+use crate::run;
+
+/// Makes it, and begins its first run. `handle` is what people call the other one.
+pub fn fork(
+    ctx: &Ctx,
+    id: &SessionId,
+    handle: &str,
+    name: Option<&str>,
+) -> Result<(Connection, Status), Problem> {
+    let name = name.map(Name::parse).transpose();
+    let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
+    let session = view::history(&ctx.home, id)?.session;
+    let refused = |refusal| berth_api::problem::refusal(&refusal, handle);
+    let spec: Spec = session.spec.clone().ok_or_else(|| refused(berth_core::Refusal::NotCreated))?.into();
+    if !session.takes_turns() {
+        return Err(Problem::new(
+            Code::Refused,
+            format!("session `{handle}` has no conversation that can be copied: it is a terminal"),
+        )
+        .hint("only agents that take turns can be forked (`berth run --agent NAME`)"));
+    }
+    let of = session.conversation.map(|conversation| conversation.id).ok_or_else(|| {
+        Problem::new(Code::Refused, format!("session `{handle}` has no conversation yet"))
+            .hint("send it something first")
+    })?;
+    // A key means one session, and that is the other one.
+    let spec = Spec { origin: Origin::Forked(of), key: None, ..spec };
+    let lock = name.is_some().then(|| ctx.home.lock_names()).transpose()?;
+    let (connection, status) = {
+        let asked = run::Asked { name: name.as_ref(), lock: lock.as_ref(), ..run::Asked::default() };
+        run::begin(ctx, spec, &asked)?
+    };
+    drop(lock);
+    run::await_agent(ctx, connection, status)
+}

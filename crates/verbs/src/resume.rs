@@ -1,0 +1,46 @@
+//! The next run of a session.
+
+use std::time::{Duration, Instant};
+
+use berth_api::message::Request;
+use berth_api::{Code, Connection, Problem, Status};
+use berth_core::SessionId;
+use berth_keeper::{recover, start, view};
+
+use crate::ctx::Ctx;
+use crate::turns;
+
+/// How long a keeper may take to leave once its run is over.
+const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Starts the next run, once the last one is proven gone.
+pub fn begin(
+    ctx: &Ctx,
+    id: &SessionId,
+    named: &str,
+    fresh: bool,
+    take: bool,
+) -> Result<(Connection, Status), Problem> {
+    let asked_at = Instant::now();
+    while ctx.is_kept(id) {
+        let session = view::history(&ctx.home, id)?.session;
+        if recover::lost_its_keeper(&session) {
+            // Somebody else clears up after a crash, and needs the lease for that.
+            if asked_at.elapsed() > recover::HEALER_PATIENCE {
+                return Err(recover::is_being_healed(named));
+            }
+        } else if (session.is_live() && ctx.keeper_of(id)?.is_some())
+            // Who has ended a run holds the lease a moment longer, to say goodbye.
+            || asked_at.elapsed() > GOODBYE_PATIENCE
+        {
+            return Err(Problem::new(Code::Held, format!("session `{named}` is running already"))
+                .hint(format!("join it with `berth attach {named}`")));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if !fresh {
+        turns::free_conversation(ctx, id)?;
+    }
+    let resume = Request::Resume { size: ctx.size.unwrap_or_default(), fresh, take, restore: true };
+    start::keeper(&ctx.home, id, resume, ctx.place.clone())
+}

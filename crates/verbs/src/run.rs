@@ -1,0 +1,394 @@
+//! A command, or an agent, in a new session.
+//!
+//! Promise: a key means one session; a name is claimed before anybody can see the session without it; what fails
+//! leaves nothing; what looks like a secret is in no record.
+//! Not here: what somebody typed (see the CLI), or posted (see the gateway).
+//! Start with [`prepare`].
+
+use std::path::{Path, PathBuf};
+
+use berth_api::life::PolicyChange;
+use berth_api::message::{Answer, Request};
+use berth_api::record::{Limits, Spec};
+use berth_api::turn::{Origin, Policy};
+use berth_api::{Code, Connection, Problem, Status, redact};
+use berth_core::{Name, SessionId};
+use berth_keeper::keeper::last_complaints;
+use berth_keeper::{Home, conversations, names::NamesLock, start, turn, view};
+
+use crate::agents::{Driver, Table, TuiBegin};
+use crate::config::Config;
+use crate::ctx::Ctx;
+use crate::{life, turns};
+
+/// The longest key. Each byte may take three in a file name, and a file name has 255.
+const MAX_KEY_BYTES: usize = 76;
+/// How much of a command a problem shows.
+const SHOWN_COMMAND_CHARS: usize = 60;
+
+/// What somebody wants to run, as they said it.
+#[derive(Clone, Default, Debug)]
+pub struct Wanted {
+    /// What people call it.
+    pub name: Option<String>,
+    /// Where; here if nobody says.
+    pub cwd: Option<PathBuf>,
+    /// Variables on top of this environment.
+    pub env: Vec<(String, String)>,
+    /// What makes the call repeatable.
+    pub key: Option<String>,
+    /// An agent from the table.
+    pub agent: Option<String>,
+    /// The agent's own terminal interface.
+    pub tui: bool,
+    /// The conversation to go on with.
+    pub resume: Option<String>,
+    /// End whoever else writes that conversation.
+    pub take: bool,
+    /// The first turn; here it is only looked at.
+    pub prompt: Option<String>,
+    /// When it ends by itself, over what the config says.
+    pub policy: PolicyChange,
+    /// What it may use.
+    pub limits: Limits,
+    /// What people sort it by.
+    pub tags: Vec<String>,
+    /// What somebody wrote about it.
+    pub note: Option<String>,
+    /// What to tell people of, over what the config says.
+    pub notify: Option<berth_core::Notify>,
+    /// The command and its arguments; with an agent, more arguments for it.
+    pub command: Vec<String>,
+}
+
+/// What was wanted, looked through: nothing is made yet.
+pub struct Prepared {
+    spec: Spec,
+    /// What people will call it. Whoever hands a name over later takes it out.
+    pub name: Option<Name>,
+    tags: Vec<Name>,
+    note: Option<String>,
+    take: bool,
+}
+
+/// A session that runs, or that was made before with the same key.
+pub struct Made {
+    /// What is known.
+    pub status: Status,
+    /// The way to its keeper, if it was made now.
+    pub connection: Option<Connection>,
+    /// Whether the key meant it already.
+    pub is_repeated: bool,
+    /// Variables that are in no record, and have to be in the environment when it is resumed.
+    pub left_out: Vec<String>,
+}
+
+/// Looks through what is wanted; refuses what cannot be.
+pub fn prepare(wanted: &Wanted) -> Result<Prepared, Problem> {
+    let name = wanted.name.as_deref().map(Name::parse).transpose();
+    let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
+    let tags = life::tags(&wanted.tags)?;
+    let spec = match &wanted.agent {
+        Some(agent) => agent_spec(wanted, agent)?,
+        None => spec(wanted)?,
+    };
+    if let Some(prompt) = &wanted.prompt {
+        turns::check_prompt(prompt)?;
+    }
+    Ok(Prepared { spec, name, tags, note: wanted.note.clone(), take: wanted.take })
+}
+
+impl Prepared {
+    /// Whether its agent takes turns.
+    pub fn takes_turns(&self) -> bool {
+        self.spec.driver != "pty"
+    }
+
+    /// Makes the session and begins its first run; answered when the agent takes turns, if it does.
+    pub fn start(self, ctx: &Ctx) -> Result<Made, Problem> {
+        let Self { spec, name, tags, note, take } = self;
+        // Held until the session itself says its name and key, so that nobody can claim them between.
+        let lock_names = || (name.is_some() || spec.key.is_some()).then(|| ctx.home.lock_names()).transpose();
+        let keyed = || spec.key.as_deref().map(|key| ctx.home.session_keyed(key)).transpose();
+        let mut lock = lock_names()?;
+        while let Some(id) = keyed()?.flatten() {
+            drop(lock.take());
+            match made_before(ctx, &id, &spec) {
+                Ok(status) => {
+                    return Ok(Made { status, connection: None, is_repeated: true, left_out: vec![] });
+                }
+                // It was purged since its key was looked up, and the key with it.
+                Err(problem) if problem.code == Code::NotFound && !ctx.home.session_dir(&id).exists() => {
+                    lock = lock_names()?;
+                }
+                Err(problem) => return Err(problem),
+            }
+        }
+        let (spec, secrets) = without_secrets(spec);
+        if let Origin::Resumed(native) = &spec.origin {
+            conversations::heal_last_writer(&ctx.home, &spec.conversation, native);
+        }
+        let asked = Asked {
+            name: name.as_ref(),
+            lock: lock.as_ref(),
+            take,
+            secrets: &secrets,
+            tags: &tags,
+            note: note.as_deref(),
+        };
+        let (connection, status) = begin(ctx, spec, &asked)?;
+        drop(lock);
+        let left_out = secrets.into_iter().map(|(name, _)| name).collect();
+        let (connection, status) = await_agent(ctx, connection, status)?;
+        Ok(Made { status, connection: Some(connection), is_repeated: false, left_out })
+    }
+}
+
+/// Takes what looks like a secret out of what is recorded. It reaches the agent all the same.
+fn without_secrets(mut spec: Spec) -> (Spec, Vec<(String, String)>) {
+    let all = std::mem::take(&mut spec.env);
+    let (secrets, env) = all.into_iter().partition(|(name, value)| redact::is_secret_variable(name, value));
+    spec.env = env;
+    (spec, secrets)
+}
+
+/// What a new session is given besides what it runs.
+#[derive(Clone, Copy, Default)]
+pub struct Asked<'a> {
+    /// What people call it.
+    pub name: Option<&'a Name>,
+    /// Who holds the names meanwhile.
+    pub lock: Option<&'a NamesLock>,
+    /// End whoever else writes its conversation.
+    pub take: bool,
+    /// Variables that are in no record.
+    pub secrets: &'a [(String, String)],
+    /// What people sort it by.
+    pub tags: &'a [Name],
+    /// What somebody wrote about it.
+    pub note: Option<&'a str>,
+}
+
+/// Makes a session and begins its first run.
+pub fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connection, Status), Problem> {
+    let Asked { name, lock, take, secrets, tags, note } = *asked;
+    let id = ctx.home.mint().map_err(|error| {
+        Problem::new(
+            Code::Refused,
+            format!("cannot make a session in {}: {error}", ctx.home.root().display()),
+        )
+    })?;
+    let spec = Spec { parent: ctx.parent.as_ref().map(ToString::to_string), ..spec };
+    let key = spec.key.clone();
+    let started = (|| {
+        if let (Some(lock), Some(name)) = (lock, name) {
+            lock.claim_name(name, &id)?;
+        }
+        if let (Some(lock), Some(key)) = (lock, &key) {
+            lock.claim_key(key, &id)?;
+        }
+        let size = ctx.size.unwrap_or_default();
+        let tags = tags.iter().map(ToString::to_string).collect();
+        let note = note.map(str::to_owned);
+        let create = Request::Create { spec, name: name.map(ToString::to_string), size, take, tags, note };
+        start::keeper_with(&ctx.home, &id, create, ctx.place.clone(), secrets)
+    })();
+    if started.is_err() {
+        // The keeper removes what it made. If it never ran, the empty directories are ours.
+        ctx.home.unmint(&id);
+        // A keeper that died on the way may have left a session, and then name and key are its own.
+        let left = ctx.home.session_dir(&id).exists();
+        if let (Some(lock), Some(name), false) = (lock, name, left) {
+            lock.drop_name(name, &id);
+        }
+        if let (Some(lock), Some(key), false) = (lock, &key, left) {
+            lock.drop_key(key, &id);
+        }
+    }
+    started
+}
+
+/// Waits until the agent takes turns. One that does not is told with the reason; its record stays.
+pub fn await_agent(
+    ctx: &Ctx,
+    mut connection: Connection,
+    started: Status,
+) -> Result<(Connection, Status), Problem> {
+    if started.turns.is_none() {
+        return Ok((connection, started));
+    }
+    let id = id_of(&started)?;
+    loop {
+        let lost = match connection.ask(Request::AwaitAgent) {
+            Ok(Answer::Done { status }) => return Ok((connection, *status)),
+            Ok(other) => return Err(turns::odd(&other)),
+            Err(problem) if problem.code == Code::Unreachable => problem,
+            Err(problem) => return Err(problem),
+        };
+        // An agent that ends at once is over, keeper and all, before we have asked; or the keeper was replaced.
+        let Some(keeper) = ctx.keeper_of(&id)? else {
+            let status = ctx.status(&id)?;
+            if status.state == "idle" {
+                // It took turns, and was released because there were none.
+                return Ok((connection, status));
+            }
+            let is_over = status.exit.is_some() || status.released.is_some() || status.failure.is_some();
+            let why = turn::unusable(&status, &last_complaints(&ctx.home.session_dir(&id)));
+            return Err(if is_over { why } else { lost });
+        };
+        connection = keeper;
+    }
+}
+
+/// Whether two calls with one key ask for the same. An id that we gave a conversation is another each time.
+fn is_same(made: &Spec, asked: &Spec) -> bool {
+    let words = |spec: &Spec| -> Vec<String> {
+        let named = match &spec.origin {
+            Origin::Named(id) => Some(id.clone()),
+            Origin::New | Origin::Resumed(_) | Origin::Forked(_) => None,
+        };
+        spec.command.iter().filter(|word| Some(*word) != named.as_ref()).cloned().collect()
+    };
+    let same_origin = match (&made.origin, &asked.origin) {
+        (Origin::Named(_), Origin::Named(_)) => true,
+        (one, other) => one == other,
+    };
+    same_origin && (&made.driver, &made.cwd, words(made)) == (&asked.driver, &asked.cwd, words(asked))
+}
+
+/// The id a keeper told.
+pub fn id_of(status: &Status) -> Result<SessionId, Problem> {
+    SessionId::parse(&status.id).ok_or_else(|| Problem::new(Code::Bug, "the keeper gave no id"))
+}
+
+/// The session that a key already means, if it is of the same kind.
+fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem> {
+    let status = ctx.status(id)?;
+    let made = view::history(&ctx.home, id)?.session.spec.map(Spec::from).unwrap_or_default();
+    if !is_same(&made, spec) {
+        let shown: String =
+            redact::command_line(&status.what.command).chars().take(SHOWN_COMMAND_CHARS).collect();
+        let key = spec.key.as_deref().unwrap_or_default();
+        return Err(Problem::new(
+            Code::Refused,
+            format!("the key `{key}` belongs to session {id}, which runs something else: {}", shown),
+        )
+        .hint("use another key for another command"));
+    }
+    Ok(status)
+}
+
+/// The session whose run this process is part of. Anybody may set BERTH_SESSION to mean a session; a run has
+/// both marks.
+pub fn session_around(home: &Home) -> Option<SessionId> {
+    let id = std::env::var("BERTH_SESSION").ok().and_then(|id| SessionId::parse(&id))?;
+    let run = std::env::var(berth_keeper::recover::MARK).ok()?;
+    let is_its_run = run.strip_prefix(id.as_str()).is_some_and(|epoch| epoch.starts_with(':'));
+    (is_its_run && home.session_dir(&id).is_dir()).then_some(id)
+}
+
+/// What an agent from the table runs.
+fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
+    let table = Table::load()?;
+    let agent = table.find(name)?;
+    let base = spec(wanted)?;
+    let extra = base.command.clone();
+    let is_tui = wanted.tui || agent.driver == Driver::Pty;
+    if is_tui && wanted.prompt.is_some() {
+        let what = format!("agent `{name}` has a terminal and takes no turns");
+        return Err(Problem::new(Code::Usage, what).hint("leave --prompt out, and type it"));
+    }
+    let mut again = Vec::new();
+    let (command, driver, origin) = if !is_tui {
+        let origin = wanted.resume.clone().map_or(Origin::New, Origin::Resumed);
+        (agent.structured_command(&extra), agent.driver.name(), origin)
+    } else if let Some(id) = &wanted.resume {
+        (agent.tui_command(TuiBegin::Resume(id), &extra)?, "pty", Origin::Resumed(id.clone()))
+    } else if agent.begin_tui.is_some() && agent.resume_tui.is_some() {
+        let id = turns::uuid()?;
+        again = agent.tui_command(TuiBegin::Resume(&id), &extra)?;
+        (agent.tui_command(TuiBegin::FreshAs(&id), &extra)?, "pty", Origin::Named(id))
+    } else {
+        let tui = if agent.tui.is_some() || agent.driver != Driver::Pty {
+            agent.tui_command(TuiBegin::Fresh, &extra)?
+        } else {
+            agent.structured_command(&extra)
+        };
+        (tui, "pty", Origin::New)
+    };
+    let program = agent.locate(&command, Path::new(&base.cwd))?;
+    // Where it is now: whoever starts it again may have another PATH.
+    let absolute = |mut command: Vec<String>| {
+        if let (Some(first), Some(path)) = (command.first_mut(), program.to_str()) {
+            *first = path.to_owned();
+        }
+        command
+    };
+    let mut env = agent.env.clone();
+    env.extend(base.env.clone());
+    let mut policy = chosen(Config::load()?.policy.of_agent(), wanted.policy.clone());
+    policy.notify = base.policy.notify.clone();
+    Ok(Spec {
+        driver: driver.to_owned(),
+        command: absolute(command),
+        again: if again.is_empty() { again } else { absolute(again) },
+        env,
+        agent: Some(name.to_owned()),
+        conversation: agent.conversation.clone().unwrap_or_default(),
+        origin,
+        policy,
+        ..base
+    })
+}
+
+/// What a command runs.
+fn spec(wanted: &Wanted) -> Result<Spec, Problem> {
+    let usage = |what: String| Problem::new(Code::Usage, what);
+    for (name, _) in &wanted.env {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return Err(usage(format!("`{name}` is no name of a variable")));
+        }
+        if name.starts_with("BERTH_") {
+            return Err(usage(format!("{name} is berth's own; choose another name")));
+        }
+    }
+    if let Some(key) = &wanted.key
+        && !(1..=MAX_KEY_BYTES).contains(&key.len())
+    {
+        return Err(usage(format!("a key has 1 to {MAX_KEY_BYTES} bytes, not {}", key.len())));
+    }
+    let cwd = directory(wanted.cwd.as_deref())?;
+    let change = PolicyChange { archive_after: wanted.policy.archive_after, ..PolicyChange::default() };
+    let mut policy = chosen(Config::load()?.policy.of_command(), change);
+    policy.notify = wanted.notify.clone().unwrap_or_default().into();
+    Ok(Spec {
+        driver: "pty".to_owned(),
+        command: wanted.command.clone(),
+        cwd,
+        env: wanted.env.clone(),
+        key: wanted.key.clone(),
+        limits: wanted.limits.clone(),
+        policy,
+        ..Spec::default()
+    })
+}
+
+/// What holds for a new session: what the config says, but for what was asked.
+fn chosen(of_config: Policy, asked: PolicyChange) -> Policy {
+    berth_core::PolicyChange::from(asked).of(&of_config.into()).into()
+}
+
+/// The directory a person means: this one, or the one they name.
+pub fn directory(named: Option<&Path>) -> Result<String, Problem> {
+    let cwd = named.unwrap_or(Path::new("."));
+    let cwd = std::fs::canonicalize(cwd).map_err(|error| {
+        Problem::new(Code::Refused, format!("cannot use the directory {}: {error}", cwd.display()))
+            .hint("name one that is there with --cwd DIR")
+    })?;
+    if !cwd.is_dir() {
+        return Err(Problem::new(Code::Refused, format!("{} is not a directory", cwd.display()))
+            .hint("name one with --cwd DIR"));
+    }
+    let text = cwd.into_os_string().into_string();
+    text.map_err(|odd| Problem::new(Code::Usage, format!("{odd:?} is not UTF-8")))
+}

@@ -1,0 +1,363 @@
+//! Turns from the outside: naming one, sending one, following one, and the exit code it stands for.
+//!
+//! Promise: what is sent is on disk when this says so, once, also if the keeper dies or replaces itself on the
+//! way; who waits hears the end.
+//! Not here: what is printed (see `cmd/send`).
+//! Start with [`send`], then [`follow`].
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use berth_api::client::Arrival;
+use berth_api::message::{Answer, Notice, Request, Submit};
+use berth_api::record::Event;
+use berth_api::turn::{Hold, Receipt, TurnView, split_turn_id, turn_id};
+use berth_api::{Code, Connection, Problem};
+use berth_core::{Actor, Command, MAX_PROMPT_BYTES, Now, Prompt, Refusal, SessionId, decide};
+use berth_keeper::{conversations, recover, start, store, turn, view};
+
+use crate::ctx::Ctx;
+
+/// How long a session may take to accept a turn: its last keeper leaves, the next one starts.
+const ACCEPT_PATIENCE: Duration = Duration::from_secs(30);
+/// Keys that nobody gave begin with this.
+const OWN_KEY: &str = "~";
+
+/// All turns of a session. A run whose keeper died is brought to its end first.
+pub fn views(ctx: &Ctx, id: &SessionId) -> Result<Vec<TurnView>, Problem> {
+    views_and_seq(ctx, id).map(|(views, _)| views)
+}
+
+/// The same, and the number of the last event they follow from: what comes later is news.
+pub fn views_and_seq(ctx: &Ctx, id: &SessionId) -> Result<(Vec<TurnView>, u64), Problem> {
+    ctx.known(id)?;
+    let events = store::read(&ctx.home.session_dir(id), id, 1)?;
+    let mut views = turn::views(&events, id);
+    hide_own_keys(&mut views);
+    Ok((views, events.last().map_or(0, |event| event.seq().0)))
+}
+
+/// Keys that nobody gave are nobody's business.
+pub fn hide_own_keys(views: &mut [TurnView]) {
+    for view in views {
+        view.key = view.key.take().filter(|key| !key.starts_with(OWN_KEY));
+    }
+}
+
+/// One turn.
+pub fn view(ctx: &Ctx, id: &SessionId, number: u64) -> Result<TurnView, Problem> {
+    let found = views(ctx, id)?.into_iter().find(|view| view.number == number);
+    found.ok_or_else(|| {
+        let name = view::history(&ctx.home, id).ok().and_then(|history| history.session.name);
+        let name = name.map_or_else(|| id.to_string(), |name| name.to_string());
+        berth_api::problem::refusal(&berth_core::Refusal::NoSuchTurn { turn: number }, &name)
+    })
+}
+
+/// Whether a turn in this state will not change any more.
+pub fn is_over(state: &str) -> bool {
+    !matches!(state, "queued" | "delivered" | "working")
+}
+
+/// The exit code a turn stands for.
+pub fn exit_code(view: &TurnView) -> u8 {
+    match view.state.as_str() {
+        "done" => 0,
+        "failed" => Code::Refused.exit_code(),
+        "cancelled" => 8,
+        "interrupted" => 9,
+        "unknown" => 10,
+        _ => Code::Held.exit_code(),
+    }
+}
+
+/// Whether something can be said at all, before anything is made for it.
+pub fn check_prompt(text: &str) -> Result<(), Problem> {
+    let refusal = if text.trim().is_empty() {
+        Refusal::EmptyPrompt
+    } else if text.len() > MAX_PROMPT_BYTES {
+        Refusal::PromptTooLong { bytes: text.len(), limit: MAX_PROMPT_BYTES }
+    } else {
+        return Ok(());
+    };
+    Err(berth_api::problem::refusal(&refusal, ""))
+}
+
+/// Sends a turn. Starts the session again if nobody keeps it.
+pub fn send(ctx: &Ctx, id: &SessionId, mut submit: Submit) -> Result<(Option<Connection>, Receipt), Problem> {
+    // With a key of its own every send can be repeated when its answer is lost.
+    if submit.key.is_none() {
+        submit.key = Some(own_key()?);
+    }
+    let asked_at = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    let mut connection = ctx.keeper_of(id)?;
+    loop {
+        let refused = match &mut connection {
+            Some(keeper) => match ask_in_time(keeper, Request::Send { submit: submit.clone() }) {
+                Ok(Answer::Receipt { receipt }) => return Ok((connection, *receipt)),
+                Ok(other) => return Err(odd(&other)),
+                Err(problem) if problem.code == Code::Unreachable => problem,
+                Err(problem) => return Err(problem),
+            },
+            None => {
+                if let Some(receipt) = look_first(ctx, id, &submit)? {
+                    return Ok((None, receipt));
+                }
+                match begin_again(ctx, id) {
+                    Ok(keeper) => {
+                        connection = Some(keeper);
+                        continue;
+                    }
+                    // Somebody else is doing the same, or the last keeper is still leaving.
+                    Err(problem) if problem.may_pass() => problem,
+                    Err(problem) => return Err(problem),
+                }
+            }
+        };
+        if asked_at.elapsed() > ACCEPT_PATIENCE {
+            return Err(refused);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+        connection = ctx.keeper_of(id)?;
+    }
+}
+
+/// Asks without waiting for ever: a keeper that is stopped does not answer, and asking again does no harm.
+fn ask_in_time(keeper: &mut Connection, request: Request) -> Result<Answer, Problem> {
+    let _ = keeper.set_patience(Some(ACCEPT_PATIENCE));
+    let answer = keeper.ask(request);
+    let _ = keeper.set_patience(None);
+    answer
+}
+
+/// Starts the next run of a session that has none.
+pub fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Problem> {
+    recover::heal(&ctx.home, id)?;
+    free_conversation(ctx, id)?;
+    // Whoever sends something has not asked for what was put away.
+    let resume =
+        Request::Resume { size: ctx.size.unwrap_or_default(), fresh: false, take: false, restore: false };
+    start::keeper(&ctx.home, id, resume, ctx.place.clone()).map(|(connection, _)| connection)
+}
+
+/// If whoever wrote a session's conversation last was another one, and lost its keeper, that is cleared up.
+pub fn free_conversation(ctx: &Ctx, id: &SessionId) -> Result<(), Problem> {
+    let session = view::history(&ctx.home, id)?.session;
+    if let Some((spec, known)) = session.spec.as_ref().zip(session.conversation.as_ref()) {
+        conversations::heal_last_writer(&ctx.home, &spec.conversation, &known.id);
+    }
+    Ok(())
+}
+
+/// What can be said without starting anything: a no, or the receipt of a turn that was accepted before.
+fn look_first(ctx: &Ctx, id: &SessionId, submit: &Submit) -> Result<Option<Receipt>, Problem> {
+    let session = view::history(&ctx.home, id)?.session;
+    if let Some(expected) = &submit.expected {
+        turn::is_expected(&session, id, expected)?;
+    }
+    let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
+    let prompt = Prompt {
+        by: Actor::default(),
+        text: submit.text.clone(),
+        key: submit.key.clone(),
+        start_by: None,
+        manner: submit.manner.into(),
+    };
+    let decided = decide(&session, Command::Send { prompt }, Now::default());
+    let events = decided.map_err(|refusal| berth_api::problem::refusal(&refusal, &name))?;
+    let known = submit.key.as_deref().and_then(|key| session.turns.keyed(key)).filter(|_| events.is_empty());
+    let over = known.and_then(|turn| session.turns.get(turn).map(|it| (turn, it.state)));
+    // One that waits needs its session to be started.
+    Ok(over.filter(|(_, state)| state.is_over()).map(|(number, state)| Receipt {
+        turn: turn_id(id.as_str(), number),
+        session: id.to_string(),
+        number,
+        state: state.word().to_owned(),
+        repeated: true,
+        ..Receipt::default()
+    }))
+}
+
+/// What happens to a turn that is followed.
+pub enum News<'a> {
+    /// A piece of the answer.
+    Said(&'a str),
+    /// What the agent does.
+    #[expect(missing_docs, reason = "as in `Notice::Doing`")]
+    Doing { what: &'a str, detail: &'a str, tokens: Option<u64> },
+    /// Something about it, or about what it waits for, happened.
+    Event(&'a Event),
+    /// Time passed.
+    Tick,
+}
+
+/// Whether whoever follows has heard enough.
+pub type Heard = Result<bool, Problem>;
+
+/// How often whoever follows is told that time passes.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Follows a turn until it is over, or `hear` has heard enough, or `until` has come (then exit 6). If the
+/// keeper dies on the way, the session is brought back: whoever waits for a turn has asked for it.
+pub fn follow(
+    ctx: &Ctx,
+    id: &SessionId,
+    number: u64,
+    mut connection: Option<Connection>,
+    until: Option<Instant>,
+    mut hear: impl FnMut(News<'_>) -> Heard,
+) -> Result<TurnView, Problem> {
+    let mut pause = Duration::from_millis(1);
+    let mut refused_since: Option<Instant> = None;
+    loop {
+        if until.is_some_and(|until| until <= Instant::now()) {
+            return Err(not_over(&turn_id(id.as_str(), number)));
+        }
+        if let Some(keeper) = connection.take() {
+            match listen(keeper, number, until, &mut hear)? {
+                Listened::Enough => return view(ctx, id, number),
+                Listened::TimedOut => return Err(not_over(&turn_id(id.as_str(), number))),
+                Listened::Dropped => {}
+            }
+        }
+        let known = view(ctx, id, number)?;
+        if is_over(&known.state) {
+            return Ok(known);
+        }
+        connection = ctx.keeper_of(id)?;
+        if connection.is_none() {
+            let session = view::history(&ctx.home, id)?.session;
+            if let Some(by) = session.stopped_by.clone().filter(|_| !session.is_live()) {
+                let turn = turn_id(id.as_str(), number);
+                return Err(Problem::new(
+                    Code::Held,
+                    format!("the session was stopped by {}; turn {turn} is {}", by.place, known.state),
+                )
+                .hint(format!("`berth resume {id}` goes on with what waits")));
+            }
+            if let Some(held) = &known.held {
+                return Err(held_problem(&known.turn, held));
+            }
+            match begin_again(ctx, id) {
+                Ok(keeper) => connection = Some(keeper),
+                // Somebody else is doing the same, or the last keeper is still leaving.
+                Err(problem) if problem.may_pass() => {
+                    if refused_since.get_or_insert_with(Instant::now).elapsed() > ACCEPT_PATIENCE {
+                        return Err(problem);
+                    }
+                }
+                Err(problem) => return Err(problem),
+            }
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(200));
+    }
+}
+
+fn not_over(turn: &str) -> Problem {
+    Problem::new(Code::TimedOut, format!("turn {turn} is not over yet"))
+        .hint(format!("it goes on; `berth wait {turn}` waits for it, `berth cancel {turn}` ends it"))
+}
+
+/// A turn that is accepted and cannot begin by itself.
+pub fn held_problem(turn: &str, held: &str) -> Problem {
+    Problem::new(Code::Held, format!("turn {turn} is accepted, and waits: {held}"))
+        .hint(format!("it stays in the queue; `berth cancel {turn}` withdraws it"))
+}
+
+enum Listened {
+    Enough,
+    TimedOut,
+    Dropped,
+}
+
+fn listen(
+    mut keeper: Connection,
+    number: u64,
+    until: Option<Instant>,
+    hear: &mut impl FnMut(News<'_>) -> Heard,
+) -> Result<Listened, Problem> {
+    if keeper.send(Request::Follow { turn: number }).is_err() {
+        return Ok(Listened::Dropped);
+    }
+    // The turn, while it waits.
+    let mut waiting: Option<String> = None;
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Ok(Listened::TimedOut);
+        }
+        let _ = keeper.set_patience(Some(left.map_or(TICK, |left| left.min(TICK))));
+        let enough = match keeper.next() {
+            // It serves too many already: then we look now and then.
+            Ok(Some(Arrival::Answer(Answer::Problem { .. }))) => return Ok(Listened::Dropped),
+            Ok(Some(Arrival::Answer(Answer::Receipt { receipt }))) if is_over(&receipt.state) => true,
+            Ok(Some(Arrival::Answer(Answer::Receipt { receipt }))) => {
+                if let Some(held) = receipt.held.as_ref().filter(|_| !receipt.paused) {
+                    return Err(held_problem(&receipt.turn, held));
+                }
+                waiting = receipt.position.map(|_| receipt.turn.clone());
+                false
+            }
+            Ok(Some(Arrival::Notice(Notice::Said { text, .. }))) => hear(News::Said(&text))?,
+            Ok(Some(Arrival::Notice(Notice::Doing { what, detail, tokens, .. }))) => {
+                hear(News::Doing { what: &what, detail: &detail, tokens })?
+            }
+            Ok(Some(Arrival::Notice(Notice::Event { entry, .. }))) => {
+                let is_end = matches!(&entry.event, Event::TurnEnded { turn, .. } if *turn == number);
+                match (&entry.event, &waiting) {
+                    (Event::TurnDelivered { turn, .. }, _) if *turn == number => waiting = None,
+                    (Event::QueueHeld { hold: Hold::Paused(_) }, _) => {}
+                    (Event::QueueHeld { hold }, Some(turn)) => {
+                        let session = split_turn_id(turn).map_or("S", |(session, _)| session);
+                        return Err(held_problem(turn, &hold.describe(session)));
+                    }
+                    _ => {}
+                }
+                hear(News::Event(&entry.event))? || is_end
+            }
+            Ok(Some(_)) => false,
+            Ok(None) => return Ok(Listened::Dropped),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                hear(News::Tick)?
+            }
+            Err(_) => return Ok(Listened::Dropped),
+        };
+        if enough {
+            return Ok(Listened::Enough);
+        }
+    }
+}
+
+fn own_key() -> Result<String, Problem> {
+    Ok(random()?.iter().fold(OWN_KEY.to_owned(), |key, byte| format!("{key}{byte:02x}")))
+}
+
+/// A new id for a conversation.
+pub fn uuid() -> Result<String, Problem> {
+    Ok(berth_host::uuid(random()?))
+}
+
+fn random() -> Result<[u8; 16], Problem> {
+    let mut bytes = [0; 16];
+    berth_host::random_bytes(&mut bytes)
+        .map_err(|error| Problem::new(Code::Refused, format!("cannot get random bytes: {error}")))?;
+    Ok(bytes)
+}
+
+/// An answer to another question.
+pub fn odd(answer: &Answer) -> Problem {
+    Problem::new(Code::Bug, format!("the keeper gave an odd answer: {answer:?}"))
+}
+
+/// Does one thing to a session's turns: through its keeper, or, if nobody keeps it, as its keeper for that
+/// moment.
+pub fn change(ctx: &Ctx, id: &SessionId, request: Request, command: Command) -> Result<(), Problem> {
+    if ctx.ask(id, request)?.is_some() {
+        return Ok(());
+    }
+    recover::heal(&ctx.home, id)?;
+    recover::with_lease(&ctx.home, id, command)
+}

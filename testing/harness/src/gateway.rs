@@ -1,0 +1,306 @@
+//! A gateway of a lab's sessions, and a client that can say anything to it, sense or nonsense.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::{Lab, PATIENCE};
+
+/// `berth serve`, until this is dropped.
+pub struct Gateway {
+    child: Child,
+    socket: PathBuf,
+    /// The network address, if it listens on one.
+    pub address: Option<String>,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// The headers, their names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// A header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
+    }
+
+    /// The JSON of a success.
+    pub fn ok(&self) -> Value {
+        assert!((200..300).contains(&self.status), "{} {}", self.status, self.text());
+        self.json()
+    }
+
+    /// Checks that it is a problem of this kind, and gives it.
+    pub fn problem(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status, status, "{}", self.text());
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text());
+        let problem = self.json();
+        assert_eq!((&problem["code"], &problem["status"]), (&code.into(), &status.into()), "{problem}");
+        problem
+    }
+}
+
+/// Either end of a connection.
+pub trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+impl Lab {
+    /// Starts a gateway that listens on its socket.
+    pub fn serve(&self) -> Gateway {
+        self.serve_with(&[])
+    }
+
+    /// The same with more arguments. Waits until it listens on as many addresses as there are.
+    pub fn serve_with(&self, args: &[&str]) -> Gateway {
+        let mut command = self.command(["serve"].iter().chain(args));
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("berth can be started");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let wanted = 1 + args.iter().filter(|arg| arg.starts_with("--listen")).count();
+        let heard: Vec<String> = lines.by_ref().take(wanted).map_while(Result::ok).collect();
+        assert_eq!(heard.len(), wanted, "the gateway did not come up: {heard:?}");
+        let address = heard.iter().find_map(|line| Some(line.split_once("://")?.1.to_owned()));
+        Gateway { child, socket: self.home().join("gateway.sock"), address }
+    }
+}
+
+impl Gateway {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills it with SIGKILL.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// A connection to its socket.
+    pub fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.socket).expect("the gateway listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream
+    }
+
+    /// A connection to its network address.
+    pub fn connect_tcp(&self) -> TcpStream {
+        let address = self.address.as_ref().expect("it was told to --listen");
+        let stream = TcpStream::connect(address).expect("the gateway listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream
+    }
+
+    /// Asks over the socket.
+    pub fn get(&self, path: &str) -> Reply {
+        self.ask("GET", path, &[], None)
+    }
+
+    /// Posts JSON over the socket.
+    pub fn post(&self, path: &str, body: &Value) -> Reply {
+        self.ask("POST", path, &[], Some(body))
+    }
+
+    /// Asks over the socket, with headers and a body.
+    pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Reply {
+        exchange(self.connect(), &request(method, path, headers, body))
+    }
+
+    /// The same over TCP. The `Host` is the address, if no other is given.
+    pub fn ask_tcp(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Reply {
+        let address = self.address.clone().expect("it was told to --listen");
+        let has_host = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let host = [("Host", address.as_str())];
+        let headers: Vec<_> = headers.iter().chain(host.iter().filter(|_| !has_host)).copied().collect();
+        exchange(self.connect_tcp(), &request(method, path, &headers, body))
+    }
+
+    /// Opens a stream of events, and gives its lines as they come.
+    pub fn events(&self, path: &str, headers: &[(&str, &str)]) -> Events {
+        let mut stream = self.connect();
+        let headers = [&[("Accept", "text/event-stream")], headers].concat();
+        stream.write_all(&request("GET", path, &headers, None)).expect("the gateway listens");
+        let mut reader = BufReader::new(Box::new(stream) as Box<dyn Stream>);
+        let (status, headers) = head(&mut reader);
+        assert_eq!(status, 200, "{path}: {headers:?} {:?}", reader.fill_buf().map(String::from_utf8_lossy));
+        Events { reader, chunk_left: 0 }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The bytes of a request.
+pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Vec<u8> {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        text.push_str("Host: localhost\r\n");
+    }
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    let body = body.map(Value::to_string);
+    if let Some(body) = &body {
+        text.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
+    }
+    text.push_str("\r\n");
+    text.push_str(&body.unwrap_or_default());
+    text.into_bytes()
+}
+
+/// Says something and reads one answer to its end.
+pub fn exchange(mut stream: impl Stream + 'static, bytes: &[u8]) -> Reply {
+    // Who refuses a request early may have closed before it is written.
+    let _ = stream.write_all(bytes);
+    let mut reader = BufReader::new(Box::new(stream) as Box<dyn Stream>);
+    let (status, headers) = head(&mut reader);
+    let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());
+    let mut body = Vec::new();
+    if header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
+        let mut events = Events { reader, chunk_left: 0 };
+        while let Some(bytes) = events.chunk() {
+            body.extend(bytes);
+        }
+    } else if let Some(length) = header("content-length").and_then(|length| length.parse().ok()) {
+        reader.take(length).read_to_end(&mut body).expect("the body");
+    } else {
+        reader.read_to_end(&mut body).expect("the body");
+    }
+    Reply { status, headers, body }
+}
+
+fn head(reader: &mut BufReader<Box<dyn Stream>>) -> (u16, Vec<(String, String)>) {
+    let mut line = || {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("an answer");
+        line.trim_end().to_owned()
+    };
+    let first = line();
+    let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.unwrap_or_else(|| panic!("no HTTP answer: {first:?}"));
+    let headers = std::iter::from_fn(|| Some(line()).filter(|line| !line.is_empty()));
+    let pair = |line: String| line.split_once(':').map(|(n, v)| (n.to_lowercase(), v.trim().to_owned()));
+    (status, headers.filter_map(pair).collect())
+}
+
+/// A stream of server-sent events.
+pub struct Events {
+    reader: BufReader<Box<dyn Stream>>,
+    chunk_left: usize,
+}
+
+/// One server-sent event.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ServerEvent {
+    /// Its id.
+    pub id: String,
+    /// Its kind; `message` if none is given.
+    pub event: String,
+    /// Its data.
+    pub data: String,
+}
+
+impl ServerEvent {
+    /// The data as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.data).unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
+    }
+}
+
+impl Events {
+    /// Waits for the next event; `None` at the end. Comments are passed over.
+    #[expect(clippy::should_implement_trait, reason = "it waits, and may fail")]
+    pub fn next(&mut self) -> Option<ServerEvent> {
+        let mut event = ServerEvent { event: "message".to_owned(), ..ServerEvent::default() };
+        let mut has_data = false;
+        loop {
+            let line = self.line()?;
+            match line.split_once(':') {
+                _ if line.is_empty() && has_data => return Some(event),
+                Some(("id", value)) => event.id = value.trim_start().to_owned(),
+                Some(("event", value)) => event.event = value.trim_start().to_owned(),
+                Some(("data", value)) => {
+                    if has_data {
+                        event.data.push('\n');
+                    }
+                    event.data.push_str(value.strip_prefix(' ').unwrap_or(value));
+                    has_data = true;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for the first event that fits.
+    pub fn wait_for(&mut self, what: &str, fits: impl Fn(&ServerEvent) -> bool) -> ServerEvent {
+        loop {
+            match self.next() {
+                Some(event) if fits(&event) => return event,
+                Some(_) => {}
+                None => panic!("the stream ended before {what}"),
+            }
+        }
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = Vec::new();
+        loop {
+            match self.byte()? {
+                b'\n' => break,
+                byte => line.push(byte),
+            }
+        }
+        Some(String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned())
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        if self.chunk_left == 0 {
+            self.chunk_left = self.chunk_length()?;
+        }
+        let mut byte = [0];
+        self.reader.read_exact(&mut byte).ok()?;
+        self.chunk_left -= 1;
+        if self.chunk_left == 0 {
+            let mut end = String::new();
+            self.reader.read_line(&mut end).ok()?;
+        }
+        Some(byte[0])
+    }
+
+    fn chunk(&mut self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; self.chunk_length()?];
+        self.reader.read_exact(&mut bytes).ok()?;
+        let mut end = String::new();
+        self.reader.read_line(&mut end).ok()?;
+        Some(bytes)
+    }
+
+    fn chunk_length(&mut self) -> Option<usize> {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).ok()?;
+        usize::from_str_radix(line.trim(), 16).ok().filter(|length| *length > 0)
+    }
+}
