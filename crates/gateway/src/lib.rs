@@ -14,6 +14,7 @@ mod fault;
 mod gate;
 mod http;
 pub mod openapi;
+mod page;
 pub mod routes;
 mod server;
 

@@ -149,5 +149,5 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         };
         router = router.route(route.path, handler);
     }
-    router.fallback(crate::http::system::nothing_here).with_state(gate)
+    router.merge(crate::page::router()).fallback(crate::http::system::nothing_here).with_state(gate)
 }
