@@ -8,20 +8,19 @@
 
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
 };
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use berth_api::{Code, Scope};
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use crate::gate::Gate;
+use crate::routes::Route;
 
 /// Where the files are.
 const ASSETS: &str = "/assets/";
@@ -145,9 +144,16 @@ pub(crate) fn asset(path: &str) -> Option<(&'static Asset, bool)> {
     }
 }
 
-/// The page is not of the API: its paths are in no description of it, and everybody may fetch them.
-pub(crate) fn router() -> Router<Arc<Gate>> {
-    Router::new().route("/", get(serve)).route("/assets/{*path}", get(serve))
+pub(crate) fn routes() -> Vec<Route> {
+    let file = "a file of the page; 304 for who has it";
+    let route = |path, name, about| Route::new(Method::GET, path, Scope::Read, name, about, serve).open();
+    vec![
+        route("/", "page", "The page.").gives_as(200, "it", "text/html", None).gives_as(304, file, "text/html", None),
+        route("/assets/{*path}", "page_file", "A file of the page.")
+            .gives_as(200, file, "application/octet-stream", None)
+            .gives_as(304, file, "application/octet-stream", None)
+            .fails(&[Code::NotFound]),
+    ]
 }
 
 async fn serve(uri: Uri, headers: HeaderMap) -> Response {

@@ -131,7 +131,7 @@ impl Route {
 
 /// All of them.
 pub fn all() -> Vec<Route> {
-    [crate::http::sessions::routes(), crate::http::system::routes()].into_iter().flatten().collect()
+    [crate::http::sessions::routes(), crate::http::system::routes(), crate::page::routes()].into_iter().flatten().collect()
 }
 
 /// The router: every route behind the check of its scope.
@@ -149,5 +149,5 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         };
         router = router.route(route.path, handler);
     }
-    router.merge(crate::page::router()).fallback(crate::http::system::nothing_here).with_state(gate)
+    router.fallback(crate::http::system::nothing_here).with_state(gate)
 }

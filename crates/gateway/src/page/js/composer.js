@@ -71,6 +71,7 @@ function Queue({ status, follow }) {
   const [editing, setEditing] = useState(null);
   const [drag, setDrag] = useState(null);
   const [busy, setBusy] = useState(false);
+  const [open, setOpen] = useState(() => innerWidth > 760);
   const held = status.turns?.held;
   if (!queued.length && !held) return null;
   const turns = queued.map((id) => { const number = Number(id.split(".").pop()); return (follow.turns || []).find((turn) => turn.number === number) || { number, prompt: "…" }; });
@@ -86,10 +87,10 @@ function Queue({ status, follow }) {
   const move = (from, to) => to >= 0 && to < turns.length && from !== to && act(() => patch(base(turns[from].number), { position: to + 1 }));
   const paused = held && /pause/i.test(held);
   return html`<section class="queue" aria-label="queue">
-    <div class="qh"><span class="grow">${queued.length ? `${count(queued.length, "turn")} waiting` : "Nothing waits"}</span>
+    <div class="qh"><button type="button" class="fold" aria-expanded=${open ? "true" : "false"} onClick=${() => setOpen(!open)}>${icon("chevron", open ? "chev turned" : "chev")}<span class="cut">${queued.length ? `${count(queued.length, "turn")} waiting` : "Nothing waits"}${!open && turns[0] ? html`<span class="dimmer"> · ${turns[0].prompt}</span>` : ""}</span></button>
       <button class="b bare small" onClick=${() => act(() => patch(at(status.id, "/queue"), { paused: !held }))}>${icon(held ? "play" : "pause")}${held ? "Go on" : "Pause"}</button></div>
     ${held && html`<div class="held" role="status">${paused ? held : html`The queue is held: ${held}`}</div>`}
-    <ol>${turns.map((turn, n) => html`<li key=${turn.number} class=${(drag?.from === n ? "dragged " : "") + (drag?.over === n && drag.from !== n ? "over" : "")} draggable=${editing === null}
+    ${open && html`<ol>${turns.map((turn, n) => html`<li key=${turn.number} class=${(drag?.from === n ? "dragged " : "") + (drag?.over === n && drag.from !== n ? "over" : "")} draggable=${editing === null}
         onDragStart=${(e) => { e.dataTransfer.effectAllowed = "move"; e.dataTransfer.setData("text/plain", String(turn.number)); setDrag({ from: n, over: n }); }} onDragOver=${(e) => { e.preventDefault(); if (drag && drag.over !== n) setDrag({ ...drag, over: n }); }} onDragEnd=${() => setDrag(null)} onDrop=${(e) => { e.preventDefault(); if (drag) move(drag.from, n); setDrag(null); }}>
       ${editing === turn.number ? html`<${Edit} turn=${turn} onClose=${() => setEditing(null)} onSave=${(text) => act(() => patch(base(turn.number), { text }))} />` : html`
         <span class="grip keys-only" aria-hidden="true">${icon("grip")}</span><span class="words">${turn.prompt}</span>
@@ -97,7 +98,7 @@ function Queue({ status, follow }) {
         <button class="b bare icon" aria-label=${`move down: ${turn.prompt}`} disabled=${n === turns.length - 1 || busy} onClick=${() => move(n, n + 1)}>${icon("down")}</button>
         <button class="b bare icon" aria-label=${`edit: ${turn.prompt}`} disabled=${busy} onClick=${() => setEditing(turn.number)}>${icon("edit")}</button>
         <button class="b bare icon" aria-label=${`drop: ${turn.prompt}`} disabled=${busy} onClick=${() => act(() => remove(base(turn.number)))}>${icon("trash")}</button>`}
-    </li>`)}</ol></section>`;
+    </li>`)}</ol>`}</section>`;
 }
 
 function Edit({ turn, onSave, onClose }) {

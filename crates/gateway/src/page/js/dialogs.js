@@ -1,8 +1,7 @@
 // Signing in, starting a session, the list of keys.
-import { html, use, useEffect, useRef, useState, mint, kept } from "./lib.js";
-import { icon } from "./icons.js";
-import { get, post, ask, signedIn } from "./api.js";
-import { attempt, begin, go, handle, learn, link } from "./store.js";
+import { html, useEffect, useRef, useState, mint, kept } from "./lib.js";
+import { get, login, post, signedIn } from "./api.js";
+import { begin, go, handle, learn } from "./store.js";
 import { Cmd, Dialog, ProblemBox } from "./parts.js";
 import { resume } from "./outbox.js";
 
@@ -16,7 +15,7 @@ export function SignIn() {
     setBusy(true);
     setProblem(null);
     try {
-      await ask("POST", "/login", { token: token.trim() });
+      await login(token.trim());
       await begin();
       resume();
     } catch (error) {

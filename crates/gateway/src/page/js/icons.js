@@ -12,7 +12,7 @@ const path = {
 };
 
 export function icon(name, extra = "") {
-  return html`<svg class=${"i " + extra} viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true"><path d=${path[name]} /></svg>`;
+  return html`<svg class=${"i " + extra} viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width=${name === "more" || name === "grip" ? 2 : 1.5} stroke-linecap="round" stroke-linejoin="round" aria-hidden="true"><path d=${path[name]} /></svg>`;
 }
 
 /** A state has its own shape, so that nobody needs to see colours. */

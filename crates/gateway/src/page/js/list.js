@@ -1,6 +1,7 @@
 // The list: who needs you first, live; what matches, in sessions and in what was said.
 import { html, use, useEffect, useMemo, useNow, useRef, useState, since, span, place, time } from "./lib.js";
 import { icon } from "./icons.js";
+import { oneLine } from "./text.js";
 import { get, me } from "./api.js";
 import { GROUPS, go, handle, href, link, ordered, rank, route, sessions } from "./store.js";
 import { Cmd, State, Tag } from "./parts.js";
@@ -9,7 +10,7 @@ import { Cmd, State, Tag } from "./parts.js";
 export function does(status) {
   const turns = status.turns;
   const ask = turns?.asks?.[0];
-  if (ask) return { kind: "asks", text: [ask.tool, ask.detail].filter(Boolean).join(": ") };
+  if (ask) return { kind: "asks", text: [ask.tool, oneLine(ask.detail || "")].filter(Boolean).join(": ") };
   if (status.failure) return { kind: "bad", text: status.failure };
   if (turns?.held) return { kind: "asks", text: turns.held };
   if (turns?.activity && status.state === "working") return { kind: "", text: turns.activity };
@@ -30,7 +31,7 @@ function Row({ status, now, isOpen }) {
     <span class=${"does cut " + what.kind}>${what.mono ? html`<span class="mono">${what.text}</span>` : what.text}</span>
     <span class="meta"><span class="path cut">${status.host ? `${status.host}: ` : ""}${place(status.cwd)}</span>
       ${waits > 0 && html`<span class="keep" title="turns that wait">· ${waits} queued</span>`}
-      ${status.clients > 0 && html`<span class="keep" title="attached">· ${icon("eye")}</span>`}
+      ${status.clients > 0 && html`<span class="keep" title="attached">· watched</span>`}
       ${(status.tags || []).slice(0, 3).map((name) => html`<${Tag} name=${name} />`)}</span>
   </a></li>`;
 }

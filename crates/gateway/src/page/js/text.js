@@ -43,6 +43,12 @@ export function parseDiff(text) {
   return files.some((one) => one.lines.length) ? files : null;
 }
 
+/** What is asked, on one line: of a change the file. */
+export function oneLine(text) {
+  const files = parseDiff(text);
+  return files ? files.map((file) => file.name || "a file").join(", ") : text.replace(/\s+/g, " ").trim();
+}
+
 /** The lines that differ between two texts, with a little around them. */
 export function compare(name, before, after) {
   const a = before === "" ? [] : before.replace(/\n$/, "").split("\n"), b = after === "" ? [] : after.replace(/\n$/, "").split("\n");
