@@ -20,7 +20,6 @@ use berth_journal::Committed;
 use berth_keeper::history::Stored;
 use berth_keeper::{History, store, turn, view};
 
-pub(crate) use events::Line;
 pub(crate) use file::Target;
 pub(crate) use {cast::write as cast, events::write as events, markdown::write as markdown};
 

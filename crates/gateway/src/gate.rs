@@ -1,15 +1,26 @@
 //! What every request shares: where the sessions are, and nothing that has to outlive the process.
 
+use std::sync::Arc;
+
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
 use crate::fault::Fault;
+use crate::live::hub::Hub;
 
 /// Shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// The state directory.
     pub(crate) home: Home,
+    /// Who reads along with whom.
+    pub(crate) live: Arc<Hub>,
+}
+
+impl Gate {
+    pub(crate) fn new(home: Home) -> Self {
+        Self { live: Arc::new(Hub::new(home.clone())), home }
+    }
 }
 
 /// Runs a verb: verbs wait for keepers and disks, and must not hold up other requests.

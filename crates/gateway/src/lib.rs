@@ -13,6 +13,7 @@ mod caller;
 mod fault;
 mod gate;
 mod http;
+mod live;
 pub mod openapi;
 mod page;
 pub mod routes;

@@ -148,7 +148,12 @@ pub(crate) fn routes() -> Vec<Route> {
     let file = "a file of the page; 304 for who has it";
     let route = |path, name, about| Route::new(Method::GET, path, Scope::Read, name, about, serve).open();
     vec![
-        route("/", "page", "The page.").gives_as(200, "it", "text/html", None).gives_as(304, file, "text/html", None),
+        route("/", "page", "The page.").gives_as(200, "it", "text/html", None).gives_as(
+            304,
+            file,
+            "text/html",
+            None,
+        ),
         route("/assets/{*path}", "page_file", "A file of the page.")
             .gives_as(200, file, "application/octet-stream", None)
             .gives_as(304, file, "application/octet-stream", None)

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use crate::auth::{self, Peer};
 use crate::gate::Gate;
+use crate::live::patience::Patient;
 
 /// The name of the socket in the state directory.
 pub const SOCKET_NAME: &str = "gateway.sock";
@@ -42,7 +43,7 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("cannot start", &error))?;
     runtime.block_on(async {
-        let gate = Arc::new(Gate { home: home.clone() });
+        let gate = Arc::new(Gate::new(home.clone()));
         let router = crate::routes::router(gate);
         for listen in &options.listen {
             let router = router.clone();
@@ -104,7 +105,7 @@ async fn connection(
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(Patient::new(stream)), TowerToHyperService::new(router))
         .with_upgrades();
     if let Err(error) = served.await {
         tracing::debug!(%error, "a connection broke off");

@@ -8,13 +8,18 @@
 #![forbid(unsafe_code)]
 
 pub mod agents;
+pub mod changes;
 #[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]
 pub mod config;
 pub mod ctx;
+pub mod events;
 pub mod fork;
+pub mod input;
 pub mod life;
+pub mod output;
 pub mod resume;
 pub mod run;
+pub mod screen;
 pub mod stop;
 pub mod time;
 pub mod turns;

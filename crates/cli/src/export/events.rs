@@ -6,19 +6,11 @@
 
 use berth_api::record::Event;
 use berth_api::turn::TurnView;
-use berth_api::{Problem, Timestamp, redact};
+use berth_api::{Problem, redact};
+use berth_verbs::events::Line;
 use serde::Serialize;
 
 use super::{Exported, Target};
-
-/// An event as `berth log --json` prints it.
-#[derive(Serialize)]
-pub(crate) struct Line {
-    pub(crate) seq: u64,
-    pub(crate) at: Timestamp,
-    #[serde(flatten)]
-    pub(crate) event: Event,
-}
 
 #[derive(Serialize)]
 struct Turn<'a> {
@@ -40,7 +32,8 @@ pub(crate) fn write(session: &Exported, is_array: bool, target: &mut Target) -> 
     };
     for event in &session.events {
         let entry = event.get().entry();
-        let line = Line { seq: event.seq().0, at: Timestamp(entry.at_ms), event: harmless(entry.event) };
+        let mut line = Line::new(event.seq().0, entry);
+        make_harmless(&mut line.event);
         write(serde_json::to_string(&line))?;
     }
     for turn in &session.turns {
@@ -56,11 +49,9 @@ pub(crate) fn write(session: &Exported, is_array: bool, target: &mut Target) -> 
 }
 
 /// Without what is nobody's business: the file will be passed on.
-fn harmless(mut event: Event) -> Event {
-    if let Event::Created { spec, .. } | Event::Respecified { spec } = &mut event {
-        spec.env.iter_mut().for_each(|(_, value)| *value = "…".to_owned());
+fn make_harmless(event: &mut Event) {
+    if let Event::Created { spec, .. } | Event::Respecified { spec } = event {
         spec.command = redact::words(&spec.command);
         spec.again = redact::words(&spec.again);
     }
-    event
 }
