@@ -33,7 +33,7 @@ export function Session({ named, tab, details, setDetails, setDialog, isWide }) 
 
 function Known({ status, tab, details, setDetails, setDialog, isWide }) {
   const talks = takesTurns(status);
-  const follow = useFollow(status.id, talks);
+  const follow = useFollow(status, talks);
   const [menu, setMenu] = useState(false);
   const tabs = [talks ? ["chat", "Transcript"] : ["term", "Terminal"], !isWide && ["details", "Details"]].filter(Boolean);
   const now = tabs.some(([id]) => id === tab) ? tab : tabs[0][0];

@@ -65,7 +65,7 @@ export function learn(status) {
 let feed = null;
 export function connect() {
   feed?.close();
-  feed = stream("/v1/events", {
+  feed = stream("/v1/events?all=true", {
     on(kind, data) {
       link.change((known) => ({ ...known, knownAt: Date.now() }));
       if (kind === "hello") {
