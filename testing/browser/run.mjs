@@ -51,8 +51,10 @@ const t = {
     const context = await browser.newContext({ colorScheme: "light", ...options });
     context.setDefaultTimeout(PATIENCE_MS);
     const page = await t.tab(context);
-    await page.fill("#token", token);
-    await page.click("button:has-text('Sign in')");
+    if (token) {
+      await page.fill("#token", token);
+      await page.click("button:has-text('Sign in')");
+    }
     await page.waitForSelector("#rows");
     return { context, page };
   },
