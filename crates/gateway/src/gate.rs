@@ -1,15 +1,27 @@
 //! What every request shares: where the sessions are, and nothing that has to outlive the process.
 
+use std::sync::Arc;
+
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
 use crate::fault::Fault;
+use crate::fleet::Fleet;
 
 /// Shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// The state directory.
     pub(crate) home: Home,
+    /// The connections to other hosts.
+    pub(crate) fleet: Arc<Fleet>,
+}
+
+impl Gate {
+    /// A gate to the sessions in this state directory.
+    pub(crate) fn new(home: Home) -> Arc<Self> {
+        Arc::new(Self { home, fleet: Arc::default() })
+    }
 }
 
 /// Runs a verb: verbs wait for keepers and disks, and must not hold up other requests.

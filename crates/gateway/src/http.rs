@@ -1,5 +1,6 @@
 //! The handlers: one file for each noun of the API.
 
 pub(crate) mod body;
+pub(crate) mod hosts;
 pub(crate) mod sessions;
 pub(crate) mod system;

@@ -12,6 +12,7 @@ pub mod agents;
 pub mod config;
 pub mod ctx;
 pub mod fork;
+pub mod hosts;
 pub mod life;
 pub mod resume;
 pub mod run;

@@ -19,6 +19,7 @@ pub const TABLES: &[&Table] = &[
     &super::notify::WEBHOOK,
     &super::notify::WEBHOOKS,
     &super::agents::TABLE,
+    &super::hosts::TABLE,
 ];
 
 /// What stands for any name at the end of a table's path.
