@@ -11,13 +11,24 @@ pub mod agents;
 #[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]
 pub mod config;
 pub mod ctx;
+pub mod doctor;
+pub mod export;
 pub mod fork;
+pub mod grep;
+pub mod helper;
 pub mod hosts;
 pub mod life;
+pub mod listing;
+pub mod progress;
+pub mod ps;
+pub mod purge;
 pub mod resume;
 pub mod run;
 pub mod stop;
 pub mod time;
+pub mod transcript;
 pub mod turns;
+pub mod words;
 
 pub use ctx::Ctx;
+pub use progress::Progress;

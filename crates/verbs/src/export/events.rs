@@ -9,15 +9,18 @@ use berth_api::turn::TurnView;
 use berth_api::{Problem, Timestamp, redact};
 use serde::Serialize;
 
-use super::{Exported, Target};
+use super::{Exported, Write};
 
 /// An event as `berth log --json` prints it.
 #[derive(Serialize)]
-pub(crate) struct Line {
-    pub(crate) seq: u64,
-    pub(crate) at: Timestamp,
+pub struct Line {
+    /// Its number.
+    pub seq: u64,
+    /// When.
+    pub at: Timestamp,
+    /// What.
     #[serde(flatten)]
-    pub(crate) event: Event,
+    pub event: Event,
 }
 
 #[derive(Serialize)]
@@ -28,15 +31,15 @@ struct Turn<'a> {
 }
 
 /// Writes them: as an array, or each on a line of its own.
-pub(crate) fn write(session: &Exported, is_array: bool, target: &mut Target) -> Result<(), Problem> {
+pub fn write(session: &Exported, is_array: bool, target: &mut Write<'_>) -> Result<(), Problem> {
     let mut before = if is_array { "[\n" } else { "" };
     let mut write = |json: serde_json::Result<String>| {
         let json = json.map_err(|error| {
             Problem::new(berth_api::Code::Bug, format!("cannot write an event as JSON: {error}"))
         })?;
-        target.write(before.as_bytes())?;
+        target(before.as_bytes())?;
         before = if is_array { ",\n" } else { "\n" };
-        target.write(json.as_bytes())
+        target(json.as_bytes())
     };
     for event in &session.events {
         let entry = event.get().entry();
@@ -47,7 +50,7 @@ pub(crate) fn write(session: &Exported, is_array: bool, target: &mut Target) -> 
         write(serde_json::to_string(&Turn { view: "turn", turn }))?;
     }
     let is_empty = session.events.is_empty() && session.turns.is_empty();
-    target.write(match (is_array, is_empty) {
+    target(match (is_array, is_empty) {
         (true, true) => b"[]\n",
         (true, false) => b"\n]\n",
         (false, true) => b"",
