@@ -3,13 +3,14 @@
 use std::fmt;
 
 use berth_core as core;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::BadRecord;
 use crate::status::Timestamp;
 
 /// [`core::Terms`] on paper.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "mirrors berth_core::Terms")]
 pub struct Terms {
     pub name: String,
@@ -23,8 +24,9 @@ pub struct Terms {
 }
 
 /// [`core::Scope`] on paper.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "HelperScope")]
 #[expect(missing_docs, reason = "mirrors berth_core::Scope")]
 pub enum Scope {
     Dir(String),
@@ -32,7 +34,7 @@ pub enum Scope {
 }
 
 /// [`core::ReadyWhen`] on paper.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::ReadyWhen")]
 pub enum ReadyWhen {
@@ -42,7 +44,7 @@ pub enum ReadyWhen {
 }
 
 /// [`core::Owner`] on paper.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "mirrors berth_core::Owner")]
 pub struct Owner {
     #[serde(rename = "owner")]
@@ -52,7 +54,7 @@ pub struct Owner {
 }
 
 /// [`core::Leaving`] on paper.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Leaving")]
 pub enum Leaving {
@@ -80,7 +82,7 @@ pub struct Wanted {
 }
 
 /// What [`crate::Status`] says about a helper in addition.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HelperStatus {
     /// What people call it.
@@ -108,7 +110,7 @@ pub struct HelperStatus {
 }
 
 /// One who owns a helper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OwnerStatus {
     /// The session's id.

@@ -1,12 +1,13 @@
 //! What can be different in a session's policy, on the wire.
 
 use berth_core as core;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::turn::OnUnknown;
 
 /// [`core::Term`] on paper.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Term")]
 pub enum Term {
@@ -17,7 +18,7 @@ pub enum Term {
 }
 
 /// [`core::PolicyChange`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::PolicyChange")]
 pub struct PolicyChange {

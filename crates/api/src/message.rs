@@ -1,5 +1,6 @@
 //! What clients ask and keepers answer.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::helper::{Owner, Terms, Wanted};
@@ -204,7 +205,7 @@ pub struct Submit {
 }
 
 /// A terminal's size.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "rows and columns")]
 pub struct Size {
     pub rows: u16,
@@ -218,7 +219,7 @@ impl Default for Size {
 }
 
 /// How to attach.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// See and type.
@@ -264,7 +265,7 @@ pub enum Answer {
 }
 
 /// What a keeper tells without being asked again.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "notice", rename_all = "snake_case")]
 pub enum Notice {
     /// Something happened.

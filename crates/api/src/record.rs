@@ -4,13 +4,14 @@
 //! are kept apart here, and the compiler notices when one of them grows.
 
 use berth_core as core;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::helper::{Leaving, Owner, Terms};
 use crate::turn::{Able, Ask, Cancel, Conversation, Expiry, Hold, Origin, Policy, Prompt, Release, TurnEnd};
 
 /// One event with its time: a line of `berth log --json`, a payload of the journal.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// Wall clock, milliseconds since 1970. For people.
     #[serde(default)]
@@ -21,7 +22,7 @@ pub struct Entry {
 }
 
 /// [`core::Event`] on paper.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each variant and field mirrors berth_core::Event, documented there")]
 pub enum Event {
@@ -241,7 +242,7 @@ pub enum Event {
 }
 
 /// [`core::Spec`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Spec")]
 pub struct Spec {
@@ -270,7 +271,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// [`core::Limits`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Limits")]
 pub struct Limits {
@@ -280,7 +281,7 @@ pub struct Limits {
 }
 
 /// [`core::Boundary`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Boundary")]
 pub struct Boundary {
@@ -290,7 +291,7 @@ pub struct Boundary {
 }
 
 /// [`core::Process`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Process")]
 pub struct Process {
@@ -300,7 +301,7 @@ pub struct Process {
 }
 
 /// [`core::Actor`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Actor")]
 pub struct Actor {
@@ -311,7 +312,7 @@ pub struct Actor {
 }
 
 /// [`core::Exit`] on paper.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Exit")]
 pub enum Exit {
@@ -320,7 +321,7 @@ pub enum Exit {
 }
 
 /// [`core::Outcome`] on paper.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Outcome")]
 pub enum Outcome {

@@ -1,7 +1,9 @@
 //! What is known about a session, in one object: `status.json`, `berth show --json`.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::helper::HelperStatus;
@@ -36,8 +38,22 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
+impl JsonSchema for Timestamp {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Timestamp".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time"})
+    }
+}
+
 /// Everything a list or a page shows about one session. Derived, never the truth.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Status {
     /// Its id.
@@ -118,7 +134,7 @@ pub struct Status {
 }
 
 /// What an agent that takes turns has to do.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TurnsStatus {
     /// The turn it has: the id.
@@ -140,7 +156,7 @@ pub struct TurnsStatus {
 }
 
 /// The part of a [`Spec`] that is shown.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct What {
     /// How we talk to the agent.
@@ -168,7 +184,7 @@ pub struct What {
 }
 
 /// Who may type, and since when.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WriterStatus {
     /// Who.

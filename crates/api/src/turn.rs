@@ -2,14 +2,17 @@
 //!
 //! Start with [`TurnView`]; the rest mirrors `berth_core`.
 
+use std::borrow::Cow;
+
 use berth_core as core;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::record::Actor;
 use crate::status::Timestamp;
 
 /// Everything there is to say about one turn: `berth turn --json`, an element of `berth turns --json`.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TurnView {
     /// Its id: the session's, a dot, its number.
@@ -61,7 +64,7 @@ pub struct TurnView {
 }
 
 /// What whoever sent a turn gets: it is on disk.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Receipt {
     /// The turn's id.
@@ -95,7 +98,7 @@ pub fn split_turn_id(turn: &str) -> Option<(&str, u64)> {
 }
 
 /// [`core::Prompt`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Prompt")]
 pub struct Prompt {
@@ -110,7 +113,7 @@ pub struct Prompt {
 }
 
 /// [`core::StartBy`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::StartBy")]
 pub struct StartBy {
@@ -119,7 +122,7 @@ pub struct StartBy {
 }
 
 /// [`core::Expiry`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Expiry")]
 pub struct Expiry {
@@ -128,7 +131,7 @@ pub struct Expiry {
 }
 
 /// [`core::Cancel`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Cancel")]
 pub struct Cancel {
@@ -138,7 +141,7 @@ pub struct Cancel {
 }
 
 /// [`core::TurnEnd`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::TurnEnd")]
 pub struct TurnEnd {
@@ -155,7 +158,7 @@ pub struct TurnEnd {
 }
 
 /// [`core::Ask`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Ask")]
 pub struct Ask {
@@ -166,7 +169,7 @@ pub struct Ask {
 }
 
 /// [`core::AskOption`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::AskOption")]
 pub struct AskOption {
@@ -176,7 +179,7 @@ pub struct AskOption {
 }
 
 /// [`core::Conversation`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Conversation")]
 pub struct Conversation {
@@ -186,7 +189,7 @@ pub struct Conversation {
 }
 
 /// [`core::Able`] on paper.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Able")]
 pub struct Able {
@@ -195,7 +198,7 @@ pub struct Able {
 }
 
 /// [`core::Policy`] on paper.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Policy")]
 pub struct Policy {
@@ -214,6 +217,21 @@ pub struct Policy {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Option<Vec<String>>", into = "Option<Vec<String>>")]
 pub struct Notify(pub core::Notify);
+
+impl JsonSchema for Notify {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Notify".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let words: Vec<_> = core::Occasion::ALL.iter().map(|occasion| occasion.word()).collect();
+        json_schema!({"type": ["array", "null"], "items": {"type": "string", "enum": words}})
+    }
+}
 
 impl Notify {
     fn is_as_configured(&self) -> bool {
@@ -253,7 +271,7 @@ impl From<Notify> for core::Notify {
 }
 
 /// [`core::Hold`] on paper.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Hold")]
 pub enum Hold {
@@ -264,7 +282,7 @@ pub enum Hold {
 }
 
 /// [`core::Release`] on paper.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Release")]
 pub enum Release {
@@ -275,7 +293,7 @@ pub enum Release {
 }
 
 /// [`core::Origin`] on paper.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Origin")]
 pub enum Origin {
@@ -413,7 +431,7 @@ impl From<Origin> for core::Origin {
 macro_rules! same_words {
     ($($(#[$doc:meta])* $name:ident { $first:ident, $($word:ident),* })*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "snake_case")]
         #[expect(missing_docs, reason = "mirrors the type of the same name in berth_core")]
         pub enum $name { #[default] $first, $($word),* }

@@ -90,7 +90,7 @@ pub(crate) enum Order {
 }
 
 /// What was found.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Listing {
     /// What is shown, in order.
     pub(crate) sessions: Vec<Status>,
@@ -208,7 +208,8 @@ fn settle(ctx: &Ctx, filter: &Filter, id: &SessionId, seen: Seen) -> Seen {
     }
 }
 
-fn shown(filter: &Filter, status: Status, trouble: Option<Problem>, now_ms: u64) -> Seen {
+/// What is seen of a session that was looked at.
+pub(crate) fn shown(filter: &Filter, status: Status, trouble: Option<Problem>, now_ms: u64) -> Seen {
     match filter.place(&Brief::from(&status), now_ms) {
         // What could not be brought to its end is told, wanted or not.
         Some(_) if trouble.is_some() => Seen::Shown(Box::new(status), trouble),

@@ -6,6 +6,7 @@ use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
 use crate::fault::Fault;
+use crate::fleet::Fleet;
 use crate::live::hub::Hub;
 
 /// Shared by all requests.
@@ -13,13 +14,17 @@ use crate::live::hub::Hub;
 pub(crate) struct Gate {
     /// The state directory.
     pub(crate) home: Home,
+    /// The connections to other hosts.
+    pub(crate) fleet: Arc<Fleet>,
     /// Who reads along with whom.
     pub(crate) live: Arc<Hub>,
 }
 
 impl Gate {
-    pub(crate) fn new(home: Home) -> Self {
-        Self { live: Arc::new(Hub::new(home.clone())), home }
+    /// A gate to the sessions in this state directory.
+    pub(crate) fn new(home: Home) -> Arc<Self> {
+        let live = Arc::new(Hub::new(home.clone()));
+        Arc::new(Self { home, fleet: Arc::default(), live })
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod events;
+pub(crate) mod hosts;
 pub(crate) mod output;
 pub(crate) mod sessions;
 pub(crate) mod system;

@@ -11,12 +11,15 @@
 mod auth;
 mod caller;
 mod fault;
+mod fleet;
 mod gate;
 mod http;
 mod live;
 pub mod openapi;
+mod proxy;
 pub mod routes;
 mod server;
 
 pub use fault::ProblemBody;
+pub use proxy::serve_stdio;
 pub use server::{Listen, Options, SOCKET_NAME, serve};

@@ -133,6 +133,7 @@ impl Route {
 pub fn all() -> Vec<Route> {
     [
         crate::http::sessions::routes(),
+        crate::http::hosts::routes(),
         crate::http::system::routes(),
         crate::http::events::routes(),
         crate::http::output::routes(),

@@ -17,6 +17,7 @@ use berth_core::{Limits, Phase, Session, SessionId};
 use berth_host::identity::{Pidfd, Verdict};
 use berth_host::lock::{Probe, probe};
 use berth_host::{clock, identity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::boundary;
@@ -246,7 +247,7 @@ pub(crate) fn doubt_short_cut(dir: &Path) -> io::Result<()> {
 }
 
 /// Why a session is said to be in its state.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Why {
     /// The session.
     pub id: String,
@@ -261,7 +262,7 @@ pub struct Why {
 }
 
 /// A fact, where it comes from, and how old it is.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Fact {
     /// Where it comes from.
     pub source: &'static str,

@@ -13,6 +13,7 @@ use berth_api::{Code, Problem, Status, redact};
 use berth_core::{Epoch, SessionId};
 use berth_host::identity::{self, ProcessStat};
 use berth_host::{cgroup, tree};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::home::{Home, SHELVES};
@@ -23,7 +24,7 @@ use crate::{boundary, foreign, recover, store};
 pub(crate) const HOME_VARIABLE: &str = "BERTH_HOME";
 
 /// What is known about the owner of a process.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Whose {
     /// The process.
     pub pid: u32,
@@ -50,7 +51,7 @@ pub struct Whose {
 }
 
 /// Whose a process is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Of a run that goes on.

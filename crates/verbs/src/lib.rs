@@ -14,6 +14,7 @@ pub mod config;
 pub mod ctx;
 pub mod events;
 pub mod fork;
+pub mod hosts;
 pub mod input;
 pub mod life;
 pub mod output;

@@ -16,6 +16,7 @@ use crate::listing::{Order, STATES};
 Examples:
   berth ls --here --state needs-you,working
   berth ls --watch                  until q; with --json a line for each change
+  berth ls --hosts                  other hosts' sessions, too
   berth ls --tree                   helpers and inner sessions under theirs
   berth ls --format '{{.id}}\\t{{.name}}\\t{{.turns.total}}'
   berth ls --json | jq -r '.[] | select(.state == \"running\") | .id'
@@ -39,6 +40,9 @@ pub(crate) struct Ls {
     /// Helpers, and sessions started in sessions, under the session they belong to
     #[arg(long)]
     pub(crate) tree: bool,
+    /// Those of all hosts, too (`berth hosts`); of one that is away, what was last known
+    #[arg(long, conflicts_with_all = ["tree", "watch"])]
+    pub(crate) hosts: bool,
     /// Stay, and show what changes
     #[arg(short, long)]
     pub(crate) watch: bool,

@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "What is known about a session.",
             one,
         )
-        .gives::<serde_json::Value>(200, "what is known")
+        .gives::<Status>(200, "what is known")
         .fails(&[Code::NotFound]),
     ]
 }
@@ -50,19 +50,9 @@ struct Which {
 }
 
 /// A list of sessions.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Sessions {
     sessions: Vec<Status>,
-}
-
-impl JsonSchema for Sessions {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Sessions".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "object"})
-    }
 }
 
 async fn list(

@@ -1,10 +1,11 @@
 //! What a sweep found, and what it did about it.
 
 use berth_api::{Code, Problem};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What was found, and what was done about it.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
 pub struct Report {
     /// Whether nothing was to be changed.
     pub dry_run: bool,
@@ -29,7 +30,7 @@ pub struct Report {
 }
 
 /// A session or helper that runs.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Alive {
     /// Its id.
     pub id: String,
@@ -40,7 +41,7 @@ pub struct Alive {
 }
 
 /// Something that was cleared up, or would be.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Cleared {
     /// What it is, for people.
     pub what: String,
@@ -53,7 +54,7 @@ pub struct Cleared {
 }
 
 /// What became of something.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Done {
     /// It is gone, proven.
@@ -67,7 +68,7 @@ pub enum Done {
 }
 
 /// A process that is not ours to end.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Stranger {
     /// Its number.
     pub pid: u32,
