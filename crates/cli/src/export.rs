@@ -2,5 +2,4 @@
 
 mod file;
 
-pub(crate) use berth_verbs::export::Line;
 pub(crate) use file::Target;

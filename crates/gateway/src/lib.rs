@@ -14,6 +14,7 @@ mod fault;
 mod fleet;
 mod gate;
 mod http;
+mod live;
 pub mod openapi;
 mod proxy;
 pub mod routes;

@@ -131,10 +131,17 @@ impl Route {
 
 /// All of them.
 pub fn all() -> Vec<Route> {
-    [crate::http::sessions::routes(), crate::http::hosts::routes(), crate::http::system::routes()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        crate::http::sessions::routes(),
+        crate::http::hosts::routes(),
+        crate::http::system::routes(),
+        crate::http::events::routes(),
+        crate::http::output::routes(),
+        crate::http::terminal::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The router: every route behind the check of its scope.

@@ -18,7 +18,6 @@ use berth_journal::Committed;
 use berth_keeper::history::Stored;
 use berth_keeper::{History, store, turn, view};
 
-pub use events::Line;
 pub use {cast::write as cast, events::write as events, markdown::write as markdown};
 
 use crate::ctx::Ctx;

@@ -6,22 +6,11 @@
 
 use berth_api::record::Event;
 use berth_api::turn::TurnView;
-use berth_api::{Problem, Timestamp, redact};
+use berth_api::{Problem, redact};
 use serde::Serialize;
 
 use super::{Exported, Write};
-
-/// An event as `berth log --json` prints it.
-#[derive(Serialize)]
-pub struct Line {
-    /// Its number.
-    pub seq: u64,
-    /// When.
-    pub at: Timestamp,
-    /// What.
-    #[serde(flatten)]
-    pub event: Event,
-}
+use crate::events::Line;
 
 #[derive(Serialize)]
 struct Turn<'a> {
@@ -43,7 +32,8 @@ pub fn write(session: &Exported, is_array: bool, target: &mut Write<'_>) -> Resu
     };
     for event in &session.events {
         let entry = event.get().entry();
-        let line = Line { seq: event.seq().0, at: Timestamp(entry.at_ms), event: harmless(entry.event) };
+        let mut line = Line::new(event.seq().0, entry);
+        make_harmless(&mut line.event);
         write(serde_json::to_string(&line))?;
     }
     for turn in &session.turns {
@@ -59,11 +49,9 @@ pub fn write(session: &Exported, is_array: bool, target: &mut Write<'_>) -> Resu
 }
 
 /// Without what is nobody's business: the file will be passed on.
-fn harmless(mut event: Event) -> Event {
-    if let Event::Created { spec, .. } | Event::Respecified { spec } = &mut event {
-        spec.env.iter_mut().for_each(|(_, value)| *value = "…".to_owned());
+fn make_harmless(event: &mut Event) {
+    if let Event::Created { spec, .. } | Event::Respecified { spec } = event {
         spec.command = redact::words(&spec.command);
         spec.again = redact::words(&spec.again);
     }
-    event
 }
