@@ -17,6 +17,7 @@ mod http;
 mod live;
 pub mod openapi;
 mod proxy;
+mod page;
 pub mod routes;
 mod server;
 

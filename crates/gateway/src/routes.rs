@@ -135,6 +135,7 @@ pub fn all() -> Vec<Route> {
         crate::http::sessions::routes(),
         crate::http::hosts::routes(),
         crate::http::system::routes(),
+        crate::page::routes(),
         crate::http::events::routes(),
         crate::http::output::routes(),
         crate::http::terminal::routes(),
