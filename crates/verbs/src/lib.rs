@@ -8,15 +8,18 @@
 #![forbid(unsafe_code)]
 
 pub mod agents;
+pub mod answer;
 #[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]
 pub mod config;
 pub mod ctx;
 pub mod fork;
 pub mod life;
+pub mod queue;
 pub mod resume;
 pub mod run;
 pub mod stop;
 pub mod time;
 pub mod turns;
+pub mod wait;
 
 pub use ctx::Ctx;
