@@ -4,12 +4,15 @@ use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
 use crate::fault::Fault;
+use crate::follow::Followers;
 
 /// Shared by all requests.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// The state directory.
     pub(crate) home: Home,
+    /// Who waits for what becomes of a session.
+    pub(crate) followers: Followers,
 }
 
 /// Runs a verb: verbs wait for keepers and disks, and must not hold up other requests.

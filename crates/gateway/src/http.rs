@@ -1,5 +1,9 @@
 //! The handlers: one file for each noun of the API.
 
+pub(crate) mod answers;
 pub(crate) mod body;
+pub(crate) mod queue;
 pub(crate) mod sessions;
 pub(crate) mod system;
+pub(crate) mod turns;
+pub(crate) mod wait;

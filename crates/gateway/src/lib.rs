@@ -11,6 +11,7 @@
 mod auth;
 mod caller;
 mod fault;
+mod follow;
 mod gate;
 mod http;
 pub mod openapi;

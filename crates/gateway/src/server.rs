@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::auth::{self, Peer};
+use crate::follow::Followers;
 use crate::gate::Gate;
 
 /// The name of the socket in the state directory.
@@ -42,7 +43,7 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("cannot start", &error))?;
     runtime.block_on(async {
-        let gate = Arc::new(Gate { home: home.clone() });
+        let gate = Arc::new(Gate { home: home.clone(), followers: Followers::default() });
         let router = crate::routes::router(gate);
         for listen in &options.listen {
             let router = router.clone();
