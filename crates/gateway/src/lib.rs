@@ -12,12 +12,13 @@ mod auth;
 mod caller;
 mod fault;
 mod fleet;
+mod follow;
 mod gate;
 mod http;
 mod live;
 pub mod openapi;
-mod proxy;
 mod page;
+mod proxy;
 pub mod routes;
 mod server;
 

@@ -139,6 +139,10 @@ pub fn all() -> Vec<Route> {
         crate::http::events::routes(),
         crate::http::output::routes(),
         crate::http::terminal::routes(),
+        crate::http::turns::routes(),
+        crate::http::queue::routes(),
+        crate::http::answers::routes(),
+        crate::http::wait::routes(),
     ]
     .into_iter()
     .flatten()

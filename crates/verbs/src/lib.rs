@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agents;
+pub mod answer;
 pub mod changes;
 #[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]
 pub mod config;
@@ -26,6 +27,7 @@ pub mod output;
 pub mod progress;
 pub mod ps;
 pub mod purge;
+pub mod queue;
 pub mod resume;
 pub mod run;
 pub mod screen;
@@ -33,6 +35,7 @@ pub mod stop;
 pub mod time;
 pub mod transcript;
 pub mod turns;
+pub mod wait;
 pub mod words;
 
 pub use ctx::Ctx;

@@ -246,6 +246,7 @@ fn said(
         let entry = event.get().entry();
         let (part, turn, said) = match entry.event {
             Event::TurnAccepted { turn, prompt } => (Part::Prompt, Some(turn), prompt.text),
+            Event::TurnEdited { turn, text, .. } => (Part::Prompt, Some(turn), text),
             Event::TurnDelivered { turn, .. } => {
                 turn_asked = Some(turn);
                 continue;
