@@ -109,6 +109,11 @@ impl Connection {
         }
     }
 
+    /// The stream itself, and what was read from it beyond the last whole frame: for who listens without a thread.
+    pub fn into_stream(self) -> (UnixStream, Vec<u8>) {
+        (self.stream, self.ahead)
+    }
+
     /// Whether more has arrived than [`Connection::next`] gave out: then polling may wait for ever.
     pub fn has_more(&self) -> bool {
         frame::is_whole(&self.ahead)

@@ -6,6 +6,8 @@ use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
 use crate::fault::Fault;
+use crate::fleet::Fleet;
+use crate::follow::Followers;
 use crate::live::hub::Hub;
 
 /// Shared by all requests.
@@ -13,13 +15,19 @@ use crate::live::hub::Hub;
 pub(crate) struct Gate {
     /// The state directory.
     pub(crate) home: Home,
+    /// The connections to other hosts.
+    pub(crate) fleet: Arc<Fleet>,
     /// Who reads along with whom.
     pub(crate) live: Arc<Hub>,
+    /// Who waits for what becomes of a session.
+    pub(crate) followers: Followers,
 }
 
 impl Gate {
-    pub(crate) fn new(home: Home) -> Self {
-        Self { live: Arc::new(Hub::new(home.clone())), home }
+    /// A gate to the sessions in this state directory.
+    pub(crate) fn new(home: Home) -> Arc<Self> {
+        let live = Arc::new(Hub::new(home.clone()));
+        Arc::new(Self { home, fleet: Arc::default(), live, followers: Followers::default() })
     }
 }
 

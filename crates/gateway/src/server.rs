@@ -1,7 +1,6 @@
 //! Listening: a socket in the state directory, and TCP if somebody says so.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -43,7 +42,7 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("cannot start", &error))?;
     runtime.block_on(async {
-        let gate = Arc::new(Gate::new(home.clone()));
+        let gate = Gate::new(home.clone());
         let router = crate::routes::router(gate);
         for listen in &options.listen {
             let router = router.clone();
@@ -96,7 +95,7 @@ async fn accept_tcp(listener: TcpListener, router: Router) {
     }
 }
 
-async fn connection(
+pub(crate) async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
     router: Router,

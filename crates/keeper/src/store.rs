@@ -212,7 +212,7 @@ pub fn journal_problem(error: &JournalError, session: &str) -> Problem {
         what.push_str(&format!(": {cause}"));
         source = cause.source();
     }
-    Problem::new(Code::Refused, what)
+    Problem::new(Code::Unavailable, what)
         .hint("nothing was changed; docs/recovery.md says what to do with damaged or full journals")
 }
 

@@ -7,12 +7,14 @@ use berth_api::record::{Entry, Event};
 use berth_api::{Problem, Timestamp};
 use berth_core::SessionId;
 use berth_keeper::store;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Ctx;
 
 /// An event as `berth log --json` prints it.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "EventLine")]
 pub struct Line {
     /// Its number.
     pub seq: u64,

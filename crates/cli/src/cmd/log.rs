@@ -113,6 +113,7 @@ fn sentence(event: &Event) -> String {
         | Event::QueueHeld { .. }
         | Event::QueueResumed { .. }
         | Event::QueueMoved { .. }
+        | Event::TurnEdited { .. }
         | Event::Released { .. }
         | Event::ExpirySet { .. } => of_turns(event),
         Event::Archived { by } => format!("archived by {}", who(by)),
@@ -170,6 +171,9 @@ fn of_turns(event: &Event) -> String {
         Event::QueueHeld { hold } => format!("the queue is held: {}", hold.describe("S")),
         Event::QueueResumed { by } => format!("the queue goes on, says {}", who(by)),
         Event::QueueMoved { turn, to } => format!("turn {turn} has {to} before it now"),
+        Event::TurnEdited { turn, text, by } => {
+            format!("turn {turn} was changed by {}: {}", who(by), print::excerpt(text, 80))
+        }
         Event::Released { epoch, why, .. } => format!("run {epoch} is ended: {}", why.describe()),
         Event::ExpirySet { .. } => "the session has a time to live".to_owned(),
         _ => String::new(),

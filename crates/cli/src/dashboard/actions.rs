@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use berth_api::message::{Request, Submit};
 use berth_api::turn::split_turn_id;
-use berth_api::{Answer, Code, Problem};
+use berth_api::{Code, Problem};
 use berth_core::{Command, Refusal, SessionId};
-use berth_verbs::input;
-use berth_verbs::resume;
+use berth_verbs::{answer, input, resume};
 
 use super::model::{Action, Done};
 use super::source::{Mailbox, spawn};
@@ -43,15 +42,8 @@ fn run(ctx: &Ctx, handle: &str, action: &Action) -> Result<String, Problem> {
         Action::Send { id, text } => send(ctx, id, handle, text),
         Action::Type { id, text } => type_text(ctx, id, handle, text),
         Action::Answer { id, request, wish } => {
-            let asked = Request::AnswerAsk { request: Some(request.clone()), wish: wish.clone() };
-            match ctx.ask(id, asked)? {
-                Some(Answer::Done { .. }) => Ok(format!("answered {handle}")),
-                Some(other) => Err(turns::odd(&other)),
-                None => {
-                    let refusal = Refusal::NoSuchRequest { request: Some(request.clone()) };
-                    Err(berth_api::problem::refusal(&refusal, handle))
-                }
-            }
+            answer::answer(ctx, id, handle, Some(request.clone()), wish.clone(), None)?;
+            Ok(format!("answered {handle}"))
         }
         Action::Stop { id } => {
             let ids = [id.clone()];

@@ -1,6 +1,5 @@
 //! Events: what happened in a session, in pages or as it happens; and the list as it changes.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .query::<From>()
         .header("Last-Event-ID", "where a stream goes on: the number of the last event heard; wins over `after`")
-        .gives::<Vec<EventLine>>(200, "the events, oldest first; the header `X-Events-End` has the last number")
+        .gives::<Vec<Line>>(200, "the events, oldest first; the header `X-Events-End` has the last number")
         .fails(&[Code::NotFound, Code::Usage]),
         Route::new(
             Method::GET,
@@ -60,29 +59,6 @@ pub(crate) fn routes() -> Vec<Route> {
 
 fn text(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string"})
-}
-
-/// An event on the wire; see `berth log --json`.
-struct EventLine;
-
-impl JsonSchema for EventLine {
-    fn schema_name() -> Cow<'static, str> {
-        "Event".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "Something that happened: what it was is in `event`, the other fields depend on it.",
-            "type": "object",
-            "required": ["seq", "at", "event"],
-            "properties": {
-                "seq": {"type": "integer", "minimum": 1, "description": "Its number in this session."},
-                "at": {"type": "string", "format": "date-time", "description": "When."},
-                "event": {"type": "string", "description": "What, as in `run_started`."},
-            },
-            "additionalProperties": true,
-        })
-    }
 }
 
 /// From where on.

@@ -57,7 +57,7 @@ pub(crate) fn routes() -> Vec<Route> {
             input_,
         )
         .takes::<Keys>()
-        .gives::<serde_json::Value>(200, "typed; what is known then")
+        .gives::<Status>(200, "typed; what is known then")
         .fails(&[Code::NotFound, Code::Usage, Code::Held, Code::Refused]),
     ]
 }

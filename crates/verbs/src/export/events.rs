@@ -7,10 +7,10 @@
 use berth_api::record::Event;
 use berth_api::turn::TurnView;
 use berth_api::{Problem, redact};
-use berth_verbs::events::Line;
 use serde::Serialize;
 
-use super::{Exported, Target};
+use super::{Exported, Write};
+use crate::events::Line;
 
 #[derive(Serialize)]
 struct Turn<'a> {
@@ -20,15 +20,15 @@ struct Turn<'a> {
 }
 
 /// Writes them: as an array, or each on a line of its own.
-pub(crate) fn write(session: &Exported, is_array: bool, target: &mut Target) -> Result<(), Problem> {
+pub fn write(session: &Exported, is_array: bool, target: &mut Write<'_>) -> Result<(), Problem> {
     let mut before = if is_array { "[\n" } else { "" };
     let mut write = |json: serde_json::Result<String>| {
         let json = json.map_err(|error| {
             Problem::new(berth_api::Code::Bug, format!("cannot write an event as JSON: {error}"))
         })?;
-        target.write(before.as_bytes())?;
+        target(before.as_bytes())?;
         before = if is_array { ",\n" } else { "\n" };
-        target.write(json.as_bytes())
+        target(json.as_bytes())
     };
     for event in &session.events {
         let entry = event.get().entry();
@@ -40,7 +40,7 @@ pub(crate) fn write(session: &Exported, is_array: bool, target: &mut Target) -> 
         write(serde_json::to_string(&Turn { view: "turn", turn }))?;
     }
     let is_empty = session.events.is_empty() && session.turns.is_empty();
-    target.write(match (is_array, is_empty) {
+    target(match (is_array, is_empty) {
         (true, true) => b"[]\n",
         (true, false) => b"\n]\n",
         (false, true) => b"",
