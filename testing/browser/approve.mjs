@@ -3,7 +3,7 @@ export default async function (t) {
   const { page } = await t.person(t.PHONE);
   const command = `cd ${t.dir} && printf '%s' "${"long ".repeat(60)}end"`;
   await t.berth("send", "talk", `ask:Bash:${command}`);
-  await page.locator("h2", { hasText: "Needs you" }).waitFor();
+  await page.locator("#rows .group.needs").waitFor();
   t.check((await page.title()).startsWith("(1)"), `title: ${await page.title()}`);
   await page.locator(".srow", { hasText: "talk" }).click();
   const asked = page.locator("[data-ask]");

@@ -1,5 +1,5 @@
 // Beside a session: the evidence behind its state, what it is, its processes, ports, memory, helpers.
-import { html, useEffect, useNow, useState, bytes, clockTime, count, place, since, span } from "./lib.js";
+import { html, useEffect, useNow, useState, ago, bytes, clockTime, count, place, since, span } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, get } from "./api.js";
 import { handle, isOver, kindOf, spoken } from "./store.js";
@@ -73,8 +73,8 @@ export function Details({ status: known, onTag, onNote }) {
       <dt>Agent</dt><dd>${kindOf(status)}</dd><dt>Directory</dt><dd class="mono">${place(status.cwd)}</dd><dt>Command</dt><dd class="mono clamp">${spoken(status.command)}</dd>
       <dt>Who types</dt><dd>${w ? html`${w.place} <span class="dimmer">for ${since(w.since, now)}</span>` : html`<span class="dim">nobody</span>`}</dd>
       <dt>Attached</dt><dd>${status.clients ? count(status.clients, "client") : html`<span class="dim">nobody</span>`}</dd>
-      <dt>Started</dt><dd title=${clockTime(status.started_at)}>${since(status.started_at, now)} ago · run ${status.epoch}</dd>
-      ${status.ended_at && isOver(status) && html`<dt>Ended</dt><dd title=${clockTime(status.ended_at)}>${since(status.ended_at, now)} ago${status.exit != null ? ` · exit ${status.exit}` : ""}${status.stopped_by ? ` · by ${status.stopped_by.place}` : ""}</dd>`}
+      <dt>Started</dt><dd title=${clockTime(status.started_at)}>${ago(status.started_at, now)} · run ${status.epoch}</dd>
+      ${status.ended_at && isOver(status) && html`<dt>Ended</dt><dd title=${clockTime(status.ended_at)}>${ago(status.ended_at, now)}${status.exit != null ? ` · exit ${status.exit}` : ""}${status.stopped_by ? ` · by ${status.stopped_by.place}` : ""}</dd>`}
       ${status.left?.length > 0 && html`<dt>Left over</dt><dd>${status.left.join("; ")}</dd>`}
       ${status.native_id && html`<dt>Conversation</dt><dd class="mono">${status.native_id}</dd>`}<dt>Id</dt><dd class="mono">${status.id}</dd>
       <dt>Tags</dt><dd class="row wrap">${(status.tags || []).map((name) => html`<${Tag} name=${name} />`)}<button class="b bare small" onClick=${onTag}>${icon("tag")}Edit</button></dd>

@@ -64,6 +64,10 @@ export function useFollow({ id, seq, turns: begun }, talks) {
     const paint = () => { if (!painted) painted = requestAnimationFrame(() => { painted = 0; show(); }); };
     const feed = stream(at(id, `/events?after=${seq || 0}`), {
       resumes: true,
+      async instead() {
+        learn(await get(at(id)));
+        await fetchFrom();
+      },
       on(kind, data) {
         if (kind === "status") { learn(data.status ?? data); soon(); }
         else if (kind === "event") soon();
@@ -76,7 +80,7 @@ export function useFollow({ id, seq, turns: begun }, talks) {
         else if (kind === "doing") { piece(data.turn).doing = data; paint(); look(); }
       },
       state(link) {
-        if (link.live) { me.live.clear(); fetchFrom(); }
+        if (link.live) { me.live.clear(); soon(); }
         show({ link });
       },
     });

@@ -69,12 +69,16 @@ export function learn(status) {
 let feed = null;
 export function connect() {
   feed?.close();
+  const all = (list) => sessions.set(new Map(list.map((status) => [status.id, { ...status, learnt_at: Date.now() }])));
   feed = stream("/v1/events?all=true", {
+    async instead() {
+      all((await get("/v1/sessions?all=true")).sessions);
+      link.change((known) => ({ ...known, knownAt: Date.now() }));
+    },
     on(kind, data) {
       link.change((known) => ({ ...known, knownAt: Date.now() }));
       if (kind === "hello") {
-        const list = Array.isArray(data) ? data : data.sessions || [];
-        sessions.set(new Map(list.map((status) => [status.id, { ...status, learnt_at: Date.now() }])));
+        all(data.sessions);
       } else if (kind === "session") {
         learn(data.session ?? data);
       } else if (kind === "gone") {

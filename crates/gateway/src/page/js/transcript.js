@@ -1,5 +1,5 @@
 // What was said and done: prompts, answers, tool calls folded, changes in colour, the running turn as it comes.
-import { html, useEffect, useLayoutEffect, useRef, useState, useNow, clockTime, since, span, time, tokens } from "./lib.js";
+import { html, useEffect, useLayoutEffect, useRef, useState, useNow, ago, clockTime, span, time, tokens } from "./lib.js";
 import { icon } from "./icons.js";
 import { Diff, Markdown, tally, understand } from "./text.js";
 import { Asks } from "./ask.js";
@@ -64,8 +64,8 @@ function Turn({ turn, live, now, asks, status }) {
     ${(turn.late || []).map((end) => end.answer && html`<div class="part"><div class="lbl">Said after it was over</div><${Markdown} text=${end.answer} /></div>`)}
     <footer class="foot">
       ${turn.state !== "done" && turn.state !== "working" && html`<span class=${over ? "bad" : ""}>${WORDS[turn.state] || turn.state}</span>`}
-      <time datetime=${turn.accepted_at} title=${clockTime(turn.accepted_at)}>${since(turn.accepted_at, now)} ago</time>
-      ${over && took >= 0 && html`<span>took ${span(took)}</span>`}${used > 0 && html`<span>${tokens(used)} tokens</span>`}
+      <time datetime=${turn.accepted_at} title=${clockTime(turn.accepted_at)}>${ago(turn.accepted_at, now)}</time>
+      ${over && took >= 0 && html`<span>took ${took < 1000 ? "under 1 s" : span(took)}</span>`}${used > 0 && html`<span>${tokens(used)} tokens</span>`}
       ${turn.by?.place && html`<span class="cut">from ${turn.by.place}</span>`}${turn.manner && turn.manner !== "queue" && html`<span>${turn.manner}</span>`}
     </footer></article>`;
 }
