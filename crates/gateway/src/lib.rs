@@ -13,6 +13,7 @@ mod caller;
 mod fault;
 mod gate;
 mod http;
+mod known;
 pub mod openapi;
 pub mod routes;
 mod server;

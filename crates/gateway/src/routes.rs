@@ -131,7 +131,18 @@ impl Route {
 
 /// All of them.
 pub fn all() -> Vec<Route> {
-    [crate::http::sessions::routes(), crate::http::system::routes()].into_iter().flatten().collect()
+    use crate::http::{helpers, life, look, sessions, system, transcript};
+    [
+        sessions::routes(),
+        life::routes(),
+        look::routes(),
+        transcript::routes(),
+        helpers::routes(),
+        system::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The router: every route behind the check of its scope.

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::auth::{self, Peer};
-use crate::gate::Gate;
+use crate::gate::{Gate, reap_keepers};
 
 /// The name of the socket in the state directory.
 pub const SOCKET_NAME: &str = "gateway.sock";
@@ -42,8 +42,9 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("cannot start", &error))?;
     runtime.block_on(async {
-        let gate = Arc::new(Gate { home: home.clone() });
+        let gate = Arc::new(Gate::new(home.clone()));
         let router = crate::routes::router(gate);
+        tokio::spawn(reap_keepers());
         for listen in &options.listen {
             let router = router.clone();
             match listen {

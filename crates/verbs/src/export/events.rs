@@ -7,12 +7,14 @@
 use berth_api::record::Event;
 use berth_api::turn::TurnView;
 use berth_api::{Problem, Timestamp, redact};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Exported, Write};
 
 /// An event as `berth log --json` prints it.
-#[derive(Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "EventLine")]
 pub struct Line {
     /// Its number.
     pub seq: u64,
