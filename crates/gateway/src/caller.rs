@@ -10,7 +10,7 @@ use berth_core::SessionId;
 use berth_verbs::Ctx;
 
 use crate::fault::Fault;
-use crate::gate::{Gate, work};
+use crate::gate::{Gate, or_no_store, work};
 
 /// Who asks. Made by `auth` for every request, before any handler sees it.
 #[derive(Clone, Debug)]
@@ -77,13 +77,29 @@ impl FromRequestParts<Arc<Gate>> for Target {
         let params = params.map_err(|_| Fault::usage("the path is no text"))?;
         let handle = params.iter().find(|(name, _)| *name == "session").map(|(_, value)| value.to_owned());
         let handle = handle.ok_or_else(|| Fault::usage("no session is named"))?;
+        Self::find(gate, caller, handle).await
+    }
+}
+
+impl Target {
+    /// The session that somebody calls so, if there is one for them.
+    pub(crate) async fn find(gate: &Gate, caller: Caller, handle: String) -> Result<Self, Fault> {
         let ctx = caller.ctx(gate);
-        let (home, named) = (ctx.home.clone(), handle.clone());
-        let found = work(move || home.find(&named)).await;
-        let id = found.map_err(|fault| match fault.problem.code {
-            Code::NotFound | Code::Usage => not_there(&handle),
-            _ => fault,
-        })?;
+        // One look at a directory holds up nobody; whoever is called by name is asked.
+        let whole = SessionId::parse(&handle).filter(|id| ctx.home.session_dir(id).is_dir());
+        let id = match whole {
+            Some(id) => id,
+            None => {
+                let (home, named) = (ctx.home.clone(), handle.clone());
+                let found = work(move || home.find(&named).map_err(|problem| or_no_store(&home, problem)));
+                found.await.map_err(|fault| match fault.problem.code {
+                    Code::NotFound | Code::Usage => not_there(&handle),
+                    // What is wrong with a session that is none of their business is none of it either.
+                    code if caller.sessions.is_some() && code != Code::Unreachable => not_there(&handle),
+                    _ => fault,
+                })?
+            }
+        };
         if !caller.may_see(&id) {
             return Err(not_there(&handle));
         }

@@ -131,18 +131,23 @@ impl Route {
 
 /// All of them.
 pub fn all() -> Vec<Route> {
+    use crate::http;
     [
-        crate::http::sessions::routes(),
-        crate::http::hosts::routes(),
-        crate::http::system::routes(),
+        http::sessions::routes(),
+        http::life::routes(),
+        http::look::routes(),
+        http::transcript::routes(),
+        http::turns::routes(),
+        http::queue::routes(),
+        http::answers::routes(),
+        http::wait::routes(),
+        http::events::routes(),
+        http::output::routes(),
+        http::terminal::routes(),
+        http::helpers::routes(),
+        http::hosts::routes(),
+        http::system::routes(),
         crate::page::routes(),
-        crate::http::events::routes(),
-        crate::http::output::routes(),
-        crate::http::terminal::routes(),
-        crate::http::turns::routes(),
-        crate::http::queue::routes(),
-        crate::http::answers::routes(),
-        crate::http::wait::routes(),
     ]
     .into_iter()
     .flatten()

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::auth::{self, Peer};
-use crate::gate::Gate;
+use crate::gate::{Gate, reap_keepers};
 use crate::live::patience::Patient;
 
 /// The name of the socket in the state directory.
@@ -44,6 +44,7 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
     runtime.block_on(async {
         let gate = Gate::new(home.clone());
         let router = crate::routes::router(gate);
+        tokio::spawn(reap_keepers());
         for listen in &options.listen {
             let router = router.clone();
             match listen {
