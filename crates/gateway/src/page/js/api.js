@@ -77,10 +77,32 @@ const LONGEST_WAIT_MS = 10_000;
 const SILENCE_MS = 45_000;
 
 /**
- * Server-sent events, by fetch and not by EventSource: that hides why it failed and how long it waits.
- * `on(kind, data, id)` gets events; `state` is told {live, since, tries, nextAt, problem}.
+ * How many streams all tabs have together. Browsers give one server six connections (over HTTP/1.1): with six streams not
+ * even a click would get through.
  */
-export function stream(path, { on, state = () => {}, resumes = false }) {
+const MOST_STREAMS = 4;
+/** How often a tab that got no stream asks instead. */
+const ASK_EVERY_MS = 1500;
+
+/** A place among the streams of all tabs: what gives it back, or null if all are taken. */
+async function seat() {
+  // Only on secure pages and loopback; elsewhere we hope for few tabs.
+  if (!navigator.locks) return () => {};
+  for (let n = 0; n < MOST_STREAMS; n++) {
+    const got = await new Promise((resolve) => {
+      navigator.locks.request(`berth-stream-${n}`, { ifAvailable: true }, (lock) => (lock ? new Promise((release) => resolve(release)) : resolve(null)));
+    });
+    if (got) return got;
+  }
+  return null;
+}
+
+/**
+ * Server-sent events, by fetch and not by EventSource: that hides why it failed and how long it waits.
+ * `on(kind, data, id)` gets events; `state` is told {live, since, tries, nextAt, problem}. `instead` asks once, for a tab
+ * that gets no stream because others have them all.
+ */
+export function stream(path, { on, instead, state = () => {}, resumes = false }) {
   let last = null, tries = 0, stop = null, timer = 0, closed = false, silence = 0, paused = false;
   const heard = () => {
     clearTimeout(silence);
@@ -90,8 +112,18 @@ export function stream(path, { on, state = () => {}, resumes = false }) {
     clearTimeout(timer);
     stop = new AbortController();
     const mine = stop;
-    let trouble = null;
+    let trouble = null, release = null;
     try {
+      release = await seat();
+      if (closed || paused || mine !== stop) return release?.();
+      if (!release) {
+        await instead();
+        tries = 0;
+        if (closed || paused || mine !== stop) return undefined;
+        state({ live: true, since: Date.now() });
+        timer = setTimeout(open, ASK_EVERY_MS);
+        return undefined;
+      }
       const headers = { Accept: "text/event-stream" };
       if (resumes && last != null) headers["Last-Event-ID"] = last;
       const response = await fetch(path, { headers, credentials: "same-origin", cache: "no-store", signal: mine.signal });
@@ -108,15 +140,17 @@ export function stream(path, { on, state = () => {}, resumes = false }) {
     } catch (error) {
       trouble = error;
     }
+    release?.();
     clearTimeout(silence);
     if (closed || paused || mine !== stop) return;
     const refused = trouble instanceof Problem && !trouble.isAway && trouble.status !== 429;
-    if (refused) return state({ live: false, refused: true, problem: trouble });
+    if (refused) { state({ live: false, refused: true, problem: trouble }); return undefined; }
     tries += 1;
     // Jitter: a hundred pages must not come back in the same moment.
     const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 1.7 ** (tries - 1)) * (0.75 + Math.random() / 2);
     state({ live: false, tries, nextAt: Date.now() + wait, problem: trouble });
     timer = setTimeout(open, wait);
+    return undefined;
   }
   open();
   const now = () => { if (!closed && !paused) { stop?.abort(); open(); } };

@@ -19,7 +19,7 @@ function Ask({ status, ask, isFirst }) {
     setBusy(name);
     attempt(async () => {
       try {
-        learn(await post(at(status.id, "/answers"), { request: ask.request, ...body }));
+        learn(await post(at(status.id, "/answers"), { request: ask.request, epoch: status.epoch, ...body }));
       } catch (problem) {
         lock.current = false;
         setBusy(null);

@@ -57,7 +57,7 @@ export function Composer({ status, follow }) {
     ${waiting.map((one) => html`<div class="outgoing" key=${one.key} role="status">${icon("send", "pulse")}<span class="cut grow">${one.text}</span><span class="dimmer">${one.problem ? "waits for the gateway" : "sending …"}</span>${one.problem && html`<button class="b bare small" onClick=${() => drop(one.key)}>Give up</button>`}</div>`)}
     <form class="box" onSubmit=${submit}>
       <label class="vh" for="message">message to ${handle(status)}</label>
-      <textarea id="message" ref=${field} rows="1" disabled=${archived} placeholder=${archived ? "Archived: restore it to go on" : works ? "Message: it waits for its turn" : `Message ${handle(status)}`} value=${note.text} onInput=${(e) => write(e.target.value)} onKeyDown=${keys}></textarea>
+      <textarea id="message" ref=${field} rows="1" disabled=${archived} placeholder=${archived ? "Archived: restore it to go on" : `Message ${handle(status)}`} value=${note.text} onInput=${(e) => write(e.target.value)} onKeyDown=${keys}></textarea>
       <div class="under">
         ${works ? html`<label class="vh" for="manner">how it meets the running turn</label><select id="manner" value=${manner} onChange=${(e) => setManner(e.target.value)}>${MANNERS.map(([value, name, about]) => html`<option value=${value}>${name}: ${about}</option>`)}</select>` : null}
         <span class="grow dimmer keys-only" style="padding-left:6px;font-size:12px">${works ? "" : "Enter sends · Shift-Enter makes a line"}</span><span class="grow"></span>
@@ -83,8 +83,8 @@ function Queue({ status, follow }) {
     follow.refresh();
   };
   const base = (number) => at(status.id, `/queue/${number}`);
-  // Places are told as people count them, from 1 on, as `berth queue S move T 1`.
-  const move = (from, to) => to >= 0 && to < turns.length && from !== to && act(() => patch(base(turns[from].number), { position: to + 1 }));
+  // A place is told by how many are before it.
+  const move = (from, to) => to >= 0 && to < turns.length && from !== to && act(() => patch(base(turns[from].number), { position: to }));
   const paused = held && /pause/i.test(held);
   return html`<section class="queue" aria-label="queue">
     <div class="qh"><button type="button" class="fold" aria-expanded=${open ? "true" : "false"} onClick=${() => setOpen(!open)}>${icon("chevron", open ? "chev turned" : "chev")}<span class="cut">${queued.length ? `${count(queued.length, "turn")} waiting` : "Nothing waits"}${!open && turns[0] ? html`<span class="dimmer"> · ${turns[0].prompt}</span>` : ""}</span></button>

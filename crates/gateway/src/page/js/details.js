@@ -1,8 +1,8 @@
 // Beside a session: the evidence behind its state, what it is, its processes, ports, memory, helpers.
-import { html, use, useEffect, useNow, useState, bytes, clockTime, count, place, since, span } from "./lib.js";
+import { html, useEffect, useNow, useState, ago, bytes, clockTime, count, place, since, span } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, get } from "./api.js";
-import { handle, isOver } from "./store.js";
+import { handle, isOver, kindOf, spoken } from "./store.js";
 import { Cmd, State, Tag } from "./parts.js";
 
 /** Asks again while it is looked at: when the session changed, and now and then. */
@@ -61,17 +61,20 @@ function Helpers({ status }) {
   return html`<section class="sect"><h2>Helpers it shares</h2><ul class="facts">${mine.map((one) => html`<li><div class="src"><span>${one.helper?.name ?? one.name ?? one.id}</span><span>${one.state}</span></div><span class="mono">${(one.command || []).join(" ")}</span><div class="dimmer">${count(owners(one).length, "owner")}</div></li>`)}</ul></section>`;
 }
 
-export function Details({ status, onTag, onNote }) {
+export function Details({ status: known, onTag, onNote }) {
   const now = useNow();
+  // Who is attached is known to the keeper alone and is no event, so the list does not tell it.
+  const fresh = useAsked(at(known.id), known.seq, 5000).data;
+  const status = fresh && fresh.id === known.id && fresh.seq >= known.seq ? { ...known, clients: fresh.clients, writer: fresh.writer } : known;
   const w = status.writer;
   return html`<div class="scroll" tabindex="0" role="region" aria-label="details">
     <${Evidence} status=${status} />
     <section class="sect"><h2>Session</h2><dl class="kv">
-      <dt>Agent</dt><dd>${status.agent || status.driver}</dd><dt>Directory</dt><dd class="mono">${place(status.cwd)}</dd><dt>Command</dt><dd class="mono">${(status.command || []).join(" ")}</dd>
+      <dt>Agent</dt><dd>${kindOf(status)}</dd><dt>Directory</dt><dd class="mono">${place(status.cwd)}</dd><dt>Command</dt><dd class="mono clamp">${spoken(status.command)}</dd>
       <dt>Who types</dt><dd>${w ? html`${w.place} <span class="dimmer">for ${since(w.since, now)}</span>` : html`<span class="dim">nobody</span>`}</dd>
       <dt>Attached</dt><dd>${status.clients ? count(status.clients, "client") : html`<span class="dim">nobody</span>`}</dd>
-      <dt>Started</dt><dd title=${clockTime(status.started_at)}>${since(status.started_at, now)} ago · run ${status.epoch}</dd>
-      ${status.ended_at && isOver(status) && html`<dt>Ended</dt><dd title=${clockTime(status.ended_at)}>${since(status.ended_at, now)} ago${status.exit != null ? ` · exit ${status.exit}` : ""}${status.stopped_by ? ` · by ${status.stopped_by.place}` : ""}</dd>`}
+      <dt>Started</dt><dd title=${clockTime(status.started_at)}>${ago(status.started_at, now)} · run ${status.epoch}</dd>
+      ${status.ended_at && isOver(status) && html`<dt>Ended</dt><dd title=${clockTime(status.ended_at)}>${ago(status.ended_at, now)}${status.exit != null ? ` · exit ${status.exit}` : ""}${status.stopped_by ? ` · by ${status.stopped_by.place}` : ""}</dd>`}
       ${status.left?.length > 0 && html`<dt>Left over</dt><dd>${status.left.join("; ")}</dd>`}
       ${status.native_id && html`<dt>Conversation</dt><dd class="mono">${status.native_id}</dd>`}<dt>Id</dt><dd class="mono">${status.id}</dd>
       <dt>Tags</dt><dd class="row wrap">${(status.tags || []).map((name) => html`<${Tag} name=${name} />`)}<button class="b bare small" onClick=${onTag}>${icon("tag")}Edit</button></dd>

@@ -10,7 +10,7 @@ const PAGE = 60;
 export const isFinal = (turn) => ["done", "failed", "cancelled", "interrupted", "unknown"].includes(turn.state);
 
 /** {turns, more, live, link, problem, older()} of a session that takes turns; only the stream of one that does not. */
-export function useFollow(id, talks) {
+export function useFollow({ id, seq, turns: begun }, talks) {
   const [view, setView] = useState({ turns: null, live: {}, link: { live: false } });
   const ref = useRef(null);
   useEffect(() => {
@@ -29,13 +29,17 @@ export function useFollow(id, talks) {
       try {
         const open = [...me.turns.values()].filter((turn) => !isFinal(turn)).map((turn) => turn.number);
         const last = Math.max(0, ...me.turns.keys());
-        const after = me.loaded ? Math.min(...open, last + 1) - 1 : null;
-        const answer = await get(at(id, `/transcript?limit=${PAGE}${after == null ? "" : `&after=${after}`}`));
-        for (const turn of answer.turns) {
-          me.turns.set(turn.number, turn);
-          if (isFinal(turn)) me.live.delete(turn.number);
+        let after = me.loaded ? Math.min(...open, last + 1) - 1 : Math.max(0, (begun?.total || 0) - PAGE);
+        if (!me.loaded) me.more = after > 0;
+        // A page has a size, too: what did not fit is in the next one.
+        for (; after != null;) {
+          const answer = await get(at(id, `/transcript?after=${after}&limit=${PAGE}`));
+          for (const turn of answer.turns) {
+            me.turns.set(turn.number, turn);
+            if (isFinal(turn)) me.live.delete(turn.number);
+          }
+          after = answer.next_after ?? null;
         }
-        if (!me.loaded) me.more = answer.turns.length > 0 && answer.turns[0].number > 1;
         me.loaded = true;
         show({ problem: null });
       } catch (problem) {
@@ -58,17 +62,25 @@ export function useFollow(id, talks) {
     };
     let painted = 0;
     const paint = () => { if (!painted) painted = requestAnimationFrame(() => { painted = 0; show(); }); };
-    const feed = stream(at(id, "/events"), {
+    const feed = stream(at(id, `/events?after=${seq || 0}`), {
       resumes: true,
+      async instead() {
+        learn(await get(at(id)));
+        await fetchFrom();
+      },
       on(kind, data) {
         if (kind === "status") { learn(data.status ?? data); soon(); }
         else if (kind === "event") soon();
-        else if (kind === "said") { piece(data.turn).text += data.text; paint(); }
+        else if (kind === "said") {
+          // Whoever comes (again) hears first what was said so far: from the first byte on.
+          const one = piece(data.turn);
+          one.text = data.at === 0 ? data.text : one.text + data.text;
+          paint();
+        }
         else if (kind === "doing") { piece(data.turn).doing = data; paint(); look(); }
       },
       state(link) {
-        // What is said is told anew from its beginning to whoever comes back.
-        if (link.live) { me.live.clear(); fetchFrom(); }
+        if (link.live) { me.live.clear(); soon(); }
         show({ link });
       },
     });

@@ -45,6 +45,7 @@ export function span(ms) {
 }
 export const time = (text) => (text ? Date.parse(text) : NaN);
 export const since = (text, now) => span(Math.max(0, now - time(text)));
+export const ago = (text, now) => { const words = since(text, now); return words === "now" ? "just now" : `${words} ago`; };
 export const clockTime = (text) => (text ? new Date(text).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" }) : "");
 
 export function bytes(n) {

@@ -3,7 +3,7 @@ import { html, use, useEffect, useMemo, useNow, useRef, useState, since, span, p
 import { icon } from "./icons.js";
 import { oneLine } from "./text.js";
 import { get, me } from "./api.js";
-import { GROUPS, go, handle, href, link, ordered, rank, route, sessions } from "./store.js";
+import { GROUPS, go, handle, href, link, ordered, rank, route, sessions, spoken } from "./store.js";
 import { Cmd, State, Tag } from "./parts.js";
 
 /** What it does, in the words of `berth ls`: what it asks, else the tool it uses, else what it was asked, else what it is. */
@@ -15,7 +15,9 @@ export function does(status) {
   if (turns?.held) return { kind: "asks", text: turns.held };
   if (turns?.activity && status.state === "working") return { kind: "", text: turns.activity };
   if (turns?.prompt) return { kind: "", text: turns.prompt };
-  const command = (status.command || []).map((word) => (/[\s]/.test(word) ? `'${word}'` : word)).join(" ").replace(/^\S*\//, "");
+  // An agent that was asked nothing yet: its command line tells nobody anything.
+  if (turns) return { kind: "", text: "Nothing was said yet" };
+  const command = spoken(status.command).replace(/^\S*\//, "");
   const how = status.state === "stopped" ? (status.oom ? "out of memory · " : status.exit ? `exit ${status.exit} · ` : "") : "";
   return { kind: "", text: how + command, mono: !status.agent };
 }

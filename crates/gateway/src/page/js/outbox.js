@@ -21,10 +21,19 @@ export function draft(session) {
 export function keepDraft(session, text, known) {
   const mine = known.tab === tab && known.text !== "" ? known : { key: mint(), tab };
   const next = { ...mine, text, tab };
-  const stored = text === "" ? null : next;
-  kept.set(DRAFT + session, stored, tabStore());
-  kept.set(DRAFT + session, stored);
-  return text === "" ? { text: "", key: mint(), tab } : next;
+  if (text === "") {
+    forget(session, known.key);
+    return { text: "", key: mint(), tab };
+  }
+  kept.set(DRAFT + session, next, tabStore());
+  kept.set(DRAFT + session, next);
+  return next;
+}
+
+/** Forgets a draft: here, and for all tabs unless another one has begun another since. */
+function forget(session, key) {
+  kept.set(DRAFT + session, null, tabStore());
+  if (kept.get(DRAFT + session)?.key === key) kept.set(DRAFT + session, null);
 }
 
 /** What waits for its receipt, over all tabs: [{key, session, text, manner, problem?}]. */
@@ -46,8 +55,7 @@ export function send(session, { text, key }, manner) {
   if (outbox.get().some((one) => one.key === key)) return;
   if (outbox.get().length >= MOST) return tell("bad", "Too many messages wait to be sent", "Connect to the gateway first.");
   save((all) => [...all.filter((one) => one.key !== key), { key, session, text, manner, at: Date.now() }]);
-  kept.set(DRAFT + session, null, tabStore());
-  kept.set(DRAFT + session, null);
+  forget(session, key);
   return deliver(key);
 }
 

@@ -2,8 +2,8 @@
 import { html, use, useEffect, useState, place } from "./lib.js";
 import { icon, stateIcon, stateWord } from "./icons.js";
 import { at, get, patch, post, ask } from "./api.js";
-import { attempt, go, handle, href, isOver, learn, route, sessions, takesTurns, tell } from "./store.js";
-import { AskText, Dialog, Menu, Sure, Tag } from "./parts.js";
+import { attempt, go, handle, isOver, kindOf, learn, sessions, takesTurns, tell } from "./store.js";
+import { AskText, Menu, Sure } from "./parts.js";
 import { useFollow } from "./follow.js";
 import { Transcript } from "./transcript.js";
 import { Composer } from "./composer.js";
@@ -33,7 +33,7 @@ export function Session({ named, tab, details, setDetails, setDialog, isWide }) 
 
 function Known({ status, tab, details, setDetails, setDialog, isWide }) {
   const talks = takesTurns(status);
-  const follow = useFollow(status.id, talks);
+  const follow = useFollow(status, talks);
   const [menu, setMenu] = useState(false);
   const tabs = [talks ? ["chat", "Transcript"] : ["term", "Terminal"], !isWide && ["details", "Details"]].filter(Boolean);
   const now = tabs.some(([id]) => id === tab) ? tab : tabs[0][0];
@@ -48,7 +48,7 @@ function Known({ status, tab, details, setDetails, setDialog, isWide }) {
   });
   return html`<main class="pane middle" aria-label=${`session ${handle(status)}`}>
     <header class="head"><a class="b bare icon back" href="#/" aria-label="back to the list">${icon("back")}</a>
-      <div class="title"><h1><span class="cut">${handle(status)}</span></h1><div class="sub cut">${[status.agent || status.driver, place(status.cwd)].filter(Boolean).join(" · ")}</div></div>
+      <div class="title"><h1><span class="cut">${handle(status)}</span></h1><div class="sub cut">${[kindOf(status), place(status.cwd)].filter(Boolean).join(" · ")}</div></div>
       <button class=${"st pill " + status.state} title="Why? The evidence" aria-label=${`${stateWord(status.state)}: show the evidence`} style="min-height:var(--tap)" onClick=${() => (isWide ? setDetails(true) : go(handle(status), "details"))}>${stateIcon(status.state)}<span>${stateWord(status.state)}</span></button>
       ${status.turns?.current && html`<button class="b small" onClick=${cancel} aria-label="break off the running turn" title="Break off the running turn">${icon("stop")}<span class="keys-only">Break off</span></button>`}
       ${isOver(status) && status.state !== "archived" && html`<button class="b small" onClick=${() => attempt(verbs.resume)}>${icon("play")}Resume</button>`}

@@ -43,6 +43,10 @@ export const GROUPS = ["Needs you", "In trouble", "At work", "Idle", "Over", "Ar
 export const rank = (status) => RANKS[status.state] ?? 1;
 export const handle = (status) => status.name || status.id;
 export const takesTurns = (status) => status.turns != null;
+/** What it is: the agent, or a terminal. */
+export const kindOf = (status) => status.agent || (status.driver === "pty" ? "terminal" : status.driver);
+/** A command as one would type it. */
+export const spoken = (command) => (command || []).map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 export const isOver = (status) => ["stopped", "lost", "archived"].includes(status.state);
 
 /** Who needs you first; within a group the newest: rows move when a state changes, not with every byte. */
@@ -65,12 +69,16 @@ export function learn(status) {
 let feed = null;
 export function connect() {
   feed?.close();
-  feed = stream("/v1/events", {
+  const all = (list) => sessions.set(new Map(list.map((status) => [status.id, { ...status, learnt_at: Date.now() }])));
+  feed = stream("/v1/events?all=true", {
+    async instead() {
+      all((await get("/v1/sessions?all=true")).sessions);
+      link.change((known) => ({ ...known, knownAt: Date.now() }));
+    },
     on(kind, data) {
       link.change((known) => ({ ...known, knownAt: Date.now() }));
       if (kind === "hello") {
-        const list = Array.isArray(data) ? data : data.sessions || [];
-        sessions.set(new Map(list.map((status) => [status.id, { ...status, learnt_at: Date.now() }])));
+        all(data.sessions);
       } else if (kind === "session") {
         learn(data.session ?? data);
       } else if (kind === "gone") {

@@ -100,7 +100,7 @@ export function Terminal({ status }) {
         if (told.screen) fresh = true;
         if (told.size ?? told.resized) { me.dims = told.size ?? told.resized; size(); }
         if (told.replaced) { final = { phase: "live" }; setNow({ phase: "live", words: `${told.replaced.by || "Somebody else"} types now` }); setRole("observer"); }
-        if (told.ended !== undefined) { final = { phase: "ended", words: typeof told.ended === "string" ? told.ended : "The agent has ended" }; setNow(final); }
+        if (told.ended !== undefined) { final = { phase: "ended", words: "The agent has ended" }; setNow(final); }
         if (told.problem) { final = { phase: "refused", words: told.problem.title || String(told.problem), detail: told.problem.detail }; setNow(final); if (want !== "observer") setRole("observer"); }
       };
       mine.onclose = () => {

@@ -83,12 +83,12 @@ function middle(x, y, from) {
 }
 
 const MOST_LINES = 1500;
-export function Diff({ files }) {
+export function Diff({ files, bare }) {
   return files.map((file) => {
     const { plus, minus } = tally([file]);
     const shown = file.lines.slice(0, MOST_LINES);
     return html`<div class="diff" tabindex="0" role="region" aria-label=${`changes in ${file.name || "a file"}: ${plus} lines added, ${minus} removed`}>
-      <div class="file"><span class="cut grow">${file.name || "changes"}</span><span class="plus">+${plus}</span><span class="minus">−${minus}</span></div>
+      ${!bare && html`<div class="file"><span class="cut grow">${file.name || "changes"}</span><span class="plus">+${plus}</span><span class="minus">−${minus}</span></div>`}
       <div class="lines">${shown.map((line) => html`<div class=${"l " + line.kind}><span class="no">${line.a || ""}</span><span class="no">${line.b || ""}</span><span class="sign">${{ add: "+", del: "−" }[line.kind] || " "}</span><span class="code">${line.text || " "}</span></div>`)}</div>
       ${shown.length < file.lines.length && html`<div class="file">${file.lines.length - shown.length} more lines</div>`}
     </div>`;
@@ -106,13 +106,13 @@ export function understand(item) {
   const given = typeof item.input === "string" ? json(item.input) : item.input;
   const raw = typeof item.input === "string" ? item.input : item.input == null ? "" : JSON.stringify(item.input, null, 2);
   let files = null;
-  if (item.diffs?.length) files = item.diffs.flatMap((diff) => (diff.patch ?? diff.diff ? parseDiff(diff.patch ?? diff.diff) || [] : compare(diff.path || "", diff.old_text ?? diff.old ?? diff.before ?? "", diff.new_text ?? diff.new ?? diff.after ?? "")));
+  if (item.diffs?.length) files = item.diffs.flatMap((diff) => (diff.unified ? (parseDiff(`--- ${diff.path}\n+++ ${diff.path}\n${diff.unified.replace(/^(diff --git|index|---|\+\+\+) .*\n/gm, "")}`) ?? []) : compare(diff.path || "", diff.old ?? "", diff.new ?? "")));
   else if (given && typeof given.old_string === "string") files = compare(given.file_path || given.path || "", given.old_string, given.new_string || "");
   else if (given && Array.isArray(given.edits)) files = given.edits.flatMap((edit) => compare(given.file_path || "", edit.old_string || "", edit.new_string || ""));
   else if (given && typeof given.content === "string" && (given.file_path || given.path)) files = compare(given.file_path || given.path, "", given.content);
   else files = parseDiff(raw) || (item.output ? parseDiff(item.output) : null);
   const line = given ? given.command ?? given.cmd ?? given.file_path ?? given.path ?? given.pattern ?? given.query ?? given.url ?? given.description ?? given.prompt : raw;
-  const oneLine = String(Array.isArray(line) ? line.join(" ") : line ?? "").split("\n")[0].slice(0, 300);
-  const pretty = given?.command && Object.keys(given).length <= 3 ? String(given.command) : given ? JSON.stringify(given, null, 2) : raw;
-  return { line: oneLine, files, input: pretty };
+  const first = item.summary || String(Array.isArray(line) ? line.join(" ") : line ?? "").split("\n")[0].slice(0, 300);
+  const pretty = item.given || (given ? JSON.stringify(given, null, 2) : raw);
+  return { line: first, files: files?.length ? files : null, input: pretty };
 }

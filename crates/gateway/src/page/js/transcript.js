@@ -1,5 +1,5 @@
 // What was said and done: prompts, answers, tool calls folded, changes in colour, the running turn as it comes.
-import { html, useEffect, useLayoutEffect, useRef, useState, useNow, clockTime, count, since, span, time, tokens } from "./lib.js";
+import { html, useEffect, useLayoutEffect, useRef, useState, useNow, ago, clockTime, span, time, tokens } from "./lib.js";
 import { icon } from "./icons.js";
 import { Diff, Markdown, tally, understand } from "./text.js";
 import { Asks } from "./ask.js";
@@ -7,7 +7,7 @@ import { attempt, handle } from "./store.js";
 import { isFinal } from "./follow.js";
 import { Cmd } from "./parts.js";
 
-function Tool({ item }) {
+function Tool({ item, isOver }) {
   const [open, setOpen] = useState(false);
   const { line, files, input } = understand(item);
   const sum = files && tally(files);
@@ -15,18 +15,18 @@ function Tool({ item }) {
   return html`<details class="tool" open=${open} onToggle=${(e) => setOpen(e.target.open)}>
     <summary>${icon("chevron", "chev")}<span class="what cut">${name}</span><span class="arg cut grow">${line === name ? "" : line}</span>
       ${sum && html`<span class="stat"><span class="plus">+${sum.plus}</span> <span class="minus">−${sum.minus}</span></span>`}
-      ${item.failed ? html`<span class="st failed">${icon("x")}<span class="vh">failed</span></span>` : item.output == null && item.running ? html`<span class="dimmer pulse">…</span>` : null}</summary>
+      ${item.is_error ? html`<span class="st failed">${icon("x")}<span class="vh">failed</span></span>` : !item.is_over && !isOver ? html`<span class="dimmer pulse" aria-label="runs">…</span>` : null}</summary>
     ${open && html`<div class="body">
-      ${files ? html`<${Diff} files=${files} />` : input && html`<div class="part"><div class="lbl">Input</div><pre class="out" tabindex="0">${input}</pre></div>`}
-      ${item.output && html`<div class="part"><div class="lbl">${item.failed ? "Failed" : "Output"}</div><pre class="out" tabindex="0">${item.output}</pre></div>`}
+      ${files ? html`<${Diff} files=${files} bare=${files.length === 1 && line.endsWith(files[0].name)} />` : input && html`<div class="part"><div class="lbl">Input</div><pre class="out" tabindex="0">${input}</pre></div>`}
+      ${item.output && html`<div class="part"><div class="lbl">${item.is_error ? "Failed" : "Output"}${item.output_cut ? " (its beginning)" : ""}</div><pre class="out" tabindex="0">${item.output}</pre></div>`}
       ${!files && !input && !item.output && html`<div class="part dimmer">Nothing was told about it.</div>`}</div>`}
   </details>`;
 }
 
 const Thought = ({ text }) => html`<details class="tool thought"><summary>${icon("think")}<span>Thought</span>${icon("chevron", "chev")}</summary><div class="body"><${Markdown} text=${text} /></div></details>`;
 
-function Items({ items }) {
-  return items.map((item, n) => item.kind === "tool" ? html`<${Tool} key=${n} item=${item} />` : item.kind === "thought" ? html`<${Thought} key=${n} text=${item.text || ""} />` : html`<${Markdown} key=${n} text=${item.text || ""} />`);
+function Items({ items, isOver }) {
+  return items.map((item, n) => item.kind === "tool" ? html`<${Tool} key=${n} item=${item} isOver=${isOver} />` : item.kind === "thought" ? html`<${Thought} key=${n} text=${item.text || ""} />` : html`<${Markdown} key=${n} text=${item.text || ""} />`);
 }
 
 const WORDS = { failed: "Failed", cancelled: "Cancelled", interrupted: "Interrupted", unknown: "Outcome unknown", queued: "Waits", delivered: "Delivered", working: "Working" };
@@ -56,16 +56,16 @@ function Turn({ turn, live, now, asks, status }) {
   const used = (turn.input_tokens || 0) + (turn.output_tokens || 0);
   return html`<article class="turn" data-turn=${turn.number} aria-label=${`turn ${turn.number}, ${turn.state}`}>
     <div class=${"said " + (turn.state === "queued" ? "waiting" : "")}><div class="bubble">${turn.prompt}</div></div>
-    <${Items} items=${items} />
-    ${turn.cut && html`<p class="dim">The answer is longer than what is kept here: <code>berth output ${handle(status)}</code></p>`}
+    <${Items} items=${items} isOver=${over} />
+    ${(turn.cut || turn.items_cut) && html`<p class="dim">The answer is longer than what is kept here: <code>berth output ${handle(status)}</code></p>`}
     ${asks}
     ${!over && turn.state !== "queued" && !asks && html`<div class="doing" role="status">${icon("play", "pulse")}<span>${doing ? ({ thinking: "Thinking", writing: "Writing" })[doing.what] || doing.what : "Working"}</span><span class="mono cut">${doing?.detail || ""}</span>${doing?.tokens ? html`<span class="dimmer">${tokens(doing.tokens)} tokens</span>` : null}</div>`}
     ${turn.reason && html`<div class="why-not">${turn.reason}</div>`}
     ${(turn.late || []).map((end) => end.answer && html`<div class="part"><div class="lbl">Said after it was over</div><${Markdown} text=${end.answer} /></div>`)}
     <footer class="foot">
       ${turn.state !== "done" && turn.state !== "working" && html`<span class=${over ? "bad" : ""}>${WORDS[turn.state] || turn.state}</span>`}
-      <time datetime=${turn.accepted_at} title=${clockTime(turn.accepted_at)}>${since(turn.accepted_at, now)} ago</time>
-      ${over && took >= 0 && html`<span>took ${span(took)}</span>`}${used > 0 && html`<span>${tokens(used)} tokens</span>`}
+      <time datetime=${turn.accepted_at} title=${clockTime(turn.accepted_at)}>${ago(turn.accepted_at, now)}</time>
+      ${over && took >= 0 && html`<span>took ${took < 1000 ? "under 1 s" : span(took)}</span>`}${used > 0 && html`<span>${tokens(used)} tokens</span>`}
       ${turn.by?.place && html`<span class="cut">from ${turn.by.place}</span>`}${turn.manner && turn.manner !== "queue" && html`<span>${turn.manner}</span>`}
     </footer></article>`;
 }
@@ -104,5 +104,5 @@ export function Transcript({ status, follow }) {
     ${shown.map((turn) => html`<${Turn} key=${turn.number} turn=${turn} live=${live[turn.number]} now=${now} status=${status} asks=${turn === current ? asks : null} />`)}
     ${!current && asks}
   </div></div>
-  ${isBelow && html`<button class="b small tobottom" onClick=${() => { sticks.current = true; box.current.scrollTo({ top: box.current.scrollHeight, behavior: "smooth" }); }}>${icon("down")}Latest</button>`}</div>`;
+  ${isBelow && html`<button class="b small tobottom" onClick=${() => { sticks.current = true; box.current.scrollTo({ top: box.current.scrollHeight, behavior: "smooth" }); }}>${icon("down")}${asks ? "The question" : "Latest"}</button>`}</div>`;
 }
