@@ -5,6 +5,7 @@ use std::sync::Arc;
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
+use crate::auth::Door;
 use crate::fault::Fault;
 use crate::fleet::Fleet;
 use crate::follow::Followers;
@@ -15,6 +16,8 @@ use crate::live::hub::Hub;
 pub(crate) struct Gate {
     /// The state directory.
     pub(crate) home: Home,
+    /// Who is let in.
+    pub(crate) door: Door,
     /// The connections to other hosts.
     pub(crate) fleet: Arc<Fleet>,
     /// Who reads along with whom.
@@ -25,9 +28,9 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// A gate to the sessions in this state directory.
-    pub(crate) fn new(home: Home) -> Arc<Self> {
+    pub(crate) fn new(home: Home, door: Door) -> Arc<Self> {
         let live = Arc::new(Hub::new(home.clone()));
-        Arc::new(Self { home, fleet: Arc::default(), live, followers: Followers::default() })
+        Arc::new(Self { home, door, fleet: Arc::default(), live, followers: Followers::default() })
     }
 }
 

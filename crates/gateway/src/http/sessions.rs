@@ -25,6 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "The sessions, who needs you first.",
             list,
         )
+        .filtered()
         .query::<Which>()
         .gives::<Sessions>(200, "the list"),
         Route::new(
