@@ -3,6 +3,7 @@
 mod door;
 mod login;
 mod scopes;
+mod streams;
 mod tokens;
 
 use std::io::{BufRead, BufReader, Write};
