@@ -10,6 +10,7 @@ pub(crate) mod ls;
 pub(crate) mod notify;
 mod serve;
 mod shell;
+pub(crate) mod token;
 pub(crate) mod turns;
 pub(crate) mod use_session;
 
@@ -36,6 +37,7 @@ use clap::builder::TypedValueParser;
 use crate::config::Color;
 pub(crate) use berth_verbs::time::duration;
 pub(crate) use notify::{Notify, NotifyLog, NotifyTest, NotifyVerb, occasions};
+pub(crate) use token::{Link, Token, TokenLs, TokenNew, TokenRevoke, TokenVerb};
 pub(crate) use use_session::Use;
 
 pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
@@ -201,6 +203,8 @@ pub(crate) enum Verb {
     Serve(Serve),
     Hosts(Hosts),
     Proxy(Proxy),
+    Token(Token),
+    Link(Link),
     #[command(name = "openapi")]
     OpenApi(OpenApi),
     Doctor(Doctor),

@@ -161,6 +161,8 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
         Verb::Hosts(args) => cmd::hosts::run(ctx, &args),
         Verb::Serve(args) => cmd::serve::run(ctx, &args),
+        Verb::Token(args) => cmd::token::run(ctx, &args),
+        Verb::Link(args) => cmd::link::run(ctx, &args),
         Verb::Demo
         | Verb::Doctor(_)
         | Verb::Agents(_)

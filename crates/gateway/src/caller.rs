@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use berth_api::{Code, Problem, Scope};
 use berth_core::SessionId;
 use berth_verbs::Ctx;
+use berth_verbs::tokens::Pass;
 
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
@@ -23,6 +24,8 @@ pub(crate) struct Caller {
     pub(crate) sessions: Option<BTreeSet<SessionId>>,
     /// The session whose agent it is: what it starts is that session's child.
     pub(crate) agent: Option<SessionId>,
+    /// The token or cookie they showed, if it was by one that they were let in.
+    pub(crate) pass: Option<Arc<Pass>>,
 }
 
 impl Caller {
@@ -34,6 +37,20 @@ impl Caller {
     /// Whether there is such a session, as far as they may know.
     pub(crate) fn may_see(&self, id: &SessionId) -> bool {
         self.sessions.as_ref().is_none_or(|sessions| sessions.contains(id))
+    }
+
+    /// Refuses who has some sessions only, where it is about all.
+    pub(crate) fn needs_all_sessions(&self) -> Result<(), Fault> {
+        match &self.sessions {
+            None => Ok(()),
+            Some(_) => {
+                Err(Problem::new(Code::NotAllowed, "your token is for some sessions only, and this is not")
+                    .hint(
+                        "whoever runs the gateway makes a token for all: `berth token new` without --session",
+                    )
+                    .into())
+            }
+        }
     }
 
     /// Refuses who may not go so far.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
+use crate::auth::Door;
 use crate::fault::Fault;
 use crate::fleet::Fleet;
 use crate::follow::Followers;
@@ -16,6 +17,8 @@ use crate::live::hub::Hub;
 pub(crate) struct Gate {
     /// The state directory.
     pub(crate) home: Home,
+    /// Who is let in.
+    pub(crate) door: Door,
     /// Sessions that were looked at a moment ago.
     pub(crate) known: Known,
     /// The connections to other hosts.
@@ -28,10 +31,11 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// What requests to this state directory share.
-    pub(crate) fn new(home: Home) -> Arc<Self> {
+    pub(crate) fn new(home: Home, door: Door) -> Arc<Self> {
         let live = Arc::new(Hub::new(home.clone()));
         Arc::new(Self {
             home,
+            door,
             known: Known::default(),
             fleet: Arc::default(),
             live,

@@ -112,6 +112,8 @@ fn arguments(command: &[&str], agent: &str) -> Option<Vec<String>> {
         ["note"] => "note live text",
         ["grep"] => "grep text",
         ["setup", "systemd"] => "setup systemd --dry-run",
+        ["token", "new"] => "token new --scope read --name bot",
+        ["token", "revoke"] => "token revoke bot",
         ["turn" | "result" | "cancel"] => return Some(vec![command[0].to_owned(), "live.1".to_owned()]),
         ["queue", "drop" | "move"] => {
             return Some(["queue", "live", command[1], "1"].map(str::to_owned).to_vec());

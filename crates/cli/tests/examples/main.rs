@@ -26,6 +26,7 @@ const NOT_RUN: &[(&str, &str)] = &[
 const EXPECTED: &[(&str, &[i32], &str)] = &[
     ("berth run --max-memory", &[0, 1], "refused where the host cannot limit"),
     ("berth output tests --follow | grep error", &[0, 1], "the code is grep's"),
+    ("berth link", &[0, 5], "no gateway runs here; the tests of the gateway have one"),
     ("berth stop $(berth ls --ids --tag nightly)", &[0, 2], "nothing may have the tag"),
 ];
 

@@ -31,6 +31,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "The sessions, who needs you first.",
             list,
         )
+        .filtered()
         .query::<Which>()
         .gives::<Sessions>(200, "the list")
         .fails(&[Code::Usage, Code::Unreachable]),
