@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod config;
+mod editors;
 pub(crate) mod find;
 pub(crate) mod helper;
 pub(crate) mod life;
@@ -20,6 +21,7 @@ use clap::{FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
+pub(crate) use editors::{Acp, Mcp};
 pub(crate) use find::{Export, Format, Grep};
 pub(crate) use life::{Archive, Note, Policy, Purge, Restore, Sorting, Tag};
 pub(crate) use ls::{Ls, Which};
@@ -194,6 +196,8 @@ pub(crate) enum Verb {
     Man(Man),
     Setup(Setup),
     Serve(Serve),
+    Acp(Acp),
+    Mcp(Mcp),
     #[command(name = "openapi")]
     OpenApi(OpenApi),
     Doctor(Doctor),
