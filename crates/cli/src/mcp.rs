@@ -71,7 +71,8 @@ pub(crate) fn serve(ctx: &Ctx) -> Result<(), Problem> {
         .map_err(|error| failed("cannot begin to serve", &error))?;
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let server = Server {
-        ctx: ctx.at(format!("an agent (MCP) on {host}")),
+        // It cannot say yes to anything: whoever is told that somebody is needed must not be spared because it waits.
+        ctx: ctx.at(format!("{} (MCP) on {host}", berth_api::client::NO_TERMINAL)),
         room: Arc::new(Semaphore::new(MOST_AT_ONCE)),
         ended: Arc::default(),
         router: Server::tool_router(),

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent_client_protocol_schema::v1::{
     ContentChunk, PermissionOption, PermissionOptionKind, RequestPermissionRequest, SessionUpdate,
@@ -31,6 +31,8 @@ use super::{Server, replay};
 const LOOK: Duration = Duration::from_millis(500);
 /// How long to wait for news before the output is looked at.
 const TICK: Duration = Duration::from_millis(200);
+/// How long to wait for a keeper that was gone at once.
+const SOON: Duration = Duration::from_millis(50);
 /// How long to stay away from a keeper that serves too many.
 const STAY_AWAY: Duration = Duration::from_secs(2);
 const READ_BYTES: usize = 256 << 10;
@@ -93,6 +95,10 @@ impl Watch {
     /// Watches until the editor closes the session.
     pub(super) fn run(mut self) {
         while !self.open.is_closed() {
+            if !self.server.ctx().home.session_dir(&self.open.id).exists() {
+                self.server.tell(&self.open.wire, "this session was purged");
+                break;
+            }
             let pause = match self.server.ctx().keeper_of(&self.open.id) {
                 Ok(Some(keeper)) => self.listen(keeper),
                 Ok(None) => {
@@ -128,6 +134,7 @@ impl Watch {
 
     /// Listens until the keeper is gone; how long to wait then.
     fn listen(&mut self, mut keeper: Connection) -> Duration {
+        let begun = Instant::now();
         // If this fails, then so does listening.
         let _ = keeper.send(Request::Watch { from: self.from });
         if let Some(current) = &mut self.current {
@@ -150,7 +157,8 @@ impl Watch {
                 Err(_) => break,
             }
         }
-        Duration::from_millis(1)
+        // One that drops everyone at once must not cost a core.
+        if begun.elapsed() > LOOK { Duration::from_millis(1) } else { SOON }
     }
 
     fn noticed(&mut self, notice: Notice, keeper: &mut Connection) {

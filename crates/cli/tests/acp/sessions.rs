@@ -1,5 +1,6 @@
 //! Opening, listing and closing sessions, and what is no sense.
 
+use berth_harness::Talk;
 use serde_json::{Value, json};
 
 use crate::{Editor, lab};
@@ -160,4 +161,34 @@ fn mcp_servers_of_the_editor_are_not_passed_on_and_that_is_said() {
     let said = editor.ok("session/new", json!({"cwd": lab.dir(), "mcpServers": [server]}));
     assert_eq!(said["_meta"]["berth"]["mcpServersPassedOn"], 0, "{said}");
     editor.hears("notice", "not passed on");
+}
+
+#[test]
+fn what_is_told_for_whoever_looks_for_a_mistake_is_on_stderr_and_has_nothing_of_what_was_said() {
+    let lab = lab();
+    let command = &mut lab.command(["acp", "--agent", "fake"]);
+    let mut editor = Editor { talk: Talk::start(command.env("BERTH_LOG", "trace")), next: 1 };
+    editor.ok("initialize", json!({"protocolVersion": 1}));
+    let session = editor.new_session(lab.dir());
+    let prompt = editor.prompt(&session, "between-us");
+    editor.answer(prompt);
+    assert!(editor.talk.heard.iter().all(|said| said["jsonrpc"] == "2.0"), "{:?}", editor.talk.heard);
+    let (code, log) = editor.talk.end();
+    assert_eq!(code, 0);
+    assert!(log.contains("asked the keeper"), "{log}");
+    assert!(!log.contains("between-us"), "{log}");
+}
+
+#[test]
+fn a_session_that_is_purged_under_the_editor_is_told_and_ends_nothing_else() {
+    let lab = lab();
+    let mut editor = Editor::start(&lab, &[]);
+    let (one, two) = (editor.new_session(lab.dir()), editor.new_session(lab.dir()));
+    lab.ok(["stop", &one]);
+    lab.ok(["purge", &one, "--yes"]);
+    editor.hears("agent_message_chunk", "purged");
+    let gone = editor.prompt(&one, "anybody?");
+    assert_eq!(editor.answer(gone)["error"]["code"], -32002);
+    let there = editor.prompt(&two, "still here");
+    assert_eq!(editor.answer(there)["result"]["stopReason"], "end_turn");
 }

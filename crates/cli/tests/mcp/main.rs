@@ -26,7 +26,11 @@ struct Client {
 impl Client {
     /// Starts it, and introduces itself.
     fn start(lab: &Lab) -> Self {
-        let mut client = Self { talk: Talk::start(&mut lab.command(["mcp"])), next: 1 };
+        Self::over(&mut lab.command(["mcp"]))
+    }
+
+    fn over(command: &mut std::process::Command) -> Self {
+        let mut client = Self { talk: Talk::start(command), next: 1 };
         let info = json!({"name": "test", "version": "1"});
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info});
         let id = client.ask("initialize", params);
@@ -123,7 +127,7 @@ fn a_session_is_started_asked_waited_for_and_listed() {
     assert_eq!(none["sessions"], json!([]));
     assert_eq!(lab.json(["turns", "fix", "--json"]).as_array().map(Vec::len), Some(2));
     let by = lab.json(["turn", "fix.2", "--json"])["by"]["place"].clone();
-    assert!(by.as_str().is_some_and(|by| by.starts_with("an agent (MCP)")), "{by}");
+    assert!(by.as_str().is_some_and(|by| by.starts_with("a script (MCP)")), "{by}");
 }
 
 #[test]
@@ -221,4 +225,17 @@ fn a_client_that_goes_away_ends_nothing_and_is_not_waited_for() {
     drop(other);
     std::fs::write(&go, "").expect("a file");
     assert_eq!(lab.berth(["wait", "s.1", "--timeout", "60s"]).code, 0);
+}
+
+#[test]
+fn what_is_told_for_whoever_looks_for_a_mistake_is_on_stderr_and_has_nothing_of_what_was_said() {
+    let lab = lab();
+    lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
+    let mut client = Client::over(lab.command(["mcp"]).env("BERTH_LOG", "trace"));
+    client.call("send", json!({"session": "s", "text": "between-us", "wait": true}));
+    assert!(client.talk.heard.iter().all(|said| said["jsonrpc"] == "2.0"), "{:?}", client.talk.heard);
+    let (code, log) = client.talk.end();
+    assert_eq!(code, 0);
+    assert!(log.contains("asked the keeper"), "{log}");
+    assert!(!log.contains("between-us"), "{log}");
 }
