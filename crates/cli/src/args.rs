@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod config;
+mod editors;
 pub(crate) mod find;
 pub(crate) mod helper;
 pub(crate) mod hosts;
@@ -22,6 +23,7 @@ use clap::{FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
+pub(crate) use editors::{Acp, Mcp};
 pub(crate) use find::{Export, Format, Grep};
 pub(crate) use hosts::{Hosts, HostsAdd, HostsLs, HostsVerb, Proxy, ProxyVerb};
 pub(crate) use life::{Archive, Note, Policy, Purge, Restore, Sorting, Tag};
@@ -205,6 +207,8 @@ pub(crate) enum Verb {
     Proxy(Proxy),
     Token(Token),
     Link(Link),
+    Acp(Acp),
+    Mcp(Mcp),
     #[command(name = "openapi")]
     OpenApi(OpenApi),
     Doctor(Doctor),

@@ -1,5 +1,6 @@
 //! The commands, one file each, `follow`, which three of them share, and `port`, a part of `ps`.
 
+pub(crate) mod acp;
 pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod archive;
@@ -20,6 +21,7 @@ pub(crate) mod link;
 pub(crate) mod log;
 pub(crate) mod ls;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod note;
 pub(crate) mod notify;
 pub(crate) mod openapi;
