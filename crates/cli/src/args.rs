@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod config;
+mod editors;
 pub(crate) mod find;
 pub(crate) mod helper;
 pub(crate) mod hosts;
@@ -10,6 +11,7 @@ pub(crate) mod ls;
 pub(crate) mod notify;
 mod serve;
 mod shell;
+pub(crate) mod token;
 pub(crate) mod turns;
 pub(crate) mod use_session;
 
@@ -21,6 +23,7 @@ use clap::{FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
+pub(crate) use editors::{Acp, Mcp};
 pub(crate) use find::{Export, Format, Grep};
 pub(crate) use hosts::{Hosts, HostsAdd, HostsLs, HostsVerb, Proxy, ProxyVerb};
 pub(crate) use life::{Archive, Note, Policy, Purge, Restore, Sorting, Tag};
@@ -36,6 +39,7 @@ use clap::builder::TypedValueParser;
 use crate::config::Color;
 pub(crate) use berth_verbs::time::duration;
 pub(crate) use notify::{Notify, NotifyLog, NotifyTest, NotifyVerb, occasions};
+pub(crate) use token::{Link, Token, TokenLs, TokenNew, TokenRevoke, TokenVerb};
 pub(crate) use use_session::Use;
 
 pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
@@ -201,6 +205,10 @@ pub(crate) enum Verb {
     Serve(Serve),
     Hosts(Hosts),
     Proxy(Proxy),
+    Token(Token),
+    Link(Link),
+    Acp(Acp),
+    Mcp(Mcp),
     #[command(name = "openapi")]
     OpenApi(OpenApi),
     Doctor(Doctor),

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acp;
 mod args;
 mod attached;
 mod cmd;
@@ -16,6 +17,7 @@ mod help;
 mod leave_key;
 mod listing;
 mod log;
+mod mcp;
 mod meant;
 mod notify;
 mod print;
@@ -161,6 +163,10 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
         Verb::Hosts(args) => cmd::hosts::run(ctx, &args),
         Verb::Serve(args) => cmd::serve::run(ctx, &args),
+        Verb::Token(args) => cmd::token::run(ctx, &args),
+        Verb::Link(args) => cmd::link::run(ctx, &args),
+        Verb::Acp(args) => cmd::acp::run(ctx, &args),
+        Verb::Mcp(_) => cmd::mcp::run(ctx),
         Verb::Demo
         | Verb::Doctor(_)
         | Verb::Agents(_)

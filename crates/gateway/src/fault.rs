@@ -93,6 +93,7 @@ impl IntoResponse for Fault {
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        crate::auth::how_to_ask(&mut response);
         response
     }
 }

@@ -16,7 +16,7 @@ use berth_api::frame;
 use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::{Entry, Event};
 use berth_api::turn::TurnView;
-use berth_api::{Code, Connection, Problem, Status};
+use berth_api::{Code, Connection, Problem, Scope, Status};
 use berth_core::SessionId;
 use berth_verbs::Ctx;
 use berth_verbs::turns::{self, Standing};
@@ -26,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
+use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::work;
 
@@ -114,8 +115,9 @@ impl Followers {
             return follower;
         }
         known.retain(|_, follower| follower.strong_count() > 0);
-        // A program that waits is nobody who could answer a question.
-        let ctx = Ctx { place: format!("{NO_TERMINAL} that waits over HTTP"), ..ctx.clone() };
+        // A program that waits is nobody who could answer a question, and looks for all who wait.
+        let place = format!("{NO_TERMINAL} that waits over HTTP");
+        let ctx = Ctx { place, parent: None, ..ctx.clone() };
         let follower = Arc::new(Follower {
             ctx,
             id: id.clone(),
@@ -196,20 +198,22 @@ impl Follower {
         news
     }
 
-    /// Waits for a turn.
+    /// Waits for a turn. Whoever may start something (see [`Caller::scope`]) brings the session back for it.
     pub(crate) async fn turn(
         self: &Arc<Self>,
         number: u64,
         until: Until,
+        caller: &Caller,
         end: Instant,
     ) -> Result<Waited, Fault> {
+        let may_start = caller.scope >= Scope::Send;
         let mut news = self.news();
         let mut away_since: Option<Instant> = None;
         loop {
             let look = async {
                 let _only_one = self.bringing.lock().await;
                 let (ctx, id) = (self.ctx.clone(), self.id.clone());
-                self.look(move || turns::standing(&ctx, &id, number)).await
+                self.look(move || turns::standing(&ctx, &id, number, may_start)).await
             };
             let Ok(standing) = timeout_at(end, look).await else { return Ok(Waited::TimedOut) };
             match standing? {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
+use crate::auth::Door;
 use crate::fault::Fault;
 use crate::fleet::Fleet;
 use crate::follow::Followers;
+use crate::known::Known;
 use crate::live::hub::Hub;
 
 /// Shared by all requests.
@@ -15,6 +17,10 @@ use crate::live::hub::Hub;
 pub(crate) struct Gate {
     /// The state directory.
     pub(crate) home: Home,
+    /// Who is let in.
+    pub(crate) door: Door,
+    /// Sessions that were looked at a moment ago.
+    pub(crate) known: Known,
     /// The connections to other hosts.
     pub(crate) fleet: Arc<Fleet>,
     /// Who reads along with whom.
@@ -24,10 +30,41 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// A gate to the sessions in this state directory.
-    pub(crate) fn new(home: Home) -> Arc<Self> {
+    /// What requests to this state directory share.
+    pub(crate) fn new(home: Home, door: Door) -> Arc<Self> {
         let live = Arc::new(Hub::new(home.clone()));
-        Arc::new(Self { home, fleet: Arc::default(), live, followers: Followers::default() })
+        Arc::new(Self {
+            home,
+            door,
+            known: Known::default(),
+            fleet: Arc::default(),
+            live,
+            followers: Followers::default(),
+        })
+    }
+}
+
+/// Takes note of the end of keepers that this gateway started, for as long as it lives.
+pub(crate) async fn reap_keepers() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut ended) = signal(SignalKind::child()) else { return };
+    loop {
+        berth_keeper::start::reap();
+        if ended.recv().await.is_none() {
+            return;
+        }
+    }
+}
+
+/// What went wrong with a verb, but if the sessions cannot be read at all, that.
+pub(crate) fn or_no_store(home: &Home, problem: Problem) -> Problem {
+    match std::fs::read_dir(home.sessions_dir()) {
+        Ok(_) => problem,
+        Err(error) => {
+            let what = format!("the sessions in {} cannot be read: {error}", home.sessions_dir().display());
+            Problem::new(Code::Unreachable, what)
+                .hint("nothing was started or changed; `berth doctor` tells more")
+        }
     }
 }
 

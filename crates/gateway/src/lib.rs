@@ -15,6 +15,7 @@ mod fleet;
 mod follow;
 mod gate;
 mod http;
+mod known;
 mod live;
 pub mod openapi;
 mod page;

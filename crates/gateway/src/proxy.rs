@@ -3,7 +3,7 @@
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
-use crate::auth::Peer;
+use crate::auth::{Door, Peer};
 use crate::gate::Gate;
 use crate::server;
 
@@ -14,7 +14,8 @@ pub fn serve_stdio(home: Home) -> Result<(), Problem> {
         runtime.map_err(|error| Problem::new(Code::Refused, format!("the proxy cannot start: {error}")))?;
     let pid = i32::try_from(std::process::id()).ok();
     let peer = Peer::Local { uid: rustix::process::getuid().as_raw(), pid };
-    let router = crate::routes::router(Gate::new(home));
+    let door = Door::new(&home, &[], &[])?;
+    let router = crate::routes::router(Gate::new(home, door));
     runtime.block_on(server::connection(
         tokio::io::join(tokio::io::stdin(), tokio::io::stdout()),
         peer,

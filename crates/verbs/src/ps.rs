@@ -62,7 +62,7 @@ pub struct Block {
 
 /// What is told about one process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Process")]
+#[schemars(rename = "SessionProcess")]
 pub struct Row {
     /// Its number.
     pub pid: u32,

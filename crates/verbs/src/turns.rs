@@ -294,8 +294,17 @@ pub enum Standing {
     NotYet(Problem),
 }
 
-/// Looks where a turn stands, and brings its session back if that is what it waits for.
-pub fn standing(ctx: &Ctx, id: &SessionId, number: u64) -> Result<Standing, Problem> {
+/// Looks where a turn stands. Whoever may start something brings its session back, if that is what it waits for.
+pub fn standing(ctx: &Ctx, id: &SessionId, number: u64, may_start: bool) -> Result<Standing, Problem> {
+    if !may_start && ctx.keeper_of(id)?.is_none() {
+        let known = view(ctx, id, number)?;
+        if is_over(&known.state) {
+            return Ok(Standing::Over(Box::new(known)));
+        }
+        let what = format!("nobody keeps the session at this moment; turn {} is {}", known.turn, known.state);
+        let hint = format!("`berth resume {id}` goes on with what waits, and so does whoever may send");
+        return Ok(Standing::Held(Problem::new(Code::Held, what).hint(hint)));
+    }
     match bring_back(ctx, id, number) {
         Ok(Brought::Over(view)) => Ok(Standing::Over(view)),
         Ok(Brought::NotYet(problem)) => Ok(Standing::NotYet(problem)),
@@ -335,7 +344,7 @@ pub fn withdrawn(view: &TurnView) -> Option<Problem> {
     (never_began && is_late).then(|| {
         let why = view.reason.clone().unwrap_or_default();
         Problem::new(Code::TimedOut, format!("turn {} did not begin and will not: {why}", view.turn))
-            .hint("nothing was said to the agent; send it again when it has less to do")
+            .hint("nothing was said to the agent; send it again, with another key, when it has less to do")
     })
 }
 
@@ -414,7 +423,8 @@ fn listen(
     }
 }
 
-fn own_key() -> Result<String, Problem> {
+/// A key that nobody is shown.
+pub fn own_key() -> Result<String, Problem> {
     Ok(random()?.iter().fold(OWN_KEY.to_owned(), |key, byte| format!("{key}{byte:02x}")))
 }
 

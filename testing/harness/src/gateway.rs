@@ -80,9 +80,13 @@ impl Lab {
     pub fn serve_in(&self, args: &[&str], env: &[(&str, &str)]) -> Gateway {
         let mut command = self.command(["serve"].iter().chain(args));
         command.envs(env.iter().copied());
+        self.serve_as(command, 1 + args.iter().filter(|arg| arg.starts_with("--listen")).count())
+    }
+
+    /// The same with a command of one's own. Waits until it listens on `wanted` addresses.
+    pub fn serve_as(&self, mut command: std::process::Command, wanted: usize) -> Gateway {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("berth can be started");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let wanted = 1 + args.iter().filter(|arg| arg.starts_with("--listen")).count();
         let heard: Vec<String> = lines.by_ref().take(wanted).map_while(Result::ok).collect();
         assert_eq!(heard.len(), wanted, "the gateway did not come up: {heard:?}");
         let address = heard.iter().find_map(|line| Some(line.split_once("://")?.1.to_owned()));

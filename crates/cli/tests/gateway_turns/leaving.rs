@@ -11,6 +11,13 @@ use crate::{
     wait_accepted, wait_idle, wait_mark,
 };
 
+/// How many sockets a process has: a keeper that nobody asks anything has one, to be asked on.
+fn sockets(pid: u32) -> usize {
+    let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its files");
+    let links = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+    links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+}
+
 /// How many wait at once: more than a gateway has threads.
 const MANY: usize = 600;
 
@@ -24,7 +31,10 @@ fn c5_a_turn_goes_on_when_whoever_waits_for_it_goes_away_and_can_be_asked_for_ag
     let body = json!({"text": format!("{touch} {wait} x"), "wait": true});
     let client = gateway.begin("POST", &at(&id, "turns"), &[("Idempotency-Key", "k")], Some(&body));
     wait_mark(&begun);
+    let keeper = lab.number(&id, "keeper_pid");
+    wait_until("the gateway to listen to the keeper", || sockets(keeper) > 1);
     drop(client);
+    wait_until("the gateway to notice that nobody waits", || sockets(keeper) <= 1);
     // A proxy that cuts looks the same. Asked again it is in progress, and no error.
     for _ in 0..3 {
         let turn = seen(&gateway, &id, 1);
@@ -92,11 +102,8 @@ fn c5_six_hundred_who_wait_hold_nobody_up_and_all_hear_the_end() {
     }
     assert_eq!(text(&crate::told(&gateway, &other, "hello"), "answer"), "ECHO: hello");
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
-    let clients =
-        std::fs::read_dir(format!("/proc/{}/fd", lab.number(&id, "keeper_pid"))).expect("its files");
-    let sockets = clients.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
-    let sockets = sockets.filter(|fd| fd.to_string_lossy().starts_with("socket:")).count();
-    assert!(sockets < 40, "the keeper has {sockets} connections for {MANY} who wait");
+    let connections = sockets(lab.number(&id, "keeper_pid"));
+    assert!(connections < 40, "the keeper has {connections} connections for {MANY} who wait");
     let tasks = std::fs::read_dir(format!("/proc/{}/task", gateway.pid())).expect("its threads").count();
     assert!(tasks < 100, "the gateway has {tasks} threads for {MANY} who wait");
     open(&go);
@@ -111,11 +118,7 @@ fn c5_six_hundred_who_wait_hold_nobody_up_and_all_hear_the_end() {
     assert_eq!(did(&lab, &id).len(), 2);
     // When nobody waits any more, nobody is connected, either.
     let pid = lab.number(&id, "keeper_pid");
-    wait_until("the gateway to leave the keeper", || {
-        let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its files");
-        let links = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
-        links.filter(|fd| fd.to_string_lossy().starts_with("socket:")).count() <= 1
-    });
+    wait_until("the gateway to leave the keeper", || sockets(pid) <= 1);
 }
 
 /// A keeper that stands still is 503 for whoever sends, and nobody else waits for it.

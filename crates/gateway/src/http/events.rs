@@ -52,6 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "The list as it changes: `hello` with all, then `session` and `gone`.",
             list,
         )
+        .filtered()
         .query::<Which>()
         .gives_as(200, "server-sent events", "text/event-stream", Some(text)),
     ]

@@ -20,6 +20,7 @@ use crate::routes::Route;
 pub(crate) fn routes() -> Vec<Route> {
     let pass = |method: Method, name, about| {
         Route::new(method, "/v1/hosts/{host}/{*path}", Scope::Read, name, about, pass_on)
+            .filtered()
             .gives_as(200, "what the host answers", "application/json", None)
             .fails(&[Code::NotFound, Code::Unreachable, Code::Full])
     };
@@ -32,6 +33,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "Other hosts, and what is known of them.",
             list,
         )
+        .filtered()
         .query::<Which>()
         .gives::<HostList>(200, "the hosts"),
         pass(Method::GET, "get_at_host", "Ask another host what could be asked here under /v1."),

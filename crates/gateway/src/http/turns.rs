@@ -253,7 +253,12 @@ async fn send(
     let receipt = sent.await.map_err(refused)?;
     killpoint::reached("gateway-accepted");
     let Some(until) = until else { return Ok(accepted(receipt)) };
-    match follower.turn(receipt.number, until, end).await? {
+    let waited = match follower.turn(receipt.number, until, &target.caller, end).await {
+        Ok(waited) => waited,
+        // It is accepted all the same.
+        Err(fault) => return Ok(located(refused(fault).into_response(), &receipt)),
+    };
+    match waited {
         Waited::Reached(view) => {
             killpoint::reached("gateway-answering");
             match turns::withdrawn(&view) {
@@ -310,7 +315,8 @@ async fn cancel(
     let asked = follower.work(move || turns::cancel(&ctx, &id, number));
     let mut view = asked.await.map_err(refused)?;
     if view.in_progress {
-        view = match follower.turn(number, Until::Over, Instant::now() + turns::CANCEL_TAKES).await? {
+        let end = Instant::now() + turns::CANCEL_TAKES;
+        view = match follower.turn(number, Until::Over, &target.caller, end).await? {
             Waited::Reached(view) => *view,
             Waited::Held(problem) => return Err(problem.into()),
             Waited::TimedOut => {

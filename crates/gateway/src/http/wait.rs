@@ -103,7 +103,7 @@ async fn wait_for(
         What::NeedsYou => until_state(&follower, &target, Wanted::NeedsYou, end).await?,
         What::Done => {
             let latest = wait::latest_turn(&status, &target.handle)?;
-            match follower.turn(latest, Until::Over, end).await? {
+            match follower.turn(latest, Until::Over, &target.caller, end).await? {
                 TurnWaited::Reached(view) => turn = Some(*view),
                 TurnWaited::Held(problem) => return Err(problem.into()),
                 TurnWaited::TimedOut => return Err(timed_out(&target.id, "its latest turn is not over")),

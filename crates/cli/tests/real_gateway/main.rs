@@ -1,0 +1,120 @@
+//! The real agents over HTTP: a turn is posted and waited for, what the agent asks is answered through the API, and the
+//! gateway is killed on the way. Against the fake model; nothing of the person's is used.
+
+use berth_harness::{Gateway, Lab, RealAgents, Reply, said, wait_until};
+use serde_json::{Value, json};
+
+/// A state directory, the agents with a home and a model of their own. The lab comes first: it ends what runs while
+/// the model still answers.
+struct World {
+    lab: Lab,
+    agents: RealAgents,
+}
+
+impl World {
+    /// A world whose agents ask before they run a command.
+    fn new() -> Self {
+        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+        let agents = RealAgents::new(lab.dir());
+        let settings = r#"{"permissions":{"allow":[]}}"#;
+        std::fs::write(agents.home().join(".claude/settings.json"), settings).expect("settings");
+        let file = agents.home().join(".codex/config.toml");
+        let before = std::fs::read_to_string(&file).expect("settings of Codex");
+        let all = format!("approval_policy = \"on-request\"\nsandbox_mode = \"read-only\"\n{before}");
+        std::fs::write(&file, all).expect("settings of Codex");
+        Self { lab, agents }
+    }
+
+    /// A berth command in the agents' environment, and no other: what a gateway starts inherits it.
+    fn command(&self, args: &[&str]) -> std::process::Command {
+        let mut command = self.lab.command(args);
+        command.env_clear().env("BERTH_HOME", self.lab.home()).env("BERTH_CONFIG", self.lab.config());
+        self.agents.around(&mut command);
+        command
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let said = said(self.command(args).output().expect("berth can be started"));
+        assert_eq!(said.code, 0, "{args:?}: {said:?}");
+        said.out.trim_end_matches('\n').to_owned()
+    }
+
+    fn serve(&self) -> Gateway {
+        self.lab.serve_as(self.command(&["serve"]), 1)
+    }
+}
+
+fn at(id: &str, rest: &str) -> String {
+    format!("/v1/sessions/{id}{rest}")
+}
+
+fn answer(gateway: &Gateway, id: &str, body: &Value) -> Reply {
+    gateway.post(&at(id, "/answers"), body)
+}
+
+/// A prompt for a command that is asked for.
+fn asking(agent: &str, file: &str) -> String {
+    if agent == "claude" {
+        return format!("TOOL touch {file}");
+    }
+    // Codex asks when the model says that its sandbox is in the way.
+    let call = json!({"cmd": format!("touch {file}"), "sandbox_permissions": "require_escalated", "justification": "may I"});
+    format!("CALL exec_command {call}")
+}
+
+/// Posted and waited for; asked, and answered by one of two tabs; the gateway killed while the agent asks.
+fn a_life_over_http(agent: &str) {
+    let world = World::new();
+    let mut gateway = world.serve();
+    let id = world.ok(&["run", "-d", "--agent", agent]);
+    let post = |gateway: &Gateway, key: &str, text: &str| {
+        let body = json!({"text": text, "wait": true, "expected_session": id});
+        gateway.begin("POST", &at(&id, "/turns"), &[("Idempotency-Key", key)], Some(&body))
+    };
+    let first = post(&gateway, "first", "hello").reply().ok();
+    assert_eq!((&first["state"], &first["answer"]), (&json!("done"), &json!("ECHO: hello")), "{first}");
+    for (decision, runs) in [("allow", true), ("deny", false)] {
+        let client = post(&gateway, decision, &asking(agent, decision));
+        let needs = gateway.post(&at(&id, "/wait"), &json!({"for": "needs-you", "timeout_ms": 60_000})).ok();
+        let ask = &needs["session"]["turns"]["asks"][0];
+        assert!(ask["detail"].as_str().is_some_and(|what| what.contains("touch")), "{ask}");
+        // The gateway goes, and with it whoever waited: the question stays, and so does the turn.
+        gateway.kill();
+        assert!(!client.is_answered());
+        gateway = world.serve();
+        let client = post(&gateway, decision, &asking(agent, decision));
+        let epoch = &needs["session"]["epoch"];
+        let body = json!({"answer": decision, "request": ask["request"], "epoch": epoch});
+        let answered = answer(&gateway, &id, &body).ok();
+        assert_eq!(answered["turns"]["asks"], json!([]), "{answered}");
+        answer(&gateway, &id, &body).problem(409, "refused");
+        let turn = client.reply().ok();
+        assert_eq!((&turn["state"], &turn["in_progress"]), (&json!("done"), &json!(false)), "{turn}");
+        assert_eq!(world.agents.work().join(decision).exists(), runs, "{decision}");
+    }
+    // Broken off in the middle of its text, and the conversation goes on.
+    let client = post(&gateway, "held", "HOLD text");
+    world.agents.model().arrived("text");
+    let cancelled = gateway.post(&at(&id, "/turns/4/cancel"), &json!({})).ok();
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    assert_eq!(client.reply().ok()["state"], "cancelled");
+    // Nobody keeps it: the next turn brings it back, through the gateway, in the same conversation.
+    world.ok(&["stop", &id]);
+    wait_until("the keeper to leave", || gateway.get(&at(&id, "")).ok()["keeper_pid"].is_null());
+    let last = post(&gateway, "last", "after all that").reply().ok();
+    assert_eq!((&last["state"], &last["answer"]), (&json!("done"), &json!("ECHO: after all that")), "{last}");
+    let all =
+        if agent == "claude" { world.agents.claude_transcripts() } else { world.agents.codex_transcripts() };
+    assert_eq!(all.len(), 1, "one conversation");
+    all[0].no_fork().unwrap_or_else(|fault| panic!("{fault}"));
+}
+
+#[test]
+fn a_turn_of_claude_is_posted_asked_about_answered_and_taken_up_again() {
+    a_life_over_http("claude");
+}
+
+#[test]
+fn a_turn_of_codex_is_posted_asked_about_answered_and_taken_up_again() {
+    a_life_over_http("codex");
+}
