@@ -141,6 +141,8 @@ export function Terminal({ status }) {
 
   useEffect(() => { if (state.current && role === "observer") { state.current.dims = { rows: status.rows, cols: status.cols }; state.current.size?.(); } }, [status.rows, status.cols]);
 
+  // Both at once: nobody shall read "You type" before keys reach anything.
+  const turn = (next) => { setNow({ phase: "opening" }); setRole(next); };
   const press = (keys) => () => { state.current?.type(keys); state.current?.focus(); };
   const writes = role !== "observer" && now.phase === "live";
   const wants = role !== "observer";
@@ -158,7 +160,7 @@ export function Terminal({ status }) {
   return html`<div class="term">
     <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: coming back by itself …" : now.phase === "opening" ? "Connecting …" : writes ? "You type" : who ? html`Watching · ${who.place || "somebody"} types` : "Watching · nobody types"}</span>
       ${now.words && html`<span class="dim cut">${now.words}</span>`}
-      ${mayType && (wants ? html`<button class="b small" onClick=${() => setRole("observer")}>Stop typing</button>` : html`<button class="b small main" id="take-over" onClick=${() => setRole(who ? "take" : "writer")}>${who ? "Take over" : "Type here"}</button>`)}</div>
+      ${mayType && (wants ? html`<button class="b small" onClick=${() => turn("observer")}>Stop typing</button>` : html`<button class="b small main" id="take-over" onClick=${() => turn(who ? "take" : "writer")}>${who ? "Take over" : "Type here"}</button>`)}</div>
     <div class="screen" ref=${screen} tabindex="0" role="region" aria-label=${`screen of ${handle(status)}`} onClick=${() => (writes ? state.current?.focus() : screen.current.focus())} onKeyDown=${(event) => !wants && event.key.length === 1 && !event.ctrlKey && !event.metaKey && setNow({ ...now, words: "You only watch" })}></div>
     ${now.phase === "refused" && html`<div class="over" role="alert" style="position:static;margin:8px">${icon("warn")}<span class="grow"><b>${now.words}</b> ${now.detail}</span><button class="b small" onClick=${() => { setNow({ phase: "opening" }); state.current?.again(); }}>Try again</button></div>`}
     ${wants && html`<div class="keysrow" role="toolbar" aria-label="keys">
