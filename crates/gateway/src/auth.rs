@@ -3,11 +3,14 @@
 //! Promise: whoever cannot be told is a stranger, and a stranger reaches only what everybody may see.
 //! Start with [`admit`].
 
+use std::sync::Arc;
+
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope};
+use berth_verbs::caller::{Inside, scope_of};
 
 use crate::caller::Caller;
 use crate::fault::Fault;
@@ -16,7 +19,12 @@ use crate::fault::Fault;
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
     /// The local socket, and whose process is at its other end.
-    Local { uid: u32, pid: Option<i32> },
+    Local {
+        uid: u32,
+        pid: Option<i32>,
+        /// The session it is inside of, if that can be told.
+        inside: Arc<Result<Option<Inside>, Problem>>,
+    },
     /// A network address.
     Network(std::net::SocketAddr),
 }
@@ -35,12 +43,22 @@ pub(crate) async fn admit(peer: Peer, mut request: Request, next: Next) -> Respo
 
 fn caller(peer: &Peer) -> Option<Caller> {
     match peer {
-        Peer::Local { uid, pid } if *uid == rustix::process::getuid().as_raw() => {
+        Peer::Local { uid, pid, inside } if *uid == rustix::process::getuid().as_raw() => {
             let place = format!("the local socket (pid {})", pid.unwrap_or_default());
-            Some(Caller { place, scope: Scope::Admin, sessions: None, agent: None })
+            Some(local(place, inside))
         }
         Peer::Local { .. } | Peer::Network(_) => None,
     }
+}
+
+/// Somebody of this account: a person, or the agent of a session, who may do what its grant says.
+fn local(place: String, inside: &Result<Option<Inside>, Problem>) -> Caller {
+    let (scope, agent) = match inside {
+        Ok(None) => (Scope::Admin, None),
+        Ok(Some(inside)) => (scope_of(inside.grant), Some(inside.session.clone())),
+        Err(_) => (Scope::Read, None),
+    };
+    Caller { place, scope, sessions: None, agent }
 }
 
 /// What everybody may see.

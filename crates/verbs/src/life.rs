@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use berth_api::message::Request;
 use berth_api::{Code, Problem, Status};
-use berth_core::{Command, Name, Refusal, SessionId};
-use berth_keeper::{recover, view};
+use berth_core::{Command, Deed, Name, Refusal, SessionId};
+use berth_keeper::{callers, recover, view};
 
 use crate::ctx::Ctx;
 
@@ -25,6 +25,7 @@ enum Alone {
 
 /// Does one thing to a session: through its keeper, or as its keeper for that moment.
 pub fn change(ctx: &Ctx, id: &SessionId, request: Request, command: Command) -> Result<(), Problem> {
+    ctx.may(callers::deed_of(&request), id)?;
     let until = Instant::now() + PATIENCE;
     loop {
         if ctx.ask(id, request.clone())?.is_some() {
@@ -41,6 +42,7 @@ pub fn change(ctx: &Ctx, id: &SessionId, request: Request, command: Command) -> 
 
 /// Puts a session away once nothing of it runs. One that runs is refused.
 pub fn archive(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
+    ctx.may(Deed::Archive, id)?;
     match alone(ctx, id, &Command::Archive { by: ctx.me() })? {
         Alone::Done => view::status(&ctx.home, id),
         Alone::Runs => {
@@ -53,6 +55,7 @@ pub fn archive(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
 
 /// Brings a session back, once nothing is left of its last run. One that runs is back already.
 pub fn restore(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
+    ctx.may(Deed::Archive, id)?;
     match alone(ctx, id, &Command::Restore { by: ctx.me() })? {
         Alone::Done | Alone::Runs => view::status(&ctx.home, id),
     }

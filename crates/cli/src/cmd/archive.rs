@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_api::{Code, Problem, Status};
-use berth_core::SessionId;
+use berth_core::{Deed, SessionId};
 use berth_keeper::{recover, view};
 
 use crate::args::Archive;
@@ -75,6 +75,7 @@ fn older_than(ctx: &Ctx, rest: Duration, yes: bool) -> Result<Vec<Result<Status,
     let handles: Vec<&str> = meant.iter().map(|(_, status)| status.handle()).collect();
     consent::ask(&format!("{} would be archived: {}", sessions(handles.len()), listed(&handles)), yes)?;
     let archive = |id: &SessionId| {
+        ctx.may(Deed::Archive, id)?;
         // Looked at again with the lease: somebody may have used it since.
         let archived = recover::archive_at_rest(&ctx.home, id, rest_ms, ctx.me())?;
         Ok(archived.then_some(view::status(&ctx.home, id)?))

@@ -2,7 +2,7 @@
 
 use berth_api::message::Request;
 use berth_api::{Code, Problem};
-use berth_core::{Command, Name, SessionId};
+use berth_core::{Command, Deed, Name, SessionId};
 use berth_keeper::{recover, view};
 
 use crate::args::Rename;
@@ -22,6 +22,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Rename) -> Result<u8, Problem> {
 
 /// Gives a session this name, if no other has it.
 pub(crate) fn to(ctx: &Ctx, id: &SessionId, name: &Name) -> Result<(), Problem> {
+    ctx.may(Deed::Rename, id)?;
     // Held until the session itself says its new name.
     let lock = ctx.home.lock_names()?;
     let old = view::history(&ctx.home, id)?.session.name;

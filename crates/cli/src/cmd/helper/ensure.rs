@@ -23,7 +23,7 @@ use crate::args::Ensure;
 use crate::args::helper::ScopeArg;
 use crate::cmd::run::words;
 use crate::ctx::Ctx;
-use crate::{print, tty};
+use crate::print;
 
 /// How long a helper may turn out to be over, or in somebody else's hands, each time we try to have it.
 const AGAIN_PATIENCE: Duration = Duration::from_secs(10);
@@ -244,7 +244,7 @@ fn start(ctx: &Ctx, wish: &Wish) -> Result<Tried, Problem> {
     }
     let (spec, terms, owner) = (wish.spec.clone(), wish.terms.clone(), wish.owner.clone());
     let request = Request::StartHelper { spec, terms, owner };
-    match start::keeper(&ctx.home, &wish.id, request, tty::place()) {
+    match start::keeper(&ctx.home, &wish.id, request, ctx.asker()) {
         Ok((mut keeper, _)) => {
             drop(lock);
             second_answer(&mut keeper, wish)
