@@ -288,7 +288,7 @@ impl Seen {
                 .and_then(|()| may(Caller::Unseen, deed, Target::Stranger))
                 .map_err(|_| {
                     Problem::new(Code::NotAllowed, format!("it cannot be told who asks: {why}"))
-                        .hint("whoever orders something has to stay until it is done")
+                        .hint("whoever orders something has to stay until it is done, where /proc shows them")
                 }),
         }
     }

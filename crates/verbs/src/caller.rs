@@ -39,7 +39,7 @@ fn strictest(seen: Seen) -> Result<Option<Inside>, Problem> {
         Seen::Inside(all) => Ok(all.into_iter().min_by_key(|inside| inside.grant)),
         Seen::Unseen(why) => {
             Err(Problem::new(Code::NotAllowed, format!("it cannot be told who asks: {why}"))
-                .hint("whoever orders something has to stay until it is done"))
+                .hint("whoever orders something has to stay until it is done, where /proc shows them"))
         }
     }
 }
