@@ -109,7 +109,7 @@ impl Connection {
         let mut buffer = [0; READ_BYTES];
         loop {
             if let Some(frame) = frame::take(&mut self.ahead)? {
-                return arrival(frame).map(Some);
+                return Arrival::understand(frame).map(Some);
             }
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Ok(None),
@@ -118,6 +118,11 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The stream itself, and what was read from it beyond the last whole frame: for who listens without a thread.
+    pub fn into_stream(self) -> (UnixStream, Vec<u8>) {
+        (self.stream, self.ahead)
     }
 
     /// Whether more has arrived than [`Connection::next`] gave out: then polling may wait for ever.
@@ -137,16 +142,22 @@ impl AsFd for Connection {
     }
 }
 
-fn arrival(frame: Frame) -> io::Result<Arrival> {
-    Ok(match frame.kind {
-        Kind::Answer => Arrival::Answer(serde_json::from_slice(&frame.payload)?),
-        Kind::Notice => Arrival::Notice(serde_json::from_slice(&frame.payload)?),
-        Kind::Output => Arrival::Output(frame.payload),
-        Kind::Screen => Arrival::Screen(frame.payload),
-        Kind::Call | Kind::Input => {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a keeper never sends calls or input"));
-        }
-    })
+impl Arrival {
+    /// What a keeper's frame says.
+    pub fn understand(frame: Frame) -> io::Result<Self> {
+        Ok(match frame.kind {
+            Kind::Answer => Self::Answer(serde_json::from_slice(&frame.payload)?),
+            Kind::Notice => Self::Notice(serde_json::from_slice(&frame.payload)?),
+            Kind::Output => Self::Output(frame.payload),
+            Kind::Screen => Self::Screen(frame.payload),
+            Kind::Call | Kind::Input => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a keeper never sends calls or input",
+                ));
+            }
+        })
+    }
 }
 
 fn gone(error: &io::Error) -> Problem {

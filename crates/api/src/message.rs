@@ -189,6 +189,13 @@ pub enum Request {
         /// How many shall be before it.
         to: u64,
     },
+    /// Have a turn that waits say something else.
+    Edit {
+        /// Its number.
+        turn: u64,
+        /// What it shall say.
+        text: String,
+    },
     /// Let no further turn begin.
     Pause,
     /// Let the queue go on, whatever held it.
@@ -199,6 +206,9 @@ pub enum Request {
         request: Option<String>,
         /// What.
         wish: Wish,
+        /// Only if it is a question of this run: agents number their questions anew in each.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epoch: Option<u64>,
     },
     /// Replace the keeper's program in place; the run goes on.
     Restart,

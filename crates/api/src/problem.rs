@@ -30,6 +30,8 @@ pub enum Code {
     NotAllowed,
     /// It is too much at this moment: a queue is full. Asking again later may help.
     Full,
+    /// What has to be recorded cannot be: the journal is damaged, or its disk full. Nothing is done unrecorded.
+    Unavailable,
     /// Our fault.
     Bug,
 }
@@ -47,7 +49,7 @@ impl Code {
             Self::NeedsYes => 7,
             // 8 to 10 tell how a turn ended.
             Self::NotAllowed => 11,
-            Self::Full => 1,
+            Self::Full | Self::Unavailable => 1,
             Self::Bug => 70,
         }
     }
@@ -58,7 +60,7 @@ impl Code {
             Self::Refused | Self::Held | Self::InUse => 409,
             Self::Usage => 400,
             Self::NotFound => 404,
-            Self::Unreachable => 503,
+            Self::Unreachable | Self::Unavailable => 503,
             Self::TimedOut => 504,
             Self::NeedsYes => 428,
             Self::NotAllowed => 403,
@@ -68,7 +70,7 @@ impl Code {
     }
 
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Refused,
         Self::Usage,
         Self::NotFound,
@@ -79,6 +81,7 @@ impl Code {
         Self::NeedsYes,
         Self::NotAllowed,
         Self::Full,
+        Self::Unavailable,
         Self::Bug,
     ];
 
@@ -95,6 +98,7 @@ impl Code {
             Self::NeedsYes => "needs-yes",
             Self::NotAllowed => "not-allowed",
             Self::Full => "full",
+            Self::Unavailable => "unavailable",
             Self::Bug => "bug",
         }
     }

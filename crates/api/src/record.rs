@@ -206,6 +206,13 @@ pub enum Event {
         #[serde(default)]
         to: u64,
     },
+    TurnEdited {
+        turn: u64,
+        #[serde(rename = "prompt")]
+        text: String,
+        #[serde(default)]
+        by: Actor,
+    },
     Released {
         epoch: u64,
         why: Release,
@@ -438,6 +445,7 @@ impl From<&core::Event> for Event {
             E::QueueHeld { hold } => Self::QueueHeld { hold: hold.into() },
             E::QueueResumed { by } => Self::QueueResumed { by: by.into() },
             E::QueueMoved { turn, to } => Self::QueueMoved { turn, to },
+            E::TurnEdited { turn, text, by } => Self::TurnEdited { turn, text, by: by.into() },
             E::Released { epoch, why, kill_at_boot_ms } => {
                 Self::Released { epoch: epoch.0, why: why.into(), kill_at_boot_ms }
             }
@@ -523,6 +531,7 @@ impl TryFrom<&Event> for core::Event {
             Event::QueueHeld { hold } => Self::QueueHeld { hold: hold.into() },
             Event::QueueResumed { by } => Self::QueueResumed { by: by.into() },
             Event::QueueMoved { turn, to } => Self::QueueMoved { turn, to },
+            Event::TurnEdited { turn, text, by } => Self::TurnEdited { turn, text, by: by.into() },
             Event::Released { epoch, why, kill_at_boot_ms } => {
                 Self::Released { epoch: Epoch(epoch), why: why.into(), kill_at_boot_ms }
             }

@@ -23,7 +23,9 @@ pub struct TurnView {
     pub number: u64,
     /// `queued`, `delivered`, `working`, `done`, `failed`, `cancelled`, `interrupted` or `unknown`.
     pub state: String,
-    /// What was said to the agent.
+    /// Whether its result is still to come: it waits, or the agent has it.
+    pub in_progress: bool,
+    /// What was said to the agent, or will be.
     pub prompt: String,
     /// What makes the call repeatable.
     pub key: Option<String>,
@@ -33,6 +35,12 @@ pub struct TurnView {
     pub manner: Manner,
     /// When it was accepted: on disk.
     pub accepted_at: Timestamp,
+    /// When its text was changed for the last time, while it waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edited_at: Option<Timestamp>,
+    /// Who changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edited_by: Option<Actor>,
     /// When it went to the agent.
     pub delivered_at: Option<Timestamp>,
     /// When the agent said that it has it.

@@ -110,6 +110,15 @@ pub enum Command {
         /** How many shall be before it. */
         to: u64,
     },
+    /// Have a turn that waits say something else.
+    Edit {
+        /** Which. */
+        turn: u64,
+        /** What it shall say. */
+        text: String,
+        /** Who asks. */
+        by: Actor,
+    },
     /// Let no further turn begin.
     Pause {
         /** Who asks. */
@@ -346,6 +355,7 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         Command::Withdraw { turn, by } => turns::withdraw(session, turn, by, now),
         Command::Cancel { turn, by } => turns::cancel(session, turn, by, now),
         Command::Move { turn, to } => turns::shift(session, turn, to),
+        Command::Edit { turn, text, by } => turns::edit(session, turn, text, by),
         Command::Pause { by } => turns::pause(session, by),
         Command::GoOn { by } => turns::go_on(session, by),
         Command::Answer { request, wish, by } => turns::answer(session, request.as_deref(), &wish, by),

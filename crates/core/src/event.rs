@@ -250,6 +250,15 @@ pub enum Event {
         /** How many are before it. */
         to: u64,
     },
+    /// A turn that waits says something else from now on.
+    TurnEdited {
+        /** Which. */
+        turn: u64,
+        /** What it says now. */
+        text: String,
+        /** Who wanted that. */
+        by: Actor,
+    },
     /// berth ends the run by itself.
     Released {
         /** Which run. */

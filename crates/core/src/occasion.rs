@@ -131,6 +131,7 @@ fn occasion(session: &Session, event: &Event) -> Option<Occasion> {
         | Event::Unasked { .. }
         | Event::QueueResumed { .. }
         | Event::QueueMoved { .. }
+        | Event::TurnEdited { .. }
         | Event::Released { .. }
         | Event::ExpirySet { .. }
         | Event::Archived { .. }

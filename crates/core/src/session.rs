@@ -310,6 +310,7 @@ impl Session {
             Event::QueueHeld { hold } => self.turns.hold = Some(hold.clone()),
             Event::QueueResumed { .. } => self.turns.hold = None,
             Event::QueueMoved { turn, to } => self.turns.moved(*turn, *to),
+            Event::TurnEdited { turn, text, .. } => self.turns.edited(*turn, text),
             Event::Released { why, kill_at_boot_ms, .. } => {
                 self.released.get_or_insert_with(|| why.clone());
                 self.end_by(*kill_at_boot_ms);

@@ -69,7 +69,7 @@ pub struct Turn {
     pub state: TurnState,
     /// What to say, until that is no longer needed.
     pub prompt: Arc<str>,
-    /// What makes its prompt known again, for as long as the session lives.
+    /// What makes the prompt it was accepted with known again, for as long as the session lives.
     digest: [u64; 2],
     /// What makes the call repeatable.
     pub key: Option<Arc<str>>,
@@ -449,6 +449,13 @@ impl Turns {
         self.queue.insert(to, turn);
     }
 
+    /// The digest stays: a key belongs to the call that was accepted, and that had the first text.
+    pub(crate) fn edited(&mut self, turn: u64, text: &str) {
+        if let Some(known) = self.get_mut(turn).filter(|known| known.state == TurnState::Queued) {
+            known.prompt = text.into();
+        }
+    }
+
     /// A state never goes back, and a final one stays.
     fn set(&mut self, turn: u64, state: TurnState) {
         if let Some(known) = self.get_mut(turn)
@@ -570,12 +577,7 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
     if session.archived {
         return Err(Refusal::Archived);
     }
-    if prompt.text.trim().is_empty() {
-        return Err(Refusal::EmptyPrompt);
-    }
-    if prompt.text.len() > MAX_PROMPT_BYTES {
-        return Err(Refusal::PromptTooLong { bytes: prompt.text.len(), limit: MAX_PROMPT_BYTES });
-    }
+    can_be_said(&prompt.text)?;
     if let Some(bytes) = prompt.key.as_ref().map(String::len).filter(|len| !(1..=MAX_KEY_BYTES).contains(len))
     {
         return Err(Refusal::BadKey { bytes, limit: MAX_KEY_BYTES });
@@ -600,6 +602,16 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
         .filter(|current| prompt.manner == Manner::Interrupt && current.cancel.is_none())
         .map(|current| cancel_requested(current.turn, by, true, now));
     Ok(std::iter::once(Event::TurnAccepted { turn: turns.last() + 1, prompt }).chain(interrupted).collect())
+}
+
+fn can_be_said(text: &str) -> Result<(), Refusal> {
+    if text.trim().is_empty() {
+        return Err(Refusal::EmptyPrompt);
+    }
+    if text.len() > MAX_PROMPT_BYTES {
+        return Err(Refusal::PromptTooLong { bytes: text.len(), limit: MAX_PROMPT_BYTES });
+    }
+    Ok(())
 }
 
 fn cancel_requested(turn: u64, by: Actor, for_another: bool, now: Now) -> Event {
@@ -652,6 +664,19 @@ pub(crate) fn shift(session: &Session, turn: u64, to: u64) -> Result<Vec<Event>,
             let stays = session.turns.queue.iter().position(|queued| *queued == turn);
             let to = to.min(session.turns.queue.len().saturating_sub(1) as u64);
             Ok(if stays == usize::try_from(to).ok() { vec![] } else { vec![Event::QueueMoved { turn, to }] })
+        }
+        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end }),
+        TurnState::Delivered | TurnState::Working => Err(Refusal::TurnStarted { turn }),
+    }
+}
+
+/// Has a waiting turn say something else. Its number, its place, its key and whatever else was asked of it stay.
+pub(crate) fn edit(session: &Session, turn: u64, text: String, by: Actor) -> Result<Vec<Event>, Refusal> {
+    let known = session.turns.get(turn).ok_or(Refusal::NoSuchTurn { turn })?;
+    match known.state {
+        TurnState::Queued => {
+            can_be_said(&text)?;
+            Ok(if *known.prompt == *text { vec![] } else { vec![Event::TurnEdited { turn, text, by }] })
         }
         TurnState::Over(end) => Err(Refusal::TurnOver { turn, end }),
         TurnState::Delivered | TurnState::Working => Err(Refusal::TurnStarted { turn }),

@@ -7,6 +7,8 @@ use berth_keeper::Home;
 
 use crate::fault::Fault;
 use crate::fleet::Fleet;
+use crate::follow::Followers;
+use crate::live::hub::Hub;
 
 /// Shared by all requests.
 #[derive(Debug)]
@@ -15,12 +17,17 @@ pub(crate) struct Gate {
     pub(crate) home: Home,
     /// The connections to other hosts.
     pub(crate) fleet: Arc<Fleet>,
+    /// Who reads along with whom.
+    pub(crate) live: Arc<Hub>,
+    /// Who waits for what becomes of a session.
+    pub(crate) followers: Followers,
 }
 
 impl Gate {
     /// A gate to the sessions in this state directory.
     pub(crate) fn new(home: Home) -> Arc<Self> {
-        Arc::new(Self { home, fleet: Arc::default() })
+        let live = Arc::new(Hub::new(home.clone()));
+        Arc::new(Self { home, fleet: Arc::default(), live, followers: Followers::default() })
     }
 }
 

@@ -131,10 +131,22 @@ impl Route {
 
 /// All of them.
 pub fn all() -> Vec<Route> {
-    [crate::http::sessions::routes(), crate::http::hosts::routes(), crate::http::system::routes()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        crate::http::sessions::routes(),
+        crate::http::hosts::routes(),
+        crate::http::system::routes(),
+        crate::page::routes(),
+        crate::http::events::routes(),
+        crate::http::output::routes(),
+        crate::http::terminal::routes(),
+        crate::http::turns::routes(),
+        crate::http::queue::routes(),
+        crate::http::answers::routes(),
+        crate::http::wait::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The router: every route behind the check of its scope.

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use crate::auth::{self, Peer};
 use crate::gate::Gate;
+use crate::live::patience::Patient;
 
 /// The name of the socket in the state directory.
 pub const SOCKET_NAME: &str = "gateway.sock";
@@ -106,7 +107,7 @@ pub(crate) async fn connection(
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(Patient::new(stream)), TowerToHyperService::new(router))
         .with_upgrades();
     if let Err(error) = served.await {
         tracing::debug!(%error, "a connection broke off");

@@ -321,6 +321,7 @@ pub fn deed_of(request: &Request) -> Deed {
         | Request::Withdraw { .. }
         | Request::Cancel { .. }
         | Request::Move { .. }
+        | Request::Edit { .. }
         | Request::Pause
         | Request::GoOn => Deed::Send,
         Request::AnswerAsk { .. } => Deed::Answer,

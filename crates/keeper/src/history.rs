@@ -124,6 +124,7 @@ impl History {
             | Event::QueueHeld { .. }
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
+            | Event::TurnEdited { .. }
             | Event::Released { .. }
             | Event::ExpirySet { .. }
             | Event::Tagged { .. }

@@ -268,6 +268,7 @@ pub fn views(events: &[Committed<Stored>], id: &SessionId) -> Vec<TurnView> {
     for view in &mut views {
         let known = session.turns.get(view.number);
         view.state = known.map_or("", |turn| turn.state.word()).to_owned();
+        view.in_progress = known.is_some_and(|turn| !turn.state.is_over());
         let position = session.turns.queue.iter().position(|queued| *queued == view.number);
         view.position = position.map(|at| at as u64);
         view.held = held.clone().filter(|_| position.is_some());
@@ -288,6 +289,12 @@ fn tell(views: &mut Vec<TurnView>, id: &SessionId, at: Timestamp, event: &Event)
             accepted_at: at,
             ..TurnView::default()
         }),
+        Event::TurnEdited { turn, text, by } => {
+            if let Some(view) = view_of(views, *turn) {
+                view.prompt.clone_from(text);
+                (view.edited_at, view.edited_by) = (Some(at), Some(by.clone().into()));
+            }
+        }
         Event::TurnDelivered { turn, epoch, output_from } => {
             if let Some(view) = view_of(views, *turn) {
                 (view.delivered_at, view.epoch, view.output_from) =

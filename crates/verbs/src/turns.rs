@@ -13,7 +13,9 @@ use berth_api::message::{Answer, Notice, Request, Submit};
 use berth_api::record::Event;
 use berth_api::turn::{Hold, Receipt, TurnView, split_turn_id, turn_id};
 use berth_api::{Code, Connection, Problem};
-use berth_core::{Actor, Command, MAX_PROMPT_BYTES, Now, Prompt, Refusal, SessionId, decide};
+use berth_core::{
+    Actor, CANCEL_PATIENCE, Command, MAX_PROMPT_BYTES, Now, Prompt, RELEASE_GRACE, Refusal, SessionId, decide,
+};
 use berth_keeper::{callers, conversations, recover, start, store, turn, view};
 
 use crate::ctx::Ctx;
@@ -85,10 +87,7 @@ pub fn check_prompt(text: &str) -> Result<(), Problem> {
 
 /// Sends a turn. Starts the session again if nobody keeps it.
 pub fn send(ctx: &Ctx, id: &SessionId, mut submit: Submit) -> Result<(Option<Connection>, Receipt), Problem> {
-    // With a key of its own every send can be repeated when its answer is lost.
-    if submit.key.is_none() {
-        submit.key = Some(own_key()?);
-    }
+    give_key(&mut submit)?;
     let asked_at = Instant::now();
     let mut pause = Duration::from_millis(1);
     let mut connection = ctx.keeper_of(id)?;
@@ -122,6 +121,14 @@ pub fn send(ctx: &Ctx, id: &SessionId, mut submit: Submit) -> Result<(Option<Con
         pause = (pause * 2).min(Duration::from_millis(50));
         connection = ctx.keeper_of(id)?;
     }
+}
+
+/// Gives a key to what has none: then every send can be repeated when its answer is lost.
+pub fn give_key(submit: &mut Submit) -> Result<(), Problem> {
+    if submit.key.is_none() {
+        submit.key = Some(own_key()?);
+    }
+    Ok(())
 }
 
 /// Asks without waiting for ever: a keeper that is stopped does not answer, and asking again does no harm.
@@ -222,38 +229,114 @@ pub fn follow(
                 Listened::Dropped => {}
             }
         }
-        let known = view(ctx, id, number)?;
-        if is_over(&known.state) {
-            return Ok(known);
-        }
-        connection = ctx.keeper_of(id)?;
-        if connection.is_none() {
-            let session = view::history(&ctx.home, id)?.session;
-            if let Some(by) = session.stopped_by.clone().filter(|_| !session.is_live()) {
-                let turn = turn_id(id.as_str(), number);
-                return Err(Problem::new(
-                    Code::Held,
-                    format!("the session was stopped by {}; turn {turn} is {}", by.place, known.state),
-                )
-                .hint(format!("`berth resume {id}` goes on with what waits")));
-            }
-            if let Some(held) = &known.held {
-                return Err(held_problem(&known.turn, held));
-            }
-            match begin_again(ctx, id) {
-                Ok(keeper) => connection = Some(keeper),
-                // Somebody else is doing the same, or the last keeper is still leaving.
-                Err(problem) if problem.may_pass() => {
-                    if refused_since.get_or_insert_with(Instant::now).elapsed() > ACCEPT_PATIENCE {
-                        return Err(problem);
-                    }
+        match bring_back(ctx, id, number)? {
+            Brought::Over(view) => return Ok(*view),
+            Brought::Kept(keeper) => connection = Some(keeper),
+            Brought::NotYet(problem) => {
+                if refused_since.get_or_insert_with(Instant::now).elapsed() > ACCEPT_PATIENCE {
+                    return Err(problem);
                 }
-                Err(problem) => return Err(problem),
             }
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(200));
     }
+}
+
+/// What there is of a turn that is waited for.
+pub enum Brought {
+    /// Its end.
+    Over(Box<TurnView>),
+    /// A keeper to hear it from.
+    Kept(Connection),
+    /// Neither at this moment: somebody else brings the session back, or its last keeper is still leaving.
+    NotYet(Problem),
+}
+
+/// Sees to it that a turn can be waited for: whoever waits for it has asked for its session to go on, unless
+/// somebody stopped it or something holds its queue.
+pub fn bring_back(ctx: &Ctx, id: &SessionId, number: u64) -> Result<Brought, Problem> {
+    let known = view(ctx, id, number)?;
+    if is_over(&known.state) {
+        return Ok(Brought::Over(Box::new(known)));
+    }
+    if let Some(keeper) = ctx.keeper_of(id)? {
+        return Ok(Brought::Kept(keeper));
+    }
+    let session = view::history(&ctx.home, id)?.session;
+    if let Some(by) = session.stopped_by.clone().filter(|_| !session.is_live()) {
+        let turn = turn_id(id.as_str(), number);
+        return Err(Problem::new(
+            Code::Held,
+            format!("the session was stopped by {}; turn {turn} is {}", by.place, known.state),
+        )
+        .hint(format!("`berth resume {id}` goes on with what waits")));
+    }
+    if let Some(held) = &known.held {
+        return Err(held_problem(&known.turn, held));
+    }
+    match begin_again(ctx, id) {
+        Ok(keeper) => Ok(Brought::Kept(keeper)),
+        Err(problem) if problem.may_pass() => Ok(Brought::NotYet(problem)),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// Where a turn stands that somebody waits for.
+pub enum Standing {
+    /// It is over.
+    Over(Box<TurnView>),
+    /// It will be: a keeper has it.
+    Coming(Box<TurnView>),
+    /// It cannot begin by itself.
+    Held(Problem),
+    /// Nobody keeps the session at this moment; asking again in a moment tells more.
+    NotYet(Problem),
+}
+
+/// Looks where a turn stands, and brings its session back if that is what it waits for.
+pub fn standing(ctx: &Ctx, id: &SessionId, number: u64) -> Result<Standing, Problem> {
+    match bring_back(ctx, id, number) {
+        Ok(Brought::Over(view)) => Ok(Standing::Over(view)),
+        Ok(Brought::NotYet(problem)) => Ok(Standing::NotYet(problem)),
+        Ok(Brought::Kept(_)) => {
+            let known = view(ctx, id, number)?;
+            let hold = view::history(&ctx.home, id)?.session.turns.hold;
+            let needs_someone = hold.is_some_and(|hold| !matches!(hold, berth_core::Hold::Paused { .. }));
+            Ok(match &known.held {
+                _ if is_over(&known.state) => Standing::Over(Box::new(known)),
+                Some(held) if needs_someone => Standing::Held(held_problem(&known.turn, held)),
+                Some(_) | None => Standing::Coming(Box::new(known)),
+            })
+        }
+        Err(problem) if problem.code == Code::Held => Ok(Standing::Held(problem)),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// How long it may take until a turn that is to be broken off is over: the agent is asked, then its run is ended.
+pub const CANCEL_TAKES: Duration =
+    Duration::from_secs(CANCEL_PATIENCE.as_secs() + RELEASE_GRACE.as_secs() + END_PATIENCE.as_secs());
+/// How long the end of a run may take that is ended because its agent does not heed.
+const END_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Withdraws a turn, or asks the agent to break it off. It may be over only later.
+pub fn cancel(ctx: &Ctx, id: &SessionId, number: u64) -> Result<TurnView, Problem> {
+    view(ctx, id, number)?;
+    let command = Command::Cancel { turn: number, by: ctx.me() };
+    change(ctx, id, Request::Cancel { turn: number }, command)?;
+    view(ctx, id, number)
+}
+
+/// A turn that did not begin in time and was withdrawn for that.
+pub fn withdrawn(view: &TurnView) -> Option<Problem> {
+    let is_late = view.reason.as_deref().is_some_and(|why| why.starts_with("withdrawn: "));
+    let never_began = view.state == "cancelled" && view.delivered_at.is_none() && view.cancelled_by.is_none();
+    (never_began && is_late).then(|| {
+        let why = view.reason.clone().unwrap_or_default();
+        Problem::new(Code::TimedOut, format!("turn {} did not begin and will not: {why}", view.turn))
+            .hint("nothing was said to the agent; send it again when it has less to do")
+    })
 }
 
 fn not_over(turn: &str) -> Problem {

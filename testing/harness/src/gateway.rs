@@ -73,7 +73,13 @@ impl Lab {
 
     /// The same with more arguments. Waits until it listens on as many addresses as there are.
     pub fn serve_with(&self, args: &[&str]) -> Gateway {
+        self.serve_in(args, &[])
+    }
+
+    /// The same with variables.
+    pub fn serve_in(&self, args: &[&str], env: &[(&str, &str)]) -> Gateway {
         let mut command = self.command(["serve"].iter().chain(args));
+        command.envs(env.iter().copied());
         let mut child = command.stdout(Stdio::piped()).spawn().expect("berth can be started");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let wanted = 1 + args.iter().filter(|arg| arg.starts_with("--listen")).count();
@@ -126,6 +132,13 @@ impl Gateway {
         exchange(self.connect(), &request(method, path, headers, body))
     }
 
+    /// Asks with these headers, and does not wait for the answer. The connection is the client: dropped, it is gone.
+    pub fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Asked {
+        let mut stream = self.connect();
+        stream.write_all(&request(method, path, headers, body)).expect("the gateway listens");
+        Asked(stream)
+    }
+
     /// The same over TCP. The `Host` is the address, if no other is given.
     pub fn ask_tcp(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Reply {
         let address = self.address.clone().expect("it was told to --listen");
@@ -153,6 +166,24 @@ impl Drop for Gateway {
     }
 }
 
+/// Somebody who asked, and has not heard the answer yet.
+pub struct Asked(UnixStream);
+
+impl Asked {
+    /// Waits for the answer.
+    pub fn reply(self) -> Reply {
+        answer(self.0)
+    }
+
+    /// Waits for the end of the connection; whether there was an answer before.
+    pub fn is_answered(mut self) -> bool {
+        let mut bytes = Vec::new();
+        // A connection that is reset has no answer, either.
+        let _ = self.0.read_to_end(&mut bytes);
+        !bytes.is_empty()
+    }
+}
+
 /// The bytes of a request.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Vec<u8> {
     let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
@@ -175,6 +206,10 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: Option<
 pub fn exchange(mut stream: impl Stream + 'static, bytes: &[u8]) -> Reply {
     // Who refuses a request early may have closed before it is written.
     let _ = stream.write_all(bytes);
+    answer(stream)
+}
+
+fn answer(stream: impl Stream + 'static) -> Reply {
     let mut reader = BufReader::new(Box::new(stream) as Box<dyn Stream>);
     let (status, headers) = head(&mut reader);
     let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone());

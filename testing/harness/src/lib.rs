@@ -27,7 +27,7 @@ use berth_host::lock::{Probe, probe};
 use berth_host::tree;
 
 pub use fake_model as model;
-pub use gateway::{Events, Gateway, Reply, ServerEvent, exchange, request};
+pub use gateway::{Asked, Events, Gateway, Reply, ServerEvent, exchange, request};
 pub use real::RealAgents;
 pub use seed::Seed;
 pub use talk::Talk;

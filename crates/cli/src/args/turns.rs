@@ -126,6 +126,7 @@ pub(crate) struct Cancel {
 Examples:
   berth queue fix
   berth queue fix move fix.7 --to 1      next
+  berth queue fix edit fix.7 'only the unit tests'
   berth queue fix resume                 go on, whatever held it")]
 pub(crate) struct Queue {
     /// The session [default: the current one]
@@ -154,6 +155,15 @@ pub(crate) enum QueueVerb {
         /// Its new place; 1 is next
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
         to: u64,
+    },
+    /// Have a turn that waits say something else; its place and its key stay
+    Edit {
+        /// The turn: fix.3, or 3
+        #[arg(value_name = "T")]
+        turn: String,
+        /// What it shall say; `-` for standard input
+        #[arg(value_name = "TEXT", required = true)]
+        text: Vec<String>,
     },
     /// Let no further turn begin
     Pause,

@@ -1,8 +1,8 @@
 //! `berth answer`: what a session's agent wants to know.
 
-use berth_api::message::Request;
 use berth_api::turn::{Ask, Wish};
 use berth_api::{Code, Problem};
+use berth_verbs::answer;
 
 use crate::args::Answer;
 use crate::ctx::Ctx;
@@ -21,20 +21,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Answer) -> Result<u8, Problem> {
         "deny" | "no" => Wish::Deny,
         option => Wish::Option(option.to_owned()),
     };
-    let request = Request::AnswerAsk { request: args.request.clone(), wish };
-    match ctx.ask(&id, request)? {
-        Some(berth_api::Answer::Done { status }) => {
-            if args.json {
-                print::json(&status)?;
-            }
-            Ok(0)
-        }
-        Some(other) => Err(crate::turns::odd(&other)),
-        None => Err(berth_api::problem::refusal(
-            &berth_core::Refusal::NoSuchRequest { request: args.request.clone() },
-            &handle,
-        )),
+    let status = answer::answer(ctx, &id, &handle, args.request.clone(), wish, None)?;
+    if args.json {
+        print::json(&status)?;
     }
+    Ok(0)
 }
 
 /// Whoever names only a session wants to know what it asks.

@@ -62,7 +62,7 @@ fn filter(args: &Ls) -> Result<Filter, Problem> {
         (false, false) => Extent::Recent,
     };
     let limit = args.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(Filter { extent, order: args.sort, limit, ..conditions(&args.which)? })
+    Ok(Filter { extent, order: args.sort.into(), limit, ..conditions(&args.which)? })
 }
 
 /// What `--state`, `--agent` and the others ask for, for every command that has them.
@@ -123,7 +123,7 @@ fn drawn(
     paper: Paper,
 ) -> Result<Vec<String>, Problem> {
     let now_ms = berth_host::clock::wall_ms();
-    let current = listing.current.as_ref().map(|id| id.to_string());
+    let current = ctx.current().map(|id| id.to_string());
     let rows = if args.tree {
         tree::rows(&grown(ctx, listing)?, now_ms, current.as_deref())
     } else {

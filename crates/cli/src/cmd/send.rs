@@ -97,16 +97,10 @@ fn until_begun(
     };
     let view = turns::follow(ctx, id, number, connection, None, begun)?;
     if view.state == "cancelled" && view.delivered_at.is_none() {
-        return Err(withdrawn(&view));
+        return turns::withdrawn(&view).map_or(Ok(turns::exit_code(&view)), Err);
     }
     let receipt = Receipt { state: view.state.clone(), position: None, ..receipt.clone() };
     told(&receipt, json)
-}
-
-fn withdrawn(view: &TurnView) -> Problem {
-    let why = view.reason.clone().unwrap_or_default();
-    Problem::new(Code::TimedOut, format!("turn {} did not begin and will not: {why}", view.turn))
-        .hint("nothing was said to the agent; send it again when it has less to do")
 }
 
 /// Follows a turn to its end, shows it, and gives its exit code.
@@ -137,11 +131,7 @@ pub(crate) fn watch(
         if json {
             print::json(&view)?;
         }
-        return if view.reason.as_deref().is_some_and(|why| why.starts_with("withdrawn: ")) {
-            Err(withdrawn(&view))
-        } else {
-            Ok(turns::exit_code(&view))
-        };
+        return turns::withdrawn(&view).map_or(Ok(turns::exit_code(&view)), Err);
     }
     if json {
         print::json(&view)?;
@@ -292,7 +282,7 @@ impl Shown {
             "n" | "no" | "deny" => Wish::Deny,
             option => Wish::Option(option.to_owned()),
         };
-        let request = Request::AnswerAsk { request: Some(ask.request.clone()), wish };
+        let request = Request::AnswerAsk { request: Some(ask.request.clone()), wish, epoch: None };
         // Somebody else may have answered meanwhile; an odd answer leaves the question where it is.
         if let Err(problem) = ctx.ask(id, request) {
             print::problem(&problem);

@@ -6,17 +6,13 @@ use berth_api::turn::split_turn_id;
 use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
 use berth_keeper::view;
-use berth_screen::Plain;
+use berth_verbs::wait::{self, Matcher, Wanted};
 
 use crate::args::{Wait, WaitFor};
 use crate::cmd::follow::{Followed, News, follow};
-use crate::cmd::output::Reader;
 use crate::ctx::Ctx;
 use crate::meant::Meant;
 use crate::{print, turns};
-
-/// How much of the output a pattern can look back over.
-const LOOK_BACK_BYTES: usize = 1024 * 1024;
 
 pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
     let named = args.session.as_deref();
@@ -33,16 +29,9 @@ pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
         WaitFor::Idle | WaitFor::NeedsYou | WaitFor::Done if !takes_turns => {
             Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, &handle))
         }
-        WaitFor::Idle => until_state(ctx, &id, &handle, args, "idle"),
-        WaitFor::NeedsYou => until_state(ctx, &id, &handle, args, "needs-you"),
-        WaitFor::Done => {
-            let last = ctx.status(&id)?.turns.map_or(0, |turns| turns.total);
-            if last == 0 {
-                return Err(Problem::new(Code::NotFound, format!("session `{handle}` has no turns"))
-                    .hint(format!("`berth send {handle} TEXT` sends one")));
-            }
-            until_over(ctx, &id, last, args)
-        }
+        WaitFor::Idle => until_state(ctx, &id, &handle, args, Wanted::Idle),
+        WaitFor::NeedsYou => until_state(ctx, &id, &handle, args, Wanted::NeedsYou),
+        WaitFor::Done => until_over(ctx, &id, wait::latest_turn(&ctx.status(&id)?, &handle)?, args),
         WaitFor::Exit => {
             let status = until_exit(ctx, &id, args.timeout)?;
             if args.json {
@@ -82,15 +71,9 @@ fn until_over(ctx: &Ctx, id: &SessionId, number: u64, args: &Wait) -> Result<u8,
 }
 
 /// Waits until a session whose agent takes turns is in this state.
-fn until_state(ctx: &Ctx, id: &SessionId, handle: &str, args: &Wait, wanted: &str) -> Result<u8, Problem> {
+fn until_state(ctx: &Ctx, id: &SessionId, handle: &str, args: &Wait, wanted: Wanted) -> Result<u8, Problem> {
     let until = end_of(args.timeout);
-    let is_there = |status: &Status| match wanted {
-        "idle" => {
-            let waits = status.turns.as_ref().is_some_and(|turns| !turns.queued.is_empty());
-            status.state == "idle" && !waits
-        }
-        _ => status.state == wanted,
-    };
+    let is_there = |status: &Status| wait::is_there(status, wanted);
     loop {
         let mut status = ctx.status(id)?;
         if !is_there(&status) {
@@ -100,15 +83,13 @@ fn until_state(ctx: &Ctx, id: &SessionId, handle: &str, args: &Wait, wanted: &st
             };
             match follow(ctx, id, status.seq + 1, until, hear)? {
                 Followed::TimedOut => {
-                    return Err(timed_out(id, args.timeout, &format!("it is not {wanted}")));
+                    return Err(timed_out(id, args.timeout, &format!("it is not {}", wanted.word())));
                 }
                 Followed::Enough => {}
                 Followed::Ended => {
                     status = ctx.status(id)?;
                     if !is_there(&status) && status.keeper_pid.is_none() {
-                        let what = format!("session `{handle}` is {} and will not be {wanted}", status.state);
-                        return Err(Problem::new(Code::Refused, what)
-                            .hint(format!("`berth resume {handle}` starts it again")));
+                        return Err(wait::will_not_be(&status, handle, wanted));
                     }
                 }
             }
@@ -155,44 +136,20 @@ fn until_output(
     regex: &regex::bytes::Regex,
     timeout: Option<Duration>,
 ) -> Result<(), Problem> {
-    let mut reader = Reader::new(ctx, id, ctx.status(id)?.output_from);
-    let mut plain = Plain::default();
-    let mut text = Vec::new();
-    let mut found = || {
-        let mut matched = false;
-        reader.drain(&mut |bytes| {
-            plain.feed(bytes, &mut text);
-            matched |= regex.is_match(&text);
-            if text.len() > 2 * LOOK_BACK_BYTES {
-                text.drain(..begin_of_look_back(&text));
-            }
-            Ok(())
-        })?;
-        Ok(matched)
-    };
-    if found()? {
+    let mut matcher = Matcher::new(ctx, id, ctx.status(id)?.output_from, regex.clone());
+    if matcher.look()? {
         return Ok(());
     }
     let hear = |news: News| match news {
-        News::Output => found(),
+        News::Output => matcher.look(),
         News::Event { .. } => Ok(false),
     };
     match follow(ctx, id, u64::MAX, end_of(timeout), hear)? {
         Followed::Enough => Ok(()),
         Followed::TimedOut => Err(timed_out(id, timeout, "nothing in its output matches")),
-        Followed::Ended if found()? => Ok(()),
-        Followed::Ended => {
-            Err(Problem::new(Code::Refused, format!("session {id} ended and nothing in its output matches"))
-                .hint(format!("`berth output {id}` prints what it said")))
-        }
+        Followed::Ended if matcher.look()? => Ok(()),
+        Followed::Ended => Err(wait::never_said(id)),
     }
-}
-
-/// Where to cut text that became too long: behind a line end if there is one, so that no line begins
-/// where it did not.
-fn begin_of_look_back(text: &[u8]) -> usize {
-    let cut = text.len().saturating_sub(LOOK_BACK_BYTES);
-    text[cut..].iter().position(|byte| *byte == b'\n').map_or(cut, |line_end| cut + line_end + 1)
 }
 
 /// When the time is up. A time that no clock can reach is for ever.
@@ -204,20 +161,4 @@ fn timed_out(id: &SessionId, timeout: Option<Duration>, what: &str) -> Problem {
     let waited = print::age(timeout.map_or(0, |timeout| timeout.as_millis() as u64));
     Problem::new(Code::TimedOut, format!("waited {waited} for session {id}: {what}"))
         .hint(format!("`berth why {id}` shows what it is doing; `berth screen {id}` what it shows"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_forgotten_ends_with_a_line() {
-        let line = b"0123456789\n";
-        let text = line.repeat(2 * LOOK_BACK_BYTES / line.len() + 2);
-        let begin = begin_of_look_back(&text);
-        assert!(text[begin..].starts_with(b"0123"));
-        assert!(text.len() - begin > LOOK_BACK_BYTES - line.len());
-        let one_line = vec![b'x'; 2 * LOOK_BACK_BYTES + 1];
-        assert_eq!(begin_of_look_back(&one_line), LOOK_BACK_BYTES + 1, "a line without an end is cut");
-    }
 }

@@ -53,6 +53,11 @@ impl Transcript {
                 state: "queued".to_owned(),
                 ..Turn::default()
             }),
+            Event::TurnEdited { turn, text, .. } => {
+                if let Some(turn) = self.turn(*turn) {
+                    turn.prompt = last_of(text);
+                }
+            }
             Event::TurnDelivered { turn, .. } => self.set_state(*turn, "delivered"),
             Event::TurnBegan { turn } => self.set_state(*turn, "working"),
             Event::TurnEnded { turn, end, .. } => {

@@ -116,6 +116,7 @@ fn arguments(command: &[&str], agent: &str) -> Option<Vec<String>> {
         ["queue", "drop" | "move"] => {
             return Some(["queue", "live", command[1], "1"].map(str::to_owned).to_vec());
         }
+        ["queue", "edit"] => "queue live edit 1 text",
         ["queue", verb] => return Some(["queue", "live", verb].map(str::to_owned).to_vec()),
         ["helper", "ensure"] => "helper ensure web --owner live -- sleep 1000",
         ["helper", "release"] => "helper release web --owner live",

@@ -49,6 +49,32 @@ fn what_waits_can_be_dropped_and_moved_and_runs_in_the_new_order() {
 }
 
 #[test]
+fn what_waits_can_be_changed_until_the_agent_has_it() {
+    let lab = lab();
+    let (id, go) = queue_of_three(&lab);
+    lab.ok(["queue", "q", "edit", "3", "rather", "this"]);
+    lab.ok(["queue", "q", "edit", "q.3", "rather this"]);
+    assert_eq!(queued(&lab), ["a", "rather this", "c"]);
+    assert_eq!(lab.events(&id, "turn_edited").len(), 1, "said twice it is changed once");
+    let view = crate::turn(&lab, &id, 3);
+    assert!(view["edited_at"].is_string() && view["edited_by"]["place"].is_string(), "{view}");
+    for (turn, text, code) in [("1", "x", 1), ("9", "x", 3), ("nonsense", "x", 2), ("3", " ", 2)] {
+        let refused = lab.berth(["queue", "q", "edit", turn, text]);
+        assert_eq!(refused.code, code, "{turn} {text}: {refused:?}");
+    }
+    assert_eq!(lab.berth(["queue", "q", "edit", "3"]).code, 2, "nothing to say");
+    // Nobody keeps it: it can be changed all the same, and the next keeper says what it says now.
+    lab.kill_keeper(&id);
+    lab.ok(["queue", "q", "edit", "4", "last"]);
+    assert_eq!(queued(&lab), ["a", "rather this", "last"]);
+    open(&go);
+    lab.ok(["queue", "q", "resume"]);
+    lab.ok(["wait", "q.4", "--timeout", "60s"]);
+    assert_eq!(prompts(&did(&lab, &id))[1..], ["a", "rather this", "last"]);
+    assert_eq!(lab.berth(["queue", "q", "edit", "4", "too late"]).code, 1, "it is over");
+}
+
+#[test]
 fn a_paused_queue_lets_the_running_turn_end_and_none_begin() {
     let lab = lab();
     let (id, go) = queue_of_three(&lab);

@@ -804,6 +804,49 @@ fn a_turn_that_waits_can_be_moved_and_others_keep_their_order() {
     assert_eq!(story.order(shift(1, 0)), Err(Refusal::TurnOver { turn: 1, end: Final::Done }));
 }
 
+#[test]
+fn a_turn_that_waits_can_say_something_else_and_keeps_its_place() {
+    let mut story = Story::working(&["two", "three"]);
+    let edit = |turn, text: &str| Command::Edit { turn, text: text.to_owned(), by: actor(3) };
+    let edited = Event::TurnEdited { turn: 2, text: "rather this".to_owned(), by: actor(3) };
+    assert_eq!(story.order(edit(2, "rather this")), Ok(vec![edited]));
+    assert_eq!(story.order(edit(2, "rather this")), Ok(vec![]), "it says that already");
+    assert_eq!(story.queue(), [2, 3]);
+    assert_eq!(story.order(edit(2, " ")), Err(Refusal::EmptyPrompt));
+    let long = "x".repeat(MAX_PROMPT_BYTES + 1);
+    let too_long = Refusal::PromptTooLong { bytes: long.len(), limit: MAX_PROMPT_BYTES };
+    assert_eq!(story.order(edit(2, &long)), Err(too_long));
+    assert_eq!(story.order(edit(1, "x")), Err(Refusal::TurnStarted { turn: 1 }), "the agent has it");
+    assert_eq!(story.order(edit(9, "x")), Err(Refusal::NoSuchTurn { turn: 9 }));
+    story.over(1, Final::Done);
+    assert_eq!(story.order(edit(1, "x")), Err(Refusal::TurnOver { turn: 1, end: Final::Done }));
+    assert_eq!(story.deliver(), 2);
+    assert_eq!(&*story.session.turns.get(2).expect("there").prompt, "rather this");
+    assert_eq!(story.order(edit(2, "too late")), Err(Refusal::TurnStarted { turn: 2 }));
+}
+
+/// C4: a key belongs to the call. Whoever repeats theirs gets their turn, whatever somebody made of it since.
+#[test]
+fn c4_a_turn_that_was_changed_is_still_what_its_key_and_first_text_mean() {
+    let mut story = Story::working(&[]);
+    story.send(keyed("say it", "k")).expect("new");
+    let edit = Command::Edit { turn: 2, text: "say that".to_owned(), by: actor(3) };
+    story.order(edit).expect("it waits");
+    let check = |story: &mut Story, when: &str| {
+        assert_eq!(story.send(keyed("say it", "k")), Ok(vec![]), "{when}");
+        assert_eq!(story.send(keyed("say that", "k")), Err(Refusal::KeyReused { turn: 2 }), "{when}");
+    };
+    check(&mut story, "waiting");
+    story.over(1, Final::Done);
+    story.deliver();
+    check(&mut story, "delivered");
+    story.over(2, Final::Failed);
+    story.end_run();
+    story.keeper_dies();
+    check(&mut story, "over");
+    assert_eq!(story.session.turns.last(), 2);
+}
+
 /// An agent that never comes as far as a turn is not started over and over.
 #[test]
 fn an_agent_that_fails_before_its_first_turn_holds_the_queue() {

@@ -251,9 +251,10 @@ impl Keeper {
             Request::Withdraw { turn } => self.withdraw(key, turn),
             Request::Cancel { turn } => self.cancel(key, turn),
             Request::Move { turn, to } => self.move_turn(turn, to),
+            Request::Edit { turn, text } => self.edit(key, turn, text),
             Request::Pause => self.pause(key),
             Request::GoOn => self.go_on(key),
-            Request::AnswerAsk { request, wish } => self.answer_ask(key, request, wish),
+            Request::AnswerAsk { request, wish, epoch } => self.answer_ask(key, request, wish, epoch),
             Request::Restart if !self.has_said_everything() => {
                 Err(Problem::new(Code::Held, "the agent is still being told something").hint("try again"))
             }

@@ -127,6 +127,12 @@ impl Keeper {
         self.done()
     }
 
+    pub(super) fn edit(&mut self, key: u64, turn: u64, text: String) -> Result<Option<Answer>, Problem> {
+        let Some(by) = self.actor(key) else { return Ok(None) };
+        self.order(Command::Edit { turn, text, by })?;
+        self.done()
+    }
+
     pub(super) fn pause(&mut self, key: u64) -> Result<Option<Answer>, Problem> {
         let Some(by) = self.actor(key) else { return Ok(None) };
         self.order(Command::Pause { by })?;
@@ -144,8 +150,17 @@ impl Keeper {
         key: u64,
         request: Option<String>,
         wish: Wish,
+        epoch: Option<u64>,
     ) -> Result<Option<Answer>, Problem> {
         let Some(by) = self.actor(key) else { return Ok(None) };
+        let now_runs = self.owner.history().session.epoch.0;
+        if let Some(asked) = epoch.filter(|epoch| *epoch != now_runs) {
+            let what = format!(
+                "that was a question of run {asked} of session `{}`, and this is run {now_runs}; nothing was answered",
+                self.handle_name()
+            );
+            return Err(Problem::new(Code::Refused, what).hint("look what it asks now, and answer that"));
+        }
         let command = Command::Answer { request, wish: wish.into(), by };
         let session = &self.owner.history().session;
         let decided = decide(session, command.clone(), now()).map_err(|refusal| self.refused(&refusal))?;
@@ -211,6 +226,7 @@ pub(super) fn concerns(event: &Event, turn: u64) -> bool {
         Event::TurnDelivered { turn: it, .. }
         | Event::TurnBegan { turn: it }
         | Event::CancelRequested { turn: it, .. }
+        | Event::TurnEdited { turn: it, .. }
         | Event::TurnEnded { turn: it, .. } => *it == turn,
         Event::Asked { .. }
         | Event::Answered { .. }

@@ -97,7 +97,7 @@ impl Ledger {
 
     /// A prompt is about to reach the agent.
     pub(crate) fn said(&self, turn: u64, text: Option<&str>) -> Held {
-        let accepted = self.rules.turns.text(turn);
+        let accepted = self.rules.turns.says(turn);
         expect(accepted.is_some() && accepted == text, || {
             format!("turn {turn} says {text:?} to the agent, accepted was {accepted:?}")
         })

@@ -77,6 +77,7 @@ impl Rules {
             | Event::QueueHeld { .. }
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
+            | Event::TurnEdited { .. }
             | Event::ExpirySet { .. }
             | Event::Tagged { .. }
             | Event::Noted { .. }
@@ -156,6 +157,7 @@ impl Rules {
             | Event::QueueHeld { .. }
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
+            | Event::TurnEdited { .. }
             | Event::ExpirySet { .. }
             | Event::Tagged { .. }
             | Event::Noted { .. }

@@ -23,7 +23,10 @@ pub(crate) struct TurnRules {
 
 #[derive(Clone, Debug)]
 struct Turn {
+    /// What it was accepted with.
     text: String,
+    /// What the agent is to hear.
+    says: String,
     manner: Manner,
     stage: Stage,
 }
@@ -86,6 +89,7 @@ impl TurnRules {
                 self.is_held = false;
             }
             Event::QueueMoved { turn, .. } => drop(self.at(*turn, Stage::Waits)?),
+            Event::TurnEdited { turn, text, .. } => self.at(*turn, Stage::Waits)?.says.clone_from(text),
             Event::Created { .. }
             | Event::Renamed { .. }
             | Event::RunStarted { .. }
@@ -128,7 +132,7 @@ impl TurnRules {
             check(self.keys.insert(key.clone(), turn).is_none(), "a key means one turn")?;
         }
         let (text, manner) = (prompt.text.clone(), prompt.manner);
-        self.turns.push(Turn { text, manner, stage: Stage::Waits });
+        self.turns.push(Turn { says: text.clone(), text, manner, stage: Stage::Waits });
         Ok(())
     }
 
@@ -164,8 +168,8 @@ impl TurnRules {
             && key.is_none_or(|key| self.keys.get(key) == Some(&turn))
     }
 
-    pub(crate) fn text(&self, turn: u64) -> Option<&str> {
-        Some(&self.turns.get(turn.checked_sub(1)? as usize)?.text)
+    pub(crate) fn says(&self, turn: u64) -> Option<&str> {
+        Some(&self.turns.get(turn.checked_sub(1)? as usize)?.says)
     }
 
     pub(crate) fn count(&self) -> u64 {

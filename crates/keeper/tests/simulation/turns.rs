@@ -68,7 +68,11 @@ impl Life {
                 self.order(Command::Move { turn, to }).map(drop)
             }
             15 => self.order(Command::Pause { by }).map(drop),
-            16..19 => self.order(Command::GoOn { by }).map(drop),
+            16 => {
+                let text = format!("changed to {}", self.world.rng.below(1000));
+                self.order(Command::Edit { turn, text, by }).map(drop)
+            }
+            17..19 => self.order(Command::GoOn { by }).map(drop),
             _ => {
                 // A keeper gone mad gives a turn of its own choice.
                 self.order(Command::Deliver { turn, output_from: 0 }).map(drop)

@@ -40,7 +40,7 @@ impl Fleet {
                 seen.push(shown(filter, status, None, now_ms));
             }
         }
-        Ok(Self { listing: listing(ctx, filter, seen), looks, host_of })
+        Ok(Self { listing: listing(filter, seen), looks, host_of })
     }
 
     fn look(&self, status: &Status) -> Option<&Look> {

@@ -92,7 +92,7 @@ fn perform(ctx: &Ctx, id: &SessionId, errand: &Errand) -> Result<(), Problem> {
         }
         Errand::Answer { request, option } => {
             let wish = Wish::Option(option.clone());
-            match ctx.ask(id, Request::AnswerAsk { request: Some(request.clone()), wish })? {
+            match ctx.ask(id, Request::AnswerAsk { request: Some(request.clone()), wish, epoch: None })? {
                 Some(_) => Ok(()),
                 None => Err(Problem::new(
                     Code::NotFound,

@@ -131,6 +131,11 @@ impl Story {
                     self.queued.insert(to, (*turn, text));
                 }
             }
+            Event::TurnEdited { turn, text, .. } => {
+                if let Some((_, waiting)) = self.queued.iter_mut().find(|(queued, _)| queued == turn) {
+                    waiting.clone_from(text);
+                }
+            }
             Event::Asked { ask } => self.ask(ask),
             Event::Answered { request, choice, by } => {
                 let is_ours = by.pid == std::process::id();

@@ -676,6 +676,7 @@ impl Seen {
             | Event::QueueHeld { .. }
             | Event::QueueResumed { .. }
             | Event::QueueMoved { .. }
+            | Event::TurnEdited { .. }
             | Event::ExpirySet { .. }
             | Event::Tagged { .. }
             | Event::Noted { .. }

@@ -46,28 +46,31 @@ pub(crate) struct Source {
 
 /// How much around a match is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Context {
-    pub(crate) before: usize,
-    pub(crate) after: usize,
+pub struct Context {
+    /// Lines before it.
+    pub before: usize,
+    /// Lines behind it.
+    pub after: usize,
 }
 
 /// A line that matches, or stands around one that does.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
+pub struct Found {
     /// Where in the stream its line begins.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// Without controls and escapes.
-    pub(crate) text: Vec<u8>,
+    pub text: Vec<u8>,
     /// Where in the text it matches; nowhere: it only stands around.
-    pub(crate) spans: Vec<(usize, usize)>,
+    pub spans: Vec<(usize, usize)>,
     /// Whether the text is a part of a longer line: of its beginning, of its end.
-    pub(crate) cut: (bool, bool),
+    pub cut: (bool, bool),
     /// Lines were left out before it.
-    pub(crate) gap: bool,
+    pub gap: bool,
 }
 
 impl Found {
-    pub(crate) fn is_match(&self) -> bool {
+    /// Whether it matches itself.
+    pub fn is_match(&self) -> bool {
         !self.spans.is_empty()
     }
 }

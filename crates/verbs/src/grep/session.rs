@@ -22,15 +22,18 @@ use super::text;
 
 /// A session to be searched.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
-    pub(crate) id: SessionId,
-    pub(crate) dir: PathBuf,
+pub struct Subject {
+    /// Its id.
+    pub id: SessionId,
+    /// Where it lives.
+    pub dir: PathBuf,
     /// As far as it is known: its record may be damaged.
-    pub(crate) status: Status,
+    pub status: Status,
 }
 
 impl Subject {
-    pub(crate) fn handle(&self) -> &str {
+    /// How people address it.
+    pub fn handle(&self) -> &str {
         self.status.name.as_deref().unwrap_or(self.id.as_str())
     }
 
@@ -86,7 +89,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Problem {
 
 /// Where something was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
+pub enum Part {
     /// In the turns: prompts, answers, and what the agent did. A job only, never a place.
     Turns,
     /// What somebody said to the agent.
@@ -106,7 +109,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    pub(crate) fn word(self) -> &'static str {
+    /// As it is written.
+    pub fn word(self) -> &'static str {
         match self {
             Self::Turns => "turns",
             Self::Prompt => "prompt",
@@ -122,15 +126,17 @@ impl Part {
 
 /// Something found.
 #[derive(Clone, Debug)]
-pub(crate) struct Hit {
-    pub(crate) part: Part,
+pub struct Hit {
+    /// Where.
+    pub part: Part,
     /// The turn it belongs to.
-    pub(crate) turn: Option<u64>,
+    pub turn: Option<u64>,
     /// When it was said or written, if that is known.
-    pub(crate) at: Option<Timestamp>,
+    pub at: Option<Timestamp>,
     /// The agent's own file, if it was there.
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) found: Found,
+    pub file: Option<PathBuf>,
+    /// What.
+    pub found: Found,
 }
 
 /// A piece of work for one thread.
@@ -144,10 +150,13 @@ pub(crate) struct Job {
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
-    pub(crate) context: Context,
+pub struct Wish {
+    /// How much around a match.
+    pub context: Context,
     /// How many matches of a session are enough.
-    pub(crate) most: u64,
+    pub most: u64,
+    /// One match of a session is all that is wanted of it.
+    pub one_each: bool,
 }
 
 impl Job {
@@ -237,6 +246,7 @@ fn said(
         let entry = event.get().entry();
         let (part, turn, said) = match entry.event {
             Event::TurnAccepted { turn, prompt } => (Part::Prompt, Some(turn), prompt.text),
+            Event::TurnEdited { turn, text, .. } => (Part::Prompt, Some(turn), text),
             Event::TurnDelivered { turn, .. } => {
                 turn_asked = Some(turn);
                 continue;

@@ -15,18 +15,18 @@ const MAX_PATTERN_BYTES: usize = 64 << 20;
 
 /// How people want their words to be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Manner {
+pub struct Manner {
     /// Upper and lower case are the same.
-    pub(crate) ignore_case: bool,
+    pub ignore_case: bool,
     /// Only whole words.
-    pub(crate) words: bool,
+    pub words: bool,
     /// No expression: the characters themselves.
-    pub(crate) fixed: bool,
+    pub fixed: bool,
 }
 
 /// A pattern, ready to be used. Each thread has its own clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern {
+pub struct Pattern {
     /// Matches a line of text.
     pub(crate) regex: Regex,
     /// The short way, if there is one.
@@ -35,7 +35,7 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     /// One of these has to match.
-    pub(crate) fn new(patterns: &[String], manner: Manner) -> Result<Self, Problem> {
+    pub fn new(patterns: &[String], manner: Manner) -> Result<Self, Problem> {
         let mut alternatives = Vec::new();
         for pattern in patterns {
             let expression = if manner.fixed { regex_syntax::escape(pattern) } else { pattern.clone() };

@@ -12,7 +12,7 @@ use berth_api::{Problem, redact};
 use berth_keeper::output;
 use serde::Serialize;
 
-use super::{Exported, Target};
+use super::{Exported, Write};
 use crate::progress::Progress;
 
 /// How much is read, and how long an event is at most.
@@ -33,12 +33,13 @@ struct Header {
 }
 
 /// Writes the recording.
-pub(crate) fn write(
+pub fn write(
     session: &Exported,
     idle_limit: Option<Duration>,
-    target: &mut Target,
+    progress: &dyn Progress,
+    target: &mut Write<'_>,
 ) -> Result<(), Problem> {
-    let wrong = |error: std::io::Error| super::tools::unreadable(&session.output, &error);
+    let wrong = |error: std::io::Error| crate::transcript::unreadable(&session.output, &error);
     let index = output::time_index(&session.output).map_err(wrong)?;
     let end = output::end_of(&session.output).map_err(wrong)?.min(session.until);
     let mut clock = Clock::new(&index, session.from);
@@ -55,8 +56,8 @@ pub(crate) fn write(
         command: redact::command_line(&status.what.command),
         title: status.handle().to_owned(),
     };
-    target.write((json(&header)? + "\n").as_bytes())?;
-    let progress = Progress::of("writing", end.saturating_sub(session.from));
+    target((json(&header)? + "\n").as_bytes())?;
+    progress.begin(end.saturating_sub(session.from));
     let mut text = Text::default();
     let (mut offset, mut buffer) = (session.from, vec![0; READ_BYTES]);
     while offset < end {
@@ -78,9 +79,9 @@ pub(crate) fn write(
     if rest.is_empty() { Ok(()) } else { event(clock.now_ms, &rest, target) }
 }
 
-fn event(at_ms: u64, said: &str, target: &mut Target) -> Result<(), Problem> {
+fn event(at_ms: u64, said: &str, target: &mut Write<'_>) -> Result<(), Problem> {
     let line = format!("[{}.{:03}, \"o\", {}]\n", at_ms / 1000, at_ms % 1000, json(&said)?);
-    target.write(line.as_bytes())
+    target(line.as_bytes())
 }
 
 fn json(value: &impl Serialize) -> Result<String, Problem> {

@@ -6,19 +6,11 @@
 
 use berth_api::record::Event;
 use berth_api::turn::TurnView;
-use berth_api::{Problem, Timestamp, redact};
+use berth_api::{Problem, redact};
 use serde::Serialize;
 
-use super::{Exported, Target};
-
-/// An event as `berth log --json` prints it.
-#[derive(Serialize)]
-pub(crate) struct Line {
-    pub(crate) seq: u64,
-    pub(crate) at: Timestamp,
-    #[serde(flatten)]
-    pub(crate) event: Event,
-}
+use super::{Exported, Write};
+use crate::events::Line;
 
 #[derive(Serialize)]
 struct Turn<'a> {
@@ -28,26 +20,27 @@ struct Turn<'a> {
 }
 
 /// Writes them: as an array, or each on a line of its own.
-pub(crate) fn write(session: &Exported, is_array: bool, target: &mut Target) -> Result<(), Problem> {
+pub fn write(session: &Exported, is_array: bool, target: &mut Write<'_>) -> Result<(), Problem> {
     let mut before = if is_array { "[\n" } else { "" };
     let mut write = |json: serde_json::Result<String>| {
         let json = json.map_err(|error| {
             Problem::new(berth_api::Code::Bug, format!("cannot write an event as JSON: {error}"))
         })?;
-        target.write(before.as_bytes())?;
+        target(before.as_bytes())?;
         before = if is_array { ",\n" } else { "\n" };
-        target.write(json.as_bytes())
+        target(json.as_bytes())
     };
     for event in &session.events {
         let entry = event.get().entry();
-        let line = Line { seq: event.seq().0, at: Timestamp(entry.at_ms), event: harmless(entry.event) };
+        let mut line = Line::new(event.seq().0, entry);
+        make_harmless(&mut line.event);
         write(serde_json::to_string(&line))?;
     }
     for turn in &session.turns {
         write(serde_json::to_string(&Turn { view: "turn", turn }))?;
     }
     let is_empty = session.events.is_empty() && session.turns.is_empty();
-    target.write(match (is_array, is_empty) {
+    target(match (is_array, is_empty) {
         (true, true) => b"[]\n",
         (true, false) => b"\n]\n",
         (false, true) => b"",
@@ -56,11 +49,9 @@ pub(crate) fn write(session: &Exported, is_array: bool, target: &mut Target) -> 
 }
 
 /// Without what is nobody's business: the file will be passed on.
-fn harmless(mut event: Event) -> Event {
-    if let Event::Created { spec, .. } | Event::Respecified { spec } = &mut event {
-        spec.env.iter_mut().for_each(|(_, value)| *value = "…".to_owned());
+fn make_harmless(event: &mut Event) {
+    if let Event::Created { spec, .. } | Event::Respecified { spec } = event {
         spec.command = redact::words(&spec.command);
         spec.again = redact::words(&spec.again);
     }
-    event
 }

@@ -8,54 +8,64 @@ use berth_api::turn::TurnView;
 use berth_api::{Problem, Timestamp};
 use berth_keeper::output;
 
-use super::tools::{self, Call};
-use super::{Exported, Target};
-use crate::print;
+use super::{Exported, Write};
 use crate::progress::Progress;
+use crate::transcript::{Extent, Item, Tool, items, unreadable};
+use crate::words;
 
 const READ_BYTES: usize = 64 * 1024;
 /// How much of a command a summary shows.
 const SUMMARY_CHARS: usize = 100;
 
 /// Writes the transcript.
-pub(crate) fn write(session: &Exported, target: &mut Target) -> Result<(), Problem> {
-    target.write(head(session).as_bytes())?;
+pub fn write(session: &Exported, progress: &dyn Progress, target: &mut Write<'_>) -> Result<(), Problem> {
+    target(head(session).as_bytes())?;
     let end = output::end_of(&session.output).unwrap_or(0).min(session.until);
-    let progress = Progress::of("writing", end.saturating_sub(session.from));
+    progress.begin(end.saturating_sub(session.from));
     if !session.takes_turns() {
-        return terminal(session, end, &progress, target);
+        return terminal(session, end, progress, target);
     }
     for (number, turn) in session.turns.iter().enumerate() {
         let calls = match turn.output_from {
             Some(from) => {
                 let next = session.turns[number + 1..].iter().find_map(|next| next.output_from);
-                tools::calls(&session.output, from, next.unwrap_or(end).min(end), &progress)?
+                let until = next.unwrap_or(end).min(end);
+                tools(items(&session.output, from, until, Extent::Whole, progress)?.items)
             }
             None => Vec::new(),
         };
-        target.write(one(session, turn, &calls).as_bytes())?;
+        target(one(session, turn, &calls).as_bytes())?;
     }
     if session.turns.is_empty() {
-        target.write(b"\nNothing was said yet.\n")?;
+        target(b"\nNothing was said yet.\n")?;
     }
     if let Some(damage) = &session.damage {
-        target.write(format!("\n---\n\nThis is not all: {}\n", line(&damage.what)).as_bytes())?;
+        target(format!("\n---\n\nThis is not all: {}\n", line(&damage.what)).as_bytes())?;
     }
     Ok(())
+}
+
+/// The tools that were used.
+fn tools(items: Vec<Item>) -> Vec<Tool> {
+    let tool = |item| match item {
+        Item::Tool(tool) => Some(*tool),
+        Item::Text { .. } | Item::Thought { .. } => None,
+    };
+    items.into_iter().filter_map(tool).collect()
 }
 
 fn head(session: &Exported) -> String {
     let status = &session.status;
     let agent = status.what.agent.clone().unwrap_or_else(|| status.what.driver.clone());
     let mut rows = vec![
-        ("Agent", format!("{agent}: {}", code(&print::command_line(&status.what.command, 200)))),
+        ("Agent", format!("{agent}: {}", code(&words::command_line(&status.what.command, 200)))),
         ("Directory", code(&status.what.cwd)),
         ("Created", status.created_at.to_string()),
         ("State", status.state.clone()),
         ("Session", code(session.id.as_str())),
     ];
     rows.extend(status.native_id.as_ref().map(|id| ("Conversation", code(id))));
-    rows.extend(print::ending(status).map(|how| ("Last run", line(&how))));
+    rows.extend(words::ending(status).map(|how| ("Last run", line(&how))));
     if !status.tags.is_empty() {
         rows.push(("Tags", line(&status.tags.join(", "))));
     }
@@ -64,10 +74,10 @@ fn head(session: &Exported) -> String {
     format!("# {}\n\n{rows}", line(status.handle()))
 }
 
-fn one(session: &Exported, turn: &TurnView, calls: &[Call]) -> String {
+fn one(session: &Exported, turn: &TurnView, calls: &[Tool]) -> String {
     let mut facts = vec![turn.accepted_at.to_string(), format!("from {}", line(&turn.by.place))];
     let took = turn.delivered_at.zip(turn.ended_at);
-    facts.extend(took.map(|(from, to)| format!("took {}", print::age(to.0.saturating_sub(from.0)))));
+    facts.extend(took.map(|(from, to)| format!("took {}", words::age(to.0.saturating_sub(from.0)))));
     let tokens = turn.input_tokens.zip(turn.output_tokens);
     facts.extend(tokens.map(|(input, output)| format!("{input} tokens in, {output} out")));
     let number = format!("{}.{}", line(session.status.handle()), turn.number);
@@ -109,30 +119,35 @@ fn ending(turn: &TurnView) -> Option<String> {
     }
 }
 
-fn details(call: &Call) -> String {
+fn details(call: &Tool) -> String {
     let name = if call.name.is_empty() { "a tool" } else { &call.name };
-    let failed = if call.failed { " (failed)" } else { "" };
+    let failed = if call.is_error { " (failed)" } else { "" };
     // Some agents call a tool by what it is given.
-    let is_named_so = call.input.is_empty() || call.input.starts_with(name);
-    let summary = if is_named_so { name.to_owned() } else { format!("{name}: {}", call.input) };
-    let summary = html(&print::excerpt(&summary, SUMMARY_CHARS)) + failed;
+    let is_named_so = call.given.is_empty() || call.given.starts_with(name);
+    let summary = if is_named_so { name.to_owned() } else { format!("{name}: {}", call.given) };
+    let summary = html(&words::excerpt(&summary, SUMMARY_CHARS)) + failed;
     let output = match &call.output {
         Some(output) => fenced(output),
         None => "_No result was told._\n".to_owned(),
     };
-    let input = if call.input.is_empty() { String::new() } else { fenced(&call.input) + "\n" };
+    let input = if call.given.is_empty() { String::new() } else { fenced(&call.given) + "\n" };
     format!("\n<details><summary>{summary}</summary>\n\n{input}{output}\n</details>\n")
 }
 
 /// What a terminal got, as text.
-fn terminal(session: &Exported, end: u64, progress: &Progress, target: &mut Target) -> Result<(), Problem> {
-    target.write(b"\n## Output\n\n")?;
+fn terminal(
+    session: &Exported,
+    end: u64,
+    progress: &dyn Progress,
+    target: &mut Write<'_>,
+) -> Result<(), Problem> {
+    target(b"\n## Output\n\n")?;
     let (mut plain, mut offset, mut buffer) =
         (berth_screen::Plain::default(), session.from, vec![0; READ_BYTES]);
     let mut at_line_begin = true;
     while offset < end {
         let (count, at) = output::read_at(&session.output, offset, &mut buffer)
-            .map_err(|error| tools::unreadable(&session.output, &error))?;
+            .map_err(|error| unreadable(&session.output, &error))?;
         let count = count.min(usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX));
         if count == 0 {
             break;
@@ -150,15 +165,15 @@ fn terminal(session: &Exported, end: u64, progress: &Progress, target: &mut Targ
             at_line_begin = byte == b'\n';
             indented.push(byte);
         }
-        target.write(&indented)?;
+        target(&indented)?;
     }
-    target.write(if at_line_begin { b"" } else { b"\n" })
+    target(if at_line_begin { b"" } else { b"\n" })
 }
 
 /// Text that is Markdown already, as agents write it, without what a terminal would obey. A block that it leaves open,
 /// because it was cut or broken off, is closed: the turns behind it are no part of it.
 fn plain(text: &str) -> String {
-    let mut text = print::visible(text);
+    let mut text = words::visible(text);
     let mut open: Option<String> = None;
     for line in text.lines() {
         let line = line.trim_start_matches(' ');
@@ -175,7 +190,7 @@ fn plain(text: &str) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    print::visible(text.trim_end())
+    words::visible(text.trim_end())
         .lines()
         .map(|line| format!("> {line}").trim_end().to_owned() + "\n")
         .collect()
@@ -185,7 +200,7 @@ fn quoted(text: &str) -> String {
 fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
-    format!("{fence}\n{}\n{fence}\n", print::visible(text.trim_end()))
+    format!("{fence}\n{}\n{fence}\n", words::visible(text.trim_end()))
 }
 
 /// A few words that are to be read as they are.
@@ -198,11 +213,11 @@ fn code(text: &str) -> String {
 
 /// On one line.
 fn line(text: &str) -> String {
-    print::visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    words::visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn html(text: &str) -> String {
-    print::visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    words::visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

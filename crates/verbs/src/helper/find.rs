@@ -1,4 +1,4 @@
-//! Which helper a person means.
+//! Which helper somebody means.
 //!
 //! Promise: a helper of another directory is meant only if no other could be. A session can release from
 //! anywhere what it owns; but first it means the one of here, also if it has left that already.
@@ -8,20 +8,18 @@ use berth_core::{Name, Scope, SessionId};
 use berth_keeper::view;
 
 use super::described;
-use berth_verbs::run::directory;
-
 use crate::ctx::Ctx;
 
 /// How many are listed when a name could mean many.
 const LISTED: usize = 8;
 
-/// The helper a person means.
-pub(crate) fn find(ctx: &Ctx, text: &str) -> Result<SessionId, Problem> {
+/// The helper somebody means who is in the directory `place`.
+pub fn find(ctx: &Ctx, text: &str, place: Option<&str>) -> Result<SessionId, Problem> {
     if let Some(id) = whole_id(ctx, text) {
         return Ok(id);
     }
-    let all = named(ctx, text)?;
-    match here(ctx, text, &all.known) {
+    let all = named(ctx, text, place)?;
+    match here(ctx, text, place, &all.known) {
         Some(id) => Ok(id),
         None => only_one(text, &all),
     }
@@ -30,11 +28,16 @@ pub(crate) fn find(ctx: &Ctx, text: &str) -> Result<SessionId, Problem> {
 /// The helper of that name that a session means when it leaves: the one of here that it owns or owned; else
 /// the one that it owns, wherever it is; else one that it owned. In this order, because who leaves the one
 /// of here twice must not lose the one of elsewhere.
-pub(crate) fn find_owned(ctx: &Ctx, text: &str, owner: &SessionId) -> Result<SessionId, Problem> {
+pub fn find_owned(
+    ctx: &Ctx,
+    text: &str,
+    place: Option<&str>,
+    owner: &SessionId,
+) -> Result<SessionId, Problem> {
     if let Some(id) = whole_id(ctx, text) {
         return Ok(id);
     }
-    let all = named(ctx, text)?;
+    let all = named(ctx, text, place)?;
     let owns = |status: &Status| {
         let owners = status.helper.iter().flat_map(|helper| &helper.owners);
         owners.into_iter().any(|it| it.session == owner.as_str())
@@ -48,13 +51,13 @@ pub(crate) fn find_owned(ctx: &Ctx, text: &str, owner: &SessionId) -> Result<Ses
         all.known.iter().filter(|status| is_meant(status)).cloned().collect()
     };
     let (owning, past) = (those(&owns), those(&owned));
-    if let Some(id) = here(ctx, text, &owning).or_else(|| here(ctx, text, &past)) {
+    if let Some(id) = here(ctx, text, place, &owning).or_else(|| here(ctx, text, place, &past)) {
         return Ok(id);
     }
     match [owning, past].into_iter().find(|mine| !mine.is_empty()) {
         Some(mine) => only_one(text, &Named { known: mine, unreadable: Vec::new() }),
         // Whichever it is, the answer is that it is not theirs.
-        None => here(ctx, text, &all.known).map_or_else(|| only_one(text, &all), Ok),
+        None => here(ctx, text, place, &all.known).map_or_else(|| only_one(text, &all), Ok),
     }
 }
 
@@ -65,7 +68,7 @@ struct Named {
     unreadable: Vec<Problem>,
 }
 
-fn named(ctx: &Ctx, text: &str) -> Result<Named, Problem> {
+fn named(ctx: &Ctx, text: &str, place: Option<&str>) -> Result<Named, Problem> {
     let mut all = Named { known: Vec::new(), unreadable: Vec::new() };
     for id in ids(ctx)? {
         match view::status(&ctx.home, &id) {
@@ -78,14 +81,16 @@ fn named(ctx: &Ctx, text: &str) -> Result<Named, Problem> {
             // Being made this very moment, or given up before anything was recorded.
             Err(problem) if problem.code == Code::NotFound => {}
             // The one of this directory is known by its id.
-            Err(problem) if ids_here(ctx, text).contains(&id) => return Err(super::reworded(problem, &id)),
+            Err(problem) if ids_here(ctx, text, place).contains(&id) => {
+                return Err(super::reworded(problem, &id));
+            }
             Err(problem) => all.unreadable.push(super::reworded(problem, &id)),
         }
     }
     Ok(all)
 }
 
-pub(super) fn ids(ctx: &Ctx) -> Result<Vec<SessionId>, Problem> {
+pub(crate) fn ids(ctx: &Ctx) -> Result<Vec<SessionId>, Problem> {
     ctx.home.session_ids().map_err(|error| {
         Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
     })
@@ -96,16 +101,16 @@ fn whole_id(ctx: &Ctx, text: &str) -> Option<SessionId> {
 }
 
 /// What the name means here: in this directory, then in this account.
-fn ids_here(ctx: &Ctx, text: &str) -> Vec<SessionId> {
+fn ids_here(ctx: &Ctx, text: &str, place: Option<&str>) -> Vec<SessionId> {
     let Ok(name) = Name::parse(text) else { return Vec::new() };
-    let dir = directory(None).ok().map(Scope::Dir);
+    let dir = place.map(|dir| Scope::Dir(dir.to_owned()));
     dir.into_iter().chain([Scope::User]).filter_map(|scope| ctx.home.helper_id(&name, &scope).ok()).collect()
 }
 
 /// The one of this place; of two, the one that is up.
-fn here(ctx: &Ctx, text: &str, known: &[Status]) -> Option<SessionId> {
+fn here(ctx: &Ctx, text: &str, place: Option<&str>, known: &[Status]) -> Option<SessionId> {
     let of_id = |id: &SessionId| known.iter().find(|status| status.id == id.as_str());
-    let ids = ids_here(ctx, text);
+    let ids = ids_here(ctx, text, place);
     let is_up = |id: &&SessionId| of_id(id).is_some_and(|status| status.state != "stopped");
     let found = ids.iter().find(is_up).or_else(|| ids.iter().find(|id| of_id(id).is_some()));
     found.filter(|id| ctx.home.session_dir(id).exists()).cloned()

@@ -1,0 +1,154 @@
+//! C5: clients that go away, proxies that cut, many who wait; and keepers that stand still.
+
+use std::time::{Duration, Instant};
+
+use berth_harness::{Seed, signal, wait_until};
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::{
+    at, did, gate, lab, mark, open, prompts, rounds, seen, seen_states, send_keyed, start, text,
+    wait_accepted, wait_idle, wait_mark,
+};
+
+/// How many wait at once: more than a gateway has threads.
+const MANY: usize = 600;
+
+#[test]
+fn c5_a_turn_goes_on_when_whoever_waits_for_it_goes_away_and_can_be_asked_for_again() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let (go, wait) = gate(&lab, "go");
+    let (begun, touch) = mark(&lab, "begun");
+    let id = start(&lab, &[]);
+    let body = json!({"text": format!("{touch} {wait} x"), "wait": true});
+    let client = gateway.begin("POST", &at(&id, "turns"), &[("Idempotency-Key", "k")], Some(&body));
+    wait_mark(&begun);
+    drop(client);
+    // A proxy that cuts looks the same. Asked again it is in progress, and no error.
+    for _ in 0..3 {
+        let turn = seen(&gateway, &id, 1);
+        assert_eq!((&turn["in_progress"], &turn["reason"]), (&true.into(), &json!(null)), "{turn}");
+        assert_eq!(gateway.get(&at(&id, "turns/1/result")).status, 202);
+    }
+    // Whoever asks again with the key waits on; whoever does not want to wait long gets a receipt.
+    let mut short = body.clone();
+    short["timeout_ms"] = 1.into();
+    let receipt = send_keyed(&gateway, &id, "k", &short);
+    assert_eq!(receipt.status, 202, "{}", receipt.text());
+    let receipt = receipt.json();
+    assert_eq!((&receipt["number"], &receipt["repeated"]), (&1.into(), &true.into()), "{receipt}");
+    let again = gateway.begin("POST", &at(&id, "turns"), &[("Idempotency-Key", "k")], Some(&body));
+    open(&go);
+    assert_eq!(text(&again.reply().ok(), "answer"), "ECHO: x");
+    let result = gateway.get(&at(&id, "turns/1/result"));
+    assert_eq!((result.status, &result.json()["in_progress"]), (200, &false.into()));
+    assert_eq!(did(&lab, &id).len(), 1);
+}
+
+/// At whatever moment the client goes: the turn is there once, or, if nobody heard of it, not at all.
+#[test]
+fn c5_a_client_that_goes_at_any_moment_leaves_one_turn_or_none() {
+    let mut seed = Seed::announce("c5 http");
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = start(&lab, &[]);
+    for round in 0..rounds(40) {
+        let body = json!({"text": format!("round {round}"), "wait": true});
+        let key = round.to_string();
+        let client = gateway.begin("POST", &at(&id, "turns"), &[("Idempotency-Key", &key)], Some(&body));
+        seed.dawdle(4_000);
+        drop(client);
+        let turn = send_keyed(&gateway, &id, &key, &body).ok();
+        assert_eq!(text(&turn, "answer"), format!("ECHO: round {round}"));
+    }
+    wait_idle(&gateway, &id);
+    let expected: Vec<String> = (0..rounds(40)).map(|round| format!("round {round}")).collect();
+    assert_eq!(prompts(&did(&lab, &id)), expected, "each once, in order");
+}
+
+/// More wait than the gateway has threads and the keeper has room for clients; everybody else is served at once.
+#[test]
+fn c5_six_hundred_who_wait_hold_nobody_up_and_all_hear_the_end() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let (go, wait) = gate(&lab, "go");
+    let (begun, touch) = mark(&lab, "begun");
+    let id = start(&lab, &["--prompt", &format!("{touch} {wait} x")]);
+    let other = start(&lab, &[]);
+    wait_mark(&begun);
+    let body = json!({"text": "second", "wait": true});
+    let idle = json!({"for": "idle"});
+    let waiting: Vec<_> = (0..MANY)
+        .map(|number| match number % 2 {
+            0 => gateway.begin("POST", &at(&id, "turns"), &[("Idempotency-Key", "k")], Some(&body)),
+            _ => gateway.begin("POST", &at(&id, "wait"), &[], Some(&idle)),
+        })
+        .collect();
+    wait_accepted(&gateway, &id, 2);
+    let asked = Instant::now();
+    for path in ["turns/1", "turns", "queue"] {
+        gateway.get(&at(&id, path)).ok();
+    }
+    assert_eq!(text(&crate::told(&gateway, &other, "hello"), "answer"), "ECHO: hello");
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    let clients =
+        std::fs::read_dir(format!("/proc/{}/fd", lab.number(&id, "keeper_pid"))).expect("its files");
+    let sockets = clients.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+    let sockets = sockets.filter(|fd| fd.to_string_lossy().starts_with("socket:")).count();
+    assert!(sockets < 40, "the keeper has {sockets} connections for {MANY} who wait");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", gateway.pid())).expect("its threads").count();
+    assert!(tasks < 100, "the gateway has {tasks} threads for {MANY} who wait");
+    open(&go);
+    for (number, client) in waiting.into_iter().enumerate() {
+        let reply = client.reply();
+        assert_eq!(reply.status, 200, "{number}: {}", reply.text());
+        match number % 2 {
+            0 => assert_eq!(text(&reply.json(), "answer"), "ECHO: second"),
+            _ => assert_eq!(reply.json()["session"]["state"], "idle"),
+        }
+    }
+    assert_eq!(did(&lab, &id).len(), 2);
+    // When nobody waits any more, nobody is connected, either.
+    let pid = lab.number(&id, "keeper_pid");
+    wait_until("the gateway to leave the keeper", || {
+        let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("its files");
+        let links = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+        links.filter(|fd| fd.to_string_lossy().starts_with("socket:")).count() <= 1
+    });
+}
+
+/// A keeper that stands still is 503 for whoever sends, and nobody else waits for it.
+#[test]
+fn c9_a_keeper_that_stands_still_is_unavailable_and_other_sessions_are_not() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let (id, other) = (start(&lab, &[]), start(&lab, &[]));
+    crate::told(&gateway, &id, "first");
+    let keeper = lab.process(&id, "keeper_pid");
+    signal(&keeper, Signal::STOP);
+    let body = json!({"text": "while it stands still"});
+    let sends: Vec<_> = (0..MANY)
+        .map(|number| {
+            let key = format!("k{}", number % 3);
+            gateway.begin("POST", &at(&id, "turns"), &[("Idempotency-Key", &key)], Some(&body))
+        })
+        .collect();
+    let asked = Instant::now();
+    for round in 0..5 {
+        crate::told(&gateway, &other, &format!("round {round}"));
+    }
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    signal(&keeper, Signal::CONT);
+    for client in sends {
+        let reply = client.reply();
+        match reply.status {
+            202 => {}
+            _ => drop(reply.problem(503, "unreachable")),
+        }
+    }
+    wait_idle(&gateway, &id);
+    let ran = did(&lab, &id);
+    assert!(ran.len() <= 4, "three keys: {ran:?}");
+    assert_eq!(seen_states(&gateway, &id).len(), ran.len());
+}

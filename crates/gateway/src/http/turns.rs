@@ -1,0 +1,329 @@
+//! Turns: what was sent to a session's agent and what came of it; sending, and breaking off.
+//!
+//! Promise: what is answered with a receipt is on disk, once, whatever becomes of the connection; who sends the same
+//! key again hears of the same turn.
+//! Start with [`send`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{FromRequestParts, RawPathParams, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use berth_api::message::Submit;
+use berth_api::turn::{Manner, Receipt, TurnView};
+use berth_api::{Code, Problem, Scope};
+use berth_keeper::killpoint;
+use berth_verbs::turns;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::caller::Target;
+use crate::fault::Fault;
+use crate::follow::{Until, Waited};
+use crate::gate::Gate;
+use crate::http::body::{Body, Query};
+use crate::routes::Route;
+
+/// How long `wait` waits if nothing is said.
+pub(crate) const USUAL_WAIT_MS: u64 = 5 * 60 * 1000;
+/// How long it waits at most: then ask again.
+pub(crate) const LONGEST_WAIT_MS: u64 = 60 * 60 * 1000;
+/// When a queue that was full, or an agent that was busy, may be tried again, in seconds.
+const RETRY_SECONDS: u64 = 5;
+/// How many turns one answer has at most.
+const MOST_TURNS: usize = 1000;
+/// The header that makes a call repeatable.
+const KEY: &str = "idempotency-key";
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/sessions/{session}/turns",
+            Scope::Read,
+            "list_turns",
+            "The turns of a session, in the order they were accepted.",
+            list,
+        )
+        .query::<Which>()
+        .gives::<Turns>(200, "the turns")
+        .fails(&[Code::NotFound]),
+        Route::new(
+            Method::POST,
+            "/v1/sessions/{session}/turns",
+            Scope::Send,
+            "send_turn",
+            "Have something said to a session's agent.",
+            send,
+        )
+        .header(
+            "Idempotency-Key",
+            "Makes the call repeatable: the same key with the same text means the same turn.",
+        )
+        .takes::<NewTurn>()
+        .gives::<Receipt>(202, "it is on disk, and waits or runs")
+        .gives::<TurnView>(200, "with `wait`: what came of it")
+        .fails(&[
+            Code::NotFound,
+            Code::Refused,
+            Code::Full,
+            Code::TimedOut,
+            Code::Unreachable,
+            Code::Unavailable,
+        ]),
+        Route::new(
+            Method::GET,
+            "/v1/sessions/{session}/turns/{turn}",
+            Scope::Read,
+            "get_turn",
+            "Everything known about a turn.",
+            one,
+        )
+        .gives::<TurnView>(200, "the turn")
+        .fails(&[Code::NotFound]),
+        Route::new(
+            Method::GET,
+            "/v1/sessions/{session}/turns/{turn}/result",
+            Scope::Read,
+            "get_result",
+            "What came of a turn.",
+            result,
+        )
+        .gives::<TurnView>(200, "it is over")
+        .gives::<TurnView>(202, "it is in progress")
+        .fails(&[Code::NotFound]),
+        Route::new(
+            Method::POST,
+            "/v1/sessions/{session}/turns/{turn}/cancel",
+            Scope::Send,
+            "cancel_turn",
+            "Withdraw a turn that waits, or have the agent break it off.",
+            cancel,
+        )
+        .gives::<TurnView>(200, "it is over and will not run")
+        .fails(&[Code::NotFound, Code::Refused, Code::Held, Code::TimedOut, Code::Unreachable]),
+    ]
+}
+
+/// Which turns are wanted.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Those behind this number.
+    #[serde(default)]
+    after: u64,
+    /// At most so many; 1000 if nothing is said, and never more.
+    limit: Option<usize>,
+}
+
+/// Turns of a session.
+#[derive(Serialize, JsonSchema, Debug)]
+struct Turns {
+    /// In the order they were accepted.
+    turns: Vec<TurnView>,
+    /// How many the session ever had.
+    total: u64,
+}
+
+/// What is to be said, and how.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct NewTurn {
+    /// What to say to the agent.
+    text: String,
+    /// Withdraw it if the agent does not have it within this time. Answered when the agent has it, or with 429.
+    max_wait_ms: Option<u64>,
+    /// How it meets a turn that is running.
+    #[serde(default)]
+    manner: Manner,
+    /// Only if the session has this id, or its agent writes this conversation.
+    expected_session: Option<String>,
+    /// Answer with the result, when there is one.
+    #[serde(default)]
+    wait: bool,
+    /// How long to wait for it; then the answer is a receipt. Five minutes if nothing is said, at most an hour.
+    timeout_ms: Option<u64>,
+}
+
+/// The number of a turn in the path.
+pub(crate) struct TurnNumber(pub(crate) u64);
+
+impl<S: Send + Sync> FromRequestParts<S> for TurnNumber {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
+        let params = RawPathParams::from_request_parts(parts, state).await;
+        let params = params.map_err(|_| Fault::usage("the path is no text"))?;
+        let text =
+            params.iter().find(|(name, _)| *name == "turn").map(|(_, value)| value).unwrap_or_default();
+        text.parse().map(Self).map_err(|_| {
+            Fault::usage(format!("`{}` is no turn", text.escape_debug()))
+                .hint("a turn is named by its number in the session, as in /turns/3")
+        })
+    }
+}
+
+/// What a verb refused, with when to ask again.
+pub(crate) fn refused(mut fault: Fault) -> Fault {
+    match fault.problem.code {
+        Code::Full | Code::Unreachable | Code::Unavailable if fault.retry_after.is_none() => {
+            fault.retry_after = Some(RETRY_SECONDS);
+        }
+        _ => {}
+    }
+    fault
+}
+
+/// When a wait ends that may take this long.
+pub(crate) fn end_of_wait(timeout_ms: Option<u64>) -> Result<Instant, Fault> {
+    let ms = timeout_ms.unwrap_or(USUAL_WAIT_MS);
+    if ms > LONGEST_WAIT_MS {
+        return Err(Fault::usage(format!("`timeout_ms` is at most {LONGEST_WAIT_MS}, not {ms}"))
+            .hint("ask again when that time is up"));
+    }
+    Ok(Instant::now() + Duration::from_millis(ms))
+}
+
+async fn list(
+    State(gate): State<Arc<Gate>>,
+    target: Target,
+    Query(which): Query<Which>,
+) -> Result<Json<Turns>, Fault> {
+    let follower = gate.followers.of(&target.ctx, &target.id);
+    let mut turns = follower.look(move || turns::views(&target.ctx, &target.id)).await?;
+    let total = turns.len() as u64;
+    turns.retain(|turn| turn.number > which.after);
+    turns.truncate(which.limit.unwrap_or(MOST_TURNS).min(MOST_TURNS));
+    Ok(Json(Turns { turns, total }))
+}
+
+async fn one(
+    State(gate): State<Arc<Gate>>,
+    target: Target,
+    TurnNumber(number): TurnNumber,
+) -> Result<Json<TurnView>, Fault> {
+    view(&gate, &target, number).await.map(Json)
+}
+
+async fn result(
+    State(gate): State<Arc<Gate>>,
+    target: Target,
+    TurnNumber(number): TurnNumber,
+) -> Result<Response, Fault> {
+    let view = view(&gate, &target, number).await?;
+    let status = if view.in_progress { StatusCode::ACCEPTED } else { StatusCode::OK };
+    Ok((status, Json(view)).into_response())
+}
+
+async fn view(gate: &Gate, target: &Target, number: u64) -> Result<TurnView, Fault> {
+    let (ctx, id) = (target.ctx.clone(), target.id.clone());
+    gate.followers.of(&ctx, &id).look(move || turns::view(&ctx, &id, number)).await
+}
+
+async fn send(
+    State(gate): State<Arc<Gate>>,
+    target: Target,
+    headers: HeaderMap,
+    Body(new): Body<NewTurn>,
+) -> Result<Response, Fault> {
+    let key = key(&headers)?;
+    let end = end_of_wait(new.timeout_ms)?;
+    let until = match (new.wait, new.max_wait_ms) {
+        (true, _) => Some(Until::Over),
+        (false, Some(_)) => Some(Until::Begun),
+        (false, None) => None,
+    };
+    // Whoever cannot wait is told before anything is stored.
+    let _seat = until.map(|_| gate.followers.seat()).transpose()?;
+    let follower = gate.followers.of(&target.ctx, &target.id);
+    let submit = Submit {
+        text: new.text,
+        key,
+        max_wait_ms: new.max_wait_ms,
+        manner: new.manner,
+        expected: new.expected_session,
+        waits: false,
+    };
+    let (ctx, id) = (target.ctx.clone(), target.id.clone());
+    let sent = follower.work(move || turns::send(&ctx, &id, submit).map(|(_, receipt)| receipt));
+    let receipt = sent.await.map_err(refused)?;
+    killpoint::reached("gateway-accepted");
+    let Some(until) = until else { return Ok(accepted(receipt)) };
+    match follower.turn(receipt.number, until, end).await? {
+        Waited::Reached(view) => {
+            killpoint::reached("gateway-answering");
+            match turns::withdrawn(&view) {
+                Some(problem) => {
+                    Err(Fault::from(problem).status(StatusCode::TOO_MANY_REQUESTS).retry_after(RETRY_SECONDS))
+                }
+                None if new.wait => Ok(Json(view).into_response()),
+                None => Ok(accepted(Receipt { state: view.state, position: None, ..receipt })),
+            }
+        }
+        // It is accepted, whatever holds it up: the words say so, and where it is is told.
+        Waited::Held(problem) => Ok(located(Fault::from(problem).into_response(), &receipt)),
+        Waited::TimedOut => {
+            let view = self::view(&gate, &target, receipt.number).await?;
+            let (state, position, held) = (view.state, view.position, view.held);
+            Ok(accepted(Receipt { state, position, held, ..receipt }))
+        }
+    }
+}
+
+fn accepted(receipt: Receipt) -> Response {
+    let response = (StatusCode::ACCEPTED, Json(&receipt)).into_response();
+    located(response, &receipt)
+}
+
+/// Tells where the turn is.
+fn located(mut response: Response, receipt: &Receipt) -> Response {
+    let place = format!("/v1/sessions/{}/turns/{}", receipt.session, receipt.number);
+    if let Ok(place) = HeaderValue::from_str(&place) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    response
+}
+
+/// The key of a call, as its header has it.
+fn key(headers: &HeaderMap) -> Result<Option<String>, Fault> {
+    let mut keys = headers.get_all(KEY).iter();
+    let Some(key) = keys.next() else { return Ok(None) };
+    if keys.next().is_some() {
+        return Err(Fault::usage("there is more than one `Idempotency-Key`"));
+    }
+    let key = key.to_str().map_err(|_| Fault::usage("the `Idempotency-Key` is not plain text"))?;
+    Ok(Some(key.to_owned()))
+}
+
+async fn cancel(
+    State(gate): State<Arc<Gate>>,
+    target: Target,
+    TurnNumber(number): TurnNumber,
+) -> Result<Json<TurnView>, Fault> {
+    let _seat = gate.followers.seat()?;
+    let follower = gate.followers.of(&target.ctx, &target.id);
+    let (ctx, id) = (target.ctx.clone(), target.id.clone());
+    let asked = follower.work(move || turns::cancel(&ctx, &id, number));
+    let mut view = asked.await.map_err(refused)?;
+    if view.in_progress {
+        view = match follower.turn(number, Until::Over, Instant::now() + turns::CANCEL_TAKES).await? {
+            Waited::Reached(view) => *view,
+            Waited::Held(problem) => return Err(problem.into()),
+            Waited::TimedOut => {
+                let what = format!("turn {} is to be broken off and is not over yet", view.turn);
+                return Err(Problem::new(Code::TimedOut, what).hint("look again in a moment").into());
+            }
+        };
+    }
+    match view.state.as_str() {
+        "cancelled" | "interrupted" => Ok(Json(view)),
+        state => {
+            let what = format!("turn {} was {state} before the agent could be told", view.turn);
+            Err(Problem::new(Code::Refused, what).hint("its result is stored").into())
+        }
+    }
+}

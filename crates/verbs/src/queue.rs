@@ -1,0 +1,69 @@
+//! What waits in a session, and changing it: with its keeper, or as its keeper for that moment.
+
+use berth_api::Problem;
+use berth_api::message::Request;
+use berth_api::turn::TurnView;
+use berth_core::{Command, Refusal, SessionId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::ctx::Ctx;
+use crate::turns;
+
+/// What waits: `berth queue --json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Queue")]
+pub struct Waiting {
+    /// The session's id.
+    pub session: String,
+    /// Why nothing begins, if something holds it.
+    pub held: Option<String>,
+    /// The turn the agent has.
+    pub current: Option<String>,
+    /// The turns that wait, the next one first.
+    pub queued: Vec<TurnView>,
+}
+
+/// What waits in a session. `handle` is how whoever asks calls it.
+pub fn waiting(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Waiting, Problem> {
+    let status = ctx.status(id)?;
+    let Some(known) = status.turns else {
+        return Err(berth_api::problem::refusal(&Refusal::NoTurns, handle));
+    };
+    let mut queued = turns::views(ctx, id)?;
+    queued.retain(|view| view.position.is_some());
+    queued.sort_by_key(|view| view.position);
+    Ok(Waiting { session: id.to_string(), held: known.held, current: known.current, queued })
+}
+
+/// Withdraws a turn that waits.
+pub fn withdraw(ctx: &Ctx, id: &SessionId, turn: u64) -> Result<(), Problem> {
+    turns::change(ctx, id, Request::Withdraw { turn }, Command::Withdraw { turn, by: ctx.me() })
+}
+
+/// Puts a turn that waits at another place: so many before it.
+pub fn shift(ctx: &Ctx, id: &SessionId, turn: u64, to: u64) -> Result<(), Problem> {
+    turns::change(ctx, id, Request::Move { turn, to }, Command::Move { turn, to })
+}
+
+/// Has a turn that waits say something else.
+pub fn edit(ctx: &Ctx, id: &SessionId, turn: u64, text: String) -> Result<(), Problem> {
+    let command = Command::Edit { turn, text: text.clone(), by: ctx.me() };
+    turns::change(ctx, id, Request::Edit { turn, text }, command)
+}
+
+/// Lets no further turn begin.
+pub fn pause(ctx: &Ctx, id: &SessionId) -> Result<(), Problem> {
+    turns::change(ctx, id, Request::Pause, Command::Pause { by: ctx.me() })
+}
+
+/// Lets the queue go on, whatever held it. Whoever does that wants what waits in it: a session without a keeper
+/// is started for that.
+pub fn go_on(ctx: &Ctx, id: &SessionId) -> Result<(), Problem> {
+    turns::change(ctx, id, Request::GoOn, Command::GoOn { by: ctx.me() })?;
+    let waits = ctx.status(id)?.turns.is_some_and(|turns| !turns.queued.is_empty());
+    if waits && ctx.keeper_of(id)?.is_none() {
+        turns::begin_again(ctx, id)?;
+    }
+    Ok(())
+}
