@@ -283,8 +283,7 @@ impl Visit {
             drop(there);
             let request = Request::Attach { role: self.role, size };
             let asked = async {
-                let (mut hearing, mut saying) =
-                    client::open(ctx.home.session_dir(id), ctx.place.clone()).await?;
+                let (mut hearing, mut saying) = client::open(ctx.home.session_dir(id), ctx.asker()).await?;
                 saying.ask(request).await?;
                 let answer = hearing.next().await?;
                 Ok::<_, io::Error>((hearing, saying, answer))
