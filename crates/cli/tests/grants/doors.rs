@@ -169,12 +169,40 @@ fn what_is_asked_for_an_agent_is_looked_at_as_if_the_agent_asked() {
     assert_eq!(ask(child.trim(), Request::Stop { grace_ms: 0 }), "done");
 }
 
+/// Asks the gateway from inside of a session: the status, and the body.
+fn ask(lab: &Lab, method: &str, path: &str, body: &str) -> String {
+    let asked = format!(
+        "curl -sS -X {method} -H 'content-type: application/json' -d '{body}' -w ' %{{http_code}}' \
+         --unix-socket $BERTH_HOME/gateway.sock http://localhost/v1{path}"
+    );
+    inside(lab, "outer", &asked).ok()
+}
+
 #[test]
-fn the_gateways_socket_shows_an_agent_the_list() {
+fn the_gateways_socket_tells_an_agent_from_a_person() {
     let lab = lab();
-    let _gateway = lab.serve();
+    let gateway = lab.serve();
     agent(&lab, "outer", &[]);
-    let curl = "curl -sS --unix-socket $BERTH_HOME/gateway.sock http://berth/v1/sessions";
-    let said = inside(&lab, "outer", curl).ok();
-    assert!(said.contains("\"name\":\"outer\""), "{said}");
+    agent(&lab, "other", &[]);
+    inside(&lab, "outer", "berth run -d --agent fake --name child").ok();
+    let list =
+        inside(&lab, "outer", "curl -sS --unix-socket $BERTH_HOME/gateway.sock http://localhost/v1/sessions");
+    assert!(list.ok().contains("\"name\":\"other\""));
+    for (method, path, body) in [
+        ("POST", "/sessions/other/turns", "{\"text\":\"do this\"}"),
+        ("POST", "/sessions/outer/turns", "{\"text\":\"do that\"}"),
+        ("POST", "/sessions/child/answers", "{\"answer\":\"allow\"}"),
+        ("PATCH", "/sessions/other/queue", "{\"paused\":true}"),
+    ] {
+        let said = ask(&lab, method, path, body);
+        assert!(
+            said.ends_with(" 403") && said.contains("\"code\":\"not-allowed\""),
+            "{method} {path}: {said}"
+        );
+    }
+    assert_eq!(lab.show("other")["state"], "idle");
+    let said = ask(&lab, "POST", "/sessions/child/turns", "{\"text\":\"hello\"}");
+    assert!(said.ends_with(" 202"), "{said}");
+    // A person at the same socket may.
+    gateway.post("/v1/sessions/other/turns", &serde_json::json!({"text": "hello"})).ok();
 }

@@ -56,7 +56,8 @@ fn an_agent_that_would_stop_or_answer_its_own_session_is_refused_and_goes_on(kin
         ("answer outer allow", "may not answer what session `outer` asks"),
         ("send outer more", "may not change what session `outer` is to do"),
     ] {
-        let (code, turn) = world.send(&outer, &format!("TOOL {berth} {order} 2>&1; echo code $?"));
+        let (code, turn) =
+            world.send(&outer, &format!("TOOL o=$({berth} {order} 2>&1); echo \"code $? $o\""));
         let answer = turn["answer"].as_str().unwrap_or_default();
         assert_eq!(code, 0, "{turn}");
         assert!(answer.contains(refusal) && answer.contains("code 11"), "{order}: {turn}");
