@@ -75,10 +75,10 @@ fn words_are_found_where_the_command_line_finds_them() {
     assert_eq!(lines("pattern=needle"), of_cli(&["needle"]));
     assert_eq!(lines("pattern=needle&ignore_case=true"), of_cli(&["-i", "needle"]));
     assert!(lines("pattern=needle&ignore_case=true").iter().any(|line| text(line, "session") == other));
-    assert_eq!(lines(&format!("pattern=NEEDLE&session={id}")), [json!(null); 0]);
+    assert!(lines(&format!("pattern=NEEDLE&session={id}")).is_empty());
     let cut = api.get("/v1/grep?pattern=needle&ignore_case=true&limit=1");
     assert_eq!((cut["lines"].as_array().map(Vec::len), &cut["more"]), (Some(1), &json!(true)));
-    assert_eq!(lines("pattern=no.such&fixed=true"), [json!(null); 0]);
+    assert!(lines("pattern=no.such&fixed=true").is_empty());
     for bad in ["", "pattern=", "pattern=%28", "pattern=x&odd=1", "pattern=x&limit=-1"] {
         api.gateway.get(&format!("/v1/grep?{bad}")).problem(400, "usage");
     }

@@ -53,7 +53,7 @@ fn a_change_by_the_command_line_is_in_the_next_answer() {
 #[test]
 fn what_is_told_again_is_what_show_tells() {
     let api = Api::new();
-    let id = api.terminal(&["print:hello", "hang"]);
+    let id = api.terminal(&["say:hello", "hang"]);
     api.lab.wait_output(&id, "hello");
     settled(&api, &id);
     api.session(&id);
@@ -96,21 +96,21 @@ fn the_list_has_who_needs_you_first_and_what_was_asked_for() {
         let list = api.get(&format!("/v1/sessions{query}"));
         list["sessions"].as_array().expect("a list").iter().map(|status| text(status, "id")).collect()
     };
-    assert_eq!(ids(""), [asking.clone(), calm.clone(), stopped.clone()]);
+    assert_eq!(ids(""), [asking.as_str(), calm.as_str(), stopped.as_str()]);
     let of_cli: Vec<String> =
         api.lab.json(["ls", "--json"]).as_array().expect("a list").iter().map(|it| text(it, "id")).collect();
     assert_eq!(ids(""), of_cli);
-    assert_eq!(ids("?state=needs-you,stopped"), [asking.clone(), stopped.clone()]);
-    assert_eq!(ids("?agent=fake&sort=name"), [asking.clone(), calm.clone()]);
-    assert_eq!(ids("?tag=work"), [calm.clone()]);
-    assert_eq!(ids("?name=as*"), [asking.clone()]);
-    assert_eq!(ids("?cwd=/nowhere"), [String::new(); 0]);
+    assert_eq!(ids("?state=needs-you,stopped"), [asking.as_str(), stopped.as_str()]);
+    assert_eq!(ids("?agent=fake&sort=name"), [asking.as_str(), calm.as_str()]);
+    assert_eq!(ids("?tag=work"), [calm.as_str()]);
+    assert_eq!(ids("?name=as*"), [asking.as_str()]);
+    assert!(ids("?cwd=/nowhere").is_empty());
     assert_eq!(ids("?limit=1").len(), 1);
     api.post(&format!("/v1/sessions/{stopped}/archive"), json!({})).ok();
     let list = api.get("/v1/sessions");
     assert_eq!((list["sessions"].as_array().map(Vec::len), &list["archived"]), (Some(2), &json!(1)));
     assert!(list["sessions"][0]["evidence_age_ms"].is_u64(), "{list}");
-    assert_eq!(ids("?archived=true"), [stopped.clone()]);
+    assert_eq!(ids("?archived=true"), [stopped.as_str()]);
     assert_eq!(ids("?all=true").len(), 3);
     for bad in ["?state=odd", "?cwd=relative", "?all=true&archived=true", "?odd=1", "?limit=x"] {
         api.gateway.get(&format!("/v1/sessions{bad}")).problem(400, "usage");
