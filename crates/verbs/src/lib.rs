@@ -18,6 +18,7 @@ pub mod grep;
 pub mod helper;
 pub mod life;
 pub mod listing;
+pub mod port;
 pub mod progress;
 pub mod ps;
 pub mod purge;

@@ -150,3 +150,31 @@ fn a_session_is_changed_as_a_whole_or_not_at_all() {
     assert_eq!(change(json!({"name": "fixed", "note": "done"})).ok()["note"], "done");
     assert_eq!(api.lab.show("fixed")["id"], id);
 }
+
+#[test]
+fn a_released_session_that_is_asked_all_the_time_is_taken_up_by_the_next_turn() {
+    let api = Api::new();
+    let id = api.fake(json!({"policy": {"idle_ms": 50}}));
+    for round in 1..=3 {
+        wait_until("the agent to be released", || api.session(&id)["keeper_pid"].is_null());
+        settled(&api, &id);
+        assert_eq!(api.session(&id)["state"], "idle");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert_eq!(api.session(&id)["id"], id);
+                }
+            });
+            api.lab.ok(["send", &id, "--wait", "say:hello"]);
+            let known = api.session(&id);
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            asking.join().expect("every answer was one");
+            assert_eq!(
+                (&known["turns"]["total"], &known["epoch"]),
+                (&json!(round), &json!(round + 1)),
+                "{known}"
+            );
+        });
+    }
+}
