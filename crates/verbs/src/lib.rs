@@ -26,6 +26,7 @@ pub mod life;
 pub mod links;
 pub mod listing;
 pub mod output;
+pub mod port;
 pub mod progress;
 pub mod ps;
 pub mod purge;
