@@ -10,8 +10,11 @@ mod accept;
 mod dashboard;
 mod echo;
 mod end;
+mod fanout;
+mod gateway;
 mod grep;
 mod helper;
+mod http;
 mod journal;
 mod lab;
 mod list;
@@ -30,6 +33,7 @@ mod sweep;
 mod terminal;
 mod turn;
 mod turns;
+mod websocket;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -46,7 +50,7 @@ use stage::Bench;
 type Measurement = (char, fn(&Bench) -> Result<Section>);
 
 /// In the order of the report.
-const MEASUREMENTS: [Measurement; 17] = [
+const MEASUREMENTS: [Measurement; 20] = [
     ('a', start::measure),
     ('b', parallel::measure),
     ('c', echo::measure),
@@ -64,6 +68,9 @@ const MEASUREMENTS: [Measurement; 17] = [
     ('o', queue::measure),
     ('p', dashboard::measure),
     ('q', grep::measure),
+    ('r', http::measure),
+    ('s', fanout::measure),
+    ('t', websocket::measure),
 ];
 
 const HELP: &str = "berth-bench: speed and memory beside the peers (bench/run installs and builds what it needs)
@@ -75,7 +82,7 @@ usage: berth-bench --fake-agent PATH [--berth PATH] [--only a,c] [--quick] [--wr
   --berth PATH       berth's command; without it only the peers are measured, as found through PATH
   --only a,c         only these: a start · b parallel · c echo · d output · e reattach · f memory · g list · h journal
                      i end · j sweep · k helper · l sending · m turn · n turn of Claude Code · o memory of turns · p dashboard
-                     q finding text
+                     q finding text · r asking the gateway · s many readers · t terminal over WebSocket
   --quick            few rounds: shows that it works, not how fast it is
   --write PATH       write the report there too
   --dir DIR          make the private directories there, on a real disk; the system's temporary directory otherwise
@@ -95,6 +102,7 @@ fn main() -> ExitCode {
         [terminal::VERB, gate, program, ..] => {
             terminal::enter(Path::new(gate), program, &words[3..]).map(|()| true)
         }
+        [http::VERB, file] => http::serve(Path::new(file)).map(|()| true),
         ["clean", dir] => {
             lab::clean(Path::new(dir), Duration::ZERO);
             Ok(true)

@@ -16,6 +16,7 @@ pub mod record;
 pub mod redact;
 pub mod scope;
 pub mod status;
+pub mod token;
 pub mod turn;
 
 pub use client::Connection;
@@ -25,3 +26,4 @@ pub use problem::{Code, Problem};
 pub use record::Entry;
 pub use scope::Scope;
 pub use status::{Status, Timestamp};
+pub use token::{NewToken, Token, TokenKind};

@@ -2,13 +2,16 @@
 
 pub(crate) mod agents;
 pub(crate) mod config;
+mod editors;
 pub(crate) mod find;
 pub(crate) mod helper;
+pub(crate) mod hosts;
 pub(crate) mod life;
 pub(crate) mod ls;
 pub(crate) mod notify;
-pub(crate) mod serve;
+mod serve;
 mod shell;
+pub(crate) mod token;
 pub(crate) mod turns;
 pub(crate) mod use_session;
 
@@ -20,7 +23,9 @@ use clap::{FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use config::Config;
+pub(crate) use editors::{Acp, Mcp};
 pub(crate) use find::{Export, Format, Grep};
+pub(crate) use hosts::{Hosts, HostsAdd, HostsLs, HostsVerb, Proxy, ProxyVerb};
 pub(crate) use life::{Archive, Note, Policy, Purge, Restore, Sorting, Tag};
 pub(crate) use ls::{Ls, Which};
 pub(crate) use serve::{OpenApi, Serve};
@@ -34,6 +39,7 @@ use clap::builder::TypedValueParser;
 use crate::config::Color;
 pub(crate) use berth_verbs::time::duration;
 pub(crate) use notify::{Notify, NotifyLog, NotifyTest, NotifyVerb, occasions};
+pub(crate) use token::{Link, Token, TokenLs, TokenNew, TokenRevoke, TokenVerb};
 pub(crate) use use_session::Use;
 
 pub(crate) use helper::{Ensure, Helper, HelperLs, HelperShow, HelperStop, HelperVerb, Release};
@@ -84,6 +90,9 @@ pub(crate) struct Global {
     /// Say what is being done; twice, say more (BERTH_LOG=FILTER chooses)
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
+    /// Do it on this host, over ssh: one of `berth hosts`, or what ssh calls it
+    #[arg(long, value_name = "HOST", global = true)]
+    pub(crate) host: Option<String>,
     /// When to use colours: auto, always, never [default: the config's `ui.color`]
     #[arg(long, value_name = "WHEN", value_parser = color(), global = true, hide_possible_values = true)]
     pub(crate) color: Option<Color>,
@@ -194,6 +203,12 @@ pub(crate) enum Verb {
     Man(Man),
     Setup(Setup),
     Serve(Serve),
+    Hosts(Hosts),
+    Proxy(Proxy),
+    Token(Token),
+    Link(Link),
+    Acp(Acp),
+    Mcp(Mcp),
     #[command(name = "openapi")]
     OpenApi(OpenApi),
     Doctor(Doctor),

@@ -1,5 +1,6 @@
 //! The commands, one file each, `follow`, which three of them share, and `port`, a part of `ps`.
 
+pub(crate) mod acp;
 pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod archive;
@@ -14,16 +15,20 @@ pub(crate) mod follow;
 pub(crate) mod fork;
 pub(crate) mod grep;
 pub(crate) mod helper;
+pub(crate) mod hosts;
 pub(crate) mod input;
+pub(crate) mod link;
 pub(crate) mod log;
 pub(crate) mod ls;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod note;
 pub(crate) mod notify;
 pub(crate) mod openapi;
 pub(crate) mod output;
 pub(crate) mod policy;
 pub(crate) mod port;
+pub(crate) mod proxy;
 pub(crate) mod ps;
 pub(crate) mod purge;
 pub(crate) mod queue;
@@ -41,6 +46,7 @@ pub(crate) mod stop;
 pub(crate) mod sweep;
 pub(crate) mod tag;
 pub(crate) mod talk;
+pub(crate) mod token;
 pub(crate) mod turns;
 pub(crate) mod use_session;
 pub(crate) mod wait;

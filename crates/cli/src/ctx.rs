@@ -8,6 +8,7 @@ pub(crate) use berth_verbs::ctx::{ANSWER_PATIENCE, is_unrecorded_loss};
 
 use crate::tty;
 
+#[derive(Clone, Debug)]
 pub(crate) struct Ctx {
     verbs: berth_verbs::Ctx,
     /// What --session says; see `meant`.
@@ -24,6 +25,11 @@ impl Ctx {
     /// The same with the session that --session names.
     pub(crate) fn about(self, session: Option<String>) -> Self {
         Self { session, ..self }
+    }
+
+    /// The same for whoever is somewhere else: an editor, another agent.
+    pub(crate) fn at(&self, place: String) -> Self {
+        Self { verbs: berth_verbs::Ctx { place, ..self.verbs.clone() }, session: self.session.clone() }
     }
 
     /// The same for helpers: everything that can be asked of a session can be asked of them.

@@ -23,7 +23,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("End, keep and bring back", &["stop", "resume", "archive", "restore", "purge", "policy", "sweep"]),
     ("Name and sort", &["use", "rename", "tag", "note"]),
     ("Share processes between sessions", &["helper"]),
-    ("Open to others", &["serve", "openapi"]),
+    ("Open to others", &["serve", "token", "link", "hosts", "acp", "mcp", "openapi", "proxy"]),
     ("Set up", &["agents", "config", "notify", "doctor", "completions", "man", "setup", "demo", "help"]),
 ];
 

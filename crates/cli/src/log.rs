@@ -34,8 +34,8 @@ pub(crate) fn of_a_command(verbose: u8) -> Result<(), Problem> {
         }
         None if verbose > 0 => {
             let level = if verbose > 1 { "debug" } else { "info" };
-            let format =
-                format.with_env_filter(EnvFilter::new(level)).with_ansi(ui::colours_on(&io::stderr()));
+            let filter = without_messages(EnvFilter::new(level));
+            let format = format.with_env_filter(filter).with_ansi(ui::colours_on(&io::stderr()));
             format.without_time().with_level(false).with_target(false).init();
         }
         None => {}
@@ -53,10 +53,15 @@ pub(crate) fn of_a_keeper(args: &[OsString]) {
 
 fn wanted() -> Option<Result<EnvFilter, Problem>> {
     let filter = std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty())?;
-    Some(EnvFilter::try_new(&filter).map_err(|error| {
+    Some(EnvFilter::try_new(&filter).map(without_messages).map_err(|error| {
         Problem::new(Code::Usage, format!("the variable {VARIABLE} is no filter: {error}"))
             .hint("as in BERTH_LOG=info, BERTH_LOG=debug or BERTH_LOG=berth_keeper=debug,info")
     }))
+}
+
+/// The library that speaks MCP tells every message, and with it all that is said to an agent.
+fn without_messages(filter: EnvFilter) -> EnvFilter {
+    filter.add_directive("rmcp=off".parse().expect("a directive"))
 }
 
 /// A file that begins anew when it is full.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acp;
 mod args;
 mod attached;
 mod cmd;
@@ -16,10 +17,12 @@ mod help;
 mod leave_key;
 mod listing;
 mod log;
+mod mcp;
 mod meant;
 mod notify;
 mod print;
 mod progress;
+mod remote;
 mod tty;
 mod turns;
 mod ui;
@@ -69,7 +72,11 @@ fn main() -> ExitCode {
         print::problem(&problem);
         return ExitCode::from(problem.code.exit_code());
     }
-    match run(args) {
+    let done = match &args.global.host {
+        Some(host) => remote::run(host),
+        None => run(args),
+    };
+    match done {
         Ok(code) => {
             if let Some(problem) = config::untold() {
                 print::note(&format!("the config is not used: {}", problem.what));
@@ -104,6 +111,7 @@ fn run(args: Args) -> Result<u8, Problem> {
         Verb::Man(args) => return cmd::man::run(args),
         Verb::Setup(args) => return cmd::setup::run(args),
         Verb::OpenApi(_) => return cmd::openapi::run(),
+        Verb::Proxy(args) => return cmd::proxy::run(args),
         _ => {}
     }
     let ctx = Ctx::open()?.about(args.meant);
@@ -153,7 +161,12 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Purge(args) => cmd::purge::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
+        Verb::Hosts(args) => cmd::hosts::run(ctx, &args),
         Verb::Serve(args) => cmd::serve::run(ctx, &args),
+        Verb::Token(args) => cmd::token::run(ctx, &args),
+        Verb::Link(args) => cmd::link::run(ctx, &args),
+        Verb::Acp(args) => cmd::acp::run(ctx, &args),
+        Verb::Mcp(_) => cmd::mcp::run(ctx),
         Verb::Demo
         | Verb::Doctor(_)
         | Verb::Agents(_)
@@ -161,7 +174,8 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         | Verb::Completions(_)
         | Verb::Man(_)
         | Verb::Setup(_)
-        | Verb::OpenApi(_) => {
+        | Verb::OpenApi(_)
+        | Verb::Proxy(_) => {
             unreachable!("these need no state directory and were handled above")
         }
     }

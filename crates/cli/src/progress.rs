@@ -49,6 +49,40 @@ impl Progress {
     }
 }
 
+/// Progress of work that finds out itself how much there is to do.
+#[derive(Debug)]
+pub(crate) struct Later {
+    what: &'static str,
+    begun: OnceLock<Progress>,
+}
+
+impl Later {
+    /// `what` is said in front, as in "searching".
+    pub(crate) fn new(what: &'static str) -> Self {
+        Self { what, begun: OnceLock::new() }
+    }
+
+    /// Prints something to standard output without mixing it with the line.
+    pub(crate) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
+        match self.begun.get() {
+            Some(progress) => progress.suspend(print),
+            None => print(),
+        }
+    }
+}
+
+impl berth_verbs::Progress for Later {
+    fn begin(&self, total: u64) {
+        let _ = self.begun.get_or_init(|| Progress::of(self.what, total));
+    }
+
+    fn add(&self, count: u64) {
+        if let Some(progress) = self.begun.get() {
+            progress.add(count);
+        }
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         if let Some(bar) = self.bar.get() {

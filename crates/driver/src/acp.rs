@@ -28,6 +28,13 @@ use crate::{Activity, Begin, Driver, Out, Proves, Trouble, Update};
 use answer::{Answer, MAX_NOTICE_BYTES};
 use tool::{Calls, MAX_ID_BYTES};
 
+/// Why a turn failed whose agent stopped with `max_tokens`.
+pub const MAX_TOKENS: &str = "the answer came to the limit of tokens";
+/// The same with `max_turn_requests`.
+pub const MAX_TURN_REQUESTS: &str = "the turn came to the agent's limit of requests to its model";
+/// The same with `refusal`.
+pub const REFUSAL: &str = "the agent refused to go on";
+
 /// How many remarks a run may give.
 const MOST_REMARKS: u32 = 20;
 /// How much of a line that nobody understands is shown.
@@ -387,9 +394,9 @@ impl Acp {
                 };
                 return (Final::Interrupted, Some(why.to_owned()));
             }
-            "max_tokens" => "the answer came to the limit of tokens",
-            "max_turn_requests" => "the turn came to the agent's limit of requests to its model",
-            "refusal" => "the agent refused to go on",
+            "max_tokens" => MAX_TOKENS,
+            "max_turn_requests" => MAX_TURN_REQUESTS,
+            "refusal" => REFUSAL,
             _ => {
                 let stop = tool::line(stop, MAX_SHOWN_BYTES);
                 self.remark(

@@ -17,7 +17,7 @@ pub mod acp;
 pub mod claude;
 pub mod codex;
 mod common;
-mod rpc;
+pub mod rpc;
 
 use berth_core::{Ask, TurnEnd};
 

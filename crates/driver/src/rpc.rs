@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0, a message a line: what drivers that speak it have in common.
+//! JSON-RPC 2.0, a message a line: what drivers that speak it have in common, and whoever answers an editor.
 //!
 //! Promise: any bytes are read as something, without a panic; what we write is one line.
 //! Not here: which requests are under way (their ids say it), what they mean (the drivers know).
@@ -10,33 +10,47 @@ use serde_json::Value;
 use crate::Out;
 
 /// What was asked for is not offered.
-pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
+pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The request makes no sense.
-pub(crate) const INVALID_REQUEST: i64 = -32600;
+pub const INVALID_REQUEST: i64 = -32600;
+/// The details make no sense.
+pub const INVALID_PARAMS: i64 = -32602;
+/// It was tried and did not work.
+pub const INTERNAL: i64 = -32603;
+/// What came is no JSON.
+pub const PARSE_ERROR: i64 = -32700;
 /// Somebody has to log in first.
-pub(crate) const AUTH_REQUIRED: i64 = -32000;
+pub const AUTH_REQUIRED: i64 = -32000;
 /// What is named is not there.
-pub(crate) const NOT_FOUND: i64 = -32002;
+pub const NOT_FOUND: i64 = -32002;
 
 /// How much of what an agent says about a problem is passed on.
 const MAX_SAID_BYTES: usize = 2 << 10;
 
 /// What a line is.
 #[derive(Debug)]
-pub(crate) enum Incoming {
+pub enum Incoming {
     /// It wants an answer.
     Request {
         /** To be given back as it is. */
         id: Value,
+        /** What it wants. */
         method: String,
+        /** The details. */
         params: Value,
     },
     /// It wants none.
-    Notification { method: String, params: Value },
+    Notification {
+        /** What it tells. */
+        method: String,
+        /** The details. */
+        params: Value,
+    },
     /// It answers one of ours.
     Answer {
         /** Ours are strings. */
         id: String,
+        /** What was asked for, or why not. */
         result: Result<Value, Problem>,
     },
     /// It answers nothing of ours.
@@ -49,15 +63,18 @@ pub(crate) enum Incoming {
 
 /// Why a request was not granted.
 #[derive(Debug)]
-pub(crate) struct Problem {
-    pub(crate) code: i64,
-    pub(crate) message: String,
-    pub(crate) data: Value,
+pub struct Problem {
+    /// Which kind, as JSON-RPC and the protocols number them.
+    pub code: i64,
+    /// In words.
+    pub message: String,
+    /// The details.
+    pub data: Value,
 }
 
 impl Problem {
     /// In one line for people: the message, and the details it came with.
-    pub(crate) fn said(&self) -> String {
+    pub fn said(&self) -> String {
         let details = match &self.data {
             Value::Object(data) => data.get("details").and_then(Value::as_str),
             Value::String(text) => Some(text.as_str()),
@@ -75,7 +92,7 @@ impl Problem {
 }
 
 /// Reads a line.
-pub(crate) fn read(line: &[u8]) -> Incoming {
+pub fn read(line: &[u8]) -> Incoming {
     if line.trim_ascii().is_empty() {
         return Incoming::Nothing;
     }
@@ -119,17 +136,17 @@ struct Call<'a, P> {
 }
 
 /// Asks for something.
-pub(crate) fn request(out: &mut Out, id: &str, method: &str, params: &impl Serialize) {
+pub fn request(out: &mut Out, id: &str, method: &str, params: &impl Serialize) {
     out.line(&Call { jsonrpc: "2.0", id: Some(id), method, params });
 }
 
 /// Says something.
-pub(crate) fn notify(out: &mut Out, method: &str, params: &impl Serialize) {
+pub fn notify(out: &mut Out, method: &str, params: &impl Serialize) {
     out.line(&Call { jsonrpc: "2.0", id: None, method, params });
 }
 
 /// Gives what was asked for.
-pub(crate) fn answer(out: &mut Out, id: &Value, result: &impl Serialize) {
+pub fn answer(out: &mut Out, id: &Value, result: &impl Serialize) {
     #[derive(Serialize)]
     struct Granted<'a, R> {
         jsonrpc: &'static str,
@@ -140,11 +157,18 @@ pub(crate) fn answer(out: &mut Out, id: &Value, result: &impl Serialize) {
 }
 
 /// Does not give what was asked for.
-pub(crate) fn refuse(out: &mut Out, id: &Value, code: i64, message: &str) {
+pub fn refuse(out: &mut Out, id: &Value, code: i64, message: &str) {
+    refuse_with(out, id, code, message, None);
+}
+
+/// The same, with details for programs.
+pub fn refuse_with(out: &mut Out, id: &Value, code: i64, message: &str, data: Option<&Value>) {
     #[derive(Serialize)]
     struct Error<'a> {
         code: i64,
         message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        data: Option<&'a Value>,
     }
     #[derive(Serialize)]
     struct Refused<'a> {
@@ -152,5 +176,5 @@ pub(crate) fn refuse(out: &mut Out, id: &Value, code: i64, message: &str) {
         id: &'a Value,
         error: Error<'a>,
     }
-    out.line(&Refused { jsonrpc: "2.0", id, error: Error { code, message } });
+    out.line(&Refused { jsonrpc: "2.0", id, error: Error { code, message, data } });
 }

@@ -1,18 +1,47 @@
 //! The door: who asks. Every request passes here before any handler sees it.
 //!
-//! Promise: whoever cannot be told is a stranger, and a stranger reaches only what everybody may see.
-//! Start with [`admit`].
+//! Promise: whoever cannot be told is a stranger, and a stranger reaches only what everybody may see. Nobody is let in
+//! for where they are: on TCP a token or a cookie is needed, on loopback too; on the socket the kernel's word that it
+//! is our own user. A request under a name that is not ours, or from a page that is not ours, reaches nothing at all.
+//! Not here: what a route needs (see `routes`), what a token allows (see `berth_verbs::tokens`).
+//! Start with [`admit`]. Why it is so: docs/design/auth.md.
 
-use axum::extract::Request;
-use axum::http::StatusCode;
+pub(crate) mod failures;
+pub(crate) mod headers;
+pub(crate) mod hosts;
+pub(crate) mod leash;
+mod passes;
+pub(crate) mod shown;
+pub(crate) mod site;
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use berth_api::{Code, Problem, Scope};
+use berth_api::{Code, Problem, Scope, TokenKind};
+use berth_keeper::Home;
+use berth_verbs::tokens::Pass;
 
 use crate::caller::Caller;
 use crate::fault::Fault;
+use crate::fleet::{PLACE_HEADER, SCOPE_HEADER};
+use crate::gate::Gate;
+use failures::Failures;
+use hosts::{Host, Hosts};
+use leash::{Holds, Leash};
+pub(crate) use passes::Passes;
+use shown::Shown;
+use site::From;
 
-/// Where a connection comes from.
+/// The longest name of a place that another gateway tells.
+const MOST_PLACE_CHARS: usize = 200;
+
+/// Where a connection comes from. The server puts it into every request.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
     /// The local socket, and whose process is at its other end.
@@ -21,37 +50,205 @@ pub(crate) enum Peer {
     Network(std::net::SocketAddr),
 }
 
-/// Finds out who asks.
-pub(crate) async fn admit(peer: Peer, mut request: Request, next: Next) -> Response {
-    match caller(&peer) {
-        Some(caller) => {
-            request.extensions_mut().insert(caller);
-        }
-        None if is_open(request.uri().path()) => {}
-        None => return stranger().into_response(),
+/// What else is known of the connection. The server puts it into every request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wire {
+    /// Whether it is through TLS of ours.
+    pub(crate) secure: bool,
+    /// What cuts it off.
+    pub(crate) leash: Leash,
+}
+
+/// What the door needs to know.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) hosts: Hosts,
+    pub(crate) failures: Failures,
+    pub(crate) passes: Passes,
+}
+
+impl Door {
+    /// The door of a gateway that listens on these addresses and is called like that as well.
+    pub(crate) fn new(home: &Home, listen: &[IpAddr], allow_hosts: &[String]) -> Result<Self, Problem> {
+        Ok(Self {
+            hosts: Hosts::new(listen, allow_hosts)?,
+            failures: Failures::default(),
+            passes: Passes::open(home)?,
+        })
     }
-    next.run(request).await
 }
 
-fn caller(peer: &Peer) -> Option<Caller> {
-    match peer {
-        Peer::Local { uid, pid } if *uid == rustix::process::getuid().as_raw() => {
-            let place = format!("the local socket (pid {})", pid.unwrap_or_default());
-            Some(Caller { place, scope: Scope::Admin, sessions: None, agent: None })
+/// What handlers of the door itself need: under which name we were asked, and whether there is TLS in front.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) host: Host,
+    pub(crate) secure: bool,
+    pub(crate) peer: Peer,
+}
+
+/// Finds out who asks, and lets them as far as they may go.
+pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let wire = request.extensions().get::<Wire>().cloned().unwrap_or_default();
+    let mut insists = false;
+    let mut response = match examine(&gate, &wire, &mut request) {
+        Ok((asked, pass)) => {
+            insists = headers::insists_on_tls(Some(&asked.host), wire.secure);
+            let response = next.run(request).await;
+            match pass {
+                Some(pass) => tied(response, &gate, &wire, pass),
+                None => response,
+            }
         }
-        Peer::Local { .. } | Peer::Network(_) => None,
+        Err(fault) => fault.into_response(),
+    };
+    headers::add(&mut response, &path, insists);
+    response
+}
+
+/// Everything that is checked before a handler runs. What is found out goes along in the request.
+fn examine(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Option<Arc<Pass>>), Fault> {
+    let peer = request.extensions().get::<Peer>().cloned();
+    let peer = peer.ok_or_else(|| Fault::from(Problem::new(Code::Bug, "a connection came from nowhere")))?;
+    let is_local = matches!(peer, Peer::Local { .. });
+    if let Peer::Local { uid, .. } = peer
+        && uid != rustix::process::getuid().as_raw()
+    {
+        return Err(Problem::new(Code::NotAllowed, "this socket is for its owner only").into());
+    }
+    let host = gate.door.hosts.check(request.uri(), request.headers(), is_local)?;
+    let from = From {
+        method: request.method(),
+        path: request.uri().path(),
+        headers: request.headers(),
+        host: &host,
+        secure: wire.secure,
+    };
+    site::check(&from)?;
+    let asked = Asked { secure: from.is_secure(), host: host.clone(), peer };
+    let found = match (Shown::read(request.headers(), &host)?, &asked.peer) {
+        (Shown::Nothing, Peer::Local { pid, .. }) => Ok(Some((owner(request.headers(), *pid)?, None))),
+        (shown, _) => who(gate, &asked, &shown),
+    };
+    // What a cookie lets in must come from our own page, also where everybody may ask: they would be logged out.
+    if let Ok(Some((_, Some(pass)))) = &found
+        && pass.kind == TokenKind::Cookie
+    {
+        site::is_proven(&from)?;
+    }
+    let is_open = is_open(request);
+    let (caller, pass) = match found {
+        Ok(Some((caller, pass))) => (Some(caller), pass),
+        Ok(None) | Err(_) if is_open => (None, None),
+        Ok(None) => return Err(stranger("there is no token in the request")),
+        Err(wrong) => return Err(wrong),
+    };
+    if let Some(caller) = caller {
+        request.extensions_mut().insert(caller);
+    }
+    request.extensions_mut().insert(asked.clone());
+    Ok((asked, pass))
+}
+
+/// Our own user at the socket. Another gateway of theirs that passes a request on says for whom, and how far those may
+/// go: then it is no further.
+fn owner(headers: &HeaderMap, pid: Option<i32>) -> Result<Caller, Fault> {
+    let mut scopes = headers.get_all(SCOPE_HEADER).iter();
+    let scope = match (scopes.next(), scopes.next()) {
+        (None, _) => Some(Scope::Admin),
+        (Some(word), None) => word.to_str().ok().and_then(Scope::named),
+        (Some(_), Some(_)) => None,
+    };
+    let scope = scope.ok_or_else(|| Fault::usage(format!("the `{SCOPE_HEADER}` in the request is none")))?;
+    let here = format!("the local socket (pid {})", pid.unwrap_or_default());
+    let there = headers.get(PLACE_HEADER).and_then(|place| place.to_str().ok());
+    let place = there.map_or(here, |there| there.chars().take(MOST_PLACE_CHARS).collect());
+    Ok(Caller { place, scope, sessions: None, agent: None, pass: None })
+}
+
+type Found = (Caller, Option<Arc<Pass>>);
+
+/// Who it is by what they show. `None` if they show nothing; an error if what they show is wrong.
+fn who(gate: &Gate, asked: &Asked, shown: &Shown) -> Result<Option<Found>, Fault> {
+    let good: Vec<Arc<Pass>> = match shown {
+        Shown::Nothing => return Ok(None),
+        Shown::Nonsense => vec![],
+        Shown::Token(secret) => gate.door.passes.check(secret, TokenKind::Token).into_iter().collect(),
+        Shown::Cookies(secrets) => {
+            secrets.iter().filter_map(|secret| gate.door.passes.check(secret, TokenKind::Cookie)).collect()
+        }
+    };
+    match good.as_slice() {
+        [pass] => {
+            gate.door.passes.note_use(pass);
+            Ok(Some((caller_of(pass, &asked.peer), Some(pass.clone()))))
+        }
+        // A cookie that is no more is how every login ends, and nobody's guess.
+        [] if matches!(shown, Shown::Cookies(_)) => Err(stranger("you are not logged in any more")),
+        [] => Err(failed(gate, &asked.peer)),
+        [..] => Err(stranger("there is more than one login in the request")),
     }
 }
 
-/// What everybody may see.
-fn is_open(path: &str) -> bool {
-    crate::routes::all().iter().any(|route| route.scope.is_none() && route.path == path)
+fn caller_of(pass: &Arc<Pass>, peer: &Peer) -> Caller {
+    let from = match peer {
+        Peer::Local { .. } => "the local socket".to_owned(),
+        Peer::Network(address) => address.ip().to_canonical().to_string(),
+    };
+    let place = match pass.kind {
+        TokenKind::Token => format!("token {} at {from}", pass.name),
+        TokenKind::Cookie | TokenKind::Link => format!("{} at {from}", pass.name),
+    };
+    let sessions = pass.sessions.clone();
+    Caller { place, scope: pass.scope, sessions, agent: None, pass: Some(pass.clone()) }
 }
 
-fn stranger() -> Fault {
-    Fault::from(
-        Problem::new(Code::NotAllowed, "there is no token, or it is not a valid one")
-            .hint("send `Authorization: Bearer TOKEN`; `berth token new` makes one"),
-    )
-    .status(StatusCode::UNAUTHORIZED)
+/// Counts a wrong secret, and says so.
+pub(crate) fn failed(gate: &Gate, peer: &Peer) -> Fault {
+    if let Peer::Network(address) = peer
+        && let Err(wait) = gate.door.failures.count(address.ip(), Instant::now())
+    {
+        let what = "too many wrong tokens came from your address";
+        let hint = "wait, then send the right one; `berth token new` makes one";
+        return Fault::from(Problem::new(Code::Full, what).hint(hint)).retry_after(wait.as_secs().max(1));
+    }
+    stranger("the token is not a good one: it was mistyped or revoked, or has expired")
 }
+
+fn stranger(what: &str) -> Fault {
+    let hint =
+        "send `Authorization: Bearer TOKEN`; `berth token new` makes one, and `berth link` logs a browser in";
+    Fault::from(Problem::new(Code::NotAllowed, what).hint(hint)).status(StatusCode::UNAUTHORIZED)
+}
+
+/// Whether everybody may ask this.
+fn is_open(request: &Request) -> bool {
+    static OPEN: LazyLock<HashSet<(Method, &'static str)>> = LazyLock::new(|| {
+        let open = crate::routes::all().into_iter().filter(|route| route.scope.is_none());
+        open.map(|route| (route.method, route.path)).collect()
+    });
+    let Some(path) = request.extensions().get::<MatchedPath>() else { return false };
+    let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+    OPEN.iter().any(|(open, known)| open == method && *known == path.as_str())
+}
+
+/// An answer that ends with the token it was asked with, however long it goes on.
+fn tied(response: Response, gate: &Arc<Gate>, wire: &Wire, pass: Arc<Pass>) -> Response {
+    let gate = gate.clone();
+    let holds: Holds = Arc::new(move || gate.door.passes.holds(&pass));
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        wire.leash.watch(holds);
+        return response;
+    }
+    response.map(|body| leash::bound(body, holds))
+}
+
+/// Tells a client how to show who it is (RFC 9110 wants it with every 401).
+pub(crate) fn how_to_ask(response: &mut Response) {
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,9 +8,10 @@ use axum::http::request::Parts;
 use berth_api::{Code, Problem, Scope};
 use berth_core::SessionId;
 use berth_verbs::Ctx;
+use berth_verbs::tokens::Pass;
 
 use crate::fault::Fault;
-use crate::gate::{Gate, work};
+use crate::gate::{Gate, or_no_store, work};
 
 /// Who asks. Made by `auth` for every request, before any handler sees it.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Caller {
     pub(crate) sessions: Option<BTreeSet<SessionId>>,
     /// The session whose agent it is: what it starts is that session's child.
     pub(crate) agent: Option<SessionId>,
+    /// The token or cookie they showed, if it was by one that they were let in.
+    pub(crate) pass: Option<Arc<Pass>>,
 }
 
 impl Caller {
@@ -34,6 +37,20 @@ impl Caller {
     /// Whether there is such a session, as far as they may know.
     pub(crate) fn may_see(&self, id: &SessionId) -> bool {
         self.sessions.as_ref().is_none_or(|sessions| sessions.contains(id))
+    }
+
+    /// Refuses who has some sessions only, where it is about all.
+    pub(crate) fn needs_all_sessions(&self) -> Result<(), Fault> {
+        match &self.sessions {
+            None => Ok(()),
+            Some(_) => {
+                Err(Problem::new(Code::NotAllowed, "your token is for some sessions only, and this is not")
+                    .hint(
+                        "whoever runs the gateway makes a token for all: `berth token new` without --session",
+                    )
+                    .into())
+            }
+        }
     }
 
     /// Refuses who may not go so far.
@@ -77,13 +94,29 @@ impl FromRequestParts<Arc<Gate>> for Target {
         let params = params.map_err(|_| Fault::usage("the path is no text"))?;
         let handle = params.iter().find(|(name, _)| *name == "session").map(|(_, value)| value.to_owned());
         let handle = handle.ok_or_else(|| Fault::usage("no session is named"))?;
+        Self::find(gate, caller, handle).await
+    }
+}
+
+impl Target {
+    /// The session that somebody calls so, if there is one for them.
+    pub(crate) async fn find(gate: &Gate, caller: Caller, handle: String) -> Result<Self, Fault> {
         let ctx = caller.ctx(gate);
-        let (home, named) = (ctx.home.clone(), handle.clone());
-        let found = work(move || home.find(&named)).await;
-        let id = found.map_err(|fault| match fault.problem.code {
-            Code::NotFound | Code::Usage => not_there(&handle),
-            _ => fault,
-        })?;
+        // One look at a directory holds up nobody; whoever is called by name is asked.
+        let whole = SessionId::parse(&handle).filter(|id| ctx.home.session_dir(id).is_dir());
+        let id = match whole {
+            Some(id) => id,
+            None => {
+                let (home, named) = (ctx.home.clone(), handle.clone());
+                let found = work(move || home.find(&named).map_err(|problem| or_no_store(&home, problem)));
+                found.await.map_err(|fault| match fault.problem.code {
+                    Code::NotFound | Code::Usage => not_there(&handle),
+                    // What is wrong with a session that is none of their business is none of it either.
+                    code if caller.sessions.is_some() && code != Code::Unreachable => not_there(&handle),
+                    _ => fault,
+                })?
+            }
+        };
         if !caller.may_see(&id) {
             return Err(not_there(&handle));
         }

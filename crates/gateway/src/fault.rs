@@ -36,6 +36,20 @@ pub struct ProblemBody {
     pub exit_code: u8,
 }
 
+impl From<Problem> for ProblemBody {
+    fn from(problem: Problem) -> Self {
+        let code = problem.code;
+        Self {
+            r#type: format!("urn:berth:problem:{}", code.word()),
+            code: code.word().to_owned(),
+            status: code.http_status(),
+            title: problem.what,
+            detail: problem.hint,
+            exit_code: code.exit_code(),
+        }
+    }
+}
+
 impl From<Problem> for Fault {
     fn from(problem: Problem) -> Self {
         Self { problem, status: None, retry_after: None }
@@ -72,20 +86,14 @@ impl IntoResponse for Fault {
         let code = self.problem.code;
         let status = self.status.or(StatusCode::from_u16(code.http_status()).ok());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = ProblemBody {
-            r#type: format!("urn:berth:problem:{}", code.word()),
-            code: code.word().to_owned(),
-            status: status.as_u16(),
-            title: self.problem.what,
-            detail: self.problem.hint,
-            exit_code: code.exit_code(),
-        };
+        let body = ProblemBody { status: status.as_u16(), ..self.problem.into() };
         let mut response = (status, Json(body)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        crate::auth::how_to_ask(&mut response);
         response
     }
 }

@@ -11,12 +11,18 @@
 mod auth;
 mod caller;
 mod fault;
+mod fleet;
 mod follow;
 mod gate;
 mod http;
+mod known;
+mod live;
 pub mod openapi;
+mod page;
+mod proxy;
 pub mod routes;
 mod server;
 
 pub use fault::ProblemBody;
+pub use proxy::serve_stdio;
 pub use server::{Listen, Options, SOCKET_NAME, serve};

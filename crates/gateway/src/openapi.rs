@@ -15,7 +15,7 @@ pub fn description() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in routes::all() {
         let operation = operation(&route, &mut schemas, problem.as_value());
-        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        let path = paths.entry(route.path.replace("{*", "{")).or_insert_with(|| json!({}));
         path[route.method.as_str().to_lowercase()] = operation;
     }
     json!({
@@ -38,6 +38,8 @@ pub fn description() -> Value {
 fn operation(route: &Route, schemas: &mut schemars::SchemaGenerator, problem: &Value) -> Value {
     let mut parameters = Vec::new();
     for name in route.path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name)) {
+        // `{*rest}` is what axum calls all that is left.
+        let name = name.trim_start_matches('*');
         parameters.push(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
     }
     let mut responses = Map::new();

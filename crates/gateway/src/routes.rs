@@ -38,6 +38,9 @@ pub struct Route {
     pub about: &'static str,
     /// How far one must be allowed to go; nothing for what everybody may see.
     pub scope: Option<Scope>,
+    /// Whether it is for callers with some sessions only as well, and tells them nothing of others. One with
+    /// `{session}` in its path is, by the way it finds that session.
+    pub filtered: bool,
     pub(crate) takes: Option<SchemaOf>,
     pub(crate) query: Option<SchemaOf>,
     /// Header parameters, with what each is for.
@@ -72,6 +75,7 @@ impl Route {
             name,
             about,
             scope: Some(scope),
+            filtered: path.contains("{session}"),
             takes: None,
             query: None,
             headers: vec![],
@@ -84,6 +88,12 @@ impl Route {
     /// Everybody may ask.
     pub(crate) fn open(mut self) -> Self {
         self.scope = None;
+        self
+    }
+
+    /// Callers with some sessions only may ask as well: the handler shows them nothing of others.
+    pub(crate) fn filtered(mut self) -> Self {
+        self.filtered = true;
         self
     }
 
@@ -131,13 +141,25 @@ impl Route {
 
 /// All of them.
 pub fn all() -> Vec<Route> {
+    use crate::http;
     [
-        crate::http::sessions::routes(),
-        crate::http::turns::routes(),
-        crate::http::queue::routes(),
-        crate::http::answers::routes(),
-        crate::http::wait::routes(),
-        crate::http::system::routes(),
+        http::sessions::routes(),
+        http::life::routes(),
+        http::look::routes(),
+        http::transcript::routes(),
+        http::turns::routes(),
+        http::queue::routes(),
+        http::answers::routes(),
+        http::wait::routes(),
+        http::events::routes(),
+        http::output::routes(),
+        http::terminal::routes(),
+        http::helpers::routes(),
+        http::hosts::routes(),
+        http::system::routes(),
+        crate::page::routes(),
+        http::tokens::routes(),
+        http::login::routes(),
     ]
     .into_iter()
     .flatten()
@@ -152,6 +174,9 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
             Some(scope) => route.handler.layer(axum::middleware::from_fn(
                 move |caller: crate::caller::Caller, request, next: axum::middleware::Next| async move {
                     caller.needs(scope)?;
+                    if !route.filtered {
+                        caller.needs_all_sessions()?;
+                    }
                     Ok::<_, crate::fault::Fault>(next.run(request).await)
                 },
             )),
@@ -159,5 +184,6 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         };
         router = router.route(route.path, handler);
     }
-    router.fallback(crate::http::system::nothing_here).with_state(gate)
+    let door = axum::middleware::from_fn_with_state(gate.clone(), crate::auth::admit);
+    router.fallback(crate::http::system::nothing_here).layer(door).with_state(gate)
 }

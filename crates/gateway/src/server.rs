@@ -1,21 +1,21 @@
 //! Listening: a socket in the state directory, and TCP if somebody says so.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::middleware::from_fn;
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tower::ServiceExt;
 
-use crate::auth::{self, Peer};
-use crate::follow::Followers;
-use crate::gate::Gate;
+use crate::auth::leash::Leash;
+use crate::auth::{Door, Peer, Wire};
+use crate::gate::{Gate, reap_keepers};
+use crate::live::patience::Patient;
 
 /// The name of the socket in the state directory.
 pub const SOCKET_NAME: &str = "gateway.sock";
@@ -36,6 +36,18 @@ pub enum Listen {
 pub struct Options {
     /// Where to listen.
     pub listen: Vec<Listen>,
+    /// Names besides its addresses under which clients may know it.
+    pub allow_hosts: Vec<String>,
+}
+
+impl Options {
+    fn addresses(&self) -> Vec<std::net::IpAddr> {
+        let address = |listen: &Listen| match listen {
+            Listen::Socket => None,
+            Listen::Tcp(address) => Some(address.ip()),
+        };
+        self.listen.iter().filter_map(address).collect()
+    }
 }
 
 /// Serves until it is told to end. `ready` hears each address it listens on.
@@ -43,8 +55,10 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed("cannot start", &error))?;
     runtime.block_on(async {
-        let gate = Arc::new(Gate { home: home.clone(), followers: Followers::default() });
+        let door = Door::new(&home, &options.addresses(), &options.allow_hosts)?;
+        let gate = Gate::new(home.clone(), door);
         let router = crate::routes::router(gate);
+        tokio::spawn(reap_keepers());
         for listen in &options.listen {
             let router = router.clone();
             match listen {
@@ -96,16 +110,22 @@ async fn accept_tcp(listener: TcpListener, router: Router) {
     }
 }
 
-async fn connection(
+pub(crate) async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
     router: Router,
 ) {
-    let router = router.layer(from_fn(move |request, next| auth::admit(peer.clone(), request, next)));
+    let wire = Wire { secure: false, leash: Leash::default() };
+    let stream = wire.leash.hold(stream);
+    let router = router.map_request(move |mut request: axum::http::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        request.extensions_mut().insert(wire.clone());
+        request
+    });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(Patient::new(stream)), TowerToHyperService::new(router))
         .with_upgrades();
     if let Err(error) = served.await {
         tracing::debug!(%error, "a connection broke off");

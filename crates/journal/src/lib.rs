@@ -31,5 +31,5 @@ pub use event::{Committed, Record, Seq};
 pub use journal::{Journal, Limits};
 #[cfg(feature = "testing")]
 pub use planted::Planted;
-pub use recover::{Recovered, TornTail, read};
+pub use recover::{Recovered, TornTail, read, read_range};
 pub use salvage::salvage;

@@ -5,6 +5,8 @@
 //! Not here: putting the tail in order (see `Journal::open`); everything in this file only reads.
 //! Start with [`scan`].
 
+use std::ops::RangeInclusive;
+
 use crate::disk::Disk;
 use crate::error::{Damage, JournalError};
 use crate::event::{Committed, Record, Seq};
@@ -39,10 +41,24 @@ pub struct TornTail {
 /// An incomplete tail is simply the end. The last batch seen may be one whose append is still under way in the other
 /// process, so do not act on the newest events on its behalf: ask the writer for that.
 pub fn read<T: Record, D: Disk>(disk: &D, owner: &str, from: Seq) -> Result<Vec<Committed<T>>, JournalError> {
+    read_range(disk, owner, from, Seq(u64::MAX), usize::MAX)
+}
+
+/// The same up to and with `to`, and no more once there are `most_bytes`: what lies in later files is not read, so a
+/// long journal can be read piece by piece. What is there gives at least one event.
+pub fn read_range<T: Record, D: Disk>(
+    disk: &D,
+    owner: &str,
+    from: Seq,
+    to: Seq,
+    most_bytes: usize,
+) -> Result<Vec<Committed<T>>, JournalError> {
     let codec = Codec::new(owner);
     let mut segments = files::segments(disk)?;
     loop {
-        let error = match scan(disk, &codec, &segments, from) {
+        // One more than needed: it says where the one before it ends.
+        let wanted = (segments.partition_point(|&first| first <= to) + 1).min(segments.len());
+        let error = match scan_range(disk, &codec, &segments[..wanted], from..=to, most_bytes) {
             Ok(history) => return Ok(history.events),
             Err(error) => error,
         };
@@ -89,6 +105,16 @@ pub(crate) fn scan<T: Record, D: Disk>(
     segments: &[Seq],
     from: Seq,
 ) -> Result<History<T>, JournalError> {
+    scan_range(disk, codec, segments, from..=Seq(u64::MAX), usize::MAX)
+}
+
+fn scan_range<T: Record, D: Disk>(
+    disk: &D,
+    codec: &Codec,
+    segments: &[Seq],
+    wanted: RangeInclusive<Seq>,
+    most_bytes: usize,
+) -> Result<History<T>, JournalError> {
     let scan = Scan { disk, codec };
     let mut history = History { events: Vec::new(), next: Seq(1), tail: Tail::Settled };
     let Some(&oldest) = segments.first() else { return Ok(history) };
@@ -96,7 +122,8 @@ pub(crate) fn scan<T: Record, D: Disk>(
         let damage = Damage::Gap { expected: Seq(1), found: oldest };
         return Err(JournalError::Corrupt { path: disk.path(""), offset: 0, damage });
     }
-    let skipped = segments.partition_point(|&first| first <= from).saturating_sub(1);
+    let mut bytes = 0;
+    let skipped = segments.partition_point(|&first| first <= *wanted.start()).saturating_sub(1);
     let mut rest = segments[skipped..].iter();
     let mut upcoming = rest.next().map(|&first| Segment::load(disk, codec, first)).transpose()?;
     while let Some(segment) = upcoming {
@@ -112,7 +139,11 @@ pub(crate) fn scan<T: Record, D: Disk>(
             Some(successor) => scan.walk_inner(&segment, successor)?,
             None => scan.walk_last(&segment)?,
         };
-        for frame in walk.events.iter().filter(|frame| frame.seq >= from) {
+        for frame in walk.events.iter().filter(|frame| wanted.contains(&frame.seq)) {
+            if bytes >= most_bytes {
+                return Ok(history);
+            }
+            bytes += frame.payload.len();
             history.events.push(scan.decode(&segment, frame)?);
         }
         history.next = walk.next;

@@ -341,3 +341,32 @@ fn it_works_on_a_real_disk_with_private_files() {
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }
+
+#[test]
+fn a_piece_of_a_journal_is_read_without_the_files_behind_it() {
+    let disk = FakeDisk::new(0);
+    let mut journal = create(&disk, Limits { segment_bytes: 60, ..Limits::default() });
+    let all: Vec<String> = (1..=40).map(|number| format!("note {number}")).collect();
+    for text in &all {
+        journal.append(vec![note(text)]).unwrap();
+    }
+    let piece = |from: usize, to: usize| {
+        berth_journal::read_range::<Note, _>(&disk, OWNER, Seq(from as u64), Seq(to as u64), usize::MAX)
+            .map(|it| texts(&it))
+    };
+    for from in 1..=41 {
+        for to in [from - 1, from, from + 1, from + 7, 40, 1000] {
+            let expected = &all[(from - 1).min(40)..to.clamp(from - 1, 40)];
+            assert_eq!(piece(from, to).unwrap(), expected, "{from} to {to}");
+        }
+    }
+    let little = berth_journal::read_range::<Note, _>(&disk, OWNER, Seq(3), Seq(40), 10).unwrap();
+    assert_eq!(texts(&little), all[2..4], "it goes on until there are ten bytes");
+    // What nobody asked for is not looked at, so its damage is nobody's trouble yet.
+    let (name, mut bytes) = disk.files().into_iter().rev().nth(1).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    disk.put(&name, &bytes);
+    assert_eq!(piece(1, 10).unwrap(), all[..10]);
+    assert!(piece(1, 40).is_err());
+}

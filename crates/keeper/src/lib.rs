@@ -25,6 +25,7 @@ pub mod output;
 pub mod owner;
 pub mod purge;
 pub mod recover;
+pub mod sight;
 pub mod start;
 pub mod store;
 pub mod sweep;
@@ -36,4 +37,5 @@ pub mod writers;
 
 pub use history::History;
 pub use home::Home;
+pub use sight::Sight;
 pub use terminals::Terminal;

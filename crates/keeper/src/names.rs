@@ -48,6 +48,11 @@ impl Home {
         self.pointed_at(&self.name_path(&name), |session| session.name.as_ref() == Some(&name))
     }
 
+    /// The session a name points at, without asking that session: only it can say whether the name counts.
+    pub fn pointed_at_by(&self, name: &str) -> Option<SessionId> {
+        read_pointer(&self.name_path(&Name::parse(name).ok()?)).ok().flatten()
+    }
+
     /// The session a `run` with this key made, if it did. Errors as [`Home::session_named`] does: a
     /// "no" would make the same session a second time.
     pub fn session_keyed(&self, key: &str) -> Result<Option<SessionId>, Problem> {

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use berth_api::message::{Answer, Request};
@@ -114,6 +115,7 @@ pub fn keeper_with(
         spawned = spawn(&spec);
     }
     let child = spawned.map_err(|error| trouble("starting it", &error))?;
+    started().push(child.pid);
     tracing::info!(session = %id, pid = child.pid, scope = manager.is_some(), "started a keeper");
     drop(theirs);
     // It waits for its first request meanwhile, so nothing of it is anywhere else yet.
@@ -131,6 +133,25 @@ pub fn keeper_with(
         Answer::Done { status } => Ok((connection, *status)),
         other => Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
     }
+}
+
+/// Takes note of the end of keepers that this process started: a program that lives longer than they do calls this
+/// when it is told that a child ended. Other children are left to whoever waits for them.
+pub fn reap() {
+    use rustix::process::{Pid, WaitOptions, waitpid};
+    let still_there = |pid: &u32| {
+        let pid = i32::try_from(*pid).ok().and_then(Pid::from_raw);
+        matches!(waitpid(pid, WaitOptions::NOHANG), Ok(None))
+    };
+    started().retain(still_there);
+}
+
+/// The keepers that this process started and has not taken note of the end of. Nobody else waits for them, so their
+/// numbers are still theirs.
+static STARTED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+fn started() -> MutexGuard<'static, Vec<u32>> {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Our environment without what belongs to the run we may have been called from.

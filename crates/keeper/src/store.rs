@@ -147,17 +147,34 @@ pub fn open_patiently(
 
 /// Reads a journal without a right to it.
 pub fn read(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Stored>>, Problem> {
-    read_there(dir, id, from).map_err(|problem| unless_gone(dir, id, problem))
+    read_range(dir, id, from, u64::MAX, usize::MAX)
 }
 
-fn read_there(dir: &Path, id: &SessionId, from: u64) -> Result<Vec<Committed<Stored>>, Problem> {
+/// The same up to and with the event `to`, and no more once there are `most_bytes`; later files are not read.
+pub fn read_range(
+    dir: &Path,
+    id: &SessionId,
+    from: u64,
+    to: u64,
+    most_bytes: usize,
+) -> Result<Vec<Committed<Stored>>, Problem> {
+    read_there(dir, id, from, to, most_bytes).map_err(|problem| unless_gone(dir, id, problem))
+}
+
+fn read_there(
+    dir: &Path,
+    id: &SessionId,
+    from: u64,
+    to: u64,
+    most_bytes: usize,
+) -> Result<Vec<Committed<Stored>>, Problem> {
     let path = dir.join(JOURNAL_DIR);
     // A journal without a first event is one that was being made when its maker died.
     if !exists(dir)? {
         return Err(Problem::new(Code::NotFound, format!("session {id} was never finished being made"))
             .hint(format!("nothing was ever said in it; its directory is {}", dir.display())));
     }
-    berth_journal::read(&RealDisk::new(path), id.as_str(), Seq(from))
+    berth_journal::read_range(&RealDisk::new(path), id.as_str(), Seq(from), Seq(to), most_bytes)
         .map_err(|error| journal_problem(&error, id.as_str()))
 }
 

@@ -139,13 +139,13 @@ pub fn refresh_output(home: &Home, id: &SessionId, status: &mut Status) {
 
 /// Whether a short cut with this state was somebody's last act: whoever does something to the session
 /// afterwards takes its word away first (see [`doubt_short_cut`]).
-fn is_final(state: &str) -> bool {
+pub(crate) fn is_final(state: &str) -> bool {
     matches!(state, "stopped" | "lost" | "archived")
 }
 
 /// Whether a short cut tells of an agent that was released for having nothing to do, and nobody has taken the
 /// session up since. What only a keeper knows is taken out of it.
-fn is_released(dir: &Path, status: &mut Status, short_cut: &[u8]) -> bool {
+pub(crate) fn is_released(dir: &Path, status: &mut Status, short_cut: &[u8]) -> bool {
     let is_over = status.state == "idle" && status.keeper_pid.is_none() && status.ended_at.is_some();
     // The lease first: whoever takes it after this look comes after it in all.
     if !is_over || is_kept(dir).unwrap_or(true) || !is_up_to_date(dir, short_cut) {
@@ -185,8 +185,8 @@ fn read_short_cut(dir: &Path) -> Option<Status> {
 /// finds it as it was knows of all of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct JournalEnd {
-    journal_file: String,
+pub(crate) struct JournalEnd {
+    pub(crate) journal_file: String,
     journal_bytes: u64,
 }
 
@@ -206,7 +206,7 @@ impl JournalEnd {
 }
 
 /// Whether the journal has not grown since this short cut was written.
-fn is_up_to_date(dir: &Path, short_cut: &[u8]) -> bool {
+pub(crate) fn is_up_to_date(dir: &Path, short_cut: &[u8]) -> bool {
     let written = serde_json::from_slice::<JournalEnd>(short_cut).ok();
     JournalEnd::of(dir).is_ok_and(|end| written == Some(end))
 }

@@ -10,6 +10,7 @@
 
 mod agents;
 pub mod explain;
+mod hosts;
 mod keys;
 pub mod notify;
 mod policy;
@@ -25,6 +26,7 @@ use std::sync::OnceLock;
 use berth_api::{Code, Problem};
 
 pub use agents::{AgentKeys, ID};
+pub use hosts::Hosts;
 use keys::Document;
 pub use keys::{Origin, Setting, Spot};
 pub use policy::Policy;
@@ -48,6 +50,8 @@ pub struct Config {
     pub policy: Policy,
     /// `[agents.NAME]`, by name.
     pub agents: BTreeMap<String, AgentKeys>,
+    /// `[hosts]`.
+    pub hosts: Hosts,
     /// `[notify]`.
     pub notify: notify::NotifyKeys,
 }
@@ -95,10 +99,11 @@ impl Config {
         let ui = Ui::read(top.table("ui")?)?;
         let policy = Policy::read(top.table("policy")?)?;
         let agents = agents::read(&mut top)?;
+        let hosts = Hosts::read(top.table("hosts")?)?;
         let notify = notify::NotifyKeys::read(top.table("notify")?)?;
         top.finish()?;
         let settings = document.settings();
-        Ok(Self { path, is_there: bytes.is_some(), settings, ui, policy, agents, notify })
+        Ok(Self { path, is_there: bytes.is_some(), settings, ui, policy, agents, hosts, notify })
     }
 
     /// The refusal of something that only turns out to be wrong beside the built-in table.

@@ -9,17 +9,36 @@
 
 pub mod agents;
 pub mod answer;
+pub mod changes;
 #[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]
 pub mod config;
 pub mod ctx;
+pub mod doctor;
+pub mod events;
+pub mod export;
 pub mod fork;
+pub mod grep;
+pub mod helper;
+pub mod hosts;
+pub mod input;
 pub mod life;
+pub mod links;
+pub mod listing;
+pub mod output;
+pub mod progress;
+pub mod ps;
+pub mod purge;
 pub mod queue;
 pub mod resume;
 pub mod run;
+pub mod screen;
 pub mod stop;
 pub mod time;
+pub mod tokens;
+pub mod transcript;
 pub mod turns;
 pub mod wait;
+pub mod words;
 
 pub use ctx::Ctx;
+pub use progress::Progress;

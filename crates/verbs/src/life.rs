@@ -6,12 +6,13 @@
 
 use std::time::{Duration, Instant};
 
+use berth_api::life::PolicyChange;
 use berth_api::message::Request;
 use berth_api::{Code, Problem, Status};
-use berth_core::{Command, Name, Refusal, SessionId};
+use berth_core::{Command, MAX_NOTE_BYTES, Name, Refusal, SessionId};
 use berth_keeper::{recover, view};
 
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, is_unrecorded_loss};
 
 /// How long to wait for whoever else has a session for a moment: a keeper that leaves, somebody who tags it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,6 +50,30 @@ pub fn archive(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
             Err(berth_api::problem::refusal(&Refusal::StillRunning, &handle))
         }
     }
+}
+
+/// What nothing happened in for so long.
+pub fn at_rest_for(ctx: &Ctx, rest_ms: u64) -> Result<Vec<(SessionId, Status)>, Problem> {
+    let now = berth_host::clock::wall_ms();
+    let ids = crate::listing::ids(ctx)?;
+    let at_rest =
+        |status: &Status| is_at_rest(status) && now.saturating_sub(status.last_activity_at.0) >= rest_ms;
+    let known =
+        ids.into_iter().filter_map(|id| view::status(&ctx.home, &id).ok().filter(at_rest).map(|it| (id, it)));
+    Ok(known.collect())
+}
+
+/// Puts a session away that is still at rest for so long; nothing if somebody used it since it was looked at.
+pub fn archive_at_rest(ctx: &Ctx, id: &SessionId, rest_ms: u64) -> Result<Option<Status>, Problem> {
+    // Looked at again with the lease.
+    let archived = recover::archive_at_rest(&ctx.home, id, rest_ms, ctx.me())?;
+    Ok(archived.then_some(view::status(&ctx.home, id)?))
+}
+
+/// Whether nothing of a session runs, that is recorded, and it is not put away.
+pub fn is_at_rest(status: &Status) -> bool {
+    let is_released = status.state == "idle" && status.keeper_pid.is_none();
+    (is_released || matches!(status.state.as_str(), "stopped" | "lost")) && !is_unrecorded_loss(status)
 }
 
 /// Brings a session back, once nothing is left of its last run. One that runs is back already.
@@ -94,4 +119,87 @@ pub fn tags(texts: &[String]) -> Result<Vec<Name>, Problem> {
         })
     };
     texts.iter().map(tag).collect()
+}
+
+/// What is to be different about a session.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Edit {
+    /// Its new name.
+    pub name: Option<String>,
+    /// Tags it gets.
+    pub add_tags: Vec<String>,
+    /// Tags it loses.
+    pub remove_tags: Vec<String>,
+    /// What is written about it; nothing inside takes away what there is.
+    pub note: Option<Option<String>>,
+    /// When it ends and is archived by itself.
+    pub policy: PolicyChange,
+}
+
+/// Changes a session. What cannot be is refused before anything is changed.
+pub fn edit(ctx: &Ctx, id: &SessionId, edit: Edit) -> Result<Status, Problem> {
+    let name = edit.name.as_deref().map(Name::parse).transpose();
+    let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
+    let (add, remove) = (tags(&edit.add_tags)?, tags(&edit.remove_tags)?);
+    if let Some(Some(note)) = &edit.note {
+        check_note(note)?;
+    }
+    // The one that somebody else may be in the way of comes first.
+    if let Some(name) = &name {
+        rename(ctx, id, name)?;
+    }
+    if !add.is_empty() || !remove.is_empty() {
+        let words = |tags: &[Name]| tags.iter().map(ToString::to_string).collect();
+        let request = Request::Tag { add: words(&add), remove: words(&remove) };
+        change(ctx, id, request, Command::Tag { add, remove })?;
+    }
+    if let Some(note) = edit.note {
+        change(ctx, id, Request::Note { note: note.clone() }, Command::Note { note })?;
+    }
+    if edit.policy != PolicyChange::default() {
+        let command = Command::SetPolicy { change: edit.policy.clone().into() };
+        change(ctx, id, Request::SetPolicy { change: edit.policy }, command)?;
+    }
+    Ok(ctx.known(id)?.0)
+}
+
+/// Refuses what is no note.
+pub fn check_note(text: &str) -> Result<(), Problem> {
+    if text.len() > MAX_NOTE_BYTES {
+        let refusal = Refusal::NoteTooLong { bytes: text.len(), limit: MAX_NOTE_BYTES };
+        return Err(berth_api::problem::refusal(&refusal, ""));
+    }
+    if text.trim().is_empty() {
+        return Err(Problem::new(Code::Usage, "the note is empty; nothing was changed")
+            .hint("`null` in the place of a text takes the note away"));
+    }
+    Ok(())
+}
+
+/// Gives a session this name, if no other has it.
+pub fn rename(ctx: &Ctx, id: &SessionId, name: &Name) -> Result<(), Problem> {
+    // Held until the session itself says its new name.
+    let lock = ctx.home.lock_names()?;
+    let old = view::history(&ctx.home, id)?.session.name;
+    lock.claim_name(name, id)?;
+    if let Err(problem) = ask_to_rename(ctx, id, name) {
+        // Who did not answer may have the new name all the same, and then needs its pointer.
+        if problem.code != Code::Unreachable && old.as_ref() != Some(name) {
+            lock.drop_name(name, id);
+        }
+        return Err(problem);
+    }
+    if let Some(old) = old.filter(|old| old != name) {
+        lock.drop_name(&old, id);
+    }
+    Ok(())
+}
+
+fn ask_to_rename(ctx: &Ctx, id: &SessionId, name: &Name) -> Result<(), Problem> {
+    if ctx.ask(id, Request::Rename { name: name.to_string() })?.is_some() {
+        return Ok(());
+    }
+    // Nobody keeps it: for this one event we do.
+    recover::heal(&ctx.home, id)?;
+    recover::with_lease(&ctx.home, id, Command::Rename { name: name.clone() })
 }

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use berth_api::life::PolicyChange;
-use berth_api::message::{Answer, Request};
+use berth_api::message::{Answer, Request, Submit};
 use berth_api::record::{Limits, Spec};
 use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
@@ -88,6 +88,13 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, Problem> {
     let name = wanted.name.as_deref().map(Name::parse).transpose();
     let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
     let tags = life::tags(&wanted.tags)?;
+    if wanted.agent.is_none() && wanted.command.first().is_none_or(String::is_empty) {
+        return Err(Problem::new(Code::Usage, "there is nothing to run")
+            .hint("name an agent, or a command and its arguments"));
+    }
+    if wanted.command.iter().any(|word| word.contains('\0')) {
+        return Err(Problem::new(Code::Usage, "the command has a zero byte"));
+    }
     let spec = match &wanted.agent {
         Some(agent) => agent_spec(wanted, agent)?,
         None => spec(wanted)?,
@@ -206,6 +213,11 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connection, St
         }
     }
     started
+}
+
+/// The turn a session was started for. A repeated call with the same key finds the same turn, too.
+pub fn first_turn(key: Option<&str>, text: String, waits: bool) -> Submit {
+    Submit { text, key: key.map(|key| format!("run {key}")), waits, ..Submit::default() }
 }
 
 /// Waits until the agent takes turns. One that does not is told with the reason; its record stays.
@@ -344,7 +356,10 @@ fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
 /// What a command runs.
 fn spec(wanted: &Wanted) -> Result<Spec, Problem> {
     let usage = |what: String| Problem::new(Code::Usage, what);
-    for (name, _) in &wanted.env {
+    for (name, value) in &wanted.env {
+        if value.contains('\0') {
+            return Err(usage(format!("the value of {name} has a zero byte")));
+        }
         if name.is_empty() || name.contains(['=', '\0']) {
             return Err(usage(format!("`{name}` is no name of a variable")));
         }

@@ -423,7 +423,8 @@ fn listen(
     }
 }
 
-fn own_key() -> Result<String, Problem> {
+/// A key that nobody is shown.
+pub fn own_key() -> Result<String, Problem> {
     Ok(random()?.iter().fold(OWN_KEY.to_owned(), |key, byte| format!("{key}{byte:02x}")))
 }
 

@@ -16,6 +16,7 @@ use crate::listing::{Order, STATES};
 Examples:
   berth ls --here --state needs-you,working
   berth ls --watch                  until q; with --json a line for each change
+  berth ls --hosts                  other hosts' sessions, too
   berth ls --tree                   helpers and inner sessions under theirs
   berth ls --format '{{.id}}\\t{{.name}}\\t{{.turns.total}}'
   berth ls --json | jq -r '.[] | select(.state == \"running\") | .id'
@@ -32,13 +33,16 @@ pub(crate) struct Ls {
     pub(crate) which: Which,
     /// In which order
     #[arg(long, value_enum, value_name = "ORDER", default_value_t)]
-    pub(crate) sort: Order,
+    pub(crate) sort: Sort,
     /// At most so many
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// Helpers, and sessions started in sessions, under the session they belong to
     #[arg(long)]
     pub(crate) tree: bool,
+    /// Those of all hosts, too (`berth hosts`); of one that is away, what was last known
+    #[arg(long, conflicts_with_all = ["tree", "watch"])]
+    pub(crate) hosts: bool,
     /// Stay, and show what changes
     #[arg(short, long)]
     pub(crate) watch: bool,
@@ -81,5 +85,30 @@ impl Which {
     pub(crate) fn is_choosy(&self) -> bool {
         let Self { state, agent, cwd, here, tag, name } = self;
         !state.is_empty() || agent.is_some() || cwd.is_some() || *here || !tag.is_empty() || name.is_some()
+    }
+}
+
+/// What a list is sorted by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub(crate) enum Sort {
+    /// Who needs you, then by what it does; among equals the last active first
+    #[default]
+    State,
+    /// The last active first
+    Active,
+    /// The newest first
+    Created,
+    /// By name, those without one last
+    Name,
+}
+
+impl From<Sort> for Order {
+    fn from(sort: Sort) -> Self {
+        match sort {
+            Sort::State => Self::State,
+            Sort::Active => Self::Active,
+            Sort::Created => Self::Created,
+            Sort::Name => Self::Name,
+        }
     }
 }

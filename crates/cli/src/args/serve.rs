@@ -15,6 +15,9 @@ pub(crate) struct Serve {
     /// Listen on this address, too
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Vec<SocketAddr>,
+    /// Answer to this name as well, as in berth.example.com
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
 }
 
 /// Print the description of the HTTP API (OpenAPI 3.1).

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use berth_api::{Code, Problem, Status};
+use berth_api::{Problem, Status};
 use berth_core::SessionId;
-use berth_keeper::{recover, view};
 
 use crate::args::Archive;
 use crate::cmd::stop;
-use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::ctx::Ctx;
 use crate::meant::Meant;
 use crate::{consent, life, print};
 
@@ -60,32 +59,14 @@ fn named(ctx: &Ctx, args: &Archive) -> Result<Vec<Result<Status, Problem>>, Prob
 /// Everything that nothing happened in for so long, if somebody says yes.
 fn older_than(ctx: &Ctx, rest: Duration, yes: bool) -> Result<Vec<Result<Status, Problem>>, Problem> {
     let rest_ms = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
-    let now = berth_host::clock::wall_ms();
-    let ids = ctx.home.session_ids().map_err(|error| {
-        Problem::new(Code::Refused, format!("cannot list {}: {error}", ctx.home.sessions_dir().display()))
-    })?;
-    let at_rest =
-        |status: &Status| is_at_rest(status) && now.saturating_sub(status.last_activity_at.0) >= rest_ms;
-    let known = ids.iter().filter_map(|id| Some((id, view::status(&ctx.home, id).ok().filter(at_rest)?)));
-    let meant: Vec<(&SessionId, Status)> = known.collect();
+    let meant = life::at_rest_for(ctx, rest_ms)?;
     if meant.is_empty() {
         print::note("no session has been at rest for so long; nothing was done");
         return Ok(vec![]);
     }
     let handles: Vec<&str> = meant.iter().map(|(_, status)| status.handle()).collect();
     consent::ask(&format!("{} would be archived: {}", sessions(handles.len()), listed(&handles)), yes)?;
-    let archive = |id: &SessionId| {
-        // Looked at again with the lease: somebody may have used it since.
-        let archived = recover::archive_at_rest(&ctx.home, id, rest_ms, ctx.me())?;
-        Ok(archived.then_some(view::status(&ctx.home, id)?))
-    };
-    Ok(meant.iter().filter_map(|(id, _)| archive(id).transpose()).collect())
-}
-
-/// Whether nothing of a session runs, that is recorded, and it is not put away.
-pub(crate) fn is_at_rest(status: &Status) -> bool {
-    let is_released = status.state == "idle" && status.keeper_pid.is_none();
-    (is_released || matches!(status.state.as_str(), "stopped" | "lost")) && !is_unrecorded_loss(status)
+    Ok(meant.iter().filter_map(|(id, _)| life::archive_at_rest(ctx, id, rest_ms).transpose()).collect())
 }
 
 /// So many sessions, in words.

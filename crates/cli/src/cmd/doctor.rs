@@ -1,537 +1,62 @@
 //! `berth doctor`: what this host offers, what each missing piece costs, and what would fix it.
 //!
-//! The facts come from `berth_host::facts`; here are the words, and where the line is drawn.
-
-use std::path::Path;
+//! Not here: looking (see [`berth_verbs::doctor`]).
 
 use berth_api::{Code, Problem};
-use berth_host::dir::{self, DirError};
-use berth_host::facts;
-use berth_host::facts::cgroup::{Cgroups, Trial};
-use berth_host::facts::disk::Disk;
-use berth_host::facts::limits::Limit;
-use berth_host::facts::systemd::Systemd;
-use berth_keeper::Home;
-use berth_keeper::notify::Desk;
-use serde::Serialize;
+use berth_verbs::doctor::{Report, State, examine};
 
 use crate::args::Doctor;
 use crate::print;
 
-/// Less room than this is little on any disk.
-const LITTLE_ROOM_BYTES: u64 = 1 << 30;
-/// More than this is plenty, whatever part of the disk it is.
-const MUCH_ROOM_BYTES: u64 = 20 << 30;
-/// Without so much a journal cannot be begun.
-const NO_ROOM_BYTES: u64 = 64 << 10;
-/// Files that can still be made: a session takes about ten.
-const FEW_FILES: u64 = 1000;
-/// A disk with less than this left is nearly full.
-const LITTLE_PERCENT: u64 = 5;
-/// A session takes one terminal.
-const FEW_TERMINALS: u64 = 32;
-/// An agent with its tools takes dozens of processes and threads.
-const FEW_PROCESSES: u64 = 512;
-/// A keeper with all the clients it accepts, and an agent with its own files.
-const FEW_OPEN_FILES: u64 = 256;
-
-/// The way out when a directory cannot be used.
-const ELSEWHERE: &str = "export BERTH_HOME=DIR, with DIR on a local disk";
 /// Width when nobody says, as in a pipe.
 const USUAL_WIDTH: usize = 100;
 /// Where the sentences begin.
 const INDENT: usize = 26;
 
 pub(crate) fn run(args: &Doctor) -> Result<u8, Problem> {
-    let rows = examine();
-    let unusable = rows.iter().any(|row| row.needed && row.state == State::Missing);
-    let limited = rows.iter().filter(|row| row.state != State::Ok).count();
-    let report = Report { usable: !unusable, limited, kernel: facts::kernel(), rows };
+    let report = examine();
     if args.json {
         print::json(&report)?;
     } else {
         let width = crate::tty::size().map_or(USUAL_WIDTH, |size| usize::from(size.cols));
-        print::text(&report.text(width))?;
+        print::text(&text(&report, width))?;
     }
-    Ok(if unusable { Code::Refused.exit_code() } else { 0 })
+    Ok(if report.usable { 0 } else { Code::Refused.exit_code() })
 }
 
-#[derive(Serialize)]
-struct Report {
-    usable: bool,
-    limited: usize,
-    kernel: String,
-    rows: Vec<Row>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum State {
-    Ok,
-    Limited,
-    Missing,
-}
-
-/// One thing that was looked at.
-#[derive(Serialize)]
-struct Row {
-    name: &'static str,
-    state: State,
-    /// Whether berth cannot work without it.
-    needed: bool,
-    found: String,
-    cost: Option<String>,
-    fix: Option<String>,
-}
-
-impl Row {
-    fn new(name: &'static str, state: State, found: impl Into<String>) -> Self {
-        Self { name, state, needed: false, found: found.into(), cost: None, fix: None }
-    }
-
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self::new(name, State::Ok, found)
-    }
-
-    fn limited(name: &'static str, found: impl Into<String>) -> Self {
-        Self::new(name, State::Limited, found)
-    }
-
-    fn missing(name: &'static str, found: impl Into<String>) -> Self {
-        Self::new(name, State::Missing, found)
-    }
-
-    fn needed(mut self) -> Self {
-        self.needed = true;
-        self
-    }
-
-    fn cost(mut self, cost: impl Into<String>) -> Self {
-        self.cost = Some(cost.into());
-        self
-    }
-
-    fn fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(fix.into());
-        self
-    }
-}
-
-fn examine() -> Vec<Row> {
-    let mut rows = state_directory();
-    rows.push(processes_of_others());
-    rows.push(pidfds());
-    rows.push(subreaper());
-    let is_root = rustix::process::geteuid().is_root();
-    let cgroups = facts::cgroup::look();
-    let systemd = facts::systemd::look();
-    rows.extend(control_groups(&cgroups, is_root, systemd.as_ref()));
-    match &systemd {
-        Some(systemd) => rows.extend(systemd_rows(systemd)),
-        None => rows.push(Row::ok("systemd", "not used on this host: nothing ends with a login")),
-    }
-    rows.push(terminals());
-    rows.push(process_limits());
-    rows.push(open_files(facts::limits::open_files()));
-    rows.extend(notifications());
-    rows
-}
-
-/// Whether people are told what they wanted to be told. Nothing to say where nobody ever was.
-fn notifications() -> Option<Row> {
-    const NAME: &str = "notifications";
-    let desk = Desk::existing(&Home::place().ok()?)?;
-    let deliveries = desk.deliveries().unwrap_or_default();
-    let last = deliveries.last()?;
-    let Some(failed) = super::notify::unmended(&deliveries) else {
-        return Some(Row::ok(NAME, format!("the last one was {} ago", print::ago(last.at))));
-    };
-    let channel = Some(failed.channel.as_str()).filter(|name| !name.is_empty()).unwrap_or("telling");
-    let found = format!("{channel} failed {} ago: {}", print::ago(failed.at), print::visible(&failed.detail));
-    Some(
-        Row::limited(NAME, found)
-            .cost("you are not told when a session needs you")
-            .fix("berth notify log shows more, berth notify test tries it again"),
-    )
-}
-
-fn state_directory() -> Vec<Row> {
-    const NAME: &str = "state directory";
-    const COST: &str = "berth has no place to keep sessions";
-    let root = match Home::place() {
-        Ok(root) => root,
-        Err(problem) => {
-            let row = Row::missing(NAME, problem.what).needed().cost(COST);
-            return vec![row.fix(problem.hint.unwrap_or_else(|| ELSEWHERE.to_owned()))];
-        }
-    };
-    let disk = match facts::disk::look(&root) {
-        Ok(disk) => disk,
-        Err(error) => {
-            let found = format!("{} cannot be looked at: {error}", root.display());
-            return vec![Row::missing(NAME, found).needed().cost(COST).fix(ELSEWHERE)];
-        }
-    };
-    let place = match (usable(&root, &disk), disk.exists) {
-        (Err((what, fix)), _) => Row::missing(NAME, what).needed().cost(COST).fix(fix),
-        (Ok(()), true) => Row::ok(NAME, format!("{} on {}, private", root.display(), disk.kind)).needed(),
-        (Ok(()), false) => {
-            let found = format!("{} on {}, made by the first session", root.display(), disk.kind);
-            Row::ok(NAME, found).needed()
-        }
-    };
-    if place.state != State::Ok {
-        return vec![place];
-    }
-    vec![place, room(&disk), locks(&disk.dir)]
-}
-
-/// Whether the state directory is fit for use, or can be made; else why not, and what would fix it.
-fn usable(root: &Path, disk: &Disk) -> Result<(), (String, String)> {
-    if disk.exists {
-        return dir::private_dir(root).map_err(|error| match error {
-            DirError::Open { .. } => (error.to_string(), format!("chmod 700 {}", root.display())),
-            DirError::Make { .. }
-            | DirError::Look { .. }
-            | DirError::Link(_)
-            | DirError::NotDirectory(_)
-            | DirError::Owner { .. }
-            | DirError::Network { .. } => (error.to_string(), ELSEWHERE.to_owned()),
-        });
-    }
-    let above = disk.dir.display();
-    let what = match dir::untrusted_kind(&disk.dir) {
-        Ok(None) if disk.writable => return Ok(()),
-        Ok(None) => format!("{} cannot be made: you may not write to {above}", root.display()),
-        Ok(Some(kind)) => format!("{} would be on {kind}, where locks cannot be trusted", root.display()),
-        Err(error) => format!("{above} cannot be looked at: {error}"),
-    };
-    Err((what, ELSEWHERE.to_owned()))
-}
-
-fn room(disk: &Disk) -> Row {
-    const NAME: &str = "room";
-    let percent = |free: u64, total: u64| (u128::from(free) * 100 / u128::from(total.max(1))) as u64;
-    let bytes_percent = percent(disk.free_bytes, disk.total_bytes);
-    let mut found = format!(
-        "{} free of {} ({bytes_percent} %)",
-        print::size(disk.free_bytes),
-        print::size(disk.total_bytes)
-    );
-    let mut few_files = false;
-    if let Some(free) = disk.free_files {
-        let files_percent = percent(free, disk.total_files);
-        few_files = free < FEW_FILES || (files_percent < LITTLE_PERCENT && free < 100 * FEW_FILES);
-        found.push_str(&format!(", {free} more files ({files_percent} %)"));
-    }
-    let is_full = disk.free_bytes < NO_ROOM_BYTES || disk.free_files == Some(0);
-    let is_little = disk.free_bytes < LITTLE_ROOM_BYTES
-        || (bytes_percent < LITTLE_PERCENT && disk.free_bytes < MUCH_ROOM_BYTES);
-    let fix = format!("free some: du -xh --max-depth=1 {}", disk.dir.display());
-    if is_full {
-        Row::missing(NAME, found)
-            .needed()
-            .cost("no session can be started: there is no room for its record")
-            .fix(fix)
-    } else if is_little || few_files {
-        let cost = "when it is used up, no session can be started, and those that run wait for room before \
-                    they answer";
-        Row::limited(NAME, found).needed().cost(cost).fix(fix)
-    } else {
-        Row::ok(NAME, found).needed()
-    }
-}
-
-fn locks(dir: &Path) -> Row {
-    const NAME: &str = "locks";
-    const COST: &str = "two keepers could hold one session: berth must not be used there";
-    match facts::disk::locks_hold(dir) {
-        Ok(true) => Row::ok(NAME, "a lock there keeps others out").needed(),
-        Ok(false) => Row::missing(NAME, "two can hold one lock at a time").needed().cost(COST).fix(ELSEWHERE),
-        Err(why) => {
-            Row::missing(NAME, format!("no lock can be had: {why}")).needed().cost(COST).fix(ELSEWHERE)
-        }
-    }
-}
-
-fn processes_of_others() -> Row {
-    const NAME: &str = "/proc";
-    match facts::proc() {
-        Ok(facts::Proc { hides: None }) => Row::ok(NAME, "shows all processes").needed(),
-        Ok(facts::Proc { hides: Some(_) }) if rustix::process::geteuid().is_root() => {
-            Row::ok(NAME, "hides processes from other users, not from root").needed()
-        }
-        Ok(facts::Proc { hides: Some(value) }) => {
-            Row::limited(NAME, format!("hides the processes of others (hidepid={value})"))
-                .needed()
-                .cost("`berth ps --port` cannot tell whose a port is if it is another user's; nothing of your own is hidden")
-                .fix("mount -o remount,hidepid=0 /proc")
-        }
-        Err(why) => Row::missing(NAME, format!("cannot be used: {why}"))
-            .needed()
-            .cost("no process can be told from another: berth cannot work")
-            .fix("mount -t proc proc /proc"),
-    }
-}
-
-fn pidfds() -> Row {
-    const NAME: &str = "pidfd";
-    match facts::pidfds() {
-        Ok(()) => Row::ok(NAME, "processes can be held, and signalled without mistaking them").needed(),
-        Err(why) => Row::missing(NAME, format!("processes cannot be held: {why}"))
-            .needed()
-            .cost("berth signals nothing that it cannot hold, so it cannot end a run")
-            .fix("Linux 5.4 or newer; in a container, a seccomp profile that allows pidfd_open and pidfd_send_signal"),
-    }
-}
-
-fn subreaper() -> Row {
-    const NAME: &str = "subreaper";
-    match facts::subreaper() {
-        Ok(()) => Row::ok(NAME, "a keeper adopts what its agent leaves behind").needed(),
-        Err(why) => Row::missing(NAME, format!("orphans cannot be adopted: {why}"))
-            .needed()
-            .cost("what an agent starts could leave its session, and outlive it")
-            .fix("a kernel or container that allows prctl(PR_SET_CHILD_SUBREAPER)"),
-    }
-}
-
-fn control_groups(found: &Cgroups, is_root: bool, systemd: Option<&Systemd>) -> Vec<Row> {
-    const NAME: &str = "cgroup v2";
-    const COST: &str = "keepers stay in the group they are started from, so whatever ends that group (a logout, a \
-                        service restart) takes them along; a run is held by the process tree alone";
-    let mount = match &found.mount {
-        Ok(mount) => mount.display(),
-        Err(why) => {
-            let fix = if is_root {
-                "mkdir -p /run/cgroup2 && mount -t cgroup2 none /run/cgroup2"
-            } else {
-                "sudo mkdir -p /run/cgroup2 && sudo mount -t cgroup2 none /run/cgroup2"
-            };
-            return vec![Row::missing(NAME, why.clone()).cost(COST).fix(fix)];
-        }
-    };
-    let beside = if found.in_version_1.is_empty() { "" } else { ", beside version 1" };
-    let trial = match &found.trial {
-        Ok(trial) => trial,
-        Err(why) => {
-            let fix = if is_root {
-                format!("mount -o remount,rw {mount}; in a container, give it a writable cgroup of its own")
-            } else if let Some(systemd) = systemd {
-                enable_linger(systemd)
-            } else {
-                "none for an ordinary user without systemd, which would hand you a part of the tree"
-                    .to_owned()
-            };
-            return vec![Row::limited(NAME, format!("at {mount}{beside}, but {why}")).cost(COST).fix(fix)];
-        }
-    };
-    let group = Row::ok(NAME, format!("at {mount}{beside}; groups can be made in {}", trial.place.display()));
-    let rows =
-        [Some(group), trial.birth.as_ref().map(birth), Some(kill(trial)), Some(controllers(found, trial))];
-    rows.into_iter().flatten().collect()
-}
-
-fn birth(tried: &Result<(), String>) -> Row {
-    const NAME: &str = "born in a group";
-    match tried {
-        Ok(()) => Row::ok(NAME, "a process can be started in a group of its own (CLONE_INTO_CGROUP)"),
-        Err(why) => Row::limited(NAME, format!("a process cannot be started in another group: {why}"))
-            .cost("keepers stay in the group they are started from, and end with it")
-            .fix("Linux 5.7 or newer; in a container, a seccomp profile that allows clone3"),
-    }
-}
-
-fn kill(trial: &Trial) -> Row {
-    const NAME: &str = "cgroup.kill";
-    if trial.has_kill {
-        Row::ok(NAME, "a whole group can be killed at once")
-    } else {
-        Row::limited(NAME, format!("not in this kernel ({})", facts::kernel()))
-            .cost("a run that makes processes faster than they are found takes longer to end")
-            .fix("Linux 5.14 or newer")
-    }
-}
-
-fn controllers(found: &Cgroups, trial: &Trial) -> Row {
-    const NAME: &str = "controllers";
-    let wanted = ["memory", "pids", "cpu"];
-    let has = |all: &[String], name: &str| all.iter().any(|one| one == name);
-    let (here, absent): (Vec<&str>, Vec<&str>) =
-        wanted.into_iter().partition(|name| has(&trial.controllers, name));
-    let (old, absent): (Vec<&str>, Vec<&str>) =
-        absent.into_iter().partition(|name| has(&found.usable_in_version_1, name));
-    if absent.is_empty() {
-        let old =
-            if old.is_empty() { String::new() } else { format!("{} through version 1", old.join(", ")) };
-        let ways: Vec<String> = [here.join(", "), old].into_iter().filter(|way| !way.is_empty()).collect();
-        return Row::ok(NAME, format!("can be limited: {}", ways.join("; ")));
-    }
-    let (in_1, nowhere): (Vec<&str>, Vec<&str>) =
-        absent.iter().copied().partition(|name| has(&found.in_version_1, name));
-    let mut told = Vec::new();
-    if !in_1.is_empty() {
-        told.push(format!("{} only in version 1, where you may make no group", in_1.join(", ")));
-    }
-    if !nowhere.is_empty() {
-        told.push(format!("{} not handed down to {}", nowhere.join(", "), trial.place.display()));
-    }
-    let fix = if in_1.is_empty() {
-        "systemctl edit user@.service, with [Service] Delegate=cpu memory pids"
-    } else {
-        "boot with systemd.unified_cgroup_hierarchy=1, or without the version 1 mounts"
-    };
-    Row::limited(NAME, told.join("; ")).cost("no limit of that kind can be set for a run").fix(fix)
-}
-
-fn systemd_rows(found: &Systemd) -> Vec<Row> {
-    let manager = match &found.manager {
-        Ok(()) => Row::ok("systemd", "its manager answers"),
-        Err(why) => Row::limited("systemd", format!("runs, but its manager does not answer: {why}"))
-            .cost("keepers get no scope of their own, and end with the login or service that started them")
-            .fix(match found.lingers {
-                Some(_) => enable_linger(found),
-                None => {
-                    "log in with a full session (ssh, console, `machinectl shell`) and try again".to_owned()
-                }
-            }),
-    };
-    let linger = found.lingers.map(|lingers| {
-        if lingers {
-            return Row::ok("linger", "your systemd manager outlives your last logout");
-        }
-        let cost = if found.kills_at_logout == Some(true) {
-            "your systemd manager, and every session in it, ends soon after your last logout"
-        } else {
-            "your systemd manager ends soon after your last logout, so keepers stay in the login that starts \
-             them, which survives but has no control groups to give"
+fn text(report: &Report, width: usize) -> String {
+    let room = width.saturating_sub(INDENT).max(20);
+    let mut text = format!("{}\n\n", summary(report));
+    for row in &report.rows {
+        let word = match row.state {
+            State::Ok => "ok",
+            State::Limited => "limited",
+            State::Missing => "missing",
         };
-        Row::limited("linger", "off").cost(cost).fix(enable_linger(found))
-    });
-    let logout = match found.kills_at_logout {
-        Some(false) => Row::ok("logout", "leaves processes alone (KillUserProcesses=no)"),
-        Some(true) => Row::limited("logout", "kills what the login started (KillUserProcesses=yes)")
-            .cost("a session whose keeper could not leave the login's group ends with it")
-            .fix("KillUserProcesses=no in /etc/systemd/logind.conf, then systemctl restart systemd-logind"),
-        None => Row::ok("logout", "logind does not say what it does; usually it leaves processes alone"),
-    };
-    [Some(manager), linger, Some(logout)].into_iter().flatten().collect()
-}
-
-fn enable_linger(found: &Systemd) -> String {
-    format!("loginctl enable-linger {}", found.user.as_deref().unwrap_or("$USER"))
-}
-
-fn terminals() -> Row {
-    const NAME: &str = "terminals";
-    match facts::limits::terminals() {
-        Ok(limit) => {
-            let row =
-                counted(NAME, &format!("{} of {} in use", limit.used, limit.most), limit, FEW_TERMINALS);
-            let row = if row.state == State::Missing { row.needed() } else { row };
-            costly(row, "each session takes one; when they are used up, no session can be started", || {
-                format!("sysctl kernel.pty.max={}", limit.most.max(1024).saturating_mul(4))
-            })
+        let mut lines = wrapped(&row.found, room);
+        lines.extend(row.cost.iter().flat_map(|cost| wrapped(&format!("cost: {cost}"), room)));
+        // Not wrapped: people copy it.
+        lines.extend(row.fix.iter().map(|fix| format!("fix:  {fix}")));
+        for (at, line) in lines.iter().enumerate() {
+            let (word, name) =
+                if at == 0 { (print::painted(word, 7), row.name) } else { (" ".repeat(7), "") };
+            text.push_str(format!("{word}  {name:15}  {line}").trim_end());
+            text.push('\n');
         }
-        Err(error) => Row::limited(NAME, format!("cannot be counted: {error}"))
-            .cost("berth cannot tell how many sessions there can be"),
     }
+    text
 }
 
-fn process_limits() -> Row {
-    const NAME: &str = "processes";
-    const COST: &str = "an agent that cannot start its tools fails in odd ways";
-    let pids = match facts::limits::pids() {
-        Ok(pids) => pids,
-        Err(error) => return Row::limited(NAME, format!("cannot be counted: {error}")).cost(COST),
-    };
-    let mut limits = vec![(
-        format!("{} of {} on this host", pids.host.used, pids.host.most),
-        pids.host,
-        "sysctl kernel.pid_max=4194304".to_owned(),
-    )];
-    if let Some(user) = pids.user {
-        limits.push((
-            format!("{} of {} of this user (ulimit -u)", user.used, user.most),
-            user,
-            "ulimit -u unlimited, or nproc in /etc/security/limits.conf".to_owned(),
-        ));
+fn summary(report: &Report) -> String {
+    if !report.usable {
+        let stuck = report.rows.iter().filter(|row| row.needed && row.state == State::Missing);
+        let names: Vec<&str> = stuck.map(|row| row.name).collect();
+        return format!("berth cannot work here: {}", names.join(", "));
     }
-    if let Some((group, limit)) = pids.group {
-        let fix = format!("echo max > {}", group.join("pids.max").display());
-        limits.push((format!("{} of {} in {}", limit.used, limit.most, group.display()), limit, fix));
-    }
-    let found = limits.iter().map(|(found, _, _)| found.as_str()).collect::<Vec<_>>().join(", ");
-    let Some((_, tightest, fix)) = limits.iter().min_by_key(|(_, limit, _)| limit.left()) else {
-        return Row::ok(NAME, found);
-    };
-    costly(counted(NAME, &found, *tightest, FEW_PROCESSES), COST, || fix.clone())
-}
-
-fn open_files((now, most): (Option<u64>, Option<u64>)) -> Row {
-    const NAME: &str = "open files";
-    let shown = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string());
-    let found = format!("{} at a time, {} if asked for (ulimit -n)", shown(now), shown(most));
-    match now {
-        Some(now) if now < FEW_OPEN_FILES => Row::limited(NAME, found)
-            .cost("a keeper with many clients, and an agent with many files, runs out")
-            .fix(if most.is_none_or(|most| most >= 1024) {
-                "ulimit -n 1024"
-            } else {
-                "nofile in /etc/security/limits.conf"
-            }),
-        Some(_) | None => Row::ok(NAME, found),
-    }
-}
-
-fn counted(name: &'static str, found: &str, limit: Limit, few: u64) -> Row {
-    match limit.left() {
-        0 => Row::missing(name, found),
-        left if left < few => Row::limited(name, found),
-        _ => Row::ok(name, found),
-    }
-}
-
-/// Adds cost and fix to a row that is not fine.
-fn costly(row: Row, cost: &str, fix: impl FnOnce() -> String) -> Row {
-    if row.state == State::Ok { row } else { row.cost(cost).fix(fix()) }
-}
-
-impl Report {
-    fn text(&self, width: usize) -> String {
-        let room = width.saturating_sub(INDENT).max(20);
-        let mut text = format!("{}\n\n", self.summary());
-        for row in &self.rows {
-            let word = match row.state {
-                State::Ok => "ok",
-                State::Limited => "limited",
-                State::Missing => "missing",
-            };
-            let mut lines = wrapped(&row.found, room);
-            lines.extend(row.cost.iter().flat_map(|cost| wrapped(&format!("cost: {cost}"), room)));
-            // Not wrapped: people copy it.
-            lines.extend(row.fix.iter().map(|fix| format!("fix:  {fix}")));
-            for (at, line) in lines.iter().enumerate() {
-                let (word, name) =
-                    if at == 0 { (print::painted(word, 7), row.name) } else { (" ".repeat(7), "") };
-                text.push_str(format!("{word}  {name:15}  {line}").trim_end());
-                text.push('\n');
-            }
-        }
-        text
-    }
-
-    fn summary(&self) -> String {
-        if !self.usable {
-            let stuck = self.rows.iter().filter(|row| row.needed && row.state == State::Missing);
-            let names: Vec<&str> = stuck.map(|row| row.name).collect();
-            return format!("berth cannot work here: {}", names.join(", "));
-        }
-        match self.limited {
-            0 => "everything berth can use is here".to_owned(),
-            1 => "1 thing is limited; berth works, at the cost told below".to_owned(),
-            count => format!("{count} things are limited; berth works, at the cost told below"),
-        }
+    match report.limited {
+        0 => "everything berth can use is here".to_owned(),
+        1 => "1 thing is limited; berth works, at the cost told below".to_owned(),
+        count => format!("{count} things are limited; berth works, at the cost told below"),
     }
 }
 
@@ -554,122 +79,12 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn disk(free_bytes: u64, total_bytes: u64, free_files: Option<u64>) -> Disk {
-        Disk {
-            dir: "/x".into(),
-            exists: true,
-            writable: true,
-            kind: "ext4".to_owned(),
-            free_bytes,
-            total_bytes,
-            free_files,
-            total_files: 1_000_000,
-        }
-    }
-
-    #[test]
-    fn little_room_is_told_before_it_is_none() {
-        const GIB: u64 = 1 << 30;
-        let state = |free, total, files| room(&disk(free, total, files)).state;
-        assert_eq!(state(50 * GIB, 100 * GIB, Some(900_000)), State::Ok);
-        assert_eq!(state(50 * GIB, 100 * GIB, None), State::Ok);
-        assert_eq!(state(GIB / 2, GIB, None), State::Limited, "below 1 GiB");
-        assert_eq!(state(4 * GIB, 100 * GIB, None), State::Limited, "below 5 %");
-        assert_eq!(state(100 * GIB, 4000 * GIB, None), State::Ok, "2 %, and plenty");
-        assert_eq!(state(50 * GIB, 100 * GIB, Some(900)), State::Limited, "few files");
-        assert_eq!(state(0, 100 * GIB, None), State::Missing);
-        assert_eq!(state(50 * GIB, 100 * GIB, Some(0)), State::Missing);
-    }
-
-    fn ada() -> Systemd {
-        Systemd {
-            manager: Ok(()),
-            user: Some("ada".to_owned()),
-            lingers: Some(false),
-            kills_at_logout: Some(true),
-        }
-    }
-
-    #[test]
-    fn every_control_group_row_says_what_to_do() {
-        let trial = |controllers: &[&str], has_kill, birth| {
-            Ok(Trial {
-                place: "/c/berth".into(),
-                controllers: controllers.iter().map(|name| (*name).to_owned()).collect(),
-                has_kill,
-                birth,
-            })
-        };
-        let states = |found: &Cgroups, is_root| -> Vec<(&'static str, State)> {
-            let rows = control_groups(found, is_root, (!is_root).then_some(&ada()));
-            for row in rows.iter().filter(|row| row.state != State::Ok) {
-                assert!(row.cost.is_some() && row.fix.is_some(), "{}", row.name);
-            }
-            rows.iter().map(|row| (row.name, row.state)).collect()
-        };
-        let mount = || Ok("/c".into());
-        let all = Cgroups {
-            mount: mount(),
-            in_version_1: Vec::new(),
-            usable_in_version_1: Vec::new(),
-            trial: trial(&["cpu", "memory", "pids"], true, Some(Ok(()))),
-        };
-        assert!(states(&all, true).iter().all(|(_, state)| *state == State::Ok));
-
-        let usable = Cgroups {
-            mount: mount(),
-            in_version_1: vec!["memory".to_owned()],
-            usable_in_version_1: vec!["memory".to_owned()],
-            trial: trial(&["cpu", "pids"], true, None),
-        };
-        assert!(states(&usable, true).iter().all(|(_, state)| *state == State::Ok));
-
-        let old = Cgroups {
-            mount: mount(),
-            in_version_1: vec!["memory".to_owned()],
-            usable_in_version_1: Vec::new(),
-            trial: trial(&["pids"], false, Some(Err("no".to_owned()))),
-        };
-        let expected = [
-            ("cgroup v2", State::Ok),
-            ("born in a group", State::Limited),
-            ("cgroup.kill", State::Limited),
-            ("controllers", State::Limited),
-        ];
-        assert_eq!(states(&old, false), expected);
-        let refused = Cgroups {
-            mount: mount(),
-            in_version_1: Vec::new(),
-            usable_in_version_1: Vec::new(),
-            trial: Err("no".to_owned()),
-        };
-        assert_eq!(states(&refused, false), [("cgroup v2", State::Limited)]);
-        let none = Cgroups {
-            mount: Err("none".to_owned()),
-            in_version_1: Vec::new(),
-            usable_in_version_1: Vec::new(),
-            trial: Err("none".to_owned()),
-        };
-        assert_eq!(states(&none, true), [("cgroup v2", State::Missing)]);
-    }
-
-    #[test]
-    fn who_does_not_linger_is_told_the_command_with_their_name() {
-        let found = ada();
-        let rows = systemd_rows(&found);
-        let fixes: Vec<&str> = rows.iter().filter_map(|row| row.fix.as_deref()).collect();
-        assert_eq!(fixes[0], "loginctl enable-linger ada");
-        assert_eq!(rows.iter().filter(|row| row.state == State::Limited).count(), 2);
-        let root = Systemd { lingers: None, kills_at_logout: Some(false), ..found };
-        assert!(systemd_rows(&root).iter().all(|row| row.state == State::Ok));
-    }
-
     #[test]
     fn only_commands_to_copy_are_longer_than_a_line() {
-        let rows =
-            examine().into_iter().chain([Row::limited("x", "word ".repeat(60)).cost("word ".repeat(60))]);
-        let report = Report { usable: true, limited: 1, kernel: String::new(), rows: rows.collect() };
-        for line in report.text(80).lines().filter(|line| !line.contains("fix:  ")) {
+        let mut report = examine();
+        let long = report.rows.first_mut().expect("something is looked at");
+        (long.found, long.cost) = ("word ".repeat(60), Some("word ".repeat(60)));
+        for line in text(&report, 80).lines().filter(|line| !line.contains("fix:  ")) {
             // A path cannot be broken.
             let longest = line.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
             assert!(line.chars().count() <= 80.max(INDENT + longest), "{line}");

@@ -1,12 +1,14 @@
 //! `berth export`: a session as a file for others.
 
 use berth_api::{Code, Problem};
+use berth_verbs::export::{Exported, cast, events, markdown};
 use clap::ValueEnum;
 
 use crate::args::{Export, Format};
 use crate::ctx::Ctx;
-use crate::export::{Exported, Target, cast, events, markdown};
+use crate::export::Target;
 use crate::print;
+use crate::progress::Later;
 
 pub(crate) fn run(ctx: &Ctx, args: &Export) -> Result<u8, Problem> {
     let id = ctx.target(args.session.as_deref())?.id;
@@ -14,9 +16,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Export) -> Result<u8, Problem> {
     let session = Exported::load(ctx, &id, args.run)?;
     let usual = if session.takes_turns() { Format::Md } else { Format::Cast };
     let format = wanted.unwrap_or(usual);
-    if format == Format::Cast && session.takes_turns() {
-        let what = format!("session `{}` has no terminal to play back", session.status.handle());
-        return Err(Problem::new(Code::Usage, what).hint("its agent takes turns; `--format md` has them"));
+    if format == Format::Cast {
+        session.check_playable()?;
     }
     if format != Format::Cast && args.idle_limit.is_some() {
         return Err(Problem::new(Code::Usage, "only a recording has pauses")
@@ -24,12 +25,15 @@ pub(crate) fn run(ctx: &Ctx, args: &Export) -> Result<u8, Problem> {
     }
     let name = format!("{}.{}", session.status.name.as_deref().unwrap_or(id.as_str()), ending(format));
     let mut target = Target::open(&args.output, &name, args.force)?;
+    let progress = Later::new("writing");
+    let mut write = |bytes: &[u8]| target.write(bytes);
     match format {
-        Format::Md => markdown(&session, &mut target)?,
-        Format::Json => events(&session, true, &mut target)?,
-        Format::Jsonl => events(&session, false, &mut target)?,
-        Format::Cast => cast(&session, args.idle_limit, &mut target)?,
+        Format::Md => markdown(&session, &progress, &mut write)?,
+        Format::Json => events(&session, true, &mut write)?,
+        Format::Jsonl => events(&session, false, &mut write)?,
+        Format::Cast => cast(&session, args.idle_limit, &progress, &mut write)?,
     }
+    drop(progress);
     let path = target.path.clone();
     target.finish()?;
     if let Some(path) = path {

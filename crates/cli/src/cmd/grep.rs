@@ -1,15 +1,12 @@
 //! `berth grep`: find text in all sessions.
 
-use std::cmp::Reverse;
-
 use berth_api::{Code, Problem};
-use berth_core::SessionId;
-use berth_keeper::view::{self, Brief};
+use berth_verbs::grep::{Context, Manner, Pattern, Wish, subjects};
 
 use crate::args::Grep;
 use crate::cmd::ls::conditions;
 use crate::ctx::Ctx;
-use crate::grep::{Context, Manner, Pattern, Style, Subject, Wish, find};
+use crate::grep::{Style, find};
 use crate::{meant, print};
 
 /// The exit code when there is nothing.
@@ -46,8 +43,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Grep) -> Result<u8, Problem> {
         })?,
         (None, false) => sessions.into_iter().map(|session| ctx.find(session)).collect::<Result<_, _>>()?,
     };
-    let (subjects, mut problems) = subjects(ctx, args, ids)?;
-    let wish = Wish { context, most: args.max_count.unwrap_or(u64::MAX) };
+    let (subjects, mut problems) = subjects(ctx, &conditions(&args.which)?, ids);
+    let wish = Wish { context, most: args.max_count.unwrap_or(u64::MAX), one_each: false };
     let (total, more) = find(&subjects, &pattern, wish, style)?;
     problems.extend(more);
     problems.dedup();
@@ -61,34 +58,4 @@ pub(crate) fn run(ctx: &Ctx, args: &Grep) -> Result<u8, Problem> {
     } else {
         0
     })
-}
-
-/// The sessions that are meant, the newest first, and what is wrong with some.
-fn subjects(
-    ctx: &Ctx,
-    args: &Grep,
-    mut ids: Vec<SessionId>,
-) -> Result<(Vec<Subject>, Vec<Problem>), Problem> {
-    ids.sort();
-    ids.dedup();
-    let filter = conditions(&args.which)?;
-    let (mut subjects, mut problems) = (Vec::new(), Vec::new());
-    for id in ids {
-        let dir = ctx.home.session_dir(&id);
-        match view::status(&ctx.home, &id) {
-            Ok(status) if filter.wants(&Brief::from(&status)) => subjects.push(Subject { id, dir, status }),
-            Ok(_) => {}
-            // Being made this very moment, or given up before anything was said in it.
-            Err(problem) if problem.code == Code::NotFound => {}
-            Err(problem) => {
-                problems.push(problem);
-                if !args.which.is_choosy() {
-                    let status = crate::export::salvaged(ctx, &id).0;
-                    subjects.push(Subject { id, dir, status });
-                }
-            }
-        }
-    }
-    subjects.sort_by_key(|subject| (Reverse(subject.status.created_at), subject.id.clone()));
-    Ok((subjects, problems))
 }

@@ -5,13 +5,13 @@ use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
 use berth_api::turn::OnUnknown;
 use berth_api::{Problem, Timestamp};
 use berth_keeper::store;
+use berth_verbs::events::Line;
 
 use berth_core::TurnState;
 
 use crate::args::Log;
 use crate::cmd::follow::{News, follow};
 use crate::ctx::Ctx;
-use crate::export::Line;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
@@ -35,15 +35,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
 }
 
 fn show(args: &Log, seq: u64, entry: Entry) -> Result<(), Problem> {
-    let at = Timestamp(entry.at_ms);
     if args.json {
-        let mut event = entry.event;
-        if let Event::Created { spec, .. } | Event::Respecified { spec } = &mut event {
-            spec.env.iter_mut().for_each(|(_, value)| *value = "…".to_owned());
-        }
-        let json = serde_json::to_string(&Line { seq, at, event });
+        let json = serde_json::to_string(&Line::new(seq, entry));
         return print::text(&(json.unwrap_or_default() + "\n"));
     }
+    let at = Timestamp(entry.at_ms);
     print::text(&format!("{seq:>5}  {at}  {}\n", sentence(&entry.event)))
 }
 

@@ -1,11 +1,13 @@
 //! `berth ls`: the sessions there are.
 
+mod hosts;
 mod watch;
 
 use berth_api::{Code, Problem};
 use berth_verbs::run::directory;
 
 use crate::args::{Ls, Which};
+use crate::cmd::ls::hosts::Fleet;
 use crate::ctx::Ctx;
 use crate::listing::row::Row;
 use crate::listing::table::{self, Paper};
@@ -20,7 +22,15 @@ pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
     if args.watch {
         return watch::run(ctx, args, filter);
     }
-    let mut listing = collect(ctx, &filter)?;
+    let fleet = args.hosts.then(|| Fleet::collect(ctx, &filter)).transpose()?;
+    if let Some(fleet) = fleet.as_ref().filter(|_| args.json) {
+        fleet.print_json()?;
+        return Ok(0);
+    }
+    let mut listing = match &fleet {
+        Some(fleet) => fleet.listing.clone(),
+        None => collect(ctx, &filter)?,
+    };
     let printed = if let Some(template) = template {
         lines(&listing, |status| template.fill(status))
     } else if args.ids {
@@ -32,9 +42,10 @@ pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
         print::json(&listing.sessions)
     } else {
         let paper = Paper { columns: columns(), colour: tty::wants_colour() };
-        let drawn = drawn(ctx, args, &mut listing, paper)?;
+        let drawn = drawn(ctx, args, &mut listing, fleet.as_ref(), paper)?;
         print::text(&drawn.into_iter().map(|line| line + "\n").collect::<String>())
             .map(|()| remarks(args, &listing).iter().for_each(|remark| print::note(remark)))
+            .map(|()| fleet.iter().flat_map(Fleet::remarks).for_each(|remark| print::note(&remark)))
     };
     printed?;
     for problem in &listing.damaged {
@@ -51,7 +62,7 @@ fn filter(args: &Ls) -> Result<Filter, Problem> {
         (false, false) => Extent::Recent,
     };
     let limit = args.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(Filter { extent, order: args.sort, limit, ..conditions(&args.which)? })
+    Ok(Filter { extent, order: args.sort.into(), limit, ..conditions(&args.which)? })
 }
 
 /// What `--state`, `--agent` and the others ask for, for every command that has them.
@@ -104,15 +115,22 @@ fn grown(ctx: &Ctx, listing: &mut Listing) -> Result<Vec<tree::Node>, Problem> {
     Ok(tree::grow(listing.sessions.clone(), &helpers))
 }
 
-fn drawn(ctx: &Ctx, args: &Ls, listing: &mut Listing, paper: Paper) -> Result<Vec<String>, Problem> {
+fn drawn(
+    ctx: &Ctx,
+    args: &Ls,
+    listing: &mut Listing,
+    fleet: Option<&Fleet>,
+    paper: Paper,
+) -> Result<Vec<String>, Problem> {
     let now_ms = berth_host::clock::wall_ms();
-    let current = listing.current.as_ref().map(|id| id.to_string());
+    let current = ctx.current().map(|id| id.to_string());
     let rows = if args.tree {
         tree::rows(&grown(ctx, listing)?, now_ms, current.as_deref())
     } else {
-        let row = |status: &berth_api::Status| Row {
-            is_current: current.as_deref() == Some(status.id.as_str()),
-            ..Row::of(status, now_ms)
+        let row = |status: &berth_api::Status| {
+            let row = Row::of(status, now_ms);
+            let session = fleet.and_then(|fleet| fleet.called(status)).unwrap_or(row.session);
+            Row { is_current: current.as_deref() == Some(status.id.as_str()), session, ..row }
         };
         listing.sessions.iter().map(row).collect()
     };

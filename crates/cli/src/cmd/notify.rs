@@ -86,16 +86,6 @@ fn log(ctx: &Ctx, args: &NotifyLog) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// The last failure that nothing followed that worked in the same way.
-pub(crate) fn unmended(deliveries: &[Delivery]) -> Option<&Delivery> {
-    let at = deliveries.iter().rposition(|it| it.outcome == Outcome::Failed)?;
-    let failed = &deliveries[at];
-    let is_mended = deliveries[at..].iter().any(|later| {
-        later.outcome == Outcome::Sent && (failed.channel.is_empty() || later.channel == failed.channel)
-    });
-    (!is_mended).then_some(failed)
-}
-
 /// One line each; with `past`, when and whom it was about.
 fn table(deliveries: &[Delivery], past: bool) -> String {
     let width = |of: fn(&Delivery) -> &str| {

@@ -4,9 +4,9 @@ use berth_api::{Code, Problem};
 use berth_host::identity;
 use berth_host::ports::{self, Holders};
 use berth_keeper::whose;
+use berth_verbs::ps;
 use serde::Serialize;
 
-use crate::cmd::ps;
 use crate::ctx::Ctx;
 use crate::print;
 

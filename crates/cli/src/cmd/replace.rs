@@ -10,10 +10,10 @@ use berth_api::{Code, Problem, Status};
 use berth_core::{Name, SessionId};
 use berth_keeper::view;
 
-use crate::cmd::{rename, stop};
+use crate::cmd::stop;
 use crate::ctx::Ctx;
 use crate::meant::Meant;
-use crate::{consent, print};
+use crate::{consent, life, print};
 
 /// How long the old session's processes may take before they are killed.
 const GRACE_MS: u64 = 5000;
@@ -92,10 +92,10 @@ fn hand_on(ctx: &Ctx, old: &SessionId, new: &SessionId, name: &Name) -> Result<(
         let other = format!("{stem}-{}", &old.as_str()[..SUFFIX]);
         let bad = |bad: berth_core::BadName| Problem::new(Code::Refused, bad.to_string());
         let other = Name::parse(&other).map_err(bad)?;
-        rename::to(ctx, old, &other)?;
+        life::rename(ctx, old, &other)?;
         print::note(&format!("{old} was `{name}` and is now `{other}`"));
     }
-    rename::to(ctx, new, name)
+    life::rename(ctx, new, name)
 }
 
 /// Somebody started the old session while the new one began, and nobody said yes to ending what runs now.

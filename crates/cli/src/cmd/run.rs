@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 
 use berth_api::life::PolicyChange;
-use berth_api::message::Submit;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
 use berth_verbs::run::{self as verb, Made, Wanted, id_of};
@@ -109,12 +108,10 @@ fn refuse_unknown_option(args: &Run) -> Result<(), Problem> {
 /// The turn a session was started for.
 fn first_turn(ctx: &Ctx, args: &Run, status: &Status, text: String) -> Result<u8, Problem> {
     let id = id_of(status)?;
-    // A repeated call with the same key finds the same turn, too.
-    let key = args.key.as_ref().map(|key| format!("run {key}"));
     if !args.detach {
         print::note(&format!("session {}", status.handle()));
     }
-    let submit = Submit { text, key, waits: !args.detach, ..Submit::default() };
+    let submit = verb::first_turn(args.key.as_deref(), text, !args.detach);
     let (connection, receipt) = turns::send(ctx, &id, submit)?;
     if !args.detach {
         return send::watch(ctx, &id, receipt.number, connection, args.json);

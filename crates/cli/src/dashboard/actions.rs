@@ -9,11 +9,11 @@ use berth_api::message::{Request, Submit};
 use berth_api::turn::split_turn_id;
 use berth_api::{Code, Problem};
 use berth_core::{Command, Refusal, SessionId};
-use berth_verbs::{answer, resume};
+use berth_verbs::{answer, input, resume};
 
 use super::model::{Action, Done};
 use super::source::{Mailbox, spawn};
-use crate::cmd::{input, stop};
+use crate::cmd::stop;
 use crate::ctx::Ctx;
 use crate::{life, print, turns};
 
@@ -87,7 +87,7 @@ fn send(ctx: &Ctx, id: &SessionId, handle: &str, text: &str) -> Result<String, P
 /// Types a line into a terminal and presses Enter. A line end in it is an Enter too, as on a keyboard.
 fn type_text(ctx: &Ctx, id: &SessionId, handle: &str, text: &str) -> Result<String, Problem> {
     let text = text.replace('\n', "\r") + "\r";
-    if text.len() as u64 > input::MAX_BYTES {
+    if text.len() > input::MAX_BYTES {
         let what = format!("at most {} bytes can be typed at once; nothing was", input::MAX_BYTES);
         return Err(Problem::new(Code::Refused, what).hint("put it in a file and name the file"));
     }

@@ -5,11 +5,8 @@
 //! `berth output --from`.
 //! Start with [`Show::hits`].
 
-use berth_api::Timestamp;
-use berth_api::turn::turn_id;
-use serde::Serialize;
+use berth_verbs::grep::{Hit, Line, Part, Subject};
 
-use super::session::{Hit, Part, Subject};
 use crate::print;
 
 /// How it is printed.
@@ -162,57 +159,6 @@ impl Show {
     }
 }
 
-/// A line of `berth grep --json`.
-#[derive(Serialize)]
-struct Line<'a> {
-    session: &'a str,
-    name: Option<&'a str>,
-    part: &'static str,
-    turn: Option<String>,
-    /// Where in the output, or in `file`, the line begins.
-    offset: Option<u64>,
-    file: Option<String>,
-    at: Option<Timestamp>,
-    line: String,
-    /// The line is longer.
-    cut: bool,
-    /// Empty for a line that only stands around a match.
-    matches: Vec<Span>,
-}
-
-#[derive(Serialize)]
-struct Span {
-    /// In bytes of `line`.
-    start: usize,
-    end: usize,
-    text: String,
-}
-
 fn json(subject: &Subject, hit: &Hit) -> String {
-    let (mut line, mut matches, mut at) = (String::new(), Vec::new(), 0);
-    for (begin, end) in &hit.found.spans {
-        line.push_str(&String::from_utf8_lossy(&hit.found.text[at..*begin]));
-        let text = String::from_utf8_lossy(&hit.found.text[*begin..*end]).into_owned();
-        matches.push(Span { start: line.len(), end: line.len() + text.len(), text: text.clone() });
-        line.push_str(&text);
-        at = *end;
-    }
-    line.push_str(&String::from_utf8_lossy(&hit.found.text[at..]));
-    let is_in_file = match hit.part {
-        Part::Work | Part::Output | Part::Conversation => true,
-        Part::Turns | Part::Prompt | Part::Answer | Part::Late | Part::Ask => false,
-    };
-    let line = Line {
-        session: subject.id.as_str(),
-        name: subject.status.name.as_deref(),
-        part: hit.part.word(),
-        turn: hit.turn.map(|turn| turn_id(subject.id.as_str(), turn)),
-        offset: is_in_file.then_some(hit.found.offset),
-        file: hit.file.as_ref().map(|file| file.display().to_string()),
-        at: hit.at,
-        line,
-        cut: hit.found.cut.0 || hit.found.cut.1,
-        matches,
-    };
-    serde_json::to_string(&line).unwrap_or_default() + "\n"
+    serde_json::to_string(&Line::of(subject, hit)).unwrap_or_default() + "\n"
 }

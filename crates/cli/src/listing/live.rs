@@ -15,7 +15,7 @@ use berth_keeper::view;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 use super::{Filter, Listing, Seen};
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, is_unrecorded_loss};
 
 /// How often everything is looked at if the kernel has no room for so many directories.
 const WHOLE_EVERY_TICKS: u32 = 5;
@@ -60,7 +60,7 @@ impl<'a> Live<'a> {
 
     /// What is known now.
     pub(crate) fn listing(&self) -> Listing {
-        super::listing(self.ctx, &self.filter, self.seen.values().cloned())
+        super::listing(&self.filter, self.seen.values().cloned())
     }
 
     /// Looks at what changed. The ids are of those that were looked at.
@@ -136,7 +136,7 @@ impl<'a> Live<'a> {
         if let Some(Seen::Shown(_, Some(_)) | Seen::Damaged(_)) = self.seen.get(id) {
             let again = super::first_look(self.ctx, &self.filter, id, berth_host::clock::wall_ms());
             if let Seen::Shown(status, None) = &again
-                && super::is_unrecorded_loss(status)
+                && is_unrecorded_loss(status)
             {
                 return;
             }

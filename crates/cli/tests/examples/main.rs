@@ -19,6 +19,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("source <(berth completions zsh)", "a line for zsh"),
     ("berth completions fish | source", "a line for fish"),
     ("eval (berth completions elvish | slurp)", "a line for elvish"),
+    ("claude mcp add", "a line for Claude Code itself; a test with the real one does that"),
     ("berth ls --watch", "stays until somebody types q; the tests of the list do that"),
 ];
 
@@ -26,6 +27,7 @@ const NOT_RUN: &[(&str, &str)] = &[
 const EXPECTED: &[(&str, &[i32], &str)] = &[
     ("berth run --max-memory", &[0, 1], "refused where the host cannot limit"),
     ("berth output tests --follow | grep error", &[0, 1], "the code is grep's"),
+    ("berth link", &[0, 5], "no gateway runs here; the tests of the gateway have one"),
     ("berth stop $(berth ls --ids --tag nightly)", &[0, 2], "nothing may have the tag"),
 ];
 

@@ -222,6 +222,9 @@ impl<'e> World<'e> {
         if names("review") {
             self.lab.ok(["run", "-d", "--agent", "claude", "--name", "review"]);
         }
+        if self.line.contains("token revoke") {
+            self.prepared("berth token new --scope read --name grafana");
+        }
         let is_of_helpers = self.example.verb.starts_with("helper");
         if names("fix")
             || names("fix.1")

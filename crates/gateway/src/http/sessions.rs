@@ -1,18 +1,24 @@
-//! Sessions: the list, and one.
+//! Sessions: the list, one, making one, changing one, deleting one for good.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::Method;
-use berth_api::{Code, Scope, Status};
+use axum::extract::{RawPathParams, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use berth_api::{Code, Problem, Scope, Status};
+use berth_verbs::life::{self, Edit};
+use berth_verbs::listing::{self, Extent, Filter, Order, STATES};
+use berth_verbs::purge::{self, Doomed};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
-use crate::gate::{Gate, work};
-use crate::http::body::Query;
+use crate::gate::{Gate, or_no_store, work};
+use crate::http::body::{Body, Query};
+use crate::http::wishes::{PolicyWish, given};
 use crate::routes::Route;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -25,8 +31,10 @@ pub(crate) fn routes() -> Vec<Route> {
             "The sessions, who needs you first.",
             list,
         )
+        .filtered()
         .query::<Which>()
-        .gives::<Sessions>(200, "the list"),
+        .gives::<Sessions>(200, "the list")
+        .fails(&[Code::Usage, Code::Unreachable]),
         Route::new(
             Method::GET,
             "/v1/sessions/{session}",
@@ -36,23 +44,148 @@ pub(crate) fn routes() -> Vec<Route> {
             one,
         )
         .gives::<Status>(200, "what is known")
-        .fails(&[Code::NotFound]),
+        .fails(&[Code::NotFound, Code::Unreachable]),
+        Route::new(
+            Method::PATCH,
+            "/v1/sessions/{session}",
+            Scope::Control,
+            "change_session",
+            "Another name, other tags, another note, another policy.",
+            change,
+        )
+        .takes::<Changes>()
+        .gives::<Status>(200, "what is known now")
+        .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Held, Code::Unreachable]),
+        Route::new(
+            Method::DELETE,
+            "/v1/sessions/{session}",
+            Scope::Admin,
+            "delete_session",
+            "Deletes a session that does not run, for good.",
+            delete,
+        )
+        .query::<Confirmed>()
+        .gives::<Doomed>(200, "what was deleted")
+        .fails(&[Code::NotFound, Code::NeedsYes, Code::Held, Code::Refused, Code::Unreachable]),
     ]
 }
 
-/// Which sessions are wanted.
+/// Which sessions are wanted. All conditions hold together.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 struct Which {
-    /// Those that are put away, too.
+    /// Those that stopped long ago, and those that are put away, too.
     #[serde(default)]
     all: bool,
+    /// Only those that are put away.
+    #[serde(default)]
+    archived: bool,
+    /// Only those in one of these states, with commas between them.
+    state: Option<String>,
+    /// Only those with this agent, or this program.
+    agent: Option<String>,
+    /// Only those with all of these tags, with commas between them.
+    tag: Option<String>,
+    /// Only those in this directory, or below it.
+    cwd: Option<PathBuf>,
+    /// Only those with a name like this; `*` and `?` stand for anything.
+    name: Option<String>,
+    /// `state` (who needs you first), `active`, `created` or `name`.
+    sort: Option<Sort>,
+    /// At most so many.
+    limit: Option<usize>,
+}
+
+/// What a list is sorted by.
+#[derive(Deserialize, JsonSchema, Clone, Copy, Debug)]
+#[serde(rename_all = "snake_case")]
+enum Sort {
+    /// Who needs you first.
+    State,
+    /// The last active first.
+    Active,
+    /// The newest first.
+    Created,
+    /// By name, those without one last.
+    Name,
+}
+
+impl Which {
+    fn filter(self) -> Result<Filter, Problem> {
+        let words = |text: Option<String>| -> Vec<String> {
+            let words = text.iter().flat_map(|text| text.split(',')).map(str::to_owned);
+            words.filter(|word| !word.is_empty()).collect()
+        };
+        let states = words(self.state);
+        if let Some(odd) = states.iter().find(|state| !STATES.contains(&state.as_str())) {
+            return Err(Problem::new(Code::Usage, format!("`{}` is no state", odd.escape_debug()))
+                .hint(format!("the states are {}", STATES.join(", "))));
+        }
+        if let Some(dir) = self.cwd.as_ref().filter(|dir| !dir.is_absolute()) {
+            return Err(Problem::new(Code::Usage, format!("`{}` is no absolute path", dir.display()))
+                .hint("write the directory from / on"));
+        }
+        let extent = match (self.all, self.archived) {
+            (true, true) => {
+                return Err(Problem::new(Code::Usage, "`all` and `archived` do not go together"));
+            }
+            (true, false) => Extent::All,
+            (false, true) => Extent::Archived,
+            (false, false) => Extent::Recent,
+        };
+        let order = match self.sort.unwrap_or(Sort::State) {
+            Sort::State => Order::State,
+            Sort::Active => Order::Active,
+            Sort::Created => Order::Created,
+            Sort::Name => Order::Name,
+        };
+        Ok(Filter {
+            states,
+            agent: self.agent,
+            under: self.cwd.map(|dir| dir.canonicalize().unwrap_or(dir)),
+            tags: words(self.tag),
+            name: self.name,
+            extent,
+            order,
+            limit: self.limit,
+        })
+    }
 }
 
 /// A list of sessions.
 #[derive(Serialize, JsonSchema)]
 struct Sessions {
-    sessions: Vec<Status>,
+    /// In order.
+    sessions: Vec<Listed>,
+    /// How many more there are that stopped over a day ago.
+    older: usize,
+    /// How many more there are that were put away.
+    archived: usize,
+    /// How many more there are behind the limit.
+    beyond: usize,
+    /// What could not be read, or brought to its end.
+    damaged: Vec<String>,
+}
+
+/// A session in a list.
+#[derive(Serialize, JsonSchema)]
+struct Listed {
+    #[serde(flatten)]
+    status: Status,
+    /// How long ago the last thing happened that is known of it: an event, or a byte of output.
+    evidence_age_ms: u64,
+    /// How much memory its run uses, where that can be told at once.
+    memory_bytes: Option<u64>,
+}
+
+impl From<Status> for Listed {
+    fn from(status: Status) -> Self {
+        let evidence_age_ms = berth_host::clock::wall_ms().saturating_sub(status.last_activity_at.0);
+        let group = status.boundary.cgroup.as_deref().filter(|_| status.pid.is_some()).map(PathBuf::from);
+        let memory = group.and_then(|group| std::fs::read_to_string(group.join("memory.current")).ok());
+        let memory_bytes = memory.and_then(|bytes| bytes.trim().parse().ok());
+        Self { status, evidence_age_ms, memory_bytes }
+    }
 }
 
 async fn list(
@@ -61,20 +194,100 @@ async fn list(
     Query(which): Query<Which>,
 ) -> Result<Json<Sessions>, Fault> {
     let ctx = caller.ctx(&gate);
-    let sessions = work(move || {
-        let ids = ctx.home.session_ids().map_err(|error| {
-            berth_api::Problem::new(Code::Unreachable, format!("cannot list the sessions: {error}"))
-        })?;
-        let known = ids
-            .iter()
-            .filter(|id| caller.may_see(id))
-            .filter_map(|id| berth_keeper::view::status(&ctx.home, id).ok());
-        Ok(known.filter(|status| which.all || status.archived_at.is_none()).collect::<Vec<_>>())
+    let found = work(move || {
+        let filter = which.filter()?;
+        let mut ids = listing::ids(&ctx).map_err(|problem| or_no_store(&ctx.home, problem))?;
+        ids.retain(|id| caller.may_see(id));
+        let found = listing::listing(&filter, listing::look_at_all(&ctx, &filter, &ids));
+        Ok(Sessions {
+            sessions: found.sessions.into_iter().map(Listed::from).collect(),
+            older: found.older,
+            archived: found.archived,
+            beyond: found.beyond,
+            damaged: found.damaged.into_iter().map(|problem| problem.what).collect(),
+        })
     });
-    Ok(Json(Sessions { sessions: sessions.await? }))
+    Ok(Json(found.await?))
 }
 
-async fn one(target: Target) -> Result<Json<Status>, Fault> {
-    let known = work(move || target.ctx.known(&target.id)).await?;
-    Ok(Json(known.0))
+/// The one that is asked for most: what was looked at a moment ago is told again if everything is as it was.
+async fn one(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    params: RawPathParams,
+) -> Result<Response, Fault> {
+    let handle = params.iter().next().map(|(_, value)| value).unwrap_or_default();
+    if let Some((id, body)) = gate.known.again(&gate.home, handle)
+        && caller.may_see(&id)
+    {
+        return Ok(json(body));
+    }
+    let Target { id, ctx, .. } = Target::find(&gate, caller, handle.to_owned()).await?;
+    work(move || {
+        if let Some(body) = gate.known.look(&ctx.home, &id) {
+            return Ok(json(body));
+        }
+        let known = ctx.known(&id).map_err(|problem| or_no_store(&ctx.home, problem))?;
+        Ok(Json(known.0).into_response())
+    })
+    .await
+}
+
+fn json(body: bytes::Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// What is to be different about a session.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ChangeSession")]
+struct Changes {
+    /// Its new name.
+    name: Option<String>,
+    /// Tags it gets.
+    #[serde(default)]
+    add_tags: Vec<String>,
+    /// Tags it loses.
+    #[serde(default)]
+    remove_tags: Vec<String>,
+    /// What is written about it; `null` takes away what there is.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<String>")]
+    note: Option<Option<String>>,
+    /// When it ends and is archived by itself.
+    policy: Option<PolicyWish>,
+}
+
+async fn change(target: Target, Body(changes): Body<Changes>) -> Result<Json<Status>, Fault> {
+    let Changes { name, add_tags, remove_tags, note, policy } = changes;
+    let policy = policy.map(PolicyWish::change).unwrap_or_default();
+    let edit = Edit { name, add_tags, remove_tags, note, policy };
+    Ok(Json(work(move || life::edit(&target.ctx, &target.id, edit)).await?))
+}
+
+/// A yes to deleting.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct Confirmed {
+    /// The id of the session to be deleted, once more: a yes is to one session, whatever it is called by now.
+    confirm: Option<String>,
+}
+
+async fn delete(target: Target, Query(yes): Query<Confirmed>) -> Result<Json<Doomed>, Fault> {
+    if yes.confirm.as_deref() != Some(target.id.as_str()) {
+        let what = format!("session `{}` would be deleted for good", target.handle.escape_debug());
+        let hint = format!("say so with ?confirm={}", target.id);
+        return Err(Problem::new(Code::NeedsYes, what).hint(hint).into());
+    }
+    let deleted = work(move || {
+        let mut doomed = purge::named(&target.ctx, &target.id, &target.handle)?;
+        doomed.purge(&target.ctx)?;
+        Ok(doomed)
+    });
+    Ok(Json(deleted.await?))
+}
+
+/// Something was made.
+pub(crate) fn made<T: Serialize>(what: T) -> Response {
+    (StatusCode::CREATED, Json(what)).into_response()
 }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::{Method, StatusCode};
-use berth_api::{Code, Problem, Scope};
+use berth_api::{Code, Problem, Scope, Timestamp, TokenKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -19,6 +19,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .open()
             .gives::<serde_json::Value>(200, "OpenAPI 3.1"),
         Route::new(Method::GET, "/v1/whoami", Scope::Read, "whoami", "Who you are to this gateway.", whoami)
+            .filtered()
             .gives::<WhoAmI>(200, "what you may do"),
     ]
 }
@@ -45,12 +46,34 @@ struct WhoAmI {
     place: String,
     /// How far you may go.
     scope: Scope,
+    /// What your token is called; nothing for the owner of the gateway at its socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// How you showed who you are; nothing for the owner of the gateway at its socket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<TokenKind>,
+    /// The ids of the only sessions there are for you; all if nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sessions: Option<Vec<String>>,
+    /// When that ends, by the gateway's clock; never if nothing is said.
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Timestamp>,
     /// The gateway's version.
     version: &'static str,
 }
 
 async fn whoami(caller: Caller) -> Json<WhoAmI> {
-    Json(WhoAmI { place: caller.place, scope: caller.scope, version: env!("CARGO_PKG_VERSION") })
+    let pass = caller.pass.as_deref();
+    Json(WhoAmI {
+        scope: caller.scope,
+        name: pass.map(|pass| pass.name.clone()),
+        kind: pass.map(|pass| pass.kind),
+        sessions: caller.sessions.as_ref().map(|ids| ids.iter().map(ToString::to_string).collect()),
+        expires_at: pass.and_then(|pass| pass.expires_at_ms).map(Timestamp),
+        version: env!("CARGO_PKG_VERSION"),
+        place: caller.place,
+    })
 }
 
 pub(crate) async fn nothing_here(uri: axum::http::Uri) -> Fault {

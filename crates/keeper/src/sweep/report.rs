@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// What was found, and what was done about it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "SweepReport")]
 pub struct Report {
     /// Whether nothing was to be changed.
     pub dry_run: bool,

@@ -8,7 +8,7 @@
 //! To add a table: write a file beside this one with its `TABLE` and a struct whose `read` takes each key out
 //! of [`super::keys::Keys`] and ends with `finish` (`ui.rs` is the shortest, `agents.rs` has one of each kind);
 //! add `&table::TABLE` to [`TABLES`], a field to [`super::Config`] and a line to `Config::parse`. Then
-//! `UPDATE_DOCS=1 cargo nextest run -p berth docs_say` writes it into docs/config.md. A table inside another is called by
+//! `UPDATE_DOCS=1 cargo nextest run -p berth-verbs docs_say` writes it into docs/config.md. A table inside another is called by
 //! its whole path (`notify.webhook`), and tables under any name end in `NAME` (`notify.webhooks.NAME`).
 
 /// All tables, in the order in which people are told of them.
@@ -19,6 +19,7 @@ pub const TABLES: &[&Table] = &[
     &super::notify::WEBHOOK,
     &super::notify::WEBHOOKS,
     &super::agents::TABLE,
+    &super::hosts::TABLE,
 ];
 
 /// What stands for any name at the end of a table's path.

@@ -2,43 +2,20 @@
 
 use berth_api::helper::HelperStatus;
 use berth_api::{Code, Problem, Status};
-use berth_keeper::view;
 
-use super::{described, find, reworded};
 use crate::args::HelperLs;
-use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::ctx::Ctx;
 use crate::print;
 
 /// How many owners are named in a line.
 const NAMED_OWNERS: usize = 2;
 
 pub(crate) fn run(helpers: &Ctx, args: &HelperLs) -> Result<u8, Problem> {
-    let mut listed = Vec::new();
-    let mut stopped = 0;
-    let mut damaged = Vec::new();
-    for id in find::ids(helpers)? {
-        let known = view::status(&helpers.home, &id).and_then(|status| {
-            // A loss nobody has recorded yet: what the run left behind is ended now.
-            if is_unrecorded_loss(&status) { helpers.healed(&id) } else { Ok((status, None)) }
-        });
-        match known {
-            Ok((status, trouble)) => {
-                damaged.extend(trouble.map(|problem| reworded(problem, &id)));
-                if args.all || status.state != "stopped" {
-                    listed.push(described(helpers, status));
-                } else {
-                    stopped += 1;
-                }
-            }
-            // Being made this very moment, or given up before anything was recorded.
-            Err(problem) if problem.code == Code::NotFound => {}
-            Err(problem) => damaged.push(reworded(problem, &id)),
-        }
-    }
-    listed.sort_by_key(|status| {
-        let helper = status.helper.clone().unwrap_or_default();
-        (helper.name, helper.dir, status.id.clone())
-    });
+    let all = berth_verbs::helper::list(helpers)?;
+    let damaged = all.damaged;
+    let (listed, stopped): (Vec<Status>, Vec<Status>) =
+        all.helpers.into_iter().partition(|status| args.all || status.state != "stopped");
+    let stopped = stopped.len();
     if args.json {
         print::json(&listed)?;
     } else {

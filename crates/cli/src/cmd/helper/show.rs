@@ -14,7 +14,7 @@ const LAST_BYTES: u64 = 16 * 1024;
 const LAST_LINES: usize = 10;
 
 pub(crate) fn run(helpers: &Ctx, args: &HelperShow) -> Result<u8, Problem> {
-    let id = find::find(helpers, &args.name)?;
+    let id = find(helpers, &args.name)?;
     let (status, trouble) = helpers.known(&id).map_err(|problem| reworded(problem, &id))?;
     let status = described(helpers, status);
     if args.json {

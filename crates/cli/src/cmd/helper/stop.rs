@@ -11,8 +11,7 @@ use crate::print;
 
 pub(crate) fn run(helpers: &Ctx, args: &HelperStop) -> Result<u8, Problem> {
     // All names are looked up first: a typing mistake must not leave half of them stopped.
-    let ids: Vec<SessionId> =
-        args.names.iter().map(|name| find::find(helpers, name)).collect::<Result<_, _>>()?;
+    let ids: Vec<SessionId> = args.names.iter().map(|name| find(helpers, name)).collect::<Result<_, _>>()?;
     let grace_ms = u64::try_from(args.grace.as_millis()).unwrap_or(u64::MAX);
     let mut worst = 0;
     let mut stopped = Vec::new();

@@ -147,7 +147,7 @@ fn picture(ctx: &Ctx, args: &Ls, live: &Live<'_>) -> Result<String, Problem> {
     let (rows, columns) = (usize::from(size.rows).max(2), usize::from(size.cols).max(2));
     let colour = tty::wants_colour();
     let mut listing = live.listing();
-    let mut lines = drawn(ctx, args, &mut listing, Paper { columns: Some(columns), colour })?;
+    let mut lines = drawn(ctx, args, &mut listing, None, Paper { columns: Some(columns), colour })?;
     let mut foot = remarks(args, &listing);
     foot.extend(listing.damaged.iter().map(|problem| format!("error: {}", problem.what)));
     let room = rows - 1;

@@ -15,12 +15,12 @@ use berth_api::record::Event;
 use berth_api::{Connection, Problem};
 use berth_core::SessionId;
 use berth_keeper::{store, view};
+use berth_verbs::screen;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::preview::{Content, Preview, Screen};
 use super::super::transcript::Transcript;
 use super::{Mailbox, timespec};
-use crate::cmd::screen;
 use crate::ctx::Ctx;
 use crate::tty;
 

@@ -1,0 +1,107 @@
+//! The gateway of a lab, and what it takes to ask it: a token, a request, a stream of events, a WebSocket.
+//!
+//! Promise: it listens on a port the kernel chose, and ends when this is dropped.
+//! Start with [`Gateway::start`].
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use berth_harness::tungstenite::{self, WebSocket, client::IntoClientRequest as _};
+
+use crate::lab::{Lab, PATIENCE};
+use crate::peers::Berth;
+use crate::process::Process;
+
+/// See the module.
+pub(crate) struct Gateway {
+    child: Child,
+    /// Its lines are read to the end of it, so that it is never held up by them.
+    _said: BufReader<std::process::ChildStdout>,
+    pub(crate) address: String,
+    pub(crate) token: String,
+}
+
+impl Gateway {
+    pub(crate) fn start(lab: &Lab, berth: &Berth) -> Result<Self> {
+        let mut token = berth.command(lab);
+        token.args(["token", "new", "--name", "bench", "--scope", "admin"]).stdout(Stdio::piped());
+        let token = token.output().context("make a token")?;
+        let token = String::from_utf8_lossy(&token.stdout).trim().to_owned();
+        let mut command = berth.command(lab);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
+        let mut child = command.spawn().context("start the gateway")?;
+        let mut said = BufReader::new(child.stdout.take().context("piped")?);
+        loop {
+            let mut line = String::new();
+            if said.read_line(&mut line).context("hear of the gateway")? == 0 {
+                bail!("the gateway ended");
+            }
+            if let Some((_, address)) = line.trim().split_once("http://") {
+                let address = address.split('/').next().unwrap_or(address).to_owned();
+                return Ok(Self { child, _said: said, address, token });
+            }
+        }
+    }
+
+    pub(crate) fn process(&self) -> Process {
+        Process(self.child.id().cast_signed())
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    fn connect(&self) -> Result<TcpStream> {
+        let stream = TcpStream::connect(&self.address).context("connect to the gateway")?;
+        stream
+            .set_nodelay(true)
+            .and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
+            .context("a socket")?;
+        Ok(stream)
+    }
+
+    /// The body of an answer.
+    pub(crate) fn get(&self, path: &str) -> Result<Vec<u8>> {
+        let mut stream = self.ask(path, "Connection: close\r\n")?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).context("read an answer")?;
+        let head = answer.windows(4).position(|four| four == b"\r\n\r\n").context("no HTTP")?;
+        if !answer.starts_with(b"HTTP/1.1 200") {
+            bail!("{path}: {}", String::from_utf8_lossy(&answer));
+        }
+        Ok(answer.split_off(head + 4))
+    }
+
+    /// Asks, and leaves the answer to the caller.
+    pub(crate) fn ask(&self, path: &str, headers: &str) -> Result<TcpStream> {
+        let mut stream = self.connect()?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n{headers}\r\n",
+            self.address, self.token
+        )
+        .context("ask the gateway")?;
+        Ok(stream)
+    }
+
+    /// A terminal over WebSocket.
+    pub(crate) fn terminal(&self, session: &str, role: &str) -> Result<WebSocket<TcpStream>> {
+        let url =
+            format!("ws://{}/v1/sessions/{session}/terminal?role={role}&rows=40&cols=120", self.address);
+        let mut request = url.into_client_request().context("a request")?;
+        let headers = request.headers_mut();
+        headers.insert("Authorization", format!("Bearer {}", self.token).parse().context("a header")?);
+        headers.insert("Sec-WebSocket-Protocol", "berth.terminal.v1".parse().context("a header")?);
+        let (socket, _) = tungstenite::client(request, self.connect()?).context("open a terminal")?;
+        Ok(socket)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,304 @@
+//! A session that the editor has open: its prompts under way, and what is told of them.
+//!
+//! Promise: prompts go to the session in the order they came; each is answered once, after all that was said in its turn;
+//! a cancel reaches the editor's own turns and no others.
+//! Not here: what everyone's turns look like to the editor (see `watch`). Start with [`Open::prompt`].
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use agent_client_protocol_schema::v1::{Meta, PromptResponse, StopReason};
+use berth_api::message::{Request, Submit};
+use berth_api::turn::{Receipt, TurnView};
+use berth_api::{Code, Connection, Problem};
+use berth_core::{Command, SessionId};
+use berth_driver::acp;
+use serde_json::{Value, json};
+
+use super::{Server, spawn};
+use crate::turns;
+
+/// How many prompts of one editor may wait to be accepted by one session.
+const MOST_UNSENT: usize = 64;
+/// How long the answer to a prompt waits for what was said in its turn to be told first.
+const TELLING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A session that is open in the editor.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// What the editor calls it.
+    pub(super) wire: String,
+    pub(super) id: SessionId,
+    unsent: SyncSender<Unsent>,
+    /// By the key of the turn.
+    prompts: Mutex<HashMap<String, Prompt>>,
+    changed: Condvar,
+    closed: AtomicBool,
+}
+
+/// A prompt that is to be sent: to what, under which key, and what.
+type Unsent = (Arc<Open>, String, String);
+
+/// A prompt under way.
+#[derive(Debug)]
+struct Prompt {
+    /// What to answer.
+    request: Value,
+    turn: Option<u64>,
+    is_cancelled: bool,
+    /// Everything of its turn was told.
+    is_told: bool,
+}
+
+impl Open {
+    /// Opens it; prompts are taken from now on.
+    pub(super) fn new(server: &Arc<Server>, wire: String, id: SessionId) -> Result<Arc<Self>, Problem> {
+        let (unsent, waiting) = sync_channel(MOST_UNSENT);
+        let open = Arc::new(Self {
+            wire,
+            id,
+            unsent,
+            prompts: Mutex::default(),
+            changed: Condvar::new(),
+            closed: AtomicBool::new(false),
+        });
+        let server = server.clone();
+        spawn("prompts", move || send_in_order(&server, &waiting))?;
+        Ok(open)
+    }
+
+    fn prompts(&self) -> MutexGuard<'_, HashMap<String, Prompt>> {
+        self.prompts.lock().expect("nobody panics with it")
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Waits a moment, or until something of our own happens.
+    pub(super) fn pause(&self, moment: Duration) {
+        if !self.is_closed() {
+            let _ = self.changed.wait_timeout(self.prompts(), moment);
+        }
+    }
+
+    /// Whether a turn with this key is a prompt of this editor.
+    pub(super) fn is_ours(&self, key: Option<&str>) -> bool {
+        key.is_some_and(|key| self.prompts().contains_key(key))
+    }
+
+    /// Everything of a turn was told.
+    pub(super) fn told(&self, key: Option<&str>) {
+        let mut prompts = self.prompts();
+        if let Some(prompt) = key.and_then(|key| prompts.get_mut(key)) {
+            prompt.is_told = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Takes a prompt. The answer comes when its turn is over.
+    pub(super) fn prompt(
+        self: &Arc<Self>,
+        server: &Server,
+        request: &Value,
+        text: String,
+    ) -> Result<(), Problem> {
+        turns::check_prompt(&text)?;
+        let key = turns::own_key()?;
+        let prompt = Prompt { request: request.clone(), turn: None, is_cancelled: false, is_told: false };
+        self.prompts().insert(key.clone(), prompt);
+        server.busy(1);
+        self.unsent.try_send((self.clone(), key.clone(), text)).map_err(|full| {
+            server.busy(-1);
+            self.prompts().remove(&key);
+            let what = match full {
+                TrySendError::Full(_) => format!("{MOST_UNSENT} prompts wait to be accepted already"),
+                TrySendError::Disconnected(_) => "the session is closed".to_owned(),
+            };
+            Problem::new(Code::Full, format!("{what}; nothing was sent")).hint("wait for an answer first")
+        })
+    }
+
+    /// Breaks off the turns of this editor, or the one that this request is for.
+    pub(super) fn cancel(&self, server: &Server, only: Option<&Value>) {
+        let mut turns = Vec::new();
+        for prompt in self.prompts().values_mut() {
+            if only.is_none_or(|request| *request == prompt.request) {
+                prompt.is_cancelled = true;
+                turns.extend(prompt.turn);
+            }
+        }
+        turns.into_iter().for_each(|turn| self.cancel_turn(server, turn));
+    }
+
+    fn cancel_turn(&self, server: &Server, turn: u64) {
+        let ctx = server.ctx();
+        let command = Command::Cancel { turn, by: ctx.me() };
+        if let Err(problem) = turns::change(&ctx, &self.id, Request::Cancel { turn }, command) {
+            // It was over before; its answer says how.
+            tracing::info!(turn, problem = problem.what, "not cancelled");
+        }
+    }
+
+    fn send(self: &Arc<Self>, server: &Arc<Server>, key: String, text: String) {
+        if self.prompts().get(&key).is_none_or(|prompt| prompt.is_cancelled) {
+            let meta = json!({"state": "cancelled", "reason": "it was cancelled before it was sent"});
+            return self.answer(server, &key, Ok((StopReason::Cancelled, meta)));
+        }
+        let submit = Submit { text, key: Some(key.clone()), waits: true, ..Submit::default() };
+        let (connection, receipt) = match turns::send(&server.ctx(), &self.id, submit) {
+            Ok(sent) => sent,
+            Err(problem) => return self.answer(server, &key, Err(Box::new((problem, None)))),
+        };
+        let is_cancelled = match self.prompts().get_mut(&key) {
+            Some(prompt) => {
+                prompt.turn = Some(receipt.number);
+                prompt.is_cancelled
+            }
+            None => false,
+        };
+        self.changed.notify_all();
+        if is_cancelled {
+            self.cancel_turn(server, receipt.number);
+        } else if let Some(before) = receipt.position.filter(|before| *before > 0) {
+            server.remark(&self.wire, &format!("{before} turns of this session come first"));
+        }
+        let (open, all) = (self.clone(), server.clone());
+        let lost = key.clone();
+        if let Err(problem) = spawn("turn", move || open.follow(&all, &key, &receipt, connection)) {
+            self.answer(server, &lost, Err(Box::new((problem, None))));
+        }
+    }
+
+    /// Waits for the end of a turn, and answers.
+    fn follow(&self, server: &Server, key: &str, receipt: &Receipt, connection: Option<Connection>) {
+        let end = turns::follow(&server.ctx(), &self.id, receipt.number, connection, None, |_| Ok(false));
+        let until = Instant::now() + TELLING_PATIENCE;
+        self.changed.notify_all();
+        let mut prompts = self.prompts();
+        while end.is_ok() && !self.is_closed() && prompts.get(key).is_some_and(|prompt| !prompt.is_told) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                tracing::warn!(turn = receipt.turn, "it is over, and not all of it could be told");
+                break;
+            }
+            prompts = self.changed.wait_timeout(prompts, left).expect("nobody panics with it").0;
+        }
+        drop(prompts);
+        let answer = match end {
+            Ok(view) => outcome(&view),
+            Err(problem) => Err(Box::new((problem, Some(json!({"turn": receipt.turn}))))),
+        };
+        if let Ok((StopReason::Cancelled, meta)) = &answer
+            && self.prompts().get(key).is_some_and(|prompt| !prompt.is_cancelled)
+        {
+            let why = meta["reason"].as_str().unwrap_or("somebody else broke it off");
+            server.tell(&self.wire, &format!("turn {} was {}: {why}", receipt.turn, text(&meta["state"])));
+        }
+        self.answer(server, key, answer);
+    }
+
+    fn answer(&self, server: &Server, key: &str, answer: Answer) {
+        let Some(Prompt { request, .. }) = self.prompts().remove(key) else { return };
+        match answer {
+            Ok((stop, meta)) => {
+                let meta = Meta::from_iter([("berth".to_owned(), meta)]);
+                server.wire.answer(&request, &PromptResponse::new(stop).meta(meta));
+            }
+            Err(why) => {
+                let (problem, turn) = *why;
+                server.wire.problem(&request, &problem, turn);
+            }
+        }
+    }
+}
+
+/// How a prompt is answered: why the turn stopped, or a problem, each with what berth knows of the turn.
+type Answer = Result<(StopReason, Value), Box<(Problem, Option<Value>)>>;
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// What became of a turn, in the words of ACP; where it has none, as an error that says it.
+fn outcome(view: &TurnView) -> Answer {
+    let TurnView { turn, state, reason, .. } = view;
+    let meta = json!({
+        "turn": turn, "state": state, "reason": reason,
+        "inputTokens": view.input_tokens, "outputTokens": view.output_tokens, "cut": view.cut,
+    });
+    let why = reason.as_deref().unwrap_or("nobody said why");
+    let failed = |what: String, hint: String| {
+        Err(Box::new((Problem::new(Code::Refused, what).hint(hint), Some(meta.clone()))))
+    };
+    match state.as_str() {
+        "done" => Ok((StopReason::EndTurn, meta)),
+        "cancelled" => Ok((StopReason::Cancelled, meta)),
+        "interrupted" if view.cancelled_by.is_some() || is_broken_off(why) => {
+            Ok((StopReason::Cancelled, meta))
+        }
+        // Nobody wanted that: the agent died, or the session was stopped under it.
+        "interrupted" => failed(
+            format!("turn {turn} was interrupted: {why}; what it did until then is done"),
+            format!("`berth turn {turn}` shows it"),
+        ),
+        "failed" if why == acp::REFUSAL => Ok((StopReason::Refusal, meta)),
+        "failed" if why == acp::MAX_TOKENS => Ok((StopReason::MaxTokens, meta)),
+        "failed" if why == acp::MAX_TURN_REQUESTS => Ok((StopReason::MaxTurnRequests, meta)),
+        "failed" => failed(format!("turn {turn} failed: {why}"), format!("`berth turn {turn}` shows it")),
+        // Never to be taken for an end that somebody saw.
+        _ => failed(
+            format!(
+                "turn {turn} was given to the agent, and nobody knows how it ended: {why}; it was not repeated"
+            ),
+            format!("look at what it did, then `berth queue {} resume`", view.session),
+        ),
+    }
+}
+
+/// Whether the agent itself ended a turn before its time: it does so when it is refused a permission.
+fn is_broken_off(why: &str) -> bool {
+    why.starts_with("broken off") || why.contains("broke it off")
+}
+
+fn send_in_order(server: &Arc<Server>, unsent: &Receiver<Unsent>) {
+    while let Ok((open, key, text)) = unsent.recv() {
+        open.send(server, key, text);
+        server.busy(-1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_nobody_saw_is_never_an_end_of_turn() {
+        let ended = |state: &str, reason: Option<&str>| {
+            let view = TurnView {
+                turn: "s.1".into(),
+                state: state.into(),
+                reason: reason.map(str::to_owned),
+                ..TurnView::default()
+            };
+            outcome(&view).map(|(stop, _)| stop).map_err(|why| why.0.what)
+        };
+        assert_eq!(ended("done", None), Ok(StopReason::EndTurn));
+        assert_eq!(ended("cancelled", None), Ok(StopReason::Cancelled));
+        assert_eq!(ended("interrupted", Some("broken off")), Ok(StopReason::Cancelled));
+        let died = "the agent was killed by signal 9";
+        assert!(ended("interrupted", Some(died)).is_err_and(|what| what.contains(died)));
+        assert_eq!(ended("failed", Some(acp::REFUSAL)), Ok(StopReason::Refusal));
+        assert_eq!(ended("failed", Some(acp::MAX_TOKENS)), Ok(StopReason::MaxTokens));
+        assert!(ended("failed", Some("no key")).is_err_and(|what| what.contains("no key")));
+        assert!(ended("unknown", None).is_err_and(|what| what.contains("nobody knows how it ended")));
+    }
+}

@@ -1,0 +1,330 @@
+//! What happens in a session, told to an editor that has it open: its own turns and everyone else's, in their order.
+//!
+//! Promise: each turn is told once, from its beginning to its end, also if the keeper dies or is replaced on the way; what an
+//! agent asks is asked here as well, until somebody, anywhere, has answered.
+//! Not here: answering prompts (see `open`), what was before the session was opened (see `replay`).
+//! Start with [`Watch::run`].
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use agent_client_protocol_schema::v1::{
+    ContentChunk, PermissionOption, PermissionOptionKind, RequestPermissionRequest, SessionUpdate,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+};
+use berth_api::Connection;
+use berth_api::client::Arrival;
+use berth_api::message::{Answer, Notice, Request};
+use berth_api::record::Event;
+use berth_api::turn::{Ask, AskKind, AskOption, TurnEnd, TurnView, turn_id};
+use berth_keeper::{output, store, view};
+
+use super::open::Open;
+use super::tools::{self, Tools};
+use super::wire::Asked;
+use super::{Server, replay};
+
+/// How often it is looked whether somebody keeps the session again.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long to wait for news before the output is looked at.
+const TICK: Duration = Duration::from_millis(200);
+/// How long to wait for a keeper that was gone at once.
+const SOON: Duration = Duration::from_millis(50);
+/// How long to stay away from a keeper that serves too many.
+const STAY_AWAY: Duration = Duration::from_secs(2);
+const READ_BYTES: usize = 256 << 10;
+
+/// Tells an editor about a session.
+pub(super) struct Watch {
+    server: Arc<Server>,
+    open: Arc<Open>,
+    output: PathBuf,
+    /// The next event to be told.
+    from: u64,
+    /// Turns that are accepted and not begun: what was said, and the key.
+    waiting: HashMap<u64, (String, Option<String>)>,
+    current: Option<Current>,
+    /// What the editor's person is asked: by the agent's name of the question, ours.
+    asked: HashMap<String, Question>,
+}
+
+/// The turn the agent has.
+struct Current {
+    turn: u64,
+    key: Option<String>,
+    said: String,
+    /// How much of what the keeper tells again was told before.
+    skip: usize,
+    /// How far the output was read.
+    offset: u64,
+    tools: Tools,
+}
+
+struct Question {
+    /// What it is called on the wire.
+    id: String,
+    /// A tool call that is only there for the question: nobody else will tell its end.
+    own_tool: Option<String>,
+}
+
+impl Watch {
+    /// A watch from behind this event on, over the turns that are not over.
+    pub(super) fn new(server: Arc<Server>, open: Arc<Open>, seq: u64, left: &[TurnView]) -> Self {
+        let output = server.ctx().home.session_dir(&open.id).join("output");
+        let mut watch = Self {
+            server,
+            open,
+            output,
+            from: seq + 1,
+            waiting: HashMap::new(),
+            current: None,
+            asked: HashMap::new(),
+        };
+        for turn in left {
+            match turn.output_from {
+                Some(offset) => watch.current = Some(Current::new(turn.number, turn.key.clone(), offset)),
+                None => drop(watch.waiting.insert(turn.number, (turn.prompt.clone(), turn.key.clone()))),
+            }
+        }
+        watch
+    }
+
+    /// Watches until the editor closes the session.
+    pub(super) fn run(mut self) {
+        while !self.open.is_closed() {
+            if !self.server.ctx().home.session_dir(&self.open.id).exists() {
+                self.server.tell(&self.open.wire, "this session was purged");
+                break;
+            }
+            let pause = match self.server.ctx().keeper_of(&self.open.id) {
+                Ok(Some(keeper)) => self.listen(keeper),
+                Ok(None) => {
+                    self.catch_up();
+                    LOOK
+                }
+                Err(problem) => {
+                    tracing::info!(problem = problem.what, "the session cannot be watched now");
+                    LOOK
+                }
+            };
+            self.open.pause(pause);
+        }
+        let left: Vec<String> = self.asked.drain().map(|(_, question)| question.id).collect();
+        left.iter().for_each(|id| self.server.wire.unask(id));
+    }
+
+    /// Nobody keeps it: what happened meanwhile is in its files.
+    fn catch_up(&mut self) {
+        let home = self.server.ctx().home.clone();
+        if view::status(&home, &self.open.id).is_ok_and(|status| status.seq < self.from) {
+            return;
+        }
+        match store::read(&home.session_dir(&self.open.id), &self.open.id, self.from) {
+            Ok(events) => {
+                for event in events {
+                    self.happened(event.seq().0, &event.get().entry().event, None);
+                }
+            }
+            Err(problem) => tracing::warn!(problem = problem.what, "cannot read what happened"),
+        }
+    }
+
+    /// Listens until the keeper is gone; how long to wait then.
+    fn listen(&mut self, mut keeper: Connection) -> Duration {
+        let begun = Instant::now();
+        // If this fails, then so does listening.
+        let _ = keeper.send(Request::Watch { from: self.from });
+        if let Some(current) = &mut self.current {
+            current.skip = current.said.len();
+            let _ = keeper.send(Request::Follow { turn: current.turn });
+        }
+        let _ = keeper.set_patience(Some(TICK));
+        while !self.open.is_closed() {
+            match keeper.next() {
+                Ok(Some(Arrival::Notice(notice))) => self.noticed(notice, &mut keeper),
+                Ok(Some(Arrival::Answer(Answer::Problem { problem }))) => {
+                    tracing::info!(problem = problem.what, "the keeper does not tell");
+                    return STAY_AWAY;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    self.look_at_output();
+                }
+                Err(_) => break,
+            }
+        }
+        // One that drops everyone at once must not cost a core.
+        if begun.elapsed() > LOOK { Duration::from_millis(1) } else { SOON }
+    }
+
+    fn noticed(&mut self, notice: Notice, keeper: &mut Connection) {
+        match notice {
+            Notice::Event { seq, entry } => self.happened(seq, &entry.event, Some(keeper)),
+            Notice::Said { turn, text } => self.said(turn, &text),
+            // Of what it says it is told before it is said, and a tool behind it must not come first.
+            Notice::Doing { what, .. } if matches!(what.as_str(), "writing" | "thinking") => {}
+            Notice::Doing { .. } => self.look_at_output(),
+            Notice::Output { .. } | Notice::Replaced { .. } => {}
+        }
+    }
+
+    fn said(&mut self, turn: u64, text: &str) {
+        let Some(current) = self.current.as_mut().filter(|current| current.turn == turn) else { return };
+        let known = current.skip.min(text.len());
+        current.skip -= known;
+        let Some(news) = text.get(known..).filter(|news| !news.is_empty()) else { return };
+        if current.said.len() < berth_driver::MAX_ANSWER_BYTES {
+            current.said.push_str(news);
+        }
+        self.update(replay::agent(news));
+    }
+
+    fn update(&self, update: SessionUpdate) {
+        self.server.wire.update(&self.open.wire, update);
+    }
+
+    /// Tells what the agent did since the last look.
+    fn look_at_output(&mut self) {
+        let Some(current) = &mut self.current else { return };
+        let mut buffer = vec![0; READ_BYTES];
+        let mut updates = Vec::new();
+        while let Ok((count, at)) = output::read_at(&self.output, current.offset, &mut buffer) {
+            if count == 0 {
+                break;
+            }
+            current.offset = at + count as u64;
+            updates.extend(current.tools.feed(&buffer[..count]));
+        }
+        updates.into_iter().for_each(|update| self.update(update));
+    }
+
+    fn happened(&mut self, seq: u64, event: &Event, keeper: Option<&mut Connection>) {
+        // What was asked before is told again to whoever follows a turn, without a number.
+        if seq < self.from && !matches!(event, Event::Asked { .. }) {
+            return;
+        }
+        self.from = self.from.max(seq + 1);
+        match event {
+            Event::TurnAccepted { turn, prompt } => {
+                self.waiting.insert(*turn, (prompt.text.clone(), prompt.key.clone()));
+            }
+            Event::TurnDelivered { turn, output_from, .. } => self.begin(*turn, *output_from, keeper),
+            Event::TurnEnded { turn, end, .. } => self.end(*turn, end),
+            Event::TurnLate { end, .. } if !end.answer.is_empty() => self.update(replay::agent(&end.answer)),
+            Event::Asked { ask } => self.ask(ask),
+            Event::Answered { request, choice, .. } => self.unask(request, Some(choice)),
+            Event::Unasked { request } => self.unask(request, None),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, turn: u64, output_from: u64, keeper: Option<&mut Connection>) {
+        let (text, key) = self.waiting.remove(&turn).unwrap_or_default();
+        self.show_prompt(&text, key.as_deref());
+        if self.current.as_ref().is_some_and(|current| current.turn != turn) {
+            // Text for the turn that is running, which goes on.
+            return;
+        }
+        self.current = Some(Current::new(turn, key, output_from));
+        if let Some(keeper) = keeper {
+            let _ = keeper.send(Request::Follow { turn });
+        }
+    }
+
+    /// The editor shows its own prompts by itself.
+    fn show_prompt(&self, text: &str, key: Option<&str>) {
+        if !self.open.is_ours(key) && !text.is_empty() {
+            self.update(SessionUpdate::UserMessageChunk(ContentChunk::new(text.into())));
+        }
+    }
+
+    fn end(&mut self, turn: u64, end: &TurnEnd) {
+        let Some(mut current) = self.current.take_if(|current| current.turn == turn) else {
+            let key = self.waiting.remove(&turn).and_then(|(_, key)| key);
+            return self.open.told(key.as_deref());
+        };
+        let is_ours = self.open.is_ours(current.key.as_deref());
+        let said = std::mem::take(&mut current.said);
+        let key = current.key.clone();
+        self.current = Some(current);
+        self.look_at_output();
+        self.current = None;
+        // What nobody could tell while it was said: there was no keeper to tell it, or it was over at once.
+        if let Some(rest) = end.answer.strip_prefix(&said).filter(|rest| !rest.is_empty()) {
+            self.update(replay::agent(rest));
+        }
+        if let Some(how) =
+            replay::ending(berth_core::TurnState::Over(end.state.into()).word(), end.reason.as_deref())
+                .filter(|_| !is_ours)
+        {
+            let turn = turn_id(self.open.id.as_str(), turn);
+            self.server.tell(&self.open.wire, &format!("turn {turn} {how}"));
+        }
+        self.open.told(key.as_deref());
+    }
+
+    fn ask(&mut self, ask: &Ask) {
+        if self.asked.contains_key(&ask.request) {
+            return;
+        }
+        self.look_at_output();
+        let known =
+            self.current.as_ref().and_then(|current| current.tools.asked_about(&ask.request)).cloned();
+        let (tool, own_tool) = match known {
+            Some(tool) => (tool, None),
+            None => {
+                let id = format!("berth-ask-{}", ask.request);
+                let fields = ToolCallUpdateFields::new().kind(tools::kind(&ask.tool));
+                (ToolCallUpdate::new(id.clone(), fields.status(ToolCallStatus::Pending)), Some(id))
+            }
+        };
+        let mut tool = tool;
+        // In full: a person decides by it.
+        if tool.fields.title.is_none() {
+            tool.fields.title = Some(format!("{}: {}", ask.tool, ask.detail));
+        }
+        if tool.fields.content.is_none() && !ask.detail.is_empty() {
+            tool.fields.content = Some(vec![ask.detail.clone().into()]);
+        }
+        let options = ask.options.iter().map(option).collect();
+        let params = RequestPermissionRequest::new(self.open.wire.clone(), tool, options);
+        let about = Asked { session: self.open.id.clone(), request: ask.request.clone() };
+        if let Some(id) = self.server.wire.ask(about, &params) {
+            self.asked.insert(ask.request.clone(), Question { id, own_tool });
+        }
+    }
+
+    /// The question is answered, here or elsewhere, or withdrawn.
+    fn unask(&mut self, request: &str, choice: Option<&str>) {
+        let Some(Question { id, own_tool }) = self.asked.remove(request) else { return };
+        self.server.wire.unask(&id);
+        if let Some(tool) = own_tool {
+            let status = if choice.is_some() { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
+            let said = choice.map_or("withdrawn".to_owned(), |choice| format!("answered: {choice}"));
+            let fields = ToolCallUpdateFields::new().status(status).content(vec![said.into()]);
+            self.update(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(tool, fields)));
+        }
+    }
+}
+
+impl Current {
+    fn new(turn: u64, key: Option<String>, offset: u64) -> Self {
+        Self { turn, key, said: String::new(), skip: 0, offset, tools: Tools::default() }
+    }
+}
+
+fn option(option: &AskOption) -> PermissionOption {
+    let kind = match option.kind {
+        AskKind::AllowOnce => PermissionOptionKind::AllowOnce,
+        AskKind::AllowAlways => PermissionOptionKind::AllowAlways,
+        AskKind::RejectOnce => PermissionOptionKind::RejectOnce,
+        AskKind::RejectAlways => PermissionOptionKind::RejectAlways,
+        // One of several answers: ACP has no word for it, and choosing it is no refusal.
+        AskKind::Other => PermissionOptionKind::AllowOnce,
+    };
+    PermissionOption::new(option.id.clone(), option.name.clone(), kind)
+}

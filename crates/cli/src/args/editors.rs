@@ -1,0 +1,32 @@
+//! What can be typed for editors and other agents.
+
+/// Be an editor's agent: sessions over the Agent Client Protocol on stdio.
+///
+/// An editor that speaks ACP (Zed, say) starts this as its agent. Each of its conversations is a session that berth
+/// keeps: prompts join the session's queue, permissions are asked in the editor and everywhere else until somebody
+/// answers, and closing the editor ends nothing. Only the protocol is on stdout; BERTH_LOG=info tells more on stderr.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth acp < /dev/null                 new sessions with Claude Code
+  berth acp --agent codex < /dev/null   with another agent
+  berth acp fix < /dev/null             the session `fix`, and no other")]
+pub(crate) struct Acp {
+    /// The session to use; else each of the editor's conversations is one
+    #[arg(value_name = "S")]
+    pub(crate) session: Option<String>,
+    /// The agent of new sessions
+    #[arg(long, value_name = "NAME", default_value = "claude")]
+    pub(crate) agent: String,
+}
+
+/// Offer sessions to other agents: an MCP server on stdio.
+///
+/// Tools: list_sessions, status, start_session, send, wait, result, screen. An agent that runs in a session may do with
+/// them what its session may do, and no more. Only the protocol is on stdout; BERTH_LOG=info tells more on stderr.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth mcp < /dev/null
+  claude mcp add berth -- berth mcp     for all of Claude Code's own sessions")]
+pub(crate) struct Mcp {}

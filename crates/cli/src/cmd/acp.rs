@@ -1,0 +1,23 @@
+//! `berth acp`: an editor's agent.
+
+use std::io::IsTerminal;
+
+use berth_api::Problem;
+
+use crate::args::Acp;
+use crate::ctx::Ctx;
+use crate::print;
+
+pub(crate) fn run(ctx: &Ctx, args: &Acp) -> Result<u8, Problem> {
+    // An editor runs in somebody's terminal and is not at it: only what is named is meant.
+    let named = args.session.as_deref().or(ctx.session.as_deref());
+    let given = named.map(|named| ctx.find(named)).transpose()?;
+    if let Some(id) = &given {
+        crate::acp::takes_turns(ctx, id)?;
+    }
+    if std::io::stdin().is_terminal() {
+        print::note("an editor starts this and talks to it on standard input; Ctrl-C leaves");
+    }
+    crate::acp::serve(ctx, given, args.agent.clone())?;
+    Ok(0)
+}

@@ -1,0 +1,84 @@
+//! `berth ls --hosts`: the sessions of other hosts in the same list.
+
+use std::collections::HashMap;
+
+use berth_api::{Problem, Status};
+use berth_verbs::hosts::{self, Look, PATIENCE};
+use serde::Serialize;
+
+use crate::ctx::Ctx;
+use crate::listing::{Filter, Listing, Seen, ids, listing, look_at_all, shown};
+use crate::print;
+
+/// The list, and which host each session is of; those of this one are of none.
+pub(super) struct Fleet {
+    pub(super) listing: Listing,
+    looks: Vec<Look>,
+    /// By the id of a session, the place in `looks`.
+    host_of: HashMap<String, usize>,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Placed<'a> {
+    host: Option<&'a str>,
+    host_away: bool,
+    host_age_ms: Option<u64>,
+    #[serde(flatten)]
+    status: &'a Status,
+}
+
+impl Fleet {
+    pub(super) fn collect(ctx: &Ctx, filter: &Filter) -> Result<Self, Problem> {
+        let mut looks = hosts::look_at_all(&ctx.home, PATIENCE)?;
+        let mut seen: Vec<Seen> = look_at_all(ctx, filter, &ids(ctx)?);
+        let mut host_of = HashMap::new();
+        let now_ms = berth_host::clock::wall_ms();
+        for (at, look) in looks.iter_mut().enumerate() {
+            for status in std::mem::take(&mut look.sessions) {
+                host_of.insert(status.id.clone(), at);
+                seen.push(shown(filter, status, None, now_ms));
+            }
+        }
+        Ok(Self { listing: listing(filter, seen), looks, host_of })
+    }
+
+    fn look(&self, status: &Status) -> Option<&Look> {
+        self.host_of.get(&status.id).map(|at| &self.looks[*at])
+    }
+
+    /// What a session is called in the list.
+    pub(super) fn called(&self, status: &Status) -> Option<String> {
+        self.look(status).map(|look| format!("{}:{}", look.host.name, status.handle()))
+    }
+
+    pub(super) fn print_json(&self) -> Result<(), Problem> {
+        let placed = |status| {
+            let look = self.look(status);
+            Placed {
+                host: look.map(|look| look.host.name.as_str()),
+                host_away: look.is_some_and(|look| look.away.is_some()),
+                host_age_ms: look.and_then(|look| look.age_ms),
+                status,
+            }
+        };
+        print::json(&self.listing.sessions.iter().map(placed).collect::<Vec<_>>())
+    }
+
+    /// Which hosts are away, and how old what is shown of them is.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let away = self.looks.iter().filter_map(|look| {
+            let why = crate::width::one_line(look.away.as_deref()?);
+            let name = &look.host.name;
+            Some(match look.age_ms {
+                Some(age) => {
+                    format!("{name} is away ({why}): what is shown of it is {} old", print::age(age))
+                }
+                None => format!("{name} is away ({why}), and nothing is known of it"),
+            })
+        });
+        let skew =
+            self.looks.iter().filter_map(|look| Some(format!("{}: {}", look.host.name, look.skew.as_ref()?)));
+        away.chain(skew).collect()
+    }
+}

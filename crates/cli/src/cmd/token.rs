@@ -1,0 +1,119 @@
+//! `berth token`: who may do what over the gateway.
+
+use std::collections::BTreeSet;
+
+use berth_api::{Code, Problem, Token, TokenKind};
+use berth_core::SessionId;
+use berth_verbs::tokens::{Maker, Tokens, Wish};
+
+use crate::args;
+use crate::ctx::Ctx;
+use crate::print;
+
+pub(crate) fn run(ctx: &Ctx, args: &args::Token) -> Result<u8, Problem> {
+    match &args.verb {
+        args::TokenVerb::New(args) => new(ctx, args),
+        args::TokenVerb::Ls(args) => list(ctx, args),
+        args::TokenVerb::Revoke(args) => revoke(ctx, args),
+    }
+}
+
+fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
+    let wish = Wish {
+        name: Some(args.name.clone()),
+        scope: args.scope,
+        sessions: only(ctx, &args.only)?,
+        life: args.expires,
+    };
+    let new =
+        Tokens::open(&ctx.home)?.mint(TokenKind::Token, &wish, Maker { place: &ctx.place, pass: None })?;
+    if args.json {
+        print::json(&new)?;
+        return Ok(0);
+    }
+    print::text(&format!("{}\n", new.secret))?;
+    let end = new.token.expires_at.map_or_else(|| "never ends".to_owned(), |end| format!("ends at {end}"));
+    print::note(&format!(
+        "token `{}` may {} and {end}. It is not shown again; `berth token revoke {0}` takes it back",
+        new.token.name,
+        reach(&new.token),
+    ));
+    Ok(0)
+}
+
+fn list(ctx: &Ctx, args: &args::TokenLs) -> Result<u8, Problem> {
+    let tokens = Tokens::open(&ctx.home)?.list(None)?;
+    if args.json {
+        print::json(&tokens)?;
+    } else if tokens.is_empty() {
+        print::note("there are no tokens; `berth token new` makes one");
+    } else {
+        print::text(&table(&tokens))?;
+    }
+    Ok(0)
+}
+
+fn revoke(ctx: &Ctx, args: &args::TokenRevoke) -> Result<u8, Problem> {
+    let gone = Tokens::open(&ctx.home)?.revoke(&args.handle, None)?;
+    if args.json {
+        print::json(&gone)?;
+        return Ok(0);
+    }
+    for token in &gone {
+        print::note(&format!("{} `{}` is revoked", token.kind.word(), token.name));
+    }
+    Ok(0)
+}
+
+/// The sessions that are named; all if none is.
+pub(super) fn only(ctx: &Ctx, names: &[String]) -> Result<Option<BTreeSet<SessionId>>, Problem> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    // What is only implied (`@`) is not what a right is given for.
+    if names.iter().any(|name| name == "@") {
+        return Err(Problem::new(Code::Usage, "a token is for sessions that are named").hint("name it"));
+    }
+    names.iter().map(|name| ctx.home.find(name)).collect::<Result<BTreeSet<_>, _>>().map(Some)
+}
+
+fn reach(token: &Token) -> String {
+    match &token.sessions {
+        None => token.scope.to_string(),
+        Some(ids) => format!("{} in {}", token.scope, ids.join(", ")),
+    }
+}
+
+fn table(tokens: &[Token]) -> String {
+    let now = berth_host::clock::wall_ms();
+    let mut rows =
+        vec![["NAME", "ID", "KIND", "SCOPE", "SESSIONS", "MADE", "ENDS", "USED"].map(str::to_owned)];
+    rows.extend(tokens.iter().map(|token| {
+        let sessions = token.sessions.as_ref().map_or_else(|| "all".to_owned(), |ids| ids.join(","));
+        let ends = match token.expires_at {
+            None => "never".to_owned(),
+            Some(_) if token.expired => "expired".to_owned(),
+            Some(end) => format!("in {}", print::age(end.0.saturating_sub(now))),
+        };
+        let used =
+            token.last_used_at.map_or_else(|| "never".to_owned(), |at| format!("{} ago", print::ago(at)));
+        [
+            token.name.clone(),
+            token.id.clone(),
+            token.kind.word().to_owned(),
+            token.scope.to_string(),
+            sessions,
+            format!("{} ago", print::ago(token.created_at)),
+            ends,
+            used,
+        ]
+    }));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..8).map(width).collect();
+    let line = |row: &[String; 8]| {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        format!("{}\n", cells.join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}

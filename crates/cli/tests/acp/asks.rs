@@ -1,0 +1,79 @@
+//! Permissions: asked in the editor and everywhere, answered once.
+
+use berth_harness::wait_until;
+use serde_json::{Value, json};
+
+use crate::{Editor, lab};
+
+fn asked(editor: &mut Editor) -> Value {
+    editor.talk.wait("a question", |said| said["method"] == "session/request_permission")
+}
+
+#[test]
+fn what_the_agent_asks_is_answered_in_the_editor() {
+    let lab = lab();
+    let mut editor = Editor::start(&lab, &[]);
+    let session = editor.new_session(lab.dir());
+    for (option, expected) in [("allow-once", "Bash: allow-once"), ("reject", "Bash: reject")] {
+        let prompt = editor.prompt(&session, "ask:Bash:rm -rf x");
+        let question = asked(&mut editor);
+        assert_eq!(question["params"]["sessionId"], session);
+        assert!(question["params"]["toolCall"].to_string().contains("rm -rf x"), "in full: {question}");
+        let options = question["params"]["options"].as_array().expect("options");
+        let kinds: Vec<&str> = options.iter().filter_map(|option| option["kind"].as_str()).collect();
+        assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"], "{question}");
+        let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
+        editor.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
+        assert_eq!(editor.answer(prompt)["result"]["stopReason"], "end_turn");
+        editor.hears("agent_message_chunk", expected);
+    }
+    let by = lab.events(&session, "answered");
+    assert!(by.iter().all(|it| it.to_string().contains("Zed (ACP)")), "{by:?}");
+}
+
+#[test]
+fn whoever_answers_first_decides_and_the_editors_question_is_withdrawn() {
+    let lab = lab();
+    let mut one = Editor::start(&lab, &[]);
+    let session = one.new_session(lab.dir());
+    let mut two = Editor::start(&lab, &[]);
+    two.load(&session);
+    let prompt = one.prompt(&session, "ask:Bash:rm -rf x");
+    let (first, second) = (asked(&mut one), asked(&mut two));
+    wait_until("it to need somebody", || lab.show(&session)["state"] == "needs-you");
+    lab.ok(["answer", &session, "deny"]);
+    for (editor, question) in [(&mut one, &first), (&mut two, &second)] {
+        let withdrawn = editor.talk.wait("a withdrawal", |said| said["method"] == "$/cancel_request");
+        assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+        // An editor whose person clicked at the same moment changes nothing.
+        let outcome = json!({"outcome": {"outcome": "selected", "optionId": "allow-always"}});
+        editor.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
+    }
+    assert_eq!(one.answer(prompt)["result"]["stopReason"], "end_turn");
+    assert!(one.said().contains("Bash: reject"), "{:?}", one.told());
+    assert_eq!(lab.events(&session, "answered").len(), 1);
+}
+
+#[test]
+fn an_editor_that_opens_a_session_is_asked_what_was_asked_before() {
+    let lab = lab();
+    let session = lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
+    lab.ok(["send", "s", "ask:Bash:make"]);
+    wait_until("it to need somebody", || lab.show("s")["state"] == "needs-you");
+    let mut editor = Editor::start(&lab, &[]);
+    editor.load("s");
+    let question = asked(&mut editor);
+    assert_eq!(question["params"]["sessionId"], "s", "as the editor calls it");
+    let outcome = json!({"outcome": {"outcome": "selected", "optionId": "allow-once"}});
+    editor.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
+    assert_eq!(lab.berth(["wait", &format!("{session}.1"), "--timeout", "60s"]).code, 0);
+    // One that says it cannot ask leaves the question to others.
+    lab.ok(["send", "s", "ask:Bash:again"]);
+    let question = asked(&mut editor);
+    let error = json!({"code": -32601, "message": "what?"});
+    editor.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "error": error}));
+    editor.ok("session/list", json!({}));
+    assert_eq!(lab.show("s")["state"], "needs-you");
+    lab.ok(["answer", "s", "allow"]);
+    assert_eq!(lab.berth(["wait", &format!("{session}.2"), "--timeout", "60s"]).code, 0);
+}

@@ -1,0 +1,140 @@
+//! `berth acp`, as an editor uses it: JSON lines on its standard input and output.
+//!
+//! Promise: everything goes over the wire; what became of it is looked at with other berth commands.
+//! Start with [`Editor`].
+
+mod asks;
+mod sessions;
+mod turns;
+
+use std::path::{Path, PathBuf};
+
+use berth_harness::{Lab, Talk};
+use serde_json::{Value, json};
+
+/// A lab with the agent `fake`, which takes turns and does what its prompts say.
+fn lab() -> Lab {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+    let store = lab.dir().join("store");
+    std::fs::create_dir(&store).expect("a directory for transcripts");
+    let command = [lab.agent(), "acp".into(), "--store".into(), store.display().to_string()];
+    let text = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
+    std::fs::write(lab.config(), text).expect("a config file");
+    lab
+}
+
+/// An editor with `berth acp` as its agent.
+struct Editor {
+    talk: Talk,
+    next: u64,
+}
+
+impl Editor {
+    /// Starts it, and introduces itself.
+    fn start(lab: &Lab, args: &[&str]) -> Self {
+        let mut editor = Self::silent(lab, args);
+        let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
+        let info = json!({"name": "zed", "title": "Zed", "version": "1"});
+        let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities, "clientInfo": info});
+        let said = editor.ok("initialize", params);
+        assert_eq!(said["protocolVersion"], 1, "{said}");
+        editor
+    }
+
+    /// Starts it, and says nothing.
+    fn silent(lab: &Lab, args: &[&str]) -> Self {
+        let args = [&["acp", "--agent", "fake"], args].concat();
+        Self { talk: Talk::start(&mut lab.command(args)), next: 1 }
+    }
+
+    /// Asks, and does not wait; the number of the request.
+    fn ask(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.talk.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    fn notify(&mut self, method: &str, params: Value) {
+        self.talk.say(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    /// Waits for the answer to a request. It may have come already.
+    fn answer(&mut self, id: u64) -> Value {
+        let is_it = |said: &Value| said["id"] == id && said.get("method").is_none();
+        match self.talk.heard.iter().find(|said| is_it(said)) {
+            Some(said) => said.clone(),
+            None => self.talk.wait("an answer", is_it),
+        }
+    }
+
+    fn ok(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        let said = self.answer(id);
+        assert!(said["error"].is_null(), "{method}: {said}");
+        said["result"].clone()
+    }
+
+    fn refused(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        let said = self.answer(id);
+        assert!(said["result"].is_null() && said["error"].is_object(), "{method}: {said}");
+        said["error"].clone()
+    }
+
+    /// A new session in this directory.
+    fn new_session(&mut self, cwd: &Path) -> String {
+        let said = self.ok("session/new", json!({"cwd": cwd, "mcpServers": []}));
+        said["sessionId"].as_str().unwrap_or_else(|| panic!("no session: {said}")).to_owned()
+    }
+
+    fn load(&mut self, session: &str) -> Value {
+        self.ok("session/load", json!({"sessionId": session, "cwd": "/", "mcpServers": []}))
+    }
+
+    /// Sends a prompt and does not wait.
+    fn prompt(&mut self, session: &str, text: &str) -> u64 {
+        self.ask("session/prompt", json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]}))
+    }
+
+    /// Waits until the agent says something with this in it.
+    fn hears(&mut self, kind: &str, text: &str) -> Value {
+        let is_it = |said: &Value| {
+            let update = &said["params"]["update"];
+            update["sessionUpdate"] == kind && update.to_string().contains(text)
+        };
+        match self.talk.heard.iter().find(|said| is_it(said)) {
+            Some(said) => said.clone(),
+            None => self.talk.wait(text, is_it),
+        }
+    }
+
+    /// All that was told so far, as `kind: text` or `kind: title`.
+    fn told(&self) -> Vec<String> {
+        let updates =
+            self.talk.heard.iter().map(|said| &said["params"]["update"]).filter(|update| !update.is_null());
+        let line = |update: &Value| {
+            let text = [&update["content"]["text"], &update["title"], &update["status"]];
+            let text = text.iter().find_map(|text| text.as_str()).unwrap_or_default().to_owned();
+            format!("{}: {text}", update["sessionUpdate"].as_str().unwrap_or_default())
+        };
+        updates.map(line).collect()
+    }
+
+    /// The text the agent said, in one piece.
+    fn said(&self) -> String {
+        let pieces = self.told();
+        pieces.iter().filter_map(|line| line.strip_prefix("agent_message_chunk: ")).collect()
+    }
+}
+
+/// A file that a prompt waits for: `wait-file:` in the prompt, and [`open`] to let it go on.
+fn gate(lab: &Lab, name: &str) -> (PathBuf, String) {
+    let path = lab.dir().join(name);
+    let step = format!("wait-file:{}", path.display());
+    (path, step)
+}
+
+fn open(path: &Path) {
+    std::fs::write(path, "").expect("a file");
+}

@@ -1,0 +1,72 @@
+//! Who may do what over the gateway, asked from outside: by right tokens, wrong ones, and other people's pages.
+
+mod door;
+mod login;
+mod scopes;
+mod streams;
+mod tokens;
+
+use std::io::{BufRead, BufReader, Write};
+
+use berth_harness::{Gateway, Lab, Reply};
+use berth_harness::{exchange, request};
+
+fn lab() -> Lab {
+    Lab::new(env!("CARGO_BIN_EXE_berth"))
+}
+
+/// A gateway on a port of its own.
+fn serve(lab: &Lab) -> Gateway {
+    lab.serve_with(&["--listen=127.0.0.1:0"])
+}
+
+/// Makes a token, and gives its secret.
+fn token(lab: &Lab, scope: &str, name: &str, more: &[&str]) -> String {
+    let args = [&["token", "new", "--scope", scope, "--name", name], more].concat();
+    lab.ok(args).trim().to_owned()
+}
+
+fn bearer(token: &str) -> String {
+    format!("Bearer {token}")
+}
+
+/// Asks over TCP with a token.
+fn ask(gateway: &Gateway, method: &str, path: &str, token: &str, body: Option<&serde_json::Value>) -> Reply {
+    gateway.ask_tcp(method, path, &[("Authorization", &bearer(token))], body)
+}
+
+/// Where its own page is.
+fn origin(gateway: &Gateway) -> String {
+    format!("http://{}", gateway.address.as_ref().expect("it listens on TCP"))
+}
+
+/// Posts a form over TCP, with exactly these headers besides the host.
+fn post_form(gateway: &Gateway, path: &str, headers: &[(&str, &str)], form: &str) -> Reply {
+    let host = gateway.address.clone().expect("it listens on TCP");
+    let length = form.len().to_string();
+    let own = [
+        ("Host", host.as_str()),
+        ("Content-Type", "application/x-www-form-urlencoded"),
+        ("Content-Length", length.as_str()),
+    ];
+    let mut bytes = request("POST", path, &[&own[..], headers].concat(), None);
+    bytes.extend(form.as_bytes());
+    exchange(gateway.connect_tcp(), &bytes)
+}
+
+/// Only the status: what follows may never end.
+fn status(gateway: &Gateway, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+    let host = gateway.address.clone().expect("it listens on TCP");
+    let headers = [&[("Host", host.as_str())], headers].concat();
+    let mut stream = gateway.connect_tcp();
+    stream.write_all(&request(method, path, &headers, None)).expect("the gateway listens");
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("an answer");
+    line.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{line:?}"))
+}
+
+/// The cookie an answer sets, as a browser sends it back.
+fn cookie_of(reply: &Reply) -> String {
+    let set = reply.header("set-cookie").unwrap_or_else(|| panic!("no cookie: {reply:?}"));
+    set.split(';').next().expect("a pair").to_owned()
+}

@@ -1,0 +1,100 @@
+//! Evidence, processes, agents, doctor, sweep, grep.
+
+use serde_json::{Value, json};
+
+use crate::{Api, text};
+
+#[test]
+fn what_is_told_of_a_session_and_its_processes_is_what_the_command_line_tells() {
+    let api = Api::new();
+    let id = api.terminal(&["hang"]);
+    let why = api.get(&format!("/v1/sessions/{id}/why"));
+    let of_cli = api.lab.json(["why", &id, "--json"]);
+    assert_eq!((&why["state"], &why["would_change"]), (&of_cli["state"], &of_cli["would_change"]));
+    let sources = |why: &Value| -> Vec<Value> {
+        why["evidence"].as_array().expect("a list").iter().map(|fact| fact["source"].clone()).collect()
+    };
+    assert_eq!(sources(&why), sources(&of_cli));
+    let processes = api.get(&format!("/v1/sessions/{id}/processes"));
+    let pids = |block: &Value| -> Vec<Value> {
+        block["processes"].as_array().expect("a list").iter().map(|row| row["pid"].clone()).collect()
+    };
+    assert_eq!(pids(&processes), pids(&api.lab.json(["ps", &id, "--json"])[0]));
+    assert_eq!(pids(&api.get("/v1/processes")["sessions"][0]), pids(&processes));
+    let pid = api.session(&id)["pid"].as_u64().expect("a pid");
+    let whose = api.get(&format!("/v1/why?pid={pid}"));
+    assert_eq!((&whose["session"], &whose["verdict"]), (&json!(id), &json!("ours")));
+    assert_eq!(api.get(&format!("/v1/why?pid={}", api.gateway.pid()))["verdict"], "not-ours");
+    api.gateway.get("/v1/why?pid=x").problem(400, "usage");
+    api.gateway.get("/v1/why").problem(400, "usage");
+    api.gateway.get("/v1/why?pid=4194305").problem(404, "not-found");
+}
+
+#[test]
+fn agents_doctor_and_sweep_are_those_of_the_command_line_and_harm_no_session() {
+    let api = Api::new();
+    let id = api.terminal(&["hang"]);
+    let (pid, keeper) = (api.lab.process(&id, "pid"), api.lab.process(&id, "keeper_pid"));
+    let agents = api.get("/v1/agents");
+    assert_eq!(agents["agents"], api.lab.json(["agents", "--json"]));
+    assert!(agents["agents"].as_array().expect("a list").iter().any(|agent| agent["name"] == "fake"));
+    let doctor = api.get("/v1/doctor");
+    let names = |report: &Value| -> Vec<Value> {
+        report["rows"].as_array().expect("a list").iter().map(|row| row["name"].clone()).collect()
+    };
+    assert_eq!(names(&doctor), names(&api.lab.json(["doctor", "--json"])));
+    let report = api.post("/v1/sweep", json!({"dry_run": true})).ok();
+    assert_eq!((&report["dry_run"], &report["alive"][0]["id"]), (&json!(true), &json!(id)));
+    api.lab.kill_keeper(&id);
+    let report = api.post("/v1/sweep", json!({})).ok();
+    let swept = report["left_over"].to_string() + &report["no_process"].to_string();
+    assert!(swept.contains(&id), "{report}");
+    berth_harness::wait_gone(&pid);
+    berth_harness::wait_gone(&keeper);
+    api.post("/v1/sweep", json!({"odd": 1})).problem(400, "usage");
+    // A session that the gateway started lives through the question about agents.
+    let other = api.terminal(&["hang"]);
+    api.get("/v1/agents");
+    assert_eq!(api.session(&other)["state"], "running");
+}
+
+#[test]
+fn words_are_found_where_the_command_line_finds_them() {
+    let api = Api::new();
+    let id = api.fake(json!({"name": "fix", "prompt": "say:the needle is here"}));
+    api.wait_idle(&id);
+    let other = api.fake(json!({"prompt": "say:another NEEDLE"}));
+    api.wait_idle(&other);
+    let lines = |query: &str| -> Vec<Value> {
+        api.get(&format!("/v1/grep?{query}"))["lines"].as_array().expect("a list").clone()
+    };
+    let of_cli = |args: &[&str]| -> Vec<Value> {
+        let said = api.lab.ok([&["grep", "--json"], args].concat());
+        said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    assert_eq!(lines("pattern=needle"), of_cli(&["needle"]));
+    assert_eq!(lines("pattern=needle&ignore_case=true"), of_cli(&["-i", "needle"]));
+    assert!(lines("pattern=needle&ignore_case=true").iter().any(|line| text(line, "session") == other));
+    assert_eq!(lines(&format!("pattern=NEEDLE&session={id}")), [json!(null); 0]);
+    let cut = api.get("/v1/grep?pattern=needle&ignore_case=true&limit=1");
+    assert_eq!((cut["lines"].as_array().map(Vec::len), &cut["more"]), (Some(1), &json!(true)));
+    assert_eq!(lines("pattern=no.such&fixed=true"), [json!(null); 0]);
+    for bad in ["", "pattern=", "pattern=%28", "pattern=x&odd=1", "pattern=x&limit=-1"] {
+        api.gateway.get(&format!("/v1/grep?{bad}")).problem(400, "usage");
+    }
+    api.gateway.get("/v1/grep?pattern=x&session=nobody").problem(404, "not-found");
+}
+
+#[test]
+fn every_answer_has_a_schema_with_one_name() {
+    let api = Api::new();
+    let description = api.get("/openapi.json");
+    let schemas = description["components"]["schemas"].as_object().expect("schemas");
+    let doubled: Vec<_> =
+        schemas.keys().filter(|name| name.ends_with(|c: char| c.is_ascii_digit())).collect();
+    assert!(doubled.is_empty(), "two types of one name: {doubled:?}");
+    for name in ["Status", "Receipt", "Transcript", "SweepReport", "Why", "Whose", "NewSession"] {
+        assert!(schemas.contains_key(name), "no {name} in {:?}", schemas.keys());
+    }
+    assert_eq!(schemas["Status"]["properties"]["created_at"]["format"], "date-time");
+}

@@ -1,0 +1,152 @@
+//! The list, and what is known about one session.
+
+use berth_harness::{wait_gone, wait_until};
+use serde_json::json;
+
+use crate::{Api, settled, text};
+
+#[test]
+fn a_change_by_the_command_line_is_in_the_next_answer() {
+    let api = Api::new();
+    let id = api.fake(json!({"name": "fix"}));
+    let known = || {
+        // Twice, so that the second may be what was remembered, once by id and once by name.
+        settled(&api, &id);
+        assert_eq!(api.session(&id)["id"], id);
+        api.session("fix");
+        (api.session(&id), api.session("fix"))
+    };
+    let (by_id, by_name) = known();
+    assert_eq!((&by_id["state"], &by_name["state"]), (&json!("idle"), &json!("idle")));
+    for round in 0..5 {
+        let tag = format!("round-{round}");
+        known();
+        api.lab.ok(["tag", &id, &tag]);
+        assert_eq!(api.session(&id)["tags"][round], tag);
+        known();
+        api.lab.ok(["note", &id, &tag]);
+        assert_eq!(api.session("fix")["note"], tag);
+    }
+    known();
+    api.lab.ok(["rename", &id, "other"]);
+    assert_eq!(api.session(&id)["name"], "other");
+    api.gateway.get("/v1/sessions/fix").problem(404, "not-found");
+    assert_eq!(api.session("other")["id"], id);
+    api.lab.ok(["rename", &id, "fix"]);
+    known();
+    api.lab.ok(["stop", &id]);
+    assert_eq!(api.session(&id)["state"], "stopped");
+    known();
+    api.lab.ok(["archive", &id]);
+    assert_eq!(api.session(&id)["state"], "archived");
+    known();
+    api.lab.ok(["resume", "-d", &id]);
+    let running = api.session(&id);
+    assert_eq!((&running["state"], &running["epoch"]), (&json!("idle"), &json!(2)));
+    known();
+    api.lab.ok(["stop", &id]);
+    known();
+    api.lab.ok(["purge", "--yes", &id]);
+    api.gateway.get(&format!("/v1/sessions/{id}")).problem(404, "not-found");
+}
+
+#[test]
+fn what_is_told_again_is_what_show_tells() {
+    let api = Api::new();
+    let id = api.terminal(&["print:hello", "hang"]);
+    api.lab.wait_output(&id, "hello");
+    settled(&api, &id);
+    api.session(&id);
+    for _ in 0..3 {
+        assert_eq!(api.session(&id), api.lab.show(&id));
+    }
+    let before = api.session(&id)["output_bytes"].as_u64().expect("a number");
+    api.lab.ok(["input", &id, "more words"]);
+    // The terminal echoes what is typed.
+    wait_until("the new output to be counted", || api.session(&id)["output_bytes"].as_u64() > Some(before));
+}
+
+#[test]
+fn a_session_whose_keeper_was_killed_is_lost_in_the_next_answer() {
+    let api = Api::new();
+    let id = api.terminal(&["hang"]);
+    settled(&api, &id);
+    for _ in 0..2 {
+        assert_eq!(api.session(&id)["state"], "running");
+    }
+    let agent = api.lab.process(&id, "pid");
+    let keeper = api.lab.process(&id, "keeper_pid");
+    berth_harness::signal(&keeper, rustix::process::Signal::KILL);
+    wait_gone(&keeper);
+    let lost = api.session(&id);
+    assert_eq!((&lost["state"], &lost["keeper_pid"]), (&json!("lost"), &json!(null)));
+    wait_gone(&agent);
+    assert_eq!(api.get("/v1/sessions")["sessions"][0]["state"], "lost");
+}
+
+#[test]
+fn the_list_has_who_needs_you_first_and_what_was_asked_for() {
+    let api = Api::new();
+    let calm = api.fake(json!({"name": "calm", "tags": ["work"]}));
+    let asking = api.fake(json!({"name": "asking", "prompt": "ask:Bash:ls"}));
+    wait_until("the agent to ask", || api.session(&asking)["state"] == "needs-you");
+    let stopped = api.terminal(&["hang"]);
+    api.post(&format!("/v1/sessions/{stopped}/stop"), json!({})).ok();
+    let ids = |query: &str| -> Vec<String> {
+        let list = api.get(&format!("/v1/sessions{query}"));
+        list["sessions"].as_array().expect("a list").iter().map(|status| text(status, "id")).collect()
+    };
+    assert_eq!(ids(""), [asking.clone(), calm.clone(), stopped.clone()]);
+    let of_cli: Vec<String> =
+        api.lab.json(["ls", "--json"]).as_array().expect("a list").iter().map(|it| text(it, "id")).collect();
+    assert_eq!(ids(""), of_cli);
+    assert_eq!(ids("?state=needs-you,stopped"), [asking.clone(), stopped.clone()]);
+    assert_eq!(ids("?agent=fake&sort=name"), [asking.clone(), calm.clone()]);
+    assert_eq!(ids("?tag=work"), [calm.clone()]);
+    assert_eq!(ids("?name=as*"), [asking.clone()]);
+    assert_eq!(ids("?cwd=/nowhere"), [String::new(); 0]);
+    assert_eq!(ids("?limit=1").len(), 1);
+    api.post(&format!("/v1/sessions/{stopped}/archive"), json!({})).ok();
+    let list = api.get("/v1/sessions");
+    assert_eq!((list["sessions"].as_array().map(Vec::len), &list["archived"]), (Some(2), &json!(1)));
+    assert!(list["sessions"][0]["evidence_age_ms"].is_u64(), "{list}");
+    assert_eq!(ids("?archived=true"), [stopped.clone()]);
+    assert_eq!(ids("?all=true").len(), 3);
+    for bad in ["?state=odd", "?cwd=relative", "?all=true&archived=true", "?odd=1", "?limit=x"] {
+        api.gateway.get(&format!("/v1/sessions{bad}")).problem(400, "usage");
+    }
+}
+
+#[test]
+fn a_session_is_changed_as_a_whole_or_not_at_all() {
+    let api = Api::new();
+    let id = api.fake(json!({"name": "fix"}));
+    let other = api.terminal(&["hang"]);
+    api.patch(&format!("/v1/sessions/{other}"), json!({"name": "taken"})).ok();
+    let change = |body| api.patch("/v1/sessions/fix", body);
+    let changed = change(json!({
+        "add_tags": ["a", "b"], "note": "look at it", "policy": {"idle_ms": 60000, "archive_after_ms": null},
+    }));
+    let changed = changed.ok();
+    assert_eq!((&changed["tags"], &changed["note"]), (&json!(["a", "b"]), &json!("look at it")));
+    assert_eq!(changed["policy"]["idle_ms"], 60000);
+    let changed = change(json!({"remove_tags": ["a"], "note": null, "policy": {"idle_ms": null}})).ok();
+    assert_eq!((&changed["tags"], &changed["note"]), (&json!(["b"]), &json!(null)));
+    assert_eq!(changed["policy"].get("idle_ms"), None);
+    // Nothing of a change that cannot be.
+    change(json!({"add_tags": ["c"], "name": "not a name"})).problem(400, "usage");
+    change(json!({"add_tags": ["no tag"], "note": "x"})).problem(400, "usage");
+    change(json!({"add_tags": ["c"], "note": " "})).problem(400, "usage");
+    change(json!({"add_tags": ["c"], "name": "taken"})).problem(409, "refused");
+    let odd = change(json!({"colour": "red"})).problem(400, "usage");
+    assert!(text(&odd, "title").contains("colour"), "{odd}");
+    let after = api.session(&id);
+    assert_eq!(
+        (&after["tags"], &after["name"], &after["note"]),
+        (&json!(["b"]), &json!("fix"), &json!(null))
+    );
+    // The same without a keeper.
+    api.post(&format!("/v1/sessions/{id}/stop"), json!({})).ok();
+    assert_eq!(change(json!({"name": "fixed", "note": "done"})).ok()["note"], "done");
+    assert_eq!(api.lab.show("fixed")["id"], id);
+}

@@ -1,0 +1,241 @@
+//! `berth mcp`, as another agent uses it: JSON-RPC lines on its standard input and output.
+//!
+//! Promise: everything goes over the wire; what became of it is looked at with other berth commands.
+//! Start with [`Client`].
+
+use berth_harness::{Lab, Talk, wait_until};
+use serde_json::{Value, json};
+
+/// A lab with the agent `fake`, which takes turns and does what its prompts say.
+fn lab() -> Lab {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+    let store = lab.dir().join("store");
+    std::fs::create_dir(&store).expect("a directory for transcripts");
+    let command = [lab.agent(), "acp".into(), "--store".into(), store.display().to_string()];
+    let text = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
+    std::fs::write(lab.config(), text).expect("a config file");
+    lab
+}
+
+/// A client of `berth mcp`.
+struct Client {
+    talk: Talk,
+    next: u64,
+}
+
+impl Client {
+    /// Starts it, and introduces itself.
+    fn start(lab: &Lab) -> Self {
+        Self::over(&mut lab.command(["mcp"]))
+    }
+
+    fn over(command: &mut std::process::Command) -> Self {
+        let mut client = Self { talk: Talk::start(command), next: 1 };
+        let info = json!({"name": "test", "version": "1"});
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info});
+        let id = client.ask("initialize", params);
+        let said = client.answer(id);
+        assert_eq!(said["result"]["serverInfo"]["name"], "berth", "{said}");
+        client.talk.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.talk.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    fn answer(&mut self, id: u64) -> Value {
+        match self.talk.heard.iter().find(|said| said["id"] == id) {
+            Some(said) => said.clone(),
+            None => self.talk.wait("an answer", |said| said["id"] == id),
+        }
+    }
+
+    /// Calls a tool and does not wait.
+    fn begin(&mut self, tool: &str, arguments: Value) -> u64 {
+        self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// What a tool gives that works.
+    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let id = self.begin(tool, arguments);
+        let said = self.answer(id);
+        assert_eq!(said["result"]["isError"], false, "{tool}: {said}");
+        assert!(said["result"]["content"][0]["text"].is_string(), "{tool}: {said}");
+        said["result"]["structuredContent"].clone()
+    }
+
+    /// What a tool says that does not.
+    fn refused(&mut self, tool: &str, arguments: Value) -> String {
+        let id = self.begin(tool, arguments);
+        let said = self.answer(id);
+        assert_eq!(said["result"]["isError"], true, "{tool}: {said}");
+        said["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+#[test]
+fn every_tool_says_what_it_takes_and_what_it_gives() {
+    let lab = lab();
+    let mut client = Client::start(&lab);
+    let id = client.ask("tools/list", json!({}));
+    let said = client.answer(id);
+    let tools = said["result"]["tools"].as_array().expect("tools");
+    let mut names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["list_sessions", "result", "screen", "send", "start_session", "status", "wait"]);
+    for tool in tools {
+        for schema in ["inputSchema", "outputSchema"] {
+            assert_eq!(tool[schema]["type"], "object", "{schema}: {tool}");
+        }
+        assert_eq!(tool["inputSchema"]["additionalProperties"], false, "unknown fields are refused: {tool}");
+        let fields = tool["inputSchema"]["properties"].as_object().expect("fields");
+        assert!(fields.values().all(|field| field["description"].is_string()), "each is explained: {tool}");
+        assert!(tool["description"].is_string(), "{tool}");
+    }
+}
+
+#[test]
+fn a_session_is_started_asked_waited_for_and_listed() {
+    let lab = lab();
+    let mut client = Client::start(&lab);
+    let dir = lab.dir().display().to_string();
+    let start = json!({"agent": "fake", "cwd": dir, "name": "fix", "prompt": "first", "key": "k"});
+    let started = client.call("start_session", start.clone());
+    let id = started["session"]["id"].as_str().expect("an id").to_owned();
+    assert_eq!((&started["repeated"], &started["turn"]["turn"]), (&false.into(), &format!("{id}.1").into()));
+    let again = client.call("start_session", start);
+    assert_eq!((&again["repeated"], &again["session"]["id"]), (&true.into(), &id.as_str().into()));
+    assert_eq!(again["turn"]["turn"], format!("{id}.1"), "the first turn is sent once");
+    let waited = client.call("wait", json!({"turn": format!("{id}.1")}));
+    assert_eq!((&waited["reached"], &waited["turn"]["answer"]), (&true.into(), &"ECHO: first".into()));
+    let send = json!({"session": "fix", "text": "second", "wait": true, "key": "two"});
+    let sent = client.call("send", send.clone());
+    assert_eq!((&sent["state"], &sent["answer"]), (&"done".into(), &"ECHO: second".into()));
+    assert_eq!(client.call("send", send)["turn"], sent["turn"], "a key sends nothing twice");
+    let result = client.call("result", json!({"turn": "fix.2"}));
+    assert_eq!((&result["answer"], &result["in_progress"]), (&"ECHO: second".into(), &false.into()));
+    let calm = client.call("wait", json!({"session": "fix"}));
+    assert_eq!((&calm["reached"], &calm["session"]["state"]), (&true.into(), &"idle".into()));
+    assert_eq!(client.call("status", json!({"session": id}))["name"], "fix");
+    let all = client.call("list_sessions", json!({}));
+    assert_eq!((all["sessions"].as_array().map(Vec::len), &all["more"]), (Some(1), &0.into()), "{all}");
+    let none = client.call("list_sessions", json!({"states": ["working"]}));
+    assert_eq!(none["sessions"], json!([]));
+    assert_eq!(lab.json(["turns", "fix", "--json"]).as_array().map(Vec::len), Some(2));
+    let by = lab.json(["turn", "fix.2", "--json"])["by"]["place"].clone();
+    assert!(by.as_str().is_some_and(|by| by.starts_with("a script (MCP)")), "{by}");
+}
+
+#[test]
+fn a_wait_that_takes_too_long_says_so_and_the_turn_goes_on() {
+    let lab = lab();
+    lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
+    let mut client = Client::start(&lab);
+    let go = lab.dir().join("go");
+    let text = format!("wait-file:{} late", go.display());
+    let sent =
+        client.call("send", json!({"session": "s", "text": text, "wait": true, "timeout_seconds": 0.1}));
+    assert_eq!(sent["in_progress"], true, "{sent}");
+    let waited = client.call("wait", json!({"session": "s", "timeout_seconds": 0.1}));
+    assert_eq!((&waited["reached"], &waited["session"]["state"]), (&false.into(), &"working".into()));
+    // While one call waits, others are answered.
+    let waiting = client.begin("wait", json!({"turn": sent["turn"]}));
+    assert_eq!(client.call("status", json!({"session": "s"}))["state"], "working");
+    std::fs::write(&go, "").expect("a file");
+    let said = client.answer(waiting);
+    assert_eq!(said["result"]["structuredContent"]["turn"]["answer"], "ECHO: late", "{said}");
+}
+
+#[test]
+fn what_needs_a_person_is_told_and_not_waited_for() {
+    let lab = lab();
+    lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
+    let mut client = Client::start(&lab);
+    client.call("send", json!({"session": "s", "text": "ask:Bash:rm -rf x"}));
+    let waited = client.call("wait", json!({"session": "s"}));
+    assert_eq!((&waited["reached"], &waited["session"]["state"]), (&false.into(), &"needs-you".into()));
+    assert_eq!(waited["session"]["asks"], json!(["Bash: rm -rf x"]));
+    assert_eq!(client.call("wait", json!({"session": "s", "for": "needs-you"}))["reached"], true);
+    lab.ok(["answer", "s", "deny"]);
+    assert_eq!(client.call("wait", json!({"session": "s"}))["reached"], true);
+}
+
+#[test]
+fn what_cannot_be_is_a_tool_error_with_what_to_do_next() {
+    let lab = lab();
+    lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
+    lab.start_with(&["--name", "terminal"], &["print:hello", "hang"]);
+    let mut client = Client::start(&lab);
+    let cases = [
+        ("status", json!({"session": "none"}), "no session `none`"),
+        ("status", json!({"session": "../../etc"}), "etc"),
+        ("status", json!({"session": "s", "more": 1}), "unknown field `more`"),
+        ("status", json!({}), "session"),
+        ("send", json!({"session": "s", "text": ""}), "empty"),
+        ("send", json!({"session": "s", "text": "x".repeat((1 << 20) + 1)}), "longest"),
+        ("send", json!({"session": "terminal", "text": "x"}), "takes no turns"),
+        ("send", json!({"session": "s", "text": "x", "manner": "shout"}), "shout"),
+        ("send", json!({"session": "s", "text": "x", "timeout_seconds": -1}), "timeout_seconds"),
+        ("send", json!({"session": "s", "text": "x", "timeout_seconds": 1e300}), "timeout_seconds"),
+        ("wait", json!({}), "one of"),
+        ("wait", json!({"session": "terminal"}), "takes no turns"),
+        ("wait", json!({"turn": "s.99"}), "no turn"),
+        ("result", json!({"turn": "nonsense"}), "no turn"),
+        ("screen", json!({"session": "s"}), "no screen"),
+        ("start_session", json!({"agent": "nobody"}), "nobody"),
+        ("start_session", json!({"agent": "fake", "cwd": "/no/such/place"}), "/no/such/place"),
+        ("start_session", json!({"agent": "fake", "name": "s"}), "s"),
+    ];
+    for (tool, arguments, named) in cases {
+        let said = client.refused(tool, arguments);
+        assert!(said.contains(named), "{tool}: {said}");
+    }
+    assert_eq!(lab.json(["turns", "s", "--json"]), json!([]), "nothing was sent");
+    wait_until("it to write", || lab.ok(["screen", "terminal"]).contains("hello"));
+    let screen = client.call("screen", json!({"session": "terminal"}));
+    assert!(screen["text"].as_str().is_some_and(|text| text.contains("hello")), "{screen}");
+    let id = client.begin("no_such_tool", json!({}));
+    let said = client.answer(id);
+    assert!(said["error"].is_object() || said["result"]["isError"] == true, "{said}");
+    let (code, complaints) = client.talk.end();
+    assert_eq!((code, complaints.as_str()), (0, ""));
+}
+
+#[test]
+fn a_client_that_goes_away_ends_nothing_and_is_not_waited_for() {
+    let lab = lab();
+    lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
+    let go = lab.dir().join("go");
+    let mut client = Client::start(&lab);
+    let text = format!("wait-file:{} done", go.display());
+    client.begin("send", json!({"session": "s", "text": text, "wait": true, "timeout_seconds": 3600}));
+    wait_until("it to work", || lab.show("s")["state"] == "working");
+    let closed = std::time::Instant::now();
+    let (code, _) = client.talk.end();
+    assert_eq!(code, 0);
+    assert!(closed.elapsed().as_secs() < 20, "it stayed for {:?}", closed.elapsed());
+    assert_eq!(lab.show("s")["state"], "working");
+    let mut other = Client::start(&lab);
+    other.begin("wait", json!({"turn": "s.1"}));
+    // With SIGKILL.
+    drop(other);
+    std::fs::write(&go, "").expect("a file");
+    assert_eq!(lab.berth(["wait", "s.1", "--timeout", "60s"]).code, 0);
+}
+
+#[test]
+fn what_is_told_for_whoever_looks_for_a_mistake_is_on_stderr_and_has_nothing_of_what_was_said() {
+    let lab = lab();
+    lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
+    let mut client = Client::over(lab.command(["mcp"]).env("BERTH_LOG", "trace"));
+    client.call("send", json!({"session": "s", "text": "between-us", "wait": true}));
+    assert!(client.talk.heard.iter().all(|said| said["jsonrpc"] == "2.0"), "{:?}", client.talk.heard);
+    let (code, log) = client.talk.end();
+    assert_eq!(code, 0);
+    assert!(log.contains("asked the keeper"), "{log}");
+    assert!(!log.contains("between-us"), "{log}");
+}

@@ -1,0 +1,96 @@
+//! What every answer tells the browser: trust nobody else, keep nothing, run nothing that is not ours.
+
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+
+use super::hosts::Host;
+
+/// For what is no page: nothing may run, load or frame it.
+const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
+
+/// For the page. Scripts only from files of ours. Styles may be inline: the terminal (xterm.js) writes style elements
+/// and attributes at run time and takes no nonce for them; see docs/design/auth.md.
+const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+    font-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; \
+    base-uri 'none'; frame-ancestors 'none'";
+
+/// For how long a browser insists on TLS, in seconds: a year.
+const INSIST: &str = "max-age=31536000";
+
+/// Adds them. What a handler said itself about its policy and how long it may be kept stays, except that the API is
+/// never kept.
+pub(crate) fn add(response: &mut Response, path: &str, insist_on_tls: bool) {
+    let headers = response.headers_mut();
+    let is_page =
+        headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+    let policy = if is_page { PAGE } else { NOTHING };
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(policy));
+    headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("cross-origin-embedder-policy", "require-corp"),
+        ("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let never_kept = HeaderValue::from_static("no-store");
+    if path.starts_with("/v1/") {
+        headers.insert(header::CACHE_CONTROL, never_kept);
+    } else {
+        headers.entry(header::CACHE_CONTROL).or_insert(never_kept);
+    }
+    if insist_on_tls {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(INSIST));
+    }
+}
+
+/// Whether to make the browser insist on TLS. It would do so for all ports of the name: for `localhost` that would
+/// break every other server on this machine.
+pub(crate) fn insists_on_tls(host: Option<&Host>, secure: bool) -> bool {
+    secure && host.is_some_and(Host::is_a_name_of_its_own)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    fn answer(kind: &'static str, path: &str) -> Response {
+        let mut response = Response::new(Body::empty());
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=1"));
+        add(&mut response, path, false);
+        response
+    }
+
+    #[test]
+    fn the_api_is_never_kept_and_a_page_of_ours_says_for_itself() {
+        let kept = |path| answer("text/css", path).headers()[header::CACHE_CONTROL].clone();
+        assert_eq!(
+            (kept("/v1/sessions"), kept("/app.css")),
+            ("no-store".parse().unwrap(), "max-age=1".parse().unwrap())
+        );
+    }
+
+    #[test]
+    fn scripts_come_from_files_of_ours_and_from_nowhere_else() {
+        let policy = |kind| answer(kind, "/x").headers()[header::CONTENT_SECURITY_POLICY].clone();
+        let page = policy("text/html; charset=utf-8");
+        let page = page.to_str().expect("text");
+        assert!(page.contains("script-src 'self';") && page.contains("default-src 'none'"));
+        assert!(!page.contains("unsafe-eval") && page.matches("unsafe-inline").count() == 1);
+        assert_eq!(policy("application/json"), NOTHING);
+    }
+
+    #[test]
+    fn no_browser_is_made_to_insist_on_tls_for_the_whole_machine() {
+        let insists = |host: &str, secure| insists_on_tls(Host::parse(host).as_ref(), secure);
+        assert!(insists("berth.example.com", true));
+        assert!(!insists("berth.example.com", false));
+        assert!(!insists("localhost:7070", true) && !insists("127.0.0.1", true) && !insists("[::1]", true));
+    }
+}

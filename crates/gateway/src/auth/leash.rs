@@ -1,0 +1,244 @@
+//! What goes on for long ends with the token it was opened with.
+//!
+//! Promise: a stream of events and a terminal end at most [`LOOK_EVERY`] after their token was revoked or expired,
+//! whatever their handler does.
+//! Start with [`bound`] for bodies and [`Leash`] for connections that became something else than HTTP.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use futures_util::task::AtomicWaker;
+use hyper::body::{Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Interval;
+
+/// How often it is looked whether a token still holds, while something that was opened with it goes on.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Says whether a token still holds.
+pub(crate) type Holds = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// A body that ends when `holds` says no. One whose length is known is sent at once, and stays as it is.
+pub(crate) fn bound(body: Body, holds: Holds) -> Body {
+    if body.size_hint().exact().is_some() {
+        return body;
+    }
+    let mut look = tokio::time::interval_at(tokio::time::Instant::now() + LOOK_EVERY, LOOK_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    Body::new(Bound { body, look, holds, is_over: false })
+}
+
+struct Bound {
+    body: Body,
+    look: Interval,
+    holds: Holds,
+    is_over: bool,
+}
+
+impl HttpBody for Bound {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        while !this.is_over && this.look.poll_tick(context).is_ready() {
+            this.is_over = !(this.holds)();
+        }
+        if this.is_over {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut this.body).poll_frame(context)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Cuts a connection off.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leash(Arc<Knot>);
+
+#[derive(Debug, Default)]
+struct Knot {
+    is_cut: AtomicBool,
+    reader: AtomicWaker,
+    writer: AtomicWaker,
+}
+
+impl Leash {
+    /// The same connection, that can be cut off.
+    pub(crate) fn hold<S>(&self, stream: S) -> Held<S> {
+        Held { stream, knot: self.0.clone() }
+    }
+
+    /// Cuts it off when `holds` says no. Must be called within the runtime, and ends with the connection.
+    pub(crate) fn watch(&self, holds: Holds) {
+        let knot = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LOOK_EVERY).await;
+                // Nobody has the connection any more.
+                let Some(knot) = Weak::upgrade(&knot) else { return };
+                if !holds() {
+                    knot.is_cut.store(true, Ordering::Release);
+                    knot.reader.wake();
+                    knot.writer.wake();
+                    return;
+                }
+            }
+        });
+    }
+}
+
+/// A connection on a leash. Cut off, it has nothing more to read and takes nothing.
+#[derive(Debug)]
+pub(crate) struct Held<S> {
+    stream: S,
+    knot: Arc<Knot>,
+}
+
+impl<S> Held<S> {
+    fn is_cut(&self, waker: impl Fn(&Knot) -> &AtomicWaker, context: &Context<'_>) -> bool {
+        // First the waker: what is cut between the two is seen here.
+        waker(&self.knot).register(context.waker());
+        self.knot.is_cut.load(Ordering::Acquire)
+    }
+}
+
+fn cut<T>() -> Poll<io::Result<T>> {
+    Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, "its token was revoked, or has expired")))
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Held<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.is_cut(|knot| &knot.reader, context) {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut this.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Held<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.is_cut(|knot| &knot.writer, context) {
+            return cut();
+        }
+        Pin::new(&mut this.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.is_cut(|knot| &knot.writer, context) {
+            return cut();
+        }
+        Pin::new(&mut this.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.is_cut(|knot| &knot.writer, context) {
+            return cut();
+        }
+        Pin::new(&mut this.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use http_body_util::BodyExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(test);
+    }
+
+    /// A token that somebody revokes.
+    fn token() -> (Arc<AtomicBool>, Holds) {
+        let good = Arc::new(AtomicBool::new(true));
+        let seen = good.clone();
+        (good, Arc::new(move || seen.load(Ordering::SeqCst)))
+    }
+
+    #[test]
+    fn a_stream_ends_soon_after_its_token_though_it_is_silent() {
+        run(async {
+            let (good, holds) = token();
+            let silent = futures_util::stream::pending::<Result<Bytes, io::Error>>();
+            let mut body = bound(Body::from_stream(silent), holds);
+            let begun = std::time::Instant::now();
+            good.store(false, Ordering::SeqCst);
+            assert!(body.frame().await.is_none());
+            assert!(begun.elapsed() < LOOK_EVERY * 3, "{:?}", begun.elapsed());
+        });
+    }
+
+    #[test]
+    fn a_busy_stream_ends_as_well_and_goes_on_while_its_token_holds() {
+        run(async {
+            let (good, holds) = token();
+            let busy = futures_util::stream::unfold((), |()| async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                Some((Ok::<_, io::Error>(Bytes::from_static(b"x")), ()))
+            });
+            let mut body = bound(Body::from_stream(busy), holds);
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < LOOK_EVERY + LOOK_EVERY / 2 {
+                assert!(body.frame().await.is_some(), "nobody revoked it");
+            }
+            good.store(false, Ordering::SeqCst);
+            while body.frame().await.is_some() {
+                assert!(begun.elapsed() < LOOK_EVERY * 5);
+            }
+        });
+    }
+
+    #[test]
+    fn a_connection_is_cut_off_in_the_middle_of_a_wait() {
+        run(async {
+            let (good, holds) = token();
+            let (ours, mut theirs) = tokio::io::duplex(64);
+            let leash = Leash::default();
+            let mut held = leash.hold(ours);
+            leash.watch(holds);
+            held.write_all(b"hello").await.expect("it is open");
+            let mut hello = [0; 5];
+            theirs.read_exact(&mut hello).await.expect("it is open");
+            good.store(false, Ordering::SeqCst);
+            let mut more = [0; 1];
+            assert_eq!(held.read(&mut more).await.expect("an end"), 0);
+            let refused = held.write_all(b"x").await.expect_err("it is cut");
+            assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
+        });
+    }
+}

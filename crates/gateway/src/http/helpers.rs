@@ -1,0 +1,420 @@
+//! Helpers: processes that sessions share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{Method, header};
+use axum::response::{IntoResponse, Response};
+use berth_api::helper::ReadyWhen;
+use berth_api::record::Event;
+use berth_api::{Code, Problem, Scope, Status, Timestamp};
+use berth_core::SessionId;
+use berth_keeper::{output, store};
+use berth_verbs::events::Line;
+use berth_verbs::helper::{self, Asked, READY_WITHIN, described, reworded};
+use berth_verbs::{Ctx, stop};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::caller::{Caller, Target};
+use crate::fault::Fault;
+use crate::gate::{Gate, work};
+use crate::http::body::{Body, Query};
+use crate::routes::Route;
+
+/// How long a helper is asked to end before it is made to, if nobody says.
+const USUAL_GRACE_MS: u64 = 5000;
+/// How many events a page has if nobody says, and at most.
+const USUAL_EVENTS: usize = 100;
+const MOST_EVENTS: usize = 1000;
+/// How much output an answer has if nobody says, and at most.
+const USUAL_OUTPUT_BYTES: usize = 64 * 1024;
+const MOST_OUTPUT_BYTES: usize = 1 << 20;
+/// Where the output ends by now.
+const OUTPUT_END: &str = "x-output-end";
+/// Where the bytes in the answer begin: what is no longer kept is passed over.
+const OUTPUT_FROM: &str = "x-output-from";
+
+pub(crate) fn routes() -> Vec<Route> {
+    let (get, post) = (Method::GET, Method::POST);
+    vec![
+        Route::new(
+            get.clone(),
+            "/v1/helpers",
+            Scope::Read,
+            "list_helpers",
+            "The helpers there are, and who owns them.",
+            list,
+        )
+        .query::<Which>()
+        .gives::<Helpers>(200, "by name")
+        .fails(&[Code::Refused]),
+        Route::new(
+            post.clone(),
+            "/v1/helpers",
+            Scope::Control,
+            "ensure_helper",
+            "Makes a session own a helper, and starts it if it does not run; answered when it is ready.",
+            ensure,
+        )
+        .takes::<Ensure>()
+        .gives::<Status>(200, "it is ready")
+        .fails(&[
+            Code::Usage,
+            Code::NotFound,
+            Code::Refused,
+            Code::Held,
+            Code::TimedOut,
+            Code::Unreachable,
+        ]),
+        Route::new(
+            get.clone(),
+            "/v1/helpers/{helper}",
+            Scope::Read,
+            "get_helper",
+            "What is known about a helper.",
+            one,
+        )
+        .gives::<Status>(200, "what is known")
+        .fails(&[Code::NotFound, Code::Unreachable]),
+        Route::new(
+            post.clone(),
+            "/v1/helpers/{helper}/release",
+            Scope::Control,
+            "release_helper",
+            "Makes a session own a helper no longer; the last one out stops it.",
+            release,
+        )
+        .takes::<Release>()
+        .gives::<Status>(200, "that is recorded")
+        .fails(&[Code::NotFound, Code::Refused, Code::Unreachable]),
+        Route::new(
+            post,
+            "/v1/helpers/{helper}/stop",
+            Scope::Control,
+            "stop_helper",
+            "Ends a helper, whoever owns it; answered when that is proven over.",
+            end,
+        )
+        .takes::<Grace>()
+        .gives::<Status>(200, "it is over")
+        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+        Route::new(
+            get.clone(),
+            "/v1/helpers/{helper}/log",
+            Scope::Read,
+            "helper_log",
+            "What happened to a helper.",
+            log,
+        )
+        .query::<Part>()
+        .gives::<Events>(200, "events, in order")
+        .fails(&[Code::NotFound, Code::Refused]),
+        Route::new(
+            get,
+            "/v1/helpers/{helper}/output",
+            Scope::Read,
+            "helper_output",
+            "A helper's raw output.",
+            raw,
+        )
+        .query::<Bytes>()
+        .gives_as(200, "bytes; X-Output-End says where they end by now", "application/octet-stream", None)
+        .fails(&[Code::NotFound, Code::Refused]),
+    ]
+}
+
+/// Which helpers.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Those that are stopped, too.
+    #[serde(default)]
+    all: bool,
+}
+
+/// Helpers.
+#[derive(Serialize, JsonSchema)]
+struct Helpers {
+    /// By name.
+    helpers: Vec<Status>,
+    /// What could not be read, or brought to its end.
+    damaged: Vec<String>,
+}
+
+async fn list(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Query(which): Query<Which>,
+) -> Result<Json<Helpers>, Fault> {
+    let ctx = caller.ctx(&gate);
+    let found = work(move || {
+        let mut all = helper::list(&ctx.helpers()?)?;
+        all.helpers.retain(|it| (which.all || it.state != "stopped") && is_theirs(&caller, it));
+        let damaged = all.damaged.into_iter().filter(|_| caller.sessions.is_none());
+        Ok(Helpers { helpers: all.helpers, damaged: damaged.map(|problem| problem.what).collect() })
+    });
+    Ok(Json(found.await?))
+}
+
+/// Whether there is such a helper for them: those who may see some sessions only see what these own.
+fn is_theirs(caller: &Caller, helper: &Status) -> bool {
+    let mut owners = helper.helper.iter().flat_map(|helper| &helper.owners);
+    let is_seen = |session: &str| SessionId::parse(session).is_some_and(|id| caller.may_see(&id));
+    caller.sessions.is_none() || owners.any(|owner| is_seen(&owner.session))
+}
+
+/// A helper that a session wants.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "EnsureHelper")]
+struct Ensure {
+    /// What it is called.
+    name: String,
+    /// The session that owns it, by name or id; it must run.
+    owner: String,
+    /// Who shares it.
+    #[serde(default)]
+    scope: Share,
+    /// Where it runs, from / on; and with the scope `dir` which directory it is of.
+    cwd: Option<PathBuf>,
+    /// How long it stays when its last owner has left.
+    idle_ms: Option<u64>,
+    /// What makes it ready: `tcp:PORT`, `unix:PATH` or `line:REGEX`.
+    ready: Option<String>,
+    /// How long it may take to get ready.
+    ready_timeout_ms: Option<u64>,
+    /// The session wants it also between its turns.
+    #[serde(default)]
+    keep: bool,
+    /// The command and its arguments.
+    command: Vec<String>,
+}
+
+/// Who shares a helper.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Default, Debug)]
+#[serde(rename_all = "snake_case")]
+enum Share {
+    /// Those of its directory.
+    #[default]
+    Dir,
+    /// All of the account.
+    User,
+}
+
+async fn ensure(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Body(wanted): Body<Ensure>,
+) -> Result<Json<Status>, Fault> {
+    let owner = Target::find(&gate, caller, wanted.owner.clone()).await?;
+    let is_of_account = wanted.scope == Share::User;
+    // A gateway is in no directory that anybody means.
+    let cwd = match wanted.cwd {
+        Some(dir) if dir.is_absolute() => dir,
+        Some(dir) => {
+            let what = format!("`cwd` is no absolute path: {}", dir.display());
+            return Err(Fault::usage(what).hint("write the directory from / on"));
+        }
+        None => {
+            let (ctx, id) = (owner.ctx.clone(), owner.id.clone());
+            work(move || ctx.known(&id)).await?.0.what.cwd.into()
+        }
+    };
+    if wanted.command.first().is_none_or(String::is_empty) {
+        return Err(Fault::usage("there is nothing to run").hint("`command` is a program and its arguments"));
+    }
+    let asked = Asked {
+        name: wanted.name,
+        owner: owner.id,
+        keep: wanted.keep,
+        is_of_account,
+        cwd: Some(cwd),
+        linger: wanted.idle_ms.map(Duration::from_millis),
+        ready: wanted.ready.as_deref().map(ready).transpose()?,
+        ready_within: wanted.ready_timeout_ms.map_or(READY_WITHIN, Duration::from_millis),
+        command: wanted.command,
+    };
+    let ctx = owner.ctx;
+    Ok(Json(work(move || helper::ensure(&ctx.helpers()?, &asked)).await?))
+}
+
+fn ready(text: &str) -> Result<ReadyWhen, Problem> {
+    let bad = |why: String| Problem::new(Code::Usage, format!("`ready` cannot be used: {why}"));
+    let ready = ReadyWhen::parse(text);
+    let ready = ready.ok_or_else(|| bad("it is tcp:PORT, unix:PATH or line:REGEX".to_owned()))?;
+    if let ReadyWhen::Line(pattern) = &ready {
+        berth_keeper::helpers::pattern(pattern).map_err(|error| bad(error.to_string()))?;
+    }
+    Ok(ready)
+}
+
+/// The helper that somebody calls so, if there is one for them: what is known, and how to act on it.
+async fn helper(gate: &Gate, caller: &Caller, named: &str) -> Result<(Ctx, SessionId, Status), Fault> {
+    let (ctx, text) = (caller.ctx(gate), named.to_owned());
+    let found = work(move || {
+        let helpers = ctx.helpers()?;
+        let id = helper::find(&helpers, &text, None)?;
+        let (status, _) = helpers.known(&id).map_err(|problem| reworded(problem, &id))?;
+        let status = described(&helpers, status);
+        Ok((helpers, id, status))
+    });
+    let not_there = || {
+        let what = format!("there is no helper `{}`", named.escape_debug());
+        Fault::from(Problem::new(Code::NotFound, what).hint("GET /v1/helpers?all=true lists them"))
+    };
+    match found.await {
+        Ok(found) if is_theirs(caller, &found.2) => Ok(found),
+        Ok(_) => Err(not_there()),
+        // What it could mean instead may be none of their business.
+        Err(_) if caller.sessions.is_some() => Err(not_there()),
+        Err(fault) => Err(fault),
+    }
+}
+
+async fn one(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Path(named): Path<String>,
+) -> Result<Json<Status>, Fault> {
+    Ok(Json(helper(&gate, &caller, &named).await?.2))
+}
+
+/// Who leaves.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ReleaseHelper")]
+struct Release {
+    /// The session that owned it, by name or id.
+    owner: String,
+}
+
+async fn release(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Path(named): Path<String>,
+    Body(leaving): Body<Release>,
+) -> Result<Json<Status>, Fault> {
+    let owner = Target::find(&gate, caller, leaving.owner).await?;
+    let (ctx, owner) = (owner.ctx, owner.id);
+    let released = work(move || {
+        let helpers = ctx.helpers()?;
+        let id = helper::find_owned(&helpers, &named, None, &owner)?;
+        helper::release(&helpers, &id, &owner)
+    });
+    Ok(Json(released.await?))
+}
+
+/// How to end it.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "StopHelper")]
+struct Grace {
+    /// How long it is asked to end before it is made to.
+    grace_ms: Option<u64>,
+}
+
+async fn end(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Path(named): Path<String>,
+    Body(grace): Body<Grace>,
+) -> Result<Json<Status>, Fault> {
+    let (helpers, id, _) = helper(&gate, &caller, &named).await?;
+    let ended = work(move || {
+        let ended = stop::stop(&helpers, &id, grace.grace_ms.unwrap_or(USUAL_GRACE_MS));
+        ended.map(|status| described(&helpers, status)).map_err(|problem| reworded(problem, &id))
+    });
+    Ok(Json(ended.await?))
+}
+
+/// Which events.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "HelperEventsPart")]
+struct Part {
+    /// Only events behind this one, by number.
+    #[serde(default)]
+    after: u64,
+    /// At most so many.
+    limit: Option<usize>,
+}
+
+/// Events of a helper.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "HelperEvents")]
+struct Events {
+    /// In order.
+    events: Vec<Line>,
+    /// Where to go on: the number to ask for events behind. Nothing if this was the end.
+    next_after: Option<u64>,
+}
+
+async fn log(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Path(named): Path<String>,
+    Query(part): Query<Part>,
+) -> Result<Json<Events>, Fault> {
+    let (helpers, id, _) = helper(&gate, &caller, &named).await?;
+    let limit = part.limit.unwrap_or(USUAL_EVENTS).clamp(1, MOST_EVENTS);
+    let told = work(move || {
+        let dir = helpers.home.session_dir(&id);
+        let all = store::read(&dir, &id, part.after.saturating_add(1));
+        let all = all.map_err(|problem| reworded(problem, &id))?;
+        let line = |event: &berth_journal::Committed<berth_keeper::history::Stored>| {
+            let entry = event.get().entry();
+            let mut happened = entry.event;
+            if let Event::Created { spec, .. } | Event::Respecified { spec } = &mut happened {
+                spec.env.iter_mut().for_each(|(_, value)| *value = "…".to_owned());
+            }
+            Line { seq: event.seq().0, at: Timestamp(entry.at_ms), event: happened }
+        };
+        let events: Vec<Line> = all.iter().take(limit).map(line).collect();
+        let next_after = events.last().map(|line| line.seq).filter(|_| all.len() > limit);
+        Ok(Events { events, next_after })
+    });
+    Ok(Json(told.await?))
+}
+
+/// Which bytes.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "HelperBytes")]
+struct Bytes {
+    /// From this offset on.
+    #[serde(default)]
+    from: u64,
+    /// At most so many.
+    limit: Option<usize>,
+}
+
+async fn raw(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Path(named): Path<String>,
+    Query(bytes): Query<Bytes>,
+) -> Result<Response, Fault> {
+    let (helpers, id, _) = helper(&gate, &caller, &named).await?;
+    let limit = bytes.limit.unwrap_or(USUAL_OUTPUT_BYTES).min(MOST_OUTPUT_BYTES);
+    let read = work(move || {
+        let dir = helpers.home.session_dir(&id).join("output");
+        let wrong = |error: std::io::Error| {
+            Problem::new(Code::Refused, format!("cannot read {}: {error}", dir.display()))
+        };
+        let mut buffer = vec![0; limit];
+        let (count, from) = output::read_at(&dir, bytes.from, &mut buffer).map_err(wrong)?;
+        buffer.truncate(count);
+        Ok((output::end_of(&dir).map_err(wrong)?, from, buffer))
+    });
+    let (end, from, buffer) = read.await?;
+    let headers = [
+        (header::CONTENT_TYPE.as_str(), "application/octet-stream".to_owned()),
+        (OUTPUT_END, end.to_string()),
+        (OUTPUT_FROM, from.to_string()),
+    ];
+    Ok((headers, buffer).into_response())
+}

@@ -1,0 +1,147 @@
+//! Other hosts: which there are, and everything that can be asked of them.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{Method, Request, Response};
+use berth_api::{Code, Problem, Scope};
+use berth_verbs::hosts::{self, Host};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::caller::Caller;
+use crate::fault::Fault;
+use crate::gate::{Gate, work};
+use crate::http::body::Query;
+use crate::routes::Route;
+
+pub(crate) fn routes() -> Vec<Route> {
+    let pass = |method: Method, name, about| {
+        Route::new(method, "/v1/hosts/{host}/{*path}", Scope::Read, name, about, pass_on)
+            .filtered()
+            .gives_as(200, "what the host answers", "application/json", None)
+            .fails(&[Code::NotFound, Code::Unreachable, Code::Full])
+    };
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/hosts",
+            Scope::Read,
+            "list_hosts",
+            "Other hosts, and what is known of them.",
+            list,
+        )
+        .filtered()
+        .query::<Which>()
+        .gives::<HostList>(200, "the hosts"),
+        pass(Method::GET, "get_at_host", "Ask another host what could be asked here under /v1."),
+        pass(Method::POST, "post_at_host", "The same with POST."),
+        pass(Method::PATCH, "patch_at_host", "The same with PATCH."),
+        pass(Method::DELETE, "delete_at_host", "The same with DELETE."),
+    ]
+}
+
+/// What is wanted about hosts.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Do not ask the hosts: only which there are.
+    #[serde(default)]
+    names: bool,
+}
+
+/// Hosts.
+#[derive(Serialize, JsonSchema)]
+struct HostList {
+    hosts: Vec<HostView>,
+}
+
+/// What is known of one host.
+#[derive(Serialize, JsonSchema)]
+struct HostView {
+    /// What it is called.
+    name: String,
+    /// What ssh calls it.
+    target: String,
+    /// Why it cannot be asked now.
+    away: Option<String>,
+    /// How old what is known is, in milliseconds.
+    age_ms: Option<u64>,
+    /// berth's version there.
+    version: Option<String>,
+    /// What differs, if the versions do.
+    skew: Option<String>,
+    /// Its sessions, as `GET /v1/sessions` gives them.
+    sessions: Vec<serde_json::Value>,
+}
+
+async fn list(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Query(which): Query<Which>,
+) -> Result<Json<HostList>, Fault> {
+    // Whoever may see only some sessions may see none of other hosts.
+    if caller.sessions.is_some() {
+        return Ok(Json(HostList { hosts: vec![] }));
+    }
+    let home = gate.home.clone();
+    let hosts = work(move || {
+        if which.names {
+            let bare = |host: Host| HostView {
+                name: host.name,
+                target: host.target,
+                away: None,
+                age_ms: None,
+                version: None,
+                skew: None,
+                sessions: vec![],
+            };
+            return Ok(hosts::all(&home)?.into_iter().map(bare).collect());
+        }
+        let view = |look: hosts::Look| HostView {
+            name: look.host.name,
+            target: look.host.target,
+            away: look.away,
+            age_ms: look.age_ms,
+            version: look.version,
+            skew: look.skew,
+            sessions: look.sessions.iter().filter_map(|status| serde_json::to_value(status).ok()).collect(),
+        };
+        Ok(hosts::look_at_all(&home, hosts::PATIENCE)?.into_iter().map(view).collect())
+    });
+    Ok(Json(HostList { hosts: hosts.await? }))
+}
+
+async fn pass_on(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Path((name, path)): Path<(String, String)>,
+    request: Request<Body>,
+) -> Result<Response<Body>, Fault> {
+    let nobody = || {
+        Fault::from(
+            Problem::new(Code::NotFound, format!("there is no host `{}`", name.escape_debug()))
+                .hint("GET /v1/hosts lists them; `berth hosts add` adds one"),
+        )
+    };
+    if caller.sessions.is_some() {
+        return Err(nobody());
+    }
+    let home = gate.home.clone();
+    let hosts = work(move || hosts::all(&home)).await?;
+    // Only one that somebody added: a browser must not make us connect to anywhere.
+    let host = hosts.into_iter().find(|host| host.name == name).ok_or_else(nobody)?;
+    // As it was written: what was escaped stays so.
+    let raw = request.uri().path();
+    let rest = raw
+        .strip_prefix("/v1/hosts/")
+        .and_then(|rest| rest.split_once('/'))
+        .map_or(path.as_str(), |(_, rest)| rest);
+    if rest == "hosts" || rest.starts_with("hosts/") {
+        return Err(Fault::usage("a host of a host is asked there").hint("add it here, too"));
+    }
+    let path = format!("/v1/{rest}");
+    gate.fleet.pass_on(&host, &caller, &path, request).await
+}

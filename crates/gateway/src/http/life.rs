@@ -1,0 +1,253 @@
+//! What a session goes through: made, stopped, resumed, forked, put away, brought back.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, Method};
+use axum::response::{IntoResponse, Response};
+use berth_api::turn::Receipt;
+use berth_api::{Code, Problem, Scope, Status};
+use berth_verbs::run::{self, id_of};
+use berth_verbs::{fork, life, resume, stop, turns};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::caller::{Caller, Target};
+use crate::fault::Fault;
+use crate::gate::{Gate, or_no_store, work};
+use crate::http::body::Body;
+use crate::http::sessions::made;
+use crate::http::wishes::NewSession;
+use crate::routes::Route;
+
+/// How long a session is asked to end before it is made to, if nobody says; as `berth stop` has it.
+const USUAL_GRACE_MS: u64 = 5000;
+/// The header that makes a call repeatable.
+const KEY_HEADER: &str = "idempotency-key";
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            Method::POST,
+            "/v1/sessions",
+            Scope::Send,
+            "create_session",
+            "Starts an agent, or a command, in a new session; answered when it takes turns, if it does.",
+            create,
+        )
+        .takes::<NewSession>()
+        .header("Idempotency-Key", "what makes the call repeatable: the same key is the same session")
+        .gives::<Created>(201, "it runs")
+        .gives::<Created>(200, "the key meant it already")
+        .fails(&[
+            Code::Usage,
+            Code::NotFound,
+            Code::Refused,
+            Code::InUse,
+            Code::TimedOut,
+            Code::Unreachable,
+        ]),
+        Route::new(
+            Method::POST,
+            "/v1/sessions/{session}/stop",
+            Scope::Control,
+            "stop_session",
+            "Ends a session's run; answered when that is proven over.",
+            end,
+        )
+        .takes::<Grace>()
+        .gives::<Status>(200, "it is over")
+        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+        Route::new(
+            Method::POST,
+            "/v1/sessions/{session}/resume",
+            Scope::Send,
+            "resume_session",
+            "Starts the next run of a session, and restores it if it was put away.",
+            again,
+        )
+        .takes::<Again>()
+        .gives::<Status>(200, "it runs")
+        .fails(&[Code::NotFound, Code::Held, Code::InUse, Code::Refused, Code::Unreachable]),
+        Route::new(
+            Method::POST,
+            "/v1/sessions/{session}/fork",
+            Scope::Send,
+            "fork_session",
+            "Starts a new session with a copy of this one's conversation.",
+            copy,
+        )
+        .takes::<Copied>()
+        .gives::<Status>(201, "the new one runs")
+        .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Unreachable]),
+        Route::new(
+            Method::POST,
+            "/v1/sessions/{session}/archive",
+            Scope::Control,
+            "archive_session",
+            "Puts a session away that does not run; nothing is deleted.",
+            put_away,
+        )
+        .takes::<PutAway>()
+        .gives::<Status>(200, "it is archived")
+        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+        Route::new(
+            Method::POST,
+            "/v1/sessions/{session}/restore",
+            Scope::Control,
+            "restore_session",
+            "Brings a session back that was put away; it does not run yet.",
+            bring_back,
+        )
+        .takes::<Nothing>()
+        .gives::<Status>(200, "it is back")
+        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+    ]
+}
+
+/// A session that was made.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CreatedSession")]
+struct Created {
+    /// It.
+    session: Status,
+    /// The receipt of its first turn, if there is one.
+    turn: Option<Receipt>,
+    /// Whether the key meant it already.
+    repeated: bool,
+    /// Variables that are in no record, and have to be in the gateway's environment when it is resumed.
+    left_out: Vec<String>,
+}
+
+async fn create(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    headers: HeaderMap,
+    Body(mut new): Body<NewSession>,
+) -> Result<Response, Fault> {
+    new.key = one_key(&headers, new.key.take())?;
+    if caller.sessions.is_some() && caller.agent.is_none() {
+        let what = "this token is for sessions that were named when it was made, and starts no others";
+        return Err(Problem::new(Code::NotAllowed, what).hint("`berth token new` makes one for all").into());
+    }
+    let ctx = caller.ctx(&gate);
+    let created = work(move || {
+        let (key, prompt) = (new.key.clone(), new.prompt.clone());
+        let started = run::prepare(&new.wanted()?)?.start(&ctx);
+        let made = started.map_err(|problem| or_no_store(&ctx.home, problem))?;
+        let id = id_of(&made.status)?;
+        // A key may mean a session that is none of theirs.
+        if made.is_repeated && !caller.may_see(&id) {
+            return Err(Problem::new(Code::Refused, "the key is in use").hint("use another key"));
+        }
+        let submit = prompt.map(|prompt| run::first_turn(key.as_deref(), prompt, false));
+        let turn = submit.map(|submit| turns::send(&ctx, &id, submit).map(|(_, receipt)| receipt));
+        let turn = turn.transpose()?;
+        let session = if turn.is_some() { ctx.known(&id)?.0 } else { made.status };
+        Ok(Created { session, turn, repeated: made.is_repeated, left_out: made.left_out })
+    });
+    let created = created.await?;
+    Ok(if created.repeated { Json(created).into_response() } else { made(created) })
+}
+
+/// The key of a call, which may be in its body as well.
+fn one_key(headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, Fault> {
+    let Some(header) = headers.get(KEY_HEADER) else { return Ok(in_body) };
+    let header = header.to_str().map_err(|_| Fault::usage("the Idempotency-Key is no text"))?;
+    match in_body {
+        Some(key) if key != header => {
+            Err(Fault::usage("`key` and the header Idempotency-Key are not the same")
+                .hint("leave one of them out"))
+        }
+        Some(_) | None => Ok(Some(header.to_owned())),
+    }
+}
+
+/// How to end it.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "StopSession")]
+struct Grace {
+    /// How long it is asked to end before it is made to.
+    grace_ms: Option<u64>,
+}
+
+async fn end(target: Target, Body(grace): Body<Grace>) -> Result<Json<Status>, Fault> {
+    let grace_ms = grace.grace_ms.unwrap_or(USUAL_GRACE_MS);
+    Ok(Json(work(move || stop::stop(&target.ctx, &target.id, grace_ms)).await?))
+}
+
+/// How to go on.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ResumeSession")]
+struct Again {
+    /// Begin a new conversation instead of going on with the one there was.
+    #[serde(default)]
+    fresh: bool,
+    /// End whoever else writes the conversation.
+    #[serde(default)]
+    take: bool,
+}
+
+async fn again(target: Target, Body(how): Body<Again>) -> Result<Json<Status>, Fault> {
+    let resumed = work(move || {
+        let Target { id, handle, ctx, .. } = target;
+        let (connection, status) = resume::begin(&ctx, &id, &handle, how.fresh, how.take)?;
+        run::await_agent(&ctx, connection, status).map(|(_, status)| status)
+    });
+    Ok(Json(resumed.await?))
+}
+
+/// What to call the copy.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ForkSession")]
+struct Copied {
+    /// Its name.
+    name: Option<String>,
+}
+
+async fn copy(target: Target, Body(how): Body<Copied>) -> Result<Response, Fault> {
+    let forked = work(move || {
+        let Target { id, handle, ctx, .. } = target;
+        fork::fork(&ctx, &id, &handle, how.name.as_deref()).map(|(_, status)| status)
+    });
+    Ok(made(forked.await?))
+}
+
+/// How to put it away.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ArchiveSession")]
+struct PutAway {
+    /// End it first.
+    #[serde(default)]
+    stop: bool,
+    /// With `stop`: how long it is asked to end before it is made to.
+    grace_ms: Option<u64>,
+}
+
+async fn put_away(target: Target, Body(how): Body<PutAway>) -> Result<Json<Status>, Fault> {
+    if how.grace_ms.is_some() && !how.stop {
+        return Err(Fault::usage("`grace_ms` goes with `stop`"));
+    }
+    let archived = work(move || {
+        let Target { id, ctx, .. } = target;
+        if how.stop {
+            stop::stop(&ctx, &id, how.grace_ms.unwrap_or(USUAL_GRACE_MS))?;
+        }
+        life::archive(&ctx, &id)
+    });
+    Ok(Json(archived.await?))
+}
+
+/// Nothing to say.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+async fn bring_back(target: Target, Body(Nothing {}): Body<Nothing>) -> Result<Json<Status>, Fault> {
+    Ok(Json(work(move || life::restore(&target.ctx, &target.id)).await?))
+}

@@ -1,0 +1,1 @@
+(()=>{const form=document.forms[0];const go=()=>{if(document.visibilityState==="visible"&&!document.prerendering)form.requestSubmit();else document.addEventListener("visibilitychange",go,{once:true})};if(document.prerendering)document.addEventListener("prerenderingchange",go,{once:true});else go()})();

@@ -1,0 +1,246 @@
+//! Logging in and out, for browsers.
+//!
+//! Promise: a link lets one browser in, once; looking at it uses nothing up, since mail programs and chats look at
+//! every link they are given. What is shown here is never put into an address, and never logged.
+//! Not here: what a cookie allows (see `auth`). Why it is so: docs/design/auth.md.
+
+use std::sync::{Arc, LazyLock};
+
+use axum::body::Bytes;
+use axum::extract::{Extension, Query, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::response::{Html, IntoResponse, Response};
+use base64::Engine;
+use berth_api::{Code, Problem, Scope, TokenKind};
+use berth_verbs::tokens::{COOKIE_LIFE, Maker, Secret, Wish};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use crate::auth::{self, Asked, Peer, shown};
+use crate::caller::Caller;
+use crate::fault::Fault;
+use crate::gate::{Gate, work};
+use crate::routes::Route;
+
+/// The largest form: a secret, and the names around it.
+const MAX_FORM_BYTES: usize = 4096;
+
+pub(crate) fn routes() -> Vec<Route> {
+    let page = Some("text/html");
+    let gives_page =
+        |route: Route, status, about| route.gives_as(status, about, page.unwrap_or_default(), None);
+    vec![
+        gives_page(
+            Route::new(Method::GET, "/login", Scope::Read, "login_page", "The page to log in with.", show)
+                .open(),
+            200,
+            "the page; a link in it is not used up by looking",
+        ),
+        Route::new(
+            Method::POST,
+            "/login",
+            Scope::Read,
+            "login",
+            "Log a browser in: by a link, or by a token.",
+            login,
+        )
+        .open()
+        .gives_as(303, "logged in: there is a cookie now", "text/html", None)
+        .fails(&[Code::NotAllowed, Code::Refused, Code::NotFound, Code::Full]),
+        Route::new(Method::POST, "/logout", Scope::Read, "logout", "Log this browser out.", logout)
+            .open()
+            .gives_as(204, "logged out", "text/html", None),
+    ]
+}
+
+/// What a form sends, or stands behind `?`.
+#[derive(Deserialize, Default)]
+struct Form {
+    #[serde(default)]
+    link: Option<String>,
+    #[serde(default)]
+    token: Option<String>,
+}
+
+const STYLE: &str = include_str!("login.css");
+/// Presses the button for somebody who opened the link themselves.
+const SCRIPT: &str = include_str!("login.js");
+
+/// The policy of this page: its one style, its one script, and a form that goes nowhere else.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text.as_bytes()));
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; form-action 'self'; base-uri 'none'; \
+         frame-ancestors 'none'",
+        hash(STYLE),
+        hash(SCRIPT)
+    )
+});
+
+async fn show(headers: HeaderMap, Query(form): Query<Form>) -> Response {
+    let said = |name: &str| headers.get(name).map(|value| value.as_bytes());
+    // Only who typed the address, or opened it from another program, meant to log in by that alone. One who followed
+    // a link on some page may have been sent here, and a program that looks ahead is nobody.
+    let by_themselves = said("sec-fetch-site") == Some(b"none") && said("sec-purpose").is_none();
+    let link = form.link.and_then(|text| Secret::parse(TokenKind::Link, text.trim()).ok_or(()).ok());
+    page(StatusCode::OK, link.as_ref(), link.is_some() && by_themselves, None)
+}
+
+/// The page. Nothing of what a client sent is in it, but a secret that has the right form: letters and digits.
+fn page(
+    status: StatusCode,
+    link: Option<&Secret>,
+    presses_itself: bool,
+    problem: Option<&Problem>,
+) -> Response {
+    let told = problem.map(|problem| {
+        let hint = problem.hint.as_ref().map(|hint| format!("<br>{}", escaped(hint))).unwrap_or_default();
+        format!("<p class=\"problem\" role=\"alert\">{}{hint}</p>", escaped(&problem.what))
+    });
+    let told = told.unwrap_or_default();
+    let form = match link {
+        Some(link) => format!(
+            "<p>This link logs this browser in, once.</p><form method=\"post\" action=\"/login\">\
+             <input type=\"hidden\" name=\"link\" value=\"{}\"><button autofocus>Log in</button></form>",
+            link.text()
+        ),
+        None => "<form method=\"post\" action=\"/login\"><label for=\"token\">Token</label>\
+             <input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"off\" spellcheck=\"false\" required autofocus>\
+             <button>Log in</button></form><p class=\"hint\"><code>berth token new</code> makes a token, and \
+             <code>berth link</code> a link that logs a browser in.</p>"
+            .to_owned(),
+    };
+    let script = if presses_itself { format!("<script>{SCRIPT}</script>") } else { String::new() };
+    let html = format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"robots\" content=\"noindex\">\
+         <title>Log in · berth</title><style>{STYLE}</style></head>\
+         <body><main><h1>berth</h1>{told}{form}</main>{script}</body></html>"
+    );
+    let mut response = (status, Html(html)).into_response();
+    let headers = response.headers_mut();
+    if let Ok(policy) = POLICY.parse() {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    // Other origins hear nothing either way. With `no-referrer` the form would say `Origin: null`, and on an address
+    // without TLS nothing else would tell that it is ours.
+    headers.insert(header::REFERRER_POLICY, header::HeaderValue::from_static("same-origin"));
+    response
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+async fn login(
+    State(gate): State<Arc<Gate>>,
+    Extension(asked): Extension<Asked>,
+    headers: HeaderMap,
+    request: Request,
+) -> Response {
+    let wants_page = wants_page(&headers);
+    let form = match read(&headers, request).await {
+        Ok(form) => form,
+        Err(fault) => return fault.into_response(),
+    };
+    match enter(&gate, &asked, form).await {
+        Ok(response) => response,
+        Err(fault) if wants_page => {
+            let status = fault.status.or(StatusCode::from_u16(fault.problem.code.http_status()).ok());
+            let mut response =
+                page(status.unwrap_or(StatusCode::FORBIDDEN), None, false, Some(&fault.problem));
+            if let Some(seconds) = fault.retry_after {
+                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            }
+            auth::how_to_ask(&mut response);
+            response
+        }
+        Err(fault) => fault.into_response(),
+    }
+}
+
+async fn read(headers: &HeaderMap, request: Request) -> Result<Form, Fault> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+        return Err(Fault::usage(
+            "a login is a form: application/x-www-form-urlencoded, with `link` or `token`",
+        )
+        .status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+    }
+    let body: Bytes = axum::body::to_bytes(request.into_body(), MAX_FORM_BYTES).await.map_err(|_| {
+        Fault::usage(format!("the form has more than {MAX_FORM_BYTES} bytes, or broke off"))
+            .status(StatusCode::PAYLOAD_TOO_LARGE)
+    })?;
+    let text = std::str::from_utf8(&body).ok().and_then(|text| format!("/?{text}").parse::<Uri>().ok());
+    let form = text.and_then(|uri| Query::<Form>::try_from_uri(&uri).ok());
+    form.map(|Query(form)| form).ok_or_else(|| Fault::usage("the form cannot be read"))
+}
+
+async fn enter(gate: &Arc<Gate>, asked: &Asked, form: Form) -> Result<Response, Fault> {
+    let from = match &asked.peer {
+        Peer::Local { .. } => "the local socket".to_owned(),
+        Peer::Network(address) => address.ip().to_canonical().to_string(),
+    };
+    let place = format!("a browser at {from}");
+    let cookie = match (form.link, form.token) {
+        (Some(link), None) => {
+            let link = Secret::parse(TokenKind::Link, link.trim());
+            let link = link.ok_or_else(|| auth::failed(gate, &asked.peer))?;
+            let tokens = gate.door.passes.tokens.clone();
+            work(move || tokens.claim(&link, &place)).await.map_err(|fault| match fault.problem.code {
+                Code::Refused => fault.status(StatusCode::GONE),
+                Code::NotFound => auth::failed(gate, &asked.peer),
+                _ => fault,
+            })?
+        }
+        (None, Some(token)) => {
+            let token = Secret::parse(TokenKind::Token, token.trim());
+            let pass = token.and_then(|token| gate.door.passes.check(&token, TokenKind::Token));
+            let pass = pass.ok_or_else(|| auth::failed(gate, &asked.peer))?;
+            let tokens = gate.door.passes.tokens.clone();
+            work(move || {
+                let (scope, sessions) = (pass.scope, pass.sessions.clone());
+                let wish = Wish { name: None, scope, sessions, life: Some(COOKIE_LIFE) };
+                tokens.mint(TokenKind::Cookie, &wish, Maker { place: &place, pass: Some(&pass) })
+            })
+            .await?
+        }
+        _ => return Err(Fault::usage("a login takes a `link` or a `token`")),
+    };
+    let now = berth_host::clock::wall_ms();
+    // A length and no date: the browser's clock may be another (H3).
+    let life = cookie.token.expires_at.map_or(COOKIE_LIFE.as_secs(), |end| end.0.saturating_sub(now) / 1000);
+    let cookie = shown::set_cookie(&asked.host, asked.secure, Some((&cookie.secret, life)));
+    Ok((StatusCode::SEE_OTHER, [(header::LOCATION, "/".to_owned()), (header::SET_COOKIE, cookie)])
+        .into_response())
+}
+
+async fn logout(
+    State(gate): State<Arc<Gate>>,
+    Extension(asked): Extension<Asked>,
+    headers: HeaderMap,
+    caller: Option<Extension<Caller>>,
+) -> Result<Response, Fault> {
+    let pass = caller.and_then(|Extension(caller)| caller.pass).filter(|pass| pass.kind == TokenKind::Cookie);
+    if let Some(pass) = pass {
+        let tokens = gate.door.passes.tokens.clone();
+        let gone = work(move || tokens.revoke(&pass.id, None)).await;
+        if let Err(fault) = gone
+            && fault.problem.code != Code::NotFound
+        {
+            return Err(fault);
+        }
+    }
+    let cookie = shown::set_cookie(&asked.host, asked.secure, None);
+    let forget = [(header::SET_COOKIE, cookie)];
+    if wants_page(&headers) {
+        return Ok((StatusCode::SEE_OTHER, forget, [(header::LOCATION, "/login")]).into_response());
+    }
+    Ok((StatusCode::NO_CONTENT, forget).into_response())
+}
+
+/// Whether a person looks at the answer.
+fn wants_page(headers: &HeaderMap) -> bool {
+    headers.get(header::ACCEPT).is_some_and(|accept| accept.to_str().is_ok_and(|it| it.contains("text/html")))
+}

@@ -1,0 +1,342 @@
+//! Looking closer: evidence, processes, the agents of this host, what it offers, sweeping, finding words.
+
+use std::ops::ControlFlow;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Method;
+use berth_api::{Code, Problem, Scope};
+use berth_keeper::sweep::{self, Depth, Order, Report};
+use berth_keeper::view::{self, Why};
+use berth_keeper::whose::{self, Whose};
+use berth_verbs::doctor;
+use berth_verbs::grep::{self, Context, Line, Manner, Pattern, Wish};
+use berth_verbs::listing::{self, Filter};
+use berth_verbs::ps::{self, Block};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::caller::{Caller, Target};
+use crate::fault::Fault;
+use crate::gate::{Gate, or_no_store, work};
+use crate::http::body::{Body, Query};
+use crate::routes::Route;
+
+/// How many lines a search gives if nobody says, and at most.
+const USUAL_LINES: usize = 200;
+const MOST_LINES: usize = 5000;
+/// How many lines around a match can be had.
+const MOST_AROUND: usize = 20;
+
+pub(crate) fn routes() -> Vec<Route> {
+    let get = Method::GET;
+    vec![
+        Route::new(
+            get.clone(),
+            "/v1/sessions/{session}/why",
+            Scope::Read,
+            "why_session",
+            "The evidence behind a session's state.",
+            why,
+        )
+        .gives::<Why>(200, "the claim and the facts behind it")
+        .fails(&[Code::NotFound, Code::Refused]),
+        Route::new(
+            get.clone(),
+            "/v1/why",
+            Scope::Read,
+            "why_process",
+            "Whose a process is, and why that is said.",
+            why_process,
+        )
+        .query::<Process>()
+        .gives::<Whose>(200, "the claim and the facts behind it")
+        .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
+        Route::new(
+            get.clone(),
+            "/v1/sessions/{session}/processes",
+            Scope::Read,
+            "session_processes",
+            "The processes of a session: tree, memory, ports.",
+            of_session,
+        )
+        .gives::<Block>(200, "what of it runs")
+        .fails(&[Code::NotFound, Code::Refused]),
+        Route::new(
+            get.clone(),
+            "/v1/processes",
+            Scope::Read,
+            "processes",
+            "The processes of all sessions and helpers.",
+            of_all,
+        )
+        .gives::<Processes>(200, "what runs")
+        .fails(&[Code::Refused, Code::Unreachable]),
+        Route::new(
+            get.clone(),
+            "/v1/agents",
+            Scope::Read,
+            "agents",
+            "The agents there are, and which of them this host has.",
+            agents,
+        )
+        .gives::<Agents>(200, "the table")
+        .fails(&[Code::Refused]),
+        Route::new(
+            get.clone(),
+            "/v1/doctor",
+            Scope::Read,
+            "doctor",
+            "What this host offers, what each missing piece costs, and what would mend it.",
+            examine,
+        )
+        .gives::<doctor::Report>(200, "what was found"),
+        Route::new(
+            Method::POST,
+            "/v1/sweep",
+            Scope::Control,
+            "sweep",
+            "Compares records with reality and clears up what is proven ours.",
+            clear_up,
+        )
+        .takes::<Sweep>()
+        .gives::<Report>(200, "what was found, and what was done about it")
+        .fails(&[Code::NotAllowed]),
+        Route::new(
+            get,
+            "/v1/grep",
+            Scope::Read,
+            "grep",
+            "Finds words in what was said, in what agents wrote, and in their own records of it.",
+            find,
+        )
+        .query::<Search>()
+        .gives::<Found>(200, "the lines, of the newest session first")
+        .fails(&[Code::Usage, Code::NotFound, Code::Refused, Code::Unreachable]),
+    ]
+}
+
+async fn why(target: Target) -> Result<Json<Why>, Fault> {
+    Ok(Json(work(move || view::why(&target.ctx.home, &target.id)).await?))
+}
+
+/// Which process is meant.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct Process {
+    /// Its number.
+    pid: u32,
+}
+
+async fn why_process(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Query(Process { pid }): Query<Process>,
+) -> Result<Json<Whose>, Fault> {
+    let home = gate.home.clone();
+    let whose = work(move || whose::whose(&home, pid)).await?;
+    // Whoever may see some sessions only may see their processes only.
+    let is_theirs = || {
+        let id = whose.session.as_deref().and_then(berth_core::SessionId::parse);
+        id.is_some_and(|id| caller.may_see(&id))
+    };
+    if caller.sessions.is_some() && !is_theirs() {
+        return Err(Problem::new(Code::NotFound, format!("there is no process {pid}")).into());
+    }
+    Ok(Json(whose))
+}
+
+async fn of_session(target: Target) -> Result<Json<Block>, Fault> {
+    Ok(Json(work(move || ps::of_session(&target.ctx, &target.id)).await?))
+}
+
+/// What runs.
+#[derive(Serialize, JsonSchema)]
+struct Processes {
+    /// By session and helper.
+    sessions: Vec<Block>,
+    /// What could not be looked at.
+    damaged: Vec<String>,
+}
+
+async fn of_all(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Json<Processes>, Fault> {
+    let ctx = caller.ctx(&gate);
+    let found = work(move || {
+        let (mut sessions, trouble) = ps::of_all(&ctx).map_err(|problem| or_no_store(&ctx.home, problem))?;
+        sessions.retain(|block| {
+            caller.sessions.is_none()
+                || berth_core::SessionId::parse(&block.session).is_some_and(|id| caller.may_see(&id))
+        });
+        let trouble = trouble.into_iter().filter(|_| caller.sessions.is_none());
+        Ok(Processes { sessions, damaged: trouble.map(|problem| problem.what).collect() })
+    });
+    Ok(Json(found.await?))
+}
+
+/// The agents there are.
+#[derive(Serialize, JsonSchema)]
+struct Agents {
+    agents: Vec<Agent>,
+}
+
+/// An agent, and what was found of it: what `berth agents --json` prints.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Agent {
+    /// What it is called.
+    name: String,
+    /// What it is.
+    about: Option<String>,
+    /// How berth talks to it: `pty`, `acp`, `claude` or `codex`.
+    driver: String,
+    /// Whose conversations it writes.
+    conversation: Option<String>,
+    /// Whether this host has it.
+    installed: bool,
+    /// Its version.
+    version: Option<String>,
+    /// Why there is no version, or no program.
+    trouble: Option<String>,
+    /// Where its program is.
+    path: Option<String>,
+    /// How it is started.
+    command: Vec<String>,
+    /// How its own terminal interface is started.
+    tui: Option<Vec<String>>,
+    /// How to get it.
+    install: Option<String>,
+    /// Where its entry comes from: `built-in` or `config`.
+    source: String,
+}
+
+/// Asked in a process of its own: whoever asks programs for their versions ends everything below itself afterwards,
+/// and below a gateway are keepers.
+async fn agents() -> Result<Json<Agents>, Fault> {
+    let found = work(|| {
+        let failed = |why: String| Problem::new(Code::Refused, format!("cannot look for agents: {why}"));
+        let mut asking = Command::new(berth_host::spawn::THIS_PROGRAM);
+        asking.args(["agents", "--json"]).stdin(Stdio::null());
+        let asked = asking.output().map_err(|error| failed(error.to_string()))?;
+        if !asked.status.success() {
+            return Err(failed(String::from_utf8_lossy(&asked.stderr).trim().to_owned()));
+        }
+        serde_json::from_slice(&asked.stdout).map_err(|error| failed(error.to_string()))
+    });
+    Ok(Json(Agents { agents: found.await? }))
+}
+
+async fn examine() -> Result<Json<doctor::Report>, Fault> {
+    Ok(Json(work(|| Ok(doctor::examine())).await?))
+}
+
+/// How to sweep.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "SweepOrder")]
+struct Sweep {
+    /// Only look.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+async fn clear_up(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Body(Sweep { dry_run }): Body<Sweep>,
+) -> Result<Json<Report>, Fault> {
+    if caller.sessions.is_some() {
+        let what = "a sweep is about all sessions, and you may see some of them only";
+        return Err(Problem::new(Code::NotAllowed, what).hint("a token for all sessions may").into());
+    }
+    let home = gate.home.clone();
+    let order = Order { dry_run, depth: Depth::Whole, is_heard: true };
+    Ok(Json(work(move || Ok(sweep::sweep(&home, order, |_| {}))).await?))
+}
+
+/// What is looked for.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct Search {
+    /// A regular expression.
+    pattern: String,
+    /// Upper and lower case are the same.
+    #[serde(default)]
+    ignore_case: bool,
+    /// Only whole words.
+    #[serde(default)]
+    words: bool,
+    /// No expression: the characters themselves.
+    #[serde(default)]
+    fixed: bool,
+    /// How many lines around each match.
+    #[serde(default)]
+    context: usize,
+    /// Only in this session, by name or id.
+    session: Option<String>,
+    /// At most so many lines.
+    limit: Option<usize>,
+}
+
+/// What was found.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "FoundLines")]
+struct Found {
+    /// In order.
+    lines: Vec<Line>,
+    /// There is more.
+    more: bool,
+    /// What could not be searched.
+    damaged: Vec<String>,
+}
+
+async fn find(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Query(search): Query<Search>,
+) -> Result<Json<Found>, Fault> {
+    let ctx = caller.ctx(&gate);
+    let only = match &search.session {
+        Some(named) => Some(Target::find(&gate, caller.clone(), named.clone()).await?.id),
+        None => None,
+    };
+    let found = work(move || {
+        let limit = search.limit.unwrap_or(USUAL_LINES).min(MOST_LINES);
+        let manner = Manner { ignore_case: search.ignore_case, words: search.words, fixed: search.fixed };
+        if search.pattern.is_empty() {
+            return Err(Problem::new(Code::Usage, "the pattern is empty"));
+        }
+        let pattern = Pattern::new(&[search.pattern], manner)?;
+        let around = search.context.min(MOST_AROUND);
+        let wish = Wish {
+            context: Context { before: around, after: around },
+            most: u64::try_from(limit).unwrap_or(u64::MAX),
+            one_each: false,
+        };
+        let ids = match only {
+            Some(id) => vec![id],
+            None => {
+                let mut ids = listing::ids(&ctx).map_err(|problem| or_no_store(&ctx.home, problem))?;
+                ids.retain(|id| caller.may_see(id));
+                ids
+            }
+        };
+        let (subjects, mut problems) = grep::subjects(&ctx, &Filter::default(), ids);
+        let (mut lines, mut more) = (Vec::new(), false);
+        let trouble = grep::find(&subjects, &pattern, wish, &(), |subject, hits| {
+            for hit in hits {
+                if lines.len() >= limit {
+                    more = true;
+                    return Ok(ControlFlow::Break(()));
+                }
+                lines.push(Line::of(subject, hit));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        problems.extend(trouble);
+        problems.dedup();
+        Ok(Found { lines, more, damaged: problems.into_iter().map(|problem| problem.what).collect() })
+    });
+    Ok(Json(found.await?))
+}

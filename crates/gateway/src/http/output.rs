@@ -1,0 +1,143 @@
+//! The terminal without attaching to it: its bytes, its screen, and typing once.
+
+use axum::Json;
+use axum::http::{Method, header};
+use axum::response::{IntoResponse, Response};
+use berth_api::{Code, Scope, Status};
+use berth_verbs::{input, output, screen};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
+
+use crate::caller::Target;
+use crate::fault::Fault;
+use crate::gate::work;
+use crate::http::body::{Body, Query};
+use crate::routes::Route;
+
+/// How much output is given, if nothing is said.
+const PIECE_BYTES: usize = 1024 * 1024;
+/// How much is given at most.
+const MAX_PIECE_BYTES: usize = 8 * 1024 * 1024;
+/// Where the bytes given begin.
+const FROM: &str = "x-output-from";
+/// How far the output reaches in all.
+const END: &str = "x-output-end";
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/sessions/{session}/output",
+            Scope::Read,
+            "get_output",
+            "What the agent wrote, byte for byte. `X-Output-From` says where the bytes begin (later than asked for \
+             if that is no longer kept), `X-Output-End` how far the output reaches in all.",
+            output_,
+        )
+        .query::<Piece>()
+        .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
+        .fails(&[Code::NotFound, Code::Usage]),
+        Route::new(
+            Method::GET,
+            "/v1/sessions/{session}/screen",
+            Scope::Read,
+            "get_screen",
+            "What is on the screen, also of a session that is over.",
+            screen_,
+        )
+        .query::<Look>()
+        .gives_as(200, "the screen", "text/plain", Some(text))
+        .fails(&[Code::NotFound, Code::Usage]),
+        Route::new(
+            Method::POST,
+            "/v1/sessions/{session}/input",
+            Scope::Control,
+            "type_input",
+            "Types into the terminal, once, as the one writer.",
+            input_,
+        )
+        .takes::<Keys>()
+        .gives::<Status>(200, "typed; what is known then")
+        .fails(&[Code::NotFound, Code::Usage, Code::Held, Code::Refused]),
+    ]
+}
+
+fn text(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string"})
+}
+
+fn bytes(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "binary"})
+}
+
+/// Which bytes.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct Piece {
+    /// The offset of the first byte.
+    #[serde(default)]
+    from: u64,
+    /// How many at most, up to 8 MiB.
+    limit: Option<usize>,
+}
+
+async fn output_(target: Target, Query(piece): Query<Piece>) -> Result<Response, Fault> {
+    let limit = piece.limit.unwrap_or(PIECE_BYTES);
+    if limit > MAX_PIECE_BYTES {
+        return Err(Fault::usage(format!("`limit` is {limit}, and can be {MAX_PIECE_BYTES} at most")));
+    }
+    let piece = work(move || output::read(&target.ctx, &target.id, piece.from, limit)).await?;
+    let headers = [
+        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+        (header::HeaderName::from_static(FROM), piece.from.to_string()),
+        (header::HeaderName::from_static(END), piece.end.to_string()),
+    ];
+    Ok((headers, piece.bytes).into_response())
+}
+
+/// How the screen is wanted.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct Look {
+    /// In plain text, or with colours.
+    #[serde(default)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    /// Plain text.
+    #[default]
+    Text,
+    /// With the sequences that make colours.
+    Ansi,
+}
+
+async fn screen_(target: Target, Query(look): Query<Look>) -> Result<Response, Fault> {
+    let text = work(move || screen::text(&target.ctx, &target.id, look.format == Format::Ansi)).await?;
+    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "no-store")];
+    Ok((headers, text + "\n").into_response())
+}
+
+/// What to type.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    /// The keys.
+    text: String,
+    /// Press Enter behind them.
+    #[serde(default)]
+    enter: bool,
+    /// Take the right to type from whoever has it.
+    #[serde(default)]
+    take: bool,
+}
+
+async fn input_(target: Target, Body(keys): Body<Keys>) -> Result<Json<Status>, Fault> {
+    let text = if keys.enter { keys.text + "\r" } else { keys.text };
+    let Target { ctx, id, handle, .. } = target;
+    let status = work(move || input::type_text(&ctx, &id, &handle, text, keys.take)).await?;
+    Ok(Json(status))
+}

@@ -1,0 +1,197 @@
+//! Tokens: made, listed, taken back. The same as `berth token` and `berth link` do.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, Path, State};
+use axum::http::{Method, StatusCode};
+use berth_api::{Code, NewToken, Problem, Scope, Token, TokenKind};
+use berth_core::SessionId;
+use berth_verbs::tokens::{LINK_LIFE, LONGEST_LINK_LIFE, Maker, Wish};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::Asked;
+use crate::caller::Caller;
+use crate::fault::Fault;
+use crate::gate::{Gate, work};
+use crate::http::body::Body;
+use crate::routes::Route;
+
+pub(crate) fn routes() -> Vec<Route> {
+    let (list_path, one_path) = ("/v1/tokens", "/v1/tokens/{token}");
+    vec![
+        Route::new(
+            Method::GET,
+            list_path,
+            Scope::Admin,
+            "list_tokens",
+            "Who may do what: tokens, logins and links.",
+            list,
+        )
+        .filtered()
+        .gives::<Tokens>(200, "the list, the oldest first"),
+        Route::new(
+            Method::POST,
+            list_path,
+            Scope::Admin,
+            "create_token",
+            "Make a token. Its secret is told only here.",
+            create,
+        )
+        .filtered()
+        .takes::<NewTokenBody>()
+        .gives::<NewToken>(201, "the token, and its secret")
+        .fails(&[Code::NotFound, Code::Refused, Code::Full]),
+        Route::new(
+            Method::DELETE,
+            one_path,
+            Scope::Admin,
+            "revoke_token",
+            "Take a token back, by its name or id, at once.",
+            revoke,
+        )
+        .filtered()
+        .gives::<Revoked>(200, "what is gone: the token, and what was made with it")
+        .fails(&[Code::NotFound]),
+        Route::new(
+            Method::POST,
+            "/v1/links",
+            Scope::Admin,
+            "create_link",
+            "Make a link that logs one browser in, once.",
+            link,
+        )
+        .filtered()
+        .takes::<NewLinkBody>()
+        .gives::<NewLink>(201, "the link")
+        .fails(&[Code::NotFound, Code::Full]),
+    ]
+}
+
+/// A list of tokens.
+#[derive(Serialize, JsonSchema)]
+struct Tokens {
+    tokens: Vec<Token>,
+}
+
+async fn list(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Json<Tokens>, Fault> {
+    let tokens = work(move || gate.door.passes.tokens.list(caller.pass.as_deref())).await?;
+    Ok(Json(Tokens { tokens }))
+}
+
+/// A token that is wanted.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewTokenRequest")]
+struct NewTokenBody {
+    /// What to call it. No two have the same name.
+    name: String,
+    /// How far it goes; not further than your own.
+    scope: Scope,
+    /// The only sessions it is for, by name or id; all if nothing is said.
+    #[serde(default)]
+    sessions: Option<Vec<String>>,
+    /// How long it is good for, from now on by the gateway's clock; for ever if nothing is said.
+    #[serde(default)]
+    expires_in_ms: Option<u64>,
+}
+
+async fn create(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Body(body): Body<NewTokenBody>,
+) -> Result<(StatusCode, Json<NewToken>), Fault> {
+    let new = work(move || {
+        let wish = Wish {
+            name: Some(body.name),
+            scope: body.scope,
+            sessions: meant(&gate, &caller, body.sessions)?,
+            life: body.expires_in_ms.map(Duration::from_millis),
+        };
+        let maker = Maker { place: &caller.place, pass: caller.pass.as_deref() };
+        gate.door.passes.tokens.mint(TokenKind::Token, &wish, maker)
+    });
+    Ok((StatusCode::CREATED, Json(new.await?)))
+}
+
+/// What was taken back.
+#[derive(Serialize, JsonSchema)]
+struct Revoked {
+    revoked: Vec<Token>,
+}
+
+async fn revoke(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Path(handle): Path<String>,
+) -> Result<Json<Revoked>, Fault> {
+    let revoked = work(move || gate.door.passes.tokens.revoke(&handle, caller.pass.as_deref())).await?;
+    Ok(Json(Revoked { revoked }))
+}
+
+/// A link that is wanted.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewLinkRequest")]
+struct NewLinkBody {
+    /// How far whoever uses it may go; not further than you. `admin` if nothing is said.
+    #[serde(default)]
+    scope: Option<Scope>,
+    /// The only sessions it is for, by name or id; all if nothing is said.
+    #[serde(default)]
+    sessions: Option<Vec<String>>,
+    /// How long it is good for, from now on by the gateway's clock; ten minutes if nothing is said.
+    #[serde(default)]
+    expires_in_ms: Option<u64>,
+}
+
+/// A link that was just made. Only here the secret is told.
+#[derive(Serialize, JsonSchema)]
+struct NewLink {
+    /// Where to point a browser, once.
+    url: String,
+    /// What is known about it.
+    token: Token,
+}
+
+async fn link(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Extension(asked): Extension<Asked>,
+    Body(body): Body<NewLinkBody>,
+) -> Result<(StatusCode, Json<NewLink>), Fault> {
+    let new = work(move || {
+        let wish = Wish {
+            name: None,
+            scope: body.scope.unwrap_or(Scope::Admin),
+            sessions: meant(&gate, &caller, body.sessions)?,
+            life: Some(body.expires_in_ms.map_or(LINK_LIFE, Duration::from_millis).min(LONGEST_LINK_LIFE)),
+        };
+        let maker = Maker { place: &caller.place, pass: caller.pass.as_deref() };
+        gate.door.passes.tokens.mint(TokenKind::Link, &wish, maker)
+    });
+    let new = new.await?;
+    let scheme = if asked.secure { "https" } else { "http" };
+    let port = asked.host.port.map(|port| format!(":{port}")).unwrap_or_default();
+    let url = format!("{scheme}://{}{port}/login?link={}", asked.host.name, new.secret);
+    Ok((StatusCode::CREATED, Json(NewLink { url, token: new.token })))
+}
+
+/// The sessions that are named, if the caller may know of them.
+fn meant(
+    gate: &Gate,
+    caller: &Caller,
+    names: Option<Vec<String>>,
+) -> Result<Option<BTreeSet<SessionId>>, Problem> {
+    let find = |name: &String| {
+        let found = gate.home.find(name).ok().filter(|id| caller.may_see(id));
+        found.ok_or_else(|| {
+            Problem::new(Code::NotFound, format!("there is no session `{}`", name.escape_debug()))
+                .hint("GET /v1/sessions lists them")
+        })
+    };
+    names.map(|names| names.iter().map(find).collect()).transpose()
+}

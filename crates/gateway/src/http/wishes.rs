@@ -1,0 +1,175 @@
+//! What people may wish for a session, as JSON: understood here, refused by name.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use berth_api::life::{PolicyChange, Term};
+use berth_api::record::Limits;
+use berth_api::turn::OnUnknown;
+use berth_api::{Code, Problem};
+use berth_core::{Notify, Occasion};
+use berth_verbs::run::Wanted;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
+
+/// Tells what is left out from what is `null`.
+pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// When a session ends and is archived by itself. What is left out stays as it is; `null` is never.
+#[derive(Deserialize, JsonSchema, Clone, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PolicyWish {
+    /// End an agent that has had nothing to do for so long.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<u64>")]
+    idle_ms: Option<Option<u64>>,
+    /// End the session after so long.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<u64>")]
+    ttl_ms: Option<Option<u64>>,
+    /// Put it away after so long at rest.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "Option<u64>")]
+    archive_after_ms: Option<Option<u64>>,
+    /// Whether the queue goes on behind a turn nobody knows the end of.
+    on_unknown: Option<OnUnknown>,
+}
+
+impl PolicyWish {
+    /// As the verbs take it.
+    pub(crate) fn change(self) -> PolicyChange {
+        let term = |wish: Option<Option<u64>>| match wish {
+            None => Term::Same,
+            Some(None) => Term::Never,
+            Some(Some(ms)) => Term::After(ms),
+        };
+        PolicyChange {
+            idle: term(self.idle_ms),
+            ttl: term(self.ttl_ms),
+            archive_after: term(self.archive_after_ms),
+            on_unknown: self.on_unknown,
+        }
+    }
+}
+
+/// What a session may use.
+#[derive(Deserialize, JsonSchema, Clone, Copy, Debug, Default)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LimitsWish {
+    /// So much memory.
+    #[schemars(range(min = 1))]
+    memory_bytes: Option<u64>,
+    /// So many processes and threads.
+    #[schemars(range(min = 1))]
+    processes: Option<u64>,
+    /// So much of a core; 200 is two.
+    #[schemars(range(min = 1))]
+    cpu_percent: Option<u64>,
+}
+
+impl LimitsWish {
+    fn limits(self) -> Result<Limits, Problem> {
+        let Self { memory_bytes, processes, cpu_percent } = self;
+        let all = [("memory_bytes", memory_bytes), ("processes", processes), ("cpu_percent", cpu_percent)];
+        if let Some((name, _)) = all.into_iter().find(|(_, limit)| *limit == Some(0)) {
+            return Err(Problem::new(
+                Code::Usage,
+                format!("`limits.{name}` is 0, and nothing runs with that"),
+            )
+            .hint("leave it out for no limit"));
+        }
+        Ok(Limits { memory_bytes, processes, cpu_percent })
+    }
+}
+
+/// A session that somebody wants: an agent, or a command.
+#[derive(Deserialize, JsonSchema, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSession {
+    /// What people call it.
+    name: Option<String>,
+    /// Where it runs, from / on; where the gateway was started if nobody says.
+    cwd: Option<PathBuf>,
+    /// Variables on top of the gateway's own environment. What looks like a secret is in no record.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// What makes the call repeatable; the header `Idempotency-Key` is the same.
+    pub(crate) key: Option<String>,
+    /// An agent that `GET /v1/agents` lists.
+    agent: Option<String>,
+    /// The agent's own terminal interface.
+    #[serde(default)]
+    tui: bool,
+    /// The agent's own id of the conversation to go on with.
+    resume: Option<String>,
+    /// End whoever else writes that conversation.
+    #[serde(default)]
+    take: bool,
+    /// The first turn.
+    pub(crate) prompt: Option<String>,
+    /// When it ends and is archived by itself, over what the config says.
+    policy: Option<PolicyWish>,
+    /// What it may use.
+    #[serde(default)]
+    limits: LimitsWish,
+    /// What people sort it by.
+    #[serde(default)]
+    tags: Vec<String>,
+    /// What somebody wrote about it.
+    note: Option<String>,
+    /// What to tell people of, over what the config says.
+    #[schemars(with = "Option<berth_api::turn::Notify>")]
+    notify: Option<Vec<String>>,
+    /// The command and its arguments; with an agent, more arguments for it.
+    #[serde(default)]
+    command: Vec<String>,
+}
+
+impl NewSession {
+    /// As the verbs take it.
+    pub(crate) fn wanted(self) -> Result<Wanted, Problem> {
+        if let Some(dir) = self.cwd.as_ref().filter(|dir| !dir.is_absolute()) {
+            return Err(Problem::new(Code::Usage, format!("`cwd` is no absolute path: {}", dir.display()))
+                .hint("write the directory from / on: the gateway is somewhere else than you"));
+        }
+        let occasion = |word: &String| {
+            Occasion::named(word).ok_or_else(|| {
+                let known: Vec<_> = Occasion::ALL.iter().map(|occasion| occasion.word()).collect();
+                Problem::new(
+                    Code::Usage,
+                    format!("`notify`: `{}` is none of {}", word.escape_debug(), known.join(", ")),
+                )
+            })
+        };
+        let notify = self.notify.as_ref().map(|words| words.iter().map(occasion).collect::<Result<_, _>>());
+        let limits = self.limits.limits()?;
+        if self.prompt.is_some() && self.agent.is_none() {
+            return Err(Problem::new(Code::Usage, "a command takes no turns: `prompt` goes with `agent`")
+                .hint("name an agent, or leave the prompt out"));
+        }
+        if self.agent.is_none() && (self.tui || self.resume.is_some() || self.take) {
+            return Err(Problem::new(Code::Usage, "`tui`, `resume` and `take` go with `agent`"));
+        }
+        Ok(Wanted {
+            name: self.name,
+            cwd: self.cwd,
+            env: self.env.into_iter().collect(),
+            key: self.key,
+            agent: self.agent,
+            tui: self.tui,
+            resume: self.resume,
+            take: self.take,
+            prompt: self.prompt,
+            policy: self.policy.map(PolicyWish::change).unwrap_or_default(),
+            limits,
+            tags: self.tags,
+            note: self.note,
+            notify: notify.transpose()?.map(Notify::Only),
+            command: self.command,
+        })
+    }
+}

@@ -1,0 +1,398 @@
+//! One session's news, for however many read it: a ring of what was said last, and how far the journal reaches.
+//!
+//! Promise: news is laid out once and shared; the ring has a limit. A reader is a place in the ring and the number
+//! of the next event it wants. Who falls out of the ring, or comes late, is sent to the journal for every event
+//! between, in order and each once. Output and status are not queued: the newest counts.
+//! Not here: where news comes from (see `upstream`), sending it (see `reader`).
+//! Start with [`Feed::take`].
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use berth_api::Status;
+use berth_api::message::Notice;
+use berth_api::record::Event;
+use berth_verbs::events::Line;
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::pages::Pages;
+use super::sse;
+
+/// How much of the last news is kept for those who are a little behind. The newest is kept, whatever its size.
+const RING_BYTES: usize = 4 * 1024 * 1024;
+/// How many pieces of news are kept.
+const RING_BLOCKS: usize = 4096;
+/// How much is handed to a reader at a time.
+const TAKE_BYTES: usize = 256 * 1024;
+/// How much of the answer to the running turn is kept for those who come late. The journal has it all at its end.
+const SAID_BYTES: usize = 1024 * 1024;
+/// How many steps of the running turn are kept for them.
+const KEPT_STEPS: usize = 64;
+
+/// One session's news.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    state: Mutex<State>,
+    /// Rings at every change.
+    bell: watch::Sender<()>,
+    /// The journal, for who is behind.
+    pub(crate) pages: Pages,
+}
+
+/// Where a reader is.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor {
+    /// The number of the next event it wants.
+    next: u64,
+    /// The next block it wants; nothing while it is behind.
+    block: Option<u64>,
+    /// It has heard what was said so far in the running turn.
+    knows_turn: bool,
+    /// The output it knows of.
+    output_end: u64,
+    /// The status it knows.
+    status: u64,
+}
+
+/// What there is for a reader.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// News.
+    News(Vec<Bytes>),
+    /// It wants events that only the journal has.
+    Behind { from: u64, to: u64 },
+    /// Nothing yet.
+    Nothing,
+    /// Nothing ever again.
+    Over,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Something is known of the session.
+    ready: bool,
+    /// The session was purged.
+    over: bool,
+    /// The number of the last event known to be on disk.
+    known: u64,
+    blocks: VecDeque<Block>,
+    /// The place of the first block.
+    first: u64,
+    bytes: usize,
+    turn: Turn,
+    output_end: u64,
+    status: Bytes,
+    /// Grows with every status.
+    statuses: u64,
+}
+
+/// News that came together, as it is sent.
+#[derive(Debug)]
+struct Block {
+    bytes: Bytes,
+    /// The events in it and where each begins; they follow each other.
+    events: Vec<(u64, usize)>,
+}
+
+/// What was said and done so far in the turn the agent has.
+#[derive(Debug, Default)]
+struct Turn {
+    number: u64,
+    text: String,
+    /// How many bytes were said, also those that are not kept.
+    said: usize,
+    steps: VecDeque<Doing>,
+    /// All of it, laid out.
+    whole: Option<Bytes>,
+}
+
+/// A piece of the answer to the running turn.
+#[derive(Serialize, Debug)]
+struct Said<'a> {
+    turn: u64,
+    /// How many bytes of the answer came before. At 0 the answer begins (again).
+    at: usize,
+    text: &'a str,
+}
+
+/// What the agent does about the running turn.
+#[derive(Clone, Serialize, Debug)]
+struct Doing {
+    turn: u64,
+    /// How many bytes of the answer came before.
+    at: usize,
+    what: String,
+    detail: String,
+    tokens: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Output {
+    end: u64,
+}
+
+impl Turn {
+    fn begin(&mut self, number: u64) {
+        *self = Self { number, ..Self::default() };
+    }
+
+    fn say(&mut self, number: u64, text: &str, out: &mut Vec<u8>) {
+        self.be_at(number);
+        sse::write(out, None, "said", &Said { turn: number, at: self.said, text });
+        self.said += text.len();
+        if self.text.len() + text.len() <= SAID_BYTES {
+            self.text.push_str(text);
+        }
+        self.whole = None;
+    }
+
+    fn act(&mut self, doing: Doing, out: &mut Vec<u8>) {
+        self.be_at(doing.turn);
+        let doing = Doing { at: self.said, ..doing };
+        sse::write(out, None, "doing", &doing);
+        // The agent says with every word that it is writing.
+        let is_same = |last: &Doing| (&last.what, &last.detail) == (&doing.what, &doing.detail);
+        if self.steps.back().is_some_and(is_same) {
+            self.steps.pop_back();
+        } else if self.steps.len() == KEPT_STEPS {
+            self.steps.pop_front();
+        }
+        self.steps.push_back(doing);
+        self.whole = None;
+    }
+
+    fn be_at(&mut self, number: u64) {
+        if self.number != number {
+            self.begin(number);
+        }
+    }
+
+    /// Everything so far, for somebody who comes late; nothing if there is nothing.
+    fn whole(&mut self) -> Option<Bytes> {
+        if self.said == 0 && self.steps.is_empty() {
+            return None;
+        }
+        let lay_out = || {
+            let mut out = Vec::new();
+            sse::write(&mut out, None, "said", &Said { turn: self.number, at: 0, text: &self.text });
+            for step in &self.steps {
+                sse::write(&mut out, None, "doing", step);
+            }
+            Bytes::from(out)
+        };
+        Some(self.whole.get_or_insert_with(lay_out).clone())
+    }
+}
+
+impl State {
+    fn end(&self) -> u64 {
+        self.first + self.blocks.len() as u64
+    }
+
+    /// Forgets the ring: the next one begins behind the event `known`. Who reads goes by the journal until there.
+    fn restart(&mut self, known: u64) {
+        // One place further, so that nobody believes to have been here.
+        self.first = self.end() + 1;
+        self.blocks.clear();
+        self.bytes = 0;
+        self.known = known;
+    }
+
+    /// Where in the ring an event is: the block, and where in it.
+    fn find(&self, seq: u64) -> Option<(usize, usize)> {
+        let last = |block: &Block| block.events.last().map(|(seq, _)| *seq);
+        // Blocks without an event are few, and never many in a row when somebody looks for one.
+        let index = self.blocks.iter().position(|block| last(block).is_some_and(|last| last >= seq))?;
+        let events = &self.blocks[index].events;
+        let at = events.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
+        Some((index, events[at].1))
+    }
+
+    /// The number of the first event in the ring; the next one to come if there is none.
+    fn first_event(&self) -> u64 {
+        let first = self.blocks.iter().find_map(|block| block.events.first());
+        first.map_or(self.known + 1, |(seq, _)| *seq)
+    }
+
+    fn push(&mut self, block: Block) {
+        self.bytes += block.bytes.len();
+        self.blocks.push_back(block);
+        while self.blocks.len() > 1 && (self.bytes > RING_BYTES || self.blocks.len() > RING_BLOCKS) {
+            let dropped = self.blocks.pop_front().expect("there is more than one");
+            self.bytes -= dropped.bytes.len();
+            self.first += 1;
+        }
+    }
+}
+
+impl Feed {
+    pub(crate) fn new(pages: Pages) -> Self {
+        Self { state: Mutex::default(), bell: watch::Sender::new(()), pages }
+    }
+
+    /// Rings when there may be more.
+    pub(crate) fn bell(&self) -> watch::Receiver<()> {
+        self.bell.subscribe()
+    }
+
+    /// A reader who has heard everything up to and with event `after`; the number of the last event there is, if
+    /// that is less.
+    pub(crate) fn cursor(&self, after: u64) -> Result<Cursor, u64> {
+        let known = self.lock().known;
+        if after > known {
+            return Err(known);
+        }
+        Ok(Cursor { next: after + 1, block: None, knows_turn: false, output_end: 0, status: 0 })
+    }
+
+    /// Whether anything is known yet.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.lock().ready
+    }
+
+    /// A keeper, or the files, say where things stand: everything before is in the journal.
+    pub(crate) fn begin(&self, status: &Status) {
+        let mut state = self.lock();
+        state.ready = true;
+        let known = state.known.max(status.seq);
+        state.restart(known);
+        state.turn = Turn::default();
+        state.output_end = state.output_end.max(status.output_bytes);
+        drop(state);
+        self.status(status);
+    }
+
+    /// The newest status.
+    pub(crate) fn status(&self, status: &Status) {
+        let bytes = sse::event("status", status);
+        let mut state = self.lock();
+        if state.status != bytes {
+            state.status = bytes;
+            state.statuses += 1;
+        }
+        drop(state);
+        self.bell.send_replace(());
+    }
+
+    /// The session is no more.
+    pub(crate) fn end(&self, id: &str) {
+        let mut state = self.lock();
+        let bytes = sse::event("gone", &serde_json::json!({ "id": id }));
+        state.push(Block { bytes, events: Vec::new() });
+        (state.ready, state.over) = (true, true);
+        drop(state);
+        self.bell.send_replace(());
+    }
+
+    /// What a keeper told, in order.
+    pub(crate) fn tell(&self, news: Vec<Notice>) {
+        let mut bytes = Vec::new();
+        let mut events = Vec::new();
+        let mut state = self.lock();
+        for notice in news {
+            match notice {
+                // Told twice.
+                Notice::Event { seq, .. } if seq <= state.known => {}
+                Notice::Event { seq, entry } => {
+                    if seq != state.known + 1 {
+                        // Something was not told: the journal has it.
+                        state.restart(seq - 1);
+                        bytes.clear();
+                        events.clear();
+                    }
+                    match entry.event {
+                        Event::TurnDelivered { turn, .. } => state.turn.begin(turn),
+                        Event::TurnEnded { turn, .. } if turn == state.turn.number => state.turn.begin(0),
+                        _ => {}
+                    }
+                    state.known = seq;
+                    events.push((seq, bytes.len()));
+                    sse::write(&mut bytes, Some(seq), "event", &Line::new(seq, *entry));
+                }
+                Notice::Output { end } => state.output_end = state.output_end.max(end),
+                Notice::Said { turn, text } => state.turn.say(turn, &text, &mut bytes),
+                Notice::Doing { turn, what, detail, tokens } => {
+                    state.turn.act(Doing { turn, at: 0, what, detail, tokens }, &mut bytes);
+                }
+                Notice::Replaced { .. } => {}
+            }
+        }
+        if !bytes.is_empty() {
+            state.push(Block { bytes: bytes.into(), events });
+        }
+        drop(state);
+        self.bell.send_replace(());
+    }
+
+    /// What is new for a reader, as much as it can take at a time.
+    pub(crate) fn take(&self, cursor: &mut Cursor) -> Taken {
+        let mut state = self.lock();
+        if !state.ready {
+            return Taken::Nothing;
+        }
+        let mut news = Vec::new();
+        let mut block = match cursor.block {
+            Some(block) if block >= state.first => block,
+            Some(_) | None => {
+                cursor.block = None;
+                cursor.knows_turn = false;
+                // Where things stand, before what led there.
+                if cursor.status == 0 && !state.status.is_empty() {
+                    cursor.status = state.statuses;
+                    return Taken::News(vec![state.status.clone()]);
+                }
+                match state.find(cursor.next) {
+                    _ if cursor.next > state.known => state.end() - u64::from(state.over),
+                    Some((index, at)) => {
+                        let block = &state.blocks[index];
+                        news.push(block.bytes.slice(at..));
+                        cursor.next = block.events.last().map_or(cursor.next, |(seq, _)| seq + 1);
+                        state.first + index as u64 + 1
+                    }
+                    None => {
+                        let to = (state.first_event() - 1).min(state.known);
+                        return Taken::Behind { from: cursor.next, to };
+                    }
+                }
+            }
+        };
+        let mut size: usize = news.iter().map(Bytes::len).sum();
+        while block < state.end() && size < TAKE_BYTES {
+            let next = &state.blocks[(block - state.first) as usize];
+            size += next.bytes.len();
+            news.push(next.bytes.clone());
+            cursor.next = next.events.last().map_or(cursor.next, |(seq, _)| seq + 1);
+            block += 1;
+        }
+        cursor.block = Some(block);
+        if block == state.end() {
+            if !std::mem::replace(&mut cursor.knows_turn, true) {
+                news.extend(state.turn.whole());
+            }
+            if cursor.output_end < state.output_end {
+                cursor.output_end = state.output_end;
+                news.push(sse::event("output", &Output { end: state.output_end }));
+            }
+            if cursor.status != state.statuses && !state.over {
+                cursor.status = state.statuses;
+                news.push(state.status.clone());
+            }
+        }
+        match news.is_empty() {
+            false => Taken::News(news),
+            true if state.over => Taken::Over,
+            true => Taken::Nothing,
+        }
+    }
+
+    /// A reader got the events up to and with `last` from the journal.
+    pub(crate) fn caught_up(cursor: &mut Cursor, last: u64) {
+        cursor.next = last + 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,167 @@
+//! A stream to one client: what a feed or the list has for it, as fast as it takes it.
+//!
+//! Promise: nothing is made before the client has room for it; in between a heartbeat tells both sides that the other
+//! is there, and whether it may still listen is asked again.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use berth_core::SessionId;
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::time::{Interval, MissedTickBehavior};
+
+use super::feed::{Cursor, Feed, Taken};
+use super::hub::Subscription;
+use super::list::{Looking, Told};
+use super::{is_still_welcome, sse};
+use crate::caller::Caller;
+use crate::fault::ProblemBody;
+
+/// How often a stream says that it is alive. Proxies give up after a minute.
+pub(crate) const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
+
+/// A session's news, from where the cursor is.
+pub(crate) fn session(subscription: Subscription, cursor: Cursor, id: SessionId, caller: Caller) -> Response {
+    let bell = subscription.feed.bell();
+    let reader = Reader { subscription, cursor, bell, id, caller, ready: start(), heartbeat: heartbeat() };
+    respond(stream::unfold(Some(reader), |reader| async {
+        let mut reader = reader?;
+        let (bytes, goes_on) = reader.next().await?;
+        Some((Ok::<Bytes, Infallible>(bytes), goes_on.then_some(reader)))
+    }))
+}
+
+/// The list, and then what changes.
+pub(crate) fn list(looking: Looking, all: bool, caller: Caller) -> Response {
+    let reader = ListReader { looking, all, caller, ready: start(), heartbeat: heartbeat() };
+    respond(stream::unfold(reader, |mut reader| async {
+        let bytes = reader.next().await?;
+        Some((Ok::<Bytes, Infallible>(bytes), reader))
+    }))
+}
+
+fn start() -> VecDeque<Bytes> {
+    [Bytes::from_static(sse::HELLO)].into()
+}
+
+fn heartbeat() -> Interval {
+    let mut heartbeat =
+        tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT_EVERY, HEARTBEAT_EVERY);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heartbeat
+}
+
+fn respond(stream: impl stream::Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+        // nginx would gather what is meant to arrive at once.
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (headers, Body::from_stream(stream)).into_response()
+}
+
+struct Reader {
+    subscription: Subscription,
+    cursor: Cursor,
+    bell: tokio::sync::watch::Receiver<()>,
+    id: SessionId,
+    caller: Caller,
+    ready: VecDeque<Bytes>,
+    heartbeat: Interval,
+}
+
+impl Reader {
+    /// The next bytes, and whether more may follow.
+    async fn next(&mut self) -> Option<(Bytes, bool)> {
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Some((bytes, true));
+            }
+            self.bell.mark_unchanged();
+            match self.subscription.feed.take(&mut self.cursor) {
+                Taken::News(news) => self.ready.extend(news),
+                Taken::Behind { from, to } => match self.subscription.feed.pages.get(from, to).await {
+                    Ok((bytes, last)) => {
+                        Feed::caught_up(&mut self.cursor, last);
+                        return Some((bytes, true));
+                    }
+                    // Said, and over: who comes back is told again, or by then it is better.
+                    Err(problem) => return Some((sse::event("problem", &ProblemBody::from(problem)), false)),
+                },
+                Taken::Nothing => tokio::select! {
+                    // The feed is held by us, so its bell is there.
+                    _ = self.bell.changed() => {}
+                    _ = self.heartbeat.tick() => {
+                        if !is_still_welcome(&self.caller, Some(&self.id)) {
+                            return None;
+                        }
+                        return Some((Bytes::from_static(sse::HEARTBEAT), true));
+                    }
+                },
+                Taken::Over => return None,
+            }
+        }
+    }
+}
+
+struct ListReader {
+    looking: Looking,
+    all: bool,
+    caller: Caller,
+    ready: VecDeque<Bytes>,
+    heartbeat: Interval,
+}
+
+impl ListReader {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(bytes) = self.ready.pop_front() {
+                return Some(bytes);
+            }
+            let caller = &self.caller;
+            match self.looking.take(|id| caller.may_see(id), self.all) {
+                Some(Told::All(sessions)) => return Some(hello(&sessions)),
+                Some(Told::Some(changes)) => {
+                    self.ready.extend(changes.into_iter().map(|(id, status)| match status {
+                        Some(json) => raw("session", &json),
+                        None => sse::event("gone", &serde_json::json!({ "id": id.as_str() })),
+                    }));
+                }
+                None => tokio::select! {
+                    () = self.looking.wait() => {}
+                    _ = self.heartbeat.tick() => {
+                        if !is_still_welcome(&self.caller, None) {
+                            return None;
+                        }
+                        return Some(Bytes::from_static(sse::HEARTBEAT));
+                    }
+                },
+            }
+        }
+    }
+}
+
+fn hello(sessions: &[Bytes]) -> Bytes {
+    let size = sessions.iter().map(|json| json.len() + 1).sum::<usize>();
+    let mut json = Vec::with_capacity(size + 32);
+    json.extend_from_slice(b"{\"sessions\":[");
+    for (at, session) in sessions.iter().enumerate() {
+        if at > 0 {
+            json.push(b',');
+        }
+        json.extend_from_slice(session);
+    }
+    json.extend_from_slice(b"]}");
+    raw("hello", &json)
+}
+
+/// An event whose data is JSON already.
+fn raw(kind: &str, json: &[u8]) -> Bytes {
+    [b"event: ", kind.as_bytes(), b"\ndata: ", json, b"\n\n"].concat().into()
+}

@@ -1,0 +1,204 @@
+//! The page: files in the binary, served as they are.
+//!
+//! Promise: nothing is read from disk, nothing is asked of another host. A browser that has a file of this version does
+//! not fetch it again; one that has the file of another version never runs it beside ours: the page names all files by a
+//! version that is made of what is in them.
+//! Not here: what the page may do (it is a client as any other, see `auth`), the headers that lock it in.
+//! Start with [`asset`]; why it is built as it is: `docs/design/page.md`.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::sync::LazyLock;
+
+use axum::body::Body;
+use axum::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use berth_api::{Code, Scope};
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+
+use crate::routes::Route;
+
+/// Where the files are.
+const ASSETS: &str = "/assets/";
+/// How the version in a path begins.
+const VERSION_MARK: &str = "v-";
+/// Files that do not become smaller by this much are sent as they are.
+const LEAST_GAIN_BYTES: usize = 256;
+
+macro_rules! files {
+    ($($path:literal),* $(,)?) => {
+        &[$(($path, include_bytes!(concat!("page/", $path)) as &[u8])),*]
+    };
+}
+
+/// What there is: the path below `/assets/`, and the bytes.
+const FILES: &[(&str, &[u8])] = files![
+    "index.html",
+    "icon.svg",
+    "app.webmanifest",
+    "css/base.css",
+    "css/list.css",
+    "css/parts.css",
+    "css/session.css",
+    "js/api.js",
+    "js/ask.js",
+    "js/composer.js",
+    "js/details.js",
+    "js/dialogs.js",
+    "js/follow.js",
+    "js/icons.js",
+    "js/lib.js",
+    "js/list.js",
+    "js/main.js",
+    "js/outbox.js",
+    "js/parts.js",
+    "js/session.js",
+    "js/store.js",
+    "js/terminal.js",
+    "js/text.js",
+    "js/theme.js",
+    "js/transcript.js",
+    "vendor/marked.js",
+    "vendor/preact.js",
+    "vendor/purify.js",
+    "vendor/xterm-fit.js",
+    "vendor/xterm.css",
+    "vendor/xterm.js",
+];
+
+/// The first file.
+const INDEX: &str = "index.html";
+
+/// One file, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Asset {
+    /// What it is.
+    pub(crate) media_type: &'static str,
+    /// Names these bytes, in quotes.
+    pub(crate) etag: String,
+    bytes: Bytes,
+    gzip: Option<Bytes>,
+}
+
+struct Assets {
+    version: String,
+    by_path: HashMap<&'static str, Asset>,
+}
+
+static ALL: LazyLock<Assets> = LazyLock::new(|| {
+    let mut hash = Sha256::new();
+    for (path, bytes) in FILES {
+        hash.update(path);
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    }
+    let version = hex(&hash.finalize());
+    let by_path = FILES.iter().map(|(path, bytes)| (*path, prepared(path, bytes, &version))).collect();
+    Assets { version, by_path }
+});
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Files name each other below `/assets/`; here the version comes in.
+fn prepared(path: &str, bytes: &'static [u8], version: &str) -> Asset {
+    let bytes = match std::str::from_utf8(bytes) {
+        Ok(text) if !path.starts_with("vendor/") => {
+            Bytes::from(text.replace(ASSETS, &format!("{ASSETS}{VERSION_MARK}{version}/")))
+        }
+        _ => Bytes::from_static(bytes),
+    };
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let smaller = encoder.write_all(&bytes).and_then(|()| encoder.finish()).ok();
+    let gzip = smaller.filter(|smaller| smaller.len() + LEAST_GAIN_BYTES < bytes.len()).map(Bytes::from);
+    Asset { media_type: media_type(path), etag: format!("\"{}\"", hex(&Sha256::digest(&bytes))), bytes, gzip }
+}
+
+fn media_type(path: &str) -> &'static str {
+    match path.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("webmanifest") => "application/manifest+json",
+        _ => "application/octet-stream",
+    }
+}
+
+/// A file, by the path in a URL, and whether that path names exactly these bytes for ever.
+pub(crate) fn asset(path: &str) -> Option<(&'static Asset, bool)> {
+    let all = &*ALL;
+    if path == "/" {
+        return all.by_path.get(INDEX).map(|asset| (asset, false));
+    }
+    let rest = path.strip_prefix(ASSETS)?;
+    // A page that is older than this gateway asks by its own version: what we have is the best there is for it.
+    match rest.strip_prefix(VERSION_MARK).and_then(|rest| rest.split_once('/')) {
+        Some((version, rest)) => all.by_path.get(rest).map(|asset| (asset, version == all.version)),
+        None => all.by_path.get(rest).map(|asset| (asset, false)),
+    }
+}
+
+pub(crate) fn routes() -> Vec<Route> {
+    let file = "a file of the page; 304 for who has it";
+    let route = |path, name, about| Route::new(Method::GET, path, Scope::Read, name, about, serve).open();
+    vec![
+        route("/", "page", "The page.").gives_as(200, "it", "text/html", None).gives_as(
+            304,
+            file,
+            "text/html",
+            None,
+        ),
+        route("/assets/{*path}", "page_file", "A file of the page.")
+            .gives_as(200, file, "application/octet-stream", None)
+            .gives_as(304, file, "application/octet-stream", None)
+            .fails(&[Code::NotFound]),
+    ]
+}
+
+async fn serve(uri: Uri, headers: HeaderMap) -> Response {
+    match asset(uri.path()) {
+        Some((asset, is_for_ever)) => asset.answer(&headers, is_for_ever),
+        None => crate::http::system::nothing_here(uri).await.into_response(),
+    }
+}
+
+impl Asset {
+    fn answer(&self, headers: &HeaderMap, is_for_ever: bool) -> Response {
+        let cache = if is_for_ever { "public, max-age=31536000, immutable" } else { "no-cache" };
+        let about = [(ETAG, self.etag.as_str()), (CACHE_CONTROL, cache), (VARY, "Accept-Encoding")];
+        if lists(headers, &IF_NONE_MATCH, |tag| {
+            tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == self.etag
+        }) {
+            return (StatusCode::NOT_MODIFIED, about).into_response();
+        }
+        let takes_gzip = lists(headers, &ACCEPT_ENCODING, |coding| {
+            let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+            let refused = weight.trim().strip_prefix("q=").and_then(|q| q.parse().ok()) == Some(0.0_f32);
+            name.trim().eq_ignore_ascii_case("gzip") && !refused
+        });
+        match self.gzip.as_ref().filter(|_| takes_gzip) {
+            Some(gzip) => {
+                let coding = [(CONTENT_TYPE, self.media_type), (CONTENT_ENCODING, "gzip")];
+                (about, coding, Body::from(gzip.clone())).into_response()
+            }
+            None => {
+                (about, [(CONTENT_TYPE, self.media_type)], Body::from(self.bytes.clone())).into_response()
+            }
+        }
+    }
+}
+
+/// Whether one of the entries of a header that is a list fits.
+fn lists(headers: &HeaderMap, name: &axum::http::HeaderName, fits: impl Fn(&str) -> bool) -> bool {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|entry| fits(entry.trim()))
+}
+
+#[cfg(test)]
+mod tests;

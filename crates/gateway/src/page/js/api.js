@@ -1,0 +1,191 @@
+// Talking to the gateway: requests, problems, and streams that come back by themselves.
+import { cell } from "./lib.js";
+
+/** What the gateway refused, or that it could not be reached (status 0). */
+export class Problem extends Error {
+  constructor(body, status) {
+    super(body.title || `The gateway answered ${status}`);
+    this.title = this.message;
+    this.detail = body.detail || "";
+    this.code = body.code || "";
+    this.status = status;
+    this.retryAfter = body.retryAfter;
+  }
+  /** Whether asking again may help, and nobody refused. */
+  get isAway() { return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504; }
+}
+
+/** Whether we are signed in: null while unknown. */
+export const signedIn = cell(null);
+export const me = cell(null);
+
+const WAIT_MS = 30_000;
+
+export async function ask(method, path, body, { headers = {}, signal, timeout = WAIT_MS, as = "json" } = {}) {
+  const stop = new AbortController();
+  const timer = timeout && setTimeout(() => stop.abort(new DOMException("no answer", "TimeoutError")), timeout);
+  signal?.addEventListener("abort", () => stop.abort(signal.reason), { once: true });
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers: { Accept: "application/json", ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+      cache: "no-store",
+      signal: stop.signal,
+    });
+    if (response.ok) return as === "response" ? response : as === "text" ? await response.text() : response.status === 204 ? null : await response.json();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    const title = error.name === "TimeoutError" ? "The gateway did not answer in time" : "The gateway cannot be reached";
+    throw new Problem({ title, detail: "It may be restarting. Sessions go on without it." }, 0);
+  } finally {
+    clearTimeout(timer);
+  }
+  throw await problem(response);
+}
+
+async function problem(response) {
+  let body = {};
+  try { body = await response.json(); } catch { /* not ours: the status has to do */ }
+  body.retryAfter = Number(response.headers.get("Retry-After")) || undefined;
+  if (response.status === 401) signedIn.set(false);
+  return new Problem(body, response.status);
+}
+
+/** Logs this browser in: the gateway answers with a cookie that no script can read, and sends us to the page. */
+export async function login(token) {
+  let response;
+  try {
+    response = await fetch("/login", { method: "POST", body: new URLSearchParams({ token }), headers: { Accept: "application/json" }, credentials: "same-origin", redirect: "manual" });
+  } catch {
+    throw new Problem({ title: "The gateway cannot be reached" }, 0);
+  }
+  if (!response.ok && response.type !== "opaqueredirect") throw await problem(response);
+}
+
+export const get = (path, options) => ask("GET", path, undefined, options);
+export const post = (path, body = {}, options) => ask("POST", path, body, options);
+export const patch = (path, body, options) => ask("PATCH", path, body, options);
+export const remove = (path, options) => ask("DELETE", path, undefined, options);
+export const at = (session, rest = "") => `/v1/sessions/${encodeURIComponent(session)}${rest}`;
+
+const FIRST_WAIT_MS = 400;
+const LONGEST_WAIT_MS = 10_000;
+/** A gateway sends a sign of life more often than this; a stream without one is dead, whatever TCP says. */
+const SILENCE_MS = 45_000;
+
+/**
+ * How many streams all tabs have together. Browsers give one server six connections (over HTTP/1.1): with six streams not
+ * even a click would get through.
+ */
+const MOST_STREAMS = 4;
+/** How often a tab that got no stream asks instead. */
+const ASK_EVERY_MS = 1500;
+
+/** A place among the streams of all tabs: what gives it back, or null if all are taken. */
+async function seat() {
+  // Only on secure pages and loopback; elsewhere we hope for few tabs.
+  if (!navigator.locks) return () => {};
+  for (let n = 0; n < MOST_STREAMS; n++) {
+    const got = await new Promise((resolve) => {
+      navigator.locks.request(`berth-stream-${n}`, { ifAvailable: true }, (lock) => (lock ? new Promise((release) => resolve(release)) : resolve(null)));
+    });
+    if (got) return got;
+  }
+  return null;
+}
+
+/**
+ * Server-sent events, by fetch and not by EventSource: that hides why it failed and how long it waits.
+ * `on(kind, data, id)` gets events; `state` is told {live, since, tries, nextAt, problem}. `instead` asks once, for a tab
+ * that gets no stream because others have them all.
+ */
+export function stream(path, { on, instead, state = () => {}, resumes = false }) {
+  let last = null, tries = 0, stop = null, timer = 0, closed = false, silence = 0, paused = false;
+  const heard = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => stop?.abort(), SILENCE_MS);
+  };
+  async function open() {
+    clearTimeout(timer);
+    stop = new AbortController();
+    const mine = stop;
+    let trouble = null, release = null;
+    try {
+      release = await seat();
+      if (closed || paused || mine !== stop) return release?.();
+      if (!release) {
+        await instead();
+        tries = 0;
+        if (closed || paused || mine !== stop) return undefined;
+        state({ live: true, since: Date.now() });
+        timer = setTimeout(open, ASK_EVERY_MS);
+        return undefined;
+      }
+      const headers = { Accept: "text/event-stream" };
+      if (resumes && last != null) headers["Last-Event-ID"] = last;
+      const response = await fetch(path, { headers, credentials: "same-origin", cache: "no-store", signal: mine.signal });
+      if (!response.ok) throw await problem(response);
+      heard();
+      tries = 0;
+      state({ live: true, since: Date.now() });
+      await read(response.body, (event) => {
+        if (event.id != null) last = event.id;
+        let data = event.data;
+        try { data = JSON.parse(event.data); } catch { /* text */ }
+        on(event.kind, data, event.id);
+      }, heard);
+    } catch (error) {
+      trouble = error;
+    }
+    release?.();
+    clearTimeout(silence);
+    if (closed || paused || mine !== stop) return;
+    const refused = trouble instanceof Problem && !trouble.isAway && trouble.status !== 429;
+    if (refused) { state({ live: false, refused: true, problem: trouble }); return undefined; }
+    tries += 1;
+    // Jitter: a hundred pages must not come back in the same moment.
+    const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 1.7 ** (tries - 1)) * (0.75 + Math.random() / 2);
+    state({ live: false, tries, nextAt: Date.now() + wait, problem: trouble });
+    timer = setTimeout(open, wait);
+    return undefined;
+  }
+  open();
+  const now = () => { if (!closed && !paused) { stop?.abort(); open(); } };
+  addEventListener("online", now);
+  return {
+    again: now,
+    pause() { paused = true; clearTimeout(timer); clearTimeout(silence); stop?.abort(); },
+    resume() { if (paused && !closed) { paused = false; open(); } },
+    close() { closed = true; clearTimeout(timer); clearTimeout(silence); stop?.abort(); removeEventListener("online", now); },
+  };
+}
+
+async function read(body, give, heard) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "", event = { kind: "message", data: null, id: null };
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    heard();
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const raw of lines) {
+      const line = raw.endsWith("\r") ? raw.slice(0, -1) : raw;
+      if (line === "") {
+        if (event.data !== null) give(event);
+        event = { kind: "message", data: null, id: null };
+        continue;
+      }
+      const colon = line.indexOf(":");
+      if (colon === 0) continue;
+      const field = colon < 0 ? line : line.slice(0, colon);
+      const text = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
+      if (field === "data") event.data = event.data === null ? text : `${event.data}\n${text}`;
+      else if (field === "event") event.kind = text;
+      else if (field === "id") event.id = text;
+    }
+  }
+}

@@ -1,0 +1,108 @@
+// One session, followed: its turns as stored, and what the running one says at this moment.
+import { useEffect, useRef, useState } from "./lib.js";
+import { at, get, stream } from "./api.js";
+import { learn } from "./store.js";
+
+/** How often the tools of a running turn are looked at anew. */
+const LOOK_MS = 1200;
+const PAGE = 60;
+
+export const isFinal = (turn) => ["done", "failed", "cancelled", "interrupted", "unknown"].includes(turn.state);
+
+/** {turns, more, live, link, problem, older()} of a session that takes turns; only the stream of one that does not. */
+export function useFollow({ id, seq, turns: begun }, talks) {
+  const [view, setView] = useState({ turns: null, live: {}, link: { live: false } });
+  const ref = useRef(null);
+  useEffect(() => {
+    const me = { gone: false, turns: new Map(), live: new Map(), busy: false, wanted: false, lookAt: 0, from: null };
+    ref.current = me;
+    const show = (extra = {}) => {
+      if (me.gone) return;
+      const turns = [...me.turns.values()].sort((a, b) => a.number - b.number);
+      setView((known) => ({ ...known, turns: me.loaded ? turns : known.turns, live: Object.fromEntries(me.live), more: me.more, ...extra }));
+    };
+    const fetchFrom = async () => {
+      if (!talks) return;
+      if (me.busy) { me.wanted = true; return; }
+      me.busy = true;
+      me.wanted = false;
+      try {
+        const open = [...me.turns.values()].filter((turn) => !isFinal(turn)).map((turn) => turn.number);
+        const last = Math.max(0, ...me.turns.keys());
+        let after = me.loaded ? Math.min(...open, last + 1) - 1 : Math.max(0, (begun?.total || 0) - PAGE);
+        if (!me.loaded) me.more = after > 0;
+        // A page has a size, too: what did not fit is in the next one.
+        for (; after != null;) {
+          const answer = await get(at(id, `/transcript?after=${after}&limit=${PAGE}`));
+          for (const turn of answer.turns) {
+            me.turns.set(turn.number, turn);
+            if (isFinal(turn)) me.live.delete(turn.number);
+          }
+          after = answer.next_after ?? null;
+        }
+        me.loaded = true;
+        show({ problem: null });
+      } catch (problem) {
+        show({ problem });
+      }
+      me.busy = false;
+      if (me.wanted && !me.gone) fetchFrom();
+    };
+    me.fetch = fetchFrom;
+    const soon = () => { clearTimeout(me.soon); me.soon = setTimeout(fetchFrom, 40); };
+    const look = () => {
+      if (me.lookTimer) return;
+      me.lookTimer = setTimeout(() => { me.lookTimer = 0; fetchFrom(); }, LOOK_MS);
+    };
+    const piece = (number) => {
+      if (!me.live.has(number)) me.live.set(number, { text: "", doing: null });
+      const next = { ...me.live.get(number) };
+      me.live.set(number, next);
+      return next;
+    };
+    let painted = 0;
+    const paint = () => { if (!painted) painted = requestAnimationFrame(() => { painted = 0; show(); }); };
+    const feed = stream(at(id, `/events?after=${seq || 0}`), {
+      resumes: true,
+      async instead() {
+        learn(await get(at(id)));
+        await fetchFrom();
+      },
+      on(kind, data) {
+        if (kind === "status") { learn(data.status ?? data); soon(); }
+        else if (kind === "event") soon();
+        else if (kind === "said") {
+          // Whoever comes (again) hears first what was said so far: from the first byte on.
+          const one = piece(data.turn);
+          one.text = data.at === 0 ? data.text : one.text + data.text;
+          paint();
+        }
+        else if (kind === "doing") { piece(data.turn).doing = data; paint(); look(); }
+      },
+      state(link) {
+        if (link.live) { me.live.clear(); soon(); }
+        show({ link });
+      },
+    });
+    fetchFrom();
+    const seen = () => (document.hidden ? feed.pause() : feed.resume());
+    document.addEventListener("visibilitychange", seen);
+    return () => {
+      me.gone = true;
+      document.removeEventListener("visibilitychange", seen);
+      clearTimeout(me.soon);
+      clearTimeout(me.lookTimer);
+      feed.close();
+    };
+  }, [id, talks]);
+  const older = async () => {
+    const me = ref.current;
+    const first = Math.min(...me.turns.keys());
+    const after = Math.max(0, first - 1 - PAGE);
+    const answer = await get(at(id, `/transcript?after=${after}&limit=${first - 1 - after}`));
+    for (const turn of answer.turns) if (!me.turns.has(turn.number)) me.turns.set(turn.number, turn);
+    me.more = after > 0;
+    setView((known) => ({ ...known, turns: [...me.turns.values()].sort((a, b) => a.number - b.number), more: me.more }));
+  };
+  return { ...view, older, refresh: () => ref.current?.fetch() };
+}

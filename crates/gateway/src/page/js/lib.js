@@ -1,0 +1,98 @@
+// What every view needs: elements, hooks, a store one can listen to, words for times and sizes.
+export { html, render, useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback, useErrorBoundary } from "/assets/vendor/preact.js";
+import { useState, useEffect } from "/assets/vendor/preact.js";
+
+/** A value that tells whoever listens when it changes. */
+export function cell(value) {
+  const listeners = new Set();
+  return {
+    get: () => value,
+    set(next) {
+      if (next === value) return;
+      value = next;
+      for (const listener of [...listeners]) listener(value);
+    },
+    change(fn) { this.set(fn(value)); },
+    listen(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+  };
+}
+
+/** The value of a cell, in a view. */
+export function use(source) {
+  const [, again] = useState(0);
+  useEffect(() => source.listen(() => again((n) => n + 1)), [source]);
+  return source.get();
+}
+
+// One clock for all ages that are shown, so that a list of a hundred sessions has one timer.
+const clock = cell(Date.now());
+setInterval(() => { if (!document.hidden) clock.set(Date.now()); }, 5000);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) clock.set(Date.now()); });
+export const useNow = () => use(clock);
+
+/** "3 s", "4 min", "2 h", "5 d". */
+export function span(ms) {
+  if (!(ms >= 0)) return "";
+  const s = ms / 1000;
+  if (s < 1) return "now";
+  if (s < 60) return `${Math.floor(s)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h`;
+  return `${Math.floor(s / 86400)} d`;
+}
+export const time = (text) => (text ? Date.parse(text) : NaN);
+export const since = (text, now) => span(Math.max(0, now - time(text)));
+export const ago = (text, now) => { const words = since(text, now); return words === "now" ? "just now" : `${words} ago`; };
+export const clockTime = (text) => (text ? new Date(text).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" }) : "");
+
+export function bytes(n) {
+  if (n == null) return "–";
+  for (const [unit, size] of [["GB", 1 << 30], ["MB", 1 << 20], ["kB", 1 << 10]]) {
+    if (n >= size) return `${(n / size).toFixed(n / size < 10 ? 1 : 0)} ${unit}`;
+  }
+  return `${n} B`;
+}
+export const count = (n, one, many = one + "s") => `${n} ${n === 1 ? one : many}`;
+export const tokens = (n) => (n >= 1000 ? `${(n / 1000).toFixed(n < 10000 ? 1 : 0)}k` : `${n}`);
+
+/** A directory as people say it. The page does not know the home directory, so it takes the usual places for one. */
+export const place = (path) => (path || "").replace(/^\/(home|Users)\/[^/]+(?=\/|$)/, "~").replace(/^\/root(?=\/|$)/, "~");
+
+export const mint = () => {
+  const bits = crypto.getRandomValues(new Uint8Array(16));
+  return "page-" + Array.from(bits, (b) => b.toString(16).padStart(2, "0")).join("");
+};
+
+/** localStorage that may be full, forbidden or absent. */
+export const kept = {
+  get(key, store = localStorageOr()) {
+    try { return JSON.parse(store.getItem(key)); } catch { return null; }
+  },
+  set(key, value, store = localStorageOr()) {
+    try { value == null ? store.removeItem(key) : store.setItem(key, JSON.stringify(value)); return true; } catch { return false; }
+  },
+};
+function localStorageOr() {
+  try { return window.localStorage; } catch { return { getItem: () => null, setItem() {}, removeItem() {} }; }
+}
+export const tabStore = () => {
+  try { return window.sessionStorage; } catch { return undefined; }
+};
+
+/** Copies; without a secure context through a field, as ever. */
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const field = document.createElement("textarea");
+    field.value = text;
+    field.style.position = "fixed";
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+}

@@ -1,0 +1,139 @@
+// The page: who you are, the list, the session, the details; the keyboard.
+import { html, render, use, useEffect, useRef, useState, useErrorBoundary, useNow, since, span } from "./lib.js";
+import { icon } from "./icons.js";
+import { post, signedIn } from "./api.js";
+import { again, announce, attempt, begin, connect, go, handle, link, ordered, rank, route, sessions } from "./store.js";
+import { List } from "./list.js";
+import { Session, actions, useStatus } from "./session.js";
+import { Details } from "./details.js";
+import { Cmd, Menu, Toasts } from "./parts.js";
+import { Help, NewSession, SignIn } from "./dialogs.js";
+import { resume } from "./outbox.js";
+
+/** A connection that is back is said for this long. */
+const BACK_MS = 4000;
+/** A hiccup is not worth a banner. */
+const HICCUP_MS = 700;
+
+function Banner() {
+  const now = useTicks(500);
+  const net = use(link);
+  if (net.refused) return html`<div class="banner" role="alert">${icon("warn")}<span class="grow">${net.problem?.title || "The gateway refuses to tell what goes on."}</span></div>`;
+  if (!net.live && net.awaySince && now - net.awaySince > HICCUP_MS) {
+    const next = Math.max(0, Math.ceil(((net.nextAt || now) - now) / 1000));
+    return html`<div class="banner" role="status" id="banner">${icon("warn")}<span class="grow">Connection to the gateway lost ${span(now - net.awaySince)} ago. ${next > 0 ? `Trying again in ${next} s.` : "Trying again …"} Sessions go on; what you see is as of then.</span><button class="b small" onClick=${again}>Now</button></div>`;
+  }
+  if (net.live && net.backAt && now - net.backAt < BACK_MS) return html`<div class="banner back" role="status" id="banner">${icon("check")}<span>Connected again. Everything is up to date.</span></div>`;
+  return html`<div></div>`;
+}
+function useTicks(ms) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => { const timer = setInterval(() => setNow(Date.now()), ms); return () => clearInterval(timer); }, [ms]);
+  return now;
+}
+function useWidth(query) {
+  const [is, setIs] = useState(matchMedia(query).matches);
+  useEffect(() => { const media = matchMedia(query); const change = () => setIs(media.matches); media.addEventListener("change", change); return () => media.removeEventListener("change", change); }, [query]);
+  return is;
+}
+
+function turnTheme() {
+  const now = document.documentElement.dataset.theme;
+  window.berthTheme.choose(now === "dark" ? "light" : "dark");
+}
+
+function App() {
+  const here = use(route), all = use(sessions);
+  const isWide = useWidth("(min-width: 1181px)");
+  const [details, setDetails] = useState(true);
+  const [dialog, setDialog] = useState(null);
+  const [more, setMore] = useState(false);
+  const [query, setQuery] = useState("");
+  const { status } = useStatus(here.session);
+  const close = () => setDialog(null);
+  const onNew = () => setDialog(html`<${NewSession} onClose=${close} />`);
+  const onHelp = () => setDialog(html`<${Help} onClose=${close} />`);
+  const needs = all ? [...all.values()].filter((one) => one.state === "needs-you") : [];
+  useEffect(() => {
+    const name = status ? `${handle(status)} · berth` : "berth";
+    document.title = needs.length ? `(${needs.length}) ${name}` : name;
+  }, [needs.length, status && handle(status)]);
+  const keysRef = useRef();
+  keysRef.current = { here, all, status, dialog, details, setDetails, setDialog, onNew, onHelp, needs };
+  useEffect(() => keyboard(keysRef), []);
+  const verbs = status && actions(status, setDialog);
+  const three = isWide && details && status;
+  const out = () => attempt(async () => { await post("/logout"); location.reload(); });
+  return html`<div class="app">
+    <${Banner} />
+    <div class=${"cols " + (three ? "three " : "") + (here.session ? "open" : "")}>
+      <${List} onNew=${onNew} onHelp=${onHelp} onMore=${() => setMore(!more)} isMoreOpen=${more} query=${query} setQuery=${setQuery} />
+      ${more && html`<div style="position:fixed;left:0;top:0;width:min(340px,100%)"><${Menu} label="more" onClose=${() => setMore(false)} items=${[{ name: document.documentElement.dataset.theme === "dark" ? "Light" : "Dark", icon: document.documentElement.dataset.theme === "dark" ? "sun" : "moon", act: turnTheme }, { name: "As the system", icon: "side", act: () => window.berthTheme.choose(null) }, { name: "Keys", icon: "help", act: onHelp }, "-", { name: "Sign out", icon: "out", act: out }]} /></div>`}
+      ${here.session ? html`<${Session} named=${here.session} tab=${here.tab} details=${details} setDetails=${setDetails} setDialog=${setDialog} isWide=${isWide} />` : html`<main class="pane middle"><${Nothing} all=${all} needs=${needs} /></main>`}
+      ${three && html`<aside class="pane details" aria-label=${`details of ${handle(status)}`}><${Details} status=${status} onTag=${verbs.tag} onNote=${verbs.note} /></aside>`}
+    </div>
+    ${dialog}<${Toasts} /><${Spoken} /></div>`;
+}
+
+function Nothing({ all, needs }) {
+  if (all === null) return null;
+  if (needs.length) return html`<div class="empty">${icon("warn", "big")}<h2>${needs.length === 1 ? `${handle(needs[0])} needs you` : `${needs.length} sessions need you`}</h2><p>${needs[0].turns?.asks?.[0] ? `${needs[0].turns.asks[0].tool}: ${needs[0].turns.asks[0].detail}`.slice(0, 160) : ""}</p><a class="b main" href=${`#/s/${encodeURIComponent(handle(needs[0]))}`}>Look</a><p class="dimmer keys-only">or press <kbd>n</kbd></p></div>`;
+  const working = [...all.values()].filter((one) => rank(one) === 2).length;
+  return html`<div class="empty">${icon("check", "big")}<h2>Nobody needs you</h2><p>${working ? `${working} at work.` : all.size ? "Nothing is at work." : "Sessions you start appear in the list."} Choose one, or press <kbd>c</kbd> to start another.</p></div>`;
+}
+
+function Spoken() {
+  const words = use(announce);
+  return html`<div class="vh" role="status" aria-live="assertive">${words}</div>`;
+}
+
+/** Single letters, and only where nobody writes. */
+function keyboard(ref) {
+  let before = "";
+  const on = (event) => {
+    const k = ref.current;
+    if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey || event.isComposing) return;
+    const target = event.target;
+    if (k.dialog || target.closest?.("input, textarea, select, [contenteditable], .xterm, .menu")) return;
+    const pair = before + event.key;
+    before = event.key === "g" ? "g" : "";
+    const rows = [...document.querySelectorAll("#rows .srow")];
+    const at = rows.findIndex((row) => row === document.activeElement);
+    const open = rows.findIndex((row) => row.getAttribute("aria-current") === "true");
+    const step = (by) => {
+      const from = at >= 0 ? at : open;
+      const next = rows[Math.max(0, Math.min(rows.length - 1, from + by))] || rows[0];
+      next?.focus();
+      if (next && matchMedia("(min-width: 761px)").matches && k.here.session) next.click();
+    };
+    const verbs = k.status && actions(k.status, k.setDialog);
+    const act = {
+      j: () => step(1), k: () => step(-1), "/": () => { if (k.here.session && !matchMedia("(min-width: 761px)").matches) go(null); setTimeout(() => document.getElementById("find")?.focus(), 0); },
+      "?": k.onHelp, c: k.onNew, n: () => { const rest = k.needs.filter((one) => one.id !== k.status?.id); const next = ordered(new Map((rest.length ? rest : k.needs).map((one) => [one.id, one])))[0]; if (next) go(handle(next)); },
+      m: () => (document.getElementById("message") || document.getElementById("line"))?.focus(), i: () => k.setDetails(!k.details), t: turnTheme,
+      x: () => verbs && !["stopped", "lost", "archived"].includes(k.status.state) && verbs.stop(), e: () => verbs && k.status.state !== "archived" && verbs.archive(), r: () => verbs && k.status.state === "stopped" && attempt(verbs.resume),
+      Escape: () => go(null),
+    }[event.key];
+    if (pair === "gl" || pair === "gg") { event.preventDefault(); go(null); return; }
+    if (act) { event.preventDefault(); act(); return; }
+    if (/^[1-9]$/.test(event.key)) {
+      const button = document.querySelectorAll(".ask .acts button")[Number(event.key) - 1];
+      if (button) { event.preventDefault(); button.click(); }
+    }
+  };
+  addEventListener("keydown", on);
+  return () => removeEventListener("keydown", on);
+}
+
+function Root() {
+  const [error, reset] = useErrorBoundary((problem) => console.error(problem));
+  const isIn = use(signedIn), net = use(link);
+  if (error) return html`<main class="gate"><form onSubmit=${(e) => { e.preventDefault(); reset(); }}><h1>The page stumbled</h1><p>${String(error.message || error)}</p><p>Sessions are not touched by this.</p><button class="b main">Go on</button></form></main>`;
+  if (isIn === false) return html`<${SignIn} /><${Toasts} />`;
+  if (isIn === null) return html`<main class="gate" aria-busy="true"><div style="text-align:center">${net.problem ? html`<h1>${net.problem.title}</h1><p>Trying again by itself …</p><${Cmd} text="berth serve" />` : html`<span class="dim">Connecting …</span>`}</div></main>`;
+  return html`<${App} />`;
+}
+
+render(html`<${Root} />`, document.getElementById("app"));
+begin().then(resume);
+addEventListener("berth-theme", () => announce.set(""));

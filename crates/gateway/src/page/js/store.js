@@ -1,0 +1,139 @@
+// What the page knows: the sessions (fed by one stream), the connection, where we are, what is told to people.
+import { cell, time } from "./lib.js";
+import { stream, get, me, signedIn } from "./api.js";
+
+export const sessions = cell(null); // Map id → Status, null before the first answer
+export const link = cell({ live: false, first: true, knownAt: 0 });
+export const route = cell(parse());
+export const toasts = cell([]);
+export const announce = cell("");
+
+function parse() {
+  const [, kind, id, tab] = location.hash.replace(/^#/, "").split("/");
+  if (kind === "s" && id) {
+    try { return { session: decodeURIComponent(id), tab: tab || null }; } catch { return { session: null }; }
+  }
+  return { session: null };
+}
+addEventListener("hashchange", () => route.set(parse()));
+export const href = (session, tab) => `#/s/${encodeURIComponent(session)}${tab ? `/${tab}` : ""}`;
+export const go = (session, tab) => { location.hash = session ? href(session, tab) : "#/"; };
+
+let toastNumber = 0;
+export function tell(kind, title, detail = "") {
+  const id = ++toastNumber;
+  toasts.change((all) => [...all.slice(-2), { id, kind, title, detail }]);
+  if (kind !== "bad") setTimeout(() => dismiss(id), 4000);
+  return id;
+}
+export const dismiss = (id) => toasts.change((all) => all.filter((toast) => toast.id !== id));
+/** Does something, and says what went wrong. True if nothing did. */
+export async function attempt(doing) {
+  try {
+    await doing();
+    return true;
+  } catch (error) {
+    if (error?.name !== "AbortError") tell("bad", error.title || "Something went wrong in the page", error.detail ?? String(error));
+    return false;
+  }
+}
+
+const RANKS = { "needs-you": 0, lost: 1, damaged: 1, unreachable: 1, starting: 2, working: 2, running: 2, stopping: 2, idle: 3, stopped: 4, archived: 5 };
+export const GROUPS = ["Needs you", "In trouble", "At work", "Idle", "Over", "Archived"];
+export const rank = (status) => RANKS[status.state] ?? 1;
+export const handle = (status) => status.name || status.id;
+export const takesTurns = (status) => status.turns != null;
+/** What it is: the agent, or a terminal. */
+export const kindOf = (status) => status.agent || (status.driver === "pty" ? "terminal" : status.driver);
+/** A command as one would type it. */
+export const spoken = (command) => (command || []).map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+export const isOver = (status) => ["stopped", "lost", "archived"].includes(status.state);
+
+/** Who needs you first; within a group the newest: rows move when a state changes, not with every byte. */
+export function ordered(map) {
+  const last = (status) => time(status.state === "stopped" ? status.ended_at : status.created_at) || 0;
+  return [...map.values()].sort((a, b) => rank(a) - rank(b) || last(b) - last(a) || (a.id < b.id ? -1 : 1));
+}
+
+/** Takes a new status, unless we know a later one. */
+export function learn(status) {
+  if (!status?.id) return;
+  const all = new Map(sessions.get() || []);
+  const known = all.get(status.id);
+  if (known && status.seq < known.seq) return;
+  if (known && known.state !== "needs-you" && status.state === "needs-you") announce.set(`${handle(status)} needs you`);
+  all.set(status.id, { ...status, learnt_at: Date.now() });
+  sessions.set(all);
+}
+
+let feed = null;
+export function connect() {
+  feed?.close();
+  const all = (list) => sessions.set(new Map(list.map((status) => [status.id, { ...status, learnt_at: Date.now() }])));
+  feed = stream("/v1/events?all=true", {
+    async instead() {
+      all((await get("/v1/sessions?all=true")).sessions);
+      link.change((known) => ({ ...known, knownAt: Date.now() }));
+    },
+    on(kind, data) {
+      link.change((known) => ({ ...known, knownAt: Date.now() }));
+      if (kind === "hello") {
+        all(data.sessions);
+      } else if (kind === "session") {
+        learn(data.session ?? data);
+      } else if (kind === "gone") {
+        const all = new Map(sessions.get() || []);
+        all.delete(typeof data === "string" ? data : data.id);
+        sessions.set(all);
+      }
+    },
+    state(now) {
+      if (now.refused) {
+        if (now.problem.status !== 401) tell("bad", now.problem.title, now.problem.detail);
+        return link.change((known) => ({ ...known, live: false, refused: true, problem: now.problem }));
+      }
+      link.change((known) => ({
+        ...known, ...now, first: known.first && !now.live, refused: false,
+        awaySince: now.live ? null : known.awaySince ?? Date.now(),
+        backAt: now.live && known.awaySince ? Date.now() : known.backAt,
+      }));
+    },
+  });
+}
+export const again = () => feed?.again();
+
+/** Finds out who we are; starts listening if we may. */
+export async function begin() {
+  try {
+    me.set(await get("/v1/whoami"));
+    signedIn.set(true);
+    connect();
+  } catch (problem) {
+    if (problem.status === 401 || problem.status === 403) signedIn.set(false);
+    else {
+      link.change((known) => ({ ...known, live: false, tries: (known.tries || 0) + 1, awaySince: known.awaySince ?? Date.now(), problem }));
+      setTimeout(begin, Math.min(10_000, 500 * 1.7 ** (link.get().tries || 1)));
+    }
+  }
+}
+
+// Browsers give a page six connections to one server, all tabs together. A tab that nobody sees keeps its stream only if no
+// other hidden tab does: it counts who needs you in its title for all of them.
+let hideTimer = 0, giveBack = null, isAway = false;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(hideTimer);
+  if (document.hidden) hideTimer = setTimeout(hidden, 20_000);
+  else {
+    giveBack?.();
+    giveBack = null;
+    if (isAway) { isAway = false; feed?.resume(); }
+  }
+});
+function hidden() {
+  const leave = () => { isAway = true; feed?.pause(); };
+  if (!navigator.locks) return leave();
+  navigator.locks.request("berth-hidden-feed", { ifAvailable: true }, (lock) => {
+    if (!lock) return leave();
+    return new Promise((resolve) => { giveBack = resolve; });
+  });
+}

@@ -1,0 +1,183 @@
+// A live terminal: watch first, take over when you mean to. Comes back by itself.
+import { html, useEffect, useRef, useState, use } from "./lib.js";
+import { icon } from "./icons.js";
+import { at, me, post } from "./api.js";
+import { attempt, handle, isOver, link } from "./store.js";
+import { Cmd } from "./parts.js";
+
+const PROTOCOL = "berth.terminal.v1";
+/** More than this not yet drawn, and a fresh screen is quicker: the connection is begun anew. */
+const MOST_UNDRAWN_BYTES = 8 << 20;
+const FIRST_WAIT_MS = 400;
+const LONGEST_WAIT_MS = 10_000;
+const FONT = 13, LEAST_FONT = 6;
+const COLOURS = { background: "#0c0d0f", foreground: "#dfe1e6", cursor: "#98a4ff", selectionBackground: "#3a4270", black: "#1b1c20", red: "#ff7b72", green: "#5fd08f", yellow: "#e9b44c", blue: "#7aa7ff", magenta: "#c797f7", cyan: "#5cc8d7", white: "#d5d7dd", brightBlack: "#7b7f8a", brightRed: "#ff9d96", brightGreen: "#86e3ac", brightYellow: "#f3cc7a", brightBlue: "#a3c2ff", brightMagenta: "#dcb8ff", brightCyan: "#8adfea", brightWhite: "#ffffff" };
+
+export function Terminal({ status }) {
+  const screen = useRef(), state = useRef(null), line = useRef();
+  const [role, setRole] = useState("observer");
+  const [now, setNow] = useState({ phase: "opening" });
+  const [ctrl, setCtrl] = useState(false);
+  const ctrlRef = useRef(false);
+  ctrlRef.current = ctrl;
+  const over = isOver(status);
+  const scope = use(me)?.scope;
+  const mayType = !scope || scope === "control" || scope === "admin";
+
+  useEffect(() => {
+    if (over) return undefined;
+    let gone = false, socket = null, timer = 0, tries = 0, undrawn = 0, fresh = false, term = null, fit = null, want = role;
+    const me = { type: (text) => socket?.readyState === 1 && socket.send(new TextEncoder().encode(text)), focus: () => term?.focus(), again: () => { clearTimeout(timer); socket?.close(); open(); } };
+    state.current = me;
+    (async () => {
+      const [xterm, addon] = await Promise.all([import("/assets/vendor/xterm.js"), import("/assets/vendor/xterm-fit.js"), style("/assets/vendor/xterm.css")]);
+      if (gone) return;
+      term = new xterm.Terminal({ cols: status.cols || 80, rows: status.rows || 24, fontSize: FONT, fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"), theme: COLOURS, scrollback: 5000, allowProposedApi: false, screenReaderMode: false, disableStdin: role === "observer", cursorBlink: role !== "observer", macOptionIsMeta: true });
+      fit = new addon.FitAddon();
+      term.loadAddon(fit);
+      term.open(screen.current);
+      screen.current.querySelector("textarea")?.setAttribute("aria-label", `terminal of ${handle(status)}`);
+      term.onData((data) => {
+        if (want === "observer") return;
+        if (ctrlRef.current && data.length === 1) { data = String.fromCharCode(data.toUpperCase().charCodeAt(0) & 31); setCtrl(false); }
+        me.type(data);
+      });
+      term.onBinary((data) => want !== "observer" && socket?.readyState === 1 && socket.send(Uint8Array.from(data, (c) => c.charCodeAt(0))));
+      me.size = size;
+      me.term = term;
+      size();
+      open();
+    })().catch((error) => setNow({ phase: "failed", words: String(error) }));
+    const watch = new ResizeObserver(() => size());
+    watch.observe(screen.current);
+
+    /** The writer's size wins: who writes fits the terminal to the page, who watches fits the letters to the terminal. */
+    function size() {
+      if (!term || gone || !screen.current.clientWidth) return;
+      if (want !== "observer") {
+        if (term.options.fontSize !== FONT) term.options.fontSize = FONT;
+        screen.current.classList.remove("scrolls");
+        const next = fit.proposeDimensions();
+        if (!next || !(next.cols > 1)) return;
+        if (next.cols !== term.cols || next.rows !== term.rows) { term.resize(next.cols, next.rows); tellSize(); }
+        return;
+      }
+      const { cols, rows } = me.dims || { cols: status.cols || 80, rows: status.rows || 24 };
+      if (term.cols !== cols || term.rows !== rows) term.resize(cols, rows);
+      const room = screen.current.clientWidth - 24;
+      const cell = 0.602;
+      const font = Math.max(LEAST_FONT, Math.min(FONT, Math.floor((room / cols / cell) * 10) / 10));
+      if (term.options.fontSize !== font) term.options.fontSize = font;
+      screen.current.classList.add("scrolls");
+    }
+    const tellSize = () => socket?.readyState === 1 && socket.send(JSON.stringify({ resize: { rows: term.rows, cols: term.cols } }));
+
+    function open() {
+      if (gone) return;
+      const url = new URL(at(status.id, "/terminal"), location.href);
+      url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+      url.searchParams.set("role", want);
+      if (want !== "observer") { url.searchParams.set("rows", term.rows); url.searchParams.set("cols", term.cols); }
+      const mine = new WebSocket(url, PROTOCOL);
+      mine.binaryType = "arraybuffer";
+      socket = mine;
+      let final = null;
+      mine.onmessage = (message) => {
+        if (mine !== socket) return;
+        if (typeof message.data !== "string") return draw(new Uint8Array(message.data));
+        let told;
+        try { told = JSON.parse(message.data); } catch { return; }
+        if (told.attached) {
+          tries = 0;
+          setNow({ phase: "live" });
+          const dims = told.attached.rows ? told.attached : null;
+          if (dims) me.dims = { rows: dims.rows, cols: dims.cols };
+          size();
+          if (want !== "observer") { tellSize(); term.focus(); }
+          // Taken once: coming back after a broken connection must not take it from whoever took it since.
+          if (want === "take") want = "writer";
+        }
+        if (told.screen) fresh = true;
+        if (told.size ?? told.resized) { me.dims = told.size ?? told.resized; size(); }
+        if (told.replaced) { final = { phase: "live" }; setNow({ phase: "live", words: `${told.replaced.by || "Somebody else"} types now` }); setRole("observer"); }
+        if (told.ended !== undefined) { final = { phase: "ended", words: "The agent has ended" }; setNow(final); }
+        if (told.problem) { final = { phase: "refused", words: told.problem.title || String(told.problem), detail: told.problem.detail }; setNow(final); if (want !== "observer") setRole("observer"); }
+      };
+      mine.onclose = () => {
+        if (gone || mine !== socket) return;
+        if (final && final.phase !== "live") return;
+        tries += 1;
+        const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 1.7 ** (tries - 1));
+        setNow({ phase: "away", tries });
+        timer = setTimeout(open, wait);
+      };
+    }
+    function draw(bytes) {
+      if (fresh) { fresh = false; term.reset(); }
+      undrawn += bytes.length;
+      if (undrawn > MOST_UNDRAWN_BYTES) { undrawn = 0; socket.close(); socket = null; return open(); }
+      term.write(bytes, () => { undrawn = Math.max(0, undrawn - bytes.length); });
+    }
+    return () => { gone = true; clearTimeout(timer); watch.disconnect(); socket?.close(); term?.dispose(); };
+  }, [status.id, status.epoch, role, over]);
+
+  useEffect(() => { if (state.current && role === "observer") { state.current.dims = { rows: status.rows, cols: status.cols }; state.current.size?.(); } }, [status.rows, status.cols]);
+
+  const press = (keys) => () => { state.current?.type(keys); state.current?.focus(); };
+  const writes = role !== "observer";
+  const submit = (event) => {
+    event.preventDefault();
+    const text = line.current.value;
+    line.current.value = "";
+    if (writes) return state.current?.type(text + "\r");
+    attempt(async () => {
+      try { await post(at(status.id, "/input"), { text, enter: true }); } catch (problem) { line.current.value ||= text; throw problem; }
+    });
+  };
+  if (over) return html`<div class="stage"><${LastScreen} status=${status} /></div>`;
+  const who = status.writer;
+  return html`<div class="term">
+    <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: coming back by itself …" : writes ? "You type" : who ? html`Watching · ${who.place || "somebody"} types` : "Watching · nobody types"}</span>
+      ${now.words && html`<span class="dim cut">${now.words}</span>`}
+      ${mayType && (writes ? html`<button class="b small" onClick=${() => setRole("observer")}>Stop typing</button>` : html`<button class="b small main" id="take-over" onClick=${() => setRole(who ? "take" : "writer")}>${who ? "Take over" : "Type here"}</button>`)}</div>
+    <div class="screen" ref=${screen} onClick=${() => writes && state.current?.focus()}></div>
+    ${now.phase === "refused" && html`<div class="over" role="alert" style="position:static;margin:8px">${icon("warn")}<span class="grow"><b>${now.words}</b> ${now.detail}</span><button class="b small" onClick=${() => { setNow({ phase: "opening" }); state.current?.again(); }}>Try again</button></div>`}
+    ${writes && html`<div class="keysrow" role="toolbar" aria-label="keys">
+      ${[["Esc", "\x1b"], ["Tab", "\t"]].map(([name, keys]) => html`<button aria-label=${name} onClick=${press(keys)}>${name}</button>`)}
+      <button aria-pressed=${ctrl ? "true" : "false"} aria-label="Control, for the next key" onClick=${() => { setCtrl(!ctrl); state.current?.focus(); }}>Ctrl</button>
+      ${[["↑", "\x1b[A", "up"], ["↓", "\x1b[B", "down"], ["←", "\x1b[D", "left"], ["→", "\x1b[C", "right"], ["⏎", "\r", "Enter"], ["^C", "\x03", "Control-C"], ["⇧Tab", "\x1b[Z", "Shift-Tab"]].map(([name, keys, label]) => html`<button aria-label=${label} onClick=${press(keys)}>${name}</button>`)}</div>`}
+    ${mayType && html`<div class="dock"><form class="row" onSubmit=${submit}><label class="vh" for="line">a line for the terminal</label><input id="line" class="f mono" ref=${line} autocomplete="off" autocapitalize="off" autocorrect="off" spellcheck="false" enterkeyhint="send" placeholder="A line for the terminal" /><button class="b main icon" aria-label="send the line">${icon("send")}</button></form></div>`}
+  </div>`;
+}
+
+/** What a session that is over showed last. */
+function LastScreen({ status }) {
+  const box = useRef();
+  const [empty, setEmpty] = useState(false);
+  useEffect(() => {
+    let term = null, gone = false;
+    (async () => {
+      const [xterm, , answer] = await Promise.all([import("/assets/vendor/xterm.js"), style("/assets/vendor/xterm.css"), fetch(at(status.id, "/screen?format=ansi"), { credentials: "same-origin" })]);
+      if (gone) return;
+      const text = answer.ok ? await answer.text() : "";
+      if (!text.trim()) return setEmpty(true);
+      term = new xterm.Terminal({ cols: status.cols || 80, rows: status.rows || 24, fontSize: Math.max(LEAST_FONT, Math.min(FONT, (box.current.clientWidth - 24) / (status.cols || 80) / 0.602)), fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"), theme: COLOURS, disableStdin: true, convertEol: true });
+      term.open(box.current);
+      term.write(text);
+    })().catch(() => setEmpty(true));
+    return () => { gone = true; term?.dispose(); };
+  }, [status.id, status.epoch]);
+  return html`<div class="term"><div class="bar">${icon("stop")}<span class="grow">It is over: this is what it showed last</span></div>${empty ? html`<div class="empty" style="background:var(--bg)">${icon("term", "big")}<h2>It showed nothing</h2><p>All it ever wrote:</p><${Cmd} text=${`berth output ${handle(status)}`} /></div>` : html`<div class="screen scrolls" ref=${box}></div>`}</div>`;
+}
+
+const styles = new Map();
+function style(path) {
+  if (!styles.has(path)) {
+    styles.set(path, new Promise((resolve, reject) => {
+      const link = document.createElement("link");
+      Object.assign(link, { rel: "stylesheet", href: path, onload: resolve, onerror: reject });
+      document.head.append(link);
+    }));
+  }
+  return styles.get(path);
+}

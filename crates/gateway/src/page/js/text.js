@@ -1,0 +1,118 @@
+// What agents write, made readable: Markdown (made harmless), diffs, the words of a tool call.
+import { html, useMemo } from "./lib.js";
+import { marked } from "/assets/vendor/marked.js";
+import "/assets/vendor/purify.js";
+
+const purify = globalThis.DOMPurify;
+marked.use({ gfm: true, breaks: false });
+purify.addHook("afterSanitizeAttributes", (node) => {
+  if (node.tagName === "A") {
+    node.setAttribute("target", "_blank");
+    node.setAttribute("rel", "noopener noreferrer");
+  }
+});
+// Pictures from elsewhere would tell elsewhere that somebody reads this; forms and styles are not an agent's business.
+const HARMLESS = { FORBID_TAGS: ["img", "video", "audio", "source", "picture", "style", "form", "input", "button", "textarea", "select", "svg", "math", "iframe"], FORBID_ATTR: ["style", "class", "id", "name"], ALLOW_DATA_ATTR: false };
+/** Longer answers are shown as they are: parsing them would hold up the page. */
+const MOST_MARKDOWN = 400_000;
+
+export function Markdown({ text }) {
+  const clean = useMemo(() => (text.length > MOST_MARKDOWN ? null : purify.sanitize(marked.parse(text), HARMLESS)), [text]);
+  if (clean === null) return html`<pre class="out">${text}</pre>`;
+  return html`<div class="md" dangerouslySetInnerHTML=${{ __html: clean }}></div>`;
+}
+
+/** Lines of a unified diff, or null if it is none. */
+export function parseDiff(text) {
+  if (!/^(@@ |diff --git |--- |\+\+\+ )/m.test(text) || !/^[-+]/m.test(text)) return null;
+  const files = [];
+  let file = null, a = 0, b = 0;
+  const begin = (name) => { file = { name, lines: [] }; files.push(file); a = b = 1; };
+  for (const line of text.split("\n")) {
+    const git = line.match(/^diff --git a\/(.*) b\//);
+    const hunk = line.match(/^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)/);
+    if (git) begin(git[1]);
+    else if (line.startsWith("--- ")) { const name = line.slice(4).replace(/^a\//, ""); if (!file || file.lines.length) begin(name); else if (name !== "/dev/null") file.name ||= name; }
+    else if (line.startsWith("+++ ")) { const name = line.slice(4).replace(/^b\//, ""); if (file && name !== "/dev/null") file.name = name; }
+    else if (hunk) { if (!file) begin(""); a = +hunk[1]; b = +hunk[2]; if (file.lines.length) file.lines.push({ kind: "gap", text: "⋯" + hunk[3] }); }
+    else if (!file) continue;
+    else if (line.startsWith("+")) file.lines.push({ kind: "add", text: line.slice(1), b: b++ });
+    else if (line.startsWith("-")) file.lines.push({ kind: "del", text: line.slice(1), a: a++ });
+    else if (line.startsWith(" ")) file.lines.push({ kind: "same", text: line.slice(1), a: a++, b: b++ });
+  }
+  return files.some((one) => one.lines.length) ? files : null;
+}
+
+/** What is asked, on one line: of a change the file. */
+export function oneLine(text) {
+  const files = parseDiff(text);
+  return files ? files.map((file) => file.name || "a file").join(", ") : text.replace(/\s+/g, " ").trim();
+}
+
+/** The lines that differ between two texts, with a little around them. */
+export function compare(name, before, after) {
+  const a = before === "" ? [] : before.replace(/\n$/, "").split("\n"), b = after === "" ? [] : after.replace(/\n$/, "").split("\n");
+  let head = 0, tail = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+  const x = a.slice(head, a.length - tail), y = b.slice(head, b.length - tail);
+  const lines = [];
+  for (let i = Math.max(0, head - 3); i < head; i++) lines.push({ kind: "same", text: a[i], a: i + 1, b: i + 1 });
+  lines.push(...middle(x, y, head));
+  for (let i = 0; i < Math.min(3, tail); i++) lines.push({ kind: "same", text: a[a.length - tail + i], a: a.length - tail + i + 1, b: b.length - tail + i + 1 });
+  return [{ name, lines }];
+}
+
+/** The longest common lines; for large pieces all out, all in: the table would be n × m. */
+const MOST_CELLS = 1_000_000;
+function middle(x, y, from) {
+  const out = [];
+  let i = 0, j = 0;
+  if (x.length * y.length <= MOST_CELLS && x.length && y.length) {
+    const width = y.length + 1, best = new Uint32Array((x.length + 1) * width);
+    for (let r = x.length - 1; r >= 0; r--) for (let c = y.length - 1; c >= 0; c--) best[r * width + c] = x[r] === y[c] ? best[(r + 1) * width + c + 1] + 1 : Math.max(best[(r + 1) * width + c], best[r * width + c + 1]);
+    while (i < x.length && j < y.length) {
+      if (x[i] === y[j]) { out.push({ kind: "same", text: x[i], a: from + i + 1, b: from + j + 1 }); i++; j++; }
+      else if (best[(i + 1) * width + j] >= best[i * width + j + 1]) { out.push({ kind: "del", text: x[i], a: from + i + 1 }); i++; }
+      else { out.push({ kind: "add", text: y[j], b: from + j + 1 }); j++; }
+    }
+  }
+  for (; i < x.length; i++) out.push({ kind: "del", text: x[i], a: from + i + 1 });
+  for (; j < y.length; j++) out.push({ kind: "add", text: y[j], b: from + j + 1 });
+  return out;
+}
+
+const MOST_LINES = 1500;
+export function Diff({ files, bare }) {
+  return files.map((file) => {
+    const { plus, minus } = tally([file]);
+    const shown = file.lines.slice(0, MOST_LINES);
+    return html`<div class="diff" tabindex="0" role="region" aria-label=${`changes in ${file.name || "a file"}: ${plus} lines added, ${minus} removed`}>
+      ${!bare && html`<div class="file"><span class="cut grow">${file.name || "changes"}</span><span class="plus">+${plus}</span><span class="minus">−${minus}</span></div>`}
+      <div class="lines">${shown.map((line) => html`<div class=${"l " + line.kind}><span class="no">${line.a || ""}</span><span class="no">${line.b || ""}</span><span class="sign">${{ add: "+", del: "−" }[line.kind] || " "}</span><span class="code">${line.text || " "}</span></div>`)}</div>
+      ${shown.length < file.lines.length && html`<div class="file">${file.lines.length - shown.length} more lines</div>`}
+    </div>`;
+  });
+}
+export function tally(files) {
+  const lines = files.flatMap((file) => file.lines);
+  return { plus: lines.filter((line) => line.kind === "add").length, minus: lines.filter((line) => line.kind === "del").length };
+}
+
+const json = (text) => { try { const value = JSON.parse(text); return value && typeof value === "object" ? value : null; } catch { return null; } };
+
+/** What a tool call is about: one line, its changes if it makes any, and its input for reading. */
+export function understand(item) {
+  const given = typeof item.input === "string" ? json(item.input) : item.input;
+  const raw = typeof item.input === "string" ? item.input : item.input == null ? "" : JSON.stringify(item.input, null, 2);
+  let files = null;
+  if (item.diffs?.length) files = item.diffs.flatMap((diff) => (diff.unified ? (parseDiff(`--- ${diff.path}\n+++ ${diff.path}\n${diff.unified.replace(/^(diff --git|index|---|\+\+\+) .*\n/gm, "")}`) ?? []) : compare(diff.path || "", diff.old ?? "", diff.new ?? "")));
+  else if (given && typeof given.old_string === "string") files = compare(given.file_path || given.path || "", given.old_string, given.new_string || "");
+  else if (given && Array.isArray(given.edits)) files = given.edits.flatMap((edit) => compare(given.file_path || "", edit.old_string || "", edit.new_string || ""));
+  else if (given && typeof given.content === "string" && (given.file_path || given.path)) files = compare(given.file_path || given.path, "", given.content);
+  else files = parseDiff(raw) || (item.output ? parseDiff(item.output) : null);
+  const line = given ? given.command ?? given.cmd ?? given.file_path ?? given.path ?? given.pattern ?? given.query ?? given.url ?? given.description ?? given.prompt : raw;
+  const first = item.summary || String(Array.isArray(line) ? line.join(" ") : line ?? "").split("\n")[0].slice(0, 300);
+  const pretty = item.given || (given ? JSON.stringify(given, null, 2) : raw);
+  return { line: first, files: files?.length ? files : null, input: pretty };
+}

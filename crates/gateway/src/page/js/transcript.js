@@ -1,0 +1,108 @@
+// What was said and done: prompts, answers, tool calls folded, changes in colour, the running turn as it comes.
+import { html, useEffect, useLayoutEffect, useRef, useState, useNow, ago, clockTime, span, time, tokens } from "./lib.js";
+import { icon } from "./icons.js";
+import { Diff, Markdown, tally, understand } from "./text.js";
+import { Asks } from "./ask.js";
+import { attempt, handle } from "./store.js";
+import { isFinal } from "./follow.js";
+import { Cmd } from "./parts.js";
+
+function Tool({ item, isOver }) {
+  const [open, setOpen] = useState(false);
+  const { line, files, input } = understand(item);
+  const sum = files && tally(files);
+  const name = item.name || item.title || "tool";
+  return html`<details class="tool" open=${open} onToggle=${(e) => setOpen(e.target.open)}>
+    <summary>${icon("chevron", "chev")}<span class="what cut">${name}</span><span class="arg cut grow">${line === name ? "" : line}</span>
+      ${sum && html`<span class="stat"><span class="plus">+${sum.plus}</span> <span class="minus">−${sum.minus}</span></span>`}
+      ${item.is_error ? html`<span class="st failed">${icon("x")}<span class="vh">failed</span></span>` : !item.is_over && !isOver ? html`<span class="dimmer pulse" aria-label="runs">…</span>` : null}</summary>
+    ${open && html`<div class="body">
+      ${files ? html`<${Diff} files=${files} bare=${files.length === 1 && line.endsWith(files[0].name)} />` : input && html`<div class="part"><div class="lbl">Input</div><pre class="out" tabindex="0">${input}</pre></div>`}
+      ${item.output && html`<div class="part"><div class="lbl">${item.is_error ? "Failed" : "Output"}${item.output_cut ? " (its beginning)" : ""}</div><pre class="out" tabindex="0">${item.output}</pre></div>`}
+      ${!files && !input && !item.output && html`<div class="part dimmer">Nothing was told about it.</div>`}</div>`}
+  </details>`;
+}
+
+const Thought = ({ text }) => html`<details class="tool thought"><summary>${icon("think")}<span>Thought</span>${icon("chevron", "chev")}</summary><div class="body"><${Markdown} text=${text} /></div></details>`;
+
+function Items({ items, isOver }) {
+  return items.map((item, n) => item.kind === "tool" ? html`<${Tool} key=${n} item=${item} isOver=${isOver} />` : item.kind === "thought" ? html`<${Thought} key=${n} text=${item.text || ""} />` : html`<${Markdown} key=${n} text=${item.text || ""} />`);
+}
+
+const WORDS = { failed: "Failed", cancelled: "Cancelled", interrupted: "Interrupted", unknown: "Outcome unknown", queued: "Waits", delivered: "Delivered", working: "Working" };
+
+/** What a running turn has said by now: what is stored of it, then what came since. */
+function running(turn, live) {
+  const items = turn.items || [];
+  const stored = items.filter((item) => item.kind === "text").map((item) => item.text).join("");
+  const said = live?.text || "";
+  if (!said) return items;
+  // The stream tells from the beginning of the turn, so what is stored is its beginning.
+  const plain = (text) => text.replace(/\s+/g, "");
+  if (!stored) return [...items, { kind: "text", text: said }];
+  let at = 0, want = plain(stored).length;
+  for (let n = 0; n < said.length && want > 0; n++) { if (!/\s/.test(said[n])) want--; at = n + 1; }
+  const rest = plain(said).startsWith(plain(stored)) ? said.slice(at) : "";
+  if (!rest.trim()) return items;
+  const last = items[items.length - 1];
+  return last?.kind === "text" ? [...items.slice(0, -1), { ...last, text: last.text + rest }] : [...items, { kind: "text", text: rest }];
+}
+
+function Turn({ turn, live, now, asks, status }) {
+  const over = isFinal(turn);
+  const items = over ? (turn.items?.length ? turn.items : turn.answer ? [{ kind: "text", text: turn.answer }] : []) : running(turn, live);
+  const took = time(turn.ended_at) - time(turn.began_at || turn.delivered_at || turn.accepted_at);
+  const doing = live?.doing;
+  const used = (turn.input_tokens || 0) + (turn.output_tokens || 0);
+  return html`<article class="turn" data-turn=${turn.number} aria-label=${`turn ${turn.number}, ${turn.state}`}>
+    <div class=${"said " + (turn.state === "queued" ? "waiting" : "")}><div class="bubble">${turn.prompt}</div></div>
+    <${Items} items=${items} isOver=${over} />
+    ${(turn.cut || turn.items_cut) && html`<p class="dim">The answer is longer than what is kept here: <code>berth output ${handle(status)}</code></p>`}
+    ${asks}
+    ${!over && turn.state !== "queued" && !asks && html`<div class="doing" role="status">${icon("play", "pulse")}<span>${doing ? ({ thinking: "Thinking", writing: "Writing" })[doing.what] || doing.what : "Working"}</span><span class="mono cut">${doing?.detail || ""}</span>${doing?.tokens ? html`<span class="dimmer">${tokens(doing.tokens)} tokens</span>` : null}</div>`}
+    ${turn.reason && html`<div class="why-not">${turn.reason}</div>`}
+    ${(turn.late || []).map((end) => end.answer && html`<div class="part"><div class="lbl">Said after it was over</div><${Markdown} text=${end.answer} /></div>`)}
+    <footer class="foot">
+      ${turn.state !== "done" && turn.state !== "working" && html`<span class=${over ? "bad" : ""}>${WORDS[turn.state] || turn.state}</span>`}
+      <time datetime=${turn.accepted_at} title=${clockTime(turn.accepted_at)}>${ago(turn.accepted_at, now)}</time>
+      ${over && took >= 0 && html`<span>took ${took < 1000 ? "under 1 s" : span(took)}</span>`}${used > 0 && html`<span>${tokens(used)} tokens</span>`}
+      ${turn.by?.place && html`<span class="cut">from ${turn.by.place}</span>`}${turn.manner && turn.manner !== "queue" && html`<span>${turn.manner}</span>`}
+    </footer></article>`;
+}
+
+export function Transcript({ status, follow }) {
+  const now = useNow();
+  const box = useRef(), sticks = useRef(true);
+  const [isBelow, setIsBelow] = useState(false);
+  const { turns, live, problem, more } = follow;
+  useLayoutEffect(() => { if (sticks.current && box.current) box.current.scrollTop = box.current.scrollHeight; });
+  useEffect(() => {
+    // A phone's keyboard makes the box smaller; who reads the end keeps reading the end.
+    const watch = new ResizeObserver(() => { if (sticks.current && box.current) box.current.scrollTop = box.current.scrollHeight; });
+    watch.observe(box.current);
+    return () => watch.disconnect();
+  }, []);
+  const scrolled = () => {
+    const el = box.current;
+    sticks.current = el.scrollHeight - el.scrollTop - el.clientHeight < 60;
+    setIsBelow(!sticks.current);
+  };
+  const older = () => attempt(async () => {
+    const el = box.current, before = el.scrollHeight - el.scrollTop;
+    sticks.current = false;
+    await follow.older();
+    requestAnimationFrame(() => { el.scrollTop = el.scrollHeight - before; });
+  });
+  const asks = status.turns?.asks?.length ? html`<${Asks} status=${status} />` : null;
+  const shown = (turns || []).filter((turn) => turn.state !== "queued");
+  const current = shown.findLast?.((turn) => !isFinal(turn));
+  return html`<div class="stage"><div class="scroll" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="transcript" aria-live="off"><div class="talk">
+    ${more && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${older}>Earlier turns</button></p>`}
+    ${problem && !turns && html`<div class="problem">${problem.title}<span>${problem.detail}</span></div>`}
+    ${turns === null && !problem && html`<div aria-busy="true"><div class="skel" style="width:50%;margin-left:auto"></div><div class="skel"></div><div class="skel" style="width:80%"></div></div>`}
+    ${turns && !shown.length && !asks && html`<div class="empty">${icon("send", "big")}<h2>Nothing was said yet</h2><p>Write below, or from a terminal:</p><${Cmd} text=${`berth send ${handle(status)} 'why does the login fail?'`} /></div>`}
+    ${shown.map((turn) => html`<${Turn} key=${turn.number} turn=${turn} live=${live[turn.number]} now=${now} status=${status} asks=${turn === current ? asks : null} />`)}
+    ${!current && asks}
+  </div></div>
+  ${isBelow && html`<button class="b small tobottom" onClick=${() => { sticks.current = true; box.current.scrollTo({ top: box.current.scrollHeight, behavior: "smooth" }); }}>${icon("down")}${asks ? "The question" : "Latest"}</button>`}</div>`;
+}

@@ -1,0 +1,91 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, ETAG, IF_NONE_MATCH};
+
+use super::{ALL, ASSETS, FILES, VERSION_MARK, asset};
+
+/// Every word in quotes that could be a path.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split(['"', '\'', '`']).skip(1).step_by(2)
+}
+
+#[test]
+fn every_file_that_is_named_is_there_and_every_file_that_is_there_is_named() {
+    let mut named: BTreeSet<String> = ["index.html".to_owned()].into();
+    for (path, bytes) in FILES.iter().filter(|(path, _)| !path.starts_with("vendor/")) {
+        let text = std::str::from_utf8(bytes).expect("text");
+        let parent = Path::new(path).parent().expect("a directory").display().to_string();
+        for word in text.split(['"', '\'']) {
+            let of_page = word.strip_prefix(ASSETS).map(str::to_owned);
+            let beside = word.strip_prefix("./").map(|rest| format!("{parent}/{rest}"));
+            if let Some(found) = of_page.or(beside) {
+                assert!(FILES.iter().any(|(known, _)| *known == found), "{path} names {found}");
+                named.insert(found);
+            }
+        }
+    }
+    let there: BTreeSet<String> = FILES.iter().map(|(path, _)| (*path).to_owned()).collect();
+    assert_eq!(named, there);
+}
+
+#[test]
+fn no_file_asks_for_anything_elsewhere_or_runs_what_a_strict_policy_forbids() {
+    for (path, bytes) in FILES.iter().filter(|(path, _)| !path.starts_with("vendor/")) {
+        let text = std::str::from_utf8(bytes).expect("text");
+        for word in quoted(text).filter(|word| word.contains("://")) {
+            assert!(word.starts_with("http://www.w3.org/"), "{path}: {word}");
+        }
+        for forbidden in ["eval(", "new Function", "onclick=", "@import", "url(http", "sourceMappingURL"] {
+            assert!(!text.contains(forbidden), "{path} has {forbidden}");
+        }
+        if path.ends_with(".html") {
+            assert!(!text.contains("<script>"), "{path} has a script in it");
+        }
+    }
+}
+
+#[test]
+fn a_file_is_kept_for_ever_only_under_the_name_of_its_version() {
+    let version = &ALL.version;
+    let (page, for_ever) = asset("/").expect("the page");
+    assert!(!for_ever);
+    let text = std::str::from_utf8(&page.bytes).expect("text");
+    assert!(text.contains(&format!("\"{ASSETS}{VERSION_MARK}{version}/js/main.js\"")), "{text}");
+    assert!(asset(&format!("{ASSETS}{VERSION_MARK}{version}/js/main.js")).expect("it").1);
+    assert!(!asset("/assets/js/main.js").expect("it").1);
+    assert!(!asset("/assets/v-0000000000000000/js/main.js").expect("what is best for an old page").1);
+    for nothing in ["/assets/", "/assets", "/assets/../page.rs", "/assets/js/", "/assets/v-/", "/x", ""] {
+        assert!(asset(nothing).is_none(), "{nothing}");
+    }
+}
+
+#[test]
+fn a_browser_that_has_it_is_told_so_and_gzip_is_only_for_who_takes_it() {
+    let (xterm, _) = asset("/assets/vendor/xterm.js").expect("it");
+    let ask = |name: axum::http::HeaderName, value: &str| {
+        let headers = HeaderMap::from_iter([(name, value.parse().expect("a header"))]);
+        xterm.answer(&headers, false)
+    };
+    let plain = xterm.answer(&HeaderMap::new(), true);
+    assert_eq!(plain.status(), 200);
+    assert_eq!(plain.headers()[CACHE_CONTROL], "public, max-age=31536000, immutable");
+    assert!(plain.headers().get(CONTENT_ENCODING).is_none());
+    let etag = plain.headers()[ETAG].to_str().expect("text").to_owned();
+    for same in [etag.clone(), format!("W/{etag}"), format!("\"other\", {etag}"), "*".to_owned()] {
+        assert_eq!(ask(IF_NONE_MATCH, &same).status(), 304, "{same}");
+    }
+    assert_eq!(ask(IF_NONE_MATCH, "\"other\"").status(), 200);
+    for takes in ["gzip", "deflate, GZIP;q=0.5, br"] {
+        assert_eq!(ask(ACCEPT_ENCODING, takes).headers()[CONTENT_ENCODING], "gzip", "{takes}");
+    }
+    for not in ["br", "gzip;q=0", "xgzip"] {
+        assert!(ask(ACCEPT_ENCODING, not).headers().get(CONTENT_ENCODING).is_none(), "{not}");
+    }
+    let packed = xterm.gzip.as_ref().expect("it is large");
+    let mut unpacked = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[..]), &mut unpacked).expect("gzip");
+    assert_eq!(unpacked, xterm.bytes);
+    assert!(packed.len() * 3 < xterm.bytes.len());
+}

@@ -1,0 +1,243 @@
+//! A session as a text people read: who asked what, what the agent did, what it answered.
+//!
+//! Promise: a turn that is not done says so, and what nobody knows is called unknown; what was said cannot break out of
+//! the place it is quoted in.
+//! Start with [`write()`].
+
+use berth_api::turn::TurnView;
+use berth_api::{Problem, Timestamp};
+use berth_keeper::output;
+
+use super::{Exported, Write};
+use crate::progress::Progress;
+use crate::transcript::{Extent, Item, Tool, items, unreadable};
+use crate::words;
+
+const READ_BYTES: usize = 64 * 1024;
+/// How much of a command a summary shows.
+const SUMMARY_CHARS: usize = 100;
+
+/// Writes the transcript.
+pub fn write(session: &Exported, progress: &dyn Progress, target: &mut Write<'_>) -> Result<(), Problem> {
+    target(head(session).as_bytes())?;
+    let end = output::end_of(&session.output).unwrap_or(0).min(session.until);
+    progress.begin(end.saturating_sub(session.from));
+    if !session.takes_turns() {
+        return terminal(session, end, progress, target);
+    }
+    for (number, turn) in session.turns.iter().enumerate() {
+        let calls = match turn.output_from {
+            Some(from) => {
+                let next = session.turns[number + 1..].iter().find_map(|next| next.output_from);
+                let until = next.unwrap_or(end).min(end);
+                tools(items(&session.output, from, until, Extent::Whole, progress)?.items)
+            }
+            None => Vec::new(),
+        };
+        target(one(session, turn, &calls).as_bytes())?;
+    }
+    if session.turns.is_empty() {
+        target(b"\nNothing was said yet.\n")?;
+    }
+    if let Some(damage) = &session.damage {
+        target(format!("\n---\n\nThis is not all: {}\n", line(&damage.what)).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The tools that were used.
+fn tools(items: Vec<Item>) -> Vec<Tool> {
+    let tool = |item| match item {
+        Item::Tool(tool) => Some(*tool),
+        Item::Text { .. } | Item::Thought { .. } => None,
+    };
+    items.into_iter().filter_map(tool).collect()
+}
+
+fn head(session: &Exported) -> String {
+    let status = &session.status;
+    let agent = status.what.agent.clone().unwrap_or_else(|| status.what.driver.clone());
+    let mut rows = vec![
+        ("Agent", format!("{agent}: {}", code(&words::command_line(&status.what.command, 200)))),
+        ("Directory", code(&status.what.cwd)),
+        ("Created", status.created_at.to_string()),
+        ("State", status.state.clone()),
+        ("Session", code(session.id.as_str())),
+    ];
+    rows.extend(status.native_id.as_ref().map(|id| ("Conversation", code(id))));
+    rows.extend(words::ending(status).map(|how| ("Last run", line(&how))));
+    if !status.tags.is_empty() {
+        rows.push(("Tags", line(&status.tags.join(", "))));
+    }
+    rows.extend(status.note.as_ref().map(|note| ("Note", line(note))));
+    let rows: String = rows.into_iter().map(|(label, value)| format!("- {label}: {value}\n")).collect();
+    format!("# {}\n\n{rows}", line(status.handle()))
+}
+
+fn one(session: &Exported, turn: &TurnView, calls: &[Tool]) -> String {
+    let mut facts = vec![turn.accepted_at.to_string(), format!("from {}", line(&turn.by.place))];
+    let took = turn.delivered_at.zip(turn.ended_at);
+    facts.extend(took.map(|(from, to)| format!("took {}", words::age(to.0.saturating_sub(from.0)))));
+    let tokens = turn.input_tokens.zip(turn.output_tokens);
+    facts.extend(tokens.map(|(input, output)| format!("{input} tokens in, {output} out")));
+    let number = format!("{}.{}", line(session.status.handle()), turn.number);
+    let mut text = format!("\n## {number}: {}\n\n_{}_\n\n", turn.state, facts.join(" · "));
+    text.push_str(&quoted(&turn.prompt));
+    calls.iter().for_each(|call| text.push_str(&details(call)));
+    let answer = turn.answer.as_deref().map(str::trim_end).filter(|answer| !answer.is_empty());
+    text.extend(answer.map(|answer| format!("\n{}\n", plain(answer))));
+    if turn.cut {
+        text.push_str("\n_The answer is longer; all of it is in the output._\n");
+    }
+    text.extend(ending(turn).map(|how| format!("\n**{how}**\n")));
+    for late in &turn.late {
+        text.push_str(&format!("\n_Said after the turn was over:_\n\n{}\n", plain(late.answer.trim_end())));
+    }
+    text
+}
+
+/// What a reader has to know about a turn that is not simply done.
+fn ending(turn: &TurnView) -> Option<String> {
+    let why = turn.reason.as_deref().map(|why| format!(": {}", line(why))).unwrap_or_default();
+    match turn.state.as_str() {
+        "done" if why.is_empty() => None,
+        "done" => Some(format!("Done{why}")),
+        "failed" => Some(format!("Failed{why}")),
+        "cancelled" => {
+            let by = turn.cancelled_by.as_ref().map(|by| format!(" by {}", line(&by.place)));
+            Some(format!("Cancelled{}{why}", by.unwrap_or_default()))
+        }
+        "interrupted" => Some(format!("Interrupted{why}. What it did until then is done.")),
+        "unknown" => Some(format!(
+            "Unknown{why}. It was given to the agent, and nobody knows how it ended; it was not repeated."
+        )),
+        "queued" => Some(match &turn.held {
+            Some(held) => format!("Not begun: {}", line(held)),
+            None => "Not begun yet: it waits".to_owned(),
+        }),
+        state => Some(format!("Not over yet: {state} at {}", Timestamp(berth_host::clock::wall_ms()))),
+    }
+}
+
+fn details(call: &Tool) -> String {
+    let name = if call.name.is_empty() { "a tool" } else { &call.name };
+    let failed = if call.is_error { " (failed)" } else { "" };
+    // Some agents call a tool by what it is given.
+    let is_named_so = call.given.is_empty() || call.given.starts_with(name);
+    let summary = if is_named_so { name.to_owned() } else { format!("{name}: {}", call.given) };
+    let summary = html(&words::excerpt(&summary, SUMMARY_CHARS)) + failed;
+    let output = match &call.output {
+        Some(output) => fenced(output),
+        None => "_No result was told._\n".to_owned(),
+    };
+    let input = if call.given.is_empty() { String::new() } else { fenced(&call.given) + "\n" };
+    format!("\n<details><summary>{summary}</summary>\n\n{input}{output}\n</details>\n")
+}
+
+/// What a terminal got, as text.
+fn terminal(
+    session: &Exported,
+    end: u64,
+    progress: &dyn Progress,
+    target: &mut Write<'_>,
+) -> Result<(), Problem> {
+    target(b"\n## Output\n\n")?;
+    let (mut plain, mut offset, mut buffer) =
+        (berth_screen::Plain::default(), session.from, vec![0; READ_BYTES]);
+    let mut at_line_begin = true;
+    while offset < end {
+        let (count, at) = output::read_at(&session.output, offset, &mut buffer)
+            .map_err(|error| unreadable(&session.output, &error))?;
+        let count = count.min(usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX));
+        if count == 0 {
+            break;
+        }
+        offset = at + count as u64;
+        progress.add(count as u64);
+        let mut text = Vec::new();
+        plain.feed(&buffer[..count], &mut text);
+        // Indented, because the end of a fence could come in two pieces.
+        let mut indented = Vec::with_capacity(text.len() + text.len() / 8);
+        for byte in text {
+            if at_line_begin && byte != b'\n' {
+                indented.extend_from_slice(b"    ");
+            }
+            at_line_begin = byte == b'\n';
+            indented.push(byte);
+        }
+        target(&indented)?;
+    }
+    target(if at_line_begin { b"" } else { b"\n" })
+}
+
+/// Text that is Markdown already, as agents write it, without what a terminal would obey. A block that it leaves open,
+/// because it was cut or broken off, is closed: the turns behind it are no part of it.
+fn plain(text: &str) -> String {
+    let mut text = words::visible(text);
+    let mut open: Option<String> = None;
+    for line in text.lines() {
+        let line = line.trim_start_matches(' ');
+        let Some(mark) = line.chars().next().filter(|c| matches!(c, '`' | '~')) else { continue };
+        let fence: String = line.chars().take_while(|c| *c == mark).collect();
+        match &open {
+            None if fence.len() >= 3 => open = Some(fence),
+            Some(begun) if fence.starts_with(begun.as_str()) && line.trim_end() == fence => open = None,
+            None | Some(_) => {}
+        }
+    }
+    text.extend(open.map(|fence| format!("\n{fence}")));
+    text
+}
+
+fn quoted(text: &str) -> String {
+    words::visible(text.trim_end())
+        .lines()
+        .map(|line| format!("> {line}").trim_end().to_owned() + "\n")
+        .collect()
+}
+
+/// A block that what is in it cannot end.
+fn fenced(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}\n{}\n{fence}\n", words::visible(text.trim_end()))
+}
+
+/// A few words that are to be read as they are.
+fn code(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{fence}{space}{}{space}{fence}", line(text))
+}
+
+/// On one line.
+fn line(text: &str) -> String {
+    words::visible(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn html(text: &str) -> String {
+    words::visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_was_left_open_is_closed_and_no_other() {
+        assert_eq!(plain("a\n```rust\nlet x"), "a\n```rust\nlet x\n```");
+        assert_eq!(plain("~~~~\n~~~\n```"), "~~~~\n~~~\n```\n~~~~");
+        for whole in ["no block", "```\nx\n```", "`code`", "```\nx\n````\nbehind", "~~~\n```\n~~~"] {
+            assert_eq!(plain(whole), whole);
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_cannot_end_its_place() {
+        assert_eq!(fenced("a ```` b"), "`````\na ```` b\n`````\n");
+        assert_eq!(code("a`b"), "``a`b``");
+        assert_eq!(quoted("one\n\n# two\n"), "> one\n>\n> # two\n");
+        assert_eq!(html("<b>&"), "&lt;b&gt;&amp;");
+    }
+}

@@ -1,0 +1,189 @@
+//! The sessions of other hosts, now or as they were last known.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use berth_api::{Code, Problem, Status, Timestamp};
+use berth_keeper::Home;
+use serde::{Deserialize, Serialize};
+
+use super::ssh::{self, Asking};
+use super::{Host, Known, all, known, remember};
+
+/// How long a host may take before it is away.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+/// The largest answer: thousands of sessions.
+const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
+/// How much of what ssh complains about is kept.
+const MAX_COMPLAINT_BYTES: u64 = 4 * 1024;
+
+/// What is known of a host.
+#[derive(Clone, Debug, Serialize)]
+pub struct Look {
+    /// Which.
+    #[serde(flatten)]
+    pub host: Host,
+    /// Why nothing newer is known.
+    pub away: Option<String>,
+    /// How old what is known is.
+    pub age_ms: Option<u64>,
+    /// berth's version there.
+    pub version: Option<String>,
+    /// What differs between the two versions, if they are not the same.
+    pub skew: Option<String>,
+    /// Its sessions.
+    pub sessions: Vec<Status>,
+}
+
+/// Looks at one host. One that is away is what it last was.
+pub fn look(home: &Home, host: &Host, asking: Asking, patience: Duration) -> Look {
+    let (away, known) = match ask(host, asking, patience) {
+        Ok(now) => {
+            remember(home, host, &now);
+            (None, Some(now))
+        }
+        Err(problem) => (Some(problem.what), known(home, host)),
+    };
+    let now_ms = berth_host::clock::wall_ms();
+    let age_ms = known.as_ref().map(|known| now_ms.saturating_sub(known.at.0));
+    let version = known.as_ref().map(|known| known.version.clone());
+    let skew = version.as_deref().and_then(skew);
+    Look {
+        host: host.clone(),
+        away,
+        age_ms,
+        version,
+        skew,
+        sessions: known.map_or(vec![], |known| known.sessions),
+    }
+}
+
+/// Looks at all hosts that were added, at the same time.
+pub fn look_at_all(home: &Home, patience: Duration) -> Result<Vec<Look>, Problem> {
+    let hosts = all(home)?;
+    Ok(std::thread::scope(|scope| {
+        let looking: Vec<_> = hosts
+            .iter()
+            .map(|host| scope.spawn(move || look(home, host, Asking::Nobody, patience)))
+            .collect();
+        let looked = looking.into_iter().map(|thread| thread.join());
+        looked.map(|looked| looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    }))
+}
+
+/// What to say when the two sides are not of the same version.
+pub fn skew(there: &str) -> Option<String> {
+    let here = env!("CARGO_PKG_VERSION");
+    (there != here).then(|| format!("berth is {there} there and {here} here"))
+}
+
+/// Asks a host for its version and its sessions.
+pub fn ask(host: &Host, asking: Asking, patience: Duration) -> Result<Known, Problem> {
+    let mut command = ssh::command(host, asking, &["proxy".to_owned()])?;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| ssh::no_ssh(&error))?;
+    let (told, heard) = mpsc::channel();
+    let talk = conversation(&mut child);
+    let complaint = child.stderr.take();
+    // Whoever does not answer in time is not waited for: its end, below, ends these two.
+    std::thread::spawn(move || told.send(talk.and_then(|mut talk| talk.both())));
+    let complaint = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = complaint.map(|stderr| stderr.take(MAX_COMPLAINT_BYTES).read_to_end(&mut text));
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let answer = match heard.recv_timeout(patience) {
+        Ok(answer) => answer,
+        Err(_) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            let what = format!("{} did not answer within {} s", host.target, patience.as_secs());
+            return Err(
+                Problem::new(Code::Unreachable, what).hint(format!("`ssh {} true` has to work", host.target))
+            );
+        }
+    };
+    if answer.is_ok() {
+        let _ = child.kill();
+    }
+    let exit = child.wait().ok().and_then(|status| status.code());
+    let said = complaint.join().unwrap_or_default();
+    answer.map_err(|error| match exit {
+        Some(ssh::SSH_FAILED | ssh::NOT_THERE) => ssh::failure(host, exit, &said),
+        Some(_) | None => Problem::new(
+            Code::Unreachable,
+            format!("berth on {} gave no answer: {error}; {said}", host.target),
+        )
+        .hint(format!("`berth --host {} doctor` may tell why; is berth there too old?", host.name)),
+    })
+}
+
+fn conversation(child: &mut Child) -> io::Result<Talk> {
+    let ends = child.stdin.take().zip(child.stdout.take());
+    let (write, read) = ends.ok_or_else(|| io::Error::other("ssh has no ends"))?;
+    Ok(Talk { write: Box::new(write), read: BufReader::new(Box::new(read)) })
+}
+
+/// HTTP on the two ends of ssh.
+struct Talk {
+    write: Box<dyn Write + Send>,
+    read: BufReader<Box<dyn Read + Send>>,
+}
+
+#[derive(Deserialize)]
+struct Health {
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct Sessions {
+    sessions: Vec<Status>,
+}
+
+impl Talk {
+    fn both(&mut self) -> io::Result<Known> {
+        let health: Health = serde_json::from_slice(&self.get("/healthz")?)?;
+        let listed: Sessions = serde_json::from_slice(&self.get("/v1/sessions?all=true")?)?;
+        let at = Timestamp(berth_host::clock::wall_ms());
+        Ok(Known { at, version: health.version, sessions: listed.sessions })
+    }
+
+    fn get(&mut self, path: &str) -> io::Result<Vec<u8>> {
+        let odd = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+        write!(self.write, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        self.write.flush()?;
+        let first = self.line()?;
+        let mut length = None;
+        loop {
+            let line = self.line()?;
+            match line.split_once(':') {
+                _ if line.is_empty() => break,
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                    length = value.trim().parse::<u64>().ok();
+                }
+                Some(_) | None => {}
+            }
+        }
+        let length = length
+            .filter(|length| *length <= MAX_ANSWER_BYTES)
+            .ok_or_else(|| odd("an answer without end"))?;
+        let mut body = Vec::new();
+        self.read.by_ref().take(length).read_to_end(&mut body)?;
+        if first.split(' ').nth(1) != Some("200") {
+            return Err(odd(&format!("{first}: {}", String::from_utf8_lossy(&body))));
+        }
+        Ok(body)
+    }
+
+    /// One line of a head. What the other side's shell says at login is not HTTP, and is said as it is.
+    fn line(&mut self) -> io::Result<String> {
+        const LONGEST: u64 = 16 * 1024;
+        let mut line = String::new();
+        if self.read.by_ref().take(LONGEST).read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+}

@@ -1,0 +1,87 @@
+//! Where a gateway can be reached by a browser, and the address that logs one in.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+
+use berth_api::{Code, Problem};
+use berth_host::disk;
+use berth_keeper::Home;
+
+/// Where a gateway writes down its addresses, in the state directory.
+const URLS: &str = "gateway.urls";
+/// Its socket, as `berth_gateway` calls it.
+const SOCKET: &str = "gateway.sock";
+
+/// Writes down under which addresses a gateway was just started.
+pub fn announce(home: &Home, urls: &[String]) -> Result<(), Problem> {
+    let text: String = urls.iter().map(|url| format!("{url}\n")).collect();
+    disk::write_atomically(home.root(), URLS, text.as_bytes(), false).map_err(|error| {
+        Problem::new(Code::Refused, format!("cannot write down the gateway's address: {error}"))
+    })
+}
+
+/// The address of the gateway that runs, for a browser.
+pub fn base(home: &Home) -> Result<String, Problem> {
+    if UnixStream::connect(home.root().join(SOCKET)).is_err() {
+        return Err(Problem::new(Code::Unreachable, "no gateway runs here that a browser could log in to")
+            .hint(
+                "start one with `berth serve --listen 127.0.0.1:7070`, or say where it is with --base URL",
+            ));
+    }
+    let text = fs::read_to_string(home.root().join(URLS)).unwrap_or_default();
+    text.lines().next().map(str::to_owned).ok_or_else(|| {
+        Problem::new(
+            Code::Refused,
+            "the gateway that runs listens on its socket only, and browsers need an address",
+        )
+        .hint("start it with `berth serve --listen 127.0.0.1:7070`")
+    })
+}
+
+/// An address as a browser on this machine reaches it: one that listens everywhere is on loopback as well.
+pub fn reachable(url: &str) -> String {
+    url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")
+}
+
+/// The address that logs a browser in.
+pub fn url(base: &str, secret: &str) -> String {
+    format!("{}/login?link={secret}", base.trim_end_matches('/'))
+}
+
+/// Checks what somebody says the address is.
+pub fn parse_base(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("http://").or(text.strip_prefix("https://"));
+    let is_origin = rest.map(|rest| rest.trim_end_matches('/')).is_some_and(|rest| {
+        !rest.is_empty()
+            && !rest.contains(['/', '?', '#', '@', ' '])
+            && rest.parse::<http::uri::Authority>().is_ok()
+    });
+    if is_origin {
+        return Ok(text.trim_end_matches('/').to_owned());
+    }
+    Err("an address is http:// or https:// and a host, as in https://berth.example.com".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_scheme_and_a_host_and_nothing_else() {
+        assert_eq!(parse_base("https://berth.example.com/").as_deref(), Ok("https://berth.example.com"));
+        assert_eq!(parse_base("http://[::1]:7070").as_deref(), Ok("http://[::1]:7070"));
+        for odd in [
+            "",
+            "localhost:7070",
+            "ftp://x",
+            "http://",
+            "http://a/b",
+            "http://u@a",
+            "http://a b",
+            "http://a?x",
+        ] {
+            assert!(parse_base(odd).is_err(), "{odd}");
+        }
+        assert_eq!(reachable("http://0.0.0.0:7070"), "http://127.0.0.1:7070");
+    }
+}

@@ -1,0 +1,163 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+struct Place {
+    root: PathBuf,
+    tokens: Tokens,
+}
+
+impl Place {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("berth-tokens-{}-{count}", std::process::id()));
+        let home = Home::open(root.clone()).expect("a directory of our own");
+        Self { root, tokens: Tokens::open(&home).expect("a directory of our own") }
+    }
+
+    fn mint(&self, kind: TokenKind, wish: &Wish, pass: Option<&Pass>) -> Result<NewToken, Problem> {
+        self.tokens.mint(kind, wish, Maker { place: "a test", pass })
+    }
+
+    fn pass(&self, new: &NewToken) -> Option<Pass> {
+        self.tokens.check(&Secret::parse(new.token.kind, &new.secret)?, new.token.kind)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn wish(scope: Scope) -> Wish {
+    Wish { name: None, scope, sessions: None, life: None }
+}
+
+fn sessions(ids: &[&str]) -> Option<BTreeSet<SessionId>> {
+    Some(ids.iter().map(|id| SessionId::parse(id).expect("an id")).collect())
+}
+
+const ONE: &str = "000000000001";
+const TWO: &str = "000000000002";
+
+#[test]
+fn of_many_who_use_one_link_at_the_same_moment_exactly_one_gets_in() {
+    let place = Place::new();
+    for _ in 0..20 {
+        let link = place.mint(TokenKind::Link, &wish(Scope::Send), None).expect("a link");
+        let secret = Secret::parse(TokenKind::Link, &link.secret).expect("our own");
+        let gate = std::sync::Barrier::new(8);
+        let came: Vec<_> = std::thread::scope(|scope| {
+            let try_it = || {
+                gate.wait();
+                place.tokens.claim(&secret, "a browser")
+            };
+            let tries: Vec<_> = (0..8).map(|_| scope.spawn(try_it)).collect();
+            tries.into_iter().map(|it| it.join().expect("no panic")).collect()
+        });
+        let (won, lost): (Vec<_>, Vec<_>) = came.into_iter().partition(Result::is_ok);
+        assert_eq!((won.len(), lost.len()), (1, 7));
+        for lost in lost {
+            let what = lost.err().expect("lost").what;
+            assert!(what.contains("used already"), "{what}");
+        }
+        let cookie = won.into_iter().next().and_then(Result::ok).expect("one");
+        let pass = place.pass(&cookie).expect("it is good");
+        assert_eq!((pass.kind, pass.scope), (TokenKind::Cookie, Scope::Send));
+        assert!(pass.expires_at_ms.is_some());
+    }
+}
+
+#[test]
+fn nobody_makes_a_token_that_goes_further_than_their_own() {
+    let place = Place::new();
+    let limited = Wish { sessions: sessions(&[ONE]), ..wish(Scope::Control) };
+    let limited = Wish { life: Some(Duration::from_secs(3600)), ..limited };
+    let parent = place.mint(TokenKind::Token, &limited, None).expect("a token");
+    let pass = place.pass(&parent).expect("it is good");
+    let refused = |wish: Wish| {
+        let problem = place.mint(TokenKind::Token, &wish, Some(&pass)).err().expect("refused");
+        assert_eq!(problem.code, Code::NotAllowed, "{problem}");
+    };
+    refused(Wish { sessions: sessions(&[ONE]), ..wish(Scope::Admin) });
+    refused(Wish { sessions: sessions(&[ONE, TWO]), ..wish(Scope::Read) });
+    refused(Wish { sessions: sessions(&[TWO]), ..wish(Scope::Read) });
+    refused(wish(Scope::Read));
+    let child =
+        Wish { sessions: sessions(&[ONE]), life: Some(Duration::from_secs(7200)), ..wish(Scope::Read) };
+    let child = place.mint(TokenKind::Token, &child, Some(&pass)).expect("within");
+    assert_eq!(child.token.expires_at, parent.token.expires_at, "it ends with its parent");
+    assert_eq!(place.tokens.list(Some(&pass)).map(|it| it.len()), Ok(2));
+    place.mint(TokenKind::Token, &wish(Scope::Read), None).expect("of somebody else");
+    assert_eq!(place.tokens.list(Some(&pass)).map(|it| it.len()), Ok(2), "strangers are not listed");
+}
+
+#[test]
+fn what_was_made_with_a_token_goes_with_it() {
+    let place = Place::new();
+    let named = |name: &str| Wish { name: Some(name.to_owned()), ..wish(Scope::Admin) };
+    let parent = place.mint(TokenKind::Token, &named("parent"), None).expect("a token");
+    let stranger = place.mint(TokenKind::Token, &named("stranger"), None).expect("a token");
+    let pass = place.pass(&parent).expect("good");
+    let child = place.mint(TokenKind::Token, &named("child"), Some(&pass)).expect("a token");
+    let of_child = place.pass(&child).expect("good");
+    let link = place.mint(TokenKind::Link, &wish(Scope::Read), Some(&of_child)).expect("a link");
+    let link = Secret::parse(TokenKind::Link, &link.secret).expect("our own");
+    let cookie = place.tokens.claim(&link, "a browser").expect("the first");
+    let gone = place.tokens.revoke("parent", None).expect("it is there");
+    assert_eq!(
+        gone.iter().map(|it| it.kind).collect::<Vec<_>>(),
+        [TokenKind::Token, TokenKind::Token, TokenKind::Cookie]
+    );
+    assert!([&parent, &child, &cookie].iter().all(|it| place.pass(it).is_none()));
+    assert!(!place.tokens.holds(&pass) && place.pass(&stranger).is_some());
+    let problem = place.mint(TokenKind::Token, &named("late"), Some(&pass)).err();
+    assert_eq!(problem.map(|it| it.code), Some(Code::NotAllowed), "whoever is revoked makes nothing");
+}
+
+#[test]
+fn names_are_unique_and_no_secret_is_on_disk() {
+    let place = Place::new();
+    let named = |name: &str| Wish { name: Some(name.to_owned()), ..wish(Scope::Read) };
+    let new = place.mint(TokenKind::Token, &named("bot"), None).expect("a token");
+    let code = |name: &str| place.mint(TokenKind::Token, &named(name), None).err().map(|it| it.code);
+    assert_eq!(code("bot"), Some(Code::Refused));
+    for bad in ["", "../x", "a b", "0123456789ab"] {
+        assert_eq!(code(bad), Some(Code::Usage), "{bad}");
+    }
+    for entry in fs::read_dir(&place.tokens.dir).expect("ours").flatten() {
+        let text = fs::read_to_string(entry.path()).expect("text");
+        assert!(!text.contains(&new.secret[6..20]), "{:?}", entry.path());
+        let mode = std::os::unix::fs::PermissionsExt::mode(&entry.metadata().expect("ours").permissions());
+        assert_eq!(mode & 0o777, 0o600, "{:?}", entry.path());
+    }
+}
+
+#[test]
+fn a_record_with_a_field_of_a_later_version_lets_nobody_in() {
+    let place = Place::new();
+    let new = place.mint(TokenKind::Token, &wish(Scope::Admin), None).expect("a token");
+    let path = place.tokens.path(&new.token.id, RECORD);
+    let mut record: serde_json::Value =
+        serde_json::from_slice(&fs::read(&path).expect("ours")).expect("JSON");
+    assert!(place.pass(&new).is_some());
+    record["only_on_tuesdays"] = true.into();
+    fs::write(&path, record.to_string()).expect("ours");
+    assert!(place.pass(&new).is_none());
+}
+
+#[test]
+fn h3_what_has_expired_by_our_clock_lets_nobody_in_and_is_still_listed() {
+    let place = Place::new();
+    let short = Wish { life: Some(Duration::ZERO), ..wish(Scope::Admin) };
+    let new = place.mint(TokenKind::Token, &short, None).expect("a token");
+    assert!(place.pass(&new).is_none());
+    let listed = place.tokens.list(None).expect("ours");
+    assert!(listed.iter().any(|it| it.id == new.token.id && it.expired));
+    let link = place.mint(TokenKind::Link, &short, None).expect("a link");
+    let link = Secret::parse(TokenKind::Link, &link.secret).expect("our own");
+    let problem = place.tokens.claim(&link, "a browser").err().expect("refused");
+    assert!(problem.what.contains("expired"), "{problem}");
+}

@@ -1,0 +1,178 @@
+//! What was said and done in a session, turn by turn, in pieces that can be shown: text, thoughts, uses of tools.
+//!
+//! Promise: nothing is made up: what has no name or no end is shown without. Memory is bounded by one line of the
+//! agent's, by what is kept of each item, and by what is kept of a turn.
+//! Not here: how it looks (see `export::markdown`, and the page).
+//! Start with [`page`]; [`heard`] understands the agents' lines.
+
+mod heard;
+mod item;
+
+use std::io;
+use std::path::Path;
+
+use berth_api::turn::TurnView;
+use berth_api::{Code, Problem};
+use berth_core::SessionId;
+use berth_keeper::output;
+use memchr::memchr;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub use item::{Diff, Item, Tool};
+
+use crate::ctx::Ctx;
+use crate::progress::Progress;
+use crate::turns;
+use heard::Heard;
+
+/// The longest line that is understood, as for keepers.
+const MAX_LINE_BYTES: usize = 16 << 20;
+const READ_BYTES: usize = 256 * 1024;
+/// How much of what the agent wrote in one turn is read for a page. The rest is in the output.
+const MAX_READ_BYTES: u64 = 64 << 20;
+/// How much of one turn a page has, and of all of its turns.
+const MAX_TURN_BYTES: usize = 1 << 20;
+const MAX_PAGE_BYTES: usize = 4 << 20;
+/// How many turns a page has if nobody says, and at most.
+pub const USUAL_TURNS: usize = 20;
+/// The most turns of a page.
+pub const MOST_TURNS: usize = 100;
+
+/// A part of a transcript.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Transcript")]
+pub struct Page {
+    /// Turns, in the order in which they were accepted.
+    pub turns: Vec<Told>,
+    /// Where to go on: the number to ask for turns behind. Nothing if this was the end.
+    pub next_after: Option<u64>,
+}
+
+/// A turn and what happened in it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "TranscriptTurn")]
+pub struct Told {
+    /// The turn.
+    #[serde(flatten)]
+    pub turn: TurnView,
+    /// What was said and done, in order.
+    pub items: Vec<Item>,
+    /// There is more than these items: the output has all.
+    pub items_cut: bool,
+}
+
+/// The turns behind the turn `after`, and what happened in them.
+pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page, Problem> {
+    let status = ctx.known(id)?.0;
+    if matches!(status.what.driver.as_str(), "" | "pty") {
+        let what = format!("session `{}` is a terminal and has no turns", status.handle());
+        return Err(Problem::new(Code::Refused, what).hint("its screen and its output have what it showed"));
+    }
+    let views = turns::views(ctx, id)?;
+    let dir = ctx.home.session_dir(id).join("output");
+    let end = output::end_of(&dir).map_err(|error| unreadable(&dir, &error))?;
+    let mut begins: Vec<u64> = views.iter().filter_map(|view| view.output_from).collect();
+    begins.sort_unstable();
+    let mut page = Page { turns: Vec::new(), next_after: None };
+    let mut bytes = 0;
+    for view in views.into_iter().filter(|view| view.number > after) {
+        let number = page.turns.last().map_or(after, |told: &Told| told.turn.number);
+        if page.turns.len() >= limit || bytes > MAX_PAGE_BYTES {
+            page.next_after = Some(number);
+            break;
+        }
+        let until = |from: u64| begins.iter().copied().find(|begin| *begin > from).unwrap_or(end).min(end);
+        let items = match view.output_from {
+            Some(from) => items(&dir, from, until(from), Extent::Page, &())?,
+            None => Items::default(),
+        };
+        let told = told(view, items);
+        bytes += told.items.iter().map(Item::bytes).sum::<usize>();
+        page.turns.push(told);
+    }
+    Ok(page)
+}
+
+fn told(turn: TurnView, items: Items) -> Told {
+    let Items { mut items, is_cut } = items;
+    // What it said may be nowhere else: output is not kept for ever.
+    let says_something = items.iter().any(|item| matches!(item, Item::Text { .. }));
+    if let Some(answer) = turn.answer.as_deref().filter(|answer| !says_something && !answer.is_empty()) {
+        items.push(Item::text(answer));
+    }
+    Told { turn, items, items_cut: is_cut }
+}
+
+/// What happened in a turn.
+#[derive(Debug, Default)]
+pub(crate) struct Items {
+    pub(crate) items: Vec<Item>,
+    /// There was more.
+    pub(crate) is_cut: bool,
+}
+
+/// How much of a turn is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extent {
+    /// As much as fits on a page.
+    Page,
+    /// All of it.
+    Whole,
+}
+
+/// What happened in the output from `from` to `until`, in order.
+pub(crate) fn items(
+    dir: &Path,
+    from: u64,
+    until: u64,
+    extent: Extent,
+    progress: &dyn Progress,
+) -> Result<Items, Problem> {
+    let read_to = match extent {
+        Extent::Page => until.min(from.saturating_add(MAX_READ_BYTES)),
+        Extent::Whole => until,
+    };
+    let mut heard = Heard::default();
+    let (mut offset, mut line, mut is_too_long) = (from, Vec::new(), false);
+    let mut buffer = vec![0; READ_BYTES];
+    let mut is_cut = read_to < until;
+    while offset < read_to {
+        let (count, at) =
+            output::read_at(dir, offset, &mut buffer).map_err(|error| unreadable(dir, &error))?;
+        let count = count.min(usize::try_from(read_to.saturating_sub(at)).unwrap_or(usize::MAX));
+        if count == 0 {
+            break;
+        }
+        offset = at + count as u64;
+        progress.add(count as u64);
+        let mut rest = &buffer[..count];
+        while let Some(end) = memchr(b'\n', rest) {
+            line.extend_from_slice(&rest[..end]);
+            rest = &rest[end + 1..];
+            if std::mem::take(&mut is_too_long) {
+                is_cut = true;
+            } else {
+                heard.hear(&line);
+            }
+            line.clear();
+        }
+        is_too_long |= line.len() + rest.len() > MAX_LINE_BYTES;
+        if is_too_long {
+            line = Vec::new();
+        } else {
+            line.extend_from_slice(rest);
+        }
+        if extent == Extent::Page && heard.bytes() > MAX_TURN_BYTES {
+            is_cut = true;
+            break;
+        }
+    }
+    Ok(Items { items: heard.items(), is_cut })
+}
+
+/// What cannot be read.
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Problem {
+    Problem::new(Code::Refused, format!("cannot read {}: {error}", path.display()))
+        .hint("check that you may read it and that the disk is healthy")
+}

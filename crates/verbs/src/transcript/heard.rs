@@ -1,0 +1,341 @@
+//! The agents' lines, understood: Claude Code's stream of JSON, Codex' app-server, and the Agent Client Protocol.
+//!
+//! Start with [`Heard::hear`].
+
+use memchr::memmem;
+use serde_json::Value;
+
+use super::item::{Diff, Item, Tool};
+
+/// What was heard so far.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    items: Vec<Item>,
+    bytes: usize,
+}
+
+impl Heard {
+    /// Everything, in order.
+    pub(super) fn items(self) -> Vec<Item> {
+        self.items
+    }
+
+    /// About how much room that takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes what a line says.
+    pub(super) fn hear(&mut self, line: &[u8]) {
+        // Most lines are pieces that come again as a whole, and need not be taken apart.
+        let has = |word: &str| memmem::find(line, word.as_bytes()).is_some();
+        if has("\"stream_event\"") || !(has("\"message\"") || has("\"update\"") || has("\"item\"")) {
+            return;
+        }
+        let Ok(said) = serde_json::from_slice::<Value>(line) else { return };
+        match (word(&said, "type"), word(&said, "method")) {
+            ("assistant", _) => self.claude_said(&said),
+            ("user", _) => self.claude_results(&said),
+            (_, "session/update") => self.acp(&said["params"]["update"]),
+            (_, "item/started") => self.codex(&said["params"]["item"], false),
+            (_, "item/completed") => self.codex(&said["params"]["item"], true),
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, item: Item) {
+        self.bytes += item.bytes();
+        self.items.push(item);
+    }
+
+    /// A piece that goes on where the last one ended.
+    fn piece(&mut self, is_thought: bool, text: &str) {
+        self.bytes += text.len();
+        if !self.items.last_mut().is_some_and(|last| last.add(is_thought, text)) && !text.is_empty() {
+            self.items.push(if is_thought { Item::thought(text) } else { Item::text(text) });
+        }
+    }
+
+    /// The use of a tool with this id; a new one if there was none. What it has more of afterwards counts.
+    fn tool(&mut self, id: &str, change: impl FnOnce(&mut Tool)) {
+        let known = self.items.iter().rposition(|item| matches!(item, Item::Tool(tool) if tool.id == id));
+        let at = known.unwrap_or_else(|| {
+            self.items.push(Item::Tool(Box::new(Tool { id: id.to_owned(), ..Tool::default() })));
+            self.items.len() - 1
+        });
+        let before = self.items[at].bytes();
+        if let Item::Tool(tool) = &mut self.items[at] {
+            change(tool);
+        }
+        self.bytes = self.bytes.saturating_sub(before) + self.items[at].bytes();
+    }
+
+    fn has_tool(&self, id: &str) -> bool {
+        self.items.iter().any(|item| matches!(item, Item::Tool(tool) if tool.id == id))
+    }
+
+    fn claude_said(&mut self, said: &Value) {
+        let within = said["parent_tool_use_id"].as_str().map(str::to_owned);
+        for block in said["message"]["content"].as_array().into_iter().flatten() {
+            match word(block, "type") {
+                // An agent within the agent talks to the agent.
+                "text" if within.is_none() && !word(block, "text").is_empty() => {
+                    self.push(Item::text(word(block, "text")));
+                }
+                "thinking" if within.is_none() && !word(block, "thinking").is_empty() => {
+                    self.push(Item::thought(word(block, "thinking")));
+                }
+                "tool_use" if !self.has_tool(word(block, "id")) => self.tool(word(block, "id"), |tool| {
+                    word(block, "name").clone_into(&mut tool.name);
+                    tool.give(&block["input"]);
+                    tool.diffs = claude_diffs(&block["input"]);
+                    tool.within.clone_from(&within);
+                }),
+                _ => {}
+            }
+        }
+    }
+
+    fn claude_results(&mut self, said: &Value) {
+        for block in said["message"]["content"].as_array().into_iter().flatten() {
+            let id = word(block, "tool_use_id");
+            if word(block, "type") == "tool_result" && self.has_tool(id) {
+                self.tool(id, |tool| {
+                    tool.result(&texts(&block["content"]));
+                    tool.is_error = block["is_error"] == true;
+                    tool.is_over = true;
+                });
+            }
+        }
+    }
+
+    fn acp(&mut self, update: &Value) {
+        match word(update, "sessionUpdate") {
+            "agent_message_chunk" => self.piece(false, word(&update["content"], "text")),
+            "agent_thought_chunk" => self.piece(true, word(&update["content"], "text")),
+            "tool_call" | "tool_call_update" => self.acp_tool(update),
+            _ => {}
+        }
+    }
+
+    fn acp_tool(&mut self, update: &Value) {
+        self.tool(word(update, "toolCallId"), |tool| {
+            if !word(update, "title").is_empty() {
+                word(update, "title").clone_into(&mut tool.name);
+            }
+            if !update["rawInput"].is_null() {
+                tool.give(&update["rawInput"]);
+            }
+            let content = update["content"].as_array().into_iter().flatten();
+            let (diffs, rest): (Vec<&Value>, Vec<&Value>) =
+                content.partition(|part| word(part, "type") == "diff");
+            if !diffs.is_empty() {
+                let diff = |part: &&Value| {
+                    Diff::of(word(part, "path"), part["oldText"].as_str(), part["newText"].as_str())
+                };
+                tool.diffs = diffs.iter().map(diff).collect();
+            }
+            let told: Vec<String> = rest.into_iter().map(texts).filter(|text| !text.is_empty()).collect();
+            let out = [told.join("\n"), texts(&update["rawOutput"])].into_iter().find(|out| !out.is_empty());
+            if let Some(out) = out {
+                tool.result(&out);
+            }
+            tool.is_error |= word(update, "status") == "failed";
+            tool.is_over |= matches!(word(update, "status"), "completed" | "failed");
+        });
+    }
+
+    fn codex(&mut self, item: &Value, is_over: bool) {
+        let (name, input, output) = match word(item, "type") {
+            "agentMessage" if is_over => return self.push(Item::text(word(item, "text"))),
+            "reasoning" if is_over => {
+                let thought = [texts(&item["summary"]), texts(&item["content"])];
+                let thought = thought.into_iter().find(|text| !text.is_empty());
+                return thought.map(|text| self.push(Item::thought(&text))).unwrap_or_default();
+            }
+            "commandExecution" => {
+                ("shell", Value::from(word(item, "command")), texts(&item["aggregatedOutput"]))
+            }
+            "fileChange" => ("edit", Value::from(paths(&item["changes"])), String::new()),
+            "mcpToolCall" => (word(item, "tool"), item["arguments"].clone(), texts(&item["result"])),
+            "dynamicToolCall" => {
+                (word(item, "tool"), item["arguments"].clone(), texts(&item["contentItems"]))
+            }
+            "webSearch" => ("web search", Value::from(word(item, "query")), String::new()),
+            _ => return,
+        };
+        let diffs: Vec<Diff> = item["changes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|change| Diff::unified(word(change, "path"), word(change, "diff")))
+            .collect();
+        self.tool(word(item, "id"), |tool| {
+            name.clone_into(&mut tool.name);
+            tool.give(&input);
+            if !output.is_empty() {
+                tool.result(&output);
+            }
+            tool.diffs = diffs;
+            tool.is_error = word(item, "status") == "failed";
+            tool.is_over = is_over;
+        });
+    }
+}
+
+fn word<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+/// The changes that the tools of Claude Code make, by what they are given.
+fn claude_diffs(input: &Value) -> Vec<Diff> {
+    let Some(path) = input["file_path"].as_str().or(input["notebook_path"].as_str()) else {
+        return Vec::new();
+    };
+    let edit = |edit: &Value| {
+        let new = edit["new_string"].as_str().or(edit["new_source"].as_str());
+        new.map(|new| Diff::of(path, edit["old_string"].as_str(), Some(new)))
+    };
+    if let Some(edits) = input["edits"].as_array() {
+        return edits.iter().filter_map(edit).collect();
+    }
+    let whole = || input["content"].as_str().map(|content| Diff::of(path, None, Some(content)));
+    edit(input).or_else(whole).into_iter().collect()
+}
+
+/// The files of a change, a line each.
+fn paths(changes: &Value) -> String {
+    let paths = changes.as_array().into_iter().flatten().map(|change| word(change, "path"));
+    paths.collect::<Vec<_>>().join("\n")
+}
+
+/// All texts in a value, a line or more each. Ids and kinds are no texts.
+fn texts(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => {
+            let parts = values.iter().map(texts).filter(|text| !text.is_empty());
+            parts.collect::<Vec<_>>().join("\n")
+        }
+        Value::Object(fields) => {
+            let is_text = |name: &str| {
+                matches!(
+                    name,
+                    "text" | "content" | "path" | "diff" | "newText" | "output" | "stdout" | "stderr"
+                )
+            };
+            let parts = fields.iter().filter(|(name, _)| is_text(name)).map(|(_, value)| texts(value));
+            parts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn heard(lines: &[&str]) -> Vec<Item> {
+        let mut heard = Heard::default();
+        lines.iter().for_each(|line| heard.hear(line.as_bytes()));
+        heard.items()
+    }
+
+    fn tools(lines: &[&str]) -> Vec<(String, String, Option<String>, bool)> {
+        let tool = |item: Item| match item {
+            Item::Tool(tool) => Some((tool.name, tool.given, tool.output, tool.is_error)),
+            Item::Text { .. } | Item::Thought { .. } => None,
+        };
+        heard(lines).into_iter().filter_map(tool).collect()
+    }
+
+    #[test]
+    fn the_tools_of_each_protocol_are_understood() {
+        let claude = [
+            r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls","description":"look"}}]}}"#,
+            r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","is_error":true,"content":[{"type":"text","text":"no"}]}]}}"#,
+        ];
+        assert_eq!(tools(&claude), [("Bash".into(), "ls".into(), Some("no".into()), true)]);
+        let acp = [
+            r#"{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"Read","rawInput":{"path":"/x"}}}}"#,
+            r#"{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"completed","content":[{"type":"content","content":{"type":"text","text":"done"}}]}}}"#,
+        ];
+        assert_eq!(tools(&acp), [("Read".into(), "/x".into(), Some("done".into()), false)]);
+        let codex = [
+            r#"{"method":"item/completed","params":{"item":{"type":"commandExecution","id":"i","command":"make","aggregatedOutput":"ok\n","status":"completed"}}}"#,
+            r#"{"method":"item/completed","params":{"item":{"type":"agentMessage","id":"j","text":"hello"}}}"#,
+        ];
+        assert_eq!(tools(&codex), [("shell".into(), "make".into(), Some("ok\n".into()), false)]);
+        assert_eq!(tools(&["garbage \"message\"", "{}"]), []);
+    }
+
+    #[test]
+    fn what_is_said_and_thought_stands_where_it_was_said() {
+        let claude = heard(&[
+            r#"{"type":"assistant","message":{"content":[{"type":"thinking","thinking":"hm"}]}}"#,
+            r#"{"type":"stream_event","event":{"type":"content_block_delta","message":"again"}}"#,
+            r#"{"type":"assistant","message":{"content":[{"type":"text","text":"first"}]}}"#,
+            r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t","name":"Task","input":{}}]}}"#,
+            r#"{"type":"assistant","parent_tool_use_id":"t","message":{"content":[{"type":"text","text":"inner"},{"type":"tool_use","id":"u","name":"Read","input":{"file_path":"/x"}}]}}"#,
+            r#"{"type":"assistant","message":{"content":[{"type":"text","text":"last"}]}}"#,
+        ]);
+        let told = serde_json::to_value(&claude).expect("plain data");
+        let kinds: Vec<_> = claude
+            .iter()
+            .map(|item| serde_json::to_value(item).expect("plain data")["kind"].clone())
+            .collect();
+        assert_eq!(kinds, ["thought", "text", "tool", "tool", "text"]);
+        assert_eq!((&told[1]["text"], &told[4]["text"]), (&json!("first"), &json!("last")));
+        assert_eq!((&told[3]["within"], &told[2]["within"]), (&json!("t"), &json!(null)));
+        let chunk = |kind: &str, text: &str| {
+            let update = json!({"sessionUpdate": kind, "content": {"type": "text", "text": text}});
+            json!({"method": "session/update", "params": {"update": update}}).to_string()
+        };
+        let chunks =
+            [("agent_thought_chunk", "a"), ("agent_message_chunk", "b"), ("agent_message_chunk", "c")];
+        let lines: Vec<String> = chunks.iter().map(|(kind, text)| chunk(kind, text)).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert_eq!(heard(&lines), [Item::thought("a"), Item::text("bc")]);
+        let codex = heard(&[
+            r#"{"method":"item/completed","params":{"item":{"type":"reasoning","id":"r","summary":["why"],"content":[]}}}"#,
+            r#"{"method":"item/started","params":{"item":{"type":"commandExecution","id":"i","command":"make"}}}"#,
+            r#"{"method":"item/completed","params":{"item":{"type":"agentMessage","id":"j","text":"hello"}}}"#,
+        ]);
+        assert_eq!((&codex[0], &codex[2]), (&Item::thought("why"), &Item::text("hello")));
+        assert!(matches!(&codex[1], Item::Tool(tool) if !tool.is_over && tool.name == "shell"));
+    }
+
+    #[test]
+    fn changes_of_files_are_told_with_what_was_there() {
+        let diffs = |lines: &[&str]| match heard(lines).pop() {
+            Some(Item::Tool(tool)) => tool.diffs,
+            other => panic!("no tool: {other:?}"),
+        };
+        let claude = r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t","name":"Edit","input":{"file_path":"/a","old_string":"x","new_string":"y"}}]}}"#;
+        assert_eq!(diffs(&[claude]), [Diff::of("/a", Some("x"), Some("y"))]);
+        let write = r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t","name":"Write","input":{"file_path":"/a","content":"y"}}]}}"#;
+        assert_eq!(diffs(&[write]), [Diff::of("/a", None, Some("y"))]);
+        let acp = r#"{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"Edit","content":[{"type":"diff","path":"/a","oldText":"x","newText":"y"}]}}}"#;
+        assert_eq!(diffs(&[acp]), [Diff::of("/a", Some("x"), Some("y"))]);
+        let codex = r#"{"method":"item/completed","params":{"item":{"type":"fileChange","id":"i","changes":[{"path":"/a","kind":"update","diff":"@@ -1 +1 @@\n-x\n+y\n"}]}}}"#;
+        assert_eq!(diffs(&[codex]), [Diff::unified("/a", "@@ -1 +1 @@\n-x\n+y\n")]);
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_and_says_so() {
+        let long = "é".repeat(1 << 20);
+        let line = json!({"type": "assistant", "message": {"content": [
+            {"type": "text", "text": long},
+            {"type": "tool_use", "id": "t", "name": "Write", "input": {"file_path": "/a", "content": long}},
+        ]}});
+        let items = heard(&[&line.to_string()]);
+        assert!(matches!(&items[0], Item::Text { text, cut: true } if text.len() <= 256 * 1024));
+        let Item::Tool(tool) = &items[1] else { panic!("{items:?}") };
+        assert!(
+            tool.input.is_null() && tool.given.contains("bytes more") && tool.summary.chars().count() <= 200
+        );
+        assert!(tool.diffs[0].cut && tool.diffs[0].new.as_ref().is_some_and(|new| new.len() <= 64 * 1024));
+    }
+}

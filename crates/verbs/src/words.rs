@@ -1,0 +1,132 @@
+//! Plain words about times, sizes and commands: the same for a terminal, a file and a page.
+//!
+//! Promise: no secret of a command line comes along, and nothing of somebody else's text is a command to a terminal.
+//! Not here: colours and columns (see the CLI).
+
+use berth_api::{Status, Timestamp, redact};
+
+/// How long ago, in one unit.
+pub fn age(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms}ms"),
+        1..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86400),
+    }
+}
+
+/// A length of time as one would type it: exact, in as few units as it takes.
+pub fn span(ms: u64) -> String {
+    let units = [(7 * 86_400_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    let fits = units.into_iter().find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
+    fits.map_or_else(|| format!("{ms}ms"), |(unit, name)| format!("{}{name}", ms / unit))
+}
+
+/// How long before now.
+pub fn ago(then: Timestamp) -> String {
+    age(berth_host::clock::wall_ms().saturating_sub(then.0))
+}
+
+/// How many bytes, in one unit.
+pub fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let Some((unit, name)) = units.into_iter().find(|(unit, _)| bytes >= *unit) else {
+        return format!("{bytes} B");
+    };
+    // Tenths, rounded: people compare 1.5 with 1.6, and 150 with 160.
+    let tenths = (u128::from(bytes) * 10 + u128::from(unit) / 2) / u128::from(unit);
+    match tenths {
+        0..100 => format!("{}.{} {name}", tenths / 10, tenths % 10),
+        _ => format!("{} {name}", (tenths + 5) / 10),
+    }
+}
+
+/// How a run ended, in a few words.
+pub fn ending(status: &Status) -> Option<String> {
+    let how = match (status.signal, status.exit, &status.failure) {
+        _ if status.oom => "killed: out of memory".to_owned(),
+        (Some(signal), _, _) => format!("killed by {}", signal_name(signal)),
+        (None, Some(code), _) => format!("exit {code}"),
+        (None, None, Some(failure)) => failure.clone(),
+        (None, None, None) => return None,
+    };
+    let stopped = status.stopped_by.as_ref().map(|by| format!(", stopped by {}", by.place));
+    Some(how + &stopped.unwrap_or_default())
+}
+
+fn signal_name(number: i32) -> String {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        6 => "SIGABRT",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => return format!("signal {number}"),
+    };
+    name.to_owned()
+}
+
+/// A command line as one would type it, without its secrets, shortened.
+pub fn command_line(command: &[String], limit: usize) -> String {
+    cut(&redact::command_line(command), limit)
+}
+
+/// The beginning of a text that fits.
+pub fn cut(text: &str, limit: usize) -> String {
+    if text.chars().count() <= limit {
+        return text.to_owned();
+    }
+    text.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A text of somebody else, as it is: what a terminal would obey is made visible.
+pub fn visible(text: &str) -> String {
+    let show = |c: char| match c {
+        '\n' | '\t' => c,
+        '\0'..='\x1f' => char::from_u32(0x2400 + c as u32).unwrap_or('?'),
+        '\x7f' => '\u{2421}',
+        c if c.is_control() => '?',
+        c => c,
+    };
+    text.chars().map(show).collect()
+}
+
+/// The beginning of a text, on one line.
+pub fn excerpt(text: &str, most: usize) -> String {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    if line.chars().count() <= most {
+        return line;
+    }
+    line.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_told_as_one_would_type_it() {
+        let spans =
+            [(0, "0ms"), (1500, "1500ms"), (90_000, "90s"), (600_000, "10m"), (86_400_000 * 30, "30d")];
+        for (ms, text) in spans {
+            assert_eq!(span(ms), text);
+        }
+    }
+
+    #[test]
+    fn sizes_have_two_or_three_digits() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(10 << 20), "10 MiB");
+        assert_eq!(size((9 << 20) + (1 << 20) / 10 * 6), "9.6 MiB");
+        assert_eq!(size(180 << 20), "180 MiB");
+        assert_eq!(size(u64::MAX), "17179869184 GiB");
+    }
+}

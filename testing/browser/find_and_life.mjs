@@ -1,0 +1,46 @@
+// Starting, finding, renaming, tagging, stopping, resuming, archiving: with the keyboard where there is one.
+export default async function (t) {
+  const { page } = await t.person();
+  await page.locator(".srow", { hasText: "talk" }).waitFor();
+  await page.keyboard.press("c");
+  await page.locator(".choice", { hasText: "fake" }).click();
+  await page.fill("#new-cwd", t.dir);
+  await page.fill("#new-prompt", "a needle in the hay");
+  await page.fill("#new-name", "made-here");
+  await page.locator(".dialog button:has-text('Start')").dblclick({ delay: 0, noWaitAfter: true });
+  await page.getByText("ECHO: a needle in the hay").waitFor();
+  t.check((await t.turns("made-here")).length === 1, "started twice");
+  await page.locator("main").click({ position: { x: 300, y: 300 } });
+  await page.keyboard.press("/");
+  await page.keyboard.type("needle in");
+  await page.locator(".hit mark").first().waitFor();
+  await page.fill("#find", "made-h");
+  t.check((await page.locator(".srow").count()) === 1, "the filter shows more");
+  await page.fill("#find", "");
+  await page.click("#session-menu");
+  await page.click("[role=menuitem]:has-text('Rename')");
+  await page.fill("#asked", "renamed");
+  await page.keyboard.press("Enter");
+  await page.locator("h1", { hasText: "renamed" }).waitFor();
+  await page.click("#session-menu");
+  await page.click("[role=menuitem]:has-text('Tags')");
+  await page.fill("#asked", "blue green");
+  await page.keyboard.press("Enter");
+  await page.locator(".srow .tag", { hasText: "green" }).waitFor();
+  await page.locator(".details").click();
+  await page.keyboard.press("x");
+  await page.click(".dialog button:has-text('Stop')");
+  await page.locator("main .pill", { hasText: "Stopped" }).waitFor();
+  await page.click("main button:has-text('Resume')");
+  await page.locator("main .pill", { hasText: "Idle" }).waitFor();
+  await page.click("#session-menu");
+  await page.click("[role=menuitem]:has-text('Archive')");
+  await page.click(".dialog button:has-text('Archive')");
+  await page.locator(".srow", { hasText: "renamed" }).waitFor({ state: "detached" });
+  await page.click("button:has-text('older and archived')");
+  await page.locator(".srow", { hasText: "renamed" }).click();
+  await page.click("main button:has-text('Restore')");
+  await page.locator("main .pill", { hasText: "Stopped" }).or(page.locator("main .pill", { hasText: "Idle" })).waitFor();
+  await page.keyboard.press("?");
+  await page.locator(".dialog.keys").waitFor();
+}

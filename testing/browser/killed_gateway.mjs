@@ -1,0 +1,24 @@
+// The gateway is killed with -9 while the page is open, and started again: the page says so, comes back by itself, has
+// everything that happened meanwhile, and what was written meanwhile is said once.
+export default async function (t) {
+  const { page } = await t.person();
+  await page.goto(`${t.url}/#/s/talk`);
+  await page.fill("#message", "before");
+  await page.press("#message", "Enter");
+  await page.getByText("ECHO: before").waitFor();
+  await t.killGateway();
+  await page.locator("#banner", { hasText: "Connection to the gateway lost" }).waitFor();
+  await t.berth("send", "talk", "meanwhile", "--wait");
+  await page.fill("#message", "written offline");
+  await page.press("#message", "Enter");
+  await page.getByText("waits for the gateway").waitFor();
+  await page.fill("#message", "a draft");
+  await t.startGateway();
+  await page.locator("#banner", { hasText: "Connected again" }).waitFor();
+  await page.getByText("ECHO: meanwhile").waitFor();
+  await page.getByText("ECHO: written offline").waitFor();
+  await page.locator("#banner").waitFor({ state: "detached" });
+  t.check((await page.inputValue("#message")) === "a draft", "the draft is gone");
+  const said = (await t.turns("talk")).map((turn) => turn.prompt);
+  t.check(JSON.stringify(said) === '["before","meanwhile","written offline"]', `said: ${JSON.stringify(said)}`);
+}

@@ -1,0 +1,41 @@
+// A terminal: watched first, then typed into; taken over by another tab; a phone has the keys its keyboard lacks.
+const text = (page) => page.locator(".xterm-rows").innerText().then((all) => all.replaceAll("\u00a0", " "));
+export default async function (t) {
+  const { context, page: one } = await t.person();
+  await one.goto(`${t.url}/#/s/echo`);
+  await t.until("the screen is drawn", async () => (await text(one)).includes("ready"));
+  await one.locator(".term").getByText("nobody types").waitFor();
+  await one.click(".xterm-screen");
+  await one.keyboard.type("ignored");
+  await one.click("#take-over");
+  await one.locator(".bar.writing").waitFor();
+  await one.keyboard.type("hello from one");
+  await t.until("the echo", async () => (await text(one)).includes("hello from one"));
+  t.check(!(await text(one)).includes("ignored"), "an observer typed");
+  const seen = await t.json("show", "echo");
+  t.check(seen.cols > 80 && seen.writer, `the size and the writer: ${seen.cols} ${JSON.stringify(seen.writer)}`);
+  const two = await t.tab(context, "#/s/echo");
+  await t.until("the second sees it", async () => (await text(two)).includes("hello from one"));
+  await two.locator("#take-over", { hasText: "Take over" }).click();
+  await two.locator(".bar.writing").waitFor();
+  await one.locator("#take-over").waitFor();
+  await two.keyboard.type(" and two");
+  await t.until("both see it", async () => (await text(one)).includes("and two") && (await text(two)).includes("and two"));
+  await t.killGateway();
+  await two.getByText("coming back by itself").waitFor();
+  await t.startGateway();
+  await two.locator(".bar.writing", { hasText: "You type" }).waitFor();
+  await two.click(".xterm-screen");
+  await two.keyboard.type(" again");
+  await t.until("typing goes on", async () => (await text(two)).includes("again"));
+  const phone = await t.person(t.PHONE);
+  await phone.page.goto(`${t.url}/#/s/echo`);
+  await t.until("the phone sees it", async () => (await text(phone.page)).includes("and two"));
+  await t.fits(phone.page, "a terminal on a phone");
+  await phone.page.click("#take-over");
+  await phone.page.locator(".keysrow").waitFor();
+  await t.fits(phone.page, "a terminal's keys on a phone");
+  await phone.page.fill("#line", "by phone");
+  await phone.page.press("#line", "Enter");
+  await t.until("the phone typed", async () => (await text(phone.page)).includes("by phone"));
+}
