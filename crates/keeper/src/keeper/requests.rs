@@ -62,7 +62,7 @@ impl Keeper {
             return Problem::new(Code::Held, format!("helper `{name}` serves {limit} clients already"))
                 .hint("try again");
         }
-        Problem::new(Code::Refused, format!("session `{name}` serves {limit} clients already"))
+        Problem::new(Code::Full, format!("session `{name}` serves {limit} clients already"))
             .hint("detach some, then try again")
     }
 
