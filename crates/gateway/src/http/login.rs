@@ -26,16 +26,10 @@ use crate::routes::Route;
 const MAX_FORM_BYTES: usize = 4096;
 
 pub(crate) fn routes() -> Vec<Route> {
-    let page = Some("text/html");
-    let gives_page =
-        |route: Route, status, about| route.gives_as(status, about, page.unwrap_or_default(), None);
     vec![
-        gives_page(
-            Route::new(Method::GET, "/login", Scope::Read, "login_page", "The page to log in with.", show)
-                .open(),
-            200,
-            "the page; a link in it is not used up by looking",
-        ),
+        Route::new(Method::GET, "/login", Scope::Read, "login_page", "The page to log in with.", show)
+            .open()
+            .gives_as(200, "the page; a link in it is not used up by looking", "text/html", None),
         Route::new(
             Method::POST,
             "/login",
