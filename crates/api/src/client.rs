@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::frame::{self, Frame, Kind};
 use crate::message::{Answer, Call, Notice, PROTOCOL, Request};
 use crate::problem::{Code, Problem};
-use crate::redact;
+use crate::{redact, trace};
 
 /// The name of a keeper's socket in its session's directory.
 pub const SOCKET_NAME: &str = "sock";
@@ -82,7 +82,7 @@ impl Connection {
 
     /// Asks without waiting.
     pub fn send(&mut self, request: Request) -> io::Result<()> {
-        let call = Call { protocol: PROTOCOL, place: self.place.clone(), request };
+        let call = Call { protocol: PROTOCOL, place: self.place.clone(), trace: trace::current(), request };
         let json = serde_json::to_vec(&call)?;
         frame::write(&mut self.stream, Kind::Call, &[&json])
     }

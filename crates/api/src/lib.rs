@@ -16,6 +16,7 @@ pub mod record;
 pub mod redact;
 pub mod scope;
 pub mod status;
+pub mod trace;
 pub mod turn;
 
 pub use client::Connection;

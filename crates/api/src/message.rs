@@ -18,6 +18,9 @@ pub struct Call {
     pub protocol: u32,
     /// Where the client is, for people: a terminal, an SSH connection, a script.
     pub place: String,
+    /// The request of the gateway it belongs to, for the logs. A client of an earlier version does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// What is asked.
     pub request: Request,
 }

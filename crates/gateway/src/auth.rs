@@ -45,7 +45,7 @@ fn caller(peer: &Peer) -> Option<Caller> {
 
 /// What everybody may see.
 fn is_open(path: &str) -> bool {
-    crate::routes::all().iter().any(|route| route.scope.is_none() && route.path == path)
+    crate::routes::is_open(path)
 }
 
 fn stranger() -> Fault {

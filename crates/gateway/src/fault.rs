@@ -65,25 +65,35 @@ impl Fault {
         self.retry_after = Some(seconds);
         self
     }
-}
 
-impl IntoResponse for Fault {
-    fn into_response(self) -> Response {
+    /// The body of an answer with this status.
+    fn body(self, status: StatusCode) -> ProblemBody {
         let code = self.problem.code;
-        let status = self.status.or(StatusCode::from_u16(code.http_status()).ok());
-        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = ProblemBody {
+        ProblemBody {
             r#type: format!("urn:berth:problem:{}", code.word()),
             code: code.word().to_owned(),
             status: status.as_u16(),
             title: self.problem.what,
             detail: self.problem.hint,
             exit_code: code.exit_code(),
-        };
-        let mut response = (status, Json(body)).into_response();
+        }
+    }
+
+    /// The same as text, for who answers without a router.
+    pub(crate) fn json(self, status: StatusCode) -> String {
+        serde_json::to_string(&self.body(status)).expect("a problem is plain data")
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let status = self.status.or(StatusCode::from_u16(self.problem.code.http_status()).ok());
+        let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let retry_after = self.retry_after;
+        let mut response = (status, Json(self.body(status))).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(seconds) = self.retry_after {
+        if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response

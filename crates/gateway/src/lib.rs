@@ -13,9 +13,14 @@ mod caller;
 mod fault;
 mod gate;
 mod http;
+mod metrics;
 pub mod openapi;
 pub mod routes;
 mod server;
+mod trace;
 
 pub use fault::ProblemBody;
-pub use server::{Listen, Options, SOCKET_NAME, serve};
+pub use server::{
+    Address, END_PATIENCE, Inherited, LOCK_NAME, Listen, LogFormat, MAX_CONNECTIONS, Options, SOCKET_NAME,
+    TlsFiles, serve, socket_of,
+};

@@ -4,15 +4,21 @@
 //! one table, so they cannot differ.
 //! Start with [`all`].
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
+use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use berth_api::{Code, Scope};
+use berth_api::{Code, Problem, Scope};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use crate::auth::Peer;
+use crate::fault::Fault;
 use crate::gate::Gate;
 
 /// Makes the schema of a type.
@@ -134,20 +140,60 @@ pub fn all() -> Vec<Route> {
     [crate::http::sessions::routes(), crate::http::system::routes()].into_iter().flatten().collect()
 }
 
-/// The router: every route behind the check of its scope.
+/// The paths that everybody may ask for, for as long as this process lives.
+static OPEN: OnceLock<HashSet<&'static str>> = OnceLock::new();
+
+/// Whether everybody may ask for what is at this path.
+pub(crate) fn is_open(path: &str) -> bool {
+    OPEN.get().is_some_and(|open| open.contains(path))
+}
+
+/// The route that answered, for records: it goes with the answer as far as the door.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matched(pub(crate) &'static str);
+
+/// The router: every request past `auth`, every route behind the check of its scope. Made once.
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
     let mut router = Router::new();
+    let mut open = HashSet::new();
     for route in all() {
-        let handler = match route.scope {
+        let path = route.path;
+        let is_open =
+            route.scope.is_none() || (gate.options.open_metrics && path == crate::http::system::METRICS);
+        let handler = match route.scope.filter(|_| !is_open) {
             Some(scope) => route.handler.layer(axum::middleware::from_fn(
-                move |caller: crate::caller::Caller, request, next: axum::middleware::Next| async move {
-                    caller.needs(scope)?;
-                    Ok::<_, crate::fault::Fault>(next.run(request).await)
+                move |caller: crate::caller::Caller, request, next: Next| async move {
+                    crate::trace::came_from(&caller.place);
+                    let answer = match caller.needs(scope) {
+                        Ok(()) => next.run(request).await,
+                        Err(fault) => fault.into_response(),
+                    };
+                    matched(answer, path)
                 },
             )),
-            None => route.handler,
+            None => {
+                open.insert(path);
+                route.handler.layer(axum::middleware::from_fn(move |request, next: Next| async move {
+                    matched(next.run(request).await, path)
+                }))
+            }
         };
-        router = router.route(route.path, handler);
+        router = router.route(path, handler);
     }
-    router.fallback(crate::http::system::nothing_here).with_state(gate)
+    let _ = OPEN.set(open);
+    router
+        .fallback(crate::http::system::nothing_here)
+        .method_not_allowed_fallback(crate::http::system::not_like_this)
+        .with_state(gate)
+        .layer(axum::middleware::from_fn(|mut request: Request, next: Next| async move {
+            match request.extensions_mut().remove::<Peer>() {
+                Some(peer) => crate::auth::admit(peer, request, next).await,
+                None => Fault::from(Problem::new(Code::Bug, "a request came from nowhere")).into_response(),
+            }
+        }))
+}
+
+fn matched(mut answer: Response, path: &'static str) -> Response {
+    answer.extensions_mut().insert(Matched(path));
+    answer
 }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::message::{Answer, Request};
@@ -12,6 +13,7 @@ use berth_api::status::Status;
 use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
 use berth_host::cgroup;
+use berth_host::identity::Pidfd;
 use berth_host::spawn::{Spawn, Stdio, THIS_PROGRAM, spawn};
 use berth_host::systemd::Manager;
 
@@ -115,6 +117,7 @@ pub fn keeper_with(
     }
     let child = spawned.map_err(|error| trouble("starting it", &error))?;
     tracing::info!(session = %id, pid = child.pid, scope = manager.is_some(), "started a keeper");
+    remember(child.pidfd);
     drop(theirs);
     // It waits for its first request meanwhile, so nothing of it is anywhere else yet.
     if let Some(manager) = manager
@@ -131,6 +134,20 @@ pub fn keeper_with(
         Answer::Done { status } => Ok((connection, *status)),
         other => Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
     }
+}
+
+/// The keepers this process started, as far as it is not known that they ended.
+static STARTED: Mutex<Vec<Pidfd>> = Mutex::new(Vec::new());
+
+fn remember(keeper: Pidfd) {
+    collect();
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).push(keeper);
+}
+
+/// Takes the exits of keepers that this process started and that have ended. Who stays for long calls it now and
+/// then: else each would be listed as ended until we end ourselves.
+pub fn collect() {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).retain(|keeper| !keeper.collect());
 }
 
 /// Our environment without what belongs to the run we may have been called from.

@@ -14,6 +14,7 @@ mod keys;
 pub mod notify;
 mod policy;
 pub mod registry;
+pub mod serve;
 mod ui;
 
 use std::collections::BTreeMap;
@@ -50,6 +51,8 @@ pub struct Config {
     pub agents: BTreeMap<String, AgentKeys>,
     /// `[notify]`.
     pub notify: notify::NotifyKeys,
+    /// `[serve]`.
+    pub serve: serve::ServeKeys,
 }
 
 impl Config {
@@ -96,9 +99,10 @@ impl Config {
         let policy = Policy::read(top.table("policy")?)?;
         let agents = agents::read(&mut top)?;
         let notify = notify::NotifyKeys::read(top.table("notify")?)?;
+        let serve = serve::ServeKeys::read(top.table("serve")?)?;
         top.finish()?;
         let settings = document.settings();
-        Ok(Self { path, is_there: bytes.is_some(), settings, ui, policy, agents, notify })
+        Ok(Self { path, is_there: bytes.is_some(), settings, ui, policy, agents, notify, serve })
     }
 
     /// The refusal of something that only turns out to be wrong beside the built-in table.

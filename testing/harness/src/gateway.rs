@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use serde_json::Value;
 
@@ -73,7 +73,11 @@ impl Lab {
 
     /// The same with more arguments. Waits until it listens on as many addresses as there are.
     pub fn serve_with(&self, args: &[&str]) -> Gateway {
-        let mut command = self.command(["serve"].iter().chain(args));
+        self.serve_from(self.command(["serve"].iter().chain(args)), args)
+    }
+
+    /// The same with a command that has these arguments, and what else a test gives it: variables, pipes.
+    pub fn serve_from(&self, mut command: Command, args: &[&str]) -> Gateway {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("berth can be started");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let wanted = 1 + args.iter().filter(|arg| arg.starts_with("--listen")).count();
@@ -88,6 +92,24 @@ impl Gateway {
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it says on standard error, if that is a pipe.
+    pub fn stderr(&mut self) -> Option<BufReader<ChildStderr>> {
+        self.child.stderr.take().map(BufReader::new)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("our own process can be signalled");
+    }
+
+    /// Waits for its end; its exit code, or 128 + the signal.
+    pub fn wait(&mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt;
+        let status = self.child.wait().expect("our own child");
+        status.code().or(status.signal().map(|signal| 128 + signal)).expect("it ended")
     }
 
     /// Kills it with SIGKILL.

@@ -1,18 +1,71 @@
 //! `berth serve`: the gateway.
 
-use berth_api::Problem;
-use berth_gateway::{Listen, Options};
+use std::path::PathBuf;
+
+use berth_api::{Code, Problem};
+use berth_gateway::{Listen, LogFormat, Options, TlsFiles};
+use serde_json::json;
 
 use crate::args::Serve;
+use crate::args::serve::LogFormat as Wanted;
+use crate::config::{Config, serve as keys};
 use crate::ctx::Ctx;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
-    let tcp = args.listen.iter().copied().map(Listen::Tcp);
-    let listen = std::iter::once(Listen::Socket).chain(tcp).collect();
-    berth_gateway::serve(ctx.home.clone(), Options { listen }, |address| {
+    let config = Config::load()?.serve;
+    let options = options(args, &config)?;
+    let is_json = args.json;
+    berth_gateway::serve(ctx.home.clone(), options, |address| {
+        let line = if is_json {
+            format!("{}\n", json!({"listening": address, "pid": std::process::id()}))
+        } else {
+            format!("listening on {address}\n")
+        };
         // Whoever does not read this wants the gateway all the same.
-        let _ = print::text(&format!("listening on {address}\n"));
+        let _ = print::text(&line);
     })?;
     Ok(0)
+}
+
+fn options(args: &Serve, config: &keys::ServeKeys) -> Result<Options, Problem> {
+    let mut listen = vec![Listen::Socket];
+    if args.listen.is_empty() {
+        for address in &config.listen {
+            let address = address.parse().map_err(|why: String| in_config("listen", &why))?;
+            listen.push(Listen::Tcp(address));
+        }
+    }
+    listen.extend(args.listen.iter().cloned().map(Listen::Tcp));
+    let tls = match (args.tls_cert.clone().zip(args.tls_key.clone()), &config.tls_cert, &config.tls_key) {
+        (Some((cert, key)), _, _) => Some(TlsFiles { cert, key }),
+        (None, Some(cert), Some(key)) => {
+            Some(TlsFiles { cert: PathBuf::from(cert), key: PathBuf::from(key) })
+        }
+        (None, None, None) => None,
+        (None, Some(_), None) => return Err(in_config("tls_key", "is missing, and tls_cert is there")),
+        (None, None, Some(_)) => return Err(in_config("tls_cert", "is missing, and tls_key is there")),
+    };
+    let log = match (args.log_format, config.log_format) {
+        (Some(Wanted::None), _) | (None, keys::LogFormat::None) => None,
+        (Some(Wanted::Text), _) | (None, keys::LogFormat::Text) => Some(LogFormat::Text),
+        (Some(Wanted::Json), _) | (None, keys::LogFormat::Json) => Some(LogFormat::Json),
+    };
+    let allow_hosts =
+        if args.allow_host.is_empty() { config.allow_hosts.clone() } else { args.allow_host.clone() };
+    Ok(Options {
+        listen,
+        tls,
+        insecure_http: args.insecure_http || config.insecure_http,
+        allow_hosts,
+        open_metrics: args.open_metrics || config.open_metrics,
+        log,
+        inherited: args.inherit.clone(),
+        again: std::env::args_os().collect(),
+    })
+}
+
+fn in_config(key: &str, why: &str) -> Problem {
+    Problem::new(Code::Usage, format!("`{key}` in [serve] of the config: {why}"))
+        .hint(format!("`berth config --explain serve.{key}` explains it"))
 }
