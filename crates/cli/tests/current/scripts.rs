@@ -111,6 +111,8 @@ fn arguments(command: &[&str], agent: &str) -> Option<Vec<String>> {
         ["tag"] => "tag live a",
         ["note"] => "note live text",
         ["grep"] => "grep text",
+        // It stays until it is told to end; without a word about TLS it does not even begin.
+        ["serve"] => "serve --listen 0.0.0.0:1",
         ["setup", "systemd"] => "setup systemd --dry-run",
         ["turn" | "result" | "cancel"] => return Some(vec![command[0].to_owned(), "live.1".to_owned()]),
         ["queue", "drop" | "move"] => {
