@@ -80,7 +80,7 @@ fn at_the_limit_who_does_nothing_makes_room() {
 }
 
 #[test]
-fn a_head_that_never_ends_and_a_body_that_never_comes_are_not_waited_for() {
+fn a_head_that_never_ends_is_not_waited_for_and_nor_is_the_next_request() {
     let lab = lab();
     let gateway = impatient(&lab, &["--listen", "127.0.0.1:0"]);
     let started = Instant::now();

@@ -99,10 +99,12 @@ mod tests {
     #[test]
     fn who_takes_nothing_is_given_up_and_who_takes_a_little_is_not() {
         runtime().block_on(async {
-            let (ours, mut theirs) = tokio::io::duplex(16);
+            let (ours, _deaf) = tokio::io::duplex(16);
             let mut patient = Patient::new(ours, Duration::from_millis(50));
             let given_up = patient.write_all(&[0; 64]).await.expect_err("nobody reads");
             assert_eq!(given_up.kind(), io::ErrorKind::TimedOut);
+            let (ours, mut theirs) = tokio::io::duplex(16);
+            let mut patient = Patient::new(ours, Duration::from_millis(300));
             let reading = tokio::spawn(async move {
                 let mut buffer = [0; 8];
                 while tokio::io::AsyncReadExt::read(&mut theirs, &mut buffer)
@@ -112,8 +114,8 @@ mod tests {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             });
-            // Ten times as long as anybody is waited for, and each time something is taken.
-            patient.write_all(&[0; 400]).await.expect("it is read slowly, and read");
+            // Longer in all than anybody is waited for, and each time something is taken.
+            patient.write_all(&[0; 800]).await.expect("it is read slowly, and read");
             drop(patient);
             reading.await.expect("it ends");
         });
