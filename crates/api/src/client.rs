@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use crate::frame::{self, Frame, Kind};
-use crate::message::{Answer, Call, Notice, PROTOCOL, Request};
+use crate::message::{Answer, Asker, Call, Notice, PROTOCOL, Request};
 use crate::problem::{Code, Problem};
 use crate::redact;
 
@@ -22,7 +22,7 @@ const READ_BYTES: usize = 32 * 1024;
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,
-    place: String,
+    asker: Asker,
     /// What was read beyond the last whole frame.
     ahead: Vec<u8>,
 }
@@ -43,15 +43,25 @@ pub enum Arrival {
 impl Connection {
     /// Connects to the keeper of the session in `dir`.
     pub fn open(dir: &Path, place: String) -> io::Result<Self> {
+        Self::open_for(dir, place.into())
+    }
+
+    /// The same for somebody who may be an agent.
+    pub fn open_for(dir: &Path, asker: Asker) -> io::Result<Self> {
         let stream = berth_host::socket::connect(dir, SOCKET_NAME)
             .inspect_err(|error| tracing::debug!(?dir, %error, "no keeper answers there"))?;
         tracing::debug!(?dir, "connected to the keeper");
-        Ok(Self::over(stream, place))
+        Ok(Self::over_for(stream, asker))
     }
 
     /// Uses a stream that is connected already.
     pub fn over(stream: UnixStream, place: String) -> Self {
-        Self { stream, place, ahead: Vec::new() }
+        Self::over_for(stream, place.into())
+    }
+
+    /// The same for somebody who may be an agent.
+    pub fn over_for(stream: UnixStream, asker: Asker) -> Self {
+        Self { stream, asker, ahead: Vec::new() }
     }
 
     /// Asks, and waits for the answer. News that arrives in between is dropped: watch on a
@@ -82,7 +92,8 @@ impl Connection {
 
     /// Asks without waiting.
     pub fn send(&mut self, request: Request) -> io::Result<()> {
-        let call = Call { protocol: PROTOCOL, place: self.place.clone(), request };
+        let Asker { place, agent } = self.asker.clone();
+        let call = Call { protocol: PROTOCOL, place, agent, request };
         let json = serde_json::to_vec(&call)?;
         frame::write(&mut self.stream, Kind::Call, &[&json])
     }

@@ -19,8 +19,26 @@ pub struct Call {
     pub protocol: u32,
     /// Where the client is, for people: a terminal, an SSH connection, a script.
     pub place: String,
+    /// The session whose agent this is asked for, by id: a gateway tells. It can only take rights away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// What is asked.
     pub request: Request,
+}
+
+/// Who asks a keeper for something, as far as they say so themselves.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Asker {
+    /// See [`Call::place`].
+    pub place: String,
+    /// See [`Call::agent`].
+    pub agent: Option<String>,
+}
+
+impl From<String> for Asker {
+    fn from(place: String) -> Self {
+        Self { place, agent: None }
+    }
 }
 
 /// What a client asks of a keeper.

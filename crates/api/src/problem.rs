@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use berth_core::{Actor, Refusal};
+use berth_core::{Actor, Deed, Forbidden, Grant, Refusal, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -350,6 +350,67 @@ pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
         | Refusal::WhichRequest { .. }
         | Refusal::NoSuchOption { .. }
         | Refusal::Expired => turn_refusal(what, helper),
+    }
+}
+
+/// A no to an agent, in words: `session` is what it wanted to do that to, `inside` the session it is inside of.
+pub fn not_allowed(no: &Forbidden, session: &str, inside: &str) -> Problem {
+    let (what, by_hand) = deed(no.deed, session);
+    let why = match (no.deed, no.target) {
+        (Deed::Start { grant, .. }, _) if grant > Grant::Nothing && no.needs == grant => {
+            let has = no.has.unwrap_or_default();
+            format!("nobody gives more than they have, and the grant of that session is `{has}`")
+        }
+        (Deed::Answer | Deed::Type { answers: true }, Target::Itself | Target::Child) => {
+            "nobody approves for themselves, or for what they started".to_owned()
+        }
+        (_, Target::Itself) => "it is its own session".to_owned(),
+        (_, Target::Stranger) => "it is not one that session started".to_owned(),
+        (_, Target::Child | Target::Nobody) => format!("that takes the grant `{}`", no.needs),
+    };
+    Problem::new(Code::NotAllowed, format!("what is inside of session `{inside}` may not {what}: {why}")).hint(
+        format!(
+            "ask a person, who is outside of it, for {by_hand}; or let them start `{inside}` with --grant {}. \
+             A shell in a session is inside, too",
+            no.needs
+        ),
+    )
+}
+
+/// What somebody wanted to do, and what a person types for it.
+fn deed(deed: Deed, session: &str) -> (String, String) {
+    let typed = |verb: &str| format!("`berth {verb} {session}`");
+    match deed {
+        Deed::Look => (format!("look at `{session}`"), typed("show")),
+        Deed::Start { grant: Grant::Nothing, takes: true } => {
+            ("end another writer of a conversation".to_owned(), "`berth run --take`".to_owned())
+        }
+        Deed::Start { grant, .. } => {
+            (format!("start a session with the grant `{grant}`"), format!("`berth run --grant {grant}`"))
+        }
+        Deed::Resume { takes: false } => (format!("resume session `{session}`"), typed("resume")),
+        Deed::Resume { takes: true } => {
+            ("end another writer of a conversation".to_owned(), typed("resume --take"))
+        }
+        Deed::Fork => (format!("fork session `{session}`"), typed("fork")),
+        Deed::Send => (format!("change what session `{session}` is to do"), typed("send")),
+        Deed::Describe => (format!("tag session `{session}`, or write about it"), typed("note")),
+        Deed::Rename => (format!("rename session `{session}`"), typed("rename")),
+        Deed::SetPolicy => (format!("set the policy of session `{session}`"), typed("policy")),
+        Deed::Stop => (format!("stop session `{session}`"), typed("stop")),
+        Deed::Archive => (format!("archive or restore session `{session}`"), typed("archive")),
+        Deed::Type { .. } => (format!("type into session `{session}`"), typed("attach")),
+        Deed::Answer => (format!("answer what session `{session}` asks"), typed("answer")),
+        Deed::Share => (format!("own a helper for session `{session}`"), "`berth helper ensure`".to_owned()),
+        Deed::Release => {
+            (format!("release a helper of session `{session}`"), "`berth helper release`".to_owned())
+        }
+        Deed::StopHelper => (format!("stop helper `{session}`"), typed("helper stop")),
+        Deed::Restart => (format!("restart the keeper of session `{session}`"), "that".to_owned()),
+        Deed::Sweep => ("sweep".to_owned(), "`berth sweep`".to_owned()),
+        Deed::Purge => (format!("purge {session}"), "`berth purge`".to_owned()),
+        Deed::Tokens => ("make or revoke tokens".to_owned(), "`berth token`".to_owned()),
+        Deed::Serve => ("run a gateway".to_owned(), "`berth serve`".to_owned()),
     }
 }
 

@@ -271,6 +271,21 @@ pub struct Spec {
     pub policy: Policy,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub grant: Grant,
+}
+
+/// [`core::Grant`] on paper, in the words of [`crate::Scope`]. A word of a later version grants nothing here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Grant")]
+pub enum Grant {
+    Send,
+    Control,
+    Admin,
+    #[default]
+    #[serde(other)]
+    None,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -548,11 +563,33 @@ macro_rules! same_fields {
 pub(crate) use same_fields;
 
 same_fields! {
-    Spec { driver, command, cwd, env, key, limits, agent, conversation, origin, again, policy, parent }
+    Spec { driver, command, cwd, env, key, limits, agent, conversation, origin, again, policy, parent, grant }
     Limits { memory_bytes, processes, cpu_percent }
     Boundary { cgroup, missing, limited_in }
     Process { pid, start_ticks, boot_id }
     Actor { pid, uid, place }
+}
+
+impl From<core::Grant> for Grant {
+    fn from(grant: core::Grant) -> Self {
+        match grant {
+            core::Grant::Nothing => Self::None,
+            core::Grant::Send => Self::Send,
+            core::Grant::Control => Self::Control,
+            core::Grant::Admin => Self::Admin,
+        }
+    }
+}
+
+impl From<Grant> for core::Grant {
+    fn from(grant: Grant) -> Self {
+        match grant {
+            Grant::None => Self::Nothing,
+            Grant::Send => Self::Send,
+            Grant::Control => Self::Control,
+            Grant::Admin => Self::Admin,
+        }
+    }
 }
 
 impl From<core::Exit> for Exit {

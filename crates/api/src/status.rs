@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::helper::HelperStatus;
-use crate::record::{Actor, Boundary, Exit, Limits, Outcome, Spec};
+use crate::record::{Actor, Boundary, Exit, Grant, Limits, Outcome, Spec};
 use crate::turn::{Ask, Policy};
 
 /// The signal the kernel frees memory with.
@@ -181,6 +181,8 @@ pub struct What {
     /// The session it was started in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
+    /// What whoever is inside of it may ask of berth, beyond what every agent may.
+    pub grant: Grant,
 }
 
 /// Who may type, and since when.
@@ -207,6 +209,7 @@ impl From<&Spec> for What {
             conversation: spec.conversation.clone(),
             policy: spec.policy.clone(),
             parent: spec.parent.clone(),
+            grant: spec.grant,
         }
     }
 }

@@ -218,7 +218,8 @@ impl Server {
         let server = self.clone();
         self.busy(1);
         let begun = spawn("answer", move || {
-            let request = Request::AnswerAsk { request: Some(asked.request), wish: Wish::Option(option) };
+            let request =
+                Request::AnswerAsk { request: Some(asked.request), wish: Wish::Option(option), epoch: None };
             if let Err(problem) = server.ctx().ask(&asked.session, request) {
                 // Somebody else was faster, or it was withdrawn.
                 tracing::info!(problem = problem.what, "the answer came too late");

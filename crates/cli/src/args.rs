@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
+use berth_core::Grant;
 use clap::{FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
@@ -58,7 +59,7 @@ Sessions live in $BERTH_HOME, else $XDG_STATE_HOME/berth, else ~/.local/state/be
 The config file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml.
 
 Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by someone else
-            5 keeper unreachable · 6 timed out waiting · 7 needs --yes · 70 a bug
+            5 keeper unreachable · 6 timed out waiting · 7 needs --yes · 11 not allowed · 70 a bug
             `run` in the foreground, `attach` and `wait --for exit` pass the command's own code through;
             `send --wait`, `wait T` and `result T`: 0 done · 1 failed · 8 cancelled · 9 interrupted · 10 unknown
 
@@ -233,7 +234,8 @@ Examples:
   berth run -d --name tests -- cargo test             in the background
   id=$(berth run -d --key nightly-42 -- ./job.sh)     same key, same session
   berth run --replace fix --name fix -- claude        the new one, then no old
-  berth run --max-memory 4G --max-procs 500 -- claude  see `berth doctor`")]
+  berth run --max-memory 4G --max-procs 500 -- claude  see `berth doctor`
+  berth run --grant control --agent claude            it may stop and answer others")]
 pub(crate) struct Run {
     /// Do not attach; print the id once the command runs
     #[arg(short, long)]
@@ -267,6 +269,10 @@ pub(crate) struct Run {
     /// (with commas between), or none
     #[arg(long, value_name = "WHAT", value_parser = occasions)]
     pub(crate) notify: Option<berth_core::Notify>,
+    /// What is inside of it may ask this much of berth, beyond what every agent may: send, control, admin
+    /// (docs/grants.md)
+    #[arg(long, value_name = "HOW-FAR", value_parser = grant())]
+    pub(crate) grant: Option<berth_api::record::Grant>,
     /// Print what `show --json` prints instead of the id or the output
     #[arg(long)]
     pub(crate) json: bool,
@@ -278,6 +284,13 @@ pub(crate) struct Run {
         value_name = "CMD"
     )]
     pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+fn grant() -> impl clap::builder::TypedValueParser<Value = berth_api::record::Grant> {
+    let words = [Grant::Send, Grant::Control, Grant::Admin];
+    let named = move |text: String| words.into_iter().find(|grant| grant.word() == text);
+    clap::builder::PossibleValuesParser::new(words.map(Grant::word))
+        .try_map(move |text| named(text).map(Into::into).ok_or("no such word"))
 }
 
 /// What a run may use, all its processes together.

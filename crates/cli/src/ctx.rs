@@ -18,7 +18,7 @@ pub(crate) struct Ctx {
 impl Ctx {
     pub(crate) fn open() -> Result<Self, Problem> {
         let verbs = berth_verbs::Ctx::open(tty::place(), tty::size())?;
-        let parent = berth_verbs::run::session_around(&verbs.home);
+        let parent = berth_verbs::caller::here(&verbs.home).map(|inside| inside.session);
         Ok(Self { verbs: berth_verbs::Ctx { parent, ..verbs }, session: None })
     }
 

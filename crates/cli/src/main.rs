@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod acp;
+mod allowed;
 mod args;
 mod attached;
 mod cmd;
@@ -126,6 +127,7 @@ fn run(args: Args) -> Result<u8, Problem> {
 }
 
 fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
+    allowed::check(ctx, &verb)?;
     match verb {
         Verb::Run(args) => cmd::run::run(ctx, *args),
         Verb::Resume(args) => cmd::resume::run(ctx, &args),

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use berth_api::message::{Answer, Request, Submit};
+use berth_api::message::Submit;
 use berth_api::turn::Manner;
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
@@ -318,12 +318,7 @@ impl Server {
                 return Err(Problem::new(Code::Refused, what)
                     .hint("`status` tells what it does, `result` what it said"));
             }
-            let text = match ctx.ask(&id, Request::Screen { ansi: false })? {
-                Some(Answer::Screen { text, .. }) => text,
-                Some(other) => return Err(turns::odd(&other)),
-                None => crate::cmd::screen::remembered(ctx, &id)?.text(),
-            };
-            Ok(Screen { text })
+            Ok(Screen { text: berth_verbs::screen::text(ctx, &id, false)? })
         })
         .await
     }

@@ -412,9 +412,13 @@ fn take_writer(session: &Session, who: Actor, force: bool) -> Result<Vec<Event>,
         return Err(Refusal::NotRunning);
     }
     let taken_from = match &session.writer {
-        // A process that opens the session a second time is not its own rival.
-        // (Processes of namespaces we do not see are all number 0.)
-        Some(writer) if !force && (writer.holder.pid != who.pid || who.pid == 0) => {
+        // A process that opens the session a second time is not its own rival, unless it does so for somebody at
+        // another place: a gateway is one process for many people. (Processes of namespaces we do not see are all
+        // number 0.)
+        Some(writer)
+            if !force
+                && (writer.holder.pid != who.pid || who.pid == 0 || writer.holder.place != who.place) =>
+        {
             return Err(Refusal::Held { by: writer.holder.clone() });
         }
         Some(writer) => Some(writer.holder.clone()),

@@ -1,7 +1,7 @@
 //! What happened. Past tense, numbered by the journal, never taken back.
 
 use crate::turns::{Able, Ask, Cancel, Expiry, Hold, OnUnknown, Prompt, Release, TurnEnd};
-use crate::{Epoch, Fence, Leaving, Name, Notify, Owner, SessionId, Terms};
+use crate::{Epoch, Fence, Grant, Leaving, Name, Notify, Owner, SessionId, Terms};
 
 /// One thing that happened in a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -330,8 +330,10 @@ pub struct Spec {
     pub again: Vec<String>,
     /// When it ends by itself, and what waits for what.
     pub policy: Policy,
-    /// The id of the session it was started in, for lists; nothing else follows from it.
+    /// The id of the session it was started in: whoever is inside of that one may see to this one.
     pub parent: Option<String>,
+    /// What whoever is inside of it may ask of berth, beyond what every agent may.
+    pub grant: Grant,
 }
 
 impl Spec {

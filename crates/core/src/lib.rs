@@ -16,6 +16,7 @@
 mod decide;
 mod effects;
 mod event;
+mod grants;
 mod id;
 mod life;
 mod observe;
@@ -29,6 +30,7 @@ mod turns;
 pub use decide::{Command, Refusal, decide};
 pub use effects::{Effect, effects};
 pub use event::{Actor, Boundary, Conversation, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec};
+pub use grants::{Caller, Deed, Forbidden, Grant, Target, may, needed};
 pub use id::{BadName, Epoch, Fence, Name, SessionId};
 pub use life::{MAX_NOTE_BYTES, MOST_TAGS, PolicyChange, Term};
 pub use observe::{EXIT_GRACE, Observation, PROOF_PATIENCE, observe};

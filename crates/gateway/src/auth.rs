@@ -25,6 +25,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, TokenKind};
 use berth_keeper::Home;
+use berth_verbs::caller::{Inside, scope_of};
 use berth_verbs::tokens::Pass;
 
 use crate::caller::Caller;
@@ -45,7 +46,12 @@ const MOST_PLACE_CHARS: usize = 200;
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
     /// The local socket, and whose process is at its other end.
-    Local { uid: u32, pid: Option<i32> },
+    Local {
+        uid: u32,
+        pid: Option<i32>,
+        /// The session it is inside of, if that can be told.
+        inside: Arc<Result<Option<Inside>, Problem>>,
+    },
     /// A network address.
     Network(std::net::SocketAddr),
 }
@@ -127,7 +133,9 @@ fn examine(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Op
     site::check(&from)?;
     let asked = Asked { secure: from.is_secure(), host: host.clone(), peer };
     let found = match (Shown::read(request.headers(), &host)?, &asked.peer) {
-        (Shown::Nothing, Peer::Local { pid, .. }) => Ok(Some((owner(request.headers(), *pid)?, None))),
+        (Shown::Nothing, Peer::Local { pid, inside, .. }) => {
+            Ok(Some((owner(request.headers(), *pid, inside)?, None)))
+        }
         (shown, _) => who(gate, &asked, &shown),
     };
     // What a cookie lets in must come from our own page, also where everybody may ask: they would be logged out.
@@ -150,12 +158,21 @@ fn examine(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Op
     Ok((asked, pass))
 }
 
-/// Our own user at the socket. Another gateway of theirs that passes a request on says for whom, and how far those may
-/// go: then it is no further.
-fn owner(headers: &HeaderMap, pid: Option<i32>) -> Result<Caller, Fault> {
+/// Our own user at the socket: a person, or the agent of a session, who may do what its grant says. Another gateway of
+/// theirs that passes a request on says for whom, and how far those may go: then it is no further.
+fn owner(
+    headers: &HeaderMap,
+    pid: Option<i32>,
+    inside: &Result<Option<Inside>, Problem>,
+) -> Result<Caller, Fault> {
+    let (most, agent) = match inside {
+        Ok(None) => (Scope::Admin, None),
+        Ok(Some(inside)) => (scope_of(inside.grant), Some(inside.session.clone())),
+        Err(_) => (Scope::Read, None),
+    };
     let mut scopes = headers.get_all(SCOPE_HEADER).iter();
     let scope = match (scopes.next(), scopes.next()) {
-        (None, _) => Some(Scope::Admin),
+        (None, _) => Some(most),
         (Some(word), None) => word.to_str().ok().and_then(Scope::named),
         (Some(_), Some(_)) => None,
     };
@@ -163,7 +180,7 @@ fn owner(headers: &HeaderMap, pid: Option<i32>) -> Result<Caller, Fault> {
     let here = format!("the local socket (pid {})", pid.unwrap_or_default());
     let there = headers.get(PLACE_HEADER).and_then(|place| place.to_str().ok());
     let place = there.map_or(here, |there| there.chars().take(MOST_PLACE_CHARS).collect());
-    Ok(Caller { place, scope, sessions: None, agent: None, pass: None })
+    Ok(Caller { place, scope: scope.min(most), sessions: None, agent, pass: None })
 }
 
 type Found = (Caller, Option<Arc<Pass>>);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use berth_api::{Code, Problem, Scope};
-use berth_core::SessionId;
+use berth_core::{Deed, SessionId};
 use berth_verbs::Ctx;
 use berth_verbs::tokens::Pass;
 
@@ -53,10 +53,29 @@ impl Caller {
         }
     }
 
+    /// Refuses an agent what is about no session in particular and beyond its grant. What is about one is looked at
+    /// by whoever does it (its keeper, or the verb), because there its children are its own.
+    pub(crate) fn may_as_an_agent(&self, gate: &Gate, scope: Scope, path: &str) -> Result<(), Fault> {
+        let is_about_one = ["{session}", "/v1/helpers"].iter().any(|part| path.contains(part));
+        match scope {
+            Scope::Read | Scope::Send => Ok(()),
+            Scope::Control if is_about_one => Ok(()),
+            Scope::Control => Ok(self.ctx(gate).may_at_all(Deed::Sweep, path)?),
+            // `needs` asks for the grant itself.
+            Scope::Admin => Ok(()),
+        }
+    }
+
     /// Refuses who may not go so far.
     pub(crate) fn needs(&self, scope: Scope) -> Result<(), Fault> {
         if self.scope >= scope {
             return Ok(());
+        }
+        if self.agent.is_some() {
+            let what = format!("this needs the grant `{scope}`, and it comes from inside of a session");
+            return Err(Problem::new(Code::NotAllowed, what)
+                .hint(format!("ask a person; or let them start the session with --grant {scope}"))
+                .into());
         }
         let what = format!("this needs the scope `{scope}`, and yours is `{}`", self.scope);
         let hint = format!("whoever runs the gateway makes another token: `berth token new --scope {scope}`");

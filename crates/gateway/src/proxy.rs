@@ -1,5 +1,7 @@
 //! One connection on standard input and output: the other end of ssh, which has said who it is.
 
+use std::sync::Arc;
+
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
@@ -13,7 +15,8 @@ pub fn serve_stdio(home: Home) -> Result<(), Problem> {
     let runtime =
         runtime.map_err(|error| Problem::new(Code::Refused, format!("the proxy cannot start: {error}")))?;
     let pid = i32::try_from(std::process::id()).ok();
-    let peer = Peer::Local { uid: rustix::process::getuid().as_raw(), pid };
+    let inside = Arc::new(berth_verbs::caller::of_pid(&home, std::process::id()));
+    let peer = Peer::Local { uid: rustix::process::getuid().as_raw(), pid, inside };
     let door = Door::new(&home, &[], &[])?;
     let router = crate::routes::router(Gate::new(home, door));
     runtime.block_on(server::connection(

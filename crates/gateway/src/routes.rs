@@ -170,14 +170,19 @@ pub fn all() -> Vec<Route> {
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
     let mut router = Router::new();
     for route in all() {
+        let (gate, path) = (Arc::clone(&gate), route.path);
         let handler = match route.scope {
             Some(scope) => route.handler.layer(axum::middleware::from_fn(
-                move |caller: crate::caller::Caller, request, next: axum::middleware::Next| async move {
-                    caller.needs(scope)?;
-                    if !route.filtered {
-                        caller.needs_all_sessions()?;
+                move |caller: crate::caller::Caller, request, next: axum::middleware::Next| {
+                    let gate = Arc::clone(&gate);
+                    async move {
+                        caller.needs(scope)?;
+                        if !route.filtered {
+                            caller.needs_all_sessions()?;
+                        }
+                        caller.may_as_an_agent(&gate, scope, path)?;
+                        Ok::<_, crate::fault::Fault>(next.run(request).await)
                     }
-                    Ok::<_, crate::fault::Fault>(next.run(request).await)
                 },
             )),
             None => route.handler,

@@ -1,6 +1,7 @@
 //! Listening: a socket in the state directory, and TCP if somebody says so.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -68,7 +69,7 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
                     let listener =
                         UnixListener::bind(&path).map_err(|error| failed("cannot listen", &error))?;
                     ready(format!("unix:{}", path.display()));
-                    tokio::spawn(accept_local(listener, router));
+                    tokio::spawn(accept_local(listener, router, home.clone()));
                 }
                 Listen::Tcp(address) => {
                     let listener =
@@ -93,11 +94,13 @@ fn failed(what: &str, error: &std::io::Error) -> Problem {
     Problem::new(Code::Refused, format!("the gateway {what}: {error}"))
 }
 
-async fn accept_local(listener: UnixListener, router: Router) {
+async fn accept_local(listener: UnixListener, router: Router, home: Home) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let Ok(credentials) = stream.peer_cred() else { continue };
-        let peer = Peer::Local { uid: credentials.uid(), pid: credentials.pid() };
+        // Once for each connection: it does not change hands.
+        let inside = Arc::new(berth_verbs::caller::of_peer(&home, &stream));
+        let peer = Peer::Local { uid: credentials.uid(), pid: credentials.pid(), inside };
         tokio::spawn(connection(stream, peer, router.clone()));
     }
 }

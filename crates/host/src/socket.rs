@@ -6,7 +6,7 @@
 //! Start with [`listen`] and [`connect`].
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
 
 use crate::checked;
+use crate::identity::Pidfd;
 
 /// The longest path that fits a socket address.
 const ADDRESS_SIZE: usize = 107;
@@ -83,13 +84,13 @@ pub struct Peer {
 }
 
 /// Asks the kernel who connected.
-pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
+pub fn peer(stream: &impl AsFd) -> io::Result<Peer> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: `credentials` is writable memory of `size` bytes, and `size` is writable.
     checked(unsafe {
         libc::getsockopt(
-            stream.as_raw_fd(),
+            stream.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_PEERCRED,
             (&raw mut credentials).cast(),
@@ -97,6 +98,29 @@ pub fn peer(stream: &UnixStream) -> io::Result<Peer> {
         )
     })?;
     Ok(Peer { uid: credentials.uid, pid: credentials.pid.cast_unsigned() })
+}
+
+/// Holds on to the process that connected, whatever becomes of its number. Kernels before 6.5 cannot say; there
+/// it is whoever has the number now.
+pub fn peer_process(stream: &impl AsFd) -> io::Result<Pidfd> {
+    let mut fd: libc::c_int = -1;
+    let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `fd` is writable memory of `size` bytes, and `size` is writable.
+    let told = checked(unsafe {
+        libc::getsockopt(
+            stream.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERPIDFD,
+            (&raw mut fd).cast(),
+            &mut size,
+        )
+    });
+    match told {
+        // SAFETY: the kernel made this descriptor for us just now, and nobody else knows it.
+        Ok(_) => Ok(Pidfd::from_fd(unsafe { OwnedFd::from_raw_fd(fd) })),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Pidfd::open(peer(stream)?.pid),
+        Err(error) => Err(error),
+    }
 }
 
 /// A path for a socket that fits an address.

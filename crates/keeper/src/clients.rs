@@ -14,6 +14,8 @@ use std::rc::Rc;
 use berth_api::frame::{self, Frame, Kind};
 use berth_core::{Actor, Fence};
 
+use crate::callers::{Peer, Seen};
+
 /// How much terminal output may wait for a client before it gets a fresh screen instead.
 pub(crate) const OUTPUT_QUEUE_BYTES: usize = 256 * 1024;
 /// How much may wait for a client in all before it is disconnected.
@@ -29,6 +31,10 @@ pub(crate) struct Client {
     stream: UnixStream,
     /// Who it is.
     pub(crate) actor: Actor,
+    /// The process at its other end.
+    pub(crate) peer: Option<Peer>,
+    /// Whether that is inside of a session: looked up when it first wants more than to look.
+    pub(crate) seen: Option<Seen>,
     /// Whether it sees the terminal.
     pub(crate) attached: Option<Attached>,
     /// Whether it is told of events and output.
@@ -73,10 +79,12 @@ struct Queued {
 }
 
 impl Client {
-    pub(crate) fn new(stream: UnixStream, actor: Actor) -> Self {
+    pub(crate) fn new(stream: UnixStream, actor: Actor, peer: Option<Peer>) -> Self {
         Self {
             stream,
             actor,
+            peer,
+            seen: None,
             attached: None,
             watches: false,
             awaits_end: false,
@@ -214,7 +222,7 @@ mod tests {
     fn pair() -> (Client, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         ours.set_nonblocking(true).expect("nonblocking");
-        let mut client = Client::new(ours, Actor::default());
+        let mut client = Client::new(ours, Actor::default(), None);
         client.attached = Some(Attached { fence: None, behind: false });
         (client, theirs)
     }

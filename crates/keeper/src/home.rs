@@ -94,6 +94,13 @@ impl Home {
         }
     }
 
+    /// The same without a look at the disk, for whoever keeps what is in there.
+    pub(crate) fn around(dir: &Path) -> Option<Self> {
+        let shelf = dir.parent()?;
+        let named = SHELVES.into_iter().find(|known| shelf.file_name().is_some_and(|name| name == *known))?;
+        Some(Self { root: shelf.parent()?.to_owned(), shelf: named })
+    }
+
     /// Everything that is kept here: sessions, and helpers if there ever was one.
     pub fn shelves(&self) -> Vec<Home> {
         let on = |shelf| Self { root: self.root.clone(), shelf };

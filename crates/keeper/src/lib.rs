@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod boundary;
+pub mod callers;
 mod clients;
 pub mod conversations;
 mod driver;

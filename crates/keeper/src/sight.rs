@@ -23,6 +23,9 @@ use crate::view::{self, JournalEnd, STATUS_FILE};
 /// is looked at again.
 const SETTLED_AFTER_MS: u64 = 50;
 
+/// The file whose lock is the lease.
+const LEASE_FILE: &str = "lease";
+
 /// What was seen, and what it follows from.
 #[derive(Debug)]
 pub struct Sight {
@@ -41,7 +44,7 @@ enum Basis {
     /// Its keeper lives, and nothing happened since it was written.
     Kept { keeper: Pidfd, journal: Journal },
     /// Nobody keeps it, and nothing happened since it was written.
-    Released { journal: Journal },
+    Released { journal: Journal, lease: Stamp },
 }
 
 /// Which file this is, and when it was changed.
@@ -118,7 +121,8 @@ impl Sight {
                 let is_believed = view::is_kept(&dir).unwrap_or(false) && view::is_up_to_date(&dir, &text);
                 is_believed.then_some(Basis::Kept { keeper, journal })?
             } else {
-                view::is_released(&dir, &mut status, &text).then_some(Basis::Released { journal })?
+                let lease = Stamp::of(&dir.join(LEASE_FILE)).ok().filter(|lease| lease.is_settled(now_ms))?;
+                view::is_released(&dir, &mut status, &text).then_some(Basis::Released { journal, lease })?
             }
         };
         let output = output_path(&dir, &status).and_then(|path| Stamp::of(&path).ok());
@@ -131,9 +135,11 @@ impl Sight {
         let is_as_it_was = match &self.basis {
             Basis::Final => true,
             Basis::Kept { keeper, journal } => !keeper.has_exited() && journal.is_as_it_was(),
-            // Whoever takes the lease comes after this look in all.
-            Basis::Released { journal } => {
-                !view::is_kept(&self.dir).unwrap_or(true) && journal.is_as_it_was()
+            // Whoever takes the lease signs it before anything else. Trying the lock as often as somebody asks would
+            // keep the next keeper from having it.
+            Basis::Released { journal, lease } => {
+                Stamp::of(&self.dir.join(LEASE_FILE)).is_ok_and(|stamp| stamp == *lease)
+                    && journal.is_as_it_was()
             }
         };
         let output = || output_path(&self.dir, &self.status).and_then(|path| Stamp::of(&path).ok());

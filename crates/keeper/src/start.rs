@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_api::message::{Answer, Request};
+use berth_api::message::{Answer, Asker, Request};
 use berth_api::status::Status;
 use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
@@ -65,9 +65,9 @@ pub fn keeper(
     home: &Home,
     id: &SessionId,
     first: Request,
-    place: String,
+    asker: impl Into<Asker>,
 ) -> Result<(Connection, Status), Problem> {
-    keeper_with(home, id, first, place, &[])
+    keeper_with(home, id, first, asker, &[])
 }
 
 /// The same with more variables, which are in the agent's environment and in no record.
@@ -75,7 +75,7 @@ pub fn keeper_with(
     home: &Home,
     id: &SessionId,
     first: Request,
-    place: String,
+    asker: impl Into<Asker>,
     variables: &[(String, String)],
 ) -> Result<(Connection, Status), Problem> {
     let trouble = |what: &str, error: &dyn std::fmt::Display| {
@@ -125,7 +125,7 @@ pub fn keeper_with(
     {
         let _ = group.take_in(child.pid);
     }
-    let mut connection = Connection::over(ours, place);
+    let mut connection = Connection::over_for(ours, asker.into());
     let _ = connection.set_patience(Some(START_PATIENCE));
     let answer = connection.ask(first);
     let _ = connection.set_patience(None);

@@ -13,7 +13,7 @@ use std::time::UNIX_EPOCH;
 
 use berth_api::status::{Status, Timestamp};
 use berth_api::{Code, Problem};
-use berth_core::{Limits, Phase, Session, SessionId};
+use berth_core::{Grant, Limits, Phase, Session, SessionId, Spec};
 use berth_host::identity::{Pidfd, Verdict};
 use berth_host::lock::{Probe, probe};
 use berth_host::{clock, identity};
@@ -343,6 +343,7 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
         }
     }
 
+    evidence.extend(session.spec.as_ref().map(grant_fact));
     evidence.extend(turn_facts(session, id, kept));
 
     let state = session.state(kept).word().to_owned();
@@ -354,6 +355,18 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
         evidence,
         would_change,
     })
+}
+
+/// What whoever is inside may ask of berth.
+fn grant_fact(spec: &Spec) -> Fact {
+    let given = match spec.grant {
+        Grant::Nothing => "none: what is inside may look, start sessions, and see to those".to_owned(),
+        Grant::Send => "send: what is inside may send to any session".to_owned(),
+        Grant::Control => "control: what is inside may end and answer any session".to_owned(),
+        Grant::Admin => "admin: what is inside may do everything".to_owned(),
+    };
+    let parent = spec.parent.as_ref().map(|parent| format!("; started in session {parent}"));
+    Fact { source: "grant", fact: given + &parent.unwrap_or_default(), age_ms: 0 }
 }
 
 /// What is known about the turns of an agent that takes them.

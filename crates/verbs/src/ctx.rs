@@ -23,7 +23,7 @@ pub struct Ctx {
     pub place: String,
     /// The size of their terminal, if they have one.
     pub size: Option<Size>,
-    /// The session whose run they are part of: what they start is its child.
+    /// The session they are inside of: what they start is its child, and what they may do is its grant.
     pub parent: Option<SessionId>,
 }
 
@@ -52,7 +52,7 @@ impl Ctx {
         let started = Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
-            let error = match Connection::open(&dir, self.place.clone()) {
+            let error = match Connection::open_for(&dir, self.asker()) {
                 Ok(connection) => return Ok(Some(connection)),
                 Err(error) => error,
             };

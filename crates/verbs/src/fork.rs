@@ -1,9 +1,9 @@
 //! A new session with a copy of another one's conversation.
 
-use berth_api::record::Spec;
+use berth_api::record::{Grant, Spec};
 use berth_api::turn::Origin;
 use berth_api::{Code, Connection, Problem, Status};
-use berth_core::{Name, SessionId};
+use berth_core::{Deed, Name, SessionId};
 use berth_keeper::view;
 
 use crate::ctx::Ctx;
@@ -16,6 +16,7 @@ pub fn fork(
     handle: &str,
     name: Option<&str>,
 ) -> Result<(Connection, Status), Problem> {
+    ctx.may(Deed::Fork, id)?;
     let name = name.map(Name::parse).transpose();
     let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
     let session = view::history(&ctx.home, id)?.session;
@@ -33,7 +34,8 @@ pub fn fork(
             .hint("send it something first")
     })?;
     // A key means one session, and that is the other one.
-    let spec = Spec { origin: Origin::Forked(of), key: None, ..spec };
+    // Nor is a grant inherited.
+    let spec = Spec { origin: Origin::Forked(of), key: None, grant: Grant::None, ..spec };
     let lock = name.is_some().then(|| ctx.home.lock_names()).transpose()?;
     let (connection, status) = {
         let asked = run::Asked { name: name.as_ref(), lock: lock.as_ref(), ..run::Asked::default() };

@@ -9,6 +9,7 @@
 
 pub mod agents;
 pub mod answer;
+pub mod caller;
 pub mod changes;
 #[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]
 pub mod config;
@@ -25,6 +26,7 @@ pub mod life;
 pub mod links;
 pub mod listing;
 pub mod output;
+pub mod port;
 pub mod progress;
 pub mod ps;
 pub mod purge;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use berth_api::life::PolicyChange;
 use berth_api::message::Request;
 use berth_api::{Code, Problem, Status};
-use berth_core::{Command, MAX_NOTE_BYTES, Name, Refusal, SessionId};
-use berth_keeper::{recover, view};
+use berth_core::{Command, Deed, MAX_NOTE_BYTES, Name, Refusal, SessionId};
+use berth_keeper::{callers, recover, view};
 
 use crate::ctx::{Ctx, is_unrecorded_loss};
 
@@ -26,6 +26,7 @@ enum Alone {
 
 /// Does one thing to a session: through its keeper, or as its keeper for that moment.
 pub fn change(ctx: &Ctx, id: &SessionId, request: Request, command: Command) -> Result<(), Problem> {
+    ctx.may(callers::deed_of(&request), id)?;
     let until = Instant::now() + PATIENCE;
     loop {
         if ctx.ask(id, request.clone())?.is_some() {
@@ -42,6 +43,7 @@ pub fn change(ctx: &Ctx, id: &SessionId, request: Request, command: Command) -> 
 
 /// Puts a session away once nothing of it runs. One that runs is refused.
 pub fn archive(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
+    ctx.may(Deed::Archive, id)?;
     match alone(ctx, id, &Command::Archive { by: ctx.me() })? {
         Alone::Done => view::status(&ctx.home, id),
         Alone::Runs => {
@@ -65,6 +67,7 @@ pub fn at_rest_for(ctx: &Ctx, rest_ms: u64) -> Result<Vec<(SessionId, Status)>, 
 
 /// Puts a session away that is still at rest for so long; nothing if somebody used it since it was looked at.
 pub fn archive_at_rest(ctx: &Ctx, id: &SessionId, rest_ms: u64) -> Result<Option<Status>, Problem> {
+    ctx.may(Deed::Archive, id)?;
     // Looked at again with the lease.
     let archived = recover::archive_at_rest(&ctx.home, id, rest_ms, ctx.me())?;
     Ok(archived.then_some(view::status(&ctx.home, id)?))
@@ -78,6 +81,7 @@ pub fn is_at_rest(status: &Status) -> bool {
 
 /// Brings a session back, once nothing is left of its last run. One that runs is back already.
 pub fn restore(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
+    ctx.may(Deed::Archive, id)?;
     match alone(ctx, id, &Command::Restore { by: ctx.me() })? {
         Alone::Done | Alone::Runs => view::status(&ctx.home, id),
     }
@@ -178,6 +182,7 @@ pub fn check_note(text: &str) -> Result<(), Problem> {
 
 /// Gives a session this name, if no other has it.
 pub fn rename(ctx: &Ctx, id: &SessionId, name: &Name) -> Result<(), Problem> {
+    ctx.may(Deed::Rename, id)?;
     // Held until the session itself says its new name.
     let lock = ctx.home.lock_names()?;
     let old = view::history(&ctx.home, id)?.session.name;

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use berth_api::{Code, Problem, Status};
-use berth_core::SessionId;
+use berth_core::{Deed, SessionId};
 use berth_keeper::{purge, view};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -63,6 +63,7 @@ impl Doomed {
     /// Deletes it, if nothing happened in it since it was looked at: one that came back, or was put away anew, is
     /// another.
     pub fn purge(&mut self, ctx: &Ctx) -> Result<(), Problem> {
+        ctx.may(Deed::Purge, &self.session)?;
         let bytes = purge::purge(&ctx.home, &self.session, self.seen)?;
         (self.purged, self.bytes) = (true, bytes);
         Ok(())

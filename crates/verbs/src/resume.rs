@@ -42,5 +42,5 @@ pub fn begin(
         turns::free_conversation(ctx, id)?;
     }
     let resume = Request::Resume { size: ctx.size.unwrap_or_default(), fresh, take, restore: true };
-    start::keeper(&ctx.home, id, resume, ctx.place.clone())
+    start::keeper(&ctx.home, id, resume, ctx.asker())
 }

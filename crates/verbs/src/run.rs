@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use berth_api::life::PolicyChange;
 use berth_api::message::{Answer, Request, Submit};
-use berth_api::record::{Limits, Spec};
+use berth_api::record::{Grant, Limits, Spec};
 use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
-use berth_core::{Name, SessionId};
+use berth_core::{Deed, Name, SessionId};
 use berth_keeper::keeper::last_complaints;
-use berth_keeper::{Home, conversations, names::NamesLock, start, turn, view};
+use berth_keeper::{conversations, names::NamesLock, start, turn, view};
 
 use crate::agents::{Driver, Table, TuiBegin};
 use crate::config::Config;
@@ -57,6 +57,8 @@ pub struct Wanted {
     pub note: Option<String>,
     /// What to tell people of, over what the config says.
     pub notify: Option<berth_core::Notify>,
+    /// What whoever is inside of it may ask of berth, beyond what every agent may.
+    pub grant: Grant,
     /// The command and its arguments; with an agent, more arguments for it.
     pub command: Vec<String>,
 }
@@ -179,6 +181,8 @@ pub struct Asked<'a> {
 /// Makes a session and begins its first run.
 pub fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connection, Status), Problem> {
     let Asked { name, lock, take, secrets, tags, note } = *asked;
+    // The keeper looks as well; here it is said before a name or a directory is made.
+    ctx.may_at_all(Deed::Start { grant: spec.grant.into(), takes: take }, "a session")?;
     let id = ctx.home.mint().map_err(|error| {
         Problem::new(
             Code::Refused,
@@ -198,7 +202,7 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connection, St
         let tags = tags.iter().map(ToString::to_string).collect();
         let note = note.map(str::to_owned);
         let create = Request::Create { spec, name: name.map(ToString::to_string), size, take, tags, note };
-        start::keeper_with(&ctx.home, &id, create, ctx.place.clone(), secrets)
+        start::keeper_with(&ctx.home, &id, create, ctx.asker(), secrets)
     })();
     if started.is_err() {
         // The keeper removes what it made. If it never ran, the empty directories are ours.
@@ -290,15 +294,6 @@ fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem
     Ok(status)
 }
 
-/// The session whose run this process is part of. Anybody may set BERTH_SESSION to mean a session; a run has
-/// both marks.
-pub fn session_around(home: &Home) -> Option<SessionId> {
-    let id = std::env::var("BERTH_SESSION").ok().and_then(|id| SessionId::parse(&id))?;
-    let run = std::env::var(berth_keeper::recover::MARK).ok()?;
-    let is_its_run = run.strip_prefix(id.as_str()).is_some_and(|epoch| epoch.starts_with(':'));
-    (is_its_run && home.session_dir(&id).is_dir()).then_some(id)
-}
-
 /// What an agent from the table runs.
 fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
     let table = Table::load()?;
@@ -384,6 +379,7 @@ fn spec(wanted: &Wanted) -> Result<Spec, Problem> {
         key: wanted.key.clone(),
         limits: wanted.limits.clone(),
         policy,
+        grant: wanted.grant,
         ..Spec::default()
     })
 }

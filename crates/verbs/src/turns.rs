@@ -16,7 +16,7 @@ use berth_api::{Code, Connection, Problem};
 use berth_core::{
     Actor, CANCEL_PATIENCE, Command, MAX_PROMPT_BYTES, Now, Prompt, RELEASE_GRACE, Refusal, SessionId, decide,
 };
-use berth_keeper::{conversations, recover, start, store, turn, view};
+use berth_keeper::{callers, conversations, recover, start, store, turn, view};
 
 use crate::ctx::Ctx;
 
@@ -146,7 +146,7 @@ pub fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Problem> {
     // Whoever sends something has not asked for what was put away.
     let resume =
         Request::Resume { size: ctx.size.unwrap_or_default(), fresh: false, take: false, restore: false };
-    start::keeper(&ctx.home, id, resume, ctx.place.clone()).map(|(connection, _)| connection)
+    start::keeper(&ctx.home, id, resume, ctx.asker()).map(|(connection, _)| connection)
 }
 
 /// If whoever wrote a session's conversation last was another one, and lost its keeper, that is cleared up.
@@ -448,6 +448,7 @@ pub fn odd(answer: &Answer) -> Problem {
 /// Does one thing to a session's turns: through its keeper, or, if nobody keeps it, as its keeper for that
 /// moment.
 pub fn change(ctx: &Ctx, id: &SessionId, request: Request, command: Command) -> Result<(), Problem> {
+    ctx.may(callers::deed_of(&request), id)?;
     if ctx.ask(id, request)?.is_some() {
         return Ok(());
     }

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -100,6 +101,11 @@ impl Gateway {
         self.child.id()
     }
 
+    /// Whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
@@ -154,13 +160,22 @@ impl Gateway {
 
     /// Opens a stream of events, and gives its lines as they come.
     pub fn events(&self, path: &str, headers: &[(&str, &str)]) -> Events {
-        let mut stream = self.connect();
+        self.try_events(path, headers).expect("the gateway listens")
+    }
+
+    /// The same where the gateway may be killed at any moment: then there is no stream.
+    pub fn try_events(&self, path: &str, headers: &[(&str, &str)]) -> Option<Events> {
+        let mut stream = UnixStream::connect(&self.socket).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         let headers = [&[("Accept", "text/event-stream")], headers].concat();
-        stream.write_all(&request("GET", path, &headers, None)).expect("the gateway listens");
+        stream.write_all(&request("GET", path, &headers, None)).ok()?;
         let mut reader = BufReader::new(Box::new(stream) as Box<dyn Stream>);
+        if reader.fill_buf().ok()?.is_empty() {
+            return None;
+        }
         let (status, headers) = head(&mut reader);
         assert_eq!(status, 200, "{path}: {headers:?} {:?}", reader.fill_buf().map(String::from_utf8_lossy));
-        Events { reader, chunk_left: 0 }
+        Some(Events { reader, chunk_left: 0 })
     }
 }
 
@@ -275,7 +290,10 @@ impl Events {
     pub fn next(&mut self) -> Option<ServerEvent> {
         let mut event = ServerEvent { event: "message".to_owned(), ..ServerEvent::default() };
         let mut has_data = false;
+        let until = Instant::now() + PATIENCE;
         loop {
+            // A stream that is only alive is no news.
+            assert!(Instant::now() < until, "waited in vain for the next event");
             let line = self.line()?;
             match line.split_once(':') {
                 _ if line.is_empty() && has_data => return Some(event),
@@ -306,27 +324,25 @@ impl Events {
 
     fn line(&mut self) -> Option<String> {
         let mut line = Vec::new();
-        loop {
-            match self.byte()? {
-                b'\n' => break,
-                byte => line.push(byte),
+        while line.last() != Some(&b'\n') {
+            if self.chunk_left == 0 {
+                self.chunk_left = self.chunk_length()?;
+            }
+            let here = self.reader.fill_buf().ok()?;
+            let here = &here[..here.len().min(self.chunk_left)];
+            let count = here.iter().position(|byte| *byte == b'\n').map_or(here.len(), |at| at + 1);
+            if count == 0 {
+                return None;
+            }
+            line.extend_from_slice(&here[..count]);
+            self.reader.consume(count);
+            self.chunk_left -= count;
+            if self.chunk_left == 0 {
+                let mut end = String::new();
+                self.reader.read_line(&mut end).ok()?;
             }
         }
-        Some(String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned())
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        if self.chunk_left == 0 {
-            self.chunk_left = self.chunk_length()?;
-        }
-        let mut byte = [0];
-        self.reader.read_exact(&mut byte).ok()?;
-        self.chunk_left -= 1;
-        if self.chunk_left == 0 {
-            let mut end = String::new();
-            self.reader.read_line(&mut end).ok()?;
-        }
-        Some(byte[0])
+        Some(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']).to_owned())
     }
 
     fn chunk(&mut self) -> Option<Vec<u8>> {

@@ -12,6 +12,7 @@ mod gateway;
 mod groups;
 mod real;
 mod seed;
+mod socket;
 mod talk;
 mod terminal;
 mod transcript;
@@ -30,6 +31,7 @@ pub use fake_model as model;
 pub use gateway::{Asked, Events, Gateway, Reply, ServerEvent, exchange, request};
 pub use real::RealAgents;
 pub use seed::Seed;
+pub use socket::{Heard, Socket};
 pub use talk::Talk;
 pub use terminal::Terminal;
 pub use transcript::{Kind, Transcript};
@@ -332,6 +334,16 @@ pub fn wait_child(mut child: Child) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     let status = child.wait().expect("our own child");
     status.code().or(status.signal().map(|signal| 128 + signal)).expect("it ended")
+}
+
+/// Tries something until it works.
+pub fn retry<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let mut done = None;
+    wait_until(what, || {
+        done = attempt();
+        done.is_some()
+    });
+    done.expect("it worked")
 }
 
 /// Waits for something that has no event to wait for. Fails loudly, never silently.

@@ -68,8 +68,7 @@ impl Past {
             }
             if let Some(from) = turn.output_from {
                 let next = self.turns[number + 1..].iter().find_map(|next| next.output_from);
-                let run = self.runs.iter().copied().find(|run| *run > from);
-                let until = next.into_iter().chain(run).min().unwrap_or(u64::MAX);
+                let until = end_of(from, next, &self.runs);
                 did(&self.output, from, until, |update| server.wire.update(wire, update));
             }
             if let Some(answer) = turn.answer.as_deref().filter(|answer| !answer.is_empty()) {
@@ -83,6 +82,12 @@ impl Past {
             }
         }
     }
+}
+
+/// Where the output of a turn ends: with the next turn, or with the run.
+fn end_of(from: u64, next: Option<u64>, runs: &[u64]) -> u64 {
+    let run = runs.iter().copied().find(|run| *run > from);
+    next.into_iter().chain(run).min().unwrap_or(u64::MAX)
 }
 
 /// What an agent did, from its output.
@@ -113,5 +118,19 @@ pub(super) fn ending(state: &str, reason: Option<&str>) -> Option<String> {
         "cancelled" => Some(format!("was cancelled{why}")),
         "interrupted" => Some(format!("was interrupted{why}; what it did until then is done")),
         _ => Some(format!("was given to the agent, and nobody knows how it ended{why}; it was not repeated")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_says_of_the_past_when_it_begins_anew_is_no_part_of_the_last_turn() {
+        let runs = [0, 500, 900];
+        assert_eq!(end_of(100, Some(200), &runs), 200);
+        assert_eq!(end_of(200, Some(600), &runs), 500, "from 500 on it tells the first turns again");
+        assert_eq!(end_of(600, None, &runs), 900);
+        assert_eq!(end_of(950, None, &runs), u64::MAX);
     }
 }

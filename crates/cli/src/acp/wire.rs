@@ -73,6 +73,7 @@ impl Wire {
             | Code::NeedsYes
             | Code::NotAllowed
             | Code::Full
+            | Code::Unavailable
             | Code::Bug => rpc::INTERNAL,
         };
         let message = match &problem.hint {

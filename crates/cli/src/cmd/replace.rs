@@ -7,7 +7,7 @@
 //! Start with [`Replaced::agreed`], then [`Replaced::by`].
 
 use berth_api::{Code, Problem, Status};
-use berth_core::{Name, SessionId};
+use berth_core::{Deed, Name, SessionId};
 use berth_keeper::view;
 
 use crate::cmd::stop;
@@ -33,6 +33,7 @@ impl Replaced {
     /// Looks the old session up and gets a yes to ending it. `name` is what the new one is to be called.
     pub(crate) fn agreed(ctx: &Ctx, old: &str, name: Option<&Name>, said: bool) -> Result<Self, Problem> {
         let old = ctx.target(Some(old))?;
+        ctx.may(Deed::Stop, &old.id)?;
         let status = ctx.status(&old.id)?;
         let handle = status.handle();
         let was_over = stop::is_over(&status);

@@ -74,6 +74,7 @@ fn wanted(args: &Run) -> Result<Wanted, Problem> {
         tags: args.sorting.tag.clone(),
         note: args.sorting.note.clone(),
         notify: args.notify.clone(),
+        grant: args.grant.unwrap_or_default(),
         command: words(&args.command)?,
     })
 }

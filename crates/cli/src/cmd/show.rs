@@ -1,6 +1,7 @@
 //! `berth show`: everything known about a session.
 
 use berth_api::{Problem, Status};
+use berth_core::Grant;
 
 use crate::args::Show;
 use crate::ctx::Ctx;
@@ -40,6 +41,11 @@ fn lines(ctx: &Ctx, status: &Status) -> String {
         rows.push(("variables", status.what.env_names.join(", ")));
     }
     rows.extend(status.what.key.clone().map(|key| ("key", key)));
+    rows.extend(status.what.parent.clone().map(|parent| ("started in", parent)));
+    let grant = Grant::from(status.what.grant);
+    if grant > Grant::Nothing {
+        rows.push(("grant", format!("{grant}: what is inside of it may go so far (docs/grants.md)")));
+    }
     rows.push(("run", format!("{} ({} driver)", status.epoch, status.what.driver)));
     rows.extend(status.pid.map(|pid| ("agent", format!("pid {pid}"))));
     rows.extend(status.keeper_pid.map(|pid| ("keeper", format!("pid {pid}"))));

@@ -115,6 +115,8 @@ fn an_editor_that_closes_has_its_prompts_accepted_and_ends_nothing() {
     let lab = lab();
     let mut editor = Editor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
+    // Its agent has to be started for them, which takes longer than to close.
+    lab.ok(["stop", &session]);
     let (go, wait) = gate(&lab, "go");
     editor.prompt(&session, &format!("{wait} first"));
     editor.prompt(&session, "second");

@@ -53,7 +53,7 @@ fn a_helper_is_listed_read_and_stopped() {
     let api = Api::new();
     let owner = api.terminal(&["hang"]);
     api.lab.ok(["rename", &owner, "fix"]);
-    let command = json!([api.lab.agent(), "print:listening on it", "hang"]);
+    let command = json!([api.lab.agent(), "say:listening on it", "hang"]);
     let made =
         ensure(&api, "web", "fix", json!({"command": command, "ready": "line:listening", "scope": "user"}));
     let made = made.ok();

@@ -53,7 +53,7 @@ fn a_change_by_the_command_line_is_in_the_next_answer() {
 #[test]
 fn what_is_told_again_is_what_show_tells() {
     let api = Api::new();
-    let id = api.terminal(&["print:hello", "hang"]);
+    let id = api.terminal(&["say:hello", "hang"]);
     api.lab.wait_output(&id, "hello");
     settled(&api, &id);
     api.session(&id);
@@ -96,21 +96,21 @@ fn the_list_has_who_needs_you_first_and_what_was_asked_for() {
         let list = api.get(&format!("/v1/sessions{query}"));
         list["sessions"].as_array().expect("a list").iter().map(|status| text(status, "id")).collect()
     };
-    assert_eq!(ids(""), [asking.clone(), calm.clone(), stopped.clone()]);
+    assert_eq!(ids(""), [asking.as_str(), calm.as_str(), stopped.as_str()]);
     let of_cli: Vec<String> =
         api.lab.json(["ls", "--json"]).as_array().expect("a list").iter().map(|it| text(it, "id")).collect();
     assert_eq!(ids(""), of_cli);
-    assert_eq!(ids("?state=needs-you,stopped"), [asking.clone(), stopped.clone()]);
-    assert_eq!(ids("?agent=fake&sort=name"), [asking.clone(), calm.clone()]);
-    assert_eq!(ids("?tag=work"), [calm.clone()]);
-    assert_eq!(ids("?name=as*"), [asking.clone()]);
-    assert_eq!(ids("?cwd=/nowhere"), [String::new(); 0]);
+    assert_eq!(ids("?state=needs-you,stopped"), [asking.as_str(), stopped.as_str()]);
+    assert_eq!(ids("?agent=fake&sort=name"), [asking.as_str(), calm.as_str()]);
+    assert_eq!(ids("?tag=work"), [calm.as_str()]);
+    assert_eq!(ids("?name=as*"), [asking.as_str()]);
+    assert!(ids("?cwd=/nowhere").is_empty());
     assert_eq!(ids("?limit=1").len(), 1);
     api.post(&format!("/v1/sessions/{stopped}/archive"), json!({})).ok();
     let list = api.get("/v1/sessions");
     assert_eq!((list["sessions"].as_array().map(Vec::len), &list["archived"]), (Some(2), &json!(1)));
     assert!(list["sessions"][0]["evidence_age_ms"].is_u64(), "{list}");
-    assert_eq!(ids("?archived=true"), [stopped.clone()]);
+    assert_eq!(ids("?archived=true"), [stopped.as_str()]);
     assert_eq!(ids("?all=true").len(), 3);
     for bad in ["?state=odd", "?cwd=relative", "?all=true&archived=true", "?odd=1", "?limit=x"] {
         api.gateway.get(&format!("/v1/sessions{bad}")).problem(400, "usage");
@@ -149,4 +149,32 @@ fn a_session_is_changed_as_a_whole_or_not_at_all() {
     api.post(&format!("/v1/sessions/{id}/stop"), json!({})).ok();
     assert_eq!(change(json!({"name": "fixed", "note": "done"})).ok()["note"], "done");
     assert_eq!(api.lab.show("fixed")["id"], id);
+}
+
+#[test]
+fn a_released_session_that_is_asked_all_the_time_is_taken_up_by_the_next_turn() {
+    let api = Api::new();
+    let id = api.fake(json!({"policy": {"idle_ms": 50}}));
+    for round in 1..=3 {
+        wait_until("the agent to be released", || api.session(&id)["keeper_pid"].is_null());
+        settled(&api, &id);
+        assert_eq!(api.session(&id)["state"], "idle");
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert_eq!(api.session(&id)["id"], id);
+                }
+            });
+            api.lab.ok(["send", &id, "--wait", "say:hello"]);
+            let known = api.session(&id);
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            asking.join().expect("every answer was one");
+            assert_eq!(
+                (&known["turns"]["total"], &known["epoch"]),
+                (&json!(round), &json!(round + 1)),
+                "{known}"
+            );
+        });
+    }
 }

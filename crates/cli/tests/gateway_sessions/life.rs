@@ -89,17 +89,17 @@ fn c7_archive_and_delete_while_a_turn_runs_are_refused_and_stop_ends_it_and_the_
         let files = std::fs::read_dir(api.lab.dir().join("store")).expect("the agent's own store");
         files.map(|file| file.expect("a file").path()).collect()
     };
+    wait_until("the agent to write its transcript", || !transcripts().is_empty());
     let before = transcripts();
-    assert!(!before.is_empty());
     do_to(&api, &id, "archive", json!({})).problem(409, "held");
     delete(&api, &id, &format!("?confirm={id}")).problem(409, "held");
     assert_eq!(api.session(&id)["state"], "working");
     open(&gate);
     api.wait_idle(&id);
-    assert_eq!(api.lab.ok(["turn", &format!("{id}.1")]), "done");
+    assert_eq!(api.lab.json(["turn", &format!("{id}.1"), "--json"])["answer"], "done");
     // Stopped in the middle of one, and deleted: what the agent wrote is the agent's.
     let (_never, wait) = api.gate("never");
-    api.lab.ok(["send", "-d", &id, &wait]);
+    api.lab.ok(["send", &id, &wait]);
     wait_until("the turn to run", || api.session(&id)["state"] == "working");
     do_to(&api, &id, "stop", json!({"grace_ms": 0})).ok();
     let turn = api.lab.json(["turn", &format!("{id}.2"), "--json"]);

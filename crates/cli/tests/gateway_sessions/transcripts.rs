@@ -11,13 +11,11 @@ fn items(turn: &Value) -> Vec<Value> {
 #[test]
 fn a_transcript_has_what_was_said_thought_and_done_in_order_and_in_pages() {
     let api = Api::new();
-    let file = api.lab.dir().join("file.txt");
-    std::fs::write(&file, "old\n").expect("a file");
-    let prompt = format!("think:first a thought\nsay:before\ntool:Read:/some/file say:after");
+    let prompt = "think:first a thought\nsay:before\ntool:Read:/some/file\nsay:after";
     let id = api.fake(json!({"name": "fix", "prompt": prompt}));
     api.wait_idle(&id);
     for number in 2..=5 {
-        api.lab.ok(["send", &id, &format!("say:answer {number}")]);
+        api.lab.ok(["send", &id, "--wait", &format!("say:answer {number}")]);
     }
     let page = api.get("/v1/sessions/fix/transcript");
     assert_eq!((page["turns"].as_array().map(Vec::len), &page["next_after"]), (Some(5), &json!(null)));
@@ -80,7 +78,7 @@ fn a_file_is_what_the_command_line_writes() {
     refused.problem(400, "usage");
     api.gateway.get("/v1/sessions/fix/export?run=9").problem(404, "not-found");
     api.gateway.get("/v1/sessions/fix/export?format=odd").problem(400, "usage");
-    let terminal = api.terminal(&["print:hello", "exit:0"]);
+    let terminal = api.terminal(&["say:hello", "exit:0"]);
     api.lab.berth(["wait", &terminal]);
     let recording = api.gateway.get(&format!("/v1/sessions/{terminal}/export"));
     assert_eq!(recording.header("content-type"), Some("application/x-asciicast"));

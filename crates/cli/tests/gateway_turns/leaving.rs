@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use berth_api::Connection;
+use berth_api::message::Request;
 use berth_harness::{Seed, signal, wait_until};
 use rustix::process::Signal;
 use serde_json::json;
@@ -119,6 +121,36 @@ fn c5_six_hundred_who_wait_hold_nobody_up_and_all_hear_the_end() {
     // When nobody waits any more, nobody is connected, either.
     let pid = lab.number(&id, "keeper_pid");
     wait_until("the gateway to leave the keeper", || sockets(pid) <= 1);
+}
+
+/// Others watch the session already, as many as its keeper serves: whoever waits looks now and then.
+#[test]
+fn c5_who_waits_hears_the_end_though_the_keeper_serves_as_many_as_it_can() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let (go, wait) = gate(&lab, "go");
+    let (begun, touch) = mark(&lab, "begun");
+    let id = start(&lab, &["--prompt", &format!("{touch} {wait} x")]);
+    wait_mark(&begun);
+    let dir = lab.session_dir(&id);
+    let mut watchers: Vec<Connection> = Vec::new();
+    loop {
+        let mut watcher = Connection::open(&dir, "a test".to_owned()).expect("the keeper listens");
+        match watcher.ask(Request::Watch { from: u64::MAX }) {
+            Ok(_) => watchers.push(watcher),
+            Err(full) => break assert_eq!(full.code, berth_api::Code::Full, "{full:?}"),
+        }
+    }
+    assert!(watchers.len() >= 32, "{}", watchers.len());
+    let body = json!({"text": "second", "wait": true});
+    let clients: Vec<_> = (0..5)
+        .map(|_| gateway.begin("POST", &at(&id, "turns"), &[("Idempotency-Key", "k")], Some(&body)))
+        .collect();
+    wait_accepted(&gateway, &id, 2);
+    open(&go);
+    for client in clients {
+        assert_eq!(text(&client.reply().ok(), "answer"), "ECHO: second");
+    }
 }
 
 /// A keeper that stands still is 503 for whoever sends, and nobody else waits for it.

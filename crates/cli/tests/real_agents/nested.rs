@@ -42,3 +42,32 @@ fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: Kind) {
         one.no_fork().unwrap_or_else(|fault| panic!("{fault}"));
     }
 }
+
+for_kinds!(an_agent_that_would_stop_or_answer_its_own_session_is_refused_and_goes_on: Claude, Codex);
+
+fn an_agent_that_would_stop_or_answer_its_own_session_is_refused_and_goes_on(kind: Kind) {
+    let world = World::new(kind);
+    let outer = world.run(&["--name", "outer"]);
+    let before = world.lab.process("outer", "pid");
+    let berth = env!("CARGO_BIN_EXE_berth");
+    for (order, refusal) in [
+        ("stop outer", "may not stop session `outer`"),
+        ("stop --yes", "may not stop session `outer`"),
+        ("answer outer allow", "may not answer what session `outer` asks"),
+        ("send outer more", "may not change what session `outer` is to do"),
+    ] {
+        let (code, turn) =
+            world.send(&outer, &format!("TOOL o=$({berth} {order} 2>&1); echo \"code $? $o\""));
+        let answer = turn["answer"].as_str().unwrap_or_default();
+        assert_eq!(code, 0, "{turn}");
+        assert!(answer.contains(refusal) && answer.contains("code 11"), "{order}: {turn}");
+    }
+    assert_eq!(world.lab.process("outer", "pid"), before, "the very same agent");
+    world.echoed("outer", "still there");
+    let transcript = world.one_transcript("outer");
+    let text = std::fs::read_to_string(&transcript.path).expect("its transcript");
+    assert!(text.contains("may not stop session `outer`"), "the agent was told why");
+    // A person outside of it may.
+    world.ok(&["stop", "outer"]);
+    wait_gone(&before);
+}

@@ -127,6 +127,7 @@ async fn create(
     headers: HeaderMap,
     Body(mut new): Body<NewSession>,
 ) -> Result<Response, Fault> {
+    caller.needs(new.scope())?;
     new.key = one_key(&headers, new.key.take())?;
     if caller.sessions.is_some() && caller.agent.is_none() {
         let what = "this token is for sessions that were named when it was made, and starts no others";

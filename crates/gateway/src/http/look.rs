@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::Method;
 use berth_api::{Code, Problem, Scope};
 use berth_keeper::sweep::{self, Depth, Order, Report};
@@ -14,6 +14,7 @@ use berth_keeper::whose::{self, Whose};
 use berth_verbs::doctor;
 use berth_verbs::grep::{self, Context, Line, Manner, Pattern, Wish};
 use berth_verbs::listing::{self, Filter};
+use berth_verbs::port::{self, Holder};
 use berth_verbs::ps::{self, Block};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,16 @@ pub(crate) fn routes() -> Vec<Route> {
         .filtered()
         .gives::<Processes>(200, "what runs")
         .fails(&[Code::Refused, Code::Unreachable]),
+        Route::new(
+            get.clone(),
+            "/v1/ports/{port}",
+            Scope::Read,
+            "port",
+            "Who listens on a port, and whose they are.",
+            of_port,
+        )
+        .gives::<Ports>(200, "everybody who has it")
+        .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
         Route::new(
             get.clone(),
             "/v1/agents",
@@ -177,6 +188,34 @@ async fn of_all(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Json<Pr
         Ok(Processes { sessions, damaged: trouble.map(|problem| problem.what).collect() })
     });
     Ok(Json(found.await?))
+}
+
+/// Who listens on a port.
+#[derive(Serialize, JsonSchema)]
+struct Ports {
+    /// Everybody who does.
+    holders: Vec<Holder>,
+}
+
+async fn of_port(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Path(port): Path<String>,
+) -> Result<Json<Ports>, Fault> {
+    let bad = || Fault::usage(format!("`{}` is no port", port.escape_debug())).hint("a port is 1 to 65535");
+    let number = port.parse::<u16>().ok().filter(|number| *number != 0).ok_or_else(bad)?;
+    let ctx = caller.ctx(&gate);
+    let mut holders = work(move || port::holders(&ctx, number)).await?;
+    // Whoever may see some sessions only may see their processes only.
+    let is_theirs = |holder: &Holder| {
+        let id = holder.session.as_deref().and_then(berth_core::SessionId::parse);
+        id.is_some_and(|id| caller.may_see(&id))
+    };
+    holders.retain(|holder| caller.sessions.is_none() || is_theirs(holder));
+    if holders.is_empty() {
+        return Err(Problem::new(Code::NotFound, format!("nobody listens on port {number}")).into());
+    }
+    Ok(Json(Ports { holders }))
 }
 
 /// The agents there are.

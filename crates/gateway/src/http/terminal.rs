@@ -55,6 +55,9 @@ const UNWELCOME: u16 = 1008;
 /// Close: a problem; the HTTP status it would have had comes on top.
 const PROBLEM: u16 = 4000;
 
+/// The number of the next terminal, for people to tell them apart.
+static TERMINALS: AtomicUsize = AtomicUsize::new(1);
+
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::new(
@@ -175,6 +178,10 @@ async fn terminal(
     let default = Size::default();
     let size = Size { rows: how.rows.unwrap_or(default.rows), cols: how.cols.unwrap_or(default.cols) };
     let role = how.role.role();
+    let mut target = target;
+    // Two tabs of one browser are two who may want to type.
+    let number = TERMINALS.fetch_add(1, Ordering::Relaxed);
+    target.ctx.place = format!("{}, terminal {number}", target.ctx.place);
     let visit = Visit { target, role, size };
     Ok(upgrade.on_upgrade(move |socket| visit.run(socket)).into_response())
 }
@@ -283,8 +290,7 @@ impl Visit {
             drop(there);
             let request = Request::Attach { role: self.role, size };
             let asked = async {
-                let (mut hearing, mut saying) =
-                    client::open(ctx.home.session_dir(id), ctx.place.clone()).await?;
+                let (mut hearing, mut saying) = client::open(ctx.home.session_dir(id), ctx.asker()).await?;
                 saying.ask(request).await?;
                 let answer = hearing.next().await?;
                 Ok::<_, io::Error>((hearing, saying, answer))

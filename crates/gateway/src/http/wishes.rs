@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use berth_api::life::{PolicyChange, Term};
-use berth_api::record::Limits;
+use berth_api::record::{Grant, Limits};
 use berth_api::turn::OnUnknown;
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, Scope};
 use berth_core::{Notify, Occasion};
 use berth_verbs::run::Wanted;
 use schemars::JsonSchema;
@@ -127,9 +127,19 @@ pub(crate) struct NewSession {
     /// The command and its arguments; with an agent, more arguments for it.
     #[serde(default)]
     command: Vec<String>,
+    /// How far its agent may command other sessions; no further than whoever asks may go.
+    grant: Option<Scope>,
 }
 
 impl NewSession {
+    /// How far one must be allowed to go for this. An agent of the table, as it is, asks before it does something; a
+    /// command, arguments and variables of one's own do what they say.
+    pub(crate) fn scope(&self) -> Scope {
+        let is_plain = self.agent.is_some() && self.command.is_empty() && self.env.is_empty() && !self.take;
+        let least = if is_plain { Scope::Send } else { Scope::Control };
+        self.grant.map_or(least, |grant| grant.max(least))
+    }
+
     /// As the verbs take it.
     pub(crate) fn wanted(self) -> Result<Wanted, Problem> {
         if let Some(dir) = self.cwd.as_ref().filter(|dir| !dir.is_absolute()) {
@@ -170,6 +180,12 @@ impl NewSession {
             note: self.note,
             notify: notify.transpose()?.map(Notify::Only),
             command: self.command,
+            grant: match self.grant {
+                None | Some(Scope::Read) => Grant::None,
+                Some(Scope::Send) => Grant::Send,
+                Some(Scope::Control) => Grant::Control,
+                Some(Scope::Admin) => Grant::Admin,
+            },
         })
     }
 }

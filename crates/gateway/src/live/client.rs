@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use berth_api::client::{Arrival, SOCKET_NAME};
 use berth_api::frame::{self, Kind};
-use berth_api::message::{Call, PROTOCOL, Request};
+use berth_api::message::{Asker, Call, PROTOCOL, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -28,11 +28,11 @@ pub(crate) struct Hearing {
 #[derive(Debug)]
 pub(crate) struct Saying {
     stream: OwnedWriteHalf,
-    place: String,
+    asker: Asker,
 }
 
 /// Connects to the keeper of the session in `dir`.
-pub(crate) async fn open(dir: PathBuf, place: String) -> io::Result<(Hearing, Saying)> {
+pub(crate) async fn open(dir: PathBuf, asker: Asker) -> io::Result<(Hearing, Saying)> {
     // A keeper whose queue is full is waited for; that must not hold up anybody else.
     let connected = tokio::task::spawn_blocking(move || {
         let stream = berth_host::socket::connect(&dir, SOCKET_NAME)?;
@@ -45,7 +45,7 @@ pub(crate) async fn open(dir: PathBuf, place: String) -> io::Result<(Hearing, Sa
         Ok(stream)
     });
     let (read, write) = UnixStream::from_std(connected.await??)?.into_split();
-    Ok((Hearing { stream: read, ahead: Vec::new() }, Saying { stream: write, place }))
+    Ok((Hearing { stream: read, ahead: Vec::new() }, Saying { stream: write, asker }))
 }
 
 impl Hearing {
@@ -76,7 +76,8 @@ impl Hearing {
 impl Saying {
     /// Asks; the answer is heard.
     pub(crate) async fn ask(&mut self, request: Request) -> io::Result<()> {
-        let call = Call { protocol: PROTOCOL, place: self.place.clone(), request };
+        let Asker { place, agent } = self.asker.clone();
+        let call = Call { protocol: PROTOCOL, place, agent, request };
         let json = serde_json::to_vec(&call)?;
         self.stream.write_all(&frame::encode(Kind::Call, &[&json])).await
     }

@@ -7,6 +7,7 @@
 //! Start with [`Feed::take`].
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use berth_api::Status;
@@ -92,8 +93,22 @@ struct State {
 #[derive(Debug)]
 struct Block {
     bytes: Bytes,
-    /// The events in it and where each begins; they follow each other.
-    events: Vec<(u64, usize)>,
+    /// The events in it and where each is; they follow each other.
+    events: Vec<(u64, Range<usize>)>,
+}
+
+impl Block {
+    /// Its events from number `from` on, without what was said between them.
+    fn events_from(&self, from: u64) -> impl Iterator<Item = Bytes> {
+        let mut pieces: Vec<Range<usize>> = Vec::new();
+        for (_, at) in self.events.iter().filter(|(seq, _)| *seq >= from) {
+            match pieces.last_mut().filter(|last| last.end == at.start) {
+                Some(last) => last.end = at.end,
+                None => pieces.push(at.clone()),
+            }
+        }
+        pieces.into_iter().map(|at| self.bytes.slice(at))
+    }
 }
 
 /// What was said and done so far in the turn the agent has.
@@ -200,14 +215,10 @@ impl State {
         self.known = known;
     }
 
-    /// Where in the ring an event is: the block, and where in it.
-    fn find(&self, seq: u64) -> Option<(usize, usize)> {
-        let last = |block: &Block| block.events.last().map(|(seq, _)| *seq);
-        // Blocks without an event are few, and never many in a row when somebody looks for one.
-        let index = self.blocks.iter().position(|block| last(block).is_some_and(|last| last >= seq))?;
-        let events = &self.blocks[index].events;
-        let at = events.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
-        Some((index, events[at].1))
+    /// Where in the ring an event is: the place of its block.
+    fn find(&self, seq: u64) -> Option<u64> {
+        let has = |block: &Block| block.events.iter().any(|(has, _)| *has == seq);
+        self.blocks.iter().position(has).map(|index| self.first + index as u64)
     }
 
     /// The number of the first event in the ring; the next one to come if there is none.
@@ -308,8 +319,9 @@ impl Feed {
                         _ => {}
                     }
                     state.known = seq;
-                    events.push((seq, bytes.len()));
+                    let start = bytes.len();
                     sse::write(&mut bytes, Some(seq), "event", &Line::new(seq, *entry));
+                    events.push((seq, start..bytes.len()));
                 }
                 Notice::Output { end } => state.output_end = state.output_end.max(end),
                 Notice::Said { turn, text } => state.turn.say(turn, &text, &mut bytes),
@@ -345,12 +357,7 @@ impl Feed {
                 }
                 match state.find(cursor.next) {
                     _ if cursor.next > state.known => state.end() - u64::from(state.over),
-                    Some((index, at)) => {
-                        let block = &state.blocks[index];
-                        news.push(block.bytes.slice(at..));
-                        cursor.next = block.events.last().map_or(cursor.next, |(seq, _)| seq + 1);
-                        state.first + index as u64 + 1
-                    }
+                    Some(block) => block,
                     None => {
                         let to = (state.first_event() - 1).min(state.known);
                         return Taken::Behind { from: cursor.next, to };
@@ -358,11 +365,16 @@ impl Feed {
                 }
             }
         };
-        let mut size: usize = news.iter().map(Bytes::len).sum();
+        let mut size = 0;
         while block < state.end() && size < TAKE_BYTES {
             let next = &state.blocks[(block - state.first) as usize];
             size += next.bytes.len();
-            news.push(next.bytes.clone());
+            if cursor.knows_turn || (next.events.is_empty() && state.over) {
+                news.push(next.bytes.clone());
+            } else {
+                // What was said meanwhile is told as a whole when it has caught up.
+                news.extend(next.events_from(cursor.next));
+            }
             cursor.next = next.events.last().map_or(cursor.next, |(seq, _)| seq + 1);
             block += 1;
         }

@@ -38,7 +38,7 @@ pub(crate) async fn run(feed: Arc<Feed>, ctx: Ctx, id: SessionId, list: Arc<List
     let dir = ctx.home.session_dir(&id);
     let mut pause = Duration::from_millis(1);
     loop {
-        if let Ok((hearing, saying)) = client::open(dir.clone(), ctx.place.clone()).await {
+        if let Ok((hearing, saying)) = client::open(dir.clone(), ctx.asker()).await {
             let was_heard = Upstream { feed: &feed, ctx: &ctx, id: &id, saying, status_asked: false }
                 .listen(hearing)
                 .await

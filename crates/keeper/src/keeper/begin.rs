@@ -33,6 +33,7 @@ use super::{
     now, screen_size, trouble,
 };
 use crate::boundary::Contained;
+use crate::callers::{self, Peer};
 use crate::conversations::ConversationLock;
 use crate::driver::pipes::Pipes;
 use crate::driver::pty::Terminal;
@@ -57,7 +58,10 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
         let call = first_call(&mut caller)?;
         let (home, id) = Home::of(&dir)?;
         let by = Actor { place: call.place.clone(), ..actor_of(&caller).unwrap_or_default() };
-        Keeper::start(&home, id, call.request, by)
+        let peer = Peer::of(&caller).map_err(|error| bug("telling who asks", &error))?;
+        let seen = peer.look(&home).and_for(&home, call.agent.as_deref());
+        let request = callers::admitted(&home, &id, &seen, call.request)?;
+        Keeper::start(&home, id, request, by)
     })();
     match begun {
         Ok(mut keeper) => {

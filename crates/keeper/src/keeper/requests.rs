@@ -9,12 +9,14 @@ use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Notice, PROTOCOL, Request, Role, Size};
 use berth_api::status::Status;
 use berth_api::{Code, Problem, problem, redact};
-use berth_core::{Command, Fence, Name, Phase, Refusal};
+use berth_core::{Command, Deed, Fence, Name, Phase, Refusal, SessionId, Target};
 use berth_host::socket;
 use rustix::event::epoll;
 
 use super::{Keeper, actor_of};
+use crate::callers::{self, Peer, Seen};
 use crate::clients::{Attached, Client};
+use crate::home::Home;
 use crate::killpoint;
 use crate::owner::Input;
 use crate::store;
@@ -60,7 +62,7 @@ impl Keeper {
             return Problem::new(Code::Held, format!("helper `{name}` serves {limit} clients already"))
                 .hint("try again");
         }
-        Problem::new(Code::Refused, format!("session `{name}` serves {limit} clients already"))
+        Problem::new(Code::Full, format!("session `{name}` serves {limit} clients already"))
             .hint("detach some, then try again")
     }
 
@@ -78,7 +80,8 @@ impl Keeper {
         stream.set_nonblocking(true)?;
         let key = self.next_client;
         let actor = actor_of(&stream)?;
-        let client = Client::new(stream, actor);
+        let peer = Peer::of(&stream)?;
+        let client = Client::new(stream, actor, Some(peer));
         epoll::add(&self.epoll, client.as_fd(), epoll::EventData::new_u64(key), epoll::EventFlags::IN)?;
         self.next_client += 1;
         self.clients.insert(key, client);
@@ -143,7 +146,8 @@ impl Keeper {
                 if let Some(client) = self.clients.get_mut(&key) {
                     client.actor.place = call.place;
                 }
-                self.on_request(key, call.request)
+                let agent = call.agent.as_deref();
+                self.permitted(key, agent, &call.request).and_then(|()| self.on_request(key, call.request))
             }
             Ok(call) => Err(Problem::new(
                 Code::Unreachable,
@@ -160,6 +164,43 @@ impl Keeper {
                 self.answer(key, &Answer::Problem { problem });
             }
         }
+    }
+
+    /// Refuses what whoever asks may not: an agent does not command its supervisor.
+    fn permitted(&mut self, key: u64, agent: Option<&str>, request: &Request) -> Result<(), Problem> {
+        let session = &self.owner.history().session;
+        let deed = callers::deed_to(request, session.spec.as_ref(), self.is_helper());
+        if deed == Deed::Look {
+            return Ok(());
+        }
+        let Some(home) = Home::around(&self.dir) else { return Ok(()) };
+        let Some(client) = self.clients.get_mut(&key) else { return Ok(()) };
+        let peer = &client.peer;
+        let look = || match peer {
+            Some(peer) => peer.look(&home),
+            None => Seen::Unseen("nothing is known of the other end".to_owned()),
+        };
+        let seen = client.seen.get_or_insert_with(look);
+        if *seen == Seen::Outside && agent.is_none() {
+            return Ok(());
+        }
+        let seen = seen.clone().and_for(&home, agent);
+        let session = &self.owner.history().session;
+        let owner = callers::owner_named(request);
+        let target = |inside: &SessionId| match (deed, owner) {
+            (Deed::Share | Deed::Release, Some(owner)) => SessionId::parse(owner)
+                .map_or(Target::Stranger, |owner| callers::target_of(&home, inside, &owner)),
+            (Deed::StopHelper, _) => {
+                let owners = session.sharing.iter().flat_map(|sharing| &sharing.owners);
+                callers::farthest(owners.map(|owner| callers::target_of(&home, inside, &owner.session)))
+            }
+            _ => {
+                let parent = session.spec.as_ref().and_then(|spec| spec.parent.as_deref());
+                callers::target(&home, inside, &self.id, parent)
+            }
+        };
+        let handle = owner.map_or_else(|| self.handle_name(), ToOwned::to_owned);
+        seen.allow(deed, &handle, target)
     }
 
     /// Answers at once, or returns `None` and answers later.

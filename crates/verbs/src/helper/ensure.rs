@@ -257,7 +257,7 @@ fn start(ctx: &Ctx, wish: &Wish) -> Result<Tried, Problem> {
     }
     let (spec, terms, owner) = (wish.spec.clone(), wish.terms.clone(), wish.owner.clone());
     let request = Request::StartHelper { spec, terms, owner };
-    match start::keeper(&ctx.home, &wish.id, request, ctx.place.clone()) {
+    match start::keeper(&ctx.home, &wish.id, request, ctx.asker()) {
         Ok((mut keeper, _)) => {
             drop(lock);
             second_answer(&mut keeper, wish)

@@ -25,8 +25,7 @@ export function does(status) {
 function Row({ status, now, isOpen }) {
   const what = does(status);
   const waits = status.turns?.queued?.length || 0;
-  const label = `${handle(status)}, ${status.state}, ${what.text}`;
-  return html`<li><a class="srow" href=${href(handle(status))} aria-current=${isOpen ? "true" : "false"} aria-label=${label} data-session=${status.id}>
+  return html`<li><a class="srow" href=${href(handle(status))} aria-current=${isOpen ? "true" : "false"} data-session=${status.id}>
     <${State} state=${status.state} word=${false} />
     <span class="name"><span class="cut">${handle(status)}</span><span class="agent">${status.agent || ""}</span></span>
     <span class="age" title=${`evidence: ${span(status.evidence_age_ms ?? 0)} old`}>${since(status.last_activity_at, now)}</span>

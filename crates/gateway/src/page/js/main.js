@@ -94,7 +94,7 @@ function keyboard(ref) {
     const k = ref.current;
     if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey || event.isComposing) return;
     const target = event.target;
-    if (k.dialog || target.closest?.("input, textarea, select, [contenteditable], .xterm, .menu")) return;
+    if (k.dialog || target.closest?.("input, textarea, select, [contenteditable], .term, .menu")) return;
     const pair = before + event.key;
     before = event.key === "g" ? "g" : "";
     const rows = [...document.querySelectorAll("#rows .srow")];

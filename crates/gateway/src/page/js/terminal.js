@@ -26,13 +26,28 @@ export function Terminal({ status }) {
 
   useEffect(() => {
     if (over) return undefined;
-    let gone = false, socket = null, timer = 0, tries = 0, undrawn = 0, fresh = false, term = null, fit = null, want = role;
-    const me = { type: (text) => socket?.readyState === 1 && socket.send(new TextEncoder().encode(text)), focus: () => term?.focus(), again: () => { clearTimeout(timer); socket?.close(); open(); } };
+    let gone = false, socket = null, timer = 0, tries = 0, undrawn = 0, fresh = false, term = null, fit = null, want = "observer";
+    const again = () => { clearTimeout(timer); setNow({ phase: "opening" }); const before = socket; socket = null; before?.close(); open(); };
+    const me = {
+      type: (text) => socket?.readyState === 1 && socket.send(new TextEncoder().encode(text)),
+      focus: () => term?.focus(),
+      again,
+      /** Watches, or types: the screen stays, the connection is another. */
+      become(next) {
+        if (next === want || (want !== "observer" && next !== "observer")) return;
+        want = next;
+        if (!term) return;
+        term.options.disableStdin = want === "observer";
+        term.options.cursorBlink = want !== "observer";
+        size();
+        again();
+      },
+    };
     state.current = me;
     (async () => {
       const [xterm, addon] = await Promise.all([import("/assets/vendor/xterm.js"), import("/assets/vendor/xterm-fit.js"), style("/assets/vendor/xterm.css")]);
       if (gone) return;
-      term = new xterm.Terminal({ cols: status.cols || 80, rows: status.rows || 24, fontSize: FONT, fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"), theme: COLOURS, scrollback: 5000, allowProposedApi: false, screenReaderMode: false, disableStdin: role === "observer", cursorBlink: role !== "observer", macOptionIsMeta: true });
+      term = new xterm.Terminal({ cols: status.cols || 80, rows: status.rows || 24, fontSize: FONT, fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"), theme: COLOURS, scrollback: 5000, allowProposedApi: false, screenReaderMode: false, disableStdin: true, cursorBlink: false, macOptionIsMeta: true });
       fit = new addon.FitAddon();
       term.loadAddon(fit);
       term.open(screen.current);
@@ -73,7 +88,7 @@ export function Terminal({ status }) {
     const tellSize = () => socket?.readyState === 1 && socket.send(JSON.stringify({ resize: { rows: term.rows, cols: term.cols } }));
 
     function open() {
-      if (gone) return;
+      if (gone || !term) return;
       const url = new URL(at(status.id, "/terminal"), location.href);
       url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
       url.searchParams.set("role", want);
@@ -115,16 +130,22 @@ export function Terminal({ status }) {
     function draw(bytes) {
       if (fresh) { fresh = false; term.reset(); }
       undrawn += bytes.length;
-      if (undrawn > MOST_UNDRAWN_BYTES) { undrawn = 0; socket.close(); socket = null; return open(); }
+      if (undrawn > MOST_UNDRAWN_BYTES) { undrawn = 0; return again(); }
       term.write(bytes, () => { undrawn = Math.max(0, undrawn - bytes.length); });
     }
     return () => { gone = true; clearTimeout(timer); watch.disconnect(); socket?.close(); term?.dispose(); };
-  }, [status.id, status.epoch, role, over]);
+  }, [status.id, status.epoch, over]);
+  // A new run is watched first, as every terminal.
+  useEffect(() => setRole("observer"), [status.id, status.epoch]);
+  useEffect(() => state.current?.become(role), [role]);
 
   useEffect(() => { if (state.current && role === "observer") { state.current.dims = { rows: status.rows, cols: status.cols }; state.current.size?.(); } }, [status.rows, status.cols]);
 
+  // Both at once: nobody shall read "You type" before keys reach anything.
+  const turn = (next) => { setNow({ phase: "opening" }); setRole(next); };
   const press = (keys) => () => { state.current?.type(keys); state.current?.focus(); };
-  const writes = role !== "observer";
+  const writes = role !== "observer" && now.phase === "live";
+  const wants = role !== "observer";
   const submit = (event) => {
     event.preventDefault();
     const text = line.current.value;
@@ -137,12 +158,12 @@ export function Terminal({ status }) {
   if (over) return html`<div class="stage"><${LastScreen} status=${status} /></div>`;
   const who = status.writer;
   return html`<div class="term">
-    <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: coming back by itself …" : writes ? "You type" : who ? html`Watching · ${who.place || "somebody"} types` : "Watching · nobody types"}</span>
+    <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: coming back by itself …" : now.phase === "opening" ? "Connecting …" : writes ? "You type" : who ? html`Watching · ${who.place || "somebody"} types` : "Watching · nobody types"}</span>
       ${now.words && html`<span class="dim cut">${now.words}</span>`}
-      ${mayType && (writes ? html`<button class="b small" onClick=${() => setRole("observer")}>Stop typing</button>` : html`<button class="b small main" id="take-over" onClick=${() => setRole(who ? "take" : "writer")}>${who ? "Take over" : "Type here"}</button>`)}</div>
-    <div class="screen" ref=${screen} onClick=${() => writes && state.current?.focus()}></div>
+      ${mayType && (wants ? html`<button class="b small" onClick=${() => turn("observer")}>Stop typing</button>` : html`<button class="b small main" id="take-over" onClick=${() => turn(who ? "take" : "writer")}>${who ? "Take over" : "Type here"}</button>`)}</div>
+    <div class="screen" ref=${screen} tabindex="0" role="region" aria-label=${`screen of ${handle(status)}`} onClick=${() => (writes ? state.current?.focus() : screen.current.focus())} onKeyDown=${(event) => !wants && event.key.length === 1 && !event.ctrlKey && !event.metaKey && setNow({ ...now, words: "You only watch" })}></div>
     ${now.phase === "refused" && html`<div class="over" role="alert" style="position:static;margin:8px">${icon("warn")}<span class="grow"><b>${now.words}</b> ${now.detail}</span><button class="b small" onClick=${() => { setNow({ phase: "opening" }); state.current?.again(); }}>Try again</button></div>`}
-    ${writes && html`<div class="keysrow" role="toolbar" aria-label="keys">
+    ${wants && html`<div class="keysrow" role="toolbar" aria-label="keys">
       ${[["Esc", "\x1b"], ["Tab", "\t"]].map(([name, keys]) => html`<button aria-label=${name} onClick=${press(keys)}>${name}</button>`)}
       <button aria-pressed=${ctrl ? "true" : "false"} aria-label="Control, for the next key" onClick=${() => { setCtrl(!ctrl); state.current?.focus(); }}>Ctrl</button>
       ${[["↑", "\x1b[A", "up"], ["↓", "\x1b[B", "down"], ["←", "\x1b[D", "left"], ["→", "\x1b[C", "right"], ["⏎", "\r", "Enter"], ["^C", "\x03", "Control-C"], ["⇧Tab", "\x1b[Z", "Shift-Tab"]].map(([name, keys, label]) => html`<button aria-label=${label} onClick=${press(keys)}>${name}</button>`)}</div>`}

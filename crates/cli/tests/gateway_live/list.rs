@@ -1,0 +1,56 @@
+//! The list as it changes.
+
+use berth_harness::ServerEvent;
+use serde_json::Value;
+
+use crate::lab;
+
+fn about<'a>(kind: &'a str, id: &'a str) -> impl Fn(&ServerEvent) -> bool + use<'a> {
+    move |event| event.event == kind && event.json()["id"] == id
+}
+
+#[test]
+fn the_list_begins_with_everybody_and_then_tells_who_changed_came_and_went() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let first = lab.start(&["hang"]);
+    let over = lab.start(&["exit:3"]);
+    lab.berth(["wait", &over, "--for", "exit"]);
+    let put_away = lab.start(&["exit:0"]);
+    lab.berth(["wait", &put_away, "--for", "exit"]);
+    lab.ok(["archive", &put_away]);
+    let ids = |event: &ServerEvent| -> Vec<String> {
+        let sessions = event.json()["sessions"].as_array().expect("a list").clone();
+        let mut ids: Vec<_> =
+            sessions.iter().filter_map(|status| Some(status["id"].as_str()?.to_owned())).collect();
+        ids.sort();
+        ids
+    };
+    let sorted = |ids: &[&String]| {
+        let mut ids: Vec<String> = ids.iter().map(|id| (*id).clone()).collect();
+        ids.sort();
+        ids
+    };
+    let mut list = gateway.events("/v1/events", &[]);
+    let hello = list.next().expect("hello");
+    assert_eq!((hello.event.as_str(), ids(&hello)), ("hello", sorted(&[&first, &over])));
+    let mut all = gateway.events("/v1/events?all=true", &[]);
+    assert_eq!(ids(&all.next().expect("hello")), sorted(&[&first, &over, &put_away]));
+    lab.ok(["tag", &first, "mine"]);
+    let is_tagged = |event: &ServerEvent| {
+        about("session", &first)(event) && event.json()["tags"] == Value::from(vec!["mine"])
+    };
+    list.wait_for("the tag", is_tagged);
+    all.wait_for("the tag", is_tagged);
+    let second = lab.start(&["hang"]);
+    list.wait_for("the new one", about("session", &second));
+    lab.kill_keeper(&second);
+    list.wait_for("its loss", |event| about("session", &second)(event) && event.json()["state"] == "lost");
+    lab.ok(["purge", &over, "--yes"]);
+    list.wait_for("the end", about("gone", &over));
+    // Who comes back is told the same anew.
+    drop((list, all));
+    let mut list = gateway.events("/v1/events", &[]);
+    assert_eq!(ids(&list.next().expect("hello")), sorted(&[&first, &second]));
+    gateway.get("/v1/events?everything").problem(400, "usage");
+}

@@ -1,0 +1,57 @@
+//! Sessions as they live, over HTTP: streams of events, the list as it changes, output, screens, typing, terminals.
+//! The row of the scenario list is in the name of the test.
+//!
+//! `BERTH_SEED=N` repeats a run.
+
+mod events;
+mod fan_out;
+mod list;
+mod output;
+mod resume;
+mod terminal;
+mod writer;
+
+use berth_api::Connection;
+use berth_api::message::{Answer, Request};
+use berth_harness::Lab;
+
+fn lab() -> Lab {
+    Lab::new(env!("CARGO_BIN_EXE_berth"))
+}
+
+/// A client of the keeper itself.
+fn connect(lab: &Lab, id: &str) -> Connection {
+    Connection::open(&lab.session_dir(id), "a test".to_owned()).expect("the keeper listens")
+}
+
+/// Makes one event happen; its number.
+fn note(keeper: &mut Connection, text: &str) -> u64 {
+    match keeper.ask(Request::Note { note: Some(text.to_owned()) }) {
+        Ok(Answer::Done { status }) => status.seq,
+        other => panic!("an odd answer: {other:?}"),
+    }
+}
+
+/// An agent that takes turns, in a session of its own.
+fn agent(lab: &Lab) -> String {
+    let store = lab.dir().join("store");
+    std::fs::create_dir(&store).expect("a directory");
+    let command = [lab.agent().as_str(), "acp", "--store", &store.display().to_string()].map(str::to_owned);
+    let config = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
+    std::fs::write(lab.config(), config).expect("a config file");
+    lab.ok(["run", "-d", "--agent", "fake"])
+}
+
+/// What a process has in memory, in KiB.
+fn resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a size");
+    line.split_ascii_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
+}
+
+/// How many connections a process has.
+fn sockets(pid: u32) -> usize {
+    let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    let links = fds.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+}

@@ -1,0 +1,208 @@
+//! The other doors: a keeper's socket, a keeper of one's own, and the gateway's socket.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use berth_api::frame::{self, Kind};
+use berth_api::message::{Answer, Asker, Call, PROTOCOL, Request, Role, Size};
+use berth_api::record::{Grant, Spec};
+use berth_api::{Code, Connection, Problem};
+use berth_core::SessionId;
+use berth_harness::{Lab, wait_until};
+use berth_keeper::Home;
+
+use crate::{BERTH, Heard, agent, inside, lab};
+
+/// The variable that tells this test binary what to do inside of a session, and to which one.
+const PART: &str = "BERTH_TEST_PART";
+
+/// Runs a part of this file inside of a session: what it prints after `said: `.
+fn part(lab: &Lab, session: &str, name: &str, about: &str) -> String {
+    let me = std::env::current_exe().expect("this very program");
+    let command = format!(
+        "env {PART}={name}:{about} {} --exact doors::the_part_inside --nocapture --test-threads 1",
+        me.display()
+    );
+    let Heard { text, code } = inside(lab, session, &command);
+    let said = text.lines().find_map(|line| line.split_once("said: ")).map(|(_, said)| said.to_owned());
+    said.unwrap_or_else(|| panic!("{code}: {text}"))
+}
+
+/// What the others run inside of a session. By itself it does nothing.
+#[test]
+fn the_part_inside() {
+    let Ok(wanted) = std::env::var(PART) else { return };
+    let (name, about) = wanted.split_once(':').expect("a part, and what it is about");
+    let home = Home::open(std::env::var_os("BERTH_HOME").expect("set in a session").into()).expect("a home");
+    let id = SessionId::parse(about);
+    let dir = || home.session_dir(id.as_ref().expect("an id"));
+    let ask =
+        |request: Request| word(Connection::open(&dir(), "a test".into()).expect("a keeper").ask(request));
+    let said = match name {
+        "stop" => ask(Request::Stop { grace_ms: 0 }),
+        "status" => ask(Request::Status),
+        "take" => ask(Request::Attach { role: Role::Take, size: Size::default() }),
+        "observe" => ask(Request::Attach { role: Role::Observer, size: Size::default() }),
+        "restart" => ask(Request::Restart),
+        "leave" => vanish(&dir()),
+        "forge" => forge(&home, about),
+        other => panic!("there is no part {other}"),
+    };
+    println!("said: {said}");
+}
+
+fn word(answer: Result<Answer, Problem>) -> String {
+    answer.map_or_else(|problem| problem.code.word().to_owned(), |_| "done".to_owned())
+}
+
+/// Connects, hands the connection to a child, and is gone before that asks.
+fn vanish(dir: &std::path::Path) -> String {
+    let stream = berth_host::socket::connect(dir, berth_api::client::SOCKET_NAME).expect("a keeper");
+    let call = |request| Call { protocol: PROTOCOL, place: "a test".into(), agent: None, request };
+    for (file, request) in [("status", Request::Status), ("stop", Request::Stop { grace_ms: 0 })] {
+        let json = serde_json::to_vec(&call(request)).expect("plain data");
+        std::fs::write(dir.join(format!("test.{file}")), frame::encode(Kind::Call, &[&json]))
+            .expect("a file");
+    }
+    let script =
+        "while kill -0 $1 2>/dev/null; do sleep 0.01; done; cat test.status test.stop; cat <&1 >test.answer";
+    let mut late = Command::new("setsid");
+    late.args(["sh", "-c", script, "sh", &std::process::id().to_string()]).current_dir(dir);
+    late.stdin(Stdio::null()).stdout(OwnedFd::from(stream)).stderr(Stdio::null());
+    late.spawn().expect("setsid");
+    "gone".to_owned()
+}
+
+/// Starts a keeper by hand, with a record that gives everything and names another parent.
+fn forge(home: &Home, grant: &str) -> String {
+    let id = home.mint().expect("an id");
+    let spec = Spec {
+        driver: "pty".into(),
+        command: vec!["sleep".into(), "1000".into()],
+        cwd: "/".into(),
+        parent: Some("0123456789ab".into()),
+        grant: if grant == "admin" { Grant::Admin } else { Grant::None },
+        ..Spec::default()
+    };
+    let name = Some("forged".to_owned());
+    let create = Request::Create { spec, name, size: Size::default(), take: false, tags: vec![], note: None };
+    let (ours, theirs) = UnixStream::pair().expect("a socket pair");
+    let mut command = Command::new(BERTH);
+    // Keepers are known by their first word.
+    command.arg0("berth").arg("keeper").arg(home.session_dir(&id)).stdin(OwnedFd::from(theirs));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a keeper");
+    drop(command);
+    let answer = Connection::over(ours, "a test".into()).ask(create);
+    if answer.is_err() {
+        let _ = child.wait_with_output();
+        home.unmint(&id);
+    }
+    answer.map_or_else(|problem| problem.code.word().to_owned(), |_| id.to_string())
+}
+
+#[test]
+fn a_keepers_socket_tells_an_agent_from_a_person() {
+    let lab = lab();
+    let outer = agent(&lab, "outer", &[]);
+    let term = lab.start_with(&["--name", "term"], &["echo"]);
+    for about in [&term, &outer] {
+        assert_eq!(part(&lab, "outer", "stop", about), "not-allowed");
+        assert_eq!(part(&lab, "outer", "restart", about), "not-allowed");
+        assert_eq!(part(&lab, "outer", "status", about), "done");
+    }
+    assert_eq!(part(&lab, "outer", "take", &term), "not-allowed");
+    assert_eq!(part(&lab, "outer", "observe", &term), "done");
+    assert_eq!(lab.show("term")["state"], "running");
+}
+
+#[test]
+fn whoever_is_gone_before_they_were_looked_at_may_look_and_no_more() {
+    let lab = lab();
+    agent(&lab, "outer", &[]);
+    let term = lab.start_with(&["--name", "term"], &["echo"]);
+    assert_eq!(part(&lab, "outer", "leave", &term), "gone");
+    let answers = || {
+        let mut bytes = std::fs::read(lab.session_dir(&term).join("test.answer")).unwrap_or_default();
+        let mut answers: Vec<Answer> = Vec::new();
+        while let Ok(Some(frame)) = frame::take(&mut bytes) {
+            answers.push(serde_json::from_slice(&frame.payload).expect("an answer"));
+        }
+        answers
+    };
+    wait_until("two answers", || answers().len() == 2);
+    match answers().as_slice() {
+        [Answer::Done { .. }, Answer::Problem { problem }] => {
+            assert_eq!(problem.code, Code::NotAllowed);
+            assert!(problem.what.contains("it cannot be told who asks"), "{problem:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(lab.show("term")["state"], "running");
+}
+
+#[test]
+fn a_keeper_started_by_hand_gives_no_more_than_whoever_started_it_has() {
+    let lab = lab();
+    let outer = agent(&lab, "outer", &[]);
+    assert_eq!(part(&lab, "outer", "forge", "admin"), "not-allowed");
+    assert_eq!(lab.json(["ls", "--all", "--json"]).as_array().expect("a list").len(), 1);
+    let id = part(&lab, "outer", "forge", "none");
+    assert_eq!(lab.show(&id)["parent"], outer.as_str(), "by evidence, whatever was said");
+}
+
+/// What a gateway does for an agent at its local socket.
+#[test]
+fn what_is_asked_for_an_agent_is_looked_at_as_if_the_agent_asked() {
+    let lab = lab();
+    let outer = agent(&lab, "outer", &[]);
+    let child = inside(&lab, "outer", "berth run -d --agent fake --name child").ok();
+    let term = lab.start_with(&["--name", "term"], &["echo"]);
+    let ask = |id: &str, request| {
+        let asker = Asker { place: "a gateway".into(), agent: Some(outer.clone()) };
+        word(Connection::open_for(&lab.session_dir(id), asker).expect("a keeper").ask(request))
+    };
+    assert_eq!(ask(&term, Request::Stop { grace_ms: 0 }), "not-allowed");
+    assert_eq!(ask(&outer, Request::Stop { grace_ms: 0 }), "not-allowed");
+    assert_eq!(ask(&term, Request::Status), "done");
+    assert_eq!(ask(child.trim(), Request::Stop { grace_ms: 0 }), "done");
+}
+
+/// Asks the gateway from inside of a session: the status, and the body.
+fn ask(lab: &Lab, method: &str, path: &str, body: &str) -> String {
+    let asked = format!(
+        "curl -sS -X {method} -H 'content-type: application/json' -d '{body}' -w ' %{{http_code}}' \
+         --unix-socket $BERTH_HOME/gateway.sock http://localhost/v1{path}"
+    );
+    inside(lab, "outer", &asked).ok()
+}
+
+#[test]
+fn the_gateways_socket_tells_an_agent_from_a_person() {
+    let lab = lab();
+    let gateway = lab.serve();
+    agent(&lab, "outer", &[]);
+    agent(&lab, "other", &[]);
+    inside(&lab, "outer", "berth run -d --agent fake --name child").ok();
+    let list =
+        inside(&lab, "outer", "curl -sS --unix-socket $BERTH_HOME/gateway.sock http://localhost/v1/sessions");
+    assert!(list.ok().contains("\"name\":\"other\""));
+    for (method, path, body) in [
+        ("POST", "/sessions/other/turns", "{\"text\":\"do this\"}"),
+        ("POST", "/sessions/outer/turns", "{\"text\":\"do that\"}"),
+        ("POST", "/sessions/child/answers", "{\"answer\":\"allow\"}"),
+        ("PATCH", "/sessions/other/queue", "{\"paused\":true}"),
+    ] {
+        let said = ask(&lab, method, path, body);
+        assert!(
+            said.ends_with(" 403") && said.contains("\"code\":\"not-allowed\""),
+            "{method} {path}: {said}"
+        );
+    }
+    assert_eq!(lab.show("other")["state"], "idle");
+    let said = ask(&lab, "POST", "/sessions/child/turns", "{\"text\":\"hello\"}");
+    assert!(said.ends_with(" 202"), "{said}");
+    // A person at the same socket may.
+    gateway.post("/v1/sessions/other/turns", &serde_json::json!({"text": "hello"})).ok();
+}

@@ -1,0 +1,387 @@
+//! Who asks: somebody outside of all sessions, or a process of a session's run.
+//!
+//! Promise: a claim is looked up, never told by whoever asks; it is about the very process that connected, or
+//! about nobody. All claims count: who is inside of two sessions may do what both allow. What is said about an
+//! agent that somebody else asks for (a gateway does) only takes rights away.
+//! Not here: what follows (see `berth_core::may`), whether a process may be ended (see `whose`).
+//! Start with [`of_process`], then [`Seen::allow`].
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+
+use berth_api::message::{Request, Role};
+use berth_api::problem::not_allowed;
+use berth_api::{Code, Problem};
+use berth_core::{Caller, Deed, Epoch, Grant, SessionId, Spec, Target, may};
+use berth_host::identity::{self, Pidfd, ProcessStat};
+use berth_host::{cgroup, socket, tree};
+
+use crate::home::Home;
+use crate::whose::{HOME_VARIABLE, claim_of_mark};
+use crate::{boundary, foreign, notify, recover, store, view};
+
+/// How far up the tree a keeper is looked for.
+const MOST_ANCESTORS: usize = 1000;
+/// How often the way up is tried: it changes when a process on it ends.
+const ATTEMPTS: usize = 3;
+/// How many generations of sessions that start sessions are followed.
+const MOST_GENERATIONS: usize = 64;
+/// What a keeper calls itself, for the kernel's list.
+const KEEPERS_NAME: &str = "berth";
+
+/// Who asks, by what was found out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// Somebody outside of all sessions of this state directory.
+    Outside,
+    /// A process of these. Usually it is one; the strongest evidence comes first.
+    Inside(Vec<Inside>),
+    /// Nobody can tell, for this reason.
+    Unseen(String),
+}
+
+/// A session that somebody is inside of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inside {
+    /// Which.
+    pub session: SessionId,
+    /// What people call it.
+    pub handle: String,
+    /// What it was given.
+    pub grant: Grant,
+}
+
+/// The other end of a connection, held on to.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pid: u32,
+    uid: u32,
+    process: io::Result<Pidfd>,
+}
+
+impl Peer {
+    /// Takes hold of whoever connected. Looking at them can wait.
+    pub(crate) fn of(stream: &impl AsFd) -> io::Result<Self> {
+        let socket::Peer { uid, pid } = socket::peer(stream)?;
+        Ok(Self { pid, uid, process: socket::peer_process(stream) })
+    }
+
+    /// Looks at them.
+    pub(crate) fn look(&self, home: &Home) -> Seen {
+        // Of another account there is only root here, and root needs nobody's leave. What can be seen counts.
+        let is_root = self.uid != rustix::process::geteuid().as_raw();
+        let seen = match &self.process {
+            Ok(process) => {
+                let seen = of_process(home, self.pid);
+                // What was read is about that very process only if that still has its number.
+                if process.has_exited() { Seen::Unseen(gone(self.pid)) } else { seen }
+            }
+            Err(error) => Seen::Unseen(format!("process {} cannot be held on to: {error}", self.pid)),
+        };
+        match seen {
+            Seen::Unseen(_) if is_root => Seen::Outside,
+            Seen::Outside | Seen::Inside(_) | Seen::Unseen(_) => seen,
+        }
+    }
+}
+
+fn gone(pid: u32) -> String {
+    format!("process {pid}, which asked, has ended")
+}
+
+/// Which sessions whoever is at the other end of a connection is inside of.
+pub fn of_peer(home: &Home, stream: &impl AsFd) -> Seen {
+    match Peer::of(stream) {
+        Ok(peer) => peer.look(home),
+        Err(error) => Seen::Unseen(format!("the system does not tell: {error}")),
+    }
+}
+
+/// Which sessions a process is inside of.
+pub fn of_process(home: &Home, pid: u32) -> Seen {
+    let stat = match identity::stat(pid) {
+        Ok(stat) if stat.is_zombie() => return Seen::Unseen(gone(pid)),
+        Ok(stat) => stat,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Seen::Unseen(gone(pid)),
+        Err(error) => return Seen::Unseen(format!("process {pid} cannot be looked at: {error}")),
+    };
+    let mut found: Vec<SessionId> = Vec::new();
+    let mut add = |id: SessionId| {
+        if !found.contains(&id) && is_kept_here(home, &id) {
+            found.push(id);
+        }
+    };
+    match groups_of(pid) {
+        Ok(ids) => ids.into_iter().for_each(&mut add),
+        Err(error) => {
+            return Seen::Unseen(format!("the control group of process {pid} cannot be read: {error}"));
+        }
+    }
+    match keeper_above(&stat) {
+        Ok(id) => id.into_iter().for_each(&mut add),
+        Err(error) => return Seen::Unseen(format!("what is above process {pid} cannot be read: {error}")),
+    }
+    // These two a process may hide from us, and then the others have to do.
+    let locks = tree::held_files(pid, "run").unwrap_or_default();
+    locks.iter().filter_map(|file| id_of_dir(file.parent()?)).for_each(&mut add);
+    if let Ok([Some(mark), _]) = tree::variables(pid, [recover::MARK, HOME_VARIABLE])
+        && let Some(claim) = claim_of_mark(&mark, None)
+        && claim.epoch.is_some_and(|epoch| runs(home, &claim.id, epoch))
+    {
+        add(claim.id);
+    }
+    if found.is_empty() {
+        return Seen::Outside;
+    }
+    Seen::Inside(found.into_iter().map(|id| inside(home, id)).collect())
+}
+
+/// The runs whose control groups a process is in. In one of its own below a run's it is in that as well.
+fn groups_of(pid: u32) -> io::Result<Vec<SessionId>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
+    let name = |part: &str| {
+        let part = part.strip_prefix(cgroup::LIMIT_PREFIX).unwrap_or(part);
+        boundary::run_of_group(part).map(|(id, _)| id)
+    };
+    // The version 2 hierarchy, which is the one that everything is born in, comes last in the list.
+    let lines = text.lines().rev().filter_map(|line| line.splitn(3, ':').nth(2));
+    Ok(lines.flat_map(|path| path.rsplit('/').filter_map(name)).collect())
+}
+
+/// The session whose keeper is the nearest above a process. A notifier is of no run, nor is what it starts.
+fn keeper_above(stat: &ProcessStat) -> io::Result<Option<SessionId>> {
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        match climb(stat.pid) {
+            // Somebody on the way ended; whom they left behind has another parent now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tried < ATTEMPTS => {}
+            climbed => return climbed,
+        }
+    }
+}
+
+fn climb(pid: u32) -> io::Result<Option<SessionId>> {
+    let mut stat = identity::stat(pid)?;
+    for above in 0..MOST_ANCESTORS {
+        // One short read for each, on this way of everybody who asks; a look at the rest only if it is one of ours.
+        if stat.comm == KEEPERS_NAME {
+            if notify::is_at_work(stat.pid) {
+                return Ok(None);
+            }
+            if above > 0
+                && let Some(dir) = foreign::kept_by(stat.pid)
+            {
+                return Ok(id_of_dir(&dir));
+            }
+        }
+        if stat.ppid <= 1 {
+            return Ok(None);
+        }
+        stat = identity::stat(stat.ppid)?;
+    }
+    Err(io::Error::other("the tree is too deep"))
+}
+
+fn id_of_dir(dir: &std::path::Path) -> Option<SessionId> {
+    SessionId::parse(dir.file_name()?.to_str()?)
+}
+
+/// Whether there is such a session or helper in this state directory. Another one has agents of its own.
+fn is_kept_here(home: &Home, id: &SessionId) -> bool {
+    home.shelves().iter().any(|shelf| store::exists(&shelf.session_dir(id)).unwrap_or(true))
+}
+
+/// Whether a run goes on. Variables are inherited by what has long left it; alone they count while it does.
+fn runs(home: &Home, id: &SessionId, epoch: Epoch) -> bool {
+    let known = home.shelves().into_iter().find_map(|shelf| view::status(&shelf, id).ok());
+    known.is_some_and(|status| status.epoch == epoch.0 && status.ended_at.is_none())
+}
+
+/// What is known of a session that somebody is inside of.
+pub fn inside(home: &Home, session: SessionId) -> Inside {
+    let sessions = home.sessions();
+    let status = view::status(&sessions, &session).ok();
+    let said = status.as_ref().map_or(Grant::Nothing, |status| status.what.grant.into());
+    let grant = match said {
+        Grant::Nothing => Grant::Nothing,
+        // The short cut is for lists; what gives a right has to be in the journal.
+        Grant::Send | Grant::Control | Grant::Admin => {
+            let past = view::history(&sessions, &session).ok();
+            past.and_then(|past| past.session.spec).map_or(Grant::Nothing, |spec| spec.grant)
+        }
+    };
+    let handle = status.map_or_else(|| session.to_string(), |status| status.handle().to_owned());
+    Inside { session, handle, grant }
+}
+
+/// What a session is to another one that somebody is inside of.
+pub fn target(home: &Home, inside: &SessionId, id: &SessionId, parent: Option<&str>) -> Target {
+    if inside == id {
+        return Target::Itself;
+    }
+    let sessions = home.sessions();
+    let mut parent = parent.and_then(SessionId::parse);
+    for _ in 0..MOST_GENERATIONS {
+        let Some(id) = parent else { break };
+        if id == *inside {
+            return Target::Child;
+        }
+        let known = view::status(&sessions, &id).ok();
+        parent = known.and_then(|known| known.what.parent).as_deref().and_then(SessionId::parse);
+    }
+    Target::Stranger
+}
+
+/// The same for a session of which nothing is known yet.
+pub fn target_of(home: &Home, inside: &SessionId, id: &SessionId) -> Target {
+    let known = view::status(&home.sessions(), id).ok();
+    target(home, inside, id, known.and_then(|known| known.what.parent).as_deref())
+}
+
+/// What is farthest from somebody, of several.
+pub(crate) fn farthest(targets: impl Iterator<Item = Target>) -> Target {
+    let rank = |target: &Target| match target {
+        Target::Itself => 0,
+        Target::Child => 1,
+        Target::Nobody | Target::Stranger => 2,
+    };
+    // Nobody's is not theirs.
+    targets.max_by_key(rank).unwrap_or(Target::Stranger)
+}
+
+impl Seen {
+    /// The same if it is asked for the agent of this session.
+    pub fn and_for(self, home: &Home, agent: Option<&str>) -> Self {
+        let Some(agent) = agent else { return self };
+        let Some(agent) = SessionId::parse(agent) else {
+            return Self::Unseen(format!("`{}` is not the id of a session", agent.escape_debug()));
+        };
+        let all = match self {
+            Self::Outside => vec![inside(home, agent)],
+            Self::Inside(mut all) => {
+                if !all.iter().any(|inside| inside.session == agent) {
+                    all.push(inside(home, agent));
+                }
+                all
+            }
+            Self::Unseen(why) => return Self::Unseen(why),
+        };
+        Self::Inside(all)
+    }
+
+    /// Refuses what they may not do. `handle` is what it is about; `target` tells what that is to a session.
+    pub fn allow(
+        &self,
+        deed: Deed,
+        handle: &str,
+        target: impl Fn(&SessionId) -> Target,
+    ) -> Result<(), Problem> {
+        match self {
+            Self::Outside => Ok(()),
+            Self::Inside(all) => all.iter().try_for_each(|inside| {
+                may(Caller::Agent(inside.grant), deed, target(&inside.session))
+                    .map_err(|forbidden| not_allowed(&forbidden, handle, &inside.handle))
+            }),
+            Self::Unseen(why) => may(Caller::Unseen, deed, Target::Nobody)
+                .and_then(|()| may(Caller::Unseen, deed, Target::Stranger))
+                .map_err(|_| {
+                    Problem::new(Code::NotAllowed, format!("it cannot be told who asks: {why}"))
+                        .hint("whoever orders something has to stay until it is done, where /proc shows them")
+                }),
+        }
+    }
+
+    /// The session that whatever they start is a child of.
+    pub fn parent(&self) -> Option<SessionId> {
+        match self {
+            Self::Inside(all) => all.first().map(|inside| inside.session.clone()),
+            Self::Outside | Self::Unseen(_) => None,
+        }
+    }
+}
+
+/// What a request is, as far as it matters who may and as far as it tells by itself.
+pub fn deed_of(request: &Request) -> Deed {
+    match request {
+        Request::Create { spec, take, .. } => Deed::Start { grant: spec.grant.into(), takes: *take },
+        Request::Resume { take, .. } => Deed::Resume { takes: *take },
+        Request::StartHelper { .. } | Request::Join { .. } => Deed::Share,
+        Request::Leave { .. } => Deed::Release,
+        Request::Stop { .. } => Deed::Stop,
+        Request::Rename { .. } => Deed::Rename,
+        Request::Tag { .. } | Request::Note { .. } => Deed::Describe,
+        Request::SetPolicy { .. } => Deed::SetPolicy,
+        Request::Attach { role: Role::Observer, .. } => Deed::Look,
+        Request::Attach { role: Role::Writer | Role::Take, .. } | Request::Type { .. } => {
+            Deed::Type { answers: false }
+        }
+        Request::Send { .. }
+        | Request::Withdraw { .. }
+        | Request::Cancel { .. }
+        | Request::Move { .. }
+        | Request::Edit { .. }
+        | Request::Pause
+        | Request::GoOn => Deed::Send,
+        Request::AnswerAsk { .. } => Deed::Answer,
+        Request::Restart => Deed::Restart,
+        Request::Status
+        | Request::Resize { .. }
+        | Request::Screen { .. }
+        | Request::Watch { .. }
+        | Request::AwaitAgent
+        | Request::Follow { .. } => Deed::Look,
+    }
+}
+
+/// The same of this session, or helper.
+pub(crate) fn deed_to(request: &Request, spec: Option<&Spec>, is_helper: bool) -> Deed {
+    match deed_of(request) {
+        // An agent's own interface asks its questions on the screen, and keys answer them.
+        Deed::Type { .. } => Deed::Type { answers: spec.is_some_and(|spec| spec.agent.is_some()) },
+        Deed::Stop if is_helper => Deed::StopHelper,
+        deed => deed,
+    }
+}
+
+/// The session that is to own a helper, or no longer, by a request.
+pub(crate) fn owner_named(request: &Request) -> Option<&str> {
+    if let Request::StartHelper { owner, .. } | Request::Join { owner, .. } = request {
+        return Some(&owner.session);
+    }
+    if let Request::Leave { owner } = request { Some(owner) } else { None }
+}
+
+/// Looks at the first request of a keeper, which makes a session or begins its next run: whether whoever asks may,
+/// and whose child it is.
+pub(crate) fn admitted(
+    home: &Home,
+    id: &SessionId,
+    seen: &Seen,
+    mut request: Request,
+) -> Result<Request, Problem> {
+    let deed = deed_of(&request);
+    if let Request::Create { spec, .. } = &mut request {
+        seen.allow(deed, id.as_str(), |_| Target::Nobody)?;
+        // By evidence, whatever was said: a parent may see to its children.
+        if let Some(parent) = seen.parent() {
+            spec.parent = Some(parent.to_string());
+        }
+    } else if let Some(owner) = owner_named(&request) {
+        seen.allow(deed, owner, |inside| match SessionId::parse(owner) {
+            Some(owner) => target_of(home, inside, &owner),
+            None => Target::Stranger,
+        })?;
+    } else {
+        let known = view::status(home, id).ok();
+        let handle = known.as_ref().map_or_else(|| id.to_string(), |known| known.handle().to_owned());
+        let parent = known.and_then(|known| known.what.parent);
+        seen.allow(deed, &handle, |inside| target(home, inside, id, parent.as_deref()))?;
+    }
+    if let Request::StartHelper { spec, .. } = &mut request {
+        // It is shared, and may do what everybody may who shares it.
+        spec.grant = berth_api::record::Grant::None;
+    }
+    Ok(request)
+}

@@ -1,0 +1,85 @@
+//! Who asks, as far as it matters what they may: somebody outside of all sessions, or an agent.
+//!
+//! Promise: what is done without a keeper obeys the same table (`berth_core::may`) as what a keeper is asked.
+//! Not here: the evidence (see `berth_keeper::callers`), tokens (see the gateway).
+//! Start with [`here`] and [`of_pid`]; then [`Ctx::may`].
+
+use std::os::fd::AsFd;
+
+use berth_api::message::Asker;
+use berth_api::{Code, Problem, Scope};
+use berth_core::{Deed, Grant, SessionId, Target};
+use berth_keeper::callers::{self, Seen};
+use berth_keeper::{Home, view};
+
+pub use berth_keeper::callers::Inside;
+
+use crate::ctx::Ctx;
+
+/// The session this process is inside of, if it is in one.
+pub fn here(home: &Home) -> Option<Inside> {
+    of_pid(home, std::process::id()).ok().flatten()
+}
+
+/// The session a process is inside of; nothing if it is outside of all. A problem if nobody can tell: then it
+/// may look, and no more.
+pub fn of_pid(home: &Home, pid: u32) -> Result<Option<Inside>, Problem> {
+    strictest(callers::of_process(home, pid))
+}
+
+/// The same for whoever is at the other end of a local connection: it is the very process that connected.
+pub fn of_peer(home: &Home, stream: &impl AsFd) -> Result<Option<Inside>, Problem> {
+    strictest(callers::of_peer(home, stream))
+}
+
+fn strictest(seen: Seen) -> Result<Option<Inside>, Problem> {
+    match seen {
+        Seen::Outside => Ok(None),
+        // One who is inside of several may do what all of them allow; the least of them stands for that.
+        Seen::Inside(all) => Ok(all.into_iter().min_by_key(|inside| inside.grant)),
+        Seen::Unseen(why) => {
+            Err(Problem::new(Code::NotAllowed, format!("it cannot be told who asks: {why}"))
+                .hint("whoever orders something has to stay until it is done, where /proc shows them"))
+        }
+    }
+}
+
+/// How far an agent may go at a door that asks for scopes. What is about one session is looked at more closely
+/// by whoever does it, and there its children are its own.
+pub fn scope_of(grant: Grant) -> Scope {
+    match grant {
+        Grant::Nothing | Grant::Send | Grant::Control => Scope::Control,
+        Grant::Admin => Scope::Admin,
+    }
+}
+
+impl Ctx {
+    /// Who asks, for a keeper.
+    pub fn asker(&self) -> Asker {
+        Asker { place: self.place.clone(), agent: self.parent.as_ref().map(ToString::to_string) }
+    }
+
+    fn seen(&self) -> Seen {
+        match &self.parent {
+            None => Seen::Outside,
+            Some(agent) => Seen::Inside(vec![callers::inside(&self.home, agent.clone())]),
+        }
+    }
+
+    /// Refuses what whoever asks may not do to a session.
+    pub fn may(&self, deed: Deed, id: &SessionId) -> Result<(), Problem> {
+        if self.parent.is_none() {
+            return Ok(());
+        }
+        let known = view::status(&self.home, id).ok();
+        let handle = known.as_ref().map_or_else(|| id.to_string(), |known| known.handle().to_owned());
+        let parent = known.and_then(|known| known.what.parent);
+        let target = |inside: &SessionId| callers::target(&self.home, inside, id, parent.as_deref());
+        self.seen().allow(deed, &handle, target)
+    }
+
+    /// The same for what is about no session in particular; `what` is what it is about.
+    pub fn may_at_all(&self, deed: Deed, what: &str) -> Result<(), Problem> {
+        self.seen().allow(deed, what, |_| Target::Nobody)
+    }
+}

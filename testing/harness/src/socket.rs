@@ -1,0 +1,159 @@
+//! A browser's terminal: one WebSocket to a gateway, and what it shows.
+
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use serde_json::Value;
+use tungstenite::client::IntoClientRequest;
+use tungstenite::{Bytes, HandshakeError, Message, WebSocket};
+
+use crate::{Gateway, PATIENCE};
+
+/// The sub-protocol of terminals.
+const TERMINAL: &str = "berth.terminal.v1";
+
+/// One connection.
+pub struct Socket {
+    socket: WebSocket<UnixStream>,
+    /// Everything shown since the last whole screen.
+    pub shown: Vec<u8>,
+    /// How many bytes came in all.
+    pub received: usize,
+    /// How often a whole screen was painted.
+    pub screens: usize,
+    is_screen_next: bool,
+}
+
+/// What came.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Heard {
+    /// Output.
+    Bytes,
+    /// Something in words.
+    Remark(Value),
+    /// The end, and why.
+    Closed(Option<u16>),
+}
+
+impl Gateway {
+    /// Attaches to the terminal of a session; the query says how.
+    pub fn terminal(&self, session: &str, query: &str) -> Socket {
+        let path = format!("/v1/sessions/{session}/terminal?{query}");
+        self.socket(&path, Some(TERMINAL)).unwrap_or_else(|(status, body)| panic!("{status} {body}"))
+    }
+
+    /// Opens a WebSocket, with this sub-protocol; or the refusal.
+    pub fn socket(&self, path: &str, protocol: Option<&str>) -> Result<Socket, (u16, String)> {
+        let mut request = format!("ws://localhost{path}").into_client_request().expect("a path");
+        if let Some(protocol) = protocol {
+            let value = protocol.parse().expect("a header");
+            request.headers_mut().insert("Sec-WebSocket-Protocol", value);
+        }
+        match tungstenite::client(request, self.connect()) {
+            Ok((socket, _)) => {
+                Ok(Socket { socket, shown: vec![], received: 0, screens: 0, is_screen_next: false })
+            }
+            Err(HandshakeError::Failure(tungstenite::Error::Http(response))) => {
+                let body = response.body().clone().unwrap_or_default();
+                Err((response.status().as_u16(), String::from_utf8_lossy(&body).into_owned()))
+            }
+            Err(error) => panic!("no WebSocket: {error}"),
+        }
+    }
+}
+
+impl Socket {
+    /// Types.
+    pub fn type_keys(&mut self, keys: &[u8]) {
+        self.try_type(keys).expect("the gateway listens");
+    }
+
+    /// The same for who may be cut off.
+    pub fn try_type(&mut self, keys: &[u8]) -> tungstenite::Result<()> {
+        self.socket.send(Message::Binary(Bytes::copy_from_slice(keys)))
+    }
+
+    /// Says something in words.
+    pub fn say(&mut self, what: &Value) {
+        self.say_text(&what.to_string());
+    }
+
+    /// The same, sense or nonsense.
+    pub fn say_text(&mut self, text: &str) {
+        self.socket.send(Message::Text(text.into())).expect("the gateway listens");
+    }
+
+    /// Sends any message.
+    pub fn send(&mut self, message: Message) -> tungstenite::Result<()> {
+        self.socket.send(message)
+    }
+
+    /// Says goodbye and waits for the answer.
+    pub fn close(mut self) {
+        let _ = self.socket.close(None);
+        while self.socket.read().is_ok() {}
+    }
+
+    /// Waits for the next thing.
+    pub fn hear(&mut self) -> Heard {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            // A connection that is only alive is no news.
+            assert!(Instant::now() < until, "waited in vain: {}", String::from_utf8_lossy(&self.shown));
+            match self.socket.read() {
+                Ok(Message::Binary(bytes)) => {
+                    if std::mem::take(&mut self.is_screen_next) {
+                        self.shown.clear();
+                        self.screens += 1;
+                    }
+                    self.received += bytes.len();
+                    self.shown.extend_from_slice(&bytes);
+                    return Heard::Bytes;
+                }
+                Ok(Message::Text(text)) => {
+                    let remark: Value = serde_json::from_str(&text).expect("remarks are JSON");
+                    self.is_screen_next |= remark["screen"] == true;
+                    return Heard::Remark(remark);
+                }
+                Ok(Message::Close(frame)) => return Heard::Closed(frame.map(|frame| frame.code.into())),
+                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
+                Err(tungstenite::Error::Io(error)) if is_timeout(&error) => panic!("waited in vain: {error}"),
+                Err(_) => return Heard::Closed(None),
+            }
+        }
+    }
+
+    /// Waits for a remark with this word in it, and gives what it says.
+    pub fn wait_remark(&mut self, word: &str) -> Value {
+        loop {
+            match self.hear() {
+                Heard::Remark(remark) if remark.get(word).is_some() => return remark[word].clone(),
+                Heard::Remark(_) | Heard::Bytes => {}
+                Heard::Closed(code) => panic!("closed ({code:?}) before `{word}`"),
+            }
+        }
+    }
+
+    /// Waits until this was shown.
+    pub fn wait_for(&mut self, text: &str) {
+        let contains = |shown: &[u8]| shown.windows(text.len()).any(|window| window == text.as_bytes());
+        while !contains(&self.shown) {
+            if let Heard::Closed(code) = self.hear() {
+                panic!("closed ({code:?}) before {text:?}: {}", String::from_utf8_lossy(&self.shown));
+            }
+        }
+    }
+
+    /// Waits for the end: the code.
+    pub fn wait_closed(&mut self) -> Option<u16> {
+        loop {
+            if let Heard::Closed(code) = self.hear() {
+                return code;
+            }
+        }
+    }
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+}
