@@ -26,7 +26,7 @@ export function check(is, words) {
 
 const programs = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 const browser = await chromium.launch({ executablePath: process.env.BERTH_CHROMIUM || programs.find(existsSync), args: ["--no-sandbox"] });
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 12_000;
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 };
 const DESK = { viewport: { width: 1440, height: 900 } };
 const url = process.env.BERTH_URL, token = process.env.BERTH_TOKEN;
