@@ -235,7 +235,7 @@ Examples:
   id=$(berth run -d --key nightly-42 -- ./job.sh)     same key, same session
   berth run --replace fix --name fix -- claude        the new one, then no old
   berth run --max-memory 4G --max-procs 500 -- claude  see `berth doctor`
-  berth run --grant control --agent claude            it may stop and answer others")]
+  berth run --grant control --agent claude     it may stop and answer others")]
 pub(crate) struct Run {
     /// Do not attach; print the id once the command runs
     #[arg(short, long)]

@@ -4,7 +4,7 @@ use clap::Subcommand;
 
 /// Other hosts, over plain ssh.
 ///
-/// `berth --host HOST …` runs any command there: `berth --host box attach fix`. HOST is one that was added here,
+/// `berth --host HOST` before a command runs it there: `berth --host box attach fix`. HOST is one that was added here,
 /// or whatever ssh understands (`user@box`, a Host of ~/.ssh/config). berth has to be there, too; nothing has to
 /// listen. `berth ls --hosts` is one list over all of them; a host that is away is shown with the age of what is known.
 #[derive(clap::Args, Debug)]

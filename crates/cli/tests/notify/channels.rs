@@ -172,7 +172,7 @@ fn shell_using(lab: &Lab, session: &str) -> berth_harness::Terminal {
     shell.type_keys("PS1='READY'\r");
     shell.wait_until("a prompt", |shell| shell.text().ends_with("READY"));
     shell.type_keys(&format!("{} use {session}; echo used=$?\r", env!("CARGO_BIN_EXE_berth")));
-    shell.wait_for("used=0");
+    shell.wait_until("its prompt", |shell| shell.text().trim_end().ends_with("used=0\nREADY"));
     shell
 }
 
