@@ -307,7 +307,7 @@ fn the_gateway_is_set_up_for_who_wants_it_and_goes_with_the_rest() {
     for line in ["Type=notify", "KillMode=process", "Restart=on-failure", "RestartPreventExitStatus=2 4"] {
         assert!(text.lines().any(|known| known == line), "{line} is not in {text}");
     }
-    assert!(text.contains(&format!("ExecStart=\"{BERTH}\" serve --log-format text\n")), "{text}");
+    assert!(text.contains(&format!("ExecStart=\"{BERTH}\" serve\n")), "{text}");
     assert!(text.contains(&format!("Environment=\"BERTH_HOME={}\"\n", lab.home().display())), "{text}");
     let verify = Command::new("systemd-analyze")
         .args(["verify", "--user", "--man=no"])

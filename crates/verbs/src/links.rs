@@ -38,9 +38,32 @@ pub fn base(home: &Home) -> Result<String, Problem> {
     })
 }
 
-/// An address as a browser on this machine reaches it: one that listens everywhere is on loopback as well.
-pub fn reachable(url: &str) -> String {
-    url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")
+/// The addresses under which browsers reach what listens there, the one that most can use first: its names, then, if
+/// it listens everywhere, this machine's address towards others, then loopback.
+pub fn reachable(url: &str, names: &[String]) -> Vec<String> {
+    let port = url.rsplit_once(':').map(|(_, port)| port).unwrap_or_default();
+    let scheme = url.split_once("://").map_or("http", |(scheme, _)| scheme);
+    let named = |name: &String| {
+        if name.contains(':') { format!("{scheme}://{name}") } else { format!("{scheme}://{name}:{port}") }
+    };
+    let mut urls: Vec<String> = names.iter().map(named).collect();
+    let loopback = url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:");
+    if loopback != url {
+        urls.extend(towards_others().map(|address| format!("{scheme}://{address}:{port}")));
+    }
+    urls.push(loopback);
+    urls
+}
+
+/// The address this machine has where it would reach others. Nothing is sent for it.
+fn towards_others() -> Option<std::net::Ipv4Addr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    // An address of the documentation: there is a way to it wherever there is one to anybody.
+    socket.connect("192.0.2.1:9").ok()?;
+    match socket.local_addr().ok()?.ip() {
+        std::net::IpAddr::V4(address) if !address.is_loopback() && !address.is_unspecified() => Some(address),
+        std::net::IpAddr::V4(_) | std::net::IpAddr::V6(_) => None,
+    }
 }
 
 /// The address that logs a browser in.
@@ -82,6 +105,9 @@ mod tests {
         ] {
             assert!(parse_base(odd).is_err(), "{odd}");
         }
-        assert_eq!(reachable("http://0.0.0.0:7070"), "http://127.0.0.1:7070");
+        let everywhere = reachable("http://0.0.0.0:7070", &["berth.example.org".to_owned()]);
+        assert_eq!(everywhere.first().map(String::as_str), Some("http://berth.example.org:7070"));
+        assert_eq!(everywhere.last().map(String::as_str), Some("http://127.0.0.1:7070"));
+        assert_eq!(reachable("https://127.0.0.1:1", &[]), ["https://127.0.0.1:1"]);
     }
 }

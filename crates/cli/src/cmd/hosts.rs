@@ -50,7 +50,8 @@ fn list(ctx: &Ctx, args: &HostsLs) -> Result<u8, Problem> {
         print::note("no hosts yet: `berth hosts add user@box` adds one");
         return Ok(0);
     }
-    print::text(&looks.iter().map(line).collect::<String>())?;
+    let head = format!("{:12} {:24} {:8} SESSIONS\n", "HOST", "TARGET", "VERSION");
+    print::text(&(head + &looks.iter().map(line).collect::<String>()))?;
     Ok(0)
 }
 
@@ -58,7 +59,7 @@ fn line(look: &Look) -> String {
     let sessions = crate::cmd::archive::sessions(look.sessions.len());
     let state = match (&look.away, look.age_ms) {
         (None, _) => sessions,
-        (Some(why), Some(age)) => format!("away ({}); {sessions} {} ago", one_line(why), print::age(age)),
+        (Some(why), Some(age)) => format!("{sessions} {} ago; away ({})", print::age(age), one_line(why)),
         (Some(why), None) => format!("away ({}); never answered", one_line(why)),
     };
     let version = look.version.as_deref().unwrap_or("?");

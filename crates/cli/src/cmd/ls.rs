@@ -130,7 +130,9 @@ fn drawn(
         let row = |status: &berth_api::Status| {
             let row = Row::of(status, now_ms);
             let session = fleet.and_then(|fleet| fleet.called(status)).unwrap_or(row.session);
-            Row { is_current: current.as_deref() == Some(status.id.as_str()), session, ..row }
+            let state =
+                if fleet.is_some_and(|fleet| fleet.is_away(status)) { "away".to_owned() } else { row.state };
+            Row { is_current: current.as_deref() == Some(status.id.as_str()), session, state, ..row }
         };
         listing.sessions.iter().map(row).collect()
     };

@@ -19,6 +19,14 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
     let config = Config::load()?.serve;
     let options = options(args, &config)?;
     let is_json = args.json;
+    let allow_hosts = options.allow_hosts.clone();
+    if options.insecure_http {
+        print::note("without TLS, whoever is on the way can read tokens and all that is said");
+    }
+    let is_only_local = options.listen.iter().all(|listen| matches!(listen, Listen::Socket));
+    if is_only_local && !is_json && std::io::stdout().is_terminal() {
+        print::note("for a browser, too: `berth serve --listen :7070`");
+    }
     let mut urls = Vec::new();
     berth_gateway::serve(ctx.home.clone(), options, |address| {
         let line = if is_json {
@@ -28,7 +36,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
         };
         // Whoever does not read this wants the gateway all the same.
         let _ = print::text(&line);
-        if let Err(problem) = welcome(ctx, &address, &mut urls, !is_json) {
+        if let Err(problem) = welcome(ctx, &address, &allow_hosts, &mut urls, !is_json) {
             print::note(&problem.what);
         }
     })?;
@@ -78,11 +86,17 @@ fn in_config(key: &str, why: &str) -> Problem {
 }
 
 /// Writes down where browsers find the gateway, and lets whoever looks at this terminal log in.
-fn welcome(ctx: &Ctx, address: &str, urls: &mut Vec<String>, invites: bool) -> Result<(), Problem> {
+fn welcome(
+    ctx: &Ctx,
+    address: &str,
+    names: &[String],
+    urls: &mut Vec<String>,
+    invites: bool,
+) -> Result<(), Problem> {
     let is_first = urls.is_empty();
     let is_url = address.starts_with("http://") || address.starts_with("https://");
     if is_url {
-        urls.push(links::reachable(address));
+        urls.extend(links::reachable(address, names));
     }
     links::announce(&ctx.home, urls)?;
     if let (true, true, Some(base)) = (is_first && invites, std::io::stdout().is_terminal(), urls.first()) {

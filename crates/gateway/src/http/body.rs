@@ -81,10 +81,18 @@ pub(crate) struct Query<T>(pub(crate) T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
-        let read = axum::extract::Query::<T>::from_request_parts(parts, state).await;
-        let axum::extract::Query(read) =
-            read.map_err(|error| Fault::usage(format!("the query cannot be used: {}", error.body_text())))?;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
+        let query = parts.uri.query().unwrap_or_default();
+        // `?all` is what people write first, and means `?all=true`.
+        let pair = |pair: &str| if pair.contains('=') { pair.to_owned() } else { format!("{pair}=true") };
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(pair);
+        let uri = format!("/?{}", pairs.collect::<Vec<_>>().join("&")).parse::<axum::http::Uri>();
+        let uri = uri.map_err(|_| Fault::usage("the query is no text"))?;
+        let axum::extract::Query(read) = axum::extract::Query::<T>::try_from_uri(&uri).map_err(|error| {
+            let why = error.body_text();
+            let why = why.strip_prefix("Failed to deserialize query string: ").unwrap_or(&why);
+            Fault::usage(format!("the query cannot be used: {why}"))
+        })?;
         Ok(Self(read))
     }
 }

@@ -47,6 +47,11 @@ impl Fleet {
         self.host_of.get(&status.id).map(|at| &self.looks[*at])
     }
 
+    /// Whether nobody knows what became of it since: its host is away.
+    pub(super) fn is_away(&self, status: &Status) -> bool {
+        self.look(status).is_some_and(|look| look.away.is_some())
+    }
+
     /// What a session is called in the list.
     pub(super) fn called(&self, status: &Status) -> Option<String> {
         self.look(status).map(|look| format!("{}:{}", look.host.name, status.handle()))

@@ -89,7 +89,7 @@ fn for_program(program: &str, environment: &[(&str, String)]) -> Vec<Unit> {
          \n\
          [Service]\n\
          Type=notify\n\
-         ExecStart={program} serve --log-format text\n\
+         ExecStart={program} serve\n\
          ExecReload=/bin/kill -HUP $MAINPID\n\
          {environment}\
          # What it started is not its own: whoever stops the gateway stops one process.\n\
