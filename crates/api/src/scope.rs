@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 pub enum Scope {
     /// Look: lists, states, transcripts, screens, events.
     Read,
-    /// Say something: turns, the queue, new sessions.
+    /// Say something: turns, the queue, new sessions of an agent of the table as it is.
     Send,
-    /// Decide: stop, answer what an agent asks, type into a terminal, archive, helpers, sweep.
+    /// Decide: start any command, stop, answer what an agent asks, type into a terminal, archive, helpers, sweep.
     Control,
     /// Everything: delete for good, make tokens.
     Admin,
