@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope};
 use berth_verbs::events::{self, Line};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::caller::{Caller, Target};
@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::gate::{Gate, work};
 use crate::http::body::Query;
 use crate::live::reader;
-use crate::routes::Route;
+use crate::routes::{Route, text};
 
 /// How many events a page has, if nothing is said.
 const PAGE_EVENTS: u64 = 1000;
@@ -42,7 +42,9 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .query::<From>()
         .header("Last-Event-ID", "where a stream goes on: the number of the last event heard; wins over `after`")
-        .gives::<Vec<Line>>(200, "the events, oldest first; the header `X-Events-End` has the last number")
+        .gives::<Vec<Line>>(200, "the events, oldest first")
+        .gives_as(200, "the events, oldest first", "text/event-stream", Some(text))
+        .tells("X-Events-End", "The number of the last event there is.")
         .fails(&[Code::NotFound, Code::Usage]),
         Route::new(
             Method::GET,
@@ -56,10 +58,6 @@ pub(crate) fn routes() -> Vec<Route> {
         .query::<Which>()
         .gives_as(200, "server-sent events", "text/event-stream", Some(text)),
     ]
-}
-
-fn text(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string"})
 }
 
 /// From where on.

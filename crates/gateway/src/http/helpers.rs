@@ -23,7 +23,7 @@ use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
 use crate::http::body::{Body, Query};
-use crate::routes::Route;
+use crate::routes::{Route, bytes};
 
 /// How long a helper is asked to end before it is made to, if nobody says.
 const USUAL_GRACE_MS: u64 = 5000;
@@ -122,7 +122,8 @@ pub(crate) fn routes() -> Vec<Route> {
             raw,
         )
         .query::<Bytes>()
-        .gives_as(200, "bytes; X-Output-End says where they end by now", "application/octet-stream", None)
+        .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
+        .tells("X-Output-End", "How far the output reaches in all.")
         .fails(&[Code::NotFound, Code::Refused]),
     ]
 }

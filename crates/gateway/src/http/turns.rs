@@ -67,6 +67,7 @@ pub(crate) fn routes() -> Vec<Route> {
         .takes::<NewTurn>()
         .gives::<Receipt>(202, "it is on disk, and waits or runs")
         .gives::<TurnView>(200, "with `wait`: what came of it")
+        .tells("Location", "With a receipt: where the turn is.")
         .fails(&[
             Code::NotFound,
             Code::Refused,
