@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::frame::{self, Frame, Kind};
 use crate::message::{Answer, Asker, Call, Notice, PROTOCOL, Request};
 use crate::problem::{Code, Problem};
-use crate::redact;
+use crate::{redact, trace};
 
 /// The name of a keeper's socket in its session's directory.
 pub const SOCKET_NAME: &str = "sock";
@@ -93,7 +93,7 @@ impl Connection {
     /// Asks without waiting.
     pub fn send(&mut self, request: Request) -> io::Result<()> {
         let Asker { place, agent } = self.asker.clone();
-        let call = Call { protocol: PROTOCOL, place, agent, request };
+        let call = Call { protocol: PROTOCOL, place, agent, trace: trace::current(), request };
         let json = serde_json::to_vec(&call)?;
         frame::write(&mut self.stream, Kind::Call, &[&json])
     }

@@ -17,6 +17,7 @@ pub mod redact;
 pub mod scope;
 pub mod status;
 pub mod token;
+pub mod trace;
 pub mod turn;
 
 pub use client::Connection;

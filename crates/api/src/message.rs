@@ -22,6 +22,9 @@ pub struct Call {
     /// The session whose agent this is asked for, by id: a gateway tells. It can only take rights away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// The request of the gateway it belongs to, for the logs. A client of an earlier version does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// What is asked.
     pub request: Request,
 }

@@ -9,7 +9,7 @@ pub(crate) mod hosts;
 pub(crate) mod life;
 pub(crate) mod ls;
 pub(crate) mod notify;
-mod serve;
+pub(crate) mod serve;
 mod shell;
 pub(crate) mod token;
 pub(crate) mod turns;

@@ -116,8 +116,8 @@ fn run(args: Args) -> Result<u8, Problem> {
         _ => {}
     }
     let ctx = Ctx::open()?.about(args.meant);
-    // Hooks and scripts wait for these two, and for nothing else.
-    let is_hurried = matches!(&verb, Verb::Sweep(_) | Verb::Helper(_));
+    // Hooks and scripts wait for these two, and for nothing else; and a gateway that was told to end ends.
+    let is_hurried = matches!(&verb, Verb::Sweep(_) | Verb::Helper(_) | Verb::Serve(_));
     let done = dispatch(&ctx, verb);
     // A clean-up that one has to remember is the leak it should end.
     if !is_hurried {

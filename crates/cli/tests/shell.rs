@@ -295,6 +295,39 @@ fn a_timer_is_set_up_once_and_taken_away_again() {
 }
 
 #[test]
+fn the_gateway_is_set_up_for_who_wants_it_and_goes_with_the_rest() {
+    let lab = lab();
+    assert_eq!(set_up(&lab, &["--gateway"]).code, 0);
+    assert_eq!(
+        asked(&lab),
+        ["daemon-reload", "enable --now berth-sweep.timer", "enable --now berth-gateway.service"]
+    );
+    let unit = lab.dir().join("xdg/systemd/user/berth-gateway.service");
+    let text = std::fs::read_to_string(&unit).expect("a service");
+    for line in ["Type=notify", "KillMode=process", "Restart=on-failure", "RestartPreventExitStatus=2 4"] {
+        assert!(text.lines().any(|known| known == line), "{line} is not in {text}");
+    }
+    assert!(text.contains(&format!("ExecStart=\"{BERTH}\" serve --log-format text\n")), "{text}");
+    assert!(text.contains(&format!("Environment=\"BERTH_HOME={}\"\n", lab.home().display())), "{text}");
+    let verify = Command::new("systemd-analyze")
+        .args(["verify", "--user", "--man=no"])
+        .arg(&unit)
+        .env("XDG_RUNTIME_DIR", lab.dir())
+        .output();
+    if let Ok(verified) = verify {
+        assert!(verified.status.success(), "{verified:?}");
+    }
+    // Who sets up the sweep again does not lose the gateway.
+    assert_eq!(set_up(&lab, &[]).code, 0);
+    assert!(unit.exists());
+    asked(&lab);
+    assert_eq!(set_up(&lab, &["--remove"]).code, 0);
+    let told = ["disable --now berth-sweep.timer", "disable --now berth-gateway.service", "daemon-reload"];
+    assert_eq!(asked(&lab), told);
+    assert!(!unit.exists());
+}
+
+#[test]
 fn a_unit_that_berth_did_not_write_is_left_alone() {
     let lab = lab();
     let units = lab.dir().join("xdg/systemd/user");

@@ -144,7 +144,7 @@ fn examine(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Op
     {
         site::is_proven(&from)?;
     }
-    let is_open = is_open(request);
+    let is_open = is_open(gate, request);
     let (caller, pass) = match found {
         Ok(Some((caller, pass))) => (Some(caller), pass),
         Ok(None) | Err(_) if is_open => (None, None),
@@ -239,14 +239,15 @@ fn stranger(what: &str) -> Fault {
 }
 
 /// Whether everybody may ask this.
-fn is_open(request: &Request) -> bool {
+fn is_open(gate: &Gate, request: &Request) -> bool {
     static OPEN: LazyLock<HashSet<(Method, &'static str)>> = LazyLock::new(|| {
         let open = crate::routes::all().into_iter().filter(|route| route.scope.is_none());
         open.map(|route| (route.method, route.path)).collect()
     });
     let Some(path) = request.extensions().get::<MatchedPath>() else { return false };
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
-    OPEN.iter().any(|(open, known)| open == method && *known == path.as_str())
+    let is_metrics = gate.options.open_metrics && path.as_str() == crate::http::system::METRICS;
+    is_metrics || OPEN.iter().any(|(open, known)| open == method && *known == path.as_str())
 }
 
 /// An answer that ends with the token it was asked with, however long it goes on.

@@ -80,18 +80,27 @@ impl Fault {
         self.retry_after = Some(seconds);
         self
     }
+
+    /// The body of an answer with this status.
+    fn body(self, status: StatusCode) -> ProblemBody {
+        ProblemBody { status: status.as_u16(), ..self.problem.into() }
+    }
+
+    /// The same as text, for who answers without a router.
+    pub(crate) fn json(self, status: StatusCode) -> String {
+        serde_json::to_string(&self.body(status)).expect("a problem is plain data")
+    }
 }
 
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
-        let code = self.problem.code;
-        let status = self.status.or(StatusCode::from_u16(code.http_status()).ok());
+        let status = self.status.or(StatusCode::from_u16(self.problem.code.http_status()).ok());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = ProblemBody { status: status.as_u16(), ..self.problem.into() };
-        let mut response = (status, Json(body)).into_response();
+        let retry_after = self.retry_after;
+        let mut response = (status, Json(self.body(status))).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(seconds) = self.retry_after {
+        if let Some(seconds) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         crate::auth::how_to_ask(&mut response);

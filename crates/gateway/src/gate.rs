@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
+use tokio_util::sync::CancellationToken;
 
 use crate::auth::Door;
 use crate::fault::Fault;
@@ -11,6 +12,9 @@ use crate::fleet::Fleet;
 use crate::follow::Followers;
 use crate::known::Known;
 use crate::live::hub::Hub;
+use crate::metrics::Metrics;
+use crate::server::Options;
+use crate::trace;
 
 /// Shared by all requests.
 #[derive(Debug)]
@@ -27,32 +31,30 @@ pub(crate) struct Gate {
     pub(crate) live: Arc<Hub>,
     /// Who waits for what becomes of a session.
     pub(crate) followers: Followers,
+    /// What is counted.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Cancelled when the gateway is told to end. What lasts listens to it; streams of events end by themselves.
+    pub(crate) ending: CancellationToken,
+    /// What was wanted of this gateway.
+    pub(crate) options: Options,
 }
 
 impl Gate {
     /// What requests to this state directory share.
-    pub(crate) fn new(home: Home, door: Door) -> Arc<Self> {
+    pub(crate) fn new(home: Home, options: Options, metrics: Arc<Metrics>) -> Result<Arc<Self>, Problem> {
+        let door = Door::new(&home, &options.addresses(), &options.allow_hosts)?;
         let live = Arc::new(Hub::new(home.clone()));
-        Arc::new(Self {
+        Ok(Arc::new(Self {
             home,
             door,
             known: Known::default(),
             fleet: Arc::default(),
             live,
             followers: Followers::default(),
-        })
-    }
-}
-
-/// Takes note of the end of keepers that this gateway started, for as long as it lives.
-pub(crate) async fn reap_keepers() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut ended) = signal(SignalKind::child()) else { return };
-    loop {
-        berth_keeper::start::reap();
-        if ended.recv().await.is_none() {
-            return;
-        }
+            metrics,
+            ending: CancellationToken::new(),
+            options,
+        }))
     }
 }
 
@@ -72,7 +74,8 @@ pub(crate) fn or_no_store(home: &Home, problem: Problem) -> Problem {
 pub(crate) async fn work<T: Send + 'static>(
     verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Fault> {
-    match tokio::task::spawn_blocking(verb).await {
+    let trace = trace::current();
+    match tokio::task::spawn_blocking(move || berth_api::trace::within(trace, verb)).await {
         Ok(done) => done.map_err(Fault::from),
         Err(error) => Err(Problem::new(Code::Bug, format!("a verb failed: {error}")).into()),
     }

@@ -17,12 +17,17 @@ mod gate;
 mod http;
 mod known;
 mod live;
+mod metrics;
 pub mod openapi;
 mod page;
 mod proxy;
 pub mod routes;
 mod server;
+mod trace;
 
 pub use fault::ProblemBody;
 pub use proxy::serve_stdio;
-pub use server::{Listen, Options, SOCKET_NAME, serve};
+pub use server::{
+    Address, END_PATIENCE, Inherited, LOCK_NAME, Listen, LogFormat, MAX_CONNECTIONS, Options, SOCKET_NAME,
+    TlsFiles, serve, socket_of,
+};

@@ -10,7 +10,6 @@ pub(crate) mod feed;
 pub(crate) mod hub;
 pub(crate) mod list;
 pub(crate) mod pages;
-pub(crate) mod patience;
 pub(crate) mod reader;
 pub(crate) mod sse;
 pub(crate) mod upstream;

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::handler::Handler;
 use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use berth_api::{Code, Scope};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -209,29 +211,52 @@ pub fn all() -> Vec<Route> {
     .collect()
 }
 
-/// The router: every route behind the check of its scope.
+/// The route that answered, for records: it goes with the answer as far as the door.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matched(pub(crate) &'static str);
+
+/// The router: every request past `auth`, every route behind the check of its scope. Made once.
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
     let mut router = Router::new();
     for route in all() {
         let (gate, path) = (Arc::clone(&gate), route.path);
-        let handler = match route.scope {
+        let is_open =
+            route.scope.is_none() || (gate.options.open_metrics && path == crate::http::system::METRICS);
+        let handler = match route.scope.filter(|_| !is_open) {
             Some(scope) => route.handler.layer(axum::middleware::from_fn(
-                move |caller: crate::caller::Caller, request, next: axum::middleware::Next| {
+                move |caller: crate::caller::Caller, request, next: Next| {
                     let gate = Arc::clone(&gate);
                     async move {
-                        caller.needs(scope)?;
-                        if !route.filtered {
-                            caller.needs_all_sessions()?;
-                        }
-                        caller.may_as_an_agent(&gate, scope, path)?;
-                        Ok::<_, crate::fault::Fault>(next.run(request).await)
+                        crate::trace::came_from(&caller.place);
+                        let allowed = caller.needs(scope).and_then(|()| {
+                            if !route.filtered {
+                                caller.needs_all_sessions()?;
+                            }
+                            caller.may_as_an_agent(&gate, scope, path)
+                        });
+                        let answer = match allowed {
+                            Ok(()) => next.run(request).await,
+                            Err(fault) => fault.into_response(),
+                        };
+                        matched(answer, path)
                     }
                 },
             )),
-            None => route.handler,
+            None => route.handler.layer(axum::middleware::from_fn(move |request, next: Next| async move {
+                matched(next.run(request).await, path)
+            })),
         };
-        router = router.route(route.path, handler);
+        router = router.route(path, handler);
     }
     let door = axum::middleware::from_fn_with_state(gate.clone(), crate::auth::admit);
-    router.fallback(crate::http::system::nothing_here).layer(door).with_state(gate)
+    router
+        .fallback(crate::http::system::nothing_here)
+        .method_not_allowed_fallback(crate::http::system::not_like_this)
+        .layer(door)
+        .with_state(gate)
+}
+
+fn matched(mut answer: Response, path: &'static str) -> Response {
+    answer.extensions_mut().insert(Matched(path));
+    answer
 }

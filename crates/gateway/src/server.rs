@@ -1,27 +1,47 @@
-//! Listening: a socket in the state directory, and TCP if somebody says so.
+//! Serving: from the first listener to the last answer.
+//!
+//! Promise: one gateway for each state directory; who comes second is told who is first, and ends. A network address
+//! that is not loopback has TLS, or somebody said that it need not. Told to end, it lets nobody else in, finishes
+//! what is short, ends what is not, and is gone within [`END_PATIENCE`]; killed, it takes nothing along.
+//! Not here: who asks (see `auth`), what is asked (see `routes`).
+//! Start with [`serve`], then `connection` (one client) and `guard` (who looks after all of it).
 
-use std::net::SocketAddr;
+mod address;
+mod connection;
+mod door;
+mod guard;
+mod limits;
+mod listeners;
+pub(crate) mod log;
+mod outgoing;
+mod patient;
+mod systemd;
+mod tls;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
-use tower::ServiceExt;
 
-use crate::auth::leash::Leash;
-use crate::auth::{Door, Peer, Wire};
-use crate::gate::{Gate, reap_keepers};
-use crate::live::patience::Patient;
+pub use address::Address;
+pub use limits::MAX_CONNECTIONS;
+pub use listeners::{Inherited, LOCK_NAME, SOCKET_NAME};
+pub use log::LogFormat;
+pub use tls::TlsFiles;
 
-/// The name of the socket in the state directory.
-pub const SOCKET_NAME: &str = "gateway.sock";
-/// How long a client may take for the head of a request.
-const HEAD_PATIENCE: Duration = Duration::from_secs(15);
+use crate::gate::Gate;
+use crate::metrics::Metrics;
+use connection::Server;
+use guard::{Guard, Heart};
+use limits::Connections;
+use listeners::Listeners;
+
+/// How long short requests may take to finish when the gateway is told to end.
+pub const END_PATIENCE: Duration = Duration::from_secs(5);
+/// How many verbs may wait for keepers and disks at once; more wait for their turn.
+const MAX_VERBS: usize = 512;
 
 /// Where to listen.
 #[derive(Clone, Debug)]
@@ -29,108 +49,103 @@ pub enum Listen {
     /// The socket in the state directory.
     Socket,
     /// A network address.
-    Tcp(SocketAddr),
+    Tcp(Address),
 }
 
 /// What somebody wants of a gateway.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Where to listen.
     pub listen: Vec<Listen>,
+    /// The certificate and its key, for network addresses.
+    pub tls: Option<TlsFiles>,
+    /// Whether a network address that is not loopback may do without TLS.
+    pub insecure_http: bool,
     /// Names besides its addresses under which clients may know it.
     pub allow_hosts: Vec<String>,
+    /// Whether everybody may see the metrics.
+    pub open_metrics: bool,
+    /// How each request is told of on standard error; not at all if nothing is said.
+    pub log: Option<LogFormat>,
+    /// What an earlier image of this process left to this one.
+    pub inherited: Option<Inherited>,
+    /// The arguments that start this program like this again; see `guard`.
+    pub again: Vec<std::ffi::OsString>,
 }
 
 impl Options {
-    fn addresses(&self) -> Vec<std::net::IpAddr> {
+    /// The network addresses it is to listen on, as far as they can be told.
+    pub(crate) fn addresses(&self) -> Vec<std::net::IpAddr> {
         let address = |listen: &Listen| match listen {
             Listen::Socket => None,
-            Listen::Tcp(address) => Some(address.ip()),
+            Listen::Tcp(address) => address.resolve().ok().map(|address| address.ip()),
         };
         self.listen.iter().filter_map(address).collect()
     }
 }
 
-/// Serves until it is told to end. `ready` hears each address it listens on.
+/// Serves until it is told to end. `ready` hears each address it listens on, once it listens on all of them.
 pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Result<(), Problem> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed("cannot start", &error))?;
-    runtime.block_on(async {
-        let door = Door::new(&home, &options.addresses(), &options.allow_hosts)?;
-        let gate = Gate::new(home.clone(), door);
-        let router = crate::routes::router(gate);
-        tokio::spawn(reap_keepers());
-        for listen in &options.listen {
-            let router = router.clone();
-            match listen {
-                Listen::Socket => {
-                    let path = home.root().join(SOCKET_NAME);
-                    let _ = std::fs::remove_file(&path);
-                    let listener =
-                        UnixListener::bind(&path).map_err(|error| failed("cannot listen", &error))?;
-                    ready(format!("unix:{}", path.display()));
-                    tokio::spawn(accept_local(listener, router, home.clone()));
-                }
-                Listen::Tcp(address) => {
-                    let listener =
-                        TcpListener::bind(address).await.map_err(|error| failed("cannot listen", &error))?;
-                    let address = listener.local_addr().map_err(|error| failed("cannot listen", &error))?;
-                    ready(format!("http://{address}"));
-                    tokio::spawn(accept_tcp(listener, router));
-                }
-            }
+    let inherited = options.inherited.clone().unwrap_or_default();
+    let tls = options.tls.clone().map(tls::Tls::load).transpose()?.map(Arc::new);
+    let listeners = Listeners::open(&home, &options, &inherited)?;
+    // Before any thread is there: what is blocked here is blocked in all of them, and comes to the guard alone.
+    let guard = Guard::new().map_err(|error| failed("cannot wait for signals", &error))?;
+    let limit = limits::from_files();
+    let log = Arc::new(log::Log::start(options.log).map_err(|error| failed("cannot start", &error))?);
+    let metrics = Arc::new(Metrics::new(inherited.restarts));
+    let connections = Connections::new(limit, metrics.clone());
+    let hearts: Vec<Heart> = listeners.all.iter().map(|listener| Heart::new(&listener.name)).collect();
+    let addresses: Vec<String> = listeners.all.iter().map(|listener| listener.name.clone()).collect();
+    let again = guard::Again::prepare(&options.again, &listeners, inherited.restarts + 1)
+        .map_err(|error| failed("cannot prepare to start again", &error))?;
+    let gate = Gate::new(home.clone(), options.clone(), metrics)?;
+    let ending = gate.ending.clone();
+    let Listeners { lock, all } = listeners;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(MAX_VERBS)
+        .build()
+        .map_err(|error| failed("cannot start", &error))?;
+    let router = crate::routes::router(gate.clone());
+    let server = Arc::new(Server { router, gate, connections, log: log.clone(), tls: tls.clone() });
+    guard
+        .start(hearts.clone(), again, ending.clone(), log.clone(), tls)
+        .map_err(|error| failed("cannot start", &error))?;
+    if inherited.restarts == 0 {
+        addresses.iter().for_each(|address| ready(address.clone()));
+    } else {
+        log.say("restarted", &format!("in place, for the {}. time: it had stood still", inherited.restarts));
+    }
+    systemd::tell("READY=1");
+    let ended = runtime.block_on(async {
+        let mut accepting = tokio::task::JoinSet::new();
+        for (listener, heart) in all.into_iter().zip(hearts) {
+            accepting.spawn(connection::accept(listener, heart, server.clone(), inherited.restarts == 0));
         }
-        let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-            .map_err(|error| failed("cannot wait for signals", &error))?;
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
+        ending.cancelled().await;
+        // The listeners go with their tasks: whoever comes now is refused, and finds the next gateway.
+        while let Some(done) = accepting.join_next().await {
+            done.map_err(|error| Problem::new(Code::Bug, format!("the gateway stopped listening: {error}")))?;
         }
+        // Only who holds the lock may: it is ours, and nobody else's.
+        let _ = std::fs::remove_file(home.root().join(SOCKET_NAME));
+        let _ = tokio::time::timeout(END_PATIENCE, server.connections.all_closed()).await;
         Ok(())
-    })
+    });
+    // A verb that waits for a keeper would be waited for; it is no more than a client of that keeper.
+    runtime.shutdown_background();
+    log.flush();
+    drop(lock);
+    ended
+}
+
+/// Where a gateway listens, if one does.
+pub fn socket_of(home: &Home) -> PathBuf {
+    home.root().join(SOCKET_NAME)
 }
 
 fn failed(what: &str, error: &std::io::Error) -> Problem {
     Problem::new(Code::Refused, format!("the gateway {what}: {error}"))
-}
-
-async fn accept_local(listener: UnixListener, router: Router, home: Home) {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let Ok(credentials) = stream.peer_cred() else { continue };
-        // Once for each connection: it does not change hands.
-        let inside = Arc::new(berth_verbs::caller::of_peer(&home, &stream));
-        let peer = Peer::Local { uid: credentials.uid(), pid: credentials.pid(), inside };
-        tokio::spawn(connection(stream, peer, router.clone()));
-    }
-}
-
-async fn accept_tcp(listener: TcpListener, router: Router) {
-    loop {
-        let Ok((stream, address)) = listener.accept().await else { continue };
-        let _ = stream.set_nodelay(true);
-        tokio::spawn(connection(stream, Peer::Network(address), router.clone()));
-    }
-}
-
-pub(crate) async fn connection(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    router: Router,
-) {
-    let wire = Wire { secure: false, leash: Leash::default() };
-    let stream = wire.leash.hold(stream);
-    let router = router.map_request(move |mut request: axum::http::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(peer.clone());
-        request.extensions_mut().insert(wire.clone());
-        request
-    });
-    let served = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
-        .serve_connection(TokioIo::new(Patient::new(stream)), TowerToHyperService::new(router))
-        .with_upgrades();
-    if let Err(error) = served.await {
-        tracing::debug!(%error, "a connection broke off");
-    }
 }

@@ -115,6 +115,15 @@ impl Pidfd {
         if error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) }
     }
 
+    /// Takes the exit of a child of ours that has ended, so that it is listed no longer. True if there is nothing
+    /// left to take, because it was taken, or it is no child of ours.
+    pub fn collect(&self) -> bool {
+        let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOHANG;
+        let waited =
+            proc::retry(|| rustix::process::waitid(rustix::process::WaitId::PidFd(self.as_fd()), options));
+        !matches!(waited, Ok(None))
+    }
+
     /// Whether the whole process has ended, reaped or not.
     pub fn has_exited(&self) -> bool {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];

@@ -11,6 +11,7 @@ mod dbus;
 pub mod dir;
 pub mod disk;
 pub mod facts;
+pub mod files;
 pub mod identity;
 pub mod lock;
 pub mod memory;

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_api::message::{Answer, Asker, Request};
@@ -13,6 +13,7 @@ use berth_api::status::Status;
 use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
 use berth_host::cgroup;
+use berth_host::identity::Pidfd;
 use berth_host::spawn::{Spawn, Stdio, THIS_PROGRAM, spawn};
 use berth_host::systemd::Manager;
 
@@ -115,8 +116,8 @@ pub fn keeper_with(
         spawned = spawn(&spec);
     }
     let child = spawned.map_err(|error| trouble("starting it", &error))?;
-    started().push(child.pid);
     tracing::info!(session = %id, pid = child.pid, scope = manager.is_some(), "started a keeper");
+    remember(child.pidfd);
     drop(theirs);
     // It waits for its first request meanwhile, so nothing of it is anywhere else yet.
     if let Some(manager) = manager
@@ -135,23 +136,18 @@ pub fn keeper_with(
     }
 }
 
-/// Takes note of the end of keepers that this process started: a program that lives longer than they do calls this
-/// when it is told that a child ended. Other children are left to whoever waits for them.
-pub fn reap() {
-    use rustix::process::{Pid, WaitOptions, waitpid};
-    let still_there = |pid: &u32| {
-        let pid = i32::try_from(*pid).ok().and_then(Pid::from_raw);
-        matches!(waitpid(pid, WaitOptions::NOHANG), Ok(None))
-    };
-    started().retain(still_there);
+/// The keepers this process started, as far as it is not known that they ended.
+static STARTED: Mutex<Vec<Pidfd>> = Mutex::new(Vec::new());
+
+fn remember(keeper: Pidfd) {
+    collect();
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).push(keeper);
 }
 
-/// The keepers that this process started and has not taken note of the end of. Nobody else waits for them, so their
-/// numbers are still theirs.
-static STARTED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-
-fn started() -> MutexGuard<'static, Vec<u32>> {
-    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+/// Takes the exits of keepers that this process started and that have ended. Who stays for long calls it now and
+/// then: else each would be listed as ended until we end ourselves.
+pub fn collect() {
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).retain(|keeper| !keeper.collect());
 }
 
 /// Our environment without what belongs to the run we may have been called from.

@@ -56,6 +56,28 @@ pub enum Depth {
 #[serde(default)]
 struct Memory {
     told: Vec<Told>,
+    #[serde(flatten)]
+    counts: Counts,
+}
+
+/// How many sweeps there were in this state directory, and what they found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// How many sweeps, but for dry runs.
+    pub sweeps: u64,
+    /// How often something of ours was left over.
+    pub left_over: u64,
+}
+
+/// What was counted. It is derived from nothing else, and a file that is not there counts nothing.
+pub fn counts(home: &Home) -> Counts {
+    memory(home).counts
+}
+
+fn memory(home: &Home) -> Memory {
+    let json = fs::read(home.root().join(MEMORY_FILE)).ok();
+    json.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default()
 }
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -492,9 +514,8 @@ impl Sweep<'_> {
 
     /// Marks who was told of before, and writes down who is told of now.
     fn remember(&mut self) {
-        let path = self.home.root().join(MEMORY_FILE);
-        let before: Memory =
-            fs::read(&path).ok().and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
+        let before = memory(self.home);
+        let known = before.told.clone();
         let mut told = Vec::new();
         for stranger in self.report.no_record.iter_mut().chain(&mut self.report.cannot_tell) {
             let Ok(identity) = Identity::of(stranger.pid) else { continue };
@@ -509,11 +530,19 @@ impl Sweep<'_> {
                 told.push(earlier);
             }
         }
-        if self.order.dry_run || !self.order.is_heard {
+        if self.order.dry_run {
             return;
         }
-        told.retain(|told| !matches!(identity_of(told).check(), Life::Gone));
-        let memory = Memory { told };
+        if self.order.is_heard {
+            told.retain(|told| !matches!(identity_of(told).check(), Life::Gone));
+        } else {
+            told = known;
+        }
+        let counts = Counts {
+            sweeps: before.counts.sweeps + 1,
+            left_over: before.counts.left_over + self.report.left_over.len() as u64,
+        };
+        let memory = Memory { told, counts };
         if let Ok(json) = serde_json::to_vec(&memory) {
             // If it cannot be written, something is told twice.
             let _ = disk::write_atomically(self.home.root(), MEMORY_FILE, &json, false);

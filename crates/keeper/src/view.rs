@@ -205,6 +205,12 @@ impl JournalEnd {
     }
 }
 
+/// A sign of how far a journal reaches: another one means that something happened since.
+pub fn journal_mark(home: &Home, id: &SessionId) -> io::Result<(String, u64)> {
+    let end = JournalEnd::of(&home.session_dir(id))?;
+    Ok((end.journal_file, end.journal_bytes))
+}
+
 /// Whether the journal has not grown since this short cut was written.
 pub(crate) fn is_up_to_date(dir: &Path, short_cut: &[u8]) -> bool {
     let written = serde_json::from_slice::<JournalEnd>(short_cut).ok();

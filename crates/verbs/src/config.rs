@@ -15,6 +15,7 @@ mod keys;
 pub mod notify;
 mod policy;
 pub mod registry;
+pub mod serve;
 mod ui;
 
 use std::collections::BTreeMap;
@@ -54,6 +55,8 @@ pub struct Config {
     pub hosts: Hosts,
     /// `[notify]`.
     pub notify: notify::NotifyKeys,
+    /// `[serve]`.
+    pub serve: serve::ServeKeys,
 }
 
 impl Config {
@@ -101,9 +104,10 @@ impl Config {
         let agents = agents::read(&mut top)?;
         let hosts = Hosts::read(top.table("hosts")?)?;
         let notify = notify::NotifyKeys::read(top.table("notify")?)?;
+        let serve = serve::ServeKeys::read(top.table("serve")?)?;
         top.finish()?;
         let settings = document.settings();
-        Ok(Self { path, is_there: bytes.is_some(), settings, ui, policy, agents, hosts, notify })
+        Ok(Self { path, is_there: bytes.is_some(), settings, ui, policy, agents, hosts, notify, serve })
     }
 
     /// The refusal of something that only turns out to be wrong beside the built-in table.

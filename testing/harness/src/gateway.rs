@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -84,8 +84,13 @@ impl Lab {
         self.serve_as(command, 1 + args.iter().filter(|arg| arg.starts_with("--listen")).count())
     }
 
+    /// The same with a command that has these arguments, and what else a test gives it: variables, pipes.
+    pub fn serve_from(&self, command: Command, args: &[&str]) -> Gateway {
+        self.serve_as(command, 1 + args.iter().filter(|arg| arg.starts_with("--listen")).count())
+    }
+
     /// The same with a command of one's own. Waits until it listens on `wanted` addresses.
-    pub fn serve_as(&self, mut command: std::process::Command, wanted: usize) -> Gateway {
+    pub fn serve_as(&self, mut command: Command, wanted: usize) -> Gateway {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("berth can be started");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let heard: Vec<String> = lines.by_ref().take(wanted).map_while(Result::ok).collect();
@@ -104,6 +109,24 @@ impl Gateway {
     /// Whether it has not ended.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What it says on standard error, if that is a pipe.
+    pub fn stderr(&mut self) -> Option<BufReader<ChildStderr>> {
+        self.child.stderr.take().map(BufReader::new)
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("our own process can be signalled");
+    }
+
+    /// Waits for its end; its exit code, or 128 + the signal.
+    pub fn wait(&mut self) -> i32 {
+        use std::os::unix::process::ExitStatusExt;
+        let status = self.child.wait().expect("our own child");
+        status.code().or(status.signal().map(|signal| 128 + signal)).expect("it ended")
     }
 
     /// Kills it with SIGKILL.

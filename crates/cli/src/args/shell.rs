@@ -76,9 +76,11 @@ pub(crate) enum SetupVerb {
     Systemd(SetupSystemd),
 }
 
-/// Write and start a user service that sweeps every five minutes, so that nobody has to.
+/// Write and start a user service that sweeps every five minutes, so that nobody has to; with --gateway another that
+/// serves.
 ///
-/// This one only sweeps; the unit of the gateway comes with the gateway.
+/// The gateway listens where `[serve]` in the config says (`berth config --explain serve`); stopping it, or starting
+/// it again, changes nothing for any session.
 ///
 /// A keeper that died is noticed, what it left behind is ended, and policies are carried out although nobody types a
 /// command. BERTH_HOME and BERTH_CONFIG are carried over if they are set. A second time changes only what is
@@ -88,12 +90,16 @@ pub(crate) enum SetupVerb {
 Examples:
   berth setup systemd --dry-run                  shows every file it would write
   berth setup systemd
+  berth setup systemd --gateway                  `berth serve` as well, now and after every boot
   berth setup systemd --remove")]
 pub(crate) struct SetupSystemd {
     /// Only say what would be done
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Stop it, and take the files away
+    /// Have `berth serve` run, too
+    #[arg(long, conflicts_with = "remove")]
+    pub(crate) gateway: bool,
+    /// Stop it all, and take the files away
     #[arg(long)]
     pub(crate) remove: bool,
     /// Write the files also where no systemd of yours answers (in an image, over SSH without a login)

@@ -1,40 +1,91 @@
 //! `berth serve`: the gateway.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
-use berth_api::{Problem, Scope, TokenKind};
-use berth_gateway::{Listen, Options};
+use berth_api::{Code, Problem, Scope, TokenKind};
+use berth_gateway::{Listen, LogFormat, Options, TlsFiles};
 use berth_verbs::links;
 use berth_verbs::tokens::{LINK_LIFE, Maker, Tokens, Wish};
+use serde_json::json;
 
 use crate::args::Serve;
+use crate::args::serve::LogFormat as Wanted;
+use crate::config::{Config, serve as keys};
 use crate::ctx::Ctx;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
-    let tcp = args.listen.iter().copied().map(Listen::Tcp);
-    let listen = std::iter::once(Listen::Socket).chain(tcp).collect();
-    let options = Options { listen, allow_hosts: args.allow_host.clone() };
+    let config = Config::load()?.serve;
+    let options = options(args, &config)?;
+    let is_json = args.json;
     let mut urls = Vec::new();
     berth_gateway::serve(ctx.home.clone(), options, |address| {
+        let line = if is_json {
+            format!("{}\n", json!({"listening": address, "pid": std::process::id()}))
+        } else {
+            format!("listening on {address}\n")
+        };
         // Whoever does not read this wants the gateway all the same.
-        let _ = print::text(&format!("listening on {address}\n"));
-        if let Err(problem) = welcome(ctx, &address, &mut urls) {
+        let _ = print::text(&line);
+        if let Err(problem) = welcome(ctx, &address, &mut urls, !is_json) {
             print::note(&problem.what);
         }
     })?;
     Ok(0)
 }
 
+fn options(args: &Serve, config: &keys::ServeKeys) -> Result<Options, Problem> {
+    let mut listen = vec![Listen::Socket];
+    if args.listen.is_empty() {
+        for address in &config.listen {
+            let address = address.parse().map_err(|why: String| in_config("listen", &why))?;
+            listen.push(Listen::Tcp(address));
+        }
+    }
+    listen.extend(args.listen.iter().cloned().map(Listen::Tcp));
+    let tls = match (args.tls_cert.clone().zip(args.tls_key.clone()), &config.tls_cert, &config.tls_key) {
+        (Some((cert, key)), _, _) => Some(TlsFiles { cert, key }),
+        (None, Some(cert), Some(key)) => {
+            Some(TlsFiles { cert: PathBuf::from(cert), key: PathBuf::from(key) })
+        }
+        (None, None, None) => None,
+        (None, Some(_), None) => return Err(in_config("tls_key", "is missing, and tls_cert is there")),
+        (None, None, Some(_)) => return Err(in_config("tls_cert", "is missing, and tls_key is there")),
+    };
+    let log = match (args.log_format, config.log_format) {
+        (Some(Wanted::None), _) | (None, keys::LogFormat::None) => None,
+        (Some(Wanted::Text), _) | (None, keys::LogFormat::Text) => Some(LogFormat::Text),
+        (Some(Wanted::Json), _) | (None, keys::LogFormat::Json) => Some(LogFormat::Json),
+    };
+    let allow_hosts =
+        if args.allow_host.is_empty() { config.allow_hosts.clone() } else { args.allow_host.clone() };
+    Ok(Options {
+        listen,
+        tls,
+        insecure_http: args.insecure_http || config.insecure_http,
+        allow_hosts,
+        open_metrics: args.open_metrics || config.open_metrics,
+        log,
+        inherited: args.inherit.clone(),
+        again: std::env::args_os().collect(),
+    })
+}
+
+fn in_config(key: &str, why: &str) -> Problem {
+    Problem::new(Code::Usage, format!("`{key}` in [serve] of the config: {why}"))
+        .hint(format!("`berth config --explain serve.{key}` explains it"))
+}
+
 /// Writes down where browsers find the gateway, and lets whoever looks at this terminal log in.
-fn welcome(ctx: &Ctx, address: &str, urls: &mut Vec<String>) -> Result<(), Problem> {
+fn welcome(ctx: &Ctx, address: &str, urls: &mut Vec<String>, invites: bool) -> Result<(), Problem> {
     let is_first = urls.is_empty();
     let is_url = address.starts_with("http://") || address.starts_with("https://");
     if is_url {
         urls.push(links::reachable(address));
     }
     links::announce(&ctx.home, urls)?;
-    if let (true, true, Some(base)) = (is_first, std::io::stdout().is_terminal(), urls.first()) {
+    if let (true, true, Some(base)) = (is_first && invites, std::io::stdout().is_terminal(), urls.first()) {
         let wish = Wish { name: None, scope: Scope::Admin, sessions: None, life: Some(LINK_LIFE) };
         let maker = Maker { place: &ctx.place, pass: None };
         let link = Tokens::open(&ctx.home)?.mint(TokenKind::Link, &wish, maker)?;

@@ -24,7 +24,9 @@ pub(crate) fn run(args: &Setup) -> Result<u8, Problem> {
 
 fn systemd(args: &SetupSystemd) -> Result<u8, Problem> {
     let dir = place()?;
-    let units = units::all()?;
+    // What was set up is taken away whole; the gateway is set up for who wants it.
+    let mut units = units::all()?;
+    units.retain(|unit| !unit.is_gateway || args.gateway || args.remove);
     let states: Vec<(&Unit, State)> = units.iter().map(|unit| (unit, state(&dir, unit))).collect();
     let manager = manager();
     if args.dry_run {

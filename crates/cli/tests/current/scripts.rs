@@ -113,6 +113,8 @@ fn arguments(command: &[&str], agent: &str) -> Option<Vec<String>> {
         ["tag"] => "tag live a",
         ["note"] => "note live text",
         ["grep"] => "grep text",
+        // It stays until it is told to end; without a word about TLS it does not even begin.
+        ["serve"] => "serve --listen 0.0.0.0:1",
         ["setup", "systemd"] => "setup systemd --dry-run",
         ["token", "new"] => "token new --scope read --name bot",
         ["token", "revoke"] => "token revoke bot",

@@ -20,6 +20,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("berth completions fish | source", "a line for fish"),
     ("eval (berth completions elvish | slurp)", "a line for elvish"),
     ("claude mcp add", "a line for Claude Code itself; a test with the real one does that"),
+    ("berth serve", "stays until it is told to end; the tests of the gateway do that"),
     ("berth ls --watch", "stays until somebody types q; the tests of the list do that"),
 ];
 

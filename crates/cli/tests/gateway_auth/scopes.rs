@@ -117,6 +117,18 @@ fn for_a_token_with_a_list_of_sessions_there_are_no_others() {
             ask(&gateway, "GET", &format!("/v1/sessions/{hidden}"), &some, None).problem(404, "not-found");
         assert_eq!(problem.to_string().replace(hidden, "nobody"), absent, "no hint that it exists");
     }
+    // Nothing that goes on showing them something names the other one.
+    for route in all().into_iter().filter(|route| route.filtered && route.method == "GET") {
+        if route.path.contains('{') || route.path == "/v1/events" {
+            continue;
+        }
+        let path = if route.path == "/v1/grep" { "/v1/grep?pattern=." } else { route.path };
+        let reply = ask(&gateway, "GET", path, &some, None);
+        assert!(matches!(reply.status, 200 | 400), "{path}: {reply:?}");
+        assert!(!reply.text().contains(&two), "{path}: {}", reply.text());
+    }
+    let new_session = json!({"command": ["true"]});
+    ask(&gateway, "POST", "/v1/sessions", &some, Some(&new_session)).problem(403, "not-allowed");
     // What is not about one session, and does not say that it shows theirs alone, is not for them.
     for route in all().into_iter().filter(|route| route.scope.is_some()) {
         let path = path_of(&route).replace("/one", "/two");

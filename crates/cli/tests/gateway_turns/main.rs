@@ -16,6 +16,7 @@ mod keys;
 mod leaving;
 mod order;
 mod queue;
+mod scopes;
 mod store_full;
 mod waits;
 

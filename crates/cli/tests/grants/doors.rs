@@ -60,7 +60,8 @@ fn word(answer: Result<Answer, Problem>) -> String {
 /// Connects, hands the connection to a child, and is gone before that asks.
 fn vanish(dir: &std::path::Path) -> String {
     let stream = berth_host::socket::connect(dir, berth_api::client::SOCKET_NAME).expect("a keeper");
-    let call = |request| Call { protocol: PROTOCOL, place: "a test".into(), agent: None, request };
+    let call =
+        |request| Call { protocol: PROTOCOL, place: "a test".into(), agent: None, trace: None, request };
     for (file, request) in [("status", Request::Status), ("stop", Request::Stop { grace_ms: 0 })] {
         let json = serde_json::to_vec(&call(request)).expect("plain data");
         std::fs::write(dir.join(format!("test.{file}")), frame::encode(Kind::Call, &[&json]))

@@ -1,14 +1,22 @@
 //! What a client sent, understood completely or refused with the place of the mistake.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
 
 use crate::fault::Fault;
+use berth_keeper::killpoint;
 
 /// The largest body.
 pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
+
+/// The variable by which tests are less patient with clients, in milliseconds. Not in release builds.
+pub(crate) const PATIENCE_VARIABLE: &str = "BERTH_CLIENT_MS";
+/// How long a client may take to send it.
+const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A JSON body.
 pub(crate) struct Body<T>(pub(crate) T);
@@ -22,10 +30,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             let kind = kind.split(';').next().unwrap_or_default().trim();
             kind.eq_ignore_ascii_case("application/json")
         });
-        let bytes = axum::body::to_bytes(request.into_body(), MAX_BODY_BYTES).await.map_err(|_| {
-            Fault::usage(format!("the body has more than {MAX_BODY_BYTES} bytes, or broke off"))
-                .status(StatusCode::PAYLOAD_TOO_LARGE)
-        })?;
+        let bytes = read(request.into_body()).await?;
         if !is_json && !bytes.is_empty() {
             return Err(Fault::usage("the body is not of the type application/json")
                 .status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
@@ -41,6 +46,33 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         json.end().map_err(|error| Fault::usage(format!("the body cannot be used: {error}")))?;
         Ok(Self(read))
     }
+}
+
+/// All of a body, within the limits.
+async fn read(body: axum::body::Body) -> Result<bytes::Bytes, Fault> {
+    let read = axum::body::to_bytes(body, MAX_BODY_BYTES);
+    let read = tokio::time::timeout(killpoint::patience(PATIENCE_VARIABLE, BODY_PATIENCE), read).await;
+    match read {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(error)) if is_too_long(&error) => {
+            Err(Fault::usage(format!("the body has more than {MAX_BODY_BYTES} bytes"))
+                .hint("send less at once")
+                .status(StatusCode::PAYLOAD_TOO_LARGE))
+        }
+        Ok(Err(error)) => Err(Fault::usage(format!("the body broke off, or is no body: {error}"))),
+        Err(_) => Err(Fault::usage("the body did not come in time").status(StatusCode::REQUEST_TIMEOUT)),
+    }
+}
+
+fn is_too_long(error: &axum::Error) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// What stands behind `?`.

@@ -49,6 +49,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "The helpers there are, and who owns them.",
             list,
         )
+        .filtered()
         .query::<Which>()
         .gives::<Helpers>(200, "by name")
         .fails(&[Code::Refused]),
@@ -60,6 +61,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "Makes a session own a helper, and starts it if it does not run; answered when it is ready.",
             ensure,
         )
+        .filtered()
         .takes::<Ensure>()
         .gives::<Status>(200, "it is ready")
         .fails(&[
@@ -78,6 +80,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "What is known about a helper.",
             one,
         )
+        .filtered()
         .gives::<Status>(200, "what is known")
         .fails(&[Code::NotFound, Code::Unreachable]),
         Route::new(
@@ -88,6 +91,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "Makes a session own a helper no longer; the last one out stops it.",
             release,
         )
+        .filtered()
         .takes::<Release>()
         .gives::<Status>(200, "that is recorded")
         .fails(&[Code::NotFound, Code::Refused, Code::Unreachable]),
@@ -99,6 +103,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "Ends a helper, whoever owns it; answered when that is proven over.",
             end,
         )
+        .filtered()
         .takes::<Grace>()
         .gives::<Status>(200, "it is over")
         .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
@@ -110,6 +115,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "What happened to a helper.",
             log,
         )
+        .filtered()
         .query::<Part>()
         .gives::<Events>(200, "events, in order")
         .fails(&[Code::NotFound, Code::Refused]),
@@ -121,6 +127,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "A helper's raw output.",
             raw,
         )
+        .filtered()
         .query::<Bytes>()
         .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
         .tells("X-Output-End", "How far the output reaches in all.")

@@ -36,6 +36,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "Starts an agent, or a command, in a new session; answered when it takes turns, if it does.",
             create,
         )
+        .filtered()
         .takes::<NewSession>()
         .header("Idempotency-Key", "what makes the call repeatable: the same key is the same session")
         .gives::<Created>(201, "it runs")

@@ -52,6 +52,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "Whose a process is, and why that is said.",
             why_process,
         )
+        .filtered()
         .query::<Process>()
         .gives::<Whose>(200, "the claim and the facts behind it")
         .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
@@ -73,6 +74,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "The processes of all sessions and helpers.",
             of_all,
         )
+        .filtered()
         .gives::<Processes>(200, "what runs")
         .fails(&[Code::Refused, Code::Unreachable]),
         Route::new(
@@ -93,6 +95,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "The agents there are, and which of them this host has.",
             agents,
         )
+        .filtered()
         .gives::<Agents>(200, "the table")
         .fails(&[Code::Refused]),
         Route::new(
@@ -123,6 +126,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "Finds words in what was said, in what agents wrote, and in their own records of it.",
             find,
         )
+        .filtered()
         .query::<Search>()
         .gives::<Found>(200, "the lines, of the newest session first")
         .fails(&[Code::Usage, Code::NotFound, Code::Refused, Code::Unreachable]),

@@ -1,20 +1,57 @@
 //! About the gateway itself: is it there, can it work, what can it do.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use axum::Json;
-use axum::http::{Method, StatusCode};
+use axum::extract::State;
+use axum::http::{Method, StatusCode, header};
+use axum::response::IntoResponse;
 use berth_api::{Code, Problem, Scope, Timestamp, TokenKind};
+use berth_keeper::Home;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::caller::Caller;
 use crate::fault::Fault;
+use crate::gate::{Gate, work};
 use crate::routes::Route;
+
+/// Where the metrics are.
+pub(crate) const METRICS: &str = "/metrics";
+/// The format they are in.
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How long the disk may take to tell whether it can be used.
+const READY_PATIENCE: Duration = Duration::from_secs(2);
+/// With less room than this on the disk nothing can be accepted for long.
+const LEAST_FREE_BYTES: u64 = 4 << 20;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/healthz", Scope::Read, "health", "Whether the gateway is alive.", health)
             .open()
             .gives::<Health>(200, "it is"),
+        Route::new(
+            Method::GET,
+            "/readyz",
+            Scope::Read,
+            "ready",
+            "Whether the gateway can do its work.",
+            ready,
+        )
+        .open()
+        .gives::<Health>(200, "it can")
+        .fails(&[Code::Unreachable]),
+        Route::new(
+            Method::GET,
+            METRICS,
+            Scope::Read,
+            "metrics",
+            "What can be counted, for Prometheus.",
+            metrics,
+        )
+        .gives_as(200, "OpenMetrics", METRICS_TYPE, None),
         Route::new(Method::GET, "/openapi.json", Scope::Read, "openapi", "This description.", openapi)
             .open()
             .gives::<serde_json::Value>(200, "OpenAPI 3.1"),
@@ -33,6 +70,54 @@ struct Health {
 
 async fn health() -> Json<Health> {
     Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
+}
+
+async fn ready(State(gate): State<Arc<Gate>>) -> Result<Json<Health>, Fault> {
+    /// A disk that hangs must not hang a thread for everybody who asks.
+    static LOOKING: AtomicBool = AtomicBool::new(false);
+    let not_ready = |why: String| {
+        let problem = Problem::new(Code::Unreachable, format!("the gateway cannot do its work: {why}"));
+        Fault::from(problem.hint("`berth doctor` on that machine tells more"))
+    };
+    if gate.ending.is_cancelled() {
+        return Err(not_ready("it is ending".to_owned()));
+    }
+    if LOOKING.swap(true, Ordering::Relaxed) {
+        return Err(not_ready("the disk has not answered an earlier question yet".to_owned()).retry_after(1));
+    }
+    let home = gate.home.clone();
+    let looking = work(move || {
+        let looked = usable(&home);
+        LOOKING.store(false, Ordering::Relaxed);
+        Ok(looked)
+    });
+    match tokio::time::timeout(READY_PATIENCE, looking).await {
+        Ok(looked) => looked?.map_err(|why| not_ready(format!("{}: {why}", gate.home.root().display())))?,
+        Err(_) => return Err(not_ready("the disk does not answer".to_owned())),
+    }
+    Ok(Json(Health { status: "ready", version: env!("CARGO_PKG_VERSION") }))
+}
+
+/// Whether sessions can be listed and something could be written. Nothing is: anybody may ask.
+fn usable(home: &Home) -> Result<(), String> {
+    let root = home.root();
+    home.session_ids().map_err(|error| format!("the sessions cannot be listed: {error}"))?;
+    rustix::fs::access(root, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+        .map_err(|error| format!("it cannot be written to: {error}"))?;
+    let disk = rustix::fs::statvfs(root).map_err(|error| format!("its disk cannot be looked at: {error}"))?;
+    if disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+        return Err("its disk is read-only".to_owned());
+    }
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free < LEAST_FREE_BYTES {
+        return Err(format!("its disk is full: {free} bytes are free"));
+    }
+    Ok(())
+}
+
+async fn metrics(State(gate): State<Arc<Gate>>) -> Result<impl IntoResponse, Fault> {
+    let text = work(move || Ok(gate.metrics.text(&gate.home))).await?;
+    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 
 async fn openapi() -> Json<serde_json::Value> {
@@ -80,4 +165,9 @@ pub(crate) async fn nothing_here(uri: axum::http::Uri) -> Fault {
     let what = format!("there is nothing at {}", uri.path().escape_debug());
     Fault::from(Problem::new(Code::NotFound, what).hint("GET /openapi.json tells what there is"))
         .status(StatusCode::NOT_FOUND)
+}
+
+pub(crate) async fn not_like_this(method: Method, uri: axum::http::Uri) -> Fault {
+    let what = format!("{} is not asked with {method}", uri.path().escape_debug());
+    Fault::usage(what).hint("GET /openapi.json tells what there is").status(StatusCode::METHOD_NOT_ALLOWED)
 }

@@ -77,7 +77,7 @@ impl Saying {
     /// Asks; the answer is heard.
     pub(crate) async fn ask(&mut self, request: Request) -> io::Result<()> {
         let Asker { place, agent } = self.asker.clone();
-        let call = Call { protocol: PROTOCOL, place, agent, request };
+        let call = Call { protocol: PROTOCOL, place, agent, trace: crate::trace::current(), request };
         let json = serde_json::to_vec(&call)?;
         self.stream.write_all(&frame::encode(Kind::Call, &[&json])).await
     }

@@ -157,6 +157,7 @@ impl Plan {
         }
         // Every signal is blocked since before the clone, so no handler of our parent can run here.
         reset_dispositions()?;
+        crate::files::put_back();
         // SAFETY: takes no memory.
         check(Step::Session, unsafe { libc::setsid() })?;
         self.place_stdio()?;

@@ -519,7 +519,11 @@ fn first_client() -> io::Result<UnixStream> {
 
 fn first_call(caller: &mut UnixStream) -> Result<Call, Problem> {
     let frame = frame::read(caller).ok().flatten().ok_or_else(|| usage("a first request"))?;
-    serde_json::from_slice(&frame.payload).map_err(|error| usage(&format!("a request ({error})")))
+    let call: Call =
+        serde_json::from_slice(&frame.payload).map_err(|error| usage(&format!("a request ({error})")))?;
+    let trace = call.trace.as_deref().filter(|trace| berth_api::trace::is_trace(trace));
+    tracing::debug!(request = %berth_api::redact::kind(&call.request), trace, "first asked");
+    Ok(call)
 }
 
 fn quiet_signals() -> io::Result<()> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Notice, PROTOCOL, Request, Role, Size};
 use berth_api::status::Status;
-use berth_api::{Code, Problem, problem, redact};
+use berth_api::{Code, Problem, problem, redact, trace};
 use berth_core::{Command, Deed, Fence, Name, Phase, Refusal, SessionId, Target};
 use berth_host::socket;
 use rustix::event::epoll;
@@ -140,9 +140,11 @@ impl Keeper {
     }
 
     fn on_call(&mut self, key: u64, payload: &[u8]) {
+        let mut trace = None;
         let answer = match serde_json::from_slice::<Call>(payload) {
             Ok(call) if call.protocol == PROTOCOL => {
-                tracing::debug!(client = key, request = %redact::kind(&call.request), "asked");
+                trace = call.trace.filter(|trace| trace::is_trace(trace));
+                tracing::debug!(client = key, request = %redact::kind(&call.request), trace, "asked");
                 if let Some(client) = self.clients.get_mut(&key) {
                     client.actor.place = call.place;
                 }
@@ -160,7 +162,7 @@ impl Keeper {
             Ok(None) => {}
             Ok(Some(answer)) => self.answer(key, &answer),
             Err(problem) => {
-                tracing::info!(client = key, code = ?problem.code, "refused: {problem}");
+                tracing::info!(client = key, code = ?problem.code, trace, "refused: {problem}");
                 self.answer(key, &Answer::Problem { problem });
             }
         }

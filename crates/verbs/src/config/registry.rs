@@ -18,6 +18,7 @@ pub const TABLES: &[&Table] = &[
     &super::notify::TABLE,
     &super::notify::WEBHOOK,
     &super::notify::WEBHOOKS,
+    &super::serve::TABLE,
     &super::agents::TABLE,
     &super::hosts::TABLE,
 ];

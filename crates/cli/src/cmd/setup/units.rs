@@ -1,7 +1,7 @@
 //! The units of systemd that berth brings along, word for word.
 //!
 //! Promise: whatever is in a path, systemd reads it as that path.
-//! Start with [`all`]; a service that stays (the gateway) is one more entry there.
+//! Start with [`all`].
 
 use std::path::Path;
 
@@ -14,6 +14,9 @@ pub(super) const MARK: &str =
 /// How often records are compared with reality when nobody types a command.
 const SWEEP_EVERY: &str = "5min";
 
+/// How long systemd waits for a sign of life of the gateway.
+const WATCHDOG: &str = "90s";
+
 /// Variables that say where things are: a service does not inherit them.
 const CARRIED: [&str; 4] = ["BERTH_HOME", "BERTH_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME"];
 
@@ -24,6 +27,8 @@ pub(super) struct Unit {
     pub(super) text: String,
     /// Whether it is this one that is started, now and after every boot.
     pub(super) is_enabled: bool,
+    /// Whether it is of the gateway, which not everybody wants.
+    pub(super) is_gateway: bool,
 }
 
 /// Every unit there is, for this program and this environment.
@@ -76,9 +81,33 @@ fn for_program(program: &str, environment: &[(&str, String)]) -> Vec<Unit> {
          [Install]\n\
          WantedBy=timers.target\n"
     );
+    let gateway = format!(
+        "{MARK}\n\
+         [Unit]\n\
+         Description=berth: the gateway\n\
+         Documentation=man:berth-serve(1)\n\
+         \n\
+         [Service]\n\
+         Type=notify\n\
+         ExecStart={program} serve --log-format text\n\
+         ExecReload=/bin/kill -HUP $MAINPID\n\
+         {environment}\
+         # What it started is not its own: whoever stops the gateway stops one process.\n\
+         KillMode=process\n\
+         TimeoutStopSec=20\n\
+         Restart=on-failure\n\
+         # 2: the config makes no sense. 4: another gateway serves this state directory, or has the address.\n\
+         RestartPreventExitStatus=2 4\n\
+         # It looks after itself; this is for a process that cannot even do that.\n\
+         WatchdogSec={WATCHDOG}\n\
+         \n\
+         [Install]\n\
+         WantedBy=default.target\n"
+    );
     vec![
-        Unit { name: "berth-sweep.service", text: service, is_enabled: false },
-        Unit { name: "berth-sweep.timer", text: timer, is_enabled: true },
+        Unit { name: "berth-sweep.service", text: service, is_enabled: false, is_gateway: false },
+        Unit { name: "berth-sweep.timer", text: timer, is_enabled: true, is_gateway: false },
+        Unit { name: "berth-gateway.service", text: gateway, is_enabled: true, is_gateway: true },
     ]
 }
 

@@ -1,0 +1,133 @@
+//! Clients that are too many, too slow, or never done.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use berth_harness::{Gateway, Lab, exchange, request, wait_until};
+
+use crate::lab;
+
+/// What a process has in memory.
+fn memory_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+/// A number of `/metrics`.
+fn metric(gateway: &Gateway, name: &str) -> u64 {
+    let text = gateway.get("/metrics").text();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+}
+
+/// A gateway that is not patient with clients.
+fn impatient(lab: &Lab, args: &[&str]) -> Gateway {
+    let mut command = lab.command(["serve"].iter().chain(args));
+    command.env("BERTH_CLIENT_MS", "700");
+    lab.serve_from(command, args)
+}
+
+#[test]
+fn a_thousand_idle_connections_keep_nobody_out_and_cost_little() {
+    const MANY: usize = 1000;
+    berth_host::files::raise(4096).expect("a limit");
+    let lab = lab();
+    let gateway = lab.serve_with(&["--listen", "127.0.0.1:0"]);
+    for _ in 0..20 {
+        assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).status, 200);
+    }
+    let before = memory_bytes(gateway.pid());
+    let mut idle: Vec<TcpStream> = (0..MANY).map(|_| gateway.connect_tcp()).collect();
+    // Half of them have said something already, and will never say the rest.
+    for stream in idle.iter_mut().step_by(2) {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Half: ").expect("connected");
+    }
+    wait_until("all of them", || metric(&gateway, "berth_http_connections") > MANY as u64);
+    let asked = Instant::now();
+    assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).status, 200);
+    assert_eq!(gateway.get("/readyz").status, 200);
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    let each = memory_bytes(gateway.pid()).saturating_sub(before) / MANY as u64;
+    assert!(each < 40 * 1024, "{each} bytes for each connection");
+    drop(idle);
+    wait_until("their end", || metric(&gateway, "berth_http_connections") == 1);
+}
+
+#[test]
+fn at_the_limit_who_does_nothing_makes_room() {
+    let lab = lab();
+    lab.ok(["ls"]);
+    // Half of the files it may have open are for connections.
+    let mut command = Command::new("sh");
+    let berth = env!("CARGO_BIN_EXE_berth");
+    command.args(["-c", "ulimit -n 100 && exec \"$0\" serve --listen 127.0.0.1:0", berth]);
+    command.env("BERTH_HOME", lab.home()).env("BERTH_CONFIG", lab.config());
+    let gateway = lab.serve_from(command, &["--listen", "127.0.0.1:0"]);
+    let mut idle: Vec<TcpStream> = (0..300).map(|_| gateway.connect_tcp()).collect();
+    for _ in 0..20 {
+        assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).status, 200);
+    }
+    assert!(metric(&gateway, "berth_http_connections") <= 50);
+    assert!(metric(&gateway, "berth_http_connections_evicted_total") >= 250);
+    assert_eq!(metric(&gateway, "berth_http_connections_refused_total"), 0);
+    // Those that came first went first.
+    assert_eq!(idle[0].read(&mut [0; 1]).expect("closed"), 0);
+    let last = idle.pop().expect("many");
+    assert_eq!(exchange(last, &request("GET", "/healthz", &[], None)).status, 200);
+}
+
+#[test]
+fn a_head_that_never_ends_is_not_waited_for_and_nor_is_the_next_request() {
+    let lab = lab();
+    let gateway = impatient(&lab, &["--listen", "127.0.0.1:0"]);
+    let started = Instant::now();
+    let mut slow = gateway.connect_tcp();
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n").expect("connected");
+    let mut silent = gateway.connect_tcp();
+    let mut kept = gateway.connect_tcp();
+    kept.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").expect("connected");
+    for stream in [&mut slow, &mut silent, &mut kept] {
+        let mut heard = Vec::new();
+        // Closed by the gateway; one that has half a request may be told so as well.
+        let _ = stream.read_to_end(&mut heard);
+    }
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    // A drop at a time does not make it longer: what counts is the whole head.
+    let mut dripping = gateway.connect_tcp();
+    let dripped = Instant::now();
+    while dripped.elapsed() < Duration::from_secs(20) && dripping.write_all(b"X").is_ok() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(dripped.elapsed() < Duration::from_secs(20), "it was waited for");
+    wait_until("their end", || metric(&gateway, "berth_http_connections") == 1);
+}
+
+#[test]
+fn who_reads_nothing_of_what_it_asks_for_is_given_up_and_costs_little() {
+    let lab = lab();
+    let gateway = impatient(&lab, &["--listen", "127.0.0.1:0"]);
+    assert!(gateway.ask_tcp("GET", "/openapi.json", &[], None).body.len() > 1000);
+    let before = memory_bytes(gateway.pid());
+    let mut deaf = gateway.connect_tcp();
+    deaf.set_nonblocking(true).expect("a socket");
+    // Asks as long as anybody listens: no answer is read, so the answers fill every buffer there is.
+    let ask = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
+    let until = Instant::now() + Duration::from_secs(60);
+    let mut sent = 0;
+    loop {
+        match deaf.write(&ask[sent % ask.len()..]) {
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(_) => break,
+        }
+        assert!(Instant::now() < until, "it is still listened to after {sent} bytes");
+    }
+    let more = memory_bytes(gateway.pid()).saturating_sub(before);
+    assert!(more < 24 << 20, "{more} bytes for one client");
+    wait_until("its end", || metric(&gateway, "berth_http_connections") == 1);
+}

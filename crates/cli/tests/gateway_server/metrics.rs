@@ -1,0 +1,114 @@
+//! What can be counted, and whether the gateway can work.
+
+use berth_harness::{Gateway, Lab};
+
+use crate::lab;
+
+/// A session of an agent that takes turns.
+pub(crate) fn agent(lab: &Lab) -> String {
+    let (program, store) = (lab.agent(), lab.dir().join("store"));
+    std::fs::create_dir_all(&store).expect("a directory");
+    let command = vec![program, "acp".to_owned(), "--store".to_owned(), store.display().to_string()];
+    let table = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
+    std::fs::write(lab.config(), table).expect("a config file");
+    lab.ok(["run", "-d", "--agent", "fake", "--name", "fake"])
+}
+
+fn sample(gateway: &Gateway, line: &str) -> f64 {
+    let text = gateway.get("/metrics").text();
+    let value = text.lines().find_map(|known| known.strip_prefix(&format!("{line} ")));
+    value.unwrap_or_else(|| panic!("no {line} in {text}")).parse().expect("a number")
+}
+
+#[test]
+fn what_is_counted_about_sessions_is_the_same_after_the_gateway_was_killed() {
+    let lab = lab();
+    agent(&lab);
+    lab.start(&["hang"]);
+    let mut gateway = lab.serve();
+    lab.ok(["send", "fake", "--wait", "one"]);
+    lab.ok(["send", "fake", "--wait", "two"]);
+    lab.ok(["sweep"]);
+    let known = |gateway: &Gateway| {
+        [
+            "berth_sessions{state=\"running\"}",
+            "berth_sessions{state=\"idle\"}",
+            "berth_sessions{state=\"lost\"}",
+            "berth_turns_accepted_total",
+            "berth_turns_total{outcome=\"done\"}",
+            "berth_turns_total{outcome=\"failed\"}",
+            "berth_turn_wait_seconds_count",
+            "berth_turn_duration_seconds_count",
+            "berth_turns_queued",
+            "berth_sweeps_total",
+            "berth_leftovers_found_total",
+        ]
+        .map(|line| sample(gateway, line))
+    };
+    let before = known(&gateway);
+    let sweeps = before[9];
+    assert_eq!(before, [1.0, 1.0, 0.0, 2.0, 2.0, 0.0, 2.0, 2.0, 0.0, sweeps, 0.0]);
+    assert!(sweeps >= 1.0);
+    assert!(sample(&gateway, "berth_sessions_memory_bytes") > 1e6);
+    // What is new is added to what is known, and nothing is counted twice.
+    lab.ok(["send", "fake", "--wait", "three"]);
+    assert_eq!(sample(&gateway, "berth_turns_total{outcome=\"done\"}"), 3.0);
+    assert_eq!(sample(&gateway, "berth_turns_total{outcome=\"done\"}"), 3.0);
+    gateway.kill();
+    let gateway = lab.serve();
+    assert_eq!(known(&gateway)[..9], [1.0, 1.0, 0.0, 3.0, 3.0, 0.0, 3.0, 3.0, 0.0]);
+    // Requests are the gateway's own.
+    gateway.get("/v1/sessions/fake").ok();
+    let line = "berth_http_requests_total{route=\"/v1/sessions/{session}\",method=\"GET\",status=\"200\"}";
+    assert_eq!(sample(&gateway, line), 1.0);
+    let bucket = "berth_http_request_seconds_count{route=\"/v1/sessions/{session}\"}";
+    assert_eq!(sample(&gateway, bucket), 1.0);
+}
+
+#[test]
+fn what_was_left_over_by_a_killed_keeper_is_counted() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = lab.start(&["ignore:HUP,TERM", "say:ready", "hang"]);
+    lab.wait_output(&id, "ready");
+    let before = sample(&gateway, "berth_leftovers_found_total");
+    lab.kill_keeper(&id);
+    lab.ok(["sweep"]);
+    assert_eq!(sample(&gateway, "berth_leftovers_found_total"), before + 1.0);
+    assert_eq!(sample(&gateway, "berth_sessions{state=\"lost\"}"), 1.0);
+}
+
+#[test]
+fn metrics_are_for_who_may_read_unless_they_are_opened() {
+    let lab = lab();
+    let gateway = lab.serve_with(&["--listen", "127.0.0.1:0"]);
+    gateway.ask_tcp("GET", "/metrics", &[], None).problem(401, "not-allowed");
+    assert_eq!(gateway.get("/metrics").status, 200);
+    drop(gateway);
+    let gateway = lab.serve_with(&["--listen", "127.0.0.1:0", "--open-metrics"]);
+    let reply = gateway.ask_tcp("GET", "/metrics", &[], None);
+    assert_eq!(reply.status, 200);
+    assert!(
+        reply.header("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text"))
+    );
+    assert!(reply.text().ends_with("# EOF\n"));
+    gateway.ask_tcp("GET", "/v1/sessions", &[], None).problem(401, "not-allowed");
+}
+
+#[test]
+fn a_gateway_that_cannot_work_says_why_and_is_alive_all_the_same() {
+    let lab = lab();
+    let gateway = lab.serve_with(&["--listen", "127.0.0.1:0"]);
+    assert_eq!(gateway.ask_tcp("GET", "/readyz", &[], None).ok()["status"], "ready");
+    let (sessions, away) = (lab.home().join("sessions"), lab.home().join("away"));
+    std::fs::rename(&sessions, &away).expect("our own");
+    std::fs::write(&sessions, "not a directory").expect("a file");
+    let problem = gateway.ask_tcp("GET", "/readyz", &[], None).problem(503, "unreachable");
+    assert!(
+        problem["title"].as_str().is_some_and(|title| title.contains("the sessions cannot be listed")),
+        "{problem}"
+    );
+    assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).ok()["status"], "ok");
+    std::fs::remove_file(&sessions).and_then(|()| std::fs::rename(&away, &sessions)).expect("our own");
+    assert_eq!(gateway.ask_tcp("GET", "/readyz", &[], None).status, 200);
+}

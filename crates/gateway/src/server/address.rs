@@ -1,0 +1,89 @@
+//! Where to listen on the network, as people write it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// A host and a port. Without a host, and as `localhost`, it is the loopback address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Address {
+    host: Option<String>,
+    port: u16,
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((host, port)) = text.rsplit_once(':') else {
+            return Err(format!("`{text}` has no port, as in 127.0.0.1:7070, localhost:7070 or :7070"));
+        };
+        let port = port.parse().map_err(|_| format!("`{port}` is no port; one is 0 (any) to 65535"))?;
+        let host = match host.strip_prefix('[').map(|host| host.strip_suffix(']')) {
+            Some(Some(host)) => host,
+            Some(None) => return Err(format!("`{host}` has no closing bracket")),
+            None if host.contains(':') => return Err(format!("write [{host}]:{port}")),
+            None => host,
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%');
+        if !host.chars().all(is_plain) {
+            return Err(format!("`{}` is no host", host.escape_debug()));
+        }
+        let host = Some(host).filter(|host| !host.is_empty() && !host.eq_ignore_ascii_case("localhost"));
+        Ok(Self { host: host.map(str::to_owned), port })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.as_deref() {
+            Some(host) if host.contains(':') => write!(f, "[{host}]:{}", self.port),
+            Some(host) => write!(f, "{host}:{}", self.port),
+            None => write!(f, "localhost:{}", self.port),
+        }
+    }
+}
+
+impl Address {
+    /// The address it means now. Of a name's several the first counts, an IPv4 one before the others.
+    pub(crate) fn resolve(&self) -> Result<SocketAddr, String> {
+        let Some(host) = &self.host else {
+            return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port));
+        };
+        let found = (host.as_str(), self.port).to_socket_addrs();
+        let mut found: Vec<SocketAddr> = found.map_err(|error| error.to_string())?.collect();
+        found.sort_by_key(SocketAddr::is_ipv6);
+        found.first().copied().ok_or_else(|| "it has no address".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_for_an_address_is_understood() {
+        let resolved = |text: &str| text.parse::<Address>().and_then(|address| address.resolve());
+        let at = |text: &str| Ok(text.parse().expect("an address"));
+        for text in ["127.0.0.1:7070", ":7070", "localhost:7070", "LOCALHOST:7070"] {
+            assert_eq!(resolved(text), at("127.0.0.1:7070"), "{text}");
+        }
+        assert_eq!(resolved("[::1]:0"), at("[::1]:0"));
+        assert_eq!(resolved("0.0.0.0:80"), at("0.0.0.0:80"));
+        assert_eq!("[::1]:7".parse::<Address>().expect("an address").to_string(), "[::1]:7");
+        for odd in [
+            "",
+            "7070",
+            "localhost",
+            "localhost:",
+            "a:b",
+            "127.0.0.1:70000",
+            "::1:80",
+            "[::1:80",
+            "a b:1",
+            "a/b:1",
+        ] {
+            assert!(odd.parse::<Address>().is_err(), "{odd}");
+        }
+    }
+}

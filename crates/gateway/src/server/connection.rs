@@ -1,0 +1,195 @@
+//! One client: let in, given TLS if that is wanted, and served until it goes.
+
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use berth_api::{Code, Problem};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use super::door::Door;
+use super::guard::Heart;
+use super::limits::{self, Connections, Ticket};
+use super::listeners::{Kind, Listener};
+use super::log::Log;
+use super::patient::Patient;
+use super::tls::Tls;
+use crate::auth::leash::Leash;
+use crate::auth::{Peer, Wire};
+use crate::gate::Gate;
+
+/// What every connection shares.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) router: Router,
+    pub(super) gate: Arc<Gate>,
+    pub(super) connections: Arc<Connections>,
+    pub(super) log: Arc<Log>,
+    pub(super) tls: Option<Arc<Tls>>,
+}
+
+/// Where clients come from.
+enum Socket {
+    Local(UnixListener),
+    Network { listener: TcpListener, is_tls: bool },
+}
+
+/// Who came.
+enum Came {
+    Local(UnixStream),
+    Network(TcpStream, SocketAddr),
+}
+
+impl Socket {
+    fn open(kind: Kind) -> io::Result<Self> {
+        Ok(match kind {
+            Kind::Local(listener) => Self::Local(UnixListener::from_std(listener)?),
+            Kind::Network { listener, is_tls } => {
+                Self::Network { listener: TcpListener::from_std(listener)?, is_tls }
+            }
+        })
+    }
+
+    async fn next(&self) -> io::Result<Came> {
+        match self {
+            Self::Local(listener) => listener.accept().await.map(|(stream, _)| Came::Local(stream)),
+            Self::Network { listener, .. } => {
+                listener.accept().await.map(|(stream, address)| Came::Network(stream, address))
+            }
+        }
+    }
+
+    fn is_tls(&self) -> bool {
+        matches!(self, Self::Network { is_tls: true, .. })
+    }
+}
+
+/// Lets clients in until the gateway ends. `may_stall` is for tests, and only in the first image of a process.
+pub(super) async fn accept(listener: Listener, heart: Heart, server: Arc<Server>, may_stall: bool) {
+    let socket = match Socket::open(listener.kind) {
+        Ok(socket) => socket,
+        // Without a beat the guard starts it all again.
+        Err(error) => return server.log.say("failed", &format!("cannot listen: {error}")),
+    };
+    let mut beat = tokio::time::interval(heart.every);
+    beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = server.gate.ending.cancelled() => return,
+            _ = beat.tick() => heart.beat(),
+            came = socket.next() => match came {
+                Ok(came) => {
+                    if may_stall {
+                        berth_keeper::killpoint::reached("gateway-accept");
+                    }
+                    match came {
+                        Came::Local(stream) => local(stream, &server),
+                        Came::Network(stream, address) if socket.is_tls() => encrypted(stream, address, &server),
+                        Came::Network(stream, address) => plain(stream, address, &server),
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot let anybody in");
+                    tokio::time::sleep(limits::ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+}
+
+fn local(stream: UnixStream, server: &Arc<Server>) {
+    let Ok(credentials) = stream.peer_cred() else { return };
+    // Once for each connection: it does not change hands.
+    let inside = Arc::new(berth_verbs::caller::of_peer(&server.gate.home, &stream));
+    let peer = Peer::Local { uid: credentials.uid(), pid: credentials.pid(), inside };
+    match server.connections.enter(&peer) {
+        Some(ticket) => drop(tokio::spawn(serve(stream, false, peer, ticket, server.clone()))),
+        None => refuse(stream.into_std()),
+    }
+}
+
+fn plain(stream: TcpStream, address: SocketAddr, server: &Arc<Server>) {
+    let _ = stream.set_nodelay(true);
+    let peer = Peer::Network(address);
+    match server.connections.enter(&peer) {
+        Some(ticket) => drop(tokio::spawn(serve(stream, false, peer, ticket, server.clone()))),
+        None => refuse(stream.into_std()),
+    }
+}
+
+fn encrypted(stream: TcpStream, address: SocketAddr, server: &Arc<Server>) {
+    let _ = stream.set_nodelay(true);
+    let peer = Peer::Network(address);
+    // Who gets no room cannot be told so without the work that there is no room for.
+    let Some(ticket) = server.connections.enter(&peer) else { return };
+    let Some(tls) = server.tls.clone() else { return };
+    let server = server.clone();
+    tokio::spawn(async move {
+        let leave = ticket.seat.leave.clone();
+        let shaken = tokio::select! {
+            () = leave.cancelled() => return,
+            shaken = tokio::time::timeout(limits::patience(limits::TLS_PATIENCE), tls.acceptor().accept(stream)) => shaken,
+        };
+        match shaken {
+            Ok(Ok(stream)) => serve(stream, true, peer, ticket, server).await,
+            Ok(Err(error)) => tracing::debug!(%error, "no TLS came about"),
+            Err(_) => tracing::debug!("no TLS came about in time"),
+        }
+    });
+}
+
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    secure: bool,
+    peer: Peer,
+    ticket: Ticket,
+    server: Arc<Server>,
+) {
+    let wire = Wire { secure, leash: Leash::default() };
+    let stream = wire.leash.hold(stream);
+    let door = Door::new(&server, peer, wire, ticket.seat.clone());
+    let served = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits::patience(limits::HEAD_PATIENCE))
+        .max_header_size(limits::MAX_HEAD_BYTES)
+        .max_buf_size(limits::MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(Patient::new(stream, limits::patience(limits::WRITE_PATIENCE))), door)
+        .with_upgrades();
+    let mut served = std::pin::pin!(served);
+    let ended: Result<(), hyper::Error> = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = ticket.seat.leave.cancelled() => return,
+        () = server.gate.ending.cancelled() => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke off");
+    }
+}
+
+/// Tells somebody that there is no room. It fits the buffer of a new socket, so nobody waits for it to be read.
+fn refuse(stream: io::Result<impl Write>) {
+    let fault = crate::fault::Fault::from(
+        Problem::new(Code::Full, "the gateway serves as many connections as it may")
+            .hint("close some, or try again in a moment"),
+    );
+    let body = fault.json(axum::http::StatusCode::SERVICE_UNAVAILABLE);
+    let text = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n\
+         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    if let Ok(mut stream) = stream {
+        let _ = stream.write_all(text.as_bytes());
+    }
+}
+
+/// What a service of ours never fails with.
+pub(super) type Never = Infallible;

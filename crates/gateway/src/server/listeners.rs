@@ -1,0 +1,207 @@
+//! The sockets to listen on, and the lock that makes this the only gateway of its state directory.
+//!
+//! Promise: the socket of an earlier gateway is taken away only by who holds `gateway.lock`, so it is proven stale.
+//! The lock file is never removed. What an earlier image of this process listened on is listened on without a
+//! moment in between, so nobody who connects is refused.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use berth_api::{Code, Problem, Timestamp};
+use berth_host::identity::Identity;
+use berth_host::lock::LockFile;
+use berth_host::{clock, socket, watchdog};
+use berth_keeper::Home;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use super::{Address, Listen, Options};
+
+/// The name of the socket in the state directory.
+pub const SOCKET_NAME: &str = "gateway.sock";
+/// The name of the lock beside it.
+pub const LOCK_NAME: &str = "gateway.lock";
+
+/// Who looks whether the lock is held has it for an instant.
+const LOCK_PATIENCE: Duration = Duration::from_millis(300);
+/// How many clients may wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// The text of a lock file is short.
+const MAX_PLACES_CHARS: usize = 300;
+
+/// Everything a gateway has open before it serves.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    pub(crate) lock: LockFile,
+    pub(crate) all: Vec<Listener>,
+}
+
+/// One socket to listen on.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// As people are told of it.
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Local(std::os::unix::net::UnixListener),
+    Network { listener: std::net::TcpListener, is_tls: bool },
+}
+
+/// What an earlier image of this process left: the numbers of descriptors, and how often it began again.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Inherited {
+    lock: Option<RawFd>,
+    listeners: Vec<RawFd>,
+    /// How many images there were before.
+    pub(crate) restarts: u64,
+}
+
+impl FromStr for Inherited {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers: Option<Vec<i64>> = text.split(',').map(|number| number.parse().ok()).collect();
+        let fd = |number: &i64| RawFd::try_from(*number).ok();
+        let read = numbers.as_deref().and_then(|numbers| match numbers {
+            [restarts, lock, listeners @ ..] => Some(Self {
+                restarts: u64::try_from(*restarts).ok()?,
+                lock: Some(fd(lock)?),
+                listeners: listeners.iter().map(fd).collect::<Option<_>>()?,
+            }),
+            [] | [_] => None,
+        });
+        read.ok_or_else(|| "only a gateway says this, to itself".to_owned())
+    }
+}
+
+impl Listeners {
+    /// Takes the lock, then opens everything; or takes over what an earlier image had open.
+    pub(crate) fn open(home: &Home, options: &Options, inherited: &Inherited) -> Result<Self, Problem> {
+        let mut wanted = Vec::new();
+        for listen in &options.listen {
+            wanted.push(match listen {
+                Listen::Socket => None,
+                Listen::Tcp(address) => Some(allowed(address, options)?),
+            });
+        }
+        let lock = match inherited.lock {
+            Some(fd) => LockFile::from_fd(taken_over(fd)?),
+            None => held(home)?,
+        };
+        let mut all = Vec::new();
+        let mut left = inherited.listeners.iter();
+        for address in wanted {
+            let fd = left.next().map(|&fd| taken_over(fd)).transpose()?;
+            all.push(match address {
+                None => local(home.root(), fd)?,
+                Some(address) => network(address, options.tls.is_some(), fd)?,
+            });
+        }
+        let listeners = Self { lock, all };
+        listeners.sign().map_err(|error| super::failed("cannot write who it is into its lock", &error))?;
+        Ok(listeners)
+    }
+
+    /// The numbers a later image needs: see [`Inherited`].
+    pub(crate) fn fds(&self) -> Vec<RawFd> {
+        let sockets = self.all.iter().map(|listener| match &listener.kind {
+            Kind::Local(listener) => listener.as_raw_fd(),
+            Kind::Network { listener, .. } => listener.as_raw_fd(),
+        });
+        std::iter::once(self.lock.fd().as_raw_fd()).chain(sockets).collect()
+    }
+
+    /// Says who serves, for whoever comes second.
+    fn sign(&self) -> io::Result<()> {
+        let me = Identity::me()?;
+        let places: Vec<&str> = self.all.iter().map(|listener| listener.name.as_str()).collect();
+        let places: String = places.join(" ").chars().take(MAX_PLACES_CHARS).collect();
+        let since = Timestamp(clock::wall_ms());
+        self.lock.write_text(&format!("pid={} start={} since={since} on {places}\n", me.pid, me.start_ticks))
+    }
+}
+
+fn taken_over(fd: RawFd) -> Result<OwnedFd, Problem> {
+    watchdog::inherited(fd).map_err(|error| super::failed("cannot take over what it had open", &error))
+}
+
+/// The lock of this state directory.
+fn held(home: &Home) -> Result<LockFile, Problem> {
+    let path = home.root().join(LOCK_NAME);
+    let trouble = |error: &io::Error| {
+        Problem::new(Code::Refused, format!("cannot lock {}: {error}", path.display()))
+            .hint("`berth doctor` looks at the state directory")
+    };
+    let lock = LockFile::open_or_create(&path).map_err(|error| trouble(&error))?;
+    if lock.acquire(LOCK_PATIENCE).map_err(|error| trouble(&error))? {
+        return Ok(lock);
+    }
+    let text = lock.read_text().unwrap_or_default();
+    let (who, places) = text.trim_end().split_once(" on ").unwrap_or((text.trim_end(), ""));
+    let word = |name: &str| who.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    let who = match (word("pid"), word("since")) {
+        (Some(pid), Some(since)) => format!("pid {pid}, since {since}"),
+        _ => "it has not said who it is yet".to_owned(),
+    };
+    let what = format!("a gateway serves {} already: {who}", home.root().display());
+    let where_ = if places.is_empty() { String::new() } else { format!("use it: {places}; or ") };
+    Err(Problem::new(Code::Held, what)
+        .hint(format!("{where_}end it first, or serve another state directory with BERTH_HOME")))
+}
+
+fn local(root: &Path, inherited: Option<OwnedFd>) -> Result<Listener, Problem> {
+    let listener = match inherited {
+        Some(fd) => fd.into(),
+        None => socket::listen(root, SOCKET_NAME).map_err(|error| {
+            let path = root.join(SOCKET_NAME);
+            Problem::new(Code::Refused, format!("cannot listen on {}: {error}", path.display()))
+                .hint("is something else in its place?")
+        })?,
+    };
+    Ok(Listener { name: format!("unix:{}", root.join(SOCKET_NAME).display()), kind: Kind::Local(listener) })
+}
+
+/// The address to listen on, unless what is said there could be read by others.
+fn allowed(address: &Address, options: &Options) -> Result<SocketAddr, Problem> {
+    let resolved = address.resolve().map_err(|why| {
+        Problem::new(Code::Usage, format!("cannot tell which address {address} is: {why}"))
+            .hint("write the number, as in --listen 127.0.0.1:7070")
+    })?;
+    if resolved.ip().is_loopback() || options.tls.is_some() || options.insecure_http {
+        return Ok(resolved);
+    }
+    Err(Problem::new(Code::Usage, format!("{resolved} can be reached from outside, and there is no TLS: tokens and all that is said could be read on the way"))
+        .hint("give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy or ssh; --insecure-http listens all the same"))
+}
+
+fn network(address: SocketAddr, is_tls: bool, inherited: Option<OwnedFd>) -> Result<Listener, Problem> {
+    let listener = match inherited {
+        Some(fd) => Ok(fd.into()),
+        None => bound(address),
+    };
+    let listener: std::net::TcpListener = listener.map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::AddrInUse { Code::Held } else { Code::Refused };
+        let what = format!("cannot listen on {address}: {error}");
+        Problem::new(code, what).hint("choose another port; port 0 takes one that is free and says which")
+    })?;
+    let address = listener.local_addr().map_err(|error| super::failed("cannot listen", &error))?;
+    let scheme = if is_tls { "https" } else { "http" };
+    Ok(Listener { name: format!("{scheme}://{address}"), kind: Kind::Network { listener, is_tls } })
+}
+
+fn bound(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    // Connections of a gateway that was killed linger for a minute, and are in nobody's way.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}

@@ -1,0 +1,89 @@
+//! The certificate and its key, read anew when somebody says so (SIGHUP).
+//!
+//! Promise: files that do not fit are refused with what is wrong with them; at a later time the old ones stay in use.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use berth_api::{Code, Problem};
+use rustls::ServerConfig;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+/// Where the certificate and its key are (PEM).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsFiles {
+    /// The certificate, followed by those that vouch for it.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// What is in use.
+#[derive(Debug)]
+pub(super) struct Tls {
+    files: TlsFiles,
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    pub(super) fn load(files: TlsFiles) -> Result<Self, Problem> {
+        let config = RwLock::new(read(&files)?);
+        Ok(Self { files, config })
+    }
+
+    /// Reads the files again.
+    pub(super) fn reload(&self) -> Result<(), Problem> {
+        let config = read(&self.files)?;
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone().into()
+    }
+}
+
+fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, Problem> {
+    let trouble = |path: &Path, what: &str| {
+        Problem::new(Code::Usage, format!("{} cannot be used for TLS: {what}", path.display()))
+            .hint("both files are PEM: `-----BEGIN CERTIFICATE-----` and `-----BEGIN PRIVATE KEY-----`")
+    };
+    let certs: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(&files.cert)
+        .and_then(Iterator::collect)
+        .map_err(|error| trouble(&files.cert, &why(&error)))?;
+    if certs.is_empty() {
+        return Err(trouble(&files.cert, "there is no certificate in it"));
+    }
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| {
+        trouble(
+            &files.key,
+            &match error {
+                rustls_pki_types::pem::Error::NoItemsFound => "there is no private key in it".to_owned(),
+                error => why(&error),
+            },
+        )
+    })?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| trouble(&files.cert, &error.to_string()))?
+        .with_no_client_auth()
+        .with_single_cert(certs, key);
+    let mut config = config.map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            trouble(&files.key, &format!("it is not the key of {}", files.cert.display()))
+        }
+        error => trouble(&files.cert, &error.to_string()),
+    })?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn why(error: &rustls_pki_types::pem::Error) -> String {
+    match error {
+        rustls_pki_types::pem::Error::Io(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
