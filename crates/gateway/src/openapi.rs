@@ -190,12 +190,12 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Map<String, Value> {
             status => status.to_string(),
         };
         let answer = responses.entry(status).or_insert_with(|| json!({"description": gives.about}));
-        // Some have no body by the protocol itself.
-        let has_body = !matches!(gives.status, 101 | 204 | 303 | 304);
+        // Some have no body by the protocol itself, and of others nobody knows it.
+        let has_body = !matches!(gives.status, routes::ANY_STATUS | 101 | 204 | 303 | 304);
         if has_body {
-            let schema = gives.schema.map(|schema| schemas.given(schema)).unwrap_or_else(|| json!({}));
+            let schema = gives.schema.map(|schema| json!({"schema": schemas.given(schema)}));
             let bare = gives.media_type.split(';').next().unwrap_or_default();
-            answer["content"][bare] = if schema == json!({}) { json!({}) } else { json!({"schema": schema}) };
+            answer["content"][bare] = schema.unwrap_or_else(|| json!({}));
         }
         for (name, about) in route.told.iter().filter(|_| (200..300).contains(&gives.status)) {
             answer["headers"][*name] = json!({"description": about, "schema": {"type": "string"}});

@@ -74,6 +74,11 @@ pub(crate) fn text(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string"})
 }
 
+/// The schema of any JSON.
+pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({})
+}
+
 /// The schema of bytes.
 pub(crate) fn bytes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "binary"})

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::helper::ReadyWhen;
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
-use crate::http::body::{Body, Query};
+use crate::http::body::{Body, Path, Query};
 use crate::routes::{Route, bytes};
 
 /// How long a helper is asked to end before it is made to, if nobody says.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Method, Request, Response};
 use berth_api::{Code, Problem, Scope};
 use berth_verbs::hosts::{self, Host};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
-use crate::http::body::Query;
+use crate::http::body::{Path, Query};
 use crate::routes::{ANY_STATUS, Route};
 
 pub(crate) fn routes() -> Vec<Route> {

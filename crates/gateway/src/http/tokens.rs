@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::http::{Method, StatusCode};
 use berth_api::{Code, NewToken, Problem, Scope, Token, TokenKind};
 use berth_core::SessionId;
@@ -17,7 +17,7 @@ use crate::auth::Asked;
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
-use crate::http::body::Body;
+use crate::http::body::{Body, Path};
 use crate::routes::Route;
 
 pub(crate) fn routes() -> Vec<Route> {

@@ -12,6 +12,8 @@ use berth_verbs::run::Wanted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
+use crate::http::body::{object, object_or_null};
+
 /// Tells what is left out from what is `null`.
 pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
@@ -112,9 +114,10 @@ pub(crate) struct NewSession {
     /// The first turn.
     pub(crate) prompt: Option<String>,
     /// When it ends and is archived by itself, over what the config says.
+    #[serde(default, deserialize_with = "object_or_null")]
     policy: Option<PolicyWish>,
     /// What it may use.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     limits: LimitsWish,
     /// What people sort it by.
     #[serde(default)]

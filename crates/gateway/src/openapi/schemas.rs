@@ -136,13 +136,27 @@ fn tidied_all(definitions: &Map<String, Value>) -> Map<String, Value> {
 
 /// Says in the schema what the type of a number says, and calls it as others do.
 fn tidied(mut schema: Value) -> Value {
+    any_as_object(&mut schema);
     tidy(&mut schema);
     schema
+}
+
+/// `true` and `{}` are the same schema: anything. Not every tool knows the first.
+fn any_as_object(schema: &mut Value) {
+    if *schema == true {
+        *schema = json!({});
+    }
 }
 
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
+            object.get_mut("items").into_iter().for_each(any_as_object);
+            if let Some(Value::Object(properties)) = object.get_mut("properties") {
+                properties.values_mut().for_each(any_as_object);
+            }
+            one_of_words(object);
+            spread(object);
             let most: Option<Value> = match object.get("format").and_then(Value::as_str) {
                 Some("uint" | "uint64") => {
                     object.insert("format".to_owned(), "uint64".into());
@@ -158,6 +172,49 @@ fn tidy(schema: &mut Value) {
         }
         Value::Array(values) => values.iter_mut().for_each(tidy),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Words to choose from are one list of words, with what each means in the text: so every tool understands them.
+fn one_of_words(schema: &mut Map<String, Value>) {
+    let Some(Value::Array(ways)) = schema.get("oneOf") else { return };
+    let (mut words, mut told) = (Vec::new(), Vec::new());
+    for way in ways {
+        let of_way = match (&way["const"], &way["enum"]) {
+            (Value::String(word), _) => vec![json!(word)],
+            (_, Value::Array(words)) if words.iter().all(Value::is_string) => words.clone(),
+            (_, _) => return,
+        };
+        if let (Some(about), [word]) = (way["description"].as_str(), of_way.as_slice()) {
+            told.push(format!("- `{}`: {about}", word.as_str().unwrap_or_default()));
+        }
+        words.extend(of_way);
+    }
+    let about = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    let about = if told.is_empty() { about.to_owned() } else { format!("{about}\n\n{}", told.join("\n")) };
+    schema.remove("oneOf");
+    schema.insert("type".to_owned(), "string".into());
+    schema.insert("enum".to_owned(), words.into());
+    schema.insert("description".to_owned(), about.trim().into());
+}
+
+/// Fields that all ways of a shape have stand in each of them: tools that make a type of each way forget them otherwise.
+fn spread(schema: &mut Map<String, Value>) {
+    let is_whole = |way: &Value| way["type"] == "object" && way["properties"].is_object();
+    let Some(Value::Array(ways)) = schema.get("oneOf") else { return };
+    if !schema.contains_key("properties") || !ways.iter().all(is_whole) {
+        return;
+    }
+    let shared = schema.remove("properties").unwrap_or_default();
+    let required = schema.remove("required").unwrap_or_default();
+    schema.remove("type");
+    for way in schema.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten() {
+        for (name, field) in shared.as_object().into_iter().flatten() {
+            way["properties"][name] = field.clone();
+        }
+        let mut all = required.as_array().cloned().unwrap_or_default();
+        all.extend(way["required"].as_array().cloned().unwrap_or_default());
+        way["required"] = all.into();
     }
 }
 
