@@ -154,7 +154,7 @@ fn parameters(route: &Route) -> Vec<Value> {
                 json!({"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[!-~]+$"})
             }
             "Last-Event-ID" => {
-                json!({"type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX})
+                json!({"type": "string", "pattern": "^[0-9]{1,20}$"})
             }
             _ => json!({"type": "string"}),
         };

@@ -26,6 +26,10 @@ fn schemathesis_finds_nothing() {
     try_it.arg("--url").arg(format!("http://{address}")).current_dir(lab.dir());
     try_it.env("BERTH_FAKE_AGENT", lab.agent()).env("BERTH_TOKEN_NAME", "schemathesis");
     try_it.env("PYTHONPATH", scripts()).env("PYTHONDONTWRITEBYTECODE", "1").env("NO_COLOR", "1");
+    // The seed of its config file, or another.
+    if let Ok(seed) = std::env::var("BERTH_SEED") {
+        try_it.args(["--seed", &seed]);
+    }
     pointed(&mut try_it, &lab, &gateway, &token);
     let said = run(&mut try_it);
     assert!(said.contains("No issues found") || said.contains("passed"), "{said}");

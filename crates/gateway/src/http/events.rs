@@ -68,6 +68,7 @@ struct From {
     #[serde(default)]
     after: u64,
     /// How many at most, up to 10,000. Nothing for a stream.
+    #[schemars(range(min = 1, max = 10_000))]
     limit: Option<u64>,
 }
 
@@ -94,11 +95,21 @@ async fn events(
     headers: HeaderMap,
     Query(from): Query<From>,
 ) -> Result<Response, Fault> {
+    // Wrong is wrong, also where it does not count.
+    let last = last_event_id(&headers)?;
     if wants_stream(&headers) {
-        stream(&gate, target, &headers, &from).await
+        stream(&gate, target, last.unwrap_or(from.after), &from).await
     } else {
         page(target, &from).await
     }
+}
+
+/// Where a stream that broke off goes on.
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Fault> {
+    let Some(id) = headers.get("last-event-id") else { return Ok(None) };
+    let is_number = |id: &&str| (1..=20).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_digit());
+    let id = id.to_str().ok().map(str::trim).filter(is_number).and_then(|id| id.parse().ok());
+    id.map(Some).ok_or_else(|| Fault::usage("`Last-Event-ID` is not the number of an event"))
 }
 
 async fn page(target: Target, from: &From) -> Result<Response, Fault> {
@@ -119,22 +130,10 @@ async fn page(target: Target, from: &From) -> Result<Response, Fault> {
     Ok(([(END, end.to_string())], Json(lines)).into_response())
 }
 
-async fn stream(
-    gate: &Arc<Gate>,
-    target: Target,
-    headers: &HeaderMap,
-    from: &From,
-) -> Result<Response, Fault> {
+async fn stream(gate: &Arc<Gate>, target: Target, after: u64, from: &From) -> Result<Response, Fault> {
     if from.limit.is_some() {
         return Err(Fault::usage("a stream has no `limit`"));
     }
-    let after = match headers.get("last-event-id") {
-        None => from.after,
-        Some(id) => {
-            let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
-            id.ok_or_else(|| Fault::usage("`Last-Event-ID` is not the number of an event"))?
-        }
-    };
     let Target { id, caller, .. } = target;
     let subscription = gate.live.subscribe(&id);
     let mut bell = subscription.feed.bell();

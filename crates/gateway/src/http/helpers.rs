@@ -199,6 +199,7 @@ struct Ensure {
     #[serde(default)]
     keep: bool,
     /// The command and its arguments.
+    #[schemars(length(min = 1))]
     command: Vec<String>,
 }
 

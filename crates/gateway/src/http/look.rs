@@ -303,6 +303,7 @@ async fn clear_up(
 #[serde(deny_unknown_fields)]
 struct Search {
     /// A regular expression.
+    #[schemars(length(min = 1))]
     pattern: String,
     /// Upper and lower case are the same.
     #[serde(default)]

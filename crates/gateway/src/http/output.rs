@@ -72,6 +72,7 @@ struct Piece {
     #[serde(default)]
     from: u64,
     /// How many at most, up to 8 MiB.
+    #[schemars(range(max = 8_388_608))]
     limit: Option<usize>,
 }
 

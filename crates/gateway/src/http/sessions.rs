@@ -87,6 +87,7 @@ struct Which {
     /// Only those with all of these tags, with commas between them.
     tag: Option<String>,
     /// Only those in this directory, or below it.
+    #[schemars(regex(pattern = "^/"))]
     cwd: Option<PathBuf>,
     /// Only those with a name like this; `*` and `?` stand for anything.
     name: Option<String>,
@@ -242,6 +243,7 @@ fn json(body: bytes::Bytes) -> Response {
 #[schemars(rename = "ChangeSession")]
 struct Changes {
     /// Its new name.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
     /// Tags it gets.
     #[serde(default)]

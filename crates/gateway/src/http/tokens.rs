@@ -88,6 +88,7 @@ async fn list(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Json<Toke
 #[schemars(rename = "NewTokenRequest")]
 struct NewTokenBody {
     /// What to call it. No two have the same name.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: String,
     /// How far it goes; not further than your own.
     scope: Scope,

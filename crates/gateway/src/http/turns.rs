@@ -134,7 +134,8 @@ struct Turns {
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 struct NewTurn {
-    /// What to say to the agent.
+    /// What to say to the agent; at most a mebibyte.
+    #[schemars(length(min = 1, max = 1_048_576))]
     text: String,
     /// Withdraw it if the agent does not have it within this time. Answered when the agent has it, or with 429.
     max_wait_ms: Option<u64>,
@@ -147,6 +148,7 @@ struct NewTurn {
     #[serde(default)]
     wait: bool,
     /// How long to wait for it; then the answer is a receipt. Five minutes if nothing is said, at most an hour.
+    #[schemars(range(max = 3_600_000))]
     timeout_ms: Option<u64>,
 }
 

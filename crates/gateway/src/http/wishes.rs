@@ -93,8 +93,10 @@ impl LimitsWish {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSession {
     /// What people call it.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
     /// Where it runs, from / on; where the gateway was started if nobody says.
+    #[schemars(regex(pattern = "^/"))]
     cwd: Option<PathBuf>,
     /// Variables on top of the gateway's own environment. What looks like a secret is in no record.
     #[serde(default)]
