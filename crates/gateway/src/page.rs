@@ -180,7 +180,9 @@ impl Asset {
         if lists(headers, &IF_NONE_MATCH, |tag| {
             tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == self.etag
         }) {
-            return (StatusCode::NOT_MODIFIED, about).into_response();
+            // With its type: what else is said about it (the policy, by `auth`) depends on that, and a browser takes the
+            // headers of a 304 for those of the page it has.
+            return (StatusCode::NOT_MODIFIED, about, [(CONTENT_TYPE, self.media_type)]).into_response();
         }
         let takes_gzip = lists(headers, &ACCEPT_ENCODING, |coding| {
             let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));

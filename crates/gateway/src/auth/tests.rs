@@ -22,8 +22,8 @@ impl House {
     fn new(name: &str) -> Self {
         let root = std::env::temp_dir().join(format!("berth-door-{name}-{}", std::process::id()));
         let home = Home::open(root.clone()).expect("a directory of our own");
-        let door = Door::new(&home, &[], &[]).expect("a door");
-        let gate = Gate::new(home.clone(), door);
+        let metrics = Arc::new(crate::metrics::Metrics::new(0));
+        let gate = Gate::new(home.clone(), crate::server::Options::default(), metrics).expect("a door");
         let silent =
             || async { Body::from_stream(futures_util::stream::pending::<Result<Bytes, axum::Error>>()) };
         let router = Router::new()

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, post } from "./api.js";
 import { attempt, handle, learn } from "./store.js";
-import { Diff, parseDiff } from "./text.js";
+import { Diff, parseAsked } from "./text.js";
 
 const CLASS = { allow_once: "yes", allow_always: "", reject_once: "no", reject_always: "no" };
 const kind = (option) => String(option.kind || "").replace(/[A-Z]/g, (c, n) => (n ? "_" : "") + c.toLowerCase()).replace("-", "_");
@@ -27,11 +27,11 @@ function Ask({ status, ask, isFirst }) {
       }
     });
   };
-  const files = parseDiff(ask.detail || "");
+  const files = parseAsked(ask.detail || "");
   const options = ask.options || [];
   const id = `ask-${ask.request}`;
   return html`<section class="ask" role="group" aria-labelledby=${id} data-ask=${ask.request}>
-    <h2 id=${id}>${icon("warn")}${ask.tool || "The agent"} asks for your word</h2>
+    <h2 id=${id}>${icon("warn")}${capital(ask.tool || "The agent")} asks for your word</h2>
     <div class="cmdfull">${files ? html`<${Diff} files=${files} />` : html`<pre tabindex="0">${ask.detail || "(nothing was told about it)"}</pre>`}</div>
     <div class="acts">
       ${options.length ? options.map((option, n) => html`<button class=${"b " + (CLASS[kind(option)] ?? "")} disabled=${busy !== null} onClick=${() => answer({ answer: "option", option: option.id }, option.id)}>${option.name || option.id}${isFirst && n < 9 && html`<kbd class="keys-only">${n + 1}</kbd>`}</button>`)
@@ -39,6 +39,8 @@ function Ask({ status, ask, isFirst }) {
       ${busy !== null && html`<span class="row dim" role="status">Answering …</span>`}
     </div></section>`;
 }
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export function Asks({ status }) {
   return html`<div aria-live="assertive" aria-label=${`${handle(status)} needs you`}>${status.turns.asks.map((ask, n) => html`<${Ask} key=${ask.request} status=${status} ask=${ask} isFirst=${n === 0} />`)}</div>`;

@@ -35,7 +35,7 @@ function Evidence({ status }) {
     <${Trouble} of=${why} />
     ${why.data && html`<div class="claim"><${State} state=${why.data.state} /></div>
       <ul class="facts">${why.data.evidence.map((fact) => html`<li><div class="src"><span>${fact.source}</span><span>${fact.age_ms + old < 1500 ? "now" : `${span(fact.age_ms + old)} old`}</span></div>${fact.fact}</li>`)}</ul>
-      ${why.data.would_change && html`<p class="change">${why.data.would_change}</p>`}`}</section>`;
+      ${why.data.would_change && html`<p class="change">${why.data.would_change.charAt(0).toUpperCase() + why.data.would_change.slice(1)}.</p>`}`}</section>`;
 }
 
 function Processes({ status }) {

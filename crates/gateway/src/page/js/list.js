@@ -1,5 +1,5 @@
 // The list: who needs you first, live; what matches, in sessions and in what was said.
-import { html, use, useEffect, useMemo, useNow, useRef, useState, since, span, place, time } from "./lib.js";
+import { html, use, useEffect, useMemo, useNow, useRef, useState, count, since, span, place, time } from "./lib.js";
 import { icon } from "./icons.js";
 import { oneLine } from "./text.js";
 import { get, me } from "./api.js";
@@ -16,7 +16,7 @@ export function does(status) {
   if (turns?.activity && status.state === "working") return { kind: "", text: turns.activity };
   if (turns?.prompt) return { kind: "", text: turns.prompt };
   // An agent that was asked nothing yet: its command line tells nobody anything.
-  if (turns) return { kind: "", text: "Nothing was said yet" };
+  if (turns) return { kind: "", text: turns.total ? `${status.state === "idle" ? "Ready · " : ""}${count(turns.total, "turn")}` : "Nothing was said yet" };
   const command = spoken(status.command).replace(/^\S*\//, "");
   const how = status.state === "stopped" ? (status.oom ? "out of memory · " : status.exit ? `exit ${status.exit} · ` : "") : "";
   return { kind: "", text: how + command, mono: !status.agent };

@@ -87,6 +87,15 @@ function Spoken() {
   return html`<div class="vh" role="status" aria-live="assertive">${words}</div>`;
 }
 
+/** At once where the list is in view: whoever types on must not type shortcuts. */
+function find() {
+  const focus = () => document.getElementById("find")?.focus();
+  focus();
+  if (document.activeElement?.id === "find") return;
+  go(null);
+  setTimeout(focus, 50);
+}
+
 /** Single letters, and only where nobody writes. */
 function keyboard(ref) {
   let before = "";
@@ -108,7 +117,7 @@ function keyboard(ref) {
     };
     const verbs = k.status && actions(k.status, k.setDialog);
     const act = {
-      j: () => step(1), k: () => step(-1), "/": () => { if (k.here.session && !matchMedia("(min-width: 761px)").matches) go(null); setTimeout(() => document.getElementById("find")?.focus(), 0); },
+      j: () => step(1), k: () => step(-1), "/": find,
       "?": k.onHelp, c: k.onNew, n: () => { const rest = k.needs.filter((one) => one.id !== k.status?.id); const next = ordered(new Map((rest.length ? rest : k.needs).map((one) => [one.id, one])))[0]; if (next) go(handle(next)); },
       m: () => (document.getElementById("message") || document.getElementById("line"))?.focus(), i: () => k.setDetails(!k.details), t: turnTheme,
       x: () => verbs && !["stopped", "lost", "archived"].includes(k.status.state) && verbs.stop(), e: () => verbs && k.status.state !== "archived" && verbs.archive(), r: () => verbs && k.status.state === "stopped" && attempt(verbs.resume),

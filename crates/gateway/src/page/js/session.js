@@ -1,8 +1,8 @@
 // One session: head, tabs, and what can be done with it.
-import { html, use, useEffect, useState, place } from "./lib.js";
+import { html, use, useEffect, useRef, useState, place } from "./lib.js";
 import { icon, stateIcon, stateWord } from "./icons.js";
 import { at, get, patch, post, ask } from "./api.js";
-import { attempt, go, handle, isOver, kindOf, learn, sessions, takesTurns, tell } from "./store.js";
+import { attempt, go, handle, href, isOver, kindOf, learn, route, sessions, takesTurns, tell } from "./store.js";
 import { AskText, Menu, Sure } from "./parts.js";
 import { useFollow } from "./follow.js";
 import { Transcript } from "./transcript.js";
@@ -14,13 +14,20 @@ import { Details } from "./details.js";
 export function useStatus(named) {
   const all = use(sessions);
   const [problem, setProblem] = useState(null);
-  const found = all && named ? all.get(named) || [...all.values()].find((status) => status.name === named) : null;
-  const has = !!found;
+  const last = useRef({});
+  let found = all && named ? all.get(named) || [...all.values()].find((status) => status.name === named) : null;
+  if (found) last.current = { named, id: found.id };
+  // It was renamed while we looked: it is the same session.
+  else if (all && last.current.named === named) found = all.get(last.current.id);
+  const has = !!found, name = found && handle(found);
   useEffect(() => {
     setProblem(null);
-    if (!named || has || all === null) return;
-    get(at(named)).then(learn, setProblem);
-  }, [named, has, all === null]);
+    if (has && named !== found.id && named !== found.name) location.replace(href(name, route.get().tab));
+    if (!named || has || all === null) return undefined;
+    let gone = false;
+    get(at(named)).then(learn, (trouble) => { if (!gone) setProblem(trouble); });
+    return () => { gone = true; };
+  }, [named, has, name, all === null]);
   return { status: found, problem };
 }
 

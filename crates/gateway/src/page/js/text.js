@@ -43,9 +43,20 @@ export function parseDiff(text) {
   return files.some((one) => one.lines.length) ? files : null;
 }
 
+/** What an agent asks about a change, as drivers tell it: the file on a line, then what goes and what comes. Null if it is none. */
+export function parseAsked(text) {
+  const files = [];
+  for (const line of text.split("\n")) {
+    if (/^[-+]/.test(line) && files.length) files[files.length - 1].lines.push({ kind: line[0] === "+" ? "add" : "del", text: line.slice(1) });
+    else if (/^\S*[./]\S*$/.test(line)) files.push({ name: line, lines: [] });
+    else return parseDiff(text);
+  }
+  return files.length && files.every((file) => file.lines.length) ? files : parseDiff(text);
+}
+
 /** What is asked, on one line: of a change the file. */
 export function oneLine(text) {
-  const files = parseDiff(text);
+  const files = parseAsked(text);
   return files ? files.map((file) => file.name || "a file").join(", ") : text.replace(/\s+/g, " ").trim();
 }
 

@@ -13,11 +13,11 @@ function Tool({ item, isOver }) {
   const sum = files && tally(files);
   const name = item.name || item.title || "tool";
   return html`<details class="tool" open=${open} onToggle=${(e) => setOpen(e.target.open)}>
-    <summary>${icon("chevron", "chev")}<span class="what cut">${name}</span><span class="arg cut grow">${line === name ? "" : line}</span>
+    <summary>${icon("chevron", "chev")}<span class="what cut">${name}</span><span class="arg cut grow">${name.includes(line) ? "" : line}</span>
       ${sum && html`<span class="stat"><span class="plus">+${sum.plus}</span> <span class="minus">−${sum.minus}</span></span>`}
       ${item.is_error ? html`<span class="st failed">${icon("x")}<span class="vh">failed</span></span>` : !item.is_over && !isOver ? html`<span class="dimmer pulse" aria-label="runs">…</span>` : null}</summary>
     ${open && html`<div class="body">
-      ${files ? html`<${Diff} files=${files} bare=${files.length === 1 && line.endsWith(files[0].name)} />` : input && html`<div class="part"><div class="lbl">Input</div><pre class="out" tabindex="0">${input}</pre></div>`}
+      ${files ? html`<${Diff} files=${files} bare=${files.length === 1 && (line || name).endsWith(files[0].name)} />` : input && html`<div class="part"><div class="lbl">Input</div><pre class="out" tabindex="0">${input}</pre></div>`}
       ${item.output && html`<div class="part"><div class="lbl">${item.is_error ? "Failed" : "Output"}${item.output_cut ? " (its beginning)" : ""}</div><pre class="out" tabindex="0">${item.output}</pre></div>`}
       ${!files && !input && !item.output && html`<div class="part dimmer">Nothing was told about it.</div>`}</div>`}
   </details>`;
