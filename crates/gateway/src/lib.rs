@@ -6,7 +6,6 @@
 //! Start with [`serve`], then [`routes`].
 
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "the routes that need it follow")]
 
 mod auth;
 mod caller;

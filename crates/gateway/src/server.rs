@@ -88,19 +88,20 @@ impl Options {
 pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Result<(), Problem> {
     let inherited = options.inherited.clone().unwrap_or_default();
     let tls = options.tls.clone().map(tls::Tls::load).transpose()?.map(Arc::new);
+    let metrics = Arc::new(Metrics::new(inherited.restarts));
+    // What was asked for is looked at before anything is opened.
+    let gate = Gate::new(home.clone(), options.clone(), metrics.clone())?;
+    let ending = gate.ending.clone();
     let listeners = Listeners::open(&home, &options, &inherited)?;
     // Before any thread is there: what is blocked here is blocked in all of them, and comes to the guard alone.
     let guard = Guard::new().map_err(|error| failed("cannot wait for signals", &error))?;
     let limit = limits::from_files();
     let log = Arc::new(log::Log::start(options.log).map_err(|error| failed("cannot start", &error))?);
-    let metrics = Arc::new(Metrics::new(inherited.restarts));
     let connections = Connections::new(limit, metrics.clone());
     let hearts: Vec<Heart> = listeners.all.iter().map(|listener| Heart::new(&listener.name)).collect();
     let addresses: Vec<String> = listeners.all.iter().map(|listener| listener.name.clone()).collect();
     let again = guard::Again::prepare(&options.again, &listeners, inherited.restarts + 1)
         .map_err(|error| failed("cannot prepare to start again", &error))?;
-    let gate = Gate::new(home.clone(), options.clone(), metrics)?;
-    let ending = gate.ending.clone();
     let Listeners { lock, all } = listeners;
 
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -102,7 +102,7 @@ fn arguments(command: &[&str], agent: &str) -> Option<Vec<String>> {
         // A test of its own; and it takes its time.
         ["demo"] => return None,
         // These talk with whoever holds their standard input open, as long as it is; tests of their own.
-        ["acp" | "mcp"] => return None,
+        ["acp" | "mcp" | "proxy"] => return None,
         ["run"] => return Some(["run", "--", agent, "exit:0"].map(str::to_owned).to_vec()),
         ["wait"] => "wait live --timeout 10ms",
         ["stop"] => "stop --all",

@@ -21,6 +21,9 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("eval (berth completions elvish | slurp)", "a line for elvish"),
     ("claude mcp add", "a line for Claude Code itself; a test with the real one does that"),
     ("berth serve", "stays until it is told to end; the tests of the gateway do that"),
+    ("berth hosts add", "needs another host; the tests of hosts have one"),
+    ("berth hosts rm", "needs another host; the tests of hosts have one"),
+    ("berth --host", "needs another host; the tests of hosts have one"),
     ("berth ls --watch", "stays until somebody types q; the tests of the list do that"),
 ];
 
