@@ -247,7 +247,18 @@ fn is_open(gate: &Gate, request: &Request) -> bool {
     let Some(path) = request.extensions().get::<MatchedPath>() else { return false };
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
     let is_metrics = gate.options.open_metrics && path.as_str() == crate::http::system::METRICS;
-    is_metrics || OPEN.iter().any(|(open, known)| open == method && *known == path.as_str())
+    is_metrics
+        || OPEN
+            .iter()
+            .any(|(open, known)| *known == path.as_str() && (open == method || !is_a_route(method, known)))
+}
+
+/// Whether this is in the table. What is not is refused to everybody (405), so it may be said to everybody where
+/// everybody may ask something.
+fn is_a_route(method: &Method, path: &str) -> bool {
+    static ALL: LazyLock<HashSet<(Method, &'static str)>> =
+        LazyLock::new(|| crate::routes::all().into_iter().map(|route| (route.method, route.path)).collect());
+    ALL.iter().any(|(known, at)| known == method && *at == path)
 }
 
 /// An answer that ends with the token it was asked with, however long it goes on.

@@ -24,6 +24,7 @@ pub struct ProblemBody {
     /// A name for this kind of problem: `urn:berth:problem:` and the code.
     pub r#type: String,
     /// The code, for programs; the same table as the exit codes of the command line.
+    #[schemars(with = "Code")]
     pub code: String,
     /// The HTTP status.
     pub status: u16,

@@ -1,70 +1,223 @@
-//! The description of the API, made from the table of routes.
+//! The description of the API (OpenAPI 3.1), made from the table of routes.
+//!
+//! Promise: every route of the table is in it and nothing else; every status a route may answer with is named, with the
+//! shape of its body. Tests hold real answers against it.
+//! Not here: what a route takes and gives (see `routes` and the handlers), shapes (the types themselves).
+//! Start with [`description`]. Why it is so: docs/design/openapi.md.
 
-use schemars::generate::SchemaSettings;
+mod problems;
+mod schemas;
+
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
-use crate::fault::ProblemBody;
-use crate::routes::{self, Route};
+use crate::routes::{self, Route, Takes};
+use schemas::Schemas;
 
-/// OpenAPI 3.1.
+/// Nouns in the order of the description, with what they are, and the first part of a path that is about them.
+const NOUNS: [(&str, &str); 12] = [
+    ("sessions", "Sessions: the list, one, making, changing, ending and deleting."),
+    ("turns", "Turns: what is said to an agent, and what comes of it."),
+    ("queue", "What waits in a session."),
+    ("answers", "What an agent asks, decided by somebody."),
+    ("events", "What happened, in pages or as it happens."),
+    ("terminal", "Output, screen, typing, and the terminal itself."),
+    ("evidence", "Why something is said: facts, processes, ports, and what can be found."),
+    ("helpers", "Helpers: servers that sessions share."),
+    ("hosts", "Other hosts."),
+    ("tokens", "Who may do what."),
+    ("gateway", "The gateway itself."),
+    ("page", "The page for browsers, and logging in."),
+];
+
+/// The whole description.
 pub fn description() -> Value {
-    let mut settings = SchemaSettings::draft2020_12();
-    settings.definitions_path = "/components/schemas".into();
-    let mut schemas = settings.into_generator();
-    let problem = schemas.subschema_for::<ProblemBody>();
-    let mut paths: Map<String, Value> = Map::new();
+    let mut schemas = Schemas::default();
+    let mut paths: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     for route in routes::all() {
-        let operation = operation(&route, &mut schemas, problem.as_value());
-        let path = paths.entry(route.path.replace("{*", "{")).or_insert_with(|| json!({}));
-        path[route.method.as_str().to_lowercase()] = operation;
+        let operation = operation(&route, &mut schemas);
+        let path = paths.entry(template(route.path)).or_default();
+        path.insert(route.method.as_str().to_lowercase(), operation);
     }
-    json!({
+    let tags: Vec<Value> =
+        NOUNS.iter().map(|(name, about)| json!({"name": name, "description": about})).collect();
+    let mut whole = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "berth",
-            "description": "AI agent sessions: one writer each, nothing that was said is lost.",
+            "description": "AI agent sessions: one writer each, nothing that was said is lost.\n\nEvery answer that is \
+                no success is a `Problem` (`application/problem+json`, RFC 9457): branch on its `code`, show people its \
+                `title` and `detail`.",
             "version": env!("CARGO_PKG_VERSION"),
-            "license": {"name": "MIT OR Apache-2.0"},
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
+        "servers": [{"url": "/", "description": "this gateway"}],
+        "tags": tags,
         "paths": paths,
         "components": {
-            "schemas": schemas.take_definitions(true),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token; `berth token new` makes one.",
+                },
+                "cookie": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "berth-7070",
+                    "description": "A browser that logged in has it. 7070 stands for the gateway's port; with TLS the name \
+                        begins with `__Host-`. What changes something must come from the gateway's own page.",
+                },
+            },
         },
-        "security": [{"token": []}],
-    })
+        "security": [{"token": []}, {"cookie": []}],
+    });
+    schemas.name(&mut whole);
+    whole
 }
 
-fn operation(route: &Route, schemas: &mut schemars::SchemaGenerator, problem: &Value) -> Value {
-    let mut parameters = Vec::new();
-    for name in route.path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name)) {
-        // `{*rest}` is what axum calls all that is left.
-        let name = name.trim_start_matches('*');
-        parameters.push(json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
+/// A path as OpenAPI writes it: `{*rest}` is what axum calls all that is left.
+pub fn template(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
+/// The noun a path is about.
+fn noun(path: &str) -> &'static str {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    match parts.as_slice() {
+        ["v1", "sessions", _, "turns" | "wait", ..] => "turns",
+        ["v1", "sessions", _, "queue", ..] => "queue",
+        ["v1", "sessions", _, "answers", ..] => "answers",
+        ["v1", "sessions", _, "events", ..] | ["v1", "events", ..] => "events",
+        ["v1", "sessions", _, "output" | "screen" | "input" | "terminal", ..] => "terminal",
+        ["v1", "sessions", _, "why" | "processes", ..]
+        | ["v1", "why" | "processes" | "ports" | "grep" | "doctor" | "sweep", ..] => "evidence",
+        ["v1", "sessions", ..] => "sessions",
+        ["v1", "helpers", ..] => "helpers",
+        ["v1", "hosts", ..] => "hosts",
+        ["v1", "tokens" | "links" | "whoami", ..] => "tokens",
+        [""] | ["assets" | "login" | "logout", ..] => "page",
+        [..] => "gateway",
     }
-    let mut responses = Map::new();
-    for gives in &route.gives {
-        let mut answer = json!({"description": gives.about});
-        if let Some(schema) = gives.schema {
-            answer["content"] = json!({gives.media_type: {"schema": schema(schemas)}});
-        }
-        responses.insert(gives.status.to_string(), answer);
+}
+
+fn operation(route: &Route, schemas: &mut Schemas) -> Value {
+    let mut description = route.about.to_owned();
+    match route.scope {
+        Some(scope) => description.push_str(&format!("\n\nNeeds the scope `{scope}`.")),
+        None => description.push_str("\n\nEverybody may ask."),
     }
-    responses.insert(
-        "default".to_owned(),
-        json!({"description": "a problem", "content": {"application/problem+json": {"schema": problem}}}),
-    );
+    if route.scope.is_some() && !route.filtered {
+        description.push_str(" Not for a token that is for some sessions only.");
+    }
     let mut operation = json!({
         "operationId": route.name,
-        "summary": route.about,
-        "parameters": parameters,
-        "responses": responses,
+        "summary": route.about.split_inclusive(['.', ':', ';']).next().unwrap_or_default().trim_end_matches(['.', ':', ';']),
+        "description": description,
+        "tags": [noun(route.path)],
+        "parameters": parameters(route),
+        "responses": responses(route, schemas),
     });
-    if let Some(takes) = route.takes {
-        operation["requestBody"] = json!({"content": {"application/json": {"schema": takes(schemas)}}});
+    match &route.takes {
+        None => {}
+        Some(Takes { media_type, schema }) => {
+            let schema = schemas.taken(*schema);
+            // Without a body everything that may be left out is.
+            let required = schemas.is_required(&schema);
+            operation["requestBody"] =
+                json!({"required": required, "content": {*media_type: {"schema": schema}}});
+        }
     }
-    if route.scope.is_none() {
-        operation["security"] = json!([]);
+    match route.scope {
+        Some(scope) => operation["x-scope"] = json!(scope),
+        None => operation["security"] = json!([]),
     }
     operation
 }
+
+fn parameters(route: &Route) -> Vec<Value> {
+    let mut parameters = Vec::new();
+    for name in route.path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name)) {
+        let (about, schema) = path_parameter(name);
+        let name = name.trim_start_matches('*');
+        parameters.push(
+            json!({"name": name, "in": "path", "required": true, "description": about, "schema": schema}),
+        );
+    }
+    if let Some(query) = route.query {
+        parameters.extend(Schemas::query(query));
+    }
+    for (name, about) in &route.headers {
+        let schema = match *name {
+            "Idempotency-Key" => {
+                json!({"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[!-~]+$"})
+            }
+            "Last-Event-ID" => {
+                json!({"type": "string", "pattern": "^[0-9]{1,20}$"})
+            }
+            _ => json!({"type": "string"}),
+        };
+        parameters.push(json!({"name": name, "in": "header", "description": about, "schema": schema}));
+    }
+    parameters
+}
+
+/// What a part of a path is.
+fn path_parameter(name: &str) -> (&'static str, Value) {
+    match name {
+        "session" => ("The session, by its name or id.", json!({"type": "string", "minLength": 1})),
+        "turn" => (
+            "The turn, by its number in the session.",
+            json!({"type": "integer", "format": "uint64", "minimum": 1, "maximum": u64::MAX}),
+        ),
+        "port" => ("The port.", json!({"type": "integer", "minimum": 1, "maximum": u16::MAX})),
+        "helper" => ("The helper, by its name or id.", json!({"type": "string", "minLength": 1})),
+        "token" => ("The token, by its name or id.", json!({"type": "string", "minLength": 1})),
+        "host" => ("The host, by its name.", json!({"type": "string", "minLength": 1})),
+        name if name.starts_with('*') => {
+            ("All the rest of the path; it may have slashes.", json!({"type": "string", "minLength": 1}))
+        }
+        _ => ("", json!({"type": "string", "minLength": 1})),
+    }
+}
+
+fn responses(route: &Route, schemas: &mut Schemas) -> Map<String, Value> {
+    let mut responses: Map<String, Value> = Map::new();
+    for gives in &route.gives {
+        let status = match gives.status {
+            routes::ANY_STATUS => "default".to_owned(),
+            status => status.to_string(),
+        };
+        let answer = responses.entry(status).or_insert_with(|| json!({"description": gives.about}));
+        // Some have no body by the protocol itself, and of others nobody knows it.
+        let has_body = !matches!(gives.status, routes::ANY_STATUS | 101 | 204 | 303 | 304);
+        if has_body {
+            let schema = gives.schema.map(|schema| json!({"schema": schemas.given(schema)}));
+            let bare = gives.media_type.split(';').next().unwrap_or_default();
+            answer["content"][bare] = schema.unwrap_or_else(|| json!({}));
+        }
+        for (name, about) in route.told.iter().filter(|_| (200..300).contains(&gives.status)) {
+            answer["headers"][*name] = json!({"description": about, "schema": {"type": "string"}});
+        }
+    }
+    let problem = schemas.problem();
+    for (status, about) in problems::of(route) {
+        let told = responses.entry(status.to_string()).or_insert_with(|| json!({"description": about}));
+        told["content"][problems::MEDIA_TYPE] = json!({"schema": problem});
+        if matches!(status, 429 | 503) {
+            told["headers"]["Retry-After"] = json!({
+                "description": "When asking again may help, in seconds.",
+                "schema": {"type": "integer", "minimum": 0},
+            });
+        }
+        if status == 401 {
+            told["headers"]["WWW-Authenticate"] =
+                json!({"description": "How to show who you are.", "schema": {"type": "string"}});
+        }
+    }
+    responses
+}
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ use berth_api::{Code, Scope};
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use crate::routes::Route;
+use crate::routes::{Route, anything, bytes, text};
 
 /// Where the files are.
 const ASSETS: &str = "/assets/";
@@ -155,7 +155,12 @@ pub(crate) fn routes() -> Vec<Route> {
             None,
         ),
         route("/assets/{*path}", "page_file", "A file of the page.")
-            .gives_as(200, file, "application/octet-stream", None)
+            .gives_as(200, file, "text/html", Some(text))
+            .gives_as(200, file, "text/javascript", Some(text))
+            .gives_as(200, file, "text/css", Some(text))
+            .gives_as(200, file, "image/svg+xml", Some(text))
+            .gives_as(200, file, "application/manifest+json", Some(anything))
+            .gives_as(200, file, "application/octet-stream", Some(bytes))
             .gives_as(304, file, "application/octet-stream", None)
             .fails(&[Code::NotFound]),
     ]

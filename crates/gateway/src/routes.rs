@@ -13,12 +13,21 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use berth_api::{Code, Scope};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::gate::Gate;
 
 /// Makes the schema of a type.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// Stands for whatever status somebody else answers with.
+pub(crate) const ANY_STATUS: u16 = 0;
+
+/// The body a route takes.
+pub(crate) struct Takes {
+    pub(crate) media_type: &'static str,
+    pub(crate) schema: SchemaOf,
+}
 
 /// One answer a route may give.
 pub(crate) struct Gives {
@@ -43,17 +52,36 @@ pub struct Route {
     /// Whether it is for callers with some sessions only as well, and tells them nothing of others. One with
     /// `{session}` in its path is, by the way it finds that session.
     pub filtered: bool,
-    pub(crate) takes: Option<SchemaOf>,
+    pub(crate) takes: Option<Takes>,
     pub(crate) query: Option<SchemaOf>,
     /// Header parameters, with what each is for.
     pub(crate) headers: Vec<(&'static str, &'static str)>,
     pub(crate) gives: Vec<Gives>,
+    /// Headers of its successes, with what each tells.
+    pub(crate) told: Vec<(&'static str, &'static str)>,
     pub(crate) fails: Vec<Code>,
+    /// What it refuses for with another status than the table of codes has.
+    pub(crate) fails_with: Vec<(u16, Code, &'static str)>,
     handler: MethodRouter<Arc<Gate>>,
 }
 
 fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
+}
+
+/// The schema of plain text.
+pub(crate) fn text(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string"})
+}
+
+/// The schema of any JSON.
+pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({})
+}
+
+/// The schema of bytes.
+pub(crate) fn bytes(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "binary"})
 }
 
 impl Route {
@@ -82,7 +110,9 @@ impl Route {
             query: None,
             headers: vec![],
             gives: vec![],
+            told: vec![],
             fails: vec![],
+            fails_with: vec![],
             handler: on(filter, handler),
         }
     }
@@ -101,7 +131,13 @@ impl Route {
 
     /// The JSON body it takes.
     pub(crate) fn takes<T: JsonSchema>(mut self) -> Self {
-        self.takes = Some(schema_of::<T>);
+        self.takes = Some(Takes { media_type: "application/json", schema: schema_of::<T> });
+        self
+    }
+
+    /// The form it takes.
+    pub(crate) fn takes_form<T: JsonSchema>(mut self) -> Self {
+        self.takes = Some(Takes { media_type: "application/x-www-form-urlencoded", schema: schema_of::<T> });
         self
     }
 
@@ -131,6 +167,18 @@ impl Route {
         schema: Option<SchemaOf>,
     ) -> Self {
         self.gives.push(Gives { status, about, media_type, schema });
+        self
+    }
+
+    /// A header of its successes.
+    pub(crate) fn tells(mut self, name: &'static str, about: &'static str) -> Self {
+        self.told.push((name, about));
+        self
+    }
+
+    /// What it may refuse for with another status than the table of codes has.
+    pub(crate) fn fails_with(mut self, status: u16, code: Code, about: &'static str) -> Self {
+        self.fails_with.push((status, code, about));
         self
     }
 

@@ -1,11 +1,15 @@
 //! What a client sent, understood completely or refused with the place of the mistake.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::fault::Fault;
 use berth_keeper::killpoint;
@@ -38,7 +42,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         // No body is an empty object: everything that may be left out is.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let mut json = serde_json::Deserializer::from_slice(text);
-        let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let read: Result<Object<T>, _> = serde_path_to_error::deserialize(&mut json);
+        let Object(read) = read.map_err(|error| {
             let path = error.path().to_string();
             let place = if path == "." { String::new() } else { format!("`{path}`: ") };
             Fault::usage(format!("the body cannot be used: {place}{}", error.inner()))
@@ -73,6 +78,53 @@ fn is_too_long(error: &axum::Error) -> bool {
         cause = error.source();
     }
     false
+}
+
+/// An object, and nothing else: serde takes the fields of a struct in a list, too, and nobody described that.
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Fields(PhantomData))
+    }
+}
+
+/// The same for a field.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Object::deserialize(deserializer).map(|Object(read)| read)
+}
+
+/// The same for a field that may be `null`.
+pub(crate) fn object_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Option::<Object<T>>::deserialize(deserializer).map(|read| read.map(|Object(read)| read))
+}
+
+/// The parts of a path.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
+        let read = axum::extract::Path::<T>::from_request_parts(parts, state).await;
+        let axum::extract::Path(read) =
+            read.map_err(|error| Fault::usage(format!("the path cannot be used: {}", error.body_text())))?;
+        Ok(Self(read))
+    }
 }
 
 /// What stands behind `?`.

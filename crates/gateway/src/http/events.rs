@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope};
 use berth_verbs::events::{self, Line};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::caller::{Caller, Target};
@@ -17,7 +17,7 @@ use crate::fault::Fault;
 use crate::gate::{Gate, work};
 use crate::http::body::Query;
 use crate::live::reader;
-use crate::routes::Route;
+use crate::routes::{Route, text};
 
 /// How many events a page has, if nothing is said.
 const PAGE_EVENTS: u64 = 1000;
@@ -42,7 +42,9 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .query::<From>()
         .header("Last-Event-ID", "where a stream goes on: the number of the last event heard; wins over `after`")
-        .gives::<Vec<Line>>(200, "the events, oldest first; the header `X-Events-End` has the last number")
+        .gives::<Vec<Line>>(200, "the events, oldest first")
+        .gives_as(200, "the events, oldest first", "text/event-stream", Some(text))
+        .tells("X-Events-End", "The number of the last event there is.")
         .fails(&[Code::NotFound, Code::Usage]),
         Route::new(
             Method::GET,
@@ -58,10 +60,6 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-fn text(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string"})
-}
-
 /// From where on.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
@@ -70,6 +68,7 @@ struct From {
     #[serde(default)]
     after: u64,
     /// How many at most, up to 10,000. Nothing for a stream.
+    #[schemars(range(min = 1, max = 10_000))]
     limit: Option<u64>,
 }
 
@@ -96,11 +95,21 @@ async fn events(
     headers: HeaderMap,
     Query(from): Query<From>,
 ) -> Result<Response, Fault> {
+    // Wrong is wrong, also where it does not count.
+    let last = last_event_id(&headers)?;
     if wants_stream(&headers) {
-        stream(&gate, target, &headers, &from).await
+        stream(&gate, target, last.unwrap_or(from.after), &from).await
     } else {
         page(target, &from).await
     }
+}
+
+/// Where a stream that broke off goes on.
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Fault> {
+    let Some(id) = headers.get("last-event-id") else { return Ok(None) };
+    let is_number = |id: &&str| (1..=20).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_digit());
+    let id = id.to_str().ok().map(str::trim).filter(is_number).and_then(|id| id.parse().ok());
+    id.map(Some).ok_or_else(|| Fault::usage("`Last-Event-ID` is not the number of an event"))
 }
 
 async fn page(target: Target, from: &From) -> Result<Response, Fault> {
@@ -121,22 +130,10 @@ async fn page(target: Target, from: &From) -> Result<Response, Fault> {
     Ok(([(END, end.to_string())], Json(lines)).into_response())
 }
 
-async fn stream(
-    gate: &Arc<Gate>,
-    target: Target,
-    headers: &HeaderMap,
-    from: &From,
-) -> Result<Response, Fault> {
+async fn stream(gate: &Arc<Gate>, target: Target, after: u64, from: &From) -> Result<Response, Fault> {
     if from.limit.is_some() {
         return Err(Fault::usage("a stream has no `limit`"));
     }
-    let after = match headers.get("last-event-id") {
-        None => from.after,
-        Some(id) => {
-            let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
-            id.ok_or_else(|| Fault::usage("`Last-Event-ID` is not the number of an event"))?
-        }
-    };
     let Target { id, caller, .. } = target;
     let subscription = gate.live.subscribe(&id);
     let mut bell = subscription.feed.bell();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::helper::ReadyWhen;
@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
-use crate::http::body::{Body, Query};
-use crate::routes::Route;
+use crate::http::body::{Body, Path, Query};
+use crate::routes::{Route, bytes};
 
 /// How long a helper is asked to end before it is made to, if nobody says.
 const USUAL_GRACE_MS: u64 = 5000;
@@ -129,7 +129,8 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .filtered()
         .query::<Bytes>()
-        .gives_as(200, "bytes; X-Output-End says where they end by now", "application/octet-stream", None)
+        .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
+        .tells("X-Output-End", "How far the output reaches in all.")
         .fails(&[Code::NotFound, Code::Refused]),
     ]
 }
@@ -198,6 +199,7 @@ struct Ensure {
     #[serde(default)]
     keep: bool,
     /// The command and its arguments.
+    #[schemars(length(min = 1))]
     command: Vec<String>,
 }
 

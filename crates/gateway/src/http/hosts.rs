@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Method, Request, Response};
 use berth_api::{Code, Problem, Scope};
 use berth_verbs::hosts::{self, Host};
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
-use crate::http::body::Query;
-use crate::routes::Route;
+use crate::http::body::{Path, Query};
+use crate::routes::{ANY_STATUS, Route};
 
 pub(crate) fn routes() -> Vec<Route> {
     let pass = |method: Method, name, about| {
         Route::new(method, "/v1/hosts/{host}/{*path}", Scope::Read, name, about, pass_on)
             .filtered()
-            .gives_as(200, "what the host answers", "application/json", None)
+            .gives_as(ANY_STATUS, "what the host answers", "*/*", None)
             .fails(&[Code::NotFound, Code::Unreachable, Code::Full])
     };
     vec![

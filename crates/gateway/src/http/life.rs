@@ -208,6 +208,7 @@ async fn again(target: Target, Body(how): Body<Again>) -> Result<Json<Status>, F
 #[schemars(rename = "ForkSession")]
 struct Copied {
     /// Its name.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
 }
 

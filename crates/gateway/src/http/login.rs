@@ -13,6 +13,7 @@ use axum::response::{Html, IntoResponse, Response};
 use base64::Engine;
 use berth_api::{Code, Problem, Scope, TokenKind};
 use berth_verbs::tokens::{COOKIE_LIFE, Maker, Secret, Wish};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -29,6 +30,7 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::new(Method::GET, "/login", Scope::Read, "login_page", "The page to log in with.", show)
             .open()
+            .query::<Form>()
             .gives_as(200, "the page; a link in it is not used up by looking", "text/html", None),
         Route::new(
             Method::POST,
@@ -39,19 +41,26 @@ pub(crate) fn routes() -> Vec<Route> {
             login,
         )
         .open()
+        .takes_form::<Form>()
         .gives_as(303, "logged in: there is a cookie now", "text/html", None)
-        .fails(&[Code::NotAllowed, Code::Refused, Code::NotFound, Code::Full]),
+        .fails(&[Code::Full])
+        .fails_with(401, Code::NotAllowed, "the link or token is not a good one")
+        .fails_with(410, Code::Refused, "the link was used, or is too old"),
         Route::new(Method::POST, "/logout", Scope::Read, "logout", "Log this browser out.", logout)
             .open()
-            .gives_as(204, "logged out", "text/html", None),
+            .gives_as(204, "logged out", "text/html", None)
+            .gives_as(303, "logged out, for who wants a page (`Accept: text/html`)", "text/html", None),
     ]
 }
 
 /// What a form sends, or stands behind `?`.
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, JsonSchema, Default)]
+#[schemars(rename = "Login")]
 struct Form {
+    /// A link that logs in once: its secret.
     #[serde(default)]
     link: Option<String>,
+    /// A token.
     #[serde(default)]
     token: Option<String>,
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::Method;
 use berth_api::{Code, Problem, Scope};
 use berth_keeper::sweep::{self, Depth, Order, Report};
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
-use crate::http::body::{Body, Query};
+use crate::http::body::{Body, Path, Query};
 use crate::routes::Route;
 
 /// How many lines a search gives if nobody says, and at most.
@@ -303,6 +303,7 @@ async fn clear_up(
 #[serde(deny_unknown_fields)]
 struct Search {
     /// A regular expression.
+    #[schemars(length(min = 1))]
     pattern: String,
     /// Upper and lower case are the same.
     #[serde(default)]

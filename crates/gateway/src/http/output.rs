@@ -5,14 +5,14 @@ use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Scope, Status};
 use berth_verbs::{input, output, screen};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::caller::Target;
 use crate::fault::Fault;
 use crate::gate::work;
 use crate::http::body::{Body, Query};
-use crate::routes::Route;
+use crate::routes::{Route, bytes, text};
 
 /// How much output is given, if nothing is said.
 const PIECE_BYTES: usize = 1024 * 1024;
@@ -36,6 +36,8 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .query::<Piece>()
         .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
+        .tells("X-Output-From", "Where the bytes begin.")
+        .tells("X-Output-End", "How far the output reaches in all.")
         .fails(&[Code::NotFound, Code::Usage]),
         Route::new(
             Method::GET,
@@ -62,14 +64,6 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-fn text(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string"})
-}
-
-fn bytes(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "format": "binary"})
-}
-
 /// Which bytes.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
@@ -78,6 +72,7 @@ struct Piece {
     #[serde(default)]
     from: u64,
     /// How many at most, up to 8 MiB.
+    #[schemars(range(max = 8_388_608))]
     limit: Option<usize>,
 }
 

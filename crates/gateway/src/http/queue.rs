@@ -81,6 +81,7 @@ struct TurnChange {
     /// How many shall be before it: 0 is next.
     position: Option<u64>,
     /// What it shall say. Its place stays, and its key still means it.
+    #[schemars(length(min = 1, max = 1_048_576))]
     text: Option<String>,
 }
 

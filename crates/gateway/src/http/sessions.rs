@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{RawPathParams, State};
+use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, Status};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
-use crate::http::body::{Body, Query};
+use crate::http::body::{Body, Path, Query, object_or_null};
 use crate::http::wishes::{PolicyWish, given};
 use crate::routes::Route;
 
@@ -87,6 +87,7 @@ struct Which {
     /// Only those with all of these tags, with commas between them.
     tag: Option<String>,
     /// Only those in this directory, or below it.
+    #[schemars(regex(pattern = "^/"))]
     cwd: Option<PathBuf>,
     /// Only those with a name like this; `*` and `?` stand for anything.
     name: Option<String>,
@@ -214,15 +215,14 @@ async fn list(
 async fn one(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
-    params: RawPathParams,
+    Path(handle): Path<String>,
 ) -> Result<Response, Fault> {
-    let handle = params.iter().next().map(|(_, value)| value).unwrap_or_default();
-    if let Some((id, body)) = gate.known.again(&gate.home, handle)
+    if let Some((id, body)) = gate.known.again(&gate.home, &handle)
         && caller.may_see(&id)
     {
         return Ok(json(body));
     }
-    let Target { id, ctx, .. } = Target::find(&gate, caller, handle.to_owned()).await?;
+    let Target { id, ctx, .. } = Target::find(&gate, caller, handle).await?;
     work(move || {
         if let Some(body) = gate.known.look(&ctx.home, &id) {
             return Ok(json(body));
@@ -243,6 +243,7 @@ fn json(body: bytes::Bytes) -> Response {
 #[schemars(rename = "ChangeSession")]
 struct Changes {
     /// Its new name.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
     /// Tags it gets.
     #[serde(default)]
@@ -255,6 +256,7 @@ struct Changes {
     #[schemars(with = "Option<String>")]
     note: Option<Option<String>>,
     /// When it ends and is archived by itself.
+    #[serde(default, deserialize_with = "object_or_null")]
     policy: Option<PolicyWish>,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::http::{Method, StatusCode};
 use berth_api::{Code, NewToken, Problem, Scope, Token, TokenKind};
 use berth_core::SessionId;
@@ -17,7 +17,7 @@ use crate::auth::Asked;
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
-use crate::http::body::Body;
+use crate::http::body::{Body, Path};
 use crate::routes::Route;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -88,6 +88,7 @@ async fn list(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Json<Toke
 #[schemars(rename = "NewTokenRequest")]
 struct NewTokenBody {
     /// What to call it. No two have the same name.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: String,
     /// How far it goes; not further than your own.
     scope: Scope,

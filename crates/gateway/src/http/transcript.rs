@@ -19,7 +19,7 @@ use crate::caller::Target;
 use crate::fault::Fault;
 use crate::gate::work;
 use crate::http::body::Query;
-use crate::routes::Route;
+use crate::routes::{Route, text};
 
 /// How many pieces of a file may wait for a slow client, and how large one is.
 const PIECES_AHEAD: usize = 4;
@@ -47,7 +47,11 @@ pub(crate) fn routes() -> Vec<Route> {
             file,
         )
         .query::<Wanted>()
-        .gives_as(200, "the file", "application/octet-stream", None)
+        .gives_as(200, "the file", "text/markdown", Some(text))
+        .gives_as(200, "the file", "application/x-ndjson", Some(text))
+        .gives::<serde_json::Value>(200, "the file")
+        .gives_as(200, "the file", "application/x-asciicast", Some(text))
+        .tells("Content-Disposition", "What to call the file.")
         .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
     ]
 }

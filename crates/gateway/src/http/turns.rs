@@ -67,6 +67,7 @@ pub(crate) fn routes() -> Vec<Route> {
         .takes::<NewTurn>()
         .gives::<Receipt>(202, "it is on disk, and waits or runs")
         .gives::<TurnView>(200, "with `wait`: what came of it")
+        .tells("Location", "With a receipt: where the turn is.")
         .fails(&[
             Code::NotFound,
             Code::Refused,
@@ -133,7 +134,8 @@ struct Turns {
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 struct NewTurn {
-    /// What to say to the agent.
+    /// What to say to the agent; at most a mebibyte.
+    #[schemars(length(min = 1, max = 1_048_576))]
     text: String,
     /// Withdraw it if the agent does not have it within this time. Answered when the agent has it, or with 429.
     max_wait_ms: Option<u64>,
@@ -146,6 +148,7 @@ struct NewTurn {
     #[serde(default)]
     wait: bool,
     /// How long to wait for it; then the answer is a receipt. Five minutes if nothing is said, at most an hour.
+    #[schemars(range(max = 3_600_000))]
     timeout_ms: Option<u64>,
 }
 

@@ -56,6 +56,7 @@ struct Wish {
     /// What to wait for.
     r#for: What,
     /// How long; then the answer is 504. Five minutes if nothing is said, at most an hour.
+    #[schemars(range(max = 3_600_000))]
     timeout_ms: Option<u64>,
 }
 

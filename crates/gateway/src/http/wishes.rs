@@ -12,6 +12,8 @@ use berth_verbs::run::Wanted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
+use crate::http::body::{object, object_or_null};
+
 /// Tells what is left out from what is `null`.
 pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
@@ -91,8 +93,10 @@ impl LimitsWish {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSession {
     /// What people call it.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
     /// Where it runs, from / on; where the gateway was started if nobody says.
+    #[schemars(regex(pattern = "^/"))]
     cwd: Option<PathBuf>,
     /// Variables on top of the gateway's own environment. What looks like a secret is in no record.
     #[serde(default)]
@@ -112,9 +116,10 @@ pub(crate) struct NewSession {
     /// The first turn.
     pub(crate) prompt: Option<String>,
     /// When it ends and is archived by itself, over what the config says.
+    #[serde(default, deserialize_with = "object_or_null")]
     policy: Option<PolicyWish>,
     /// What it may use.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     limits: LimitsWish,
     /// What people sort it by.
     #[serde(default)]

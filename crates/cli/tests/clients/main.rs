@@ -1,0 +1,68 @@
+//! Clients that others' tools make from `berth openapi`, driven against a real gateway with an agent that takes turns; and
+//! schemathesis, which tries everything the description allows and much that it does not.
+//!
+//! What the clients do is in `testing/clients/`, and `testing/clients/install` brings the tools.
+
+mod generated;
+mod schemathesis;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use berth_harness::{Gateway, Lab};
+
+/// A lab whose config file has the agent `fake`.
+fn lab() -> Lab {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+    let store = lab.dir().join("store");
+    std::fs::create_dir(&store).expect("a directory for transcripts");
+    let command = [&lab.agent(), "acp", "--store", &store.display().to_string()];
+    let config = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
+    std::fs::write(lab.config(), config).expect("a config file");
+    lab
+}
+
+/// Where what drives the clients is.
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/clients")
+}
+
+/// Where the tools are.
+fn tools() -> PathBuf {
+    let install = scripts().join("install");
+    let there = Command::new(&install).arg("--check").output().expect("bash");
+    assert!(there.status.success(), "run testing/clients/install first: {there:?}");
+    let place = Command::new(&install).arg("--where").output().expect("bash");
+    PathBuf::from(String::from_utf8(place.stdout).expect("a path").trim())
+}
+
+/// Writes the description into the lab; where it is.
+fn described(lab: &Lab) -> PathBuf {
+    let path = lab.dir().join("openapi.json");
+    std::fs::write(&path, lab.ok(["openapi"])).expect("a file");
+    path
+}
+
+/// A gateway on the network, and a token for everything.
+fn serve(lab: &Lab, name: &str) -> (Gateway, String) {
+    let token = lab.ok(["token", "new", "--scope", "admin", "--name", name]);
+    (lab.serve_with(&["--listen", "127.0.0.1:0"]), token)
+}
+
+/// Lets a program find the gateway.
+fn pointed(command: &mut Command, lab: &Lab, gateway: &Gateway, token: &str) {
+    let address = gateway.address.as_ref().expect("it listens");
+    command
+        .env("BERTH_URL", format!("http://{address}"))
+        .env("BERTH_TOKEN", token)
+        .env("BERTH_LAB", lab.dir());
+}
+
+/// Runs something to its end; what it printed. Fails with all it said.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let [out, err] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
+    out
+}
