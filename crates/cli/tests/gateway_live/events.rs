@@ -1,7 +1,7 @@
 //! What happened, in pages and as it happens.
 
 use berth_api::message::Request;
-use berth_harness::wait_until;
+use berth_harness::{Events, ServerEvent, wait_until};
 use serde_json::json;
 
 use crate::{agent, connect, lab, note, sockets};
@@ -72,37 +72,44 @@ fn a_stream_tells_where_things_stand_then_what_led_there_then_what_happens() {
     stream.wait_for("the status", |event| event.event == "status" && event.json()["note"] == "look at this");
 }
 
+/// Whether this is of that kind, and has that word.
+fn fits(event: &ServerEvent, (kind, word): (&str, &str)) -> bool {
+    let value = event.json();
+    event.event == kind && (value["event"] == word || value["state"] == word || kind == "gone")
+}
+
+fn expect(stream: &mut Events, steps: &[(&str, &str)]) {
+    for step in steps {
+        stream.wait_for(&format!("{step:?}"), |event| fits(event, *step));
+    }
+}
+
 #[test]
 fn a_stream_goes_on_through_stop_resume_kill_and_a_new_program_and_ends_with_the_session() {
     let lab = lab();
     let gateway = lab.serve();
     let id = lab.start(&["hang"]);
     let mut stream = gateway.events(&format!("/v1/sessions/{id}/events"), &[]);
-    let mut expect = |steps: &[(&str, &str)]| {
-        for (kind, word) in steps {
-            let fits = |event: &berth_harness::ServerEvent| {
-                let value = event.json();
-                event.event == *kind
-                    && (value["event"] == *word || value["state"] == *word || kind == &"gone")
-            };
-            stream.wait_for(&format!("{kind} {word}"), fits);
-        }
-    };
-    expect(&[("status", "running"), ("event", "run_started")]);
+    expect(&mut stream, &[("status", "running"), ("event", "run_started")]);
     lab.ok(["stop", &id]);
-    expect(&[("event", "run_ended"), ("status", "stopped")]);
+    expect(&mut stream, &[("event", "run_ended"), ("status", "stopped")]);
     lab.ok(["tag", &id, "later"]);
-    expect(&[("event", "tagged")]);
+    expect(&mut stream, &[("event", "tagged")]);
     lab.ok(["resume", "-d", &id]);
-    expect(&[("event", "run_started"), ("status", "running")]);
+    expect(&mut stream, &[("event", "run_started"), ("status", "running")]);
     let _ = connect(&lab, &id).ask(Request::Restart);
-    expect(&[("event", "keeper_restarted")]);
+    expect(&mut stream, &[("event", "keeper_restarted")]);
     lab.ok(["note", &id, "still here"]);
-    expect(&[("event", "noted")]);
+    expect(&mut stream, &[("event", "noted")]);
     lab.kill_keeper(&id);
-    expect(&[("status", "lost"), ("event", "run_ended")]);
+    // Which of the two is told first depends on who is faster: who looks at the loss, or who clears it up.
+    let mut left = vec![("status", "lost"), ("event", "run_ended")];
+    while !left.is_empty() {
+        let event = stream.next().expect("the stream goes on");
+        left.retain(|step| !fits(&event, *step));
+    }
     lab.ok(["purge", &id, "--yes"]);
-    expect(&[("gone", &id)]);
+    expect(&mut stream, &[("gone", &id)]);
     assert_eq!(stream.next(), None);
 }
 
@@ -113,7 +120,9 @@ fn however_many_read_the_keeper_has_one_connection_for_them_and_none_without_the
     let id = lab.start(&["hang"]);
     let keeper = lab.number(&id, "keeper_pid");
     let path = format!("/v1/sessions/{id}/events");
-    let alone = sockets(keeper);
+    // Its listener. Who asked for its number a moment ago may still be there.
+    let alone = 1;
+    wait_until("nobody is connected", || sockets(keeper) == alone);
     let open = || {
         let mut stream = gateway.events(&path, &[]);
         stream.wait_for("the last event", |event| event.data.contains("run_started"));
@@ -166,4 +175,81 @@ fn what_is_said_in_a_turn_is_told_piece_by_piece_and_as_a_whole_to_who_comes_lat
         assert_ne!(event.event, "said", "it is in the journal by now");
         event.data.contains("\"turn_ended\"")
     });
+}
+
+/// The thread of the gateway that watches the list.
+fn watching(pid: u32) -> Option<String> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let named = |name: &str| {
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/task/{name}/comm"));
+        comm.is_ok_and(|comm| comm.trim() == "list")
+    };
+    threads.flatten().filter_map(|thread| thread.file_name().into_string().ok()).find(|name| named(name))
+}
+
+#[test]
+fn who_reads_a_session_without_a_keeper_has_one_thread_look_and_no_second_one() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = lab.start(&["exit:0"]);
+    lab.berth(["wait", &id, "--for", "exit"]);
+    let mut stream = gateway.events(&format!("/v1/sessions/{id}/events"), &[]);
+    stream.wait_for("the end", |event| event.data.contains("\"run_ended\""));
+    wait_until("somebody looks", || watching(gateway.pid()).is_some());
+    let first = watching(gateway.pid());
+    for number in 0..5 {
+        lab.ok(["note", &id, &format!("note {number}")]);
+        stream.wait_for("the note", |event| event.data.contains(&format!("note {number}")));
+    }
+    assert_eq!(watching(gateway.pid()), first, "the same one looks all the time");
+    drop(stream);
+    wait_until("nobody looks", || watching(gateway.pid()).is_none());
+}
+
+#[test]
+fn a_stream_can_begin_at_the_number_that_was_told_a_moment_ago() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = lab.start(&["exit:0"]);
+    lab.berth(["wait", &id, "--for", "exit"]);
+    let path = format!("/v1/sessions/{id}");
+    let events = format!("{path}/events");
+    let mut first = gateway.events(&events, &[]);
+    first.wait_for("the end", |event| event.data.contains("\"run_ended\""));
+    for number in 0..10 {
+        let note = json!({"note": format!("note {number}")});
+        let seq = gateway.ask("PATCH", &path, &[], Some(&note)).ok()["seq"].as_u64().expect("a number");
+        let mut next = gateway.events(&format!("{events}?after={seq}"), &[]);
+        next.wait_for("where things stand", |event| event.event == "status" && event.json()["seq"] == seq);
+    }
+}
+
+#[test]
+fn a_steered_turn_does_not_silence_the_one_that_runs() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = agent(&lab);
+    let path = format!("/v1/sessions/{id}/events");
+    let mut stream = gateway.events(&path, &[]);
+    let go = lab.dir().join("go");
+    lab.ok(["send", &id, &format!("say:one \nwait-file:{}\nsay:two", go.display())]);
+    let said = |event: &berth_harness::ServerEvent| event.event == "said";
+    assert_eq!(stream.wait_for("the first words", said).json(), json!({"turn": 1, "at": 0, "text": "one "}));
+    lab.ok(["send", "--steer", &id, "left a bit"]);
+    let steered = stream.wait_for("the next words", said).json();
+    assert_eq!((&steered["turn"], &steered["at"]), (&json!(1), &json!(4)), "{steered}");
+    assert!(
+        steered["text"].as_str().is_some_and(|text| text.starts_with("STEERED: left a bit")),
+        "{steered}"
+    );
+    // The keeper has told of the second turn by now, or does before it tells of what comes next.
+    let status = |event: &berth_harness::ServerEvent| event.data.contains("\"turn_delivered\"");
+    gateway.events(&path, &[]).wait_for("its delivery", |event| status(event) && event.json()["turn"] == 2);
+    std::fs::write(go, "").expect("a file");
+    let last = stream.wait_for("the last words", |event| said(event) && event.data.contains("two")).json();
+    assert_eq!(last["turn"], 1, "{last}");
+    let ended = stream
+        .wait_for("the end", |event| event.data.contains("\"turn_ended\"") && event.json()["turn"] == 1);
+    let answer = ended.json()["answer"].as_str().expect("an answer").to_owned();
+    assert_eq!(last["at"], answer.len() - "two".len(), "nothing was left out: {answer:?}");
 }

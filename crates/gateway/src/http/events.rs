@@ -27,6 +27,8 @@ const MAX_PAGE_EVENTS: u64 = 10_000;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// How long a session may take to be known at all, with a keeper that does not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long what a client knows already may take to be known here, too.
+const NEWS_PATIENCE: Duration = Duration::from_secs(2);
 /// The number of the last event there is.
 const END: &str = "x-events-end";
 
@@ -147,7 +149,18 @@ async fn stream(gate: &Arc<Gate>, target: Target, after: u64, from: &From) -> Re
         let what = format!("what is known about session {id} could not be found out in time");
         return Err(Problem::new(Code::Unreachable, what).hint("`berth why` tells more").into());
     }
-    let cursor = subscription.feed.cursor(after).map_err(|last| {
+    let feed = &subscription.feed;
+    if feed.cursor(after).is_err() {
+        // It comes with the number of what was done a moment ago, by somebody who is not us.
+        feed.look();
+        let caught_up = async {
+            while feed.cursor(after).is_err() {
+                let _ = bell.changed().await;
+            }
+        };
+        let _ = tokio::time::timeout(NEWS_PATIENCE, caught_up).await;
+    }
+    let cursor = feed.cursor(after).map_err(|last| {
         Fault::usage(format!("there is no event {after}: the last one of session {id} is {last}"))
             .hint("begin with `after=0`, or with the `seq` of its status")
     })?;

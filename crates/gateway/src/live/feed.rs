@@ -13,10 +13,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use berth_api::Status;
 use berth_api::message::Notice;
 use berth_api::record::Event;
+use berth_api::turn::split_turn_id;
 use berth_verbs::events::Line;
 use bytes::Bytes;
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::pages::Pages;
 use super::sse;
@@ -38,6 +39,8 @@ pub(crate) struct Feed {
     state: Mutex<State>,
     /// Rings at every change.
     bell: watch::Sender<()>,
+    /// Somebody knows of more than we do.
+    look: Notify,
     /// The journal, for who is behind.
     pub(crate) pages: Pages,
 }
@@ -148,6 +151,12 @@ struct Output {
     end: u64,
 }
 
+/// The turn the agent has.
+pub(super) fn current_turn(status: &Status) -> Option<u64> {
+    let current = status.turns.as_ref().and_then(|turns| turns.current.as_deref());
+    current.and_then(split_turn_id).map(|(_, turn)| turn)
+}
+
 impl Turn {
     fn begin(&mut self, number: u64) {
         *self = Self { number, ..Self::default() };
@@ -240,12 +249,22 @@ impl State {
 
 impl Feed {
     pub(crate) fn new(pages: Pages) -> Self {
-        Self { state: Mutex::default(), bell: watch::Sender::new(()), pages }
+        Self { state: Mutex::default(), bell: watch::Sender::new(()), look: Notify::new(), pages }
     }
 
     /// Rings when there may be more.
     pub(crate) fn bell(&self) -> watch::Receiver<()> {
         self.bell.subscribe()
+    }
+
+    /// Has the files looked at now, if there is no keeper that tells.
+    pub(crate) fn look(&self) {
+        self.look.notify_one();
+    }
+
+    /// Waits until somebody wants the files looked at.
+    pub(crate) async fn look_wanted(&self) {
+        self.look.notified().await;
     }
 
     /// A reader who has heard everything up to and with event `after`; the number of the last event there is, if
@@ -269,7 +288,7 @@ impl Feed {
         state.ready = true;
         let known = state.known.max(status.seq);
         state.restart(known);
-        state.turn = Turn::default();
+        state.turn.begin(current_turn(status).unwrap_or(0));
         state.output_end = state.output_end.max(status.output_bytes);
         drop(state);
         self.status(status);
@@ -314,7 +333,8 @@ impl Feed {
                         events.clear();
                     }
                     match entry.event {
-                        Event::TurnDelivered { turn, .. } => state.turn.begin(turn),
+                        // What is steered goes into the turn that runs, which goes on.
+                        Event::TurnDelivered { turn, .. } if state.turn.number == 0 => state.turn.begin(turn),
                         Event::TurnEnded { turn, .. } if turn == state.turn.number => state.turn.begin(0),
                         _ => {}
                     }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::Event;
-use berth_api::turn::split_turn_id;
 use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
 use berth_keeper::view;
@@ -19,8 +18,8 @@ use berth_verbs::Ctx;
 use tokio::time::Instant;
 
 use super::client::{self, Hearing, Saying};
-use super::feed::Feed;
-use super::list::List;
+use super::feed::{Feed, current_turn};
+use super::list::{List, Looking};
 
 /// The shortest time between two questions for the status.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
@@ -37,18 +36,20 @@ const MAX_TOGETHER: usize = 512;
 pub(crate) async fn run(feed: Arc<Feed>, ctx: Ctx, id: SessionId, list: Arc<List>) {
     let dir = ctx.home.session_dir(&id);
     let mut pause = Duration::from_millis(1);
+    // Kept from one look to the next: who looks alone starts a thread, and ends it when they stop looking.
+    let mut looking: Option<Looking> = None;
     loop {
         if let Ok((hearing, saying)) = client::open(dir.clone(), ctx.asker()).await {
-            let was_heard = Upstream { feed: &feed, ctx: &ctx, id: &id, saying, status_asked: false }
-                .listen(hearing)
-                .await
-                .unwrap_or(false);
+            looking = None;
+            let upstream =
+                Upstream { feed: &feed, ctx: &ctx, id: &id, saying, status_asked: false, current: None };
+            let was_heard = upstream.listen(hearing).await.unwrap_or(false);
             pause = if was_heard { Duration::from_millis(1) } else { (pause * 2).min(MAX_PAUSE) };
             tokio::time::sleep(pause).await;
             continue;
         }
         // Listened to before anything is looked at: a change after that is not missed.
-        let mut changes = list.subscribe();
+        let changes = looking.get_or_insert_with(|| list.subscribe());
         let seen = changes.version_of(&id);
         match look(&ctx, &id).await {
             Ok((_, true)) => {
@@ -61,7 +62,13 @@ pub(crate) async fn run(feed: Arc<Feed>, ctx: Ctx, id: SessionId, list: Arc<List
             Err(problem) => tracing::warn!(%id, "cannot be read along: {problem}"),
         }
         pause = Duration::from_millis(1);
-        let _ = tokio::time::timeout(SLOWLY, changes.changed(&id, seen)).await;
+        let changed = async {
+            tokio::select! {
+                () = changes.changed(&id, seen) => {}
+                () = feed.look_wanted() => {}
+            }
+        };
+        let _ = tokio::time::timeout(SLOWLY, changed).await;
     }
 }
 
@@ -82,6 +89,8 @@ struct Upstream<'a> {
     saying: Saying,
     /// An answer is owed.
     status_asked: bool,
+    /// The turn the agent has, and that is followed. What is steered is delivered into it and has no words of its own.
+    current: Option<u64>,
 }
 
 impl Upstream<'_> {
@@ -112,8 +121,8 @@ impl Upstream<'_> {
             Some(_) | None => return Ok(false),
         };
         self.feed.begin(&status);
-        let current = status.turns.as_ref().and_then(|turns| turns.current.as_deref());
-        if let Some((_, turn)) = current.and_then(split_turn_id) {
+        self.current = current_turn(&status);
+        if let Some(turn) = self.current {
             self.saying.ask(Request::Follow { turn }).await?;
         }
         let mut stale_since: Option<Instant> = None;
@@ -154,8 +163,15 @@ impl Upstream<'_> {
                     match &notice {
                         Notice::Event { entry, .. } => {
                             is_stale = true;
-                            if let Event::TurnDelivered { turn, .. } = &entry.event {
-                                follow = Some(*turn);
+                            match &entry.event {
+                                Event::TurnDelivered { turn, .. } if self.current.is_none() => {
+                                    self.current = Some(*turn);
+                                    follow = self.current;
+                                }
+                                Event::TurnEnded { turn, .. } if self.current == Some(*turn) => {
+                                    self.current = None;
+                                }
+                                _ => {}
                             }
                         }
                         Notice::Doing { .. } => is_stale = true,
@@ -165,6 +181,11 @@ impl Upstream<'_> {
                 }
                 Arrival::Answer(Answer::Done { status: newest }) => {
                     self.status_asked = false;
+                    // An end that was not told, because too much was, does not silence the next turn.
+                    let current = current_turn(&newest);
+                    if self.current != current {
+                        (self.current, follow) = (current, current.or(follow));
+                    }
                     status = Some(newest);
                 }
                 // A turn that was over before it could be followed is in the journal.
