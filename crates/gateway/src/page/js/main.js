@@ -68,7 +68,7 @@ function App() {
     <${Banner} />
     <div class=${"cols " + (three ? "three " : "") + (here.session ? "open" : "")}>
       <${List} onNew=${onNew} onHelp=${onHelp} onMore=${() => setMore(!more)} isMoreOpen=${more} query=${query} setQuery=${setQuery} />
-      ${more && html`<div style="position:fixed;left:0;top:0;width:min(340px,100%)"><${Menu} label="more" onClose=${() => setMore(false)} items=${[{ name: document.documentElement.dataset.theme === "dark" ? "Light" : "Dark", icon: document.documentElement.dataset.theme === "dark" ? "sun" : "moon", act: turnTheme }, { name: "As the system", icon: "side", act: () => window.berthTheme.choose(null) }, { name: "Keys", icon: "help", act: onHelp }, "-", { name: "Sign out", icon: "out", act: out }]} /></div>`}
+      ${more && html`<div style="position:fixed;left:0;top:0;width:min(340px,100%);z-index:12"><${Menu} label="more" onClose=${() => setMore(false)} items=${[{ name: document.documentElement.dataset.theme === "dark" ? "Light" : "Dark", icon: document.documentElement.dataset.theme === "dark" ? "sun" : "moon", act: turnTheme }, { name: "As the system", icon: "side", act: () => window.berthTheme.choose(null) }, { name: "Keys", icon: "help", act: onHelp }, "-", { name: "Sign out", icon: "out", act: out }]} /></div>`}
       ${here.session ? html`<${Session} named=${here.session} tab=${here.tab} details=${details} setDetails=${setDetails} setDialog=${setDialog} isWide=${isWide} />` : html`<main class="pane middle"><${Nothing} all=${all} needs=${needs} /></main>`}
       ${three && html`<aside class="pane details" aria-label=${`details of ${handle(status)}`}><${Details} status=${status} onTag=${verbs.tag} onNote=${verbs.note} /></aside>`}
     </div>

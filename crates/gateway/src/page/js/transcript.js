@@ -51,7 +51,7 @@ function running(turn, live) {
 function Turn({ turn, live, now, asks, status }) {
   const over = isFinal(turn);
   const items = over ? (turn.items?.length ? turn.items : turn.answer ? [{ kind: "text", text: turn.answer }] : []) : running(turn, live);
-  const took = time(turn.ended_at) - time(turn.began_at || turn.delivered_at || turn.accepted_at);
+  const took = time(turn.ended_at) - time(turn.delivered_at);
   const doing = live?.doing;
   const used = (turn.input_tokens || 0) + (turn.output_tokens || 0);
   return html`<article class="turn" data-turn=${turn.number} aria-label=${`turn ${turn.number}, ${turn.state}`}>
