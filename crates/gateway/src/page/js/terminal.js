@@ -1,9 +1,9 @@
 // A live terminal: watch first, take over when you mean to. Comes back by itself.
-import { html, useEffect, useRef, useState, use } from "./lib.js";
+import { html, useEffect, useRef, useState } from "./lib.js";
 import { icon } from "./icons.js";
-import { at, get, me, post } from "./api.js";
-import { attempt, handle, isOver, learn } from "./store.js";
-import { Cmd } from "./parts.js";
+import { at, forPage, may, post } from "./api.js";
+import { attempt, handle, isOver, shell } from "./store.js";
+import { Cmd, Words } from "./parts.js";
 
 const PROTOCOL = "berth.terminal.v1";
 /** More than this not yet drawn, and a fresh screen is quicker: the connection is begun anew. */
@@ -12,8 +12,6 @@ const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 10_000;
 /** Who watches sees letters that can be read; what is wider than the page is panned. */
 const FONT = 13, LEAST_FONT = 10;
-/** A fresh screen waits this long for its size. */
-const SIZE_WAIT_MS = 5000;
 const COLOURS = { background: "#0c0d0f", foreground: "#dfe1e6", cursor: "#98a4ff", selectionBackground: "#3a4270", black: "#1b1c20", red: "#ff7b72", green: "#5fd08f", yellow: "#e9b44c", blue: "#7aa7ff", magenta: "#c797f7", cyan: "#5cc8d7", white: "#d5d7dd", brightBlack: "#7b7f8a", brightRed: "#ff9d96", brightGreen: "#86e3ac", brightYellow: "#f3cc7a", brightBlue: "#a3c2ff", brightMagenta: "#dcb8ff", brightCyan: "#8adfea", brightWhite: "#ffffff" };
 
 export function Terminal({ status }) {
@@ -26,14 +24,13 @@ export function Terminal({ status }) {
   const latest = useRef(status);
   latest.current = status;
   const over = isOver(status);
-  const scope = use(me)?.scope;
-  const mayType = !scope || scope === "control" || scope === "admin";
+  const mayType = may("control");
 
   useEffect(() => {
     if (over) return undefined;
     const box = screen.current;
-    let gone = false, socket = null, timer = 0, held = null, tries = 0, undrawn = 0, fresh = false, term = null, fit = null, want = "observer";
-    const again = () => { clearTimeout(timer); setNow({ phase: "opening" }); held = null; const before = socket; socket = null; before?.close(); open(); };
+    let gone = false, socket = null, timer = 0, tries = 0, undrawn = 0, fresh = false, term = null, fit = null, want = "observer";
+    const again = () => { clearTimeout(timer); setNow({ phase: "opening" }); const before = socket; socket = null; before?.close(); open(); };
     const sizeOf = ({ rows, cols }) => ({ rows: rows || 24, cols: cols || 80 });
     const me = {
       dims: sizeOf(latest.current),
@@ -119,10 +116,12 @@ export function Terminal({ status }) {
           // Taken once: coming back after a broken connection must not take it from whoever took it since.
           if (want === "take") want = "writer";
         }
-        if (told.screen) { fresh = true; if (want === "observer") measure(); }
+        // A whole screen comes first, and whenever the writer's size changed: it is drawn in the size it was made for.
+        if (told.size) { me.dims = sizeOf(told.size); size(); }
+        if (told.screen) fresh = true;
         if (told.replaced) { final = { phase: "live" }; setNow({ phase: "live", words: `${told.replaced.by || "Somebody else"} types now` }); setRole("observer"); }
         if (told.ended !== undefined) { final = { phase: "ended", words: "The agent has ended" }; setNow(final); }
-        if (told.problem) { final = { phase: "refused", words: told.problem.title || String(told.problem), detail: told.problem.detail }; setNow(final); if (want !== "observer") setRole("observer"); }
+        if (told.problem) { final = { phase: "refused", words: told.problem.title || String(told.problem), detail: forPage(told.problem.detail || "") }; setNow(final); if (want !== "observer") setRole("observer"); }
       };
       mine.onclose = () => {
         if (gone || mine !== socket) return;
@@ -133,24 +132,7 @@ export function Terminal({ status }) {
         timer = setTimeout(open, wait);
       };
     }
-    /** A whole screen comes to who watches first, and whenever the writer's size changed: it is drawn in the size it was made for. */
-    function measure() {
-      const mine = { parts: [], bytes: 0 };
-      held = mine;
-      get(at(status.id), { timeout: SIZE_WAIT_MS }).then((now) => { me.dims = sizeOf(now); learn(now); }, () => {}).then(() => {
-        if (gone || held !== mine) return;
-        held = null;
-        size();
-        for (const bytes of mine.parts) draw(bytes);
-      });
-    }
     function draw(bytes) {
-      if (held) {
-        held.parts.push(bytes);
-        held.bytes += bytes.length;
-        if (held.bytes > MOST_UNDRAWN_BYTES) again();
-        return;
-      }
       if (fresh) { fresh = false; term.reset(); }
       undrawn += bytes.length;
       if (undrawn > MOST_UNDRAWN_BYTES) { undrawn = 0; return again(); }
@@ -177,18 +159,18 @@ export function Terminal({ status }) {
     });
   };
   if (over) return html`<div class="stage"><${LastScreen} status=${status} /></div>`;
-  const who = status.writer;
+  const who = status.writer, taken = !!who && !wants;
   return html`<div class="term">
     <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: coming back by itself …" : now.phase === "opening" ? "Connecting …" : writes ? "You type" : who ? html`Watching · ${who.place || "somebody"} types` : "Watching · nobody types"}</span>
       ${now.words && html`<span class="dim cut">${now.words}</span>`}
       ${mayType && (wants ? html`<button class="b small" onClick=${() => turn("observer")}>Stop typing</button>` : html`<button class="b small main" id="take-over" onClick=${() => turn(who ? "take" : "writer")}>${who ? "Take over" : "Type here"}</button>`)}</div>
     <div class="screen" ref=${screen} tabindex="0" role="region" aria-label=${`screen of ${handle(status)}`} onClick=${() => (writes ? state.current?.focus() : screen.current.focus())} onKeyDown=${(event) => !wants && event.key.length === 1 && !event.ctrlKey && !event.metaKey && setNow({ ...now, words: "You only watch" })}></div>
-    ${now.phase === "refused" && html`<div class="over" role="alert" style="position:static;margin:8px">${icon("warn")}<span class="grow"><b>${now.words}</b> ${now.detail}</span><button class="b small" onClick=${() => { setNow({ phase: "opening" }); state.current?.again(); }}>Try again</button></div>`}
+    ${now.phase === "refused" && html`<div class="over" role="alert" style="position:static;margin:8px">${icon("warn")}<span class="grow"><b><${Words} text=${now.words} /></b> <${Words} text=${now.detail} /></span><button class="b small" onClick=${() => { setNow({ phase: "opening" }); state.current?.again(); }}>Try again</button></div>`}
     ${wants && html`<div class="keysrow" role="toolbar" aria-label="keys">
       ${[["Esc", "\x1b"], ["Tab", "\t"]].map(([name, keys]) => html`<button aria-label=${name} onClick=${press(keys)}>${name}</button>`)}
       <button aria-pressed=${ctrl ? "true" : "false"} aria-label="Control, for the next key" onClick=${() => { setCtrl(!ctrl); state.current?.focus(); }}>Ctrl</button>
       ${[["↑", "\x1b[A", "up"], ["↓", "\x1b[B", "down"], ["←", "\x1b[D", "left"], ["→", "\x1b[C", "right"], ["⏎", "\r", "Enter"], ["^C", "\x03", "Control-C"], ["⇧Tab", "\x1b[Z", "Shift-Tab"]].map(([name, keys, label]) => html`<button aria-label=${label} onClick=${press(keys)}>${name}</button>`)}</div>`}
-    ${mayType && html`<div class="dock"><form class="row" onSubmit=${submit}><label class="vh" for="line">a line for the terminal</label><input id="line" class="f mono" ref=${line} autocomplete="off" autocapitalize="off" autocorrect="off" spellcheck="false" enterkeyhint="send" placeholder="A line for the terminal" /><button class="b main icon" aria-label="send the line">${icon("send")}</button></form></div>`}
+    ${mayType && html`<div class="dock"><form class="row" onSubmit=${submit}><label class="vh" for="line">a line for the terminal</label><input id="line" class="f mono" ref=${line} autocomplete="off" autocapitalize="off" autocorrect="off" spellcheck="false" enterkeyhint="send" disabled=${taken} placeholder=${taken ? "Somebody else types: take over first" : "A line for the terminal"} /><button class="b main icon" aria-label="send the line" disabled=${taken}>${icon("send")}</button></form></div>`}
   </div>`;
 }
 
@@ -209,7 +191,7 @@ function LastScreen({ status }) {
     })().catch(() => setEmpty(true));
     return () => { gone = true; term?.dispose(); };
   }, [status.id, status.epoch]);
-  return html`<div class="term"><div class="bar">${icon("stop")}<span class="grow">It is over: this is what it showed last</span></div>${empty ? html`<div class="empty" style="background:var(--bg)">${icon("term", "big")}<h2>It showed nothing</h2><p>All it ever wrote:</p><${Cmd} text=${`berth output ${handle(status)}`} /></div>` : html`<div class="screen scrolls" ref=${box}></div>`}</div>`;
+  return html`<div class="term"><div class="bar">${icon("stop")}<span class="grow">It is over: this is what it showed last</span></div>${empty ? html`<div class="empty" style="background:var(--bg)">${icon("term", "big")}<h2>It showed nothing</h2><p>All it ever wrote:</p><${Cmd} text=${shell(status, "output")} /></div>` : html`<div class="screen scrolls" ref=${box}></div>`}</div>`;
 }
 
 const styles = new Map();
