@@ -13,7 +13,8 @@ export default async function (t) {
   await page.locator("main").click({ position: { x: 300, y: 300 } });
   await page.keyboard.press("/");
   await page.keyboard.type("needle in");
-  await page.locator(".hit mark").first().waitFor();
+  await page.locator(".hit mark").first().click();
+  await page.locator(".turn.found", { hasText: "a needle in the hay" }).waitFor();
   await page.fill("#find", "made-h");
   t.check((await page.locator(".srow").count()) === 1, "the filter shows more");
   await page.fill("#find", "");

@@ -20,8 +20,8 @@ export default async function (t) {
       await view("talk", "#/s/talk", ".md strong");
       await view("asks", "#/s/asks", "[data-ask]");
       await view("terminal", "#/s/echo", ".xterm-rows");
-      if (size === "phone") await view("details", "#/s/talk/details", ".facts li");
-      else await page.locator(".details .facts li").first().waitFor();
+      if (size === "phone") { await page.goto(`${t.url}/#/s/talk/details`); await page.click("#evidence summary"); await view("details", null, ".facts li"); }
+      else { await page.click("#evidence summary"); await page.locator(".details .facts li").first().waitFor(); }
       await page.goto(`${t.url}/#/`);
       await page.click("[aria-label='new session']");
       await view("new", null, ".dialog #new-name");

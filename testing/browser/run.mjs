@@ -47,12 +47,12 @@ const t = {
   startGateway: () => ask({ serve: true }),
   touch: (file) => ask({ touch: file }),
   /** A browser of its own, signed in. */
-  async person(options = DESK) {
+  async person(options = DESK, key = token) {
     const context = await browser.newContext({ colorScheme: "light", ...options });
     context.setDefaultTimeout(PATIENCE_MS);
     const page = await t.tab(context);
-    if (token) {
-      await page.fill("#token", token);
+    if (key) {
+      await page.fill("#token", key);
       await page.click("button:has-text('Sign in')");
     }
     await page.waitForSelector("#rows");

@@ -1,5 +1,6 @@
 // A terminal: watched first, then typed into; taken over by another tab; a phone has the keys its keyboard lacks.
 const text = (page) => page.locator(".xterm-rows").innerText().then((all) => all.replaceAll("\u00a0", " "));
+const wide = (page) => page.locator(".term .screen").getAttribute("data-cols").then(Number);
 export default async function (t) {
   const { context, page: one } = await t.person();
   await one.goto(`${t.url}/#/s/echo`);
@@ -19,6 +20,13 @@ export default async function (t) {
   await two.locator("#take-over", { hasText: "Take over" }).click();
   await two.locator(".bar.writing").waitFor();
   await one.locator("#take-over").waitFor();
+  // Whoever watches draws in the writer's size, also when that changes: first narrow, then as wide as before.
+  for (const width of [900, 1440]) {
+    await two.setViewportSize({ width, height: 900 });
+    await t.until("the session has the writer's size", async () => (await wide(two)) === (await t.json("show", "echo")).cols);
+    await two.keyboard.type(width < 1000 ? "n" : "w");
+    await t.until(`the first is as wide as the second at ${width}`, async () => (await wide(one)) === (await t.json("show", "echo")).cols && (await wide(two)) === (await wide(one)));
+  }
   await two.keyboard.type(" and two");
   await t.until("both see it", async () => (await text(one)).includes("and two") && (await text(two)).includes("and two"));
   await t.killGateway();
@@ -37,5 +45,8 @@ export default async function (t) {
   await t.fits(phone.page, "a terminal's keys on a phone");
   await phone.page.fill("#line", "by phone");
   await phone.page.press("#line", "Enter");
-  await t.until("the phone typed", async () => (await text(phone.page)).includes("by phone"));
+  await t.until("the phone typed", async () => (await text(phone.page)).replaceAll("\n", "").includes("by phone"));
+  await t.until("everybody has the phone's size", async () => { const { cols } = await t.json("show", "echo"); return cols < 80 && (await wide(one)) === cols && (await wide(phone.page)) === cols; });
+  await t.berth("stop", "echo");
+  await one.getByText("this is what it showed last").waitFor();
 }

@@ -113,6 +113,16 @@ fn a_terminal_is_watched_typed_into_and_taken_over() {
 }
 
 #[test]
+fn a_guest_is_offered_only_what_the_login_may_do_and_told_when_it_is_over() {
+    play("guests");
+}
+
+#[test]
+fn sessions_of_other_hosts_are_in_the_list_and_everything_about_them_is_asked_there() {
+    play("hosts");
+}
+
+#[test]
 fn every_view_fits_a_phone_and_can_be_read_in_light_and_dark_and_read_out() {
     play("looks");
 }

@@ -123,6 +123,8 @@ enum Said {
 enum Remark {
     /// You are attached; the number your keys have, if you may type.
     Attached { fence: Option<u64> },
+    /// The terminal has this size from here on: the writer's.
+    Size { rows: u16, cols: u16 },
     /// The next bytes are a whole screen: forget what was shown.
     Screen(bool),
     /// Somebody else types now; you observe.
@@ -250,7 +252,7 @@ impl Visit {
             let (remarks, mut waiting) = mpsc::channel(MAX_REMARKS);
             let both = Both::default();
             let left = tokio::select! {
-                left = show(&mut hearing, sink, &mut waiting, &both, || self.goes_on(&both)) => left,
+                left = show(&mut hearing, sink, &mut waiting, &both, self) => left,
                 left = listen(stream, &mut saying, fence, &mut size, &both, &remarks) => Some(left),
             };
             if let Some(left) = left {
@@ -313,6 +315,13 @@ impl Visit {
         }
     }
 
+    /// The size that the keeper has: no event tells it.
+    async fn size_now(&self) -> Option<Remark> {
+        let (ctx, id) = (self.target.ctx.clone(), self.target.id.clone());
+        let (status, _) = work(move || ctx.known(&id)).await.ok()?;
+        (status.rows > 0 && status.cols > 0).then_some(Remark::Size { rows: status.rows, cols: status.cols })
+    }
+
     async fn ended(&self) -> Left {
         let (ctx, id) = (self.target.ctx.clone(), self.target.id.clone());
         match work(move || ctx.known(&id)).await {
@@ -333,7 +342,7 @@ async fn show(
     sink: &mut SplitSink<WebSocket, Message>,
     remarks: &mut mpsc::Receiver<Remark>,
     both: &Both,
-    goes_on: impl Fn() -> Option<Left>,
+    visit: &Visit,
 ) -> Option<Left> {
     let mut pings = tokio::time::interval_at(Instant::now() + PING_EVERY, PING_EVERY);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -347,7 +356,7 @@ async fn show(
                 continue;
             }
             _ = pings.tick() => {
-                if let Some(left) = goes_on() {
+                if let Some(left) = visit.goes_on(both) {
                     return Some(left);
                 }
                 if sink.send(Message::Ping(bytes::Bytes::new())).await.is_err() {
@@ -359,8 +368,11 @@ async fn show(
         let message = match arrival {
             Arrival::Output(bytes) => Message::binary(bytes),
             Arrival::Screen(bytes) => {
-                if sink.feed(Remark::Screen(true).message()).await.is_err() {
-                    return Some(Left::Gone);
+                // A screen is made for one size, and comes anew whenever that changes.
+                for remark in visit.size_now().await.into_iter().chain([Remark::Screen(true)]) {
+                    if sink.feed(remark.message()).await.is_err() {
+                        return Some(Left::Gone);
+                    }
                 }
                 Message::binary(bytes)
             }

@@ -6,7 +6,7 @@ export class Problem extends Error {
   constructor(body, status) {
     super(body.title || `The gateway answered ${status}`);
     this.title = this.message;
-    this.detail = body.detail || "";
+    this.detail = forPage(body.detail || "");
     this.code = body.code || "";
     this.status = status;
     this.retryAfter = body.retryAfter;
@@ -15,9 +15,26 @@ export class Problem extends Error {
   get isAway() { return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504; }
 }
 
+/** Advice that is for a shell or a program, and what it is in the page. */
+const HERE = [
+  [/--cwd\b/, "Name a directory that is there."],
+  [/`?berth queue \S+ resume`?/, "“Go on” above the message box lets the queue go on."],
+  [/Authorization: Bearer/, "Sign in with a token that may."],
+  [/\b(GET|POST|PATCH|DELETE) \/|\s--[a-z]|\bOrigin\b/, ""],
+];
+/** What to do next, for somebody who has a page and no shell. */
+export function forPage(detail) {
+  return detail.split("; ").map((part) => (HERE.find(([words]) => words.test(part)) ?? [null, part])[1]).filter(Boolean).join("; ");
+}
+
 /** Whether we are signed in: null while unknown. */
 export const signedIn = cell(null);
+/** Why we no longer are. */
+export const signedOut = cell(null);
 export const me = cell(null);
+const SCOPES = ["read", "send", "control", "admin"];
+/** Whether we may do what needs this scope. */
+export const may = (scope) => { const mine = me.get()?.scope; return !mine || SCOPES.indexOf(mine) >= SCOPES.indexOf(scope); };
 
 const WAIT_MS = 30_000;
 
@@ -35,7 +52,7 @@ export async function ask(method, path, body, { headers = {}, signal, timeout = 
       cache: "no-store",
       signal: stop.signal,
     });
-    if (response.ok) return as === "response" ? response : as === "text" ? await response.text() : response.status === 204 ? null : await response.json();
+    if (response.ok) return as === "response" ? response : as === "text" ? await response.text() : response.status === 204 ? null : theirs(path, await response.json());
   } catch (error) {
     if (signal?.aborted) throw error;
     const title = error.name === "TimeoutError" ? "The gateway did not answer in time" : "The gateway cannot be reached";
@@ -50,8 +67,12 @@ async function problem(response) {
   let body = {};
   try { body = await response.json(); } catch { /* not ours: the status has to do */ }
   body.retryAfter = Number(response.headers.get("Retry-After")) || undefined;
-  if (response.status === 401) signedIn.set(false);
-  return new Problem(body, response.status);
+  const trouble = new Problem(body, response.status);
+  if (response.status === 401) {
+    if (signedIn.get()) signedOut.set(trouble);
+    signedIn.set(false);
+  }
+  return trouble;
 }
 
 /** Logs this browser in: the gateway answers with a cookie that no script can read, and sends us to the page. */
@@ -69,7 +90,22 @@ export const get = (path, options) => ask("GET", path, undefined, options);
 export const post = (path, body = {}, options) => ask("POST", path, body, options);
 export const patch = (path, body, options) => ask("PATCH", path, body, options);
 export const remove = (path, options) => ask("DELETE", path, undefined, options);
-export const at = (session, rest = "") => `/v1/sessions/${encodeURIComponent(session)}${rest}`;
+
+/** A session of another host is known as HOST/ID here: no name and no id has a slash. */
+export const split = (session) => { const n = session.indexOf("/"); return n < 0 ? [null, session] : [session.slice(0, n), session.slice(n + 1)]; };
+/** Where a host is asked: everything is there as it is here. */
+export const under = (host) => (host ? `/v1/hosts/${encodeURIComponent(host)}` : "/v1");
+export const at = (session, rest = "") => { const [host, id] = split(session); return `${under(host)}/sessions/${encodeURIComponent(id)}${rest}`; };
+/** What another host says about a session, as we know that session. */
+export const ofHost = (host, status) => ({ ...status, id: `${host}/${status.id}`, host });
+function theirs(path, data) {
+  const host = path.match(/^\/v1\/hosts\/([^/?]+)\//)?.[1];
+  if (!host || !data || typeof data !== "object" || Array.isArray(data)) return data;
+  const named = (one) => (one && typeof one.id === "string" && Array.isArray(one.command) && typeof one.state === "string" ? ofHost(decodeURIComponent(host), one) : one);
+  const next = named(data);
+  for (const key of ["session", "status"]) if (next[key] && typeof next[key] === "object") return { ...next, [key]: named(next[key]) };
+  return next;
+}
 
 const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 10_000;
@@ -135,7 +171,7 @@ export function stream(path, { on, instead, state = () => {}, resumes = false })
         if (event.id != null) last = event.id;
         let data = event.data;
         try { data = JSON.parse(event.data); } catch { /* text */ }
-        on(event.kind, data, event.id);
+        on(event.kind, theirs(path, data), event.id);
       }, heard);
     } catch (error) {
       trouble = error;

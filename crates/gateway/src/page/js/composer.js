@@ -1,9 +1,10 @@
 // The send box and the queue: see, edit, drop, reorder, pause.
 import { html, use, useEffect, useLayoutEffect, useRef, useState, count } from "./lib.js";
 import { icon } from "./icons.js";
-import { at, patch, remove } from "./api.js";
+import { at, forPage, patch, remove } from "./api.js";
 import { draft, drop, keepDraft, outbox, refused, send } from "./outbox.js";
 import { attempt, handle, link } from "./store.js";
+import { Words } from "./parts.js";
 
 const MANNERS = [["queue", "Queue", "waits for its turn"], ["steer", "Steer", "told to the running turn"], ["interrupt", "Interrupt", "breaks off what runs"]];
 
@@ -89,7 +90,7 @@ function Queue({ status, follow }) {
   return html`<section class="queue" aria-label="queue">
     <div class="qh"><button type="button" class="fold" aria-expanded=${open ? "true" : "false"} onClick=${() => setOpen(!open)}>${icon("chevron", open ? "chev turned" : "chev")}<span class="cut">${queued.length ? `${count(queued.length, "turn")} waiting` : "Nothing waits"}${!open && turns[0] ? html`<span class="dimmer"> · ${turns[0].prompt}</span>` : ""}</span></button>
       <button class="b bare small" onClick=${() => act(() => patch(at(status.id, "/queue"), { paused: !held }))}>${icon(held ? "play" : "pause")}${held ? "Go on" : "Pause"}</button></div>
-    ${held && html`<div class="held" role="status">${paused ? held : html`The queue is held: ${held}`}</div>`}
+    ${held && html`<div class="held" role="status">${paused ? "" : "The queue is held: "}<${Words} text=${forPage(held)} /></div>`}
     ${open && html`<ol>${turns.map((turn, n) => html`<li key=${turn.number} class=${(drag?.from === n ? "dragged " : "") + (drag?.over === n && drag.from !== n ? "over" : "")} draggable=${editing === null}
         onDragStart=${(e) => { e.dataTransfer.effectAllowed = "move"; e.dataTransfer.setData("text/plain", String(turn.number)); setDrag({ from: n, over: n }); }} onDragOver=${(e) => { e.preventDefault(); if (drag && drag.over !== n) setDrag({ ...drag, over: n }); }} onDragEnd=${() => setDrag(null)} onDrop=${(e) => { e.preventDefault(); if (drag) move(drag.from, n); setDrag(null); }}>
       ${editing === turn.number ? html`<${Edit} turn=${turn} onClose=${() => setEditing(null)} onSave=${(text) => act(() => patch(base(turn.number), { text }))} />` : html`

@@ -1,7 +1,7 @@
 // Signing in, starting a session, the list of keys.
-import { html, useEffect, useRef, useState, mint, kept } from "./lib.js";
-import { get, login, post, signedIn } from "./api.js";
-import { begin, go, handle, learn } from "./store.js";
+import { html, use, useEffect, useRef, useState, mint, kept } from "./lib.js";
+import { get, login, post, signedIn, signedOut } from "./api.js";
+import { address, begin, go, learn } from "./store.js";
 import { Cmd, Dialog, ProblemBox } from "./parts.js";
 import { resume } from "./outbox.js";
 
@@ -9,6 +9,7 @@ export function SignIn() {
   const [token, setToken] = useState("");
   const [problem, setProblem] = useState(null);
   const [busy, setBusy] = useState(false);
+  const why = use(signedOut);
   const submit = async (event) => {
     event.preventDefault();
     if (busy || !token.trim()) return;
@@ -27,7 +28,7 @@ export function SignIn() {
   return html`<main class="gate"><form onSubmit=${submit}><div class="brand"><img src="/assets/icon.svg" alt="" />berth</div>
     <h1>Sign in</h1><p>This gateway on <b>${location.host}</b> wants a token. Whoever runs it makes one:</p>
     <div class="field"><${Cmd} text="berth token new --scope control --name phone" /></div>
-    <${ProblemBox} problem=${problem} />
+    <${ProblemBox} problem=${problem ?? (why && { title: "You were signed out", detail: `${why.title}. The login was revoked, or its time is over.` })} />
     <div class="field"><label class="lab" for="token">Token</label><input class="f mono" id="token" type="password" autocomplete="current-password" autofocus value=${token} onInput=${(e) => setToken(e.target.value)} /></div>
     <button class="b main" disabled=${busy || !token.trim()}>${busy ? "Signing in …" : "Sign in"}</button></form></main>`;
 }
@@ -63,7 +64,7 @@ export function NewSession({ onClose }) {
       kept.set(LAST, { agent, cwd: cwd.trim() });
       learn(made.session);
       onClose();
-      go(handle(made.session));
+      go(address(made.session));
     } catch (error) {
       setProblem(error);
       // A refusal made nothing, so what is changed now is another request; silence may have made it: same key again.

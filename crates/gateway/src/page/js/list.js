@@ -1,9 +1,9 @@
 // The list: who needs you first, live; what matches, in sessions and in what was said.
-import { html, use, useEffect, useMemo, useNow, useRef, useState, count, since, span, place, time } from "./lib.js";
+import { html, use, useEffect, useMemo, useNow, useRef, useState, ago, count, since, span, place, time } from "./lib.js";
 import { icon } from "./icons.js";
 import { oneLine } from "./text.js";
-import { get, me } from "./api.js";
-import { GROUPS, go, handle, href, link, ordered, rank, route, sessions, spoken } from "./store.js";
+import { get, may, me } from "./api.js";
+import { GROUPS, address, go, handle, hosts, href, link, ordered, rank, route, sessions, spoken } from "./store.js";
 import { Cmd, State, Tag } from "./parts.js";
 
 /** What it does, in the words of `berth ls`: what it asks, else the tool it uses, else what it was asked, else what it is. */
@@ -12,7 +12,7 @@ export function does(status) {
   const ask = turns?.asks?.[0];
   if (ask) return { kind: "asks", text: [ask.tool, oneLine(ask.detail || "")].filter(Boolean).join(": ") };
   if (status.failure) return { kind: "bad", text: status.failure };
-  if (turns?.held) return { kind: "asks", text: turns.held };
+  if (turns?.held) return { kind: "asks", text: turns.held.split("; ")[0].replaceAll("`", "") };
   if (turns?.activity && status.state === "working") return { kind: "", text: turns.activity };
   if (turns?.prompt) return { kind: "", text: turns.prompt };
   // An agent that was asked nothing yet: its command line tells nobody anything.
@@ -25,12 +25,13 @@ export function does(status) {
 function Row({ status, now, isOpen }) {
   const what = does(status);
   const waits = status.turns?.queued?.length || 0;
-  return html`<li><a class="srow" href=${href(handle(status))} aria-current=${isOpen ? "true" : "false"} data-session=${status.id}>
+  return html`<li><a class=${"srow" + (status.away ? " away" : "")} href=${href(address(status))} aria-current=${isOpen ? "true" : "false"} data-session=${status.id}>
     <${State} state=${status.state} word=${false} />
-    <span class="name"><span class="cut">${handle(status)}</span><span class="agent">${status.agent || ""}</span></span>
+    <span class="name"><span class="cut">${handle(status)}</span><span class="agent">${status.agent || ""}</span>${status.host && html`<span class="tag host" title=${status.away || `on the host ${status.host}`}>${status.host}</span>`}</span>
     <span class="age" title=${`evidence: ${span(status.evidence_age_ms ?? 0)} old`}>${since(status.last_activity_at, now)}</span>
     <span class=${"does cut " + what.kind}>${what.mono ? html`<span class="mono">${what.text}</span>` : what.text}</span>
-    <span class="meta"><span class="path cut">${status.host ? `${status.host}: ` : ""}${place(status.cwd)}</span>
+    <span class="meta"><span class="path cut">${place(status.cwd)}</span>
+      ${status.away && html`<span class="keep">· as of ${ago(new Date(status.known_at).toISOString(), now)}</span>`}
       ${waits > 0 && html`<span class="keep" title="turns that wait">· ${waits} queued</span>`}
       ${status.clients > 0 && html`<span class="keep" title="attached">· watched</span>`}
       ${(status.tags || []).slice(0, 3).map((name) => html`<${Tag} name=${name} />`)}</span>
@@ -38,14 +39,14 @@ function Row({ status, now, isOpen }) {
 }
 
 const matches = (status, words) => {
-  const hay = [status.name, status.id, status.agent, (status.command || []).join(" "), status.cwd, status.state, ...(status.tags || []), status.note, does(status).text].join(" ").toLowerCase();
+  const hay = [status.name, status.id, status.host, status.agent, (status.command || []).join(" "), status.cwd, status.state, ...(status.tags || []), status.note, does(status).text].join(" ").toLowerCase();
   return words.every((word) => hay.includes(word));
 };
 /** A stopped session is shown for a day, as in `berth ls`. */
 const RECENT_MS = 86_400_000;
 
 export function List({ onNew, onHelp, onMore, query, setQuery, isMoreOpen }) {
-  const all = use(sessions), here = use(route), known = use(link), now = useNow(), who = use(me);
+  const all = use(sessions), here = use(route), known = use(link), now = useNow(), who = use(me), around = use(hosts);
   const [showAll, setShowAll] = useState(false);
   const field = useRef();
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
@@ -56,17 +57,18 @@ export function List({ onNew, onHelp, onMore, query, setQuery, isMoreOpen }) {
   }, [all, query, showAll, now]);
   const hidden = all ? all.size - shown.length : 0;
   const hits = useGrep(query);
-  const open = (status) => here.session && (here.session === status.id || here.session === status.name);
+  const open = (status) => here.session && (here.session === status.id || here.session === address(status));
   const keys = (event) => {
     if (event.key === "Escape") { setQuery(""); field.current.blur(); }
-    if (event.key === "Enter" && shown[0]) go(handle(shown[0]));
+    if (event.key === "Enter" && shown[0]) go(address(shown[0]));
   };
   const groups = GROUPS.map((name, n) => [name, shown.filter((status) => rank(status) === n)]).filter(([, some]) => some.length);
   return html`<nav class="pane side" aria-label="sessions">
     <header class="top"><a class="brand" href="#/"><img src="/assets/icon.svg" alt="" />berth</a><span class="grow"></span>
-      <button class="b bare icon" aria-label="new session" title="New session (c)" onClick=${onNew}>${icon("plus")}</button>
+      ${may("send") && html`<button class="b bare icon" aria-label="new session" title="New session (c)" onClick=${onNew}>${icon("plus")}</button>`}
       <button class="b bare icon" aria-label="more" aria-haspopup="menu" aria-expanded=${isMoreOpen ? "true" : "false"} onClick=${onMore}>${icon("more")}</button></header>
     <div class="seek" role="search"><div class="in">${icon("search")}<input class="f" id="find" ref=${field} type="search" enterkeyhint="search" placeholder="Find sessions and words" aria-label="find sessions, and words in what was said" value=${query} onInput=${(e) => setQuery(e.target.value)} onKeyDown=${keys} />${!query && html`<kbd>/</kbd>`}</div></div>
+    ${!may("send") && html`<p class="strip" role="note">${icon("eye")}<span>Read only: this login may look.</span></p>`}
     <div class="scroll" id="rows">
       ${all === null && html`<div style="padding:8px 20px" aria-busy="true">${[1, 2, 3, 4].map(() => html`<div class="skel"></div><div class="skel" style="width:60%;margin-bottom:24px"></div>`)}</div>`}
       ${groups.map(([name, some]) => html`<section key=${name} aria-label=${name}><h2 class=${"group " + (name === "Needs you" ? "needs" : "")}>${name}<span class="n">${some.length}</span></h2>
@@ -75,17 +77,18 @@ export function List({ onNew, onHelp, onMore, query, setQuery, isMoreOpen }) {
       ${all && all.size > 0 && !shown.length && !hits.found.length && !hits.busy && html`<div class="empty">${icon("search", "big")}<h2>Nothing matches</h2><p>${query ? "No session and nothing that was said has these words." : "What stopped more than a day ago and what is archived is not shown."}</p></div>`}
       ${hits.found.length > 0 && html`<section aria-label="in what was said"><h2 class="group">In what was said<span class="n">${hits.found.length}${hits.more ? "+" : ""}</span></h2><ul class="hits">${hits.found.map((hit) => html`<li><${Hit} hit=${hit} /></li>`)}</ul></section>`}
       ${query.length > 2 && hits.busy && html`<p class="group" role="status">Looking through what was said …</p>`}
+      ${around.filter((host) => host.away).map((host) => html`<p class="strip" role="note" key=${host.name}>${icon("warn")}<span class="grow"><b>${host.name}</b> cannot be reached. ${host.knownAt ? `Its sessions are shown as of ${ago(new Date(host.knownAt).toISOString(), now)}.` : "Nothing is known of it."}</span></p>`)}
       ${!query && hidden > 0 && html`<div style="padding:8px 18px 16px"><button class="b bare small" onClick=${() => setShowAll(true)}>Show ${hidden} older and archived</button></div>`}
       ${!query && showAll && html`<div style="padding:8px 18px 16px"><button class="b bare small" onClick=${() => setShowAll(false)}>Show only what is recent</button></div>`}
     </div>
-    <footer class="listfoot"><span class="age cut"><span class=${"live " + (known.live ? "" : "off")}></span>${known.live ? "Live" : known.first ? "Connecting …" : `As of ${since(new Date(known.knownAt).toISOString(), now)} ago`}<span class="dimmer"> · ${location.host}${who?.scope ? ` · ${who.scope}` : ""}</span></span>
+    <footer class="listfoot"><span class="age cut"><span class=${"live " + (known.live ? "" : "off")}></span>${known.live ? "Live" : known.first ? "Connecting …" : `As of ${ago(new Date(known.knownAt).toISOString(), now)}`}<span class="dimmer"> · ${location.host}${who?.scope ? ` · ${who.scope}` : ""}</span></span>
       <button class="b bare icon keys-only" aria-label="keyboard shortcuts" title="Shortcuts (?)" onClick=${onHelp}>${icon("help")}</button></footer>
   </nav>`;
 }
 
 function First({ onNew }) {
   return html`<div class="empty">${icon("term", "big")}<h2>No sessions yet</h2><p>A session keeps an agent at work: close this page, lose the connection, come back, nothing is lost. Start one in a terminal:</p>
-    <${Cmd} text="berth run --agent claude --name fix-login" /><p>or any command at all:</p><${Cmd} text="berth run --name tests -- cargo test" /><p>or right here:</p><button class="b main" onClick=${onNew}>${icon("plus")}New session</button></div>`;
+    <${Cmd} text="berth run --agent claude --name fix-login" /><p>or any command at all:</p><${Cmd} text="berth run --name tests -- cargo test" />${may("send") && html`<p>or right here:</p><button class="b main" onClick=${onNew}>${icon("plus")}New session</button>`}</div>`;
 }
 
 const AFTER_MS = 250;
@@ -124,5 +127,5 @@ function Hit({ hit }) {
     done = end;
   }
   parts.push(text.decode(raw.slice(done, done + 200)));
-  return html`<a class="hit" href=${href(hit.name || hit.session)}><span class="where"><b>${hit.name || hit.session}</b><span>${{ prompt: "asked", answer: "answered" }[hit.part] || hit.part}${hit.turn ? ` · turn ${String(hit.turn).split(".").pop()}` : ""}</span></span><span class="text">${parts}</span></a>`;
+  return html`<a class="hit" href=${href(hit.name || hit.session, hit.turn ? `chat/${String(hit.turn).split(".").pop()}` : null)}><span class="where"><b>${hit.name || hit.session}</b><span>${{ prompt: "asked", answer: "answered" }[hit.part] || hit.part}${hit.turn ? ` · turn ${String(hit.turn).split(".").pop()}` : ""}</span></span><span class="text">${parts}</span></a>`;
 }

@@ -1,8 +1,8 @@
 // The page: who you are, the list, the session, the details; the keyboard.
 import { html, render, use, useEffect, useRef, useState, useErrorBoundary, useNow, since, span } from "./lib.js";
 import { icon } from "./icons.js";
-import { post, signedIn } from "./api.js";
-import { again, announce, attempt, begin, connect, go, handle, link, ordered, rank, route, sessions } from "./store.js";
+import { may, post, signedIn } from "./api.js";
+import { address, again, announce, attempt, begin, connect, go, handle, link, ordered, rank, route, sessions } from "./store.js";
 import { List } from "./list.js";
 import { Session, actions, useStatus } from "./session.js";
 import { Details } from "./details.js";
@@ -51,7 +51,7 @@ function App() {
   const [query, setQuery] = useState("");
   const { status } = useStatus(here.session);
   const close = () => setDialog(null);
-  const onNew = () => setDialog(html`<${NewSession} onClose=${close} />`);
+  const onNew = () => may("send") && setDialog(html`<${NewSession} onClose=${close} />`);
   const onHelp = () => setDialog(html`<${Help} onClose=${close} />`);
   const needs = all ? [...all.values()].filter((one) => one.state === "needs-you") : [];
   useEffect(() => {
@@ -68,7 +68,7 @@ function App() {
     <${Banner} />
     <div class=${"cols " + (three ? "three " : "") + (here.session ? "open" : "")}>
       <${List} onNew=${onNew} onHelp=${onHelp} onMore=${() => setMore(!more)} isMoreOpen=${more} query=${query} setQuery=${setQuery} />
-      ${more && html`<div style="position:fixed;left:0;top:0;width:min(340px,100%)"><${Menu} label="more" onClose=${() => setMore(false)} items=${[{ name: document.documentElement.dataset.theme === "dark" ? "Light" : "Dark", icon: document.documentElement.dataset.theme === "dark" ? "sun" : "moon", act: turnTheme }, { name: "As the system", icon: "side", act: () => window.berthTheme.choose(null) }, { name: "Keys", icon: "help", act: onHelp }, "-", { name: "Sign out", icon: "out", act: out }]} /></div>`}
+      ${more && html`<div style="position:fixed;left:0;top:0;width:min(340px,100%);z-index:12"><${Menu} label="more" onClose=${() => setMore(false)} items=${[{ name: document.documentElement.dataset.theme === "dark" ? "Light" : "Dark", icon: document.documentElement.dataset.theme === "dark" ? "sun" : "moon", act: turnTheme }, { name: "As the system", icon: "side", act: () => window.berthTheme.choose(null) }, { name: "Keys", icon: "help", act: onHelp }, "-", { name: "Sign out", icon: "out", act: out }]} /></div>`}
       ${here.session ? html`<${Session} named=${here.session} tab=${here.tab} details=${details} setDetails=${setDetails} setDialog=${setDialog} isWide=${isWide} />` : html`<main class="pane middle"><${Nothing} all=${all} needs=${needs} /></main>`}
       ${three && html`<aside class="pane details" aria-label=${`details of ${handle(status)}`}><${Details} status=${status} onTag=${verbs.tag} onNote=${verbs.note} /></aside>`}
     </div>
@@ -77,9 +77,9 @@ function App() {
 
 function Nothing({ all, needs }) {
   if (all === null) return null;
-  if (needs.length) return html`<div class="empty">${icon("warn", "big")}<h2>${needs.length === 1 ? `${handle(needs[0])} needs you` : `${needs.length} sessions need you`}</h2><p>${needs[0].turns?.asks?.[0] ? `${needs[0].turns.asks[0].tool}: ${needs[0].turns.asks[0].detail}`.slice(0, 160) : ""}</p><a class="b main" href=${`#/s/${encodeURIComponent(handle(needs[0]))}`}>Look</a><p class="dimmer keys-only">or press <kbd>n</kbd></p></div>`;
+  if (needs.length) return html`<div class="empty">${icon("warn", "big")}<h2>${needs.length === 1 ? `${handle(needs[0])} needs you` : `${needs.length} sessions need you`}</h2><p>${needs[0].turns?.asks?.[0] ? `${needs[0].turns.asks[0].tool}: ${needs[0].turns.asks[0].detail}`.slice(0, 160) : ""}</p><a class="b main" href=${`#/s/${encodeURIComponent(address(needs[0]))}`}>Look</a><p class="dimmer keys-only">or press <kbd>n</kbd></p></div>`;
   const working = [...all.values()].filter((one) => rank(one) === 2).length;
-  return html`<div class="empty">${icon("check", "big")}<h2>Nobody needs you</h2><p>${working ? `${working} at work.` : all.size ? "Nothing is at work." : "Sessions you start appear in the list."} Choose one, or press <kbd>c</kbd> to start another.</p></div>`;
+  return html`<div class="empty">${icon("check", "big")}<h2>Nobody needs you</h2><p>${working ? `${working} at work.` : all.size ? "Nothing is at work." : "Sessions you start appear in the list."} Choose one${may("send") ? html`<span class="keys-only">, or press <kbd>c</kbd> to start another</span>` : ""}.</p></div>`;
 }
 
 function Spoken() {
@@ -118,9 +118,9 @@ function keyboard(ref) {
     const verbs = k.status && actions(k.status, k.setDialog);
     const act = {
       j: () => step(1), k: () => step(-1), "/": find,
-      "?": k.onHelp, c: k.onNew, n: () => { const rest = k.needs.filter((one) => one.id !== k.status?.id); const next = ordered(new Map((rest.length ? rest : k.needs).map((one) => [one.id, one])))[0]; if (next) go(handle(next)); },
+      "?": k.onHelp, c: k.onNew, n: () => { const rest = k.needs.filter((one) => one.id !== k.status?.id); const next = ordered(new Map((rest.length ? rest : k.needs).map((one) => [one.id, one])))[0]; if (next) go(address(next)); },
       m: () => (document.getElementById("message") || document.getElementById("line"))?.focus(), i: () => k.setDetails(!k.details), t: turnTheme,
-      x: () => verbs && !["stopped", "lost", "archived"].includes(k.status.state) && verbs.stop(), e: () => verbs && k.status.state !== "archived" && verbs.archive(), r: () => verbs && k.status.state === "stopped" && attempt(verbs.resume),
+      x: () => verbs && may("control") && !["stopped", "lost", "archived"].includes(k.status.state) && verbs.stop(), e: () => verbs && may("control") && k.status.state !== "archived" && verbs.archive(), r: () => verbs && may("send") && k.status.state === "stopped" && attempt(verbs.resume),
       Escape: () => go(null),
     }[event.key];
     if (pair === "gl" || pair === "gg") { event.preventDefault(); go(null); return; }

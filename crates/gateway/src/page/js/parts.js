@@ -7,6 +7,9 @@ export function State({ state, word = true }) {
   return html`<span class=${"st " + state}>${stateIcon(state)}${word ? html`<span>${stateWord(state)}</span>` : html`<span class="vh">${stateWord(state)}</span>`}</span>`;
 }
 
+/** Words with names and commands between backticks, shown as such. */
+export const Words = ({ text }) => String(text ?? "").split("`").map((part, n) => (n % 2 ? html`<code>${part}</code>` : part));
+
 /** A colour for a tag, the same each time. */
 const hue = (name) => [...name].reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 360, 7);
 export const Tag = ({ name, onRemove }) => html`<span class="tag keep"><span class="dot" style=${`background:hsl(${hue(name)} 55% 55%)`}></span>${name}${onRemove && html`<button class="b bare icon small" style="min-height:18px;width:18px;margin-right:-5px" aria-label=${`take away the tag ${name}`} onClick=${onRemove}>${icon("x")}</button>`}</span>`;
@@ -85,8 +88,8 @@ export function Menu({ label, items, onClose }) {
 export function Toasts() {
   const all = use(toasts);
   return html`<div class="toasts" role="status" aria-live="polite">${all.map((one) => html`<div key=${one.id} class=${"toast " + one.kind}>
-    ${icon(one.kind === "bad" ? "warn" : "check")}<div class="words"><b>${one.title}</b>${one.detail && html`<span>${one.detail}</span>`}</div>
+    ${icon(one.kind === "bad" ? "warn" : "check")}<div class="words"><b><${Words} text=${one.title} /></b>${one.detail && html`<span><${Words} text=${one.detail} /></span>`}</div>
     <button class="b bare icon" aria-label="dismiss" onClick=${() => dismiss(one.id)}>${icon("x")}</button></div>`)}</div>`;
 }
 
-export const ProblemBox = ({ problem }) => problem && html`<div class="problem" role="alert">${problem.title}${problem.detail && html`<span>${problem.detail}</span>`}</div>`;
+export const ProblemBox = ({ problem }) => problem && html`<div class="problem" role="alert"><${Words} text=${problem.title} />${problem.detail && html`<span><${Words} text=${problem.detail} /></span>`}</div>`;

@@ -1,28 +1,28 @@
 // One session: head, tabs, and what can be done with it.
-import { html, use, useEffect, useRef, useState, place } from "./lib.js";
+import { html, use, useEffect, useNow, useRef, useState, ago, place } from "./lib.js";
 import { icon, stateIcon, stateWord } from "./icons.js";
-import { at, get, patch, post, ask } from "./api.js";
-import { attempt, go, handle, href, isOver, kindOf, learn, route, sessions, takesTurns, tell } from "./store.js";
-import { AskText, Menu, Sure } from "./parts.js";
+import { at, get, may, patch, post, ask, split } from "./api.js";
+import { address, attempt, go, handle, href, isOver, kindOf, learn, route, sessions, takesTurns, tell } from "./store.js";
+import { AskText, Menu, Sure, Words } from "./parts.js";
 import { useFollow } from "./follow.js";
 import { Transcript } from "./transcript.js";
 import { Composer } from "./composer.js";
 import { Terminal } from "./terminal.js";
-import { Details } from "./details.js";
+import { Details, evidenceOpen } from "./details.js";
 
 /** The session that the address names; asks for one that the list does not have. */
 export function useStatus(named) {
   const all = use(sessions);
   const [problem, setProblem] = useState(null);
   const last = useRef({});
-  let found = all && named ? all.get(named) || [...all.values()].find((status) => status.name === named) : null;
+  let found = all && named ? all.get(named) || [...all.values()].find((status) => address(status) === named) : null;
   if (found) last.current = { named, id: found.id };
   // It was renamed while we looked: it is the same session.
   else if (all && last.current.named === named) found = all.get(last.current.id);
-  const has = !!found, name = found && handle(found);
+  const has = !!found, name = found && address(found);
   useEffect(() => {
     setProblem(null);
-    if (has && named !== found.id && named !== found.name) location.replace(href(name, route.get().tab));
+    if (has && named !== found.id && named !== name) location.replace(href(name, route.get().tab));
     if (!named || has || all === null) return undefined;
     let gone = false;
     get(at(named)).then(learn, (trouble) => { if (!gone) setProblem(trouble); });
@@ -33,7 +33,7 @@ export function useStatus(named) {
 
 export function Session({ named, tab, details, setDetails, setDialog, isWide }) {
   const { status, problem } = useStatus(named);
-  if (problem) return html`<main class="pane middle"><header class="head"><a class="b bare icon back" href="#/" aria-label="back to the list">${icon("back")}</a></header><div class="empty">${icon("warn", "big")}<h2>${problem.title}</h2><p>${problem.detail}</p><a class="b" href="#/">To the list</a></div></main>`;
+  if (problem) return html`<main class="pane middle"><header class="head"><a class="b bare icon back" href="#/" aria-label="back to the list">${icon("back")}</a></header><div class="empty">${icon("warn", "big")}<h2><${Words} text=${problem.title} /></h2><p><${Words} text=${problem.detail} /></p><a class="b" href="#/">To the list</a></div></main>`;
   if (!status) return html`<main class="pane middle" aria-busy="true"><div class="talk"><div class="skel" style="width:40%"></div><div class="skel"></div></div></main>`;
   return html`<${Known} key=${status.id} status=${status} tab=${tab} details=${details} setDetails=${setDetails} setDialog=${setDialog} isWide=${isWide} />`;
 }
@@ -42,8 +42,9 @@ function Known({ status, tab, details, setDetails, setDialog, isWide }) {
   const talks = takesTurns(status);
   const follow = useFollow(status, talks);
   const [menu, setMenu] = useState(false);
+  const turn = use(route).turn, now = useNow();
   const tabs = [talks ? ["chat", "Transcript"] : ["term", "Terminal"], !isWide && ["details", "Details"]].filter(Boolean);
-  const now = tabs.some(([id]) => id === tab) ? tab : tabs[0][0];
+  const shown = tabs.some(([id]) => id === tab) ? tab : tabs[0][0];
   const verbs = actions(status, setDialog);
   useEffect(() => {
     document.title = `${handle(status)} · berth`;
@@ -55,22 +56,25 @@ function Known({ status, tab, details, setDetails, setDialog, isWide }) {
   });
   return html`<main class="pane middle" aria-label=${`session ${handle(status)}`}>
     <header class="head"><a class="b bare icon back" href="#/" aria-label="back to the list">${icon("back")}</a>
-      <div class="title"><h1><span class="cut">${handle(status)}</span></h1><div class="sub cut">${[kindOf(status), place(status.cwd)].filter(Boolean).join(" · ")}</div></div>
-      <button class=${"st pill " + status.state} title="Why? The evidence" aria-label=${`${stateWord(status.state)}: show the evidence`} style="min-height:var(--tap)" onClick=${() => (isWide ? setDetails(true) : go(handle(status), "details"))}>${stateIcon(status.state)}<span>${stateWord(status.state)}</span></button>
-      ${status.turns?.current && html`<button class="b small" onClick=${cancel} aria-label="break off the running turn" title="Break off the running turn">${icon("stop")}<span class="keys-only">Break off</span></button>`}
-      ${isOver(status) && status.state !== "archived" && html`<button class="b small" onClick=${() => attempt(verbs.resume)}>${icon("play")}Resume</button>`}
-      ${status.state === "archived" && html`<button class="b small" onClick=${() => attempt(verbs.restore)}>Restore</button>`}
+      <div class="title"><h1><span class="cut">${handle(status)}</span></h1><div class="sub cut">${[status.host, kindOf(status), place(status.cwd)].filter(Boolean).join(" · ")}</div></div>
+      <button class=${"st pill " + status.state} title="Why? The evidence" aria-label=${`${stateWord(status.state)}: show the evidence`} style="min-height:var(--tap)" onClick=${() => { evidenceOpen.set(true); if (isWide) setDetails(true); else go(address(status), "details"); }}>${stateIcon(status.state)}<span>${stateWord(status.state)}</span></button>
+      ${may("send") && status.turns?.current && html`<button class="b small" onClick=${cancel} aria-label="break off the running turn" title="Break off the running turn">${icon("stop")}<span class="keys-only">Break off</span></button>`}
+      ${may("send") && isOver(status) && status.state !== "archived" && html`<button class="b small" onClick=${() => attempt(verbs.resume)}>${icon("play")}Resume</button>`}
+      ${may("control") && status.state === "archived" && html`<button class="b small" onClick=${() => attempt(verbs.restore)}>Restore</button>`}
       ${isWide && html`<button class="b bare icon" aria-label="details" aria-pressed=${details ? "true" : "false"} title="Details (i)" onClick=${() => setDetails(!details)}>${icon("side")}</button>`}
       <button class="b bare icon" id="session-menu" aria-label="actions" aria-haspopup="menu" aria-expanded=${menu ? "true" : "false"} onClick=${() => setMenu(!menu)}>${icon("more")}</button>
       ${menu && html`<${Menu} label="actions" items=${verbs.items} onClose=${() => setMenu(false)} />`}
     </header>
-    ${tabs.length > 1 && html`<div class="tabs" role="tablist">${tabs.map(([id, name]) => html`<button role="tab" id=${`tab-${id}`} aria-selected=${now === id ? "true" : "false"} aria-controls="panel" onClick=${() => go(handle(status), id)}>${name}</button>`)}</div>`}
-    <div class="stage" id="panel" role=${tabs.length > 1 ? "tabpanel" : null} aria-labelledby=${tabs.length > 1 ? `tab-${now}` : null}>
-      ${now === "chat" && html`<${Transcript} status=${status} follow=${follow} /><${Composer} status=${status} follow=${follow} />`}
-      ${now === "term" && html`<${Terminal} status=${status} />`}
-      ${now === "details" && html`<${Details} status=${status} onTag=${verbs.tag} onNote=${verbs.note} />`}
+    ${tabs.length > 1 && html`<div class="tabs" role="tablist">${tabs.map(([id, name]) => html`<button role="tab" id=${`tab-${id}`} aria-selected=${shown === id ? "true" : "false"} aria-controls="panel" onClick=${() => go(address(status), id)}>${name}</button>`)}</div>`}
+    ${status.away && html`<p class="strip" role="status">${icon("warn")}<span class="grow"><b>${status.host}</b> cannot be reached: this is as of ${ago(new Date(status.known_at).toISOString(), now)}.</span></p>`}
+    <div class="stage" id="panel" role=${tabs.length > 1 ? "tabpanel" : null} aria-labelledby=${tabs.length > 1 ? `tab-${shown}` : null}>
+      ${shown === "chat" && html`<${Transcript} status=${status} follow=${follow} turn=${turn} />${may("send") ? html`<${Composer} status=${status} follow=${follow} />` : html`<${ReadOnly} />`}`}
+      ${shown === "term" && html`<${Terminal} status=${status} />`}
+      ${shown === "details" && html`<${Details} status=${status} onTag=${verbs.tag} onNote=${verbs.note} />`}
     </div></main>`;
 }
+
+const ReadOnly = () => html`<div class="dock"><p class="strip" role="note">${icon("eye")}<span>Read only: this login may look, and say nothing.</span></p></div>`;
 
 /** Everything that can be done with it, for the menu and for the keyboard. */
 export function actions(status, setDialog) {
@@ -81,7 +85,7 @@ export function actions(status, setDialog) {
   const verbs = {
     resume: to("resume"),
     restore: to("restore"),
-    rename: () => setDialog(html`<${AskText} title="Rename" label="Name" value=${status.name || ""} onYes=${async (text) => { await change({ name: text.trim() }); go(text.trim()); }} onClose=${close} />`),
+    rename: () => setDialog(html`<${AskText} title="Rename" label="Name" value=${status.name || ""} onYes=${async (text) => { await change({ name: text.trim() }); go(address({ ...status, name: text.trim() })); }} onClose=${close} />`),
     tag: () => setDialog(html`<${AskText} title="Tags" lead="Words to sort it by, with spaces between." label="Tags" value=${(status.tags || []).join(" ")} onYes=${(text) => {
       const want = text.split(/[\s,]+/).filter(Boolean), have = status.tags || [];
       return change({ add_tags: want.filter((one) => !have.includes(one)), remove_tags: have.filter((one) => !want.includes(one)) });
@@ -89,20 +93,20 @@ export function actions(status, setDialog) {
     note: () => setDialog(html`<${AskText} title="Note" label="What should be remembered about it" long value=${status.note || ""} onYes=${(text) => change({ note: text.trim() || null })} onClose=${close} />`),
     stop: () => setDialog(html`<${Sure} title=${`Stop ${name}?`} lead="Its agent and everything it started is ended. What was said stays; it can be resumed." yes="Stop" danger onYes=${to("stop")} onClose=${close} />`),
     archive: () => setDialog(html`<${Sure} title=${`Archive ${name}?`} lead=${isOver(status) ? "It leaves the list. Nothing is deleted." : "It is stopped first, and leaves the list. Nothing is deleted."} yes="Archive" onYes=${async () => { await to("archive", isOver(status) ? {} : { stop: true })(); go(null); }} onClose=${close} />`),
-    fork: () => attempt(async () => { const made = await post(at(status.id, "/fork")); const next = made.session ?? made; learn(next); go(handle(next)); }),
-    purge: () => setDialog(html`<${Sure} title=${`Delete ${name} for good?`} lead="Its journal and its output are deleted. This cannot be undone." yes="Delete for good" danger onYes=${async () => { await ask("DELETE", at(status.id, `?confirm=${encodeURIComponent(status.id)}`)); go(null); tell("good", `${name} is deleted`); }} onClose=${close} />`),
+    fork: () => attempt(async () => { const made = await post(at(status.id, "/fork")); const next = made.session ?? made; learn(next); go(address(next)); }),
+    purge: () => setDialog(html`<${Sure} title=${`Delete ${name} for good?`} lead="Its journal and its output are deleted. This cannot be undone." yes="Delete for good" danger onYes=${async () => { await ask("DELETE", at(status.id, `?confirm=${encodeURIComponent(split(status.id)[1])}`)); go(null); tell("good", `${name} is deleted`); }} onClose=${close} />`),
   };
   const over = isOver(status), away = status.state === "archived";
   verbs.items = [
-    { name: "Rename", icon: "edit", act: verbs.rename }, { name: "Tags", icon: "tag", act: verbs.tag }, { name: "Note", icon: "note", act: verbs.note },
-    takesTurns(status) && !away && { name: "Fork", icon: "fork", act: verbs.fork },
+    ...(may("control") ? [{ name: "Rename", icon: "edit", act: verbs.rename }, { name: "Tags", icon: "tag", act: verbs.tag }, { name: "Note", icon: "note", act: verbs.note }] : []),
+    may("send") && takesTurns(status) && !away && { name: "Fork", icon: "fork", act: verbs.fork },
     { name: "Download as Markdown", icon: "file", href: at(status.id, "/export?format=markdown") },
-    "-",
-    over && !away && { name: "Resume", icon: "play", act: () => attempt(verbs.resume) },
-    away && { name: "Restore", icon: "archive", act: () => attempt(verbs.restore) },
-    !away && { name: "Archive", icon: "archive", act: verbs.archive },
-    !over && { name: "Stop", icon: "stop", bad: true, act: verbs.stop },
-    over && { name: "Delete for good", icon: "trash", bad: true, act: verbs.purge },
+    may("send") && "-",
+    may("send") && over && !away && { name: "Resume", icon: "play", act: () => attempt(verbs.resume) },
+    may("control") && away && { name: "Restore", icon: "archive", act: () => attempt(verbs.restore) },
+    may("control") && !away && { name: "Archive", icon: "archive", act: verbs.archive },
+    may("control") && !over && { name: "Stop", icon: "stop", bad: true, act: verbs.stop },
+    may("admin") && over && { name: "Delete for good", icon: "trash", bad: true, act: verbs.purge },
   ];
   return verbs;
 }

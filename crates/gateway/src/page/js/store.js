@@ -1,6 +1,6 @@
 // What the page knows: the sessions (fed by one stream), the connection, where we are, what is told to people.
 import { cell, time } from "./lib.js";
-import { stream, get, me, signedIn } from "./api.js";
+import { stream, get, me, ofHost, signedIn, signedOut, split } from "./api.js";
 
 export const sessions = cell(null); // Map id → Status, null before the first answer
 export const link = cell({ live: false, first: true, knownAt: 0 });
@@ -9,9 +9,9 @@ export const toasts = cell([]);
 export const announce = cell("");
 
 function parse() {
-  const [, kind, id, tab] = location.hash.replace(/^#/, "").split("/");
+  const [, kind, id, tab, turn] = location.hash.replace(/^#/, "").split("/");
   if (kind === "s" && id) {
-    try { return { session: decodeURIComponent(id), tab: tab || null }; } catch { return { session: null }; }
+    try { return { session: decodeURIComponent(id), tab: tab || null, turn: Number(turn) || null }; } catch { return { session: null }; }
   }
   return { session: null };
 }
@@ -22,7 +22,7 @@ export const go = (session, tab) => { location.hash = session ? href(session, ta
 let toastNumber = 0;
 export function tell(kind, title, detail = "") {
   const id = ++toastNumber;
-  toasts.change((all) => [...all.slice(-2), { id, kind, title, detail }]);
+  toasts.change((all) => [...all.slice(-2), { id, kind, title, detail, about: route.get().session }]);
   if (kind !== "bad") setTimeout(() => dismiss(id), 4000);
   return id;
 }
@@ -41,7 +41,12 @@ export async function attempt(doing) {
 const RANKS = { "needs-you": 0, lost: 1, damaged: 1, unreachable: 1, starting: 2, working: 2, running: 2, stopping: 2, idle: 3, stopped: 4, archived: 5 };
 export const GROUPS = ["Needs you", "In trouble", "At work", "Idle", "Over", "Archived"];
 export const rank = (status) => RANKS[status.state] ?? 1;
-export const handle = (status) => status.name || status.id;
+/** What it is called. */
+export const handle = (status) => status.name || split(status.id)[1];
+/** What it is called in an address of this page: also where it is. */
+export const address = (status) => (status.host ? `${status.host}/${handle(status)}` : handle(status));
+/** The same in a terminal. */
+export const shell = (status, verb) => `berth ${status.host ? `--host ${status.host} ` : ""}${verb} ${handle(status)}`;
 export const takesTurns = (status) => status.turns != null;
 /** What it is: the agent, or a terminal. */
 export const kindOf = (status) => status.agent || (status.driver === "pty" ? "terminal" : status.driver);
@@ -64,21 +69,50 @@ export function learn(status) {
   if (known && known.state !== "needs-you" && status.state === "needs-you") announce.set(`${handle(status)} needs you`);
   all.set(status.id, { ...status, learnt_at: Date.now() });
   sessions.set(all);
+  // What could not be done with something that is over now needs no answer any more.
+  if (known && !isOver(known) && isOver(status)) toasts.change((told) => told.filter((toast) => toast.about !== status.id && toast.about !== address(status)));
 }
+
+/** Other hosts: [{name, away, knownAt}]. */
+export const hosts = cell([]);
+/** How often other hosts are asked while somebody looks. */
+const HOSTS_EVERY_MS = 15_000;
+let others = new Map(), hostsTimer = 0, looks = false;
+const here = (list) => sessions.set(new Map([...list.map((status) => [status.id, { ...status, learnt_at: Date.now() }]), ...others]));
+/** Looks at other hosts, if there are any, as long as somebody looks at us. */
+async function lookAround() {
+  clearTimeout(hostsTimer);
+  if (looks || document.hidden || !signedIn.get()) return;
+  looks = true;
+  try {
+    const known = (await get("/v1/hosts?names=true")).hosts;
+    const seen = known.length ? (await get("/v1/hosts")).hosts : [];
+    const before = sessions.get();
+    others = new Map(seen.flatMap((host) => host.sessions.map((status) => {
+      const next = { ...ofHost(host.name, status), learnt_at: Date.now(), away: host.away, known_at: Date.now() - (host.age_ms ?? 0) };
+      const last = before?.get(next.id);
+      return [next.id, last && last.seq > next.seq ? { ...last, away: next.away, known_at: next.known_at } : next];
+    })));
+    hosts.set(seen.map(({ name, away, age_ms: age }) => ({ name, away, knownAt: age == null ? null : Date.now() - age })));
+    if (before) here([...before.values()].filter((status) => !status.host));
+  } catch { /* the banner says when the gateway is away; what is known stays */ }
+  looks = false;
+  if (hosts.get().length) hostsTimer = setTimeout(lookAround, HOSTS_EVERY_MS);
+}
+document.addEventListener("visibilitychange", lookAround);
 
 let feed = null;
 export function connect() {
   feed?.close();
-  const all = (list) => sessions.set(new Map(list.map((status) => [status.id, { ...status, learnt_at: Date.now() }])));
   feed = stream("/v1/events?all=true", {
     async instead() {
-      all((await get("/v1/sessions?all=true")).sessions);
+      here((await get("/v1/sessions?all=true")).sessions);
       link.change((known) => ({ ...known, knownAt: Date.now() }));
     },
     on(kind, data) {
       link.change((known) => ({ ...known, knownAt: Date.now() }));
       if (kind === "hello") {
-        all(data.sessions);
+        here(data.sessions);
       } else if (kind === "session") {
         learn(data.session ?? data);
       } else if (kind === "gone") {
@@ -107,7 +141,9 @@ export async function begin() {
   try {
     me.set(await get("/v1/whoami"));
     signedIn.set(true);
+    signedOut.set(null);
     connect();
+    lookAround();
   } catch (problem) {
     if (problem.status === 401 || problem.status === 403) signedIn.set(false);
     else {

@@ -1,16 +1,17 @@
 // A live terminal: watch first, take over when you mean to. Comes back by itself.
-import { html, useEffect, useRef, useState, use } from "./lib.js";
+import { html, useEffect, useRef, useState } from "./lib.js";
 import { icon } from "./icons.js";
-import { at, me, post } from "./api.js";
-import { attempt, handle, isOver, link } from "./store.js";
-import { Cmd } from "./parts.js";
+import { at, forPage, may, post } from "./api.js";
+import { attempt, handle, isOver, shell } from "./store.js";
+import { Cmd, Words } from "./parts.js";
 
 const PROTOCOL = "berth.terminal.v1";
 /** More than this not yet drawn, and a fresh screen is quicker: the connection is begun anew. */
 const MOST_UNDRAWN_BYTES = 8 << 20;
 const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 10_000;
-const FONT = 13, LEAST_FONT = 6;
+/** Who watches sees letters that can be read; what is wider than the page is panned. */
+const FONT = 13, LEAST_FONT = 10;
 const COLOURS = { background: "#0c0d0f", foreground: "#dfe1e6", cursor: "#98a4ff", selectionBackground: "#3a4270", black: "#1b1c20", red: "#ff7b72", green: "#5fd08f", yellow: "#e9b44c", blue: "#7aa7ff", magenta: "#c797f7", cyan: "#5cc8d7", white: "#d5d7dd", brightBlack: "#7b7f8a", brightRed: "#ff9d96", brightGreen: "#86e3ac", brightYellow: "#f3cc7a", brightBlue: "#a3c2ff", brightMagenta: "#dcb8ff", brightCyan: "#8adfea", brightWhite: "#ffffff" };
 
 export function Terminal({ status }) {
@@ -20,15 +21,19 @@ export function Terminal({ status }) {
   const [ctrl, setCtrl] = useState(false);
   const ctrlRef = useRef(false);
   ctrlRef.current = ctrl;
+  const latest = useRef(status);
+  latest.current = status;
   const over = isOver(status);
-  const scope = use(me)?.scope;
-  const mayType = !scope || scope === "control" || scope === "admin";
+  const mayType = may("control");
 
   useEffect(() => {
     if (over) return undefined;
+    const box = screen.current;
     let gone = false, socket = null, timer = 0, tries = 0, undrawn = 0, fresh = false, term = null, fit = null, want = "observer";
     const again = () => { clearTimeout(timer); setNow({ phase: "opening" }); const before = socket; socket = null; before?.close(); open(); };
+    const sizeOf = ({ rows, cols }) => ({ rows: rows || 24, cols: cols || 80 });
     const me = {
+      dims: sizeOf(latest.current),
       type: (text) => socket?.readyState === 1 && socket.send(new TextEncoder().encode(text)),
       focus: () => term?.focus(),
       again,
@@ -36,6 +41,7 @@ export function Terminal({ status }) {
       become(next) {
         if (next === want || (want !== "observer" && next !== "observer")) return;
         want = next;
+        me.dims = sizeOf(latest.current);
         if (!term) return;
         term.options.disableStdin = want === "observer";
         term.options.cursorBlink = want !== "observer";
@@ -47,43 +53,43 @@ export function Terminal({ status }) {
     (async () => {
       const [xterm, addon] = await Promise.all([import("/assets/vendor/xterm.js"), import("/assets/vendor/xterm-fit.js"), style("/assets/vendor/xterm.css")]);
       if (gone) return;
-      term = new xterm.Terminal({ cols: status.cols || 80, rows: status.rows || 24, fontSize: FONT, fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"), theme: COLOURS, scrollback: 5000, allowProposedApi: false, screenReaderMode: false, disableStdin: true, cursorBlink: false, macOptionIsMeta: true });
+      term = new xterm.Terminal({ ...me.dims, fontSize: FONT, fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"), theme: COLOURS, scrollback: 5000, allowProposedApi: false, screenReaderMode: false, disableStdin: true, cursorBlink: false, macOptionIsMeta: true });
       fit = new addon.FitAddon();
       term.loadAddon(fit);
-      term.open(screen.current);
-      screen.current.querySelector("textarea")?.setAttribute("aria-label", `terminal of ${handle(status)}`);
+      term.open(box);
+      box.querySelector("textarea")?.setAttribute("aria-label", `terminal of ${handle(status)}`);
       term.onData((data) => {
         if (want === "observer") return;
         if (ctrlRef.current && data.length === 1) { data = String.fromCharCode(data.toUpperCase().charCodeAt(0) & 31); setCtrl(false); }
         me.type(data);
       });
       term.onBinary((data) => want !== "observer" && socket?.readyState === 1 && socket.send(Uint8Array.from(data, (c) => c.charCodeAt(0))));
-      me.size = size;
-      me.term = term;
       size();
       open();
     })().catch((error) => setNow({ phase: "failed", words: String(error) }));
     const watch = new ResizeObserver(() => size());
-    watch.observe(screen.current);
+    watch.observe(box);
 
     /** The writer's size wins: who writes fits the terminal to the page, who watches fits the letters to the terminal. */
     function size() {
-      if (!term || gone || !screen.current.clientWidth) return;
+      if (!term || gone || !box.clientWidth) return;
       if (want !== "observer") {
         if (term.options.fontSize !== FONT) term.options.fontSize = FONT;
-        screen.current.classList.remove("scrolls");
+        box.classList.remove("scrolls");
         const next = fit.proposeDimensions();
         if (!next || !(next.cols > 1)) return;
         if (next.cols !== term.cols || next.rows !== term.rows) { term.resize(next.cols, next.rows); tellSize(); }
+        box.dataset.cols = term.cols;
         return;
       }
-      const { cols, rows } = me.dims || { cols: status.cols || 80, rows: status.rows || 24 };
+      const { cols, rows } = me.dims;
       if (term.cols !== cols || term.rows !== rows) term.resize(cols, rows);
-      const room = screen.current.clientWidth - 24;
+      box.dataset.cols = cols;
+      const room = box.clientWidth - 24;
       const cell = 0.602;
       const font = Math.max(LEAST_FONT, Math.min(FONT, Math.floor((room / cols / cell) * 10) / 10));
       if (term.options.fontSize !== font) term.options.fontSize = font;
-      screen.current.classList.add("scrolls");
+      box.classList.add("scrolls");
     }
     const tellSize = () => socket?.readyState === 1 && socket.send(JSON.stringify({ resize: { rows: term.rows, cols: term.cols } }));
 
@@ -105,18 +111,17 @@ export function Terminal({ status }) {
         if (told.attached) {
           tries = 0;
           setNow({ phase: "live" });
-          const dims = told.attached.rows ? told.attached : null;
-          if (dims) me.dims = { rows: dims.rows, cols: dims.cols };
           size();
           if (want !== "observer") { tellSize(); term.focus(); }
           // Taken once: coming back after a broken connection must not take it from whoever took it since.
           if (want === "take") want = "writer";
         }
+        // A whole screen comes first, and whenever the writer's size changed: it is drawn in the size it was made for.
+        if (told.size) { me.dims = sizeOf(told.size); size(); }
         if (told.screen) fresh = true;
-        if (told.size ?? told.resized) { me.dims = told.size ?? told.resized; size(); }
         if (told.replaced) { final = { phase: "live" }; setNow({ phase: "live", words: `${told.replaced.by || "Somebody else"} types now` }); setRole("observer"); }
         if (told.ended !== undefined) { final = { phase: "ended", words: "The agent has ended" }; setNow(final); }
-        if (told.problem) { final = { phase: "refused", words: told.problem.title || String(told.problem), detail: told.problem.detail }; setNow(final); if (want !== "observer") setRole("observer"); }
+        if (told.problem) { final = { phase: "refused", words: told.problem.title || String(told.problem), detail: forPage(told.problem.detail || "") }; setNow(final); if (want !== "observer") setRole("observer"); }
       };
       mine.onclose = () => {
         if (gone || mine !== socket) return;
@@ -139,8 +144,6 @@ export function Terminal({ status }) {
   useEffect(() => setRole("observer"), [status.id, status.epoch]);
   useEffect(() => state.current?.become(role), [role]);
 
-  useEffect(() => { if (state.current && role === "observer") { state.current.dims = { rows: status.rows, cols: status.cols }; state.current.size?.(); } }, [status.rows, status.cols]);
-
   // Both at once: nobody shall read "You type" before keys reach anything.
   const turn = (next) => { setNow({ phase: "opening" }); setRole(next); };
   const press = (keys) => () => { state.current?.type(keys); state.current?.focus(); };
@@ -156,18 +159,18 @@ export function Terminal({ status }) {
     });
   };
   if (over) return html`<div class="stage"><${LastScreen} status=${status} /></div>`;
-  const who = status.writer;
+  const who = status.writer, taken = !!who && !wants;
   return html`<div class="term">
     <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: coming back by itself …" : now.phase === "opening" ? "Connecting …" : writes ? "You type" : who ? html`Watching · ${who.place || "somebody"} types` : "Watching · nobody types"}</span>
       ${now.words && html`<span class="dim cut">${now.words}</span>`}
       ${mayType && (wants ? html`<button class="b small" onClick=${() => turn("observer")}>Stop typing</button>` : html`<button class="b small main" id="take-over" onClick=${() => turn(who ? "take" : "writer")}>${who ? "Take over" : "Type here"}</button>`)}</div>
     <div class="screen" ref=${screen} tabindex="0" role="region" aria-label=${`screen of ${handle(status)}`} onClick=${() => (writes ? state.current?.focus() : screen.current.focus())} onKeyDown=${(event) => !wants && event.key.length === 1 && !event.ctrlKey && !event.metaKey && setNow({ ...now, words: "You only watch" })}></div>
-    ${now.phase === "refused" && html`<div class="over" role="alert" style="position:static;margin:8px">${icon("warn")}<span class="grow"><b>${now.words}</b> ${now.detail}</span><button class="b small" onClick=${() => { setNow({ phase: "opening" }); state.current?.again(); }}>Try again</button></div>`}
+    ${now.phase === "refused" && html`<div class="over" role="alert" style="position:static;margin:8px">${icon("warn")}<span class="grow"><b><${Words} text=${now.words} /></b> <${Words} text=${now.detail} /></span><button class="b small" onClick=${() => { setNow({ phase: "opening" }); state.current?.again(); }}>Try again</button></div>`}
     ${wants && html`<div class="keysrow" role="toolbar" aria-label="keys">
       ${[["Esc", "\x1b"], ["Tab", "\t"]].map(([name, keys]) => html`<button aria-label=${name} onClick=${press(keys)}>${name}</button>`)}
       <button aria-pressed=${ctrl ? "true" : "false"} aria-label="Control, for the next key" onClick=${() => { setCtrl(!ctrl); state.current?.focus(); }}>Ctrl</button>
       ${[["↑", "\x1b[A", "up"], ["↓", "\x1b[B", "down"], ["←", "\x1b[D", "left"], ["→", "\x1b[C", "right"], ["⏎", "\r", "Enter"], ["^C", "\x03", "Control-C"], ["⇧Tab", "\x1b[Z", "Shift-Tab"]].map(([name, keys, label]) => html`<button aria-label=${label} onClick=${press(keys)}>${name}</button>`)}</div>`}
-    ${mayType && html`<div class="dock"><form class="row" onSubmit=${submit}><label class="vh" for="line">a line for the terminal</label><input id="line" class="f mono" ref=${line} autocomplete="off" autocapitalize="off" autocorrect="off" spellcheck="false" enterkeyhint="send" placeholder="A line for the terminal" /><button class="b main icon" aria-label="send the line">${icon("send")}</button></form></div>`}
+    ${mayType && html`<div class="dock"><form class="row" onSubmit=${submit}><label class="vh" for="line">a line for the terminal</label><input id="line" class="f mono" ref=${line} autocomplete="off" autocapitalize="off" autocorrect="off" spellcheck="false" enterkeyhint="send" disabled=${taken} placeholder=${taken ? "Somebody else types: take over first" : "A line for the terminal"} /><button class="b main icon" aria-label="send the line" disabled=${taken}>${icon("send")}</button></form></div>`}
   </div>`;
 }
 
@@ -188,7 +191,7 @@ function LastScreen({ status }) {
     })().catch(() => setEmpty(true));
     return () => { gone = true; term?.dispose(); };
   }, [status.id, status.epoch]);
-  return html`<div class="term"><div class="bar">${icon("stop")}<span class="grow">It is over: this is what it showed last</span></div>${empty ? html`<div class="empty" style="background:var(--bg)">${icon("term", "big")}<h2>It showed nothing</h2><p>All it ever wrote:</p><${Cmd} text=${`berth output ${handle(status)}`} /></div>` : html`<div class="screen scrolls" ref=${box}></div>`}</div>`;
+  return html`<div class="term"><div class="bar">${icon("stop")}<span class="grow">It is over: this is what it showed last</span></div>${empty ? html`<div class="empty" style="background:var(--bg)">${icon("term", "big")}<h2>It showed nothing</h2><p>All it ever wrote:</p><${Cmd} text=${shell(status, "output")} /></div>` : html`<div class="screen scrolls" ref=${box}></div>`}</div>`;
 }
 
 const styles = new Map();

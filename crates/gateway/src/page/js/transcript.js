@@ -3,9 +3,9 @@ import { html, useEffect, useLayoutEffect, useRef, useState, useNow, ago, clockT
 import { icon } from "./icons.js";
 import { Diff, Markdown, tally, understand } from "./text.js";
 import { Asks } from "./ask.js";
-import { attempt, handle } from "./store.js";
+import { attempt, shell } from "./store.js";
 import { isFinal } from "./follow.js";
-import { Cmd } from "./parts.js";
+import { Cmd, Words } from "./parts.js";
 
 function Tool({ item, isOver }) {
   const [open, setOpen] = useState(false);
@@ -51,26 +51,26 @@ function running(turn, live) {
 function Turn({ turn, live, now, asks, status }) {
   const over = isFinal(turn);
   const items = over ? (turn.items?.length ? turn.items : turn.answer ? [{ kind: "text", text: turn.answer }] : []) : running(turn, live);
-  const took = time(turn.ended_at) - time(turn.began_at || turn.delivered_at || turn.accepted_at);
+  const took = time(turn.ended_at) - time(turn.delivered_at);
   const doing = live?.doing;
   const used = (turn.input_tokens || 0) + (turn.output_tokens || 0);
   return html`<article class="turn" data-turn=${turn.number} aria-label=${`turn ${turn.number}, ${turn.state}`}>
     <div class=${"said " + (turn.state === "queued" ? "waiting" : "")}><div class="bubble">${turn.prompt}</div></div>
     <${Items} items=${items} isOver=${over} />
-    ${(turn.cut || turn.items_cut) && html`<p class="dim">The answer is longer than what is kept here: <code>berth output ${handle(status)}</code></p>`}
+    ${(turn.cut || turn.items_cut) && html`<p class="dim">The answer is longer than what is kept here: <code>${shell(status, "output")}</code></p>`}
     ${asks}
     ${!over && turn.state !== "queued" && !asks && html`<div class="doing" role="status">${icon("play", "pulse")}<span>${doing ? ({ thinking: "Thinking", writing: "Writing" })[doing.what] || doing.what : "Working"}</span><span class="mono cut">${doing?.detail || ""}</span>${doing?.tokens ? html`<span class="dimmer">${tokens(doing.tokens)} tokens</span>` : null}</div>`}
-    ${turn.reason && html`<div class="why-not">${turn.reason}</div>`}
+    ${turn.reason && html`<div class=${turn.state === "cancelled" ? "quiet" : "why-not"}><${Words} text=${turn.reason} /></div>`}
     ${(turn.late || []).map((end) => end.answer && html`<div class="part"><div class="lbl">Said after it was over</div><${Markdown} text=${end.answer} /></div>`)}
     <footer class="foot">
-      ${turn.state !== "done" && turn.state !== "working" && html`<span class=${over ? "bad" : ""}>${WORDS[turn.state] || turn.state}</span>`}
+      ${turn.state !== "done" && turn.state !== "working" && html`<span class=${over && turn.state !== "cancelled" ? "bad" : ""}>${WORDS[turn.state] || turn.state}</span>`}
       <time datetime=${turn.accepted_at} title=${clockTime(turn.accepted_at)}>${ago(turn.accepted_at, now)}</time>
       ${over && took >= 0 && html`<span>took ${took < 1000 ? "under 1 s" : span(took)}</span>`}${used > 0 && html`<span>${tokens(used)} tokens</span>`}
       ${turn.by?.place && html`<span class="cut">from ${turn.by.place}</span>`}${turn.manner && turn.manner !== "queue" && html`<span>${turn.manner}</span>`}
     </footer></article>`;
 }
 
-export function Transcript({ status, follow }) {
+export function Transcript({ status, follow, turn: wanted }) {
   const now = useNow();
   const box = useRef(), sticks = useRef(true);
   const [isBelow, setIsBelow] = useState(false);
@@ -87,6 +87,24 @@ export function Transcript({ status, follow }) {
     sticks.current = el.scrollHeight - el.scrollTop - el.clientHeight < 60;
     setIsBelow(!sticks.current);
   };
+  // A turn that the address names: what is before it is fetched, too.
+  const found = useRef(null);
+  useEffect(() => {
+    if (!wanted) found.current = null;
+    if (!wanted || !turns || found.current === wanted) return;
+    const el = box.current.querySelector(`[data-turn="${wanted}"]`);
+    if (el) {
+      found.current = wanted;
+      sticks.current = false;
+      for (const other of box.current.querySelectorAll(".turn.found")) other.classList.remove("found");
+      el.classList.add("found");
+      el.scrollIntoView({ block: "start" });
+      scrolled();
+    } else if (more) {
+      sticks.current = false;
+      follow.older().catch(() => {});
+    }
+  }, [wanted, turns]);
   const older = () => attempt(async () => {
     const el = box.current, before = el.scrollHeight - el.scrollTop;
     sticks.current = false;
@@ -98,9 +116,9 @@ export function Transcript({ status, follow }) {
   const current = shown.findLast?.((turn) => !isFinal(turn));
   return html`<div class="stage"><div class="scroll" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="transcript" aria-live="off"><div class="talk">
     ${more && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${older}>Earlier turns</button></p>`}
-    ${problem && !turns && html`<div class="problem">${problem.title}<span>${problem.detail}</span></div>`}
+    ${problem && !turns && html`<div class="problem"><${Words} text=${problem.title} /><span><${Words} text=${problem.detail} /></span></div>`}
     ${turns === null && !problem && html`<div aria-busy="true"><div class="skel" style="width:50%;margin-left:auto"></div><div class="skel"></div><div class="skel" style="width:80%"></div></div>`}
-    ${turns && !shown.length && !asks && html`<div class="empty">${icon("send", "big")}<h2>Nothing was said yet</h2><p>Write below, or from a terminal:</p><${Cmd} text=${`berth send ${handle(status)} 'why does the login fail?'`} /></div>`}
+    ${turns && !shown.length && !asks && html`<div class="empty">${icon("send", "big")}<h2>Nothing was said yet</h2><p>Write below, or from a terminal:</p><${Cmd} text=${`${shell(status, "send")} 'why does the login fail?'`} /></div>`}
     ${shown.map((turn) => html`<${Turn} key=${turn.number} turn=${turn} live=${live[turn.number]} now=${now} status=${status} asks=${turn === current ? asks : null} />`)}
     ${!current && asks}
   </div></div>
