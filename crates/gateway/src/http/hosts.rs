@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{Method, Request, Response};
 use berth_api::{Code, Problem, Scope};
 use berth_verbs::hosts::{self, Host};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
-use crate::http::body::Query;
+use crate::http::body::{Named, Query};
 use crate::routes::Route;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -117,7 +117,7 @@ async fn list(
 async fn pass_on(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
-    Path((name, path)): Path<(String, String)>,
+    Named(name): Named,
     request: Request<Body>,
 ) -> Result<Response<Body>, Fault> {
     let nobody = || {
@@ -135,10 +135,8 @@ async fn pass_on(
     let host = hosts.into_iter().find(|host| host.name == name).ok_or_else(nobody)?;
     // As it was written: what was escaped stays so.
     let raw = request.uri().path();
-    let rest = raw
-        .strip_prefix("/v1/hosts/")
-        .and_then(|rest| rest.split_once('/'))
-        .map_or(path.as_str(), |(_, rest)| rest);
+    let rest =
+        raw.strip_prefix("/v1/hosts/").and_then(|rest| rest.split_once('/')).map_or("", |(_, rest)| rest);
     if rest == "hosts" || rest.starts_with("hosts/") {
         return Err(Fault::usage("a host of a host is asked there").hint("add it here, too"));
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{RawPathParams, State};
+use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, Status};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
-use crate::http::body::{Body, Query};
+use crate::http::body::{Body, Named, Query};
 use crate::http::wishes::{PolicyWish, given};
 use crate::routes::Route;
 
@@ -211,18 +211,13 @@ async fn list(
 }
 
 /// The one that is asked for most: what was looked at a moment ago is told again if everything is as it was.
-async fn one(
-    State(gate): State<Arc<Gate>>,
-    caller: Caller,
-    params: RawPathParams,
-) -> Result<Response, Fault> {
-    let handle = params.iter().next().map(|(_, value)| value).unwrap_or_default();
-    if let Some((id, body)) = gate.known.again(&gate.home, handle)
+async fn one(State(gate): State<Arc<Gate>>, caller: Caller, Named(handle): Named) -> Result<Response, Fault> {
+    if let Some((id, body)) = gate.known.again(&gate.home, &handle)
         && caller.may_see(&id)
     {
         return Ok(json(body));
     }
-    let Target { id, ctx, .. } = Target::find(&gate, caller, handle.to_owned()).await?;
+    let Target { id, ctx, .. } = Target::find(&gate, caller, handle).await?;
     work(move || {
         if let Some(body) = gate.known.look(&ctx.home, &id) {
             return Ok(json(body));
@@ -262,7 +257,23 @@ async fn change(target: Target, Body(changes): Body<Changes>) -> Result<Json<Sta
     let Changes { name, add_tags, remove_tags, note, policy } = changes;
     let policy = policy.map(PolicyWish::change).unwrap_or_default();
     let edit = Edit { name, add_tags, remove_tags, note, policy };
-    Ok(Json(work(move || life::edit(&target.ctx, &target.id, edit)).await?))
+    let changed = work(move || {
+        let name = edit.name.clone();
+        life::edit(&target.ctx, &target.id, edit).map_err(|problem| {
+            let has_it = |name: &String| target.ctx.home.session_named(name);
+            let is_hidden = match name.as_ref().map(has_it) {
+                Some(Ok(Some(other))) => !target.caller.may_see(&other),
+                // Whose it is cannot be told, or it was freed this moment.
+                Some(Ok(None) | Err(_)) => target.caller.sessions.is_some(),
+                None => false,
+            };
+            if problem.code != Code::Refused || !is_hidden {
+                return problem;
+            }
+            Problem::new(Code::Refused, "the session cannot be called so").hint("choose another name")
+        })
+    });
+    Ok(Json(changed.await?))
 }
 
 /// A yes to deleting.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, State};
 use axum::http::{Method, StatusCode};
 use berth_api::{Code, NewToken, Problem, Scope, Token, TokenKind};
 use berth_core::SessionId;
@@ -17,7 +17,7 @@ use crate::auth::Asked;
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
-use crate::http::body::Body;
+use crate::http::body::{Body, Named};
 use crate::routes::Route;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -126,7 +126,7 @@ struct Revoked {
 async fn revoke(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
-    Path(handle): Path<String>,
+    Named(handle): Named,
 ) -> Result<Json<Revoked>, Fault> {
     let revoked = work(move || gate.door.passes.tokens.revoke(&handle, caller.pass.as_deref())).await?;
     Ok(Json(Revoked { revoked }))
