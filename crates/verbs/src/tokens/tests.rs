@@ -172,9 +172,9 @@ fn whoever_owns_the_state_directory_can_make_a_token_when_nobody_else_can() {
         let id = format!("{number:0width$x}", width = secret::Hash::ID_CHARS);
         fs::write(place.tokens.path(&id, RECORD), &json).expect("a record");
     }
-    let refused = place.mint(TokenKind::Token, &wish(Scope::Read), Some(&pass)).expect_err("no room");
+    let refused = place.mint(TokenKind::Token, &wish(Scope::Read), Some(&pass)).err().expect("no room");
     assert_eq!(refused.code, Code::Full);
-    place.mint(TokenKind::Cookie, &wish(Scope::Read), Some(&pass)).expect_err("nor for a browser");
+    place.mint(TokenKind::Cookie, &wish(Scope::Read), Some(&pass)).err().expect("nor for a browser");
     place.mint(TokenKind::Token, &wish(Scope::Read), None).expect("room for the owner");
 }
 
@@ -200,5 +200,5 @@ fn the_browser_that_makes_room_takes_along_what_was_made_with_it() {
 fn a_life_that_never_ends_is_not_written_as_a_number() {
     let place = Place::new();
     let ages = Wish { life: Some(Duration::from_millis(u64::MAX)), ..wish(Scope::Read) };
-    assert_eq!(place.mint(TokenKind::Token, &ages, None).expect_err("too long").code, Code::Usage);
+    assert_eq!(place.mint(TokenKind::Token, &ages, None).err().expect("too long").code, Code::Usage);
 }
