@@ -32,6 +32,7 @@ use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::fleet::{PLACE_HEADER, SCOPE_HEADER};
 use crate::gate::Gate;
+use crate::routes::Matched;
 use failures::Failures;
 use hosts::{Host, Hosts};
 use leash::{Holds, Leash};
@@ -106,7 +107,13 @@ pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, n
                 None => response,
             }
         }
-        Err(fault) => fault.into_response(),
+        Err(fault) => {
+            let mut response = fault.into_response();
+            if let Some(route) = route_of(&request) {
+                response.extensions_mut().insert(Matched(route));
+            }
+            response
+        }
     };
     headers::add(&mut response, &path, insists);
     response
@@ -236,6 +243,13 @@ fn stranger(what: &str) -> Fault {
     let hint =
         "send `Authorization: Bearer TOKEN`; `berth token new` makes one, and `berth link` logs a browser in";
     Fault::from(Problem::new(Code::NotAllowed, what).hint(hint)).status(StatusCode::UNAUTHORIZED)
+}
+
+/// The route that a request would have come to, for records.
+fn route_of(request: &Request) -> Option<&'static str> {
+    static PATHS: LazyLock<HashSet<&'static str>> =
+        LazyLock::new(|| crate::routes::all().into_iter().map(|route| route.path).collect());
+    PATHS.get(request.extensions().get::<MatchedPath>()?.as_str()).copied()
 }
 
 /// Whether everybody may ask this.

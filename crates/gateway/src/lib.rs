@@ -21,6 +21,7 @@ pub mod openapi;
 mod page;
 mod proxy;
 pub mod routes;
+mod seats;
 mod server;
 mod trace;
 

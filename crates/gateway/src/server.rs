@@ -89,6 +89,9 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
     let inherited = options.inherited.clone().unwrap_or_default();
     let tls = options.tls.clone().map(tls::Tls::load).transpose()?.map(Arc::new);
     let metrics = Arc::new(Metrics::new(inherited.restarts));
+    if inherited.restarts > 0 {
+        berth_keeper::start::adopt_children();
+    }
     // What was asked for is looked at before anything is opened.
     let gate = Gate::new(home.clone(), options.clone(), metrics.clone())?;
     let ending = gate.ending.clone();

@@ -144,6 +144,18 @@ fn remember(keeper: Pidfd) {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner).push(keeper);
 }
 
+/// Takes over what the image before this one started: keepers, and nobody else takes their exits. For who replaced its
+/// own program, before it starts anything itself.
+pub fn adopt_children() {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let pids: Vec<u32> = lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    let children = pids.into_iter().filter_map(|pid| Pidfd::open(pid).ok());
+    STARTED.lock().unwrap_or_else(PoisonError::into_inner).extend(children);
+}
+
 /// Takes the exits of keepers that this process started and that have ended. Who stays for long calls it now and
 /// then: else each would be listed as ended until we end ourselves.
 pub fn collect() {

@@ -57,7 +57,8 @@ pub fn subjects(ctx: &Ctx, filter: &Filter, mut ids: Vec<SessionId>) -> (Vec<Sub
     (subjects, problems)
 }
 
-/// Searches these sessions, in this order; `take` gets what is found of one after the other, until it has enough.
+/// Searches these sessions, in this order; `take` gets what is found of one after the other, until it has enough, or
+/// whoever hears of the progress has.
 /// Returns what could not be searched.
 pub fn find(
     subjects: &[Subject],
@@ -69,6 +70,9 @@ pub fn find(
     let mut problems = Vec::new();
     let mut jobs = Vec::new();
     for (number, subject) in subjects.iter().enumerate() {
+        if progress.is_enough() {
+            return Ok(problems);
+        }
         match subject.jobs(wish.context) {
             Ok(more) => jobs.extend(more.into_iter().map(|job| (number, job))),
             Err(problem) => problems.push(problem),
@@ -87,7 +91,7 @@ pub fn find(
             let mut read = |bytes: u64| {
                 progress.add(bytes);
                 let is_named = is_enough && named[*subject].load(Ordering::Relaxed);
-                if is_named || enough.load(Ordering::Relaxed) {
+                if is_named || enough.load(Ordering::Relaxed) || progress.is_enough() {
                     return ControlFlow::Break(());
                 }
                 ControlFlow::Continue(())
@@ -99,7 +103,10 @@ pub fn find(
     };
     work::each(jobs.len(), worker, |number, (hits, more)| {
         problems.extend(more);
-        if hits.is_empty() { Ok(ControlFlow::Continue(())) } else { take(&subjects[jobs[number].0], &hits) }
+        if !hits.is_empty() && take(&subjects[jobs[number].0], &hits)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(if progress.is_enough() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     Ok(problems)
 }

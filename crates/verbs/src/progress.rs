@@ -6,6 +6,10 @@ pub trait Progress: Sync {
     fn begin(&self, total: u64);
     /// So many more are done.
     fn add(&self, count: u64);
+    /// Whether the rest need not be done.
+    fn is_enough(&self) -> bool {
+        false
+    }
 }
 
 /// Nobody wants to know.

@@ -27,6 +27,10 @@ pub use secret::Secret;
 
 /// How many tokens, cookies and links there may be.
 pub const MOST_TOKENS: usize = 1000;
+/// How many of them only the owner of the state directory may make: nobody with a token locks them out.
+const OWNERS_RESERVE: usize = 100;
+/// How many browsers may be logged in with one token; the one that has been for longest makes room.
+pub const MOST_BROWSERS: usize = 20;
 /// The largest record that is read.
 const MAX_RECORD_BYTES: u64 = 64 << 10;
 /// How many sessions a token may name.
@@ -41,6 +45,8 @@ pub const LINK_LIFE: Duration = Duration::from_secs(10 * 60);
 pub const LONGEST_LINK_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// How long a browser stays logged in.
 pub const COOKIE_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The longest life of anything that has an end: who wants more wants none.
+pub const LONGEST_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 /// For how long after its end a link is still known to have been used, or to have ended.
 const LINK_MEMORY: Duration = Duration::from_secs(24 * 3600);
 
@@ -94,14 +100,24 @@ impl Tokens {
     fn mint_locked(&self, kind: TokenKind, wish: &Wish, maker: Maker<'_>) -> Result<NewToken, Problem> {
         let now = clock::wall_ms();
         self.forget(now)?;
-        let known = self.records()?;
-        if known.len() >= MOST_TOKENS {
-            return Err(Problem::new(Code::Full, format!("there are {MOST_TOKENS} tokens already"))
+        let mut known = self.records()?;
+        if let Some(pass) = maker.pass
+            && kind == TokenKind::Cookie
+        {
+            self.make_room(&mut known, &pass.id)?;
+        }
+        let most = if maker.pass.is_some() { MOST_TOKENS - OWNERS_RESERVE } else { MOST_TOKENS };
+        if known.len() >= most {
+            return Err(Problem::new(Code::Full, format!("there are {most} tokens already"))
                 .hint("`berth token ls` lists them; revoke what is not needed with `berth token revoke`"));
         }
         if wish.sessions.as_ref().is_some_and(|sessions| sessions.len() > MOST_SESSIONS) {
             let what = format!("a token names at most {MOST_SESSIONS} sessions");
             return Err(Problem::new(Code::Usage, what).hint("leave the list out for all sessions"));
+        }
+        if wish.life.is_some_and(|life| life > LONGEST_LIFE) {
+            return Err(Problem::new(Code::Usage, "a token lives at most a hundred years")
+                .hint("say nothing about its end for one that has none"));
         }
         let mut expires_at_ms = wish.life.map(|life| now.saturating_add(milliseconds(life)));
         if let Some(pass) = maker.pass {
@@ -143,6 +159,25 @@ impl Tokens {
         Ok(NewToken { secret: secret.text().to_owned(), token: record.view(&id, now, None) })
     }
 
+    /// Logs out the browsers that were logged in with a token for longest, and what was made with them, so that one
+    /// more has room.
+    fn make_room(&self, known: &mut Vec<(String, Record)>, parent: &str) -> Result<(), Problem> {
+        let is_theirs = |it: &Record| it.kind == TokenKind::Cookie && it.parent.as_deref() == Some(parent);
+        let mut theirs: Vec<(u64, String)> = known
+            .iter()
+            .filter(|(_, record)| is_theirs(record))
+            .map(|(id, record)| (record.created_at_ms, id.clone()))
+            .collect();
+        theirs.sort();
+        let over = (theirs.len() + 1).saturating_sub(MOST_BROWSERS);
+        for (_, id) in &theirs[..over] {
+            let gone = with_all_below(known, id);
+            self.remove(known, &gone)?;
+            known.retain(|(id, _)| !gone.contains(id));
+        }
+        Ok(())
+    }
+
     /// All that somebody may know of, the oldest first. `pass` is what they may do themselves.
     pub fn list(&self, pass: Option<&Pass>) -> Result<Vec<Token>, Problem> {
         let now = clock::wall_ms();
@@ -155,7 +190,6 @@ impl Tokens {
     /// Takes back the token of this name or id, and what was made with it. Tells what is gone.
     pub fn revoke(&self, handle: &str, pass: Option<&Pass>) -> Result<Vec<Token>, Problem> {
         let _lock = self.lock()?;
-        let now = clock::wall_ms();
         let records = self.records()?;
         let is_meant = |(id, record): &&(String, Record)| id == handle || record.name == handle;
         let found = records.iter().filter(|(_, record)| may_know(pass, record)).find(is_meant);
@@ -166,14 +200,12 @@ impl Tokens {
             )
             .hint("`berth token ls` lists what there is"));
         };
-        let mut gone = vec![id.clone()];
-        let mut at = 0;
-        while at < gone.len() {
-            let made = records.iter().filter(|(_, record)| record.parent.as_ref() == Some(&gone[at]));
-            let made: Vec<String> = made.map(|(id, _)| id.clone()).collect();
-            gone.extend(made);
-            at += 1;
-        }
+        self.remove(&records, &with_all_below(&records, id))
+    }
+
+    /// Removes these, each before what it was made with. Tells what is gone.
+    fn remove(&self, records: &[(String, Record)], gone: &[String]) -> Result<Vec<Token>, Problem> {
+        let now = clock::wall_ms();
         let mut told = Vec::new();
         // The children first: killed in between, what is left can be revoked again.
         for (id, record) in gone.iter().rev().filter_map(|id| records.iter().find(|(known, _)| known == id)) {
@@ -361,6 +393,19 @@ impl Tokens {
         berth_keeper::store::sync_dirs(&[&self.dir])
             .map_err(|error| Problem::new(Code::Refused, format!("cannot make the change last: {error}")))
     }
+}
+
+/// A token, and everything that was made with it, each behind what it was made with.
+fn with_all_below(records: &[(String, Record)], id: &str) -> Vec<String> {
+    let mut all = vec![id.to_owned()];
+    let mut at = 0;
+    while at < all.len() {
+        let made = records.iter().filter(|(_, record)| record.parent.as_ref() == Some(&all[at]));
+        let made: Vec<String> = made.map(|(id, _)| id.clone()).collect();
+        all.extend(made);
+        at += 1;
+    }
+    all
 }
 
 /// Refuses a token that goes further than its maker may.

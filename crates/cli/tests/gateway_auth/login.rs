@@ -2,6 +2,8 @@
 
 use std::sync::Barrier;
 
+use berth_harness::{exchange, request};
+use berth_verbs::tokens::MOST_BROWSERS;
 use serde_json::json;
 
 use crate::{ask, bearer, cookie_of, lab, origin, post_form, serve, token};
@@ -145,6 +147,40 @@ fn a_browser_that_logged_in_with_a_token_goes_no_further_and_no_longer_than_it()
     lab.ok(["token", "revoke", "bot"]);
     gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).problem(401, "not-allowed");
     lab.ok(["stop", "one", "--grace", "0s"]);
+}
+
+#[test]
+fn a_form_that_never_ends_is_not_waited_for() {
+    let lab = lab();
+    let gateway = lab.serve_in(&["--listen=127.0.0.1:0"], &[("BERTH_CLIENT_MS", "700")]);
+    let host = gateway.address.clone().expect("it listens on TCP");
+    let form = [
+        ("Host", host.as_str()),
+        ("Content-Type", "application/x-www-form-urlencoded"),
+        ("Content-Length", "100"),
+    ];
+    let half = [request("POST", "/login", &form, None), b"token=".to_vec()].concat();
+    exchange(gateway.connect_tcp(), &half).problem(408, "usage");
+}
+
+#[test]
+fn one_token_logs_in_so_many_browsers_and_keeps_nobody_else_out() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    let form = format!("token={}", token(&lab, "read", "reader", &[]));
+    let is_in =
+        |cookie: &str| gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", cookie)], None).status == 200;
+    let enter = || cookie_of(&post_form(&gateway, "/login", &[], &form));
+    let cookies: Vec<String> = (0..MOST_BROWSERS + 5).map(|_| enter()).collect();
+    let inside: Vec<bool> = cookies.iter().map(|cookie| is_in(cookie)).collect();
+    assert_eq!(inside.iter().filter(|it| **it).count(), MOST_BROWSERS, "{inside:?}");
+    assert!(!inside[0] && inside[MOST_BROWSERS + 4], "who came first makes room: {inside:?}");
+    let listed = lab.json(["token", "ls", "--json"]);
+    assert_eq!(listed.as_array().map(Vec::len), Some(MOST_BROWSERS + 1), "{listed}");
+    let other = cookie_of(&post_form(&gateway, "/login", &[], &format!("link={}", link(&lab, &[]))));
+    assert!(is_in(&other));
+    enter();
+    assert!(is_in(&other), "one of another token is none of its");
 }
 
 #[test]

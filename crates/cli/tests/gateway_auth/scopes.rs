@@ -141,3 +141,86 @@ fn for_a_token_with_a_list_of_sessions_there_are_no_others() {
     }
     lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
 }
+
+#[test]
+fn a_token_with_a_list_of_sessions_hears_of_no_other_by_its_name() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    lab.start_with(&["--name", "one"], &["hang"]);
+    let two = lab.start_with(&["--name", "two"], &["hang"]);
+    let some = token(&lab, "admin", "some", &["--session", "one"]);
+    let taken = ask(&gateway, "PATCH", "/v1/sessions/one", &some, Some(&json!({"name": "two"})));
+    let problem = taken.problem(409, "refused");
+    assert!(!problem.to_string().contains(&two), "{problem}");
+    ask(&gateway, "PATCH", "/v1/sessions/one", &some, Some(&json!({"name": "uno"}))).ok();
+    // What it would make is none of its sessions.
+    for body in [json!({}), json!({"name": "two"})] {
+        let problem = ask(&gateway, "POST", "/v1/sessions/uno/fork", &some, Some(&body));
+        let problem = problem.problem(403, "not-allowed");
+        assert!(!problem.to_string().contains(&two), "{problem}");
+    }
+    // Whoever may see it is told whose the name is.
+    let all = token(&lab, "admin", "all", &[]);
+    let taken = ask(&gateway, "PATCH", "/v1/sessions/uno", &all, Some(&json!({"name": "two"})));
+    assert!(taken.problem(409, "refused").to_string().contains(&two));
+    lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
+}
+
+#[test]
+fn a_token_with_a_list_of_sessions_hears_of_no_other_by_a_helper_and_ends_none_of_others() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    let one = lab.start_with(&["--name", "one"], &["hang"]);
+    let two = lab.start_with(&["--name", "two"], &["hang"]);
+    let some = token(&lab, "admin", "some", &["--session", "one"]);
+    let all = token(&lab, "admin", "all", &[]);
+    let ensure = |token: &str, name: &str, owner: &str, script: &str, more: serde_json::Value| {
+        let mut body = json!({"name": name, "owner": owner, "command": [lab.agent(), script, "hang"]});
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        ask(&gateway, "POST", "/v1/helpers", token, Some(&body))
+    };
+    let shared = ensure(&all, "shared", "two", "say:x", json!({})).ok();
+    let foreign = ensure(&all, "foreign", "two", "say:geheim", json!({})).ok();
+    let hidden = |text: String| assert!(!text.contains(&two) && !text.contains("geheim"), "{text}");
+    // Nobody's but theirs, and where their session is.
+    for more in [json!({"scope": "user"}), json!({"cwd": "/"})] {
+        hidden(ensure(&some, "mine", "one", "say:x", more).problem(403, "not-allowed").to_string());
+    }
+    hidden(ensure(&some, "foreign", "one", "say:other", json!({})).problem(409, "refused").to_string());
+    // What they share they own, and see themselves alone in.
+    let joined = ensure(&some, "shared", "one", "say:x", json!({})).ok();
+    assert_eq!(joined["id"], shared["id"]);
+    hidden(joined.to_string());
+    let of = |what: &str| format!("/v1/helpers/{what}");
+    for path in ["/v1/helpers".to_owned(), of("shared"), of("shared/log")] {
+        let told = ask(&gateway, "GET", &path, &some, None).ok().to_string();
+        assert!(path == of("shared") || told.contains(&one), "{path}: {told}");
+        hidden(told);
+    }
+    // What they may not see is not there.
+    let release = json!({"owner": "one"});
+    for name in ["foreign", "nobody"] {
+        let post = |what: &str, body: &serde_json::Value| {
+            let reply = ask(&gateway, "POST", &of(&format!("{name}/{what}")), &some, Some(body));
+            reply.problem(404, "not-found").to_string().replace(name, "it")
+        };
+        assert_eq!(post("release", &release), post("stop", &json!({})), "the same words");
+        hidden(post("release", &release));
+    }
+    // What others own, too, goes on for them.
+    let left = ask(&gateway, "POST", &of("shared/stop"), &some, Some(&json!({}))).ok();
+    hidden(left.to_string());
+    let after = ask(&gateway, "GET", &of("shared"), &all, None).ok();
+    assert_eq!((&after["state"], &after["pid"]), (&json!("running"), &joined["pid"]), "{after}");
+    let owners = after["helper"]["owners"].as_array().expect("a list");
+    assert!(owners.len() == 1 && owners[0]["session"] == two.as_str(), "{after}");
+    ask(&gateway, "GET", &of("shared"), &some, None).problem(404, "not-found");
+    // What is theirs alone ends.
+    ensure(&some, "mine", "one", "say:x", json!({})).ok();
+    assert_eq!(ask(&gateway, "POST", &of("mine/stop"), &some, Some(&json!({}))).ok()["state"], "stopped");
+    assert_eq!(ask(&gateway, "GET", &of("foreign"), &all, None).ok()["pid"], foreign["pid"]);
+    for name in ["shared", "foreign"] {
+        ask(&gateway, "POST", &of(&format!("{name}/stop")), &all, Some(&json!({"grace_ms": 0}))).ok();
+    }
+    lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
+}

@@ -100,6 +100,11 @@ fn a_gateway_that_cannot_work_says_why_and_is_alive_all_the_same() {
     let lab = lab();
     let gateway = lab.serve_with(&["--listen", "127.0.0.1:0"]);
     assert_eq!(gateway.ask_tcp("GET", "/readyz", &[], None).ok()["status"], "ready");
+    // Who comes while another one is being answered hears the same.
+    for _ in 0..20 {
+        let asked: Vec<_> = (0..16).map(|_| gateway.begin("GET", "/readyz", &[], None)).collect();
+        asked.into_iter().for_each(|asked| assert_eq!(asked.reply().ok()["status"], "ready"));
+    }
     let (sessions, away) = (lab.home().join("sessions"), lab.home().join("away"));
     std::fs::rename(&sessions, &away).expect("our own");
     std::fs::write(&sessions, "not a directory").expect("a file");
@@ -108,6 +113,8 @@ fn a_gateway_that_cannot_work_says_why_and_is_alive_all_the_same() {
         problem["title"].as_str().is_some_and(|title| title.contains("the sessions cannot be listed")),
         "{problem}"
     );
+    // Anybody may ask, and nobody is told where that is.
+    assert!(!problem.to_string().contains(&lab.home().display().to_string()), "{problem}");
     assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).ok()["status"], "ok");
     std::fs::remove_file(&sessions).and_then(|()| std::fs::rename(&away, &sessions)).expect("our own");
     assert_eq!(gateway.ask_tcp("GET", "/readyz", &[], None).status, 200);

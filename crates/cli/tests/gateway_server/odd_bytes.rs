@@ -39,8 +39,11 @@ fn what_is_no_request_is_refused_and_nobody_else_notices() {
         (format!("GET /healthz HTTP/1.1\r\nHost: x\r\n{headers}\r\n").into_bytes(), &[431]),
         (format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX: {long}\r\n\r\n").into_bytes(), &[431]),
         (format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n").into_bytes(), &[414, 431]),
+        // Who does not say whom it means may mean anybody: the door wants a name of ours, in every version.
+        (b"GET /healthz HTTP/1.0\r\n\r\n".to_vec(), &[400]),
+        (b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n".to_vec(), &[400]),
         // These are requests.
-        (b"GET /healthz HTTP/1.0\r\n\r\n".to_vec(), &[200]),
+        (b"GET /healthz HTTP/1.0\r\nHost: x\r\n\r\n".to_vec(), &[200]),
         (b"GET /healthz HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n".to_vec(), &[200]),
     ];
     for (bytes, expected) in table {

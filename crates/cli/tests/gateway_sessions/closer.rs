@@ -1,8 +1,9 @@
 //! Evidence, processes, agents, doctor, sweep, grep.
 
+use berth_harness::Reply;
 use serde_json::{Value, json};
 
-use crate::{Api, text};
+use crate::{Api, at_once, text};
 
 #[test]
 fn what_is_told_of_a_session_and_its_processes_is_what_the_command_line_tells() {
@@ -93,6 +94,40 @@ fn words_are_found_where_the_command_line_finds_them() {
         api.gateway.get(&format!("/v1/grep?{bad}")).problem(400, "usage");
     }
     api.gateway.get("/v1/grep?pattern=x&session=nobody").problem(404, "not-found");
+}
+
+#[test]
+fn a_pattern_takes_little_memory_and_of_many_searches_some_come_again_later() {
+    let api = Api::new();
+    let id = api.fake(json!({"prompt": "flood:8M"}));
+    api.wait_idle(&id);
+    let huge = "pattern=%28a%7B1000%7D%29%7B1000%7D";
+    api.gateway.get(&format!("/v1/grep?{huge}")).problem(400, "usage");
+    let long = "%5CpL".repeat(5000);
+    api.gateway.get(&format!("/v1/grep?pattern={long}")).problem(400, "usage");
+    let search = || {
+        Box::new(|| api.gateway.get("/v1/grep?pattern=nothing.like.this")) as Box<dyn FnOnce() -> _ + Send>
+    };
+    let replies: Vec<Reply> = at_once((0..30).map(|_| search()).collect());
+    let (found, later): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status == 200);
+    assert!(!found.is_empty() && !later.is_empty(), "{} of 30", found.len());
+    for reply in later {
+        reply.problem(429, "full");
+        assert!(reply.header("retry-after").is_some());
+    }
+    // Those who are done make room.
+    assert_eq!(api.get("/v1/grep?pattern=nothing.like.this")["more"], false);
+}
+
+#[test]
+fn a_search_that_takes_too_long_tells_what_it_found_so_far() {
+    let mut api = Api::new();
+    let id = api.fake(json!({"prompt": "say:the needle"}));
+    api.wait_idle(&id);
+    api.gateway.kill();
+    api.gateway = api.lab.serve_in(&[], &[("BERTH_SEARCH_MS", "0")]);
+    let found = api.get("/v1/grep?pattern=needle");
+    assert_eq!((&found["lines"], &found["more"]), (&json!([]), &json!(true)));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What was said and done, in pieces and as files.
 
+use berth_harness::{Asked, wait_until};
 use serde_json::{Value, json};
 
 use crate::{Api, text};
@@ -83,4 +84,41 @@ fn a_file_is_what_the_command_line_writes() {
     let recording = api.gateway.get(&format!("/v1/sessions/{terminal}/export"));
     assert_eq!(recording.header("content-type"), Some("application/x-asciicast"));
     assert_eq!(recording.text(), api.lab.berth(["export", &terminal, "-o", "-"]).out);
+}
+
+/// Each who reads nothing keeps a thread of the gateway; there are 512 of them.
+#[test]
+fn clients_that_do_not_read_their_exports_keep_nobody_else_out() {
+    const MANY: usize = 600;
+    berth_host::files::raise(4096).expect("a limit");
+    let api = Api::new();
+    let id = api.terminal(&["flood:8M", "exit:0"]);
+    wait_until("its end", || api.session(&id)["state"] == "stopped");
+    let path = format!("/v1/sessions/{id}/export?format=cast");
+    assert!(api.gateway.get(&path).body.len() > 4 << 20, "more than fits on the way");
+    let mut deaf: Vec<Asked> = (0..MANY).map(|_| api.gateway.begin("GET", &path, &[], None)).collect();
+    let last = deaf.pop().expect("many").reply();
+    last.problem(429, "full");
+    assert!(last.header("retry-after").is_some());
+    assert_eq!(api.get("/v1/sessions")["sessions"].as_array().map(Vec::len), Some(1));
+    // When they are gone there is room again.
+    drop(deaf);
+    wait_until("a seat", || api.gateway.get(&path).status == 200);
+}
+
+#[test]
+fn nobody_has_a_verb_wait_for_longer_than_an_hour() {
+    let api = Api::new();
+    let id = api.terminal(&["hang"]);
+    let ages = json!({"grace_ms": 3_600_001});
+    api.post(&format!("/v1/sessions/{id}/stop"), ages.clone()).problem(400, "usage");
+    let archive = json!({"stop": true, "grace_ms": u64::MAX});
+    api.post(&format!("/v1/sessions/{id}/archive"), archive).problem(400, "usage");
+    let helper = json!({"name": "x", "owner": id, "command": ["true"], "ready_timeout_ms": u64::MAX});
+    api.post("/v1/helpers", helper).problem(400, "usage");
+    let made = json!({"name": "x", "owner": id, "command": [api.lab.agent(), "hang"]});
+    api.post("/v1/helpers", made).ok();
+    api.post("/v1/helpers/x/stop", ages).problem(400, "usage");
+    assert_eq!(api.session(&id)["state"], "running");
+    api.post("/v1/helpers/x/stop", json!({"grace_ms": 0})).ok();
 }

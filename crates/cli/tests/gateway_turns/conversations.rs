@@ -10,7 +10,7 @@ use crate::{
 
 /// C14: typed, no silent fresh start; the choice is somebody's, visible, and the dead id is not tried again.
 #[test]
-fn c14_a_conversation_that_is_gone_is_a_typed_error_and_no_success() {
+fn c14_a_conversation_that_is_gone_is_told_with_the_receipt_and_is_no_success() {
     let lab = lab();
     let gateway = lab.serve();
     let id = start(&lab, &["--name", "s"]);
@@ -19,13 +19,15 @@ fn c14_a_conversation_that_is_gone_is_a_typed_error_and_no_success() {
     let old = text(&lab.show("s"), "native_id");
     std::fs::remove_file(store(&lab).join(format!("{old}.jsonl"))).expect("the transcript");
     let body = json!({"text": "what was it?", "wait": true});
-    for _ in 0..2 {
+    for round in 0..2 {
         let reply = send_keyed(&gateway, "s", "k", &body);
-        let gone = reply.problem(409, "held");
-        let told = text(&gone, "title");
+        // It is accepted, so that nobody sends it again, and no result: the same key is the same turn.
+        assert_eq!(reply.status, 202, "{}", reply.text());
+        assert_eq!(reply.header("retry-after"), None);
+        let gone = reply.json();
+        assert_eq!((&gone["number"], &gone["repeated"]), (&json!(2), &json!(round > 0)), "{gone}");
+        let told = text(&gone, "held");
         assert!(told.contains(&old) && told.contains("--fresh"), "it says which, and the choice: {gone}");
-        // It is accepted, and says so; the same key is the same turn.
-        assert!(told.contains("is accepted"), "{gone}");
         assert_eq!(reply.header("location"), Some(at(&id, "turns/2").as_str()));
     }
     assert_eq!(seen_states(&gateway, "s"), ["done", "queued"]);
@@ -91,12 +93,40 @@ fn c7_a_turn_that_is_stopped_is_interrupted_and_what_waits_behind_it_waits() {
     lab.ok(["stop", "--grace", "50ms", &id]);
     assert_eq!(text(&first.reply().ok(), "state"), "interrupted");
     let second = second.reply();
-    let held = second.problem(409, "held");
-    assert!(text(&held, "title").contains("stopped"), "{held}");
+    assert_eq!(second.status, 202, "{}", second.text());
+    let held = second.json();
+    assert!(text(&held, "held").contains("stopped"), "{held}");
     assert_eq!(second.header("location"), Some(at(&id, "turns/2").as_str()));
     assert_eq!(lab.show(&id)["state"], "stopped");
     assert_eq!(seen(&gateway, &id, 2)["in_progress"], true);
     lab.ok(["resume", "-d", &id]);
     let done = gateway.post(&at(&id, "wait"), &json!({"for": "done", "timeout_ms": 60_000})).ok();
     assert_eq!(text(&done["turn"], "answer"), "ECHO: second");
+}
+
+/// C2: what is accepted is never answered as a failure, whatever happens to who waits: they would send it again.
+#[test]
+fn c2_whoever_waits_for_an_accepted_turn_is_told_of_it_though_it_cannot_be_looked_at() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let (_, wait) = gate(&lab, "never");
+    let (begun, touch) = mark(&lab, "begun");
+    let id = start(&lab, &[]);
+    let body = json!({"text": format!("{touch} {wait} x"), "wait": true});
+    let waiting = gateway.begin("POST", &at(&id, "turns"), &[], Some(&body));
+    wait_mark(&begun);
+    let (journal, away) = (lab.session_dir(&id).join("journal"), lab.session_dir(&id).join("journal.away"));
+    std::fs::rename(&journal, &away).expect("a directory");
+    std::fs::write(&journal, b"").expect("a file");
+    lab.kill_keeper(&id);
+    let reply = waiting.reply();
+    assert_eq!(reply.status, 202, "{}", reply.text());
+    assert_eq!(reply.header("retry-after"), None);
+    assert_eq!(reply.header("location"), Some(at(&id, "turns/1").as_str()));
+    let receipt = reply.json();
+    assert_eq!(receipt["number"], 1, "{receipt}");
+    assert!(!text(&receipt, "held").is_empty(), "{receipt}");
+    std::fs::remove_file(&journal).expect("a file");
+    std::fs::rename(&away, &journal).expect("a directory");
+    assert_eq!(seen_states(&gateway, &id).len(), 1);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -34,7 +34,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             let kind = kind.split(';').next().unwrap_or_default().trim();
             kind.eq_ignore_ascii_case("application/json")
         });
-        let bytes = read(request.into_body()).await?;
+        let bytes = read(request.into_body(), MAX_BODY_BYTES).await?;
         if !is_json && !bytes.is_empty() {
             return Err(Fault::usage("the body is not of the type application/json")
                 .status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
@@ -54,13 +54,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 }
 
 /// All of a body, within the limits.
-async fn read(body: axum::body::Body) -> Result<bytes::Bytes, Fault> {
-    let read = axum::body::to_bytes(body, MAX_BODY_BYTES);
+pub(crate) async fn read(body: axum::body::Body, most_bytes: usize) -> Result<bytes::Bytes, Fault> {
+    let read = axum::body::to_bytes(body, most_bytes);
     let read = tokio::time::timeout(killpoint::patience(PATIENCE_VARIABLE, BODY_PATIENCE), read).await;
     match read {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if is_too_long(&error) => {
-            Err(Fault::usage(format!("the body has more than {MAX_BODY_BYTES} bytes"))
+            Err(Fault::usage(format!("the body has more than {most_bytes} bytes"))
                 .hint("send less at once")
                 .status(StatusCode::PAYLOAD_TOO_LARGE))
         }
@@ -78,6 +78,17 @@ fn is_too_long(error: &axum::Error) -> bool {
         cause = error.source();
     }
     false
+}
+
+/// The key that makes a call repeatable, as its header has it.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Fault> {
+    let mut keys = headers.get_all("idempotency-key").iter();
+    let Some(key) = keys.next() else { return Ok(None) };
+    if keys.next().is_some() {
+        return Err(Fault::usage("there is more than one `Idempotency-Key`"));
+    }
+    let key = key.to_str().map_err(|_| Fault::usage("the `Idempotency-Key` is not plain text"))?;
+    Ok(Some(key.to_owned()))
 }
 
 /// An object, and nothing else: serde takes the fields of a struct in a list, too, and nobody described that.

@@ -24,6 +24,7 @@ use crate::fault::Fault;
 use crate::gate::{Gate, work};
 use crate::http::body::{Body, Path, Query};
 use crate::routes::{Route, bytes};
+use crate::seats::{at_most_an_hour, long_work};
 
 /// How long a helper is asked to end before it is made to, if nobody says.
 const USUAL_GRACE_MS: u64 = 5000;
@@ -70,6 +71,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Code::Refused,
             Code::Held,
             Code::TimedOut,
+            Code::Full,
             Code::Unreachable,
         ]),
         Route::new(
@@ -100,13 +102,13 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/helpers/{helper}/stop",
             Scope::Control,
             "stop_helper",
-            "Ends a helper, whoever owns it; answered when that is proven over.",
+            "Ends a helper, whoever owns it; answered when that is proven over. Who may see some of its owners only has these leave.",
             end,
         )
         .filtered()
         .takes::<Grace>()
         .gives::<Status>(200, "it is over")
-        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
         Route::new(
             get.clone(),
             "/v1/helpers/{helper}/log",
@@ -162,6 +164,7 @@ async fn list(
     let found = work(move || {
         let mut all = helper::list(&ctx.helpers()?)?;
         all.helpers.retain(|it| (which.all || it.state != "stopped") && is_theirs(&caller, it));
+        all.helpers.iter_mut().for_each(|it| hide_others(&caller, it));
         let damaged = all.damaged.into_iter().filter(|_| caller.sessions.is_none());
         Ok(Helpers { helpers: all.helpers, damaged: damaged.map(|problem| problem.what).collect() })
     });
@@ -171,8 +174,25 @@ async fn list(
 /// Whether there is such a helper for them: those who may see some sessions only see what these own.
 fn is_theirs(caller: &Caller, helper: &Status) -> bool {
     let mut owners = helper.helper.iter().flat_map(|helper| &helper.owners);
-    let is_seen = |session: &str| SessionId::parse(session).is_some_and(|id| caller.may_see(&id));
-    caller.sessions.is_none() || owners.any(|owner| is_seen(&owner.session))
+    caller.sessions.is_none() || owners.any(|owner| is_seen(caller, &owner.session))
+}
+
+/// Whether there is such a session for them.
+fn is_seen(caller: &Caller, session: &str) -> bool {
+    caller.sessions.is_none() || SessionId::parse(session).is_some_and(|id| caller.may_see(&id))
+}
+
+/// Takes away the owners that are none of their business.
+fn hide_others(caller: &Caller, helper: &mut Status) {
+    if let Some(helper) = &mut helper.helper {
+        helper.owners.retain(|owner| is_seen(caller, &owner.session));
+    }
+}
+
+/// The same words for what is not there and for what is none of their business.
+fn not_there(named: &str) -> Fault {
+    let what = format!("there is no helper `{}`", named.escape_debug());
+    Problem::new(Code::NotFound, what).hint("GET /v1/helpers?all=true lists them").into()
 }
 
 /// A helper that a session wants.
@@ -221,21 +241,31 @@ async fn ensure(
 ) -> Result<Json<Status>, Fault> {
     let owner = Target::find(&gate, caller, wanted.owner.clone()).await?;
     let is_of_account = wanted.scope == Share::User;
+    let is_limited = owner.caller.sessions.is_some();
     // A gateway is in no directory that anybody means.
     let cwd = match wanted.cwd {
-        Some(dir) if dir.is_absolute() => dir,
-        Some(dir) => {
+        Some(dir) if dir.is_absolute() && !is_limited => dir,
+        Some(dir) if !dir.is_absolute() => {
             let what = format!("`cwd` is no absolute path: {}", dir.display());
             return Err(Fault::usage(what).hint("write the directory from / on"));
         }
-        None => {
+        given @ (Some(_) | None) => {
             let (ctx, id) = (owner.ctx.clone(), owner.id.clone());
-            work(move || ctx.known(&id)).await?.0.what.cwd.into()
+            let own: PathBuf = work(move || ctx.known(&id)).await?.0.what.cwd.into();
+            // Elsewhere, and in the account, it would be one that others share.
+            if is_limited && (is_of_account || given.is_some_and(|dir| dir != own)) {
+                let what = "your token is for some sessions only, and so are helpers in their directories";
+                let hint = "leave out `cwd` and `scope`";
+                return Err(Problem::new(Code::NotAllowed, what).hint(hint).into());
+            }
+            own
         }
     };
     if wanted.command.first().is_none_or(String::is_empty) {
         return Err(Fault::usage("there is nothing to run").hint("`command` is a program and its arguments"));
     }
+    let ready_within =
+        wanted.ready_timeout_ms.map(|ms| at_most_an_hour("ready_timeout_ms", ms)).transpose()?;
     let asked = Asked {
         name: wanted.name,
         owner: owner.id,
@@ -244,11 +274,26 @@ async fn ensure(
         cwd: Some(cwd),
         linger: wanted.idle_ms.map(Duration::from_millis),
         ready: wanted.ready.as_deref().map(ready).transpose()?,
-        ready_within: wanted.ready_timeout_ms.map_or(READY_WITHIN, Duration::from_millis),
+        ready_within: ready_within.map_or(READY_WITHIN, Duration::from_millis),
         command: wanted.command,
     };
-    let ctx = owner.ctx;
-    Ok(Json(work(move || helper::ensure(&ctx.helpers()?, &asked)).await?))
+    let (ctx, caller) = (owner.ctx, owner.caller);
+    let ensured = long_work(move || {
+        let helpers = ctx.helpers()?;
+        let mut status = helper::ensure(&helpers, &asked).map_err(|problem| {
+            // What there is instead, and how it was started, may be none of their business.
+            if caller.sessions.is_none() || problem.code != Code::Refused || is_had(&helpers, &caller, &asked)
+            {
+                return problem;
+            }
+            let name = asked.name.escape_debug();
+            Problem::new(Code::Refused, format!("helper `{name}` cannot be had like this"))
+                .hint("use another name")
+        })?;
+        hide_others(&caller, &mut status);
+        Ok(status)
+    });
+    Ok(Json(ensured.await?))
 }
 
 fn ready(text: &str) -> Result<ReadyWhen, Problem> {
@@ -261,6 +306,13 @@ fn ready(text: &str) -> Result<ReadyWhen, Problem> {
     Ok(ready)
 }
 
+/// Whether there is such a helper for them already, or none at all.
+fn is_had(helpers: &Ctx, caller: &Caller, asked: &Asked) -> bool {
+    let Ok(all) = helper::list(helpers) else { return false };
+    let is_meant = |it: &&Status| it.helper.as_ref().is_some_and(|helper| helper.name == asked.name);
+    all.damaged.is_empty() && all.helpers.iter().filter(is_meant).all(|it| is_theirs(caller, it))
+}
+
 /// The helper that somebody calls so, if there is one for them: what is known, and how to act on it.
 async fn helper(gate: &Gate, caller: &Caller, named: &str) -> Result<(Ctx, SessionId, Status), Fault> {
     let (ctx, text) = (caller.ctx(gate), named.to_owned());
@@ -271,15 +323,11 @@ async fn helper(gate: &Gate, caller: &Caller, named: &str) -> Result<(Ctx, Sessi
         let status = described(&helpers, status);
         Ok((helpers, id, status))
     });
-    let not_there = || {
-        let what = format!("there is no helper `{}`", named.escape_debug());
-        Fault::from(Problem::new(Code::NotFound, what).hint("GET /v1/helpers?all=true lists them"))
-    };
     match found.await {
         Ok(found) if is_theirs(caller, &found.2) => Ok(found),
-        Ok(_) => Err(not_there()),
+        Ok(_) => Err(not_there(named)),
         // What it could mean instead may be none of their business.
-        Err(_) if caller.sessions.is_some() => Err(not_there()),
+        Err(_) if caller.sessions.is_some() => Err(not_there(named)),
         Err(fault) => Err(fault),
     }
 }
@@ -289,7 +337,9 @@ async fn one(
     caller: Caller,
     Path(named): Path<String>,
 ) -> Result<Json<Status>, Fault> {
-    Ok(Json(helper(&gate, &caller, &named).await?.2))
+    let mut status = helper(&gate, &caller, &named).await?.2;
+    hide_others(&caller, &mut status);
+    Ok(Json(status))
 }
 
 /// Who leaves.
@@ -308,13 +358,25 @@ async fn release(
     Body(leaving): Body<Release>,
 ) -> Result<Json<Status>, Fault> {
     let owner = Target::find(&gate, caller, leaving.owner).await?;
-    let (ctx, owner) = (owner.ctx, owner.id);
-    let released = work(move || {
+    let (ctx, owner, caller) = (owner.ctx, owner.id, owner.caller);
+    let (text, leaver) = (named.clone(), owner.clone());
+    let is_limited = caller.sessions.is_some();
+    let found = work(move || {
         let helpers = ctx.helpers()?;
-        let id = helper::find_owned(&helpers, &named, None, &owner)?;
-        helper::release(&helpers, &id, &owner)
+        let id = helper::find_owned(&helpers, &text, None, &leaver)?;
+        let known = is_limited.then(|| Ok(described(&helpers, helpers.known(&id)?.0))).transpose()?;
+        Ok((helpers, id, known))
     });
-    Ok(Json(released.await?))
+    let (helpers, id) = match found.await {
+        Ok((helpers, id, known)) if known.as_ref().is_none_or(|known| is_theirs(&caller, known)) => {
+            (helpers, id)
+        }
+        Err(fault) if caller.sessions.is_none() => return Err(fault),
+        Ok(_) | Err(_) => return Err(not_there(&named)),
+    };
+    let mut status = work(move || helper::release(&helpers, &id, &owner)).await?;
+    hide_others(&caller, &mut status);
+    Ok(Json(status))
 }
 
 /// How to end it.
@@ -332,9 +394,26 @@ async fn end(
     Path(named): Path<String>,
     Body(grace): Body<Grace>,
 ) -> Result<Json<Status>, Fault> {
-    let (helpers, id, _) = helper(&gate, &caller, &named).await?;
-    let ended = work(move || {
-        let ended = stop::stop(&helpers, &id, grace.grace_ms.unwrap_or(USUAL_GRACE_MS));
+    let grace_ms = at_most_an_hour("grace_ms", grace.grace_ms.unwrap_or(USUAL_GRACE_MS))?;
+    let (helpers, id, known) = helper(&gate, &caller, &named).await?;
+    let owners: Vec<String> =
+        known.helper.into_iter().flat_map(|it| it.owners).map(|owner| owner.session).collect();
+    let (seen, others): (Vec<_>, Vec<_>) = owners.into_iter().partition(|owner| is_seen(&caller, owner));
+    if caller.sessions.is_some() && !others.is_empty() {
+        // It is others', too: it ends for theirs alone.
+        let left = work(move || {
+            let mut left = None;
+            for owner in seen.iter().filter_map(|owner| SessionId::parse(owner)) {
+                left = Some(helper::release(&helpers, &id, &owner)?);
+            }
+            left.ok_or_else(|| Problem::new(Code::Bug, "a helper is shown to who does not own it"))
+        });
+        let mut left = left.await?;
+        hide_others(&caller, &mut left);
+        return Ok(Json(left));
+    }
+    let ended = long_work(move || {
+        let ended = stop::stop(&helpers, &id, grace_ms);
         ended.map(|status| described(&helpers, status)).map_err(|problem| reworded(problem, &id))
     });
     Ok(Json(ended.await?))
@@ -382,8 +461,13 @@ async fn log(
             }
             Line { seq: event.seq().0, at: Timestamp(entry.at_ms), event: happened }
         };
-        let events: Vec<Line> = all.iter().take(limit).map(line).collect();
+        let mut events: Vec<Line> = all.iter().take(limit).map(line).collect();
         let next_after = events.last().map(|line| line.seq).filter(|_| all.len() > limit);
+        events.retain(|line| match &line.event {
+            Event::OwnerJoined { owner } => is_seen(&caller, &owner.session),
+            Event::OwnerLeft { owner, .. } => is_seen(&caller, owner),
+            _ => true,
+        });
         Ok(Events { events, next_after })
     });
     Ok(Json(told.await?))

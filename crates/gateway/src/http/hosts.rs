@@ -117,7 +117,7 @@ async fn list(
 async fn pass_on(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
-    Path((name, path)): Path<(String, String)>,
+    Path(name): Path<String>,
     request: Request<Body>,
 ) -> Result<Response<Body>, Fault> {
     let nobody = || {
@@ -135,10 +135,8 @@ async fn pass_on(
     let host = hosts.into_iter().find(|host| host.name == name).ok_or_else(nobody)?;
     // As it was written: what was escaped stays so.
     let raw = request.uri().path();
-    let rest = raw
-        .strip_prefix("/v1/hosts/")
-        .and_then(|rest| rest.split_once('/'))
-        .map_or(path.as_str(), |(_, rest)| rest);
+    let rest =
+        raw.strip_prefix("/v1/hosts/").and_then(|rest| rest.split_once('/')).map_or("", |(_, rest)| rest);
     if rest == "hosts" || rest.starts_with("hosts/") {
         return Err(Fault::usage("a host of a host is asked there").hint("add it here, too"));
     }

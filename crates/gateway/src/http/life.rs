@@ -16,15 +16,14 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
-use crate::http::body::Body;
+use crate::http::body::{Body, idempotency_key};
 use crate::http::sessions::made;
 use crate::http::wishes::NewSession;
 use crate::routes::Route;
+use crate::seats::{at_most_an_hour, long_work};
 
 /// How long a session is asked to end before it is made to, if nobody says; as `berth stop` has it.
 const USUAL_GRACE_MS: u64 = 5000;
-/// The header that makes a call repeatable.
-const KEY_HEADER: &str = "idempotency-key";
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -47,6 +46,7 @@ pub(crate) fn routes() -> Vec<Route> {
             Code::Refused,
             Code::InUse,
             Code::TimedOut,
+            Code::Full,
             Code::Unreachable,
         ]),
         Route::new(
@@ -59,7 +59,7 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .takes::<Grace>()
         .gives::<Status>(200, "it is over")
-        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
         Route::new(
             Method::POST,
             "/v1/sessions/{session}/resume",
@@ -70,7 +70,14 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .takes::<Again>()
         .gives::<Status>(200, "it runs")
-        .fails(&[Code::NotFound, Code::Held, Code::InUse, Code::Refused, Code::Unreachable]),
+        .fails(&[
+            Code::NotFound,
+            Code::Held,
+            Code::InUse,
+            Code::Refused,
+            Code::Full,
+            Code::Unreachable,
+        ]),
         Route::new(
             Method::POST,
             "/v1/sessions/{session}/fork",
@@ -81,7 +88,14 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .takes::<Copied>()
         .gives::<Status>(201, "the new one runs")
-        .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Unreachable]),
+        .fails(&[
+            Code::NotFound,
+            Code::NotAllowed,
+            Code::Usage,
+            Code::Refused,
+            Code::Full,
+            Code::Unreachable,
+        ]),
         Route::new(
             Method::POST,
             "/v1/sessions/{session}/archive",
@@ -92,7 +106,7 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .takes::<PutAway>()
         .gives::<Status>(200, "it is archived")
-        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
         Route::new(
             Method::POST,
             "/v1/sessions/{session}/restore",
@@ -129,12 +143,9 @@ async fn create(
 ) -> Result<Response, Fault> {
     caller.needs(new.scope())?;
     new.key = one_key(&headers, new.key.take())?;
-    if caller.sessions.is_some() && caller.agent.is_none() {
-        let what = "this token is for sessions that were named when it was made, and starts no others";
-        return Err(Problem::new(Code::NotAllowed, what).hint("`berth token new` makes one for all").into());
-    }
+    starts_others(&caller)?;
     let ctx = caller.ctx(&gate);
-    let created = work(move || {
+    let created = long_work(move || {
         let (key, prompt) = (new.key.clone(), new.prompt.clone());
         let started = run::prepare(&new.wanted()?)?.start(&ctx);
         let made = started.map_err(|problem| or_no_store(&ctx.home, problem))?;
@@ -153,16 +164,24 @@ async fn create(
     Ok(if created.repeated { Json(created).into_response() } else { made(created) })
 }
 
+/// Refuses who has some sessions only what would make another one.
+fn starts_others(caller: &Caller) -> Result<(), Problem> {
+    if caller.sessions.is_none() {
+        return Ok(());
+    }
+    let what = "this token is for sessions that were named when it was made, and starts no others";
+    Err(Problem::new(Code::NotAllowed, what).hint("`berth token new` makes one for all"))
+}
+
 /// The key of a call, which may be in its body as well.
 fn one_key(headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, Fault> {
-    let Some(header) = headers.get(KEY_HEADER) else { return Ok(in_body) };
-    let header = header.to_str().map_err(|_| Fault::usage("the Idempotency-Key is no text"))?;
+    let Some(header) = idempotency_key(headers)? else { return Ok(in_body) };
     match in_body {
         Some(key) if key != header => {
             Err(Fault::usage("`key` and the header Idempotency-Key are not the same")
                 .hint("leave one of them out"))
         }
-        Some(_) | None => Ok(Some(header.to_owned())),
+        Some(_) | None => Ok(Some(header)),
     }
 }
 
@@ -176,8 +195,8 @@ struct Grace {
 }
 
 async fn end(target: Target, Body(grace): Body<Grace>) -> Result<Json<Status>, Fault> {
-    let grace_ms = grace.grace_ms.unwrap_or(USUAL_GRACE_MS);
-    Ok(Json(work(move || stop::stop(&target.ctx, &target.id, grace_ms)).await?))
+    let grace_ms = at_most_an_hour("grace_ms", grace.grace_ms.unwrap_or(USUAL_GRACE_MS))?;
+    Ok(Json(long_work(move || stop::stop(&target.ctx, &target.id, grace_ms)).await?))
 }
 
 /// How to go on.
@@ -194,7 +213,7 @@ struct Again {
 }
 
 async fn again(target: Target, Body(how): Body<Again>) -> Result<Json<Status>, Fault> {
-    let resumed = work(move || {
+    let resumed = long_work(move || {
         let Target { id, handle, ctx, .. } = target;
         let (connection, status) = resume::begin(&ctx, &id, &handle, how.fresh, how.take)?;
         run::await_agent(&ctx, connection, status).map(|(_, status)| status)
@@ -213,7 +232,8 @@ struct Copied {
 }
 
 async fn copy(target: Target, Body(how): Body<Copied>) -> Result<Response, Fault> {
-    let forked = work(move || {
+    starts_others(&target.caller)?;
+    let forked = long_work(move || {
         let Target { id, handle, ctx, .. } = target;
         fork::fork(&ctx, &id, &handle, how.name.as_deref()).map(|(_, status)| status)
     });
@@ -236,10 +256,11 @@ async fn put_away(target: Target, Body(how): Body<PutAway>) -> Result<Json<Statu
     if how.grace_ms.is_some() && !how.stop {
         return Err(Fault::usage("`grace_ms` goes with `stop`"));
     }
-    let archived = work(move || {
+    let grace_ms = at_most_an_hour("grace_ms", how.grace_ms.unwrap_or(USUAL_GRACE_MS))?;
+    let archived = long_work(move || {
         let Target { id, ctx, .. } = target;
         if how.stop {
-            stop::stop(&ctx, &id, how.grace_ms.unwrap_or(USUAL_GRACE_MS))?;
+            stop::stop(&ctx, &id, grace_ms)?;
         }
         life::archive(&ctx, &id)
     });

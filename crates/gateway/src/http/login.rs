@@ -6,7 +6,6 @@
 
 use std::sync::{Arc, LazyLock};
 
-use axum::body::Bytes;
 use axum::extract::{Extension, Query, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
@@ -21,6 +20,7 @@ use crate::auth::{self, Asked, Peer, shown};
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
+use crate::http::body;
 use crate::routes::Route;
 
 /// The largest form: a secret, and the names around it.
@@ -171,10 +171,7 @@ async fn read(headers: &HeaderMap, request: Request) -> Result<Form, Fault> {
         )
         .status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
     }
-    let body: Bytes = axum::body::to_bytes(request.into_body(), MAX_FORM_BYTES).await.map_err(|_| {
-        Fault::usage(format!("the form has more than {MAX_FORM_BYTES} bytes, or broke off"))
-            .status(StatusCode::PAYLOAD_TOO_LARGE)
-    })?;
+    let body = body::read(request.into_body(), MAX_FORM_BYTES).await?;
     let text = std::str::from_utf8(&body).ok().and_then(|text| format!("/?{text}").parse::<Uri>().ok());
     let form = text.and_then(|uri| Query::<Form>::try_from_uri(&uri).ok());
     form.map(|Query(form)| form).ok_or_else(|| Fault::usage("the form cannot be read"))

@@ -3,11 +3,14 @@
 use std::ops::ControlFlow;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use berth_api::{Code, Problem, Scope};
+use berth_keeper::killpoint;
 use berth_keeper::sweep::{self, Depth, Order, Report};
 use berth_keeper::view::{self, Why};
 use berth_keeper::whose::{self, Whose};
@@ -15,6 +18,7 @@ use berth_verbs::doctor;
 use berth_verbs::grep::{self, Context, Line, Manner, Pattern, Wish};
 use berth_verbs::listing::{self, Filter};
 use berth_verbs::port::{self, Holder};
+use berth_verbs::progress::Progress;
 use berth_verbs::ps::{self, Block};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,13 +27,21 @@ use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
 use crate::http::body::{Body, Path, Query};
+use crate::http::wait::MAX_PATTERN_BYTES;
 use crate::routes::Route;
+use crate::seats;
 
 /// How many lines a search gives if nobody says, and at most.
 const USUAL_LINES: usize = 200;
 const MOST_LINES: usize = 5000;
 /// How many lines around a match can be had.
 const MOST_AROUND: usize = 20;
+/// The longest pattern: what it becomes while it is read is much larger.
+const MOST_PATTERN_CHARS: usize = 4096;
+/// How long a search takes at most; then there is what was found so far.
+const SEARCH_PATIENCE: Duration = Duration::from_secs(30);
+/// The variable by which tests are less patient with a search, in milliseconds. Not in release builds.
+const SEARCH_VARIABLE: &str = "BERTH_SEARCH_MS";
 
 pub(crate) fn routes() -> Vec<Route> {
     let get = Method::GET;
@@ -129,7 +141,7 @@ pub(crate) fn routes() -> Vec<Route> {
         .filtered()
         .query::<Search>()
         .gives::<Found>(200, "the lines, of the newest session first")
-        .fails(&[Code::Usage, Code::NotFound, Code::Refused, Code::Unreachable]),
+        .fails(&[Code::Usage, Code::NotFound, Code::Refused, Code::Full, Code::Unreachable]),
     ]
 }
 
@@ -329,10 +341,36 @@ struct Search {
 struct Found {
     /// In order.
     lines: Vec<Line>,
-    /// There is more.
+    /// There is more, or there may be: a search that takes long is broken off.
     more: bool,
     /// What could not be searched.
     damaged: Vec<String>,
+}
+
+/// When a search is to end: its time is up, or nobody waits for it any more.
+#[derive(Debug)]
+struct Until {
+    end: Instant,
+    is_left: AtomicBool,
+}
+
+impl Progress for Until {
+    fn begin(&self, _: u64) {}
+
+    fn add(&self, _: u64) {}
+
+    fn is_enough(&self) -> bool {
+        self.is_left.load(Ordering::Relaxed) || Instant::now() >= self.end
+    }
+}
+
+/// Whoever waits for a search, until they go away.
+struct Waiting(Arc<Until>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.is_left.store(true, Ordering::Relaxed);
+    }
 }
 
 async fn find(
@@ -345,13 +383,21 @@ async fn find(
         Some(named) => Some(Target::find(&gate, caller.clone(), named.clone()).await?.id),
         None => None,
     };
+    if search.pattern.chars().count() > MOST_PATTERN_CHARS {
+        return Err(Fault::usage(format!("the pattern has more than {MOST_PATTERN_CHARS} characters")));
+    }
+    let seat = seats::search()?;
+    let end = Instant::now() + killpoint::patience(SEARCH_VARIABLE, SEARCH_PATIENCE);
+    let until = Arc::new(Until { end, is_left: AtomicBool::new(false) });
+    let _waiting = Waiting(Arc::clone(&until));
     let found = work(move || {
+        let _seat = seat;
         let limit = search.limit.unwrap_or(USUAL_LINES).min(MOST_LINES);
         let manner = Manner { ignore_case: search.ignore_case, words: search.words, fixed: search.fixed };
         if search.pattern.is_empty() {
             return Err(Problem::new(Code::Usage, "the pattern is empty"));
         }
-        let pattern = Pattern::new(&[search.pattern], manner)?;
+        let pattern = Pattern::within(&[search.pattern], manner, MAX_PATTERN_BYTES)?;
         let around = search.context.min(MOST_AROUND);
         let wish = Wish {
             context: Context { before: around, after: around },
@@ -368,7 +414,7 @@ async fn find(
         };
         let (subjects, mut problems) = grep::subjects(&ctx, &Filter::default(), ids);
         let (mut lines, mut more) = (Vec::new(), false);
-        let trouble = grep::find(&subjects, &pattern, wish, &(), |subject, hits| {
+        let trouble = grep::find(&subjects, &pattern, wish, &*until, |subject, hits| {
             for hit in hits {
                 if lines.len() >= limit {
                     more = true;
@@ -380,6 +426,7 @@ async fn find(
         })?;
         problems.extend(trouble);
         problems.dedup();
+        let more = more || until.is_enough();
         Ok(Found { lines, more, damaged: problems.into_iter().map(|problem| problem.what).collect() })
     });
     Ok(Json(found.await?))

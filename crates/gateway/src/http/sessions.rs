@@ -264,7 +264,23 @@ async fn change(target: Target, Body(changes): Body<Changes>) -> Result<Json<Sta
     let Changes { name, add_tags, remove_tags, note, policy } = changes;
     let policy = policy.map(PolicyWish::change).unwrap_or_default();
     let edit = Edit { name, add_tags, remove_tags, note, policy };
-    Ok(Json(work(move || life::edit(&target.ctx, &target.id, edit)).await?))
+    let changed = work(move || {
+        let name = edit.name.clone();
+        life::edit(&target.ctx, &target.id, edit).map_err(|problem| {
+            let has_it = |name: &String| target.ctx.home.session_named(name);
+            let is_hidden = match name.as_ref().map(has_it) {
+                Some(Ok(Some(other))) => !target.caller.may_see(&other),
+                // Whose it is cannot be told, or it was freed this moment.
+                Some(Ok(None) | Err(_)) => target.caller.sessions.is_some(),
+                None => false,
+            };
+            if problem.code != Code::Refused || !is_hidden {
+                return problem;
+            }
+            Problem::new(Code::Refused, "the session cannot be called so").hint("choose another name")
+        })
+    });
+    Ok(Json(changed.await?))
 }
 
 /// A yes to deleting.

@@ -1,8 +1,7 @@
 //! About the gateway itself: is it there, can it work, what can it do.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
@@ -10,6 +9,8 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::IntoResponse;
 use berth_api::{Code, Problem, Scope, Timestamp, TokenKind};
 use berth_keeper::Home;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -73,8 +74,6 @@ async fn health() -> Json<Health> {
 }
 
 async fn ready(State(gate): State<Arc<Gate>>) -> Result<Json<Health>, Fault> {
-    /// A disk that hangs must not hang a thread for everybody who asks.
-    static LOOKING: AtomicBool = AtomicBool::new(false);
     let not_ready = |why: String| {
         let problem = Problem::new(Code::Unreachable, format!("the gateway cannot do its work: {why}"));
         Fault::from(problem.hint("`berth doctor` on that machine tells more"))
@@ -82,20 +81,46 @@ async fn ready(State(gate): State<Arc<Gate>>) -> Result<Json<Health>, Fault> {
     if gate.ending.is_cancelled() {
         return Err(not_ready("it is ending".to_owned()));
     }
-    if LOOKING.swap(true, Ordering::Relaxed) {
-        return Err(not_ready("the disk has not answered an earlier question yet".to_owned()).retry_after(1));
-    }
-    let home = gate.home.clone();
-    let looking = work(move || {
-        let looked = usable(&home);
-        LOOKING.store(false, Ordering::Relaxed);
-        Ok(looked)
-    });
-    match tokio::time::timeout(READY_PATIENCE, looking).await {
-        Ok(looked) => looked?.map_err(|why| not_ready(format!("{}: {why}", gate.home.root().display())))?,
-        Err(_) => return Err(not_ready("the disk does not answer".to_owned())),
+    match tokio::time::timeout(READY_PATIENCE, looked(&gate.home)).await {
+        // Not where it is: anybody may ask.
+        Ok(looked) => {
+            looked.map_err(|why| not_ready(format!("its state directory cannot be used: {why}")))?
+        }
+        Err(_) => return Err(not_ready("the disk does not answer".to_owned()).retry_after(1)),
     }
     Ok(Json(Health { status: "ready", version: env!("CARGO_PKG_VERSION") }))
+}
+
+/// A look at the disk: what was seen, and when.
+type Look = Shared<BoxFuture<'static, (Instant, Result<(), String>)>>;
+
+/// What is seen of the disk. A disk that hangs must not hang a thread for everybody who asks: whoever comes while
+/// somebody looks hears what they see.
+async fn looked(home: &Home) -> Result<(), String> {
+    static LOOKING: Mutex<Option<Look>> = Mutex::new(None);
+    let asked = Instant::now();
+    loop {
+        let look = {
+            let mut looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
+            match looking.as_ref().filter(|look| look.peek().is_none()) {
+                Some(look) => look.clone(),
+                None => {
+                    let home = home.clone();
+                    let seen = tokio::task::spawn_blocking(move || (usable(&home), Instant::now()));
+                    let seen = seen.map(|seen| match seen {
+                        Ok((seen, at)) => (at, seen),
+                        Err(error) => (Instant::now(), Err(error.to_string())),
+                    });
+                    looking.insert(seen.boxed().shared()).clone()
+                }
+            }
+        };
+        let (at, seen) = look.await;
+        // Nobody waited any more for one that hung, and it is over by now: that was another time.
+        if at >= asked {
+            return seen;
+        }
+    }
 }
 
 /// Whether sessions can be listed and something could be written. Nothing is: anybody may ask.

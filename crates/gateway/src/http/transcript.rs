@@ -20,6 +20,7 @@ use crate::fault::Fault;
 use crate::gate::work;
 use crate::http::body::Query;
 use crate::routes::{Route, text};
+use crate::seats::{self, Seat};
 
 /// How many pieces of a file may wait for a slow client, and how large one is.
 const PIECES_AHEAD: usize = 4;
@@ -52,7 +53,7 @@ pub(crate) fn routes() -> Vec<Route> {
         .gives::<serde_json::Value>(200, "the file")
         .gives_as(200, "the file", "application/x-asciicast", Some(text))
         .tells("Content-Disposition", "What to call the file.")
-        .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
+        .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Full]),
     ]
 }
 
@@ -99,6 +100,7 @@ enum Format {
 }
 
 async fn file(target: Target, Query(wanted): Query<Wanted>) -> Result<Response, Fault> {
+    let seat = seats::export()?;
     let id = target.id.clone();
     let session = work(move || Exported::load(&target.ctx, &target.id, wanted.run)).await?;
     let usual = if session.takes_turns() { Format::Markdown } else { Format::Cast };
@@ -121,7 +123,7 @@ async fn file(target: Target, Query(wanted): Query<Wanted>) -> Result<Response, 
         (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}.{ending}\"")),
     ];
     let idle_limit = wanted.idle_limit_ms.map(Duration::from_millis);
-    let body = written(move |to| match format {
+    let body = written(seat, move |to| match format {
         Format::Markdown => export::markdown(&session, &(), to),
         Format::Events => export::events(&session, false, to),
         Format::Json => export::events(&session, true, to),
@@ -130,10 +132,12 @@ async fn file(target: Target, Query(wanted): Query<Wanted>) -> Result<Response, 
     Ok((headers, body).into_response())
 }
 
-/// A body that is written while it is sent; a slow client costs a few pieces of it, and one that goes away ends it.
-fn written(write: impl FnOnce(&mut Write<'_>) -> Result<(), Problem> + Send + 'static) -> Body {
+/// A body that is written while it is sent; a slow client costs a few pieces of it, a thread and a seat, and one that
+/// goes away ends it.
+fn written(seat: Seat, write: impl FnOnce(&mut Write<'_>) -> Result<(), Problem> + Send + 'static) -> Body {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(PIECES_AHEAD);
     tokio::task::spawn_blocking(move || {
+        let _seat = seat;
         let mut ahead = Vec::with_capacity(PIECE_BYTES);
         let gone = || Problem::new(Code::Refused, "nobody takes it any more");
         let mut take = |bytes: &[u8]| {

@@ -25,7 +25,7 @@ use crate::caller::Target;
 use crate::fault::Fault;
 use crate::follow::{Until, Waited};
 use crate::gate::Gate;
-use crate::http::body::{Body, Query};
+use crate::http::body::{Body, Query, idempotency_key};
 use crate::routes::Route;
 
 /// How long `wait` waits if nothing is said.
@@ -36,8 +36,6 @@ pub(crate) const LONGEST_WAIT_MS: u64 = 60 * 60 * 1000;
 const RETRY_SECONDS: u64 = 5;
 /// How many turns one answer has at most.
 const MOST_TURNS: usize = 1000;
-/// The header that makes a call repeatable.
-const KEY: &str = "idempotency-key";
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -233,7 +231,7 @@ async fn send(
     headers: HeaderMap,
     Body(new): Body<NewTurn>,
 ) -> Result<Response, Fault> {
-    let key = key(&headers)?;
+    let key = idempotency_key(&headers)?;
     let end = end_of_wait(new.timeout_ms)?;
     let until = match (new.wait, new.max_wait_ms) {
         (true, _) => Some(Until::Over),
@@ -258,8 +256,8 @@ async fn send(
     let Some(until) = until else { return Ok(accepted(receipt)) };
     let waited = match follower.turn(receipt.number, until, &target.caller, end).await {
         Ok(waited) => waited,
-        // It is accepted all the same.
-        Err(fault) => return Ok(located(refused(fault).into_response(), &receipt)),
+        // It is accepted all the same: who was told of a failure would send it again, and it would be said twice.
+        Err(fault) => return Ok(accepted(Receipt { held: Some(fault.problem.what), ..receipt })),
     };
     match waited {
         Waited::Reached(view) => {
@@ -272,39 +270,25 @@ async fn send(
                 None => Ok(accepted(Receipt { state: view.state, position: None, ..receipt })),
             }
         }
-        // It is accepted, whatever holds it up: the words say so, and where it is is told.
-        Waited::Held(problem) => Ok(located(Fault::from(problem).into_response(), &receipt)),
-        Waited::TimedOut => {
-            let view = self::view(&gate, &target, receipt.number).await?;
-            let (state, position, held) = (view.state, view.position, view.held);
-            Ok(accepted(Receipt { state, position, held, ..receipt }))
-        }
+        // It is accepted, whatever holds it up.
+        Waited::Held(problem) => Ok(accepted(Receipt { held: Some(problem.what), ..receipt })),
+        Waited::TimedOut => match self::view(&gate, &target, receipt.number).await {
+            Ok(TurnView { state, position, held, .. }) => {
+                Ok(accepted(Receipt { state, position, held, ..receipt }))
+            }
+            Err(fault) => Ok(accepted(Receipt { held: Some(fault.problem.what), ..receipt })),
+        },
     }
 }
 
+/// A receipt, and where the turn is.
 fn accepted(receipt: Receipt) -> Response {
-    let response = (StatusCode::ACCEPTED, Json(&receipt)).into_response();
-    located(response, &receipt)
-}
-
-/// Tells where the turn is.
-fn located(mut response: Response, receipt: &Receipt) -> Response {
+    let mut response = (StatusCode::ACCEPTED, Json(&receipt)).into_response();
     let place = format!("/v1/sessions/{}/turns/{}", receipt.session, receipt.number);
     if let Ok(place) = HeaderValue::from_str(&place) {
         response.headers_mut().insert(header::LOCATION, place);
     }
     response
-}
-
-/// The key of a call, as its header has it.
-fn key(headers: &HeaderMap) -> Result<Option<String>, Fault> {
-    let mut keys = headers.get_all(KEY).iter();
-    let Some(key) = keys.next() else { return Ok(None) };
-    if keys.next().is_some() {
-        return Err(Fault::usage("there is more than one `Idempotency-Key`"));
-    }
-    let key = key.to_str().map_err(|_| Fault::usage("the `Idempotency-Key` is not plain text"))?;
-    Ok(Some(key.to_owned()))
 }
 
 async fn cancel(

@@ -28,7 +28,7 @@ use crate::routes::Route;
 /// How many may wait for output at once: each keeps what it looks back over.
 const MOST_MATCHING: usize = 64;
 /// How large a pattern may become in memory.
-const MAX_PATTERN_BYTES: usize = 1024 * 1024;
+pub(crate) const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 
 static MATCHING: Semaphore = Semaphore::const_new(MOST_MATCHING);
 

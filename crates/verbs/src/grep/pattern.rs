@@ -36,6 +36,11 @@ pub struct Pattern {
 impl Pattern {
     /// One of these has to match.
     pub fn new(patterns: &[String], manner: Manner) -> Result<Self, Problem> {
+        Self::within(patterns, manner, MAX_PATTERN_BYTES)
+    }
+
+    /// The same with less memory, where many search at once.
+    pub fn within(patterns: &[String], manner: Manner, most_bytes: usize) -> Result<Self, Problem> {
         let mut alternatives = Vec::new();
         for pattern in patterns {
             let expression = if manner.fixed { regex_syntax::escape(pattern) } else { pattern.clone() };
@@ -56,8 +61,8 @@ impl Pattern {
         };
         let regex = RegexBuilder::new(&expression)
             .case_insensitive(manner.ignore_case)
-            .size_limit(MAX_PATTERN_BYTES)
-            .dfa_size_limit(MAX_PATTERN_BYTES)
+            .size_limit(most_bytes)
+            .dfa_size_limit(most_bytes)
             .build()
             .map_err(|error| bad(&error.to_string()))?;
         let parsed = parser(manner).parse(&expression).map_err(|error| bad(&error.to_string()))?;

@@ -161,3 +161,44 @@ fn h3_what_has_expired_by_our_clock_lets_nobody_in_and_is_still_listed() {
     let problem = place.tokens.claim(&link, "a browser").err().expect("refused");
     assert!(problem.what.contains("expired"), "{problem}");
 }
+
+#[test]
+fn whoever_owns_the_state_directory_can_make_a_token_when_nobody_else_can() {
+    let place = Place::new();
+    let admin = place.mint(TokenKind::Token, &wish(Scope::Admin), None).expect("a token");
+    let pass = place.pass(&admin).expect("it is good");
+    let json = fs::read(place.tokens.path(&admin.token.id, RECORD)).expect("a record");
+    for number in 1..MOST_TOKENS - OWNERS_RESERVE {
+        let id = format!("{number:0width$x}", width = secret::Hash::ID_CHARS);
+        fs::write(place.tokens.path(&id, RECORD), &json).expect("a record");
+    }
+    let refused = place.mint(TokenKind::Token, &wish(Scope::Read), Some(&pass)).err().expect("no room");
+    assert_eq!(refused.code, Code::Full);
+    place.mint(TokenKind::Cookie, &wish(Scope::Read), Some(&pass)).err().expect("nor for a browser");
+    place.mint(TokenKind::Token, &wish(Scope::Read), None).expect("room for the owner");
+}
+
+#[test]
+fn the_browser_that_makes_room_takes_along_what_was_made_with_it() {
+    let place = Place::new();
+    let admin = place.mint(TokenKind::Token, &wish(Scope::Admin), None).expect("a token");
+    let pass = place.pass(&admin).expect("it is good");
+    let enter = || place.mint(TokenKind::Cookie, &wish(Scope::Admin), Some(&pass)).expect("a browser");
+    let first = enter();
+    let made =
+        place.mint(TokenKind::Token, &wish(Scope::Read), place.pass(&first).as_ref()).expect("a token");
+    // The clock is in milliseconds: what is older is told by that.
+    std::thread::sleep(Duration::from_millis(5));
+    let later: Vec<NewToken> = (1..MOST_BROWSERS).map(|_| enter()).collect();
+    assert!(place.pass(&first).is_some() && place.pass(&made).is_some());
+    let last = enter();
+    assert!(place.pass(&first).is_none() && place.pass(&made).is_none());
+    assert!(later.iter().chain([&last]).all(|new| place.pass(new).is_some()));
+}
+
+#[test]
+fn a_life_that_never_ends_is_not_written_as_a_number() {
+    let place = Place::new();
+    let ages = Wish { life: Some(Duration::from_millis(u64::MAX)), ..wish(Scope::Read) };
+    assert_eq!(place.mint(TokenKind::Token, &ages, None).err().expect("too long").code, Code::Usage);
+}

@@ -12,7 +12,7 @@ purify.addHook("afterSanitizeAttributes", (node) => {
   }
 });
 // Pictures from elsewhere would tell elsewhere that somebody reads this; forms and styles are not an agent's business.
-const HARMLESS = { FORBID_TAGS: ["img", "video", "audio", "source", "picture", "style", "form", "input", "button", "textarea", "select", "svg", "math", "iframe"], FORBID_ATTR: ["style", "class", "id", "name"], ALLOW_DATA_ATTR: false };
+const HARMLESS = { FORBID_TAGS: ["img", "video", "audio", "source", "picture", "style", "form", "input", "button", "textarea", "select", "svg", "math", "iframe", "dialog"], FORBID_ATTR: ["style", "class", "id", "name"], ALLOW_DATA_ATTR: false };
 /** Longer answers are shown as they are: parsing them would hold up the page. */
 const MOST_MARKDOWN = 400_000;
 

@@ -1,0 +1,70 @@
+//! How many may do at once what keeps a thread for long.
+//!
+//! Promise: whatever takes long together takes far fewer threads than there are ([`crate::server`] has the number), so
+//! that looking always has some; whoever finds no seat is told when to ask again, and nothing was done.
+//! Start with [`long_work`].
+
+use std::time::Duration;
+
+use berth_api::{Code, Problem};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::fault::Fault;
+use crate::gate::work;
+
+/// How many verbs that take long may run at once: starting, resuming, ending.
+const MOST_LONG: usize = 128;
+/// How long who wants one waits for a seat. That costs no thread.
+const LONG_PATIENCE: Duration = Duration::from_secs(30);
+/// How many files may be on their way at once: each keeps a thread for as long as its client reads.
+const MOST_EXPORTS: usize = 16;
+/// How many searches there may be at once: each has threads of its own for all processors.
+const MOST_SEARCHES: usize = 4;
+/// When a seat may be free, in seconds.
+const RETRY_SECONDS: u64 = 5;
+/// How long anything that a caller may choose the length of takes at most.
+const LONGEST_MS: u64 = 60 * 60 * 1000;
+
+static LONG: Semaphore = Semaphore::const_new(MOST_LONG);
+static EXPORTS: Semaphore = Semaphore::const_new(MOST_EXPORTS);
+static SEARCHES: Semaphore = Semaphore::const_new(MOST_SEARCHES);
+
+/// A seat until it is dropped.
+pub(crate) type Seat = SemaphorePermit<'static>;
+
+/// Runs a verb that may take long.
+pub(crate) async fn long_work<T: Send + 'static>(
+    verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Fault> {
+    let seat = tokio::time::timeout(LONG_PATIENCE, LONG.acquire()).await;
+    let Ok(Ok(seat)) = seat else { return Err(full(MOST_LONG, "requests that take long are at work")) };
+    // The seat is taken until it is done, also if nobody waits for it any more.
+    work(move || {
+        let _seat = seat;
+        verb()
+    })
+    .await
+}
+
+/// A seat for who wants a file.
+pub(crate) fn export() -> Result<Seat, Fault> {
+    EXPORTS.try_acquire().map_err(|_| full(MOST_EXPORTS, "exports are on their way"))
+}
+
+/// A seat for who searches.
+pub(crate) fn search() -> Result<Seat, Fault> {
+    SEARCHES.try_acquire().map_err(|_| full(MOST_SEARCHES, "searches are at work"))
+}
+
+fn full(most: usize, what: &str) -> Fault {
+    let what = format!("{most} {what} at this gateway already; nothing was done");
+    Fault::from(Problem::new(Code::Full, what).hint("ask again later")).retry_after(RETRY_SECONDS)
+}
+
+/// A time that a caller chose, in milliseconds, unless it is too long.
+pub(crate) fn at_most_an_hour(name: &str, ms: u64) -> Result<u64, Fault> {
+    if ms > LONGEST_MS {
+        return Err(Fault::usage(format!("`{name}` is at most {LONGEST_MS}, not {ms}")));
+    }
+    Ok(ms)
+}
