@@ -411,6 +411,8 @@ fn deed(deed: Deed, session: &str) -> (String, String) {
         Deed::Purge => (format!("purge {session}"), "`berth purge`".to_owned()),
         Deed::Tokens => ("make or revoke tokens".to_owned(), "`berth token`".to_owned()),
         Deed::Serve => ("run a gateway".to_owned(), "`berth serve`".to_owned()),
+        Deed::Hosts => ("add or take away hosts".to_owned(), "`berth hosts`".to_owned()),
+        Deed::SetUp => ("set up what runs beside the commands".to_owned(), "`berth setup`".to_owned()),
     }
 }
 

@@ -7,7 +7,7 @@
 use berth_api::Problem;
 use berth_core::Deed;
 
-use crate::args::{Token, TokenVerb, Verb};
+use crate::args::{Hosts, HostsVerb, Token, TokenVerb, Verb};
 use crate::ctx::Ctx;
 
 /// Refuses what whoever runs this command may not do at all.
@@ -22,6 +22,8 @@ fn of_nobody(verb: &Verb) -> Deed {
         Verb::Purge(args) if !args.dry_run => Deed::Purge,
         Verb::Serve(_) => Deed::Serve,
         Verb::Token(Token { verb: TokenVerb::New(_) | TokenVerb::Revoke(_) }) | Verb::Link(_) => Deed::Tokens,
+        Verb::Hosts(Hosts { verb: Some(HostsVerb::Add(_) | HostsVerb::Rm(_)) }) => Deed::Hosts,
+        Verb::Setup(setup) if !setup.only_looks() => Deed::SetUp,
         // These are about sessions.
         Verb::Run(_)
         | Verb::Resume(_)
@@ -63,7 +65,7 @@ fn of_nobody(verb: &Verb) -> Deed {
         | Verb::Agents(_)
         | Verb::Config(_)
         | Verb::Token(Token { verb: TokenVerb::Ls(_) })
-        | Verb::Hosts(_)
+        | Verb::Hosts(Hosts { verb: Some(HostsVerb::Ls(_)) | None })
         | Verb::Proxy(_)
         | Verb::Completions(_)
         | Verb::Man(_)

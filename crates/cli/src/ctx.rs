@@ -18,8 +18,7 @@ pub(crate) struct Ctx {
 impl Ctx {
     pub(crate) fn open() -> Result<Self, Problem> {
         let verbs = berth_verbs::Ctx::open(tty::place(), tty::size())?;
-        let parent = berth_verbs::caller::here(&verbs.home).map(|inside| inside.session);
-        Ok(Self { verbs: berth_verbs::Ctx { parent, ..verbs }, session: None })
+        Ok(Self { verbs: verbs.from_here(), session: None })
     }
 
     /// The same with the session that --session names.

@@ -110,7 +110,7 @@ fn run(args: Args) -> Result<u8, Problem> {
         Verb::Config(args) => return cmd::config::run(args),
         Verb::Completions(args) => return cmd::completions::run(args),
         Verb::Man(args) => return cmd::man::run(args),
-        Verb::Setup(args) => return cmd::setup::run(args),
+        Verb::Setup(args) if args.only_looks() => return cmd::setup::run(args),
         Verb::OpenApi(_) => return cmd::openapi::run(),
         Verb::Proxy(args) => return cmd::proxy::run(args),
         _ => {}
@@ -164,6 +164,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Helper(args) => cmd::helper::run(ctx, args),
         Verb::Sweep(args) => cmd::sweep::run(ctx, &args),
         Verb::Hosts(args) => cmd::hosts::run(ctx, &args),
+        Verb::Setup(args) => cmd::setup::run(&args),
         Verb::Serve(args) => cmd::serve::run(ctx, &args),
         Verb::Token(args) => cmd::token::run(ctx, &args),
         Verb::Link(args) => cmd::link::run(ctx, &args),
@@ -175,7 +176,6 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         | Verb::Config(_)
         | Verb::Completions(_)
         | Verb::Man(_)
-        | Verb::Setup(_)
         | Verb::OpenApi(_)
         | Verb::Proxy(_) => {
             unreachable!("these need no state directory and were handled above")

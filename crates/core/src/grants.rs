@@ -126,6 +126,10 @@ pub enum Deed {
     Tokens,
     /// Run a gateway.
     Serve,
+    /// Say which other hosts there are, and how they are reached.
+    Hosts,
+    /// Have something run beside the commands.
+    SetUp,
 }
 
 /// A polite no.
@@ -175,7 +179,7 @@ pub fn needed(deed: Deed, target: Target) -> Grant {
         Deed::Type { answers: false } => of_children(target, Grant::Control),
         // To start a child and to approve for it is to approve for oneself, by whatever door.
         Deed::Type { answers: true } | Deed::Answer | Deed::Sweep => Grant::Control,
-        Deed::Purge | Deed::Tokens | Deed::Serve => Grant::Admin,
+        Deed::Purge | Deed::Tokens | Deed::Serve | Deed::Hosts | Deed::SetUp => Grant::Admin,
     }
 }
 
@@ -231,6 +235,8 @@ mod tests {
         (Deed::Purge, "admin   admin   admin"),
         (Deed::Tokens, "admin   admin   admin"),
         (Deed::Serve, "admin   admin   admin"),
+        (Deed::Hosts, "admin   admin   admin"),
+        (Deed::SetUp, "admin   admin   admin"),
     ];
 
     fn rows() -> impl Iterator<Item = (Deed, Target, Grant)> {

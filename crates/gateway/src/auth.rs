@@ -185,7 +185,9 @@ fn owner(
     };
     let scope = scope.ok_or_else(|| Fault::usage(format!("the `{SCOPE_HEADER}` in the request is none")))?;
     let here = format!("the local socket (pid {})", pid.unwrap_or_default());
-    let there = headers.get(PLACE_HEADER).and_then(|place| place.to_str().ok());
+    // An agent is where it is, whatever it says.
+    let told = headers.get(PLACE_HEADER).filter(|_| matches!(inside, Ok(None)));
+    let there = told.and_then(|place| place.to_str().ok());
     let place = there.map_or(here, |there| there.chars().take(MOST_PLACE_CHARS).collect());
     Ok(Caller { place, scope: scope.min(most), sessions: None, agent, pass: None })
 }

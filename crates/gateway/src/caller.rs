@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use berth_api::{Code, Problem, Scope};
 use berth_core::{Deed, SessionId};
 use berth_verbs::Ctx;
+use berth_verbs::caller::{grant_of, scope_elsewhere};
 use berth_verbs::tokens::Pass;
 
 use crate::fault::Fault;
@@ -31,12 +32,22 @@ pub(crate) struct Caller {
 impl Caller {
     /// What a verb needs to act for them.
     pub(crate) fn ctx(&self, gate: &Gate) -> Ctx {
-        Ctx { home: gate.home.clone(), place: self.place.clone(), size: None, parent: self.agent.clone() }
+        let (home, place) = (gate.home.clone(), self.place.clone());
+        // Whoever cannot be told may only read, which `auth` sees to.
+        Ctx { home, place, size: None, parent: self.agent.clone(), unseen: None }
     }
 
     /// Whether there is such a session, as far as they may know.
     pub(crate) fn may_see(&self, id: &SessionId) -> bool {
         self.sessions.as_ref().is_none_or(|sessions| sessions.contains(id))
+    }
+
+    /// How far they may go on another host. Whoever is inside of a session here is a stranger there.
+    pub(crate) fn scope_elsewhere(&self, gate: &Gate) -> Scope {
+        match &self.agent {
+            None => self.scope,
+            Some(agent) => self.scope.min(scope_elsewhere(grant_of(&gate.home, agent))),
+        }
     }
 
     /// Refuses who has some sessions only, where it is about all.

@@ -6,21 +6,25 @@
 //! Start with [`Fleet::pass_on`].
 
 use std::collections::HashMap;
-use std::process::{Child, Stdio};
+use std::io;
+use std::process::{Child, ChildStderr, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
-use berth_api::{Code, Problem};
+use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use berth_api::{Code, Problem, Scope};
 use berth_verbs::hosts::{Host, ssh};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
+use tokio::task::JoinHandle;
 
 use crate::caller::Caller;
 use crate::fault::Fault;
+use crate::http::turns::LONGEST_WAIT_MS;
 
 /// How many connections to one host stay open for the next request.
 const MAX_IDLE: usize = 4;
@@ -28,12 +32,17 @@ const MAX_IDLE: usize = 4;
 const MAX_BUSY: usize = 32;
 /// How long one stays open that nobody uses.
 const IDLE_PATIENCE: Duration = Duration::from_secs(60);
-/// How long a host may take to begin an answer.
+/// How often it is looked which those are, while there are any.
+const IDLE_LOOK: Duration = Duration::from_secs(15);
+/// How long a host may take to be there, and to begin an answer that waits for nothing.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(45);
+/// How long it may take to begin one that waits for something: longer than the longest wait there is. That the
+/// connection is dead ssh notices before that.
+const WAIT_PATIENCE: Duration = Duration::from_millis(LONGEST_WAIT_MS + 2 * 60 * 1000);
 /// How long a connection may take to be usable again after an answer.
 const TURN_AROUND: Duration = Duration::from_secs(2);
 /// How much of what ssh complains about is kept.
-const MAX_COMPLAINT_BYTES: u64 = 4 * 1024;
+const MAX_COMPLAINT_BYTES: usize = 4 * 1024;
 
 /// Says how far whoever asks may go, to the other side; see `auth`.
 pub(crate) const SCOPE_HEADER: HeaderName = HeaderName::from_static("berth-scope");
@@ -53,7 +62,16 @@ const NOT_PASSED_ON: [HeaderName; 6] = [
 /// The connections to other hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
-    lines: Mutex<HashMap<String, Lines>>,
+    lines: Mutex<HashMap<Key, Lines>>,
+    /// Whether somebody looks which lines nobody uses.
+    is_looked_after: AtomicBool,
+}
+
+/// What makes it the same host: one that was added again may be another.
+type Key = (String, String, String);
+
+fn key_of(host: &Host) -> Key {
+    (host.name.clone(), host.target.clone(), host.berth.clone())
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +84,39 @@ struct Lines {
 #[derive(Debug)]
 struct Line {
     sender: SendRequest<Body>,
-    ssh: Ssh,
+    complaint: Complaint,
+    _ssh: Ssh,
+}
+
+/// What ssh said on standard error: the beginning is kept, and the rest read, so that it never waits for us.
+#[derive(Debug)]
+struct Complaint {
+    said: Arc<Mutex<Vec<u8>>>,
+    listening: JoinHandle<()>,
+}
+
+impl Complaint {
+    fn listen(stderr: ChildStderr) -> io::Result<Self> {
+        let mut from = pipe::Receiver::from_owned_fd(stderr.into())?;
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let kept = said.clone();
+        let listening = tokio::spawn(async move {
+            let mut buffer = [0; 1024];
+            while let Ok(count @ 1..) = from.read(&mut buffer).await {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = MAX_COMPLAINT_BYTES.saturating_sub(kept.len());
+                kept.extend_from_slice(&buffer[..count.min(room)]);
+            }
+        });
+        Ok(Self { said, listening })
+    }
+
+    /// All of it, from one that is ending.
+    async fn whole(&mut self) -> String {
+        let _ = tokio::time::timeout(TURN_AROUND, &mut self.listening).await;
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said).trim().to_owned()
+    }
 }
 
 #[derive(Debug)]
@@ -85,7 +135,7 @@ impl Drop for Ssh {
 /// A connection that is in use; counted until it is not.
 struct Busy {
     fleet: Arc<Fleet>,
-    key: String,
+    key: Key,
     line: Option<Line>,
 }
 
@@ -97,6 +147,11 @@ impl Drop for Busy {
         of_host.busy -= 1;
         let line = line.filter(|line| line.sender.is_ready() && of_host.idle.len() < MAX_IDLE);
         of_host.idle.extend(line.map(|line| (Instant::now(), line)));
+        let is_idle = !of_host.idle.is_empty();
+        drop(lines);
+        if is_idle {
+            self.fleet.look_after_idle();
+        }
     }
 }
 
@@ -113,11 +168,11 @@ impl Busy {
 }
 
 impl Fleet {
-    /// Asks the host what the client asks, at `path`, and gives what it answers.
+    /// Asks the host what the client asks, at `path`, and gives what it answers. They may go so far there.
     pub(crate) async fn pass_on(
         self: &Arc<Self>,
         host: &Host,
-        caller: &Caller,
+        (caller, scope): (&Caller, Scope),
         path: &str,
         mut request: Request<Body>,
     ) -> Result<Response<Body>, Fault> {
@@ -127,23 +182,25 @@ impl Fleet {
         let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         parts.uri =
             Uri::try_from(format!("{path}{query}")).map_err(|_| Fault::usage("the path is no text"))?;
-        for name in NOT_PASSED_ON {
+        // What they say of themselves is theirs to say to us, and not ours to say to others.
+        for name in NOT_PASSED_ON.into_iter().chain([SCOPE_HEADER, PLACE_HEADER]) {
             parts.headers.remove(name);
         }
         if !is_upgrade {
             parts.headers.remove(header::CONNECTION);
         }
         parts.headers.insert(header::HOST, HeaderValue::from_static("localhost"));
-        parts.headers.insert(SCOPE_HEADER, HeaderValue::from_static(caller.scope.word()));
+        parts.headers.insert(SCOPE_HEADER, HeaderValue::from_static(scope.word()));
         if let Ok(place) = HeaderValue::from_str(&caller.place) {
             parts.headers.insert(PLACE_HEADER, place);
         }
+        let patience = if parts.method == Method::POST { WAIT_PATIENCE } else { ANSWER_PATIENCE };
         let mut busy = self.line(host).await?;
         let line = busy.line.as_mut().ok_or_else(|| away(host, "the connection is gone"))?;
         let asked = line.sender.send_request(Request::from_parts(parts, body));
-        let mut response = match tokio::time::timeout(ANSWER_PATIENCE, asked).await {
+        let mut response = match tokio::time::timeout(patience, asked).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(broke_off(host, busy, &error).await),
+            Ok(Err(_)) => return Err(broke_off(host, &mut line.complaint).await),
             Err(_) => return Err(away(host, "it does not answer")),
         };
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -175,18 +232,34 @@ impl Fleet {
         Ok(Response::from_parts(parts, Body::from_stream(stream)))
     }
 
+    /// Sees to it that lines which nobody uses are ended, also if nobody ever asks again.
+    fn look_after_idle(self: &Arc<Self>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.is_looked_after.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let fleet = Arc::downgrade(self);
+        runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(IDLE_LOOK).await;
+                let Some(fleet) = fleet.upgrade() else { return };
+                let mut lines = fleet.lines.lock().unwrap_or_else(PoisonError::into_inner);
+                forget_idle(&mut lines);
+                if lines.values().all(|of_host| of_host.idle.is_empty()) {
+                    // While the lock is held: whoever gives one back from now on begins anew.
+                    fleet.is_looked_after.store(false, Ordering::Relaxed);
+                    return;
+                }
+            }
+        });
+    }
+
     /// A connection to the host: one that is there, or a new one.
     async fn line(self: &Arc<Self>, host: &Host) -> Result<Busy, Fault> {
-        let key = host.name.clone();
+        let key = key_of(host);
         let found = {
             let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever comes by takes note of what nobody used for long.
-            for of_host in lines.values_mut() {
-                of_host
-                    .idle
-                    .retain(|(since, line)| since.elapsed() < IDLE_PATIENCE && !line.sender.is_closed());
-            }
-            lines.retain(|_, of_host| of_host.busy > 0 || !of_host.idle.is_empty());
+            forget_idle(&mut lines);
             let of_host = lines.entry(key.clone()).or_default();
             if of_host.busy >= MAX_BUSY {
                 let what = format!("{MAX_BUSY} requests to `{}` are under way", host.name);
@@ -205,21 +278,49 @@ impl Fleet {
     }
 }
 
+/// Ends what nobody used for long, or has ended.
+fn forget_idle(lines: &mut HashMap<Key, Lines>) {
+    for of_host in lines.values_mut() {
+        of_host.idle.retain(|(since, line)| since.elapsed() < IDLE_PATIENCE && !line.sender.is_closed());
+    }
+    lines.retain(|_, of_host| of_host.busy > 0 || !of_host.idle.is_empty());
+}
+
 async fn open(host: &Host) -> Result<Line, Fault> {
     let mut command = ssh::command(host, ssh::Asking::Nobody, &["proxy".to_owned()])?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| ssh::no_ssh(&error))?;
-    let ends = child.stdin.take().zip(child.stdout.take());
+    let ends = child.stdin.take().zip(child.stdout.take()).zip(child.stderr.take());
     let ssh = Ssh(Some(child));
-    let (write, read) = ends.ok_or_else(|| away(host, "ssh has no ends"))?;
-    let bad = |error: std::io::Error| away(host, &error.to_string());
+    let ((write, read), stderr) = ends.ok_or_else(|| away(host, "ssh has no ends"))?;
+    let bad = |error: io::Error| away(host, &error.to_string());
     let write = pipe::Sender::from_owned_fd(write.into()).map_err(bad)?;
     let read = pipe::Receiver::from_owned_fd(read.into()).map_err(bad)?;
+    let complaint = Complaint::listen(stderr).map_err(bad)?;
     let io = TokioIo::new(tokio::io::join(read, write));
     let (sender, connection) =
         hyper::client::conn::http1::handshake(io).await.map_err(|error| away(host, &error.to_string()))?;
     tokio::spawn(connection.with_upgrades());
-    Ok(Line { sender, ssh })
+    let mut line = Line { sender, complaint, _ssh: ssh };
+    // Nothing is asked of who is not there: what waits for long must not wait for that.
+    match tokio::time::timeout(ANSWER_PATIENCE, is_there(&mut line.sender)).await {
+        Ok(Ok(())) => Ok(line),
+        Ok(Err(_)) => Err(broke_off(host, &mut line.complaint).await),
+        Err(_) => Err(away(host, "it does not answer")),
+    }
+}
+
+/// Asks the smallest question there is, and waits until the next one can be asked.
+async fn is_there(sender: &mut SendRequest<Body>) -> hyper::Result<()> {
+    use http_body_util::BodyExt;
+    let mut question = Request::new(Body::empty());
+    *question.uri_mut() = Uri::from_static("/healthz");
+    question.headers_mut().insert(header::HOST, HeaderValue::from_static("localhost"));
+    let mut answer = sender.send_request(question).await?;
+    while let Some(frame) = answer.frame().await {
+        frame?;
+    }
+    sender.ready().await
 }
 
 fn away(host: &Host, why: &str) -> Fault {
@@ -232,15 +333,7 @@ fn away(host: &Host, why: &str) -> Fault {
 }
 
 /// What ssh said before it ended is the reason.
-async fn broke_off(host: &Host, mut busy: Busy, error: &hyper::Error) -> Fault {
-    let child = busy.line.as_mut().and_then(|line| line.ssh.0.as_mut());
-    let stderr = child.and_then(|child| child.stderr.take());
-    let Some(read) = stderr.and_then(|stderr| pipe::Receiver::from_owned_fd(stderr.into()).ok()) else {
-        return away(host, &error.to_string());
-    };
-    let mut said = Vec::new();
-    let _ = tokio::time::timeout(TURN_AROUND, read.take(MAX_COMPLAINT_BYTES).read_to_end(&mut said)).await;
-    let said = String::from_utf8_lossy(&said);
-    let said = said.trim();
-    away(host, if said.is_empty() { "ssh ended" } else { said })
+async fn broke_off(host: &Host, complaint: &mut Complaint) -> Fault {
+    let said = complaint.whole().await;
+    away(host, if said.is_empty() { "ssh ended" } else { &said })
 }

@@ -17,7 +17,7 @@ use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::{Entry, Event};
 use berth_api::turn::TurnView;
 use berth_api::{Code, Connection, Problem, Scope, Status};
-use berth_core::SessionId;
+use berth_core::{Deed, SessionId};
 use berth_verbs::Ctx;
 use berth_verbs::turns::{self, Standing};
 use tokio::io::AsyncReadExt;
@@ -117,7 +117,7 @@ impl Followers {
         known.retain(|_, follower| follower.strong_count() > 0);
         // A program that waits is nobody who could answer a question, and looks for all who wait.
         let place = format!("{NO_TERMINAL} that waits over HTTP");
-        let ctx = Ctx { place, parent: None, ..ctx.clone() };
+        let ctx = Ctx { place, parent: None, unseen: None, ..ctx.clone() };
         let follower = Arc::new(Follower {
             ctx,
             id: id.clone(),
@@ -206,7 +206,7 @@ impl Follower {
         caller: &Caller,
         end: Instant,
     ) -> Result<Waited, Fault> {
-        let may_start = caller.scope >= Scope::Send;
+        let may_start = caller.scope >= Scope::Send && self.may_resume(caller).await?;
         let mut news = self.news();
         let mut away_since: Option<Instant> = None;
         loop {
@@ -242,6 +242,16 @@ impl Follower {
                 }
             }
         }
+    }
+
+    /// Whether whoever asks may begin its next run: an agent's grant may not go so far.
+    async fn may_resume(self: &Arc<Self>, caller: &Caller) -> Result<bool, Fault> {
+        if caller.agent.is_none() {
+            return Ok(true);
+        }
+        // It is looked at for them, and not for all who wait.
+        let (ctx, id) = (Ctx { parent: caller.agent.clone(), ..self.ctx.clone() }, self.id.clone());
+        self.look(move || Ok(ctx.may(Deed::Resume { takes: false }, &id).is_ok())).await
     }
 
     /// What is known of the session now.

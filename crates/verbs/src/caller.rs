@@ -2,7 +2,7 @@
 //!
 //! Promise: what is done without a keeper obeys the same table (`berth_core::may`) as what a keeper is asked.
 //! Not here: the evidence (see `berth_keeper::callers`), tokens (see the gateway).
-//! Start with [`here`] and [`of_pid`]; then [`Ctx::may`].
+//! Start with [`Ctx::from_here`] and [`of_pid`]; then [`Ctx::may`].
 
 use std::os::fd::AsFd;
 
@@ -15,11 +15,6 @@ use berth_keeper::{Home, view};
 pub use berth_keeper::callers::Inside;
 
 use crate::ctx::Ctx;
-
-/// The session this process is inside of, if it is in one.
-pub fn here(home: &Home) -> Option<Inside> {
-    of_pid(home, std::process::id()).ok().flatten()
-}
 
 /// The session a process is inside of; nothing if it is outside of all. A problem if nobody can tell: then it
 /// may look, and no more.
@@ -53,22 +48,50 @@ pub fn scope_of(grant: Grant) -> Scope {
     }
 }
 
+/// The same where nobody knows its children: no further than the grant itself.
+pub fn scope_elsewhere(grant: Grant) -> Scope {
+    match grant {
+        Grant::Nothing => Scope::Read,
+        Grant::Send => Scope::Send,
+        Grant::Control => Scope::Control,
+        Grant::Admin => Scope::Admin,
+    }
+}
+
+/// What a session was given.
+pub fn grant_of(home: &Home, session: &SessionId) -> Grant {
+    callers::inside(home, session.clone()).grant
+}
+
 impl Ctx {
+    /// The same for this very process: what it starts is a child of the session it is inside of.
+    pub fn from_here(self) -> Self {
+        match callers::of_process(&self.home, std::process::id()) {
+            // The numbers of /proc may be those of another pid namespace, and then nobody can tell.
+            Seen::Unseen(why) => Self { unseen: Some(why), ..self },
+            seen @ (Seen::Outside | Seen::Inside(_)) => {
+                let parent = strictest(seen).ok().flatten().map(|inside| inside.session);
+                Self { parent, ..self }
+            }
+        }
+    }
+
     /// Who asks, for a keeper.
     pub fn asker(&self) -> Asker {
         Asker { place: self.place.clone(), agent: self.parent.as_ref().map(ToString::to_string) }
     }
 
     fn seen(&self) -> Seen {
-        match &self.parent {
-            None => Seen::Outside,
-            Some(agent) => Seen::Inside(vec![callers::inside(&self.home, agent.clone())]),
+        match (&self.unseen, &self.parent) {
+            (Some(why), _) => Seen::Unseen(why.clone()),
+            (None, None) => Seen::Outside,
+            (None, Some(agent)) => Seen::Inside(vec![callers::inside(&self.home, agent.clone())]),
         }
     }
 
     /// Refuses what whoever asks may not do to a session.
     pub fn may(&self, deed: Deed, id: &SessionId) -> Result<(), Problem> {
-        if self.parent.is_none() {
+        if self.parent.is_none() && self.unseen.is_none() {
             return Ok(());
         }
         let known = view::status(&self.home, id).ok();

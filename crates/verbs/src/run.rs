@@ -23,6 +23,8 @@ use crate::{life, turns};
 
 /// The longest key. Each byte may take three in a file name, and a file name has 255.
 const MAX_KEY_BYTES: usize = 76;
+/// The longest id of a conversation.
+const MAX_CONVERSATION_BYTES: usize = 256;
 /// How much of a command a problem shows.
 const SHOWN_COMMAND_CHARS: usize = 60;
 
@@ -294,6 +296,17 @@ fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem
     Ok(status)
 }
 
+/// Refuses as the id of a conversation what an agent could take for something else: it is a word of its command line.
+fn is_an_id(id: &str) -> Result<(), Problem> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if (1..=MAX_CONVERSATION_BYTES).contains(&id.len()) && !id.starts_with('-') && id.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let shown: String = id.chars().take(SHOWN_COMMAND_CHARS).collect();
+    Err(Problem::new(Code::Usage, format!("{shown:?} cannot be the id of a conversation"))
+        .hint("an id has letters, digits and `-_.:`, and does not begin with `-`"))
+}
+
 /// What an agent from the table runs.
 fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
     let table = Table::load()?;
@@ -301,6 +314,9 @@ fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
     let base = spec(wanted)?;
     let extra = base.command.clone();
     let is_tui = wanted.tui || agent.driver == Driver::Pty;
+    if let Some(id) = &wanted.resume {
+        is_an_id(id)?;
+    }
     if is_tui && wanted.prompt.is_some() {
         let what = format!("agent `{name}` has a terminal and takes no turns");
         return Err(Problem::new(Code::Usage, what).hint("leave --prompt out, and type it"));

@@ -71,6 +71,14 @@ pub(crate) struct Setup {
     pub(crate) verb: SetupVerb,
 }
 
+impl Setup {
+    /// Whether nothing is changed by it.
+    pub(crate) fn only_looks(&self) -> bool {
+        let SetupVerb::Systemd(args) = &self.verb;
+        args.dry_run
+    }
+}
+
 #[derive(Subcommand, Debug)]
 pub(crate) enum SetupVerb {
     Systemd(SetupSystemd),

@@ -224,3 +224,22 @@ fn a_token_with_a_list_of_sessions_hears_of_no_other_by_a_helper_and_ends_none_o
     }
     lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
 }
+
+/// To take a conversation over ends whoever writes it, and that is nobody's who may only send.
+#[test]
+fn who_may_only_send_ends_nobody_to_go_on_with_a_conversation() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    lab.start_with(&["--name", "one"], &["say:over"]);
+    lab.berth(["wait", "one", "--for", "exit"]);
+    let (sends, controls) = (token(&lab, "send", "sends", &[]), token(&lab, "control", "controls", &[]));
+    let resume = |token: &str, how| ask(&gateway, "POST", "/v1/sessions/one/resume", token, Some(&how));
+    let told = resume(&sends, json!({"take": true})).problem(403, "not-allowed");
+    assert!(told["title"].as_str().is_some_and(|it| it.contains("control")), "{told}");
+    assert_eq!(lab.show("one")["epoch"], 1, "nothing was started");
+    resume(&sends, json!({"take": false})).ok();
+    lab.berth(["wait", "one", "--for", "exit"]);
+    resume(&controls, json!({"take": true})).ok();
+    lab.berth(["wait", "one", "--for", "exit"]);
+    assert_eq!(lab.show("one")["epoch"], 3);
+}

@@ -144,3 +144,15 @@ fn a_gateway_waits_for_the_keepers_it_started() {
     assert!(std::path::Path::new(&children).exists(), "this kernel tells the children of a process");
     wait_until("no zombie to be left", || all().is_empty());
 }
+
+#[test]
+fn what_an_agent_would_take_for_an_option_is_no_conversation() {
+    let api = Api::new();
+    let odd = ["--settings={\"hooks\":{}}", "-r", "", "a b", "a\nb", "a/../b", "a=b"];
+    for (agent, resume) in ["claude", "fake"].iter().flat_map(|agent| odd.map(|resume| (agent, resume))) {
+        let told = api.post("/v1/sessions", json!({"agent": agent, "cwd": api.lab.dir(), "resume": resume}));
+        let told = told.problem(400, "usage");
+        assert!(text(&told, "title").contains("id of a conversation"), "{told}");
+    }
+    assert_eq!(api.get("/v1/sessions")["sessions"].as_array().map(Vec::len), Some(0));
+}

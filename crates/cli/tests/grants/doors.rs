@@ -209,3 +209,24 @@ fn the_gateways_socket_tells_an_agent_from_a_person() {
     // A person at the same socket may.
     gateway.post("/v1/sessions/other/turns", &serde_json::json!({"text": "hello"})).ok();
 }
+
+/// Waiting for a turn brings a session back for who may resume it, and for nobody else.
+#[test]
+fn an_agent_that_waits_at_the_gateway_resumes_no_stranger() {
+    let lab = lab();
+    let gateway = lab.serve();
+    agent(&lab, "outer", &[]);
+    let other = agent(&lab, "other", &["--on-unknown", "continue"]);
+    let begun = crate::file(&lab, "begun");
+    let never = crate::file(&lab, "never");
+    lab.ok(["send", "other", &format!("touch:{} wait-file:{} x", begun.display(), never.display())]);
+    wait_until("it to have begun", || begun.exists());
+    lab.ok(["send", "other", "second"]);
+    lab.kill_keeper(&other);
+    let said = ask(&lab, "POST", "/sessions/other/wait", "{\"for\":\"done\",\"timeout_ms\":20000}");
+    assert!(said.ends_with(" 409") && said.contains("\"code\":\"held\""), "{said}");
+    assert!(lab.show("other")["keeper_pid"].is_null(), "nobody was started");
+    // A person is who they always were.
+    let waited = gateway.post("/v1/sessions/other/wait", &serde_json::json!({"for": "done"})).ok();
+    assert_eq!(waited["turn"]["answer"], "ECHO: second", "{waited}");
+}

@@ -111,3 +111,36 @@ fn the_mark_of_a_run_that_is_over_counts_for_nothing() {
     lab.ok(["stop", "over"]);
     assert_eq!(stop("other"), Some(0));
 }
+
+/// In a pid namespace of their own they have numbers that mean others in `/proc`, or see nobody above them.
+#[test]
+fn who_has_process_numbers_of_their_own_is_not_taken_for_a_person() {
+    let lab = lab();
+    agent(&lab, "outer", &[]);
+    agent(&lab, "other", &[]);
+    let mut tried = 0;
+    for unshare in ["unshare -Urpf", "unshare -Urpf env -i", "unshare -Urpf --mount-proc"] {
+        let can =
+            Command::new("sh").args(["-c", &format!("{} true", unshare.replace("env -i", ""))]).output();
+        if !can.is_ok_and(|output| output.status.success()) {
+            eprintln!("SKIPPED: `{unshare}` is not permitted here");
+            continue;
+        }
+        tried += 1;
+        let berth = format!("{unshare} env BERTH_HOME={} {BERTH}", lab.home().display());
+        for order in
+            ["token new --scope admin --name mine", "stop other", "sweep", "hosts add box --no-check"]
+        {
+            let heard = inside(&lab, "outer", &format!("{berth} {order}"));
+            assert_eq!(heard.code, 11, "{unshare} {order}: {heard:?}");
+        }
+        // To look is free.
+        let seen = inside(&lab, "outer", &format!("{berth} ls --json")).ok();
+        assert!(seen.contains("other"), "{unshare}: {seen}");
+    }
+    assert_eq!(lab.json(["token", "ls", "--json"]).as_array().map(Vec::len), Some(0));
+    assert_ne!(lab.show("other")["state"], "stopped");
+    if tried == 0 {
+        eprintln!("SKIPPED: this needs user namespaces");
+    }
+}

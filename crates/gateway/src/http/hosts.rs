@@ -17,12 +17,15 @@ use crate::gate::{Gate, work};
 use crate::http::body::{Path, Query};
 use crate::routes::{ANY_STATUS, Route};
 
+/// What lets somebody in is made where it does.
+const ONLY_THERE: [&str; 2] = ["tokens", "links"];
+
 pub(crate) fn routes() -> Vec<Route> {
     let pass = |method: Method, name, about| {
         Route::new(method, "/v1/hosts/{host}/{*path}", Scope::Read, name, about, pass_on)
             .filtered()
             .gives_as(ANY_STATUS, "what the host answers", "*/*", None)
-            .fails(&[Code::NotFound, Code::Unreachable, Code::Full])
+            .fails(&[Code::NotFound, Code::NotAllowed, Code::Unreachable, Code::Full])
     };
     vec![
         Route::new(
@@ -140,6 +143,16 @@ async fn pass_on(
     if rest == "hosts" || rest.starts_with("hosts/") {
         return Err(Fault::usage("a host of a host is asked there").hint("add it here, too"));
     }
+    // What a token allows here ends here: one made there would outlive it, and go further.
+    let first_of = |path: &str| path.split('/').find(|part| !part.is_empty()).map(str::to_owned);
+    let named = [first_of(rest), first_of(&path)];
+    if let Some(first) = named.iter().flatten().find(|first| ONLY_THERE.contains(&first.as_str())) {
+        let what = format!("{first} of `{}` are made on that host itself", host.name);
+        let hint = format!("log in there: `ssh {} berth token new`", host.target);
+        return Err(Problem::new(Code::NotAllowed, what).hint(hint).into());
+    }
     let path = format!("/v1/{rest}");
-    gate.fleet.pass_on(&host, &caller, &path, request).await
+    let (asker, at) = (caller.clone(), gate.clone());
+    let scope = work(move || Ok(asker.scope_elsewhere(&at))).await?;
+    gate.fleet.pass_on(&host, (&caller, scope), &path, request).await
 }

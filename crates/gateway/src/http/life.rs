@@ -213,6 +213,10 @@ struct Again {
 }
 
 async fn again(target: Target, Body(how): Body<Again>) -> Result<Json<Status>, Fault> {
+    // An agent is asked for its grant by the keeper, which knows its children.
+    if how.take {
+        target.caller.needs(Scope::Control)?;
+    }
     let resumed = long_work(move || {
         let Target { id, handle, ctx, .. } = target;
         let (connection, status) = resume::begin(&ctx, &id, &handle, how.fresh, how.take)?;

@@ -104,13 +104,23 @@ pub(super) async fn accept(listener: Listener, heart: Heart, server: Arc<Server>
 
 fn local(stream: UnixStream, server: &Arc<Server>) {
     let Ok(credentials) = stream.peer_cred() else { return };
-    // Once for each connection: it does not change hands.
-    let inside = Arc::new(berth_verbs::caller::of_peer(&server.gate.home, &stream));
-    let peer = Peer::Local { uid: credentials.uid(), pid: credentials.pid(), inside };
-    match server.connections.enter(&peer) {
-        Some(ticket) => drop(tokio::spawn(serve(stream, false, peer, ticket, server.clone()))),
-        None => refuse(stream.into_std()),
-    }
+    let (uid, pid) = (credentials.uid(), credentials.pid());
+    // Until they were looked at nobody can tell who they are.
+    let unseen = Err(Problem::new(Code::NotAllowed, "nobody has looked who asks"));
+    let Some(ticket) = server.connections.enter(&Peer::Local { uid, pid, inside: Arc::new(unseen) }) else {
+        return refuse(stream.into_std());
+    };
+    let server = server.clone();
+    tokio::spawn(async move {
+        let home = server.gate.home.clone();
+        // Once for each connection: it does not change hands. It takes a moment, in which others are let in.
+        let looked = tokio::task::spawn_blocking(move || {
+            let inside = berth_verbs::caller::of_peer(&home, &stream);
+            (stream, inside)
+        });
+        let Ok((stream, inside)) = looked.await else { return };
+        serve(stream, false, Peer::Local { uid, pid, inside: Arc::new(inside) }, ticket, server).await;
+    });
 }
 
 fn plain(stream: TcpStream, address: SocketAddr, server: &Arc<Server>) {

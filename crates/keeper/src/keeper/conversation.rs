@@ -22,6 +22,8 @@ use crate::{driver, foreign, turn, writers};
 const TAKE_GRACE: Duration = Duration::from_secs(5);
 /// How many generations there are between an agent and its keeper at most.
 const MOST_GENERATIONS: usize = 64;
+/// The agent whose conversations are named on its command line.
+const CLAUDE: &str = "claude";
 
 /// Whether a process descends from another one.
 fn is_below(pid: u32, above: u32) -> bool {
@@ -156,6 +158,9 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
             .hint(format!("or look where it went: `berth turns {name}` shows what was said in it"))
     };
     let Some(known) = &session.conversation else {
+        if let Origin::Resumed(of) | Origin::Forked(of) = &spec.origin {
+            is_safe_to_name(spec, of)?;
+        }
         return match &spec.origin {
             Origin::New => Ok(Begin::New { id: minted() }),
             Origin::Named(id) => Ok(Begin::New { id: Some(id.clone()) }),
@@ -178,6 +183,18 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
         None if was_given || came_with_one => Ok(Begin::Resume { id: known.id.clone() }),
         None => Ok(Begin::New { id: minted() }),
     }
+}
+
+/// Refuses an id that goes onto a command line and is not known to be one: the agent would take it for an option.
+fn is_safe_to_name(spec: &Spec, id: &str) -> Result<(), Problem> {
+    if spec.conversation != CLAUDE {
+        return Ok(());
+    }
+    let found = berth_transcript::files(&spec.conversation, id, turn::where_kept(spec, None));
+    found.map(drop).map_err(|why| {
+        Problem::new(Code::Refused, format!("cannot go on with conversation {}: {why}", id.escape_debug()))
+            .hint("name the id of one that is there")
+    })
 }
 
 /// Whether something is forgotten if a session's conversation is not there any more.
@@ -206,6 +223,25 @@ impl Keeper {
             Ok(found) if found.is_empty() => None,
             Ok(found) => Some(found.iter().map(writers::Writer::line).collect::<Vec<_>>().join("; and by ")),
             Err(why) => Some(format!("cannot tell: {why}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_id_is_not_put_on_a_command_line() {
+        let spec = Spec { conversation: CLAUDE.to_owned(), ..Spec::default() };
+        for id in ["--settings={}", "", "a b", "../x"] {
+            let session = Session::default();
+            let me = SessionId::parse("0123456789ab").expect("an id");
+            for origin in [Origin::Resumed(id.to_owned()), Origin::Forked(id.to_owned())] {
+                let spec = Spec { origin, ..spec.clone() };
+                let refused = begin_of(&session, &spec, &me, "fix").expect_err(id);
+                assert_eq!(refused.code, Code::Refused, "{refused:?}");
+            }
         }
     }
 }
