@@ -120,7 +120,7 @@ async fn list(
 async fn pass_on(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
-    Path(name): Path<String>,
+    Path((name, decoded)): Path<(String, String)>,
     request: Request<Body>,
 ) -> Result<Response<Body>, Fault> {
     let nobody = || {
@@ -145,7 +145,7 @@ async fn pass_on(
     }
     // What a token allows here ends here: one made there would outlive it, and go further.
     let first_of = |path: &str| path.split('/').find(|part| !part.is_empty()).map(str::to_owned);
-    let named = [first_of(rest), first_of(&path)];
+    let named = [first_of(rest), first_of(&decoded)];
     if let Some(first) = named.iter().flatten().find(|first| ONLY_THERE.contains(&first.as_str())) {
         let what = format!("{first} of `{}` are made on that host itself", host.name);
         let hint = format!("log in there: `ssh {} berth token new`", host.target);
