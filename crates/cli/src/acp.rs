@@ -24,8 +24,8 @@ use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, AgentCapabilities, CloseSessionResponse, Implementation, InitializeResponse,
     ListSessionsResponse, LoadSessionResponse, Meta, NewSessionResponse, Notice, NoticeSeverity,
     PROTOCOL_LEVEL_METHOD_NAMES, PromptCapabilities, RequestPermissionOutcome, RequestPermissionResponse,
-    ResumeSessionResponse, SessionCapabilities, SessionCloseCapabilities, SessionInfo,
-    SessionListCapabilities, SessionResumeCapabilities, SessionUpdate,
+    ResumeSessionResponse, SessionCapabilities, SessionInfo, SessionListCapabilities,
+    SessionResumeCapabilities, SessionUpdate,
 };
 use berth_api::message::Request;
 use berth_api::turn::Wish;
@@ -40,7 +40,7 @@ use crate::listing::{self, Extent, Filter, Order};
 use open::Open;
 use replay::Past;
 use watch::Watch;
-use wire::{Line, Wire};
+use wire::{Asked, Line, Wire};
 
 /// How many sessions one editor may have open.
 const MOST_OPEN: usize = 64;
@@ -48,6 +48,9 @@ const MOST_OPEN: usize = 64;
 const PAGE: usize = 100;
 /// How long what an editor asked for may take once it is gone.
 const LAST_PATIENCE: Duration = Duration::from_secs(35);
+/// How often an answer is given to a keeper that does not hear it, and how long to wait in between.
+const ANSWER_TRIES: usize = 5;
+const ANSWER_PAUSE: Duration = Duration::from_millis(500);
 /// How much of an editor's own name is shown.
 const MAX_CLIENT_CHARS: usize = 40;
 
@@ -218,16 +221,35 @@ impl Server {
         let server = self.clone();
         self.busy(1);
         let begun = spawn("answer", move || {
-            let request =
-                Request::AnswerAsk { request: Some(asked.request), wish: Wish::Option(option), epoch: None };
-            if let Err(problem) = server.ctx().ask(&asked.session, request) {
-                // Somebody else was faster, or it was withdrawn.
-                tracing::info!(problem = problem.what, "the answer came too late");
-            }
+            server.pass_on(&asked, &option);
             server.busy(-1);
         });
         if begun.is_err() {
             self.busy(-1);
+        }
+    }
+
+    /// Gives an answer to the agent. The editor cannot say it twice, so whoever does not hear it is told again.
+    fn pass_on(&self, asked: &Asked, option: &str) {
+        for is_last in (0..ANSWER_TRIES).map(|count| count + 1 == ANSWER_TRIES) {
+            let request = Request::AnswerAsk {
+                request: Some(asked.request.clone()),
+                wish: Wish::Option(option.to_owned()),
+                epoch: Some(asked.epoch),
+            };
+            let Err(problem) = self.ctx().ask(&asked.session, request) else { return };
+            match problem.code {
+                Code::NotFound | Code::Refused => {
+                    // Somebody else was faster, or it was withdrawn.
+                    return tracing::info!(problem = problem.what, "the answer came too late");
+                }
+                _ if is_last => {
+                    let (what, session) = (&problem.what, &asked.session);
+                    let next = format!("if it is still asked, `berth answer {session} {option}` answers");
+                    return self.tell(&asked.wire, &format!("your answer did not arrive: {what}; {next}"));
+                }
+                _ => std::thread::sleep(ANSWER_PAUSE),
+            }
         }
     }
 
@@ -247,8 +269,8 @@ impl Server {
         self.is_introduced.store(true, Ordering::Release);
         let session = SessionCapabilities::new()
             .list(SessionListCapabilities::new())
-            .resume(SessionResumeCapabilities::new())
-            .close(SessionCloseCapabilities::new());
+            .resume(SessionResumeCapabilities::new());
+        // Closing is understood and not offered: who offers it has to break off what is under way, and here that goes on.
         let able = AgentCapabilities::new()
             .load_session(true)
             .prompt_capabilities(PromptCapabilities::new().embedded_context(true))
@@ -313,7 +335,7 @@ impl Server {
     }
 
     fn watch(self: &Arc<Self>, open: Arc<Open>, past: &Past) -> Result<(), Problem> {
-        let watch = Watch::new(self.clone(), open, past.seq, &past.left());
+        let watch = Watch::new(self.clone(), open, past);
         spawn("watch", move || watch.run())
     }
 

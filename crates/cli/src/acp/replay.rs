@@ -24,6 +24,8 @@ pub(super) struct Past {
     turns: Vec<TurnView>,
     /// The number of the last event: what comes later is news.
     pub(super) seq: u64,
+    /// The run it is in, or was in last.
+    pub(super) epoch: u64,
     /// Where each run's output begins. What an agent says at the beginning of a run is its own replay.
     runs: Vec<u64>,
     output: PathBuf,
@@ -36,13 +38,15 @@ impl Past {
         let dir = ctx.home.session_dir(id);
         let events = store::read(&dir, id, 1)?;
         let runs = events.iter().filter_map(|event| match event.get().entry().event {
-            Event::RunStarting { output_from, .. } => Some(output_from),
+            Event::RunStarting { epoch, output_from, .. } => Some((epoch, output_from)),
             _ => None,
         });
+        let (epochs, runs): (Vec<u64>, Vec<u64>) = runs.unzip();
         Ok(Self {
             turns: turn::views(&events, id),
             seq: events.last().map_or(0, |event| event.seq().0),
-            runs: runs.collect(),
+            epoch: epochs.last().copied().unwrap_or_default(),
+            runs,
             output: dir.join("output"),
         })
     }

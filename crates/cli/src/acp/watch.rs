@@ -19,10 +19,11 @@ use berth_api::Connection;
 use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::Event;
-use berth_api::turn::{Ask, AskKind, AskOption, TurnEnd, TurnView, turn_id};
+use berth_api::turn::{Ask, AskKind, AskOption, TurnEnd, turn_id};
 use berth_keeper::{output, store, view};
 
 use super::open::Open;
+use super::replay::Past;
 use super::tools::{self, Tools};
 use super::wire::Asked;
 use super::{Server, replay};
@@ -47,6 +48,8 @@ pub(super) struct Watch {
     /// Turns that are accepted and not begun: what was said, and the key.
     waiting: HashMap<u64, (String, Option<String>)>,
     current: Option<Current>,
+    /// The run it is in, or was in last.
+    epoch: u64,
     /// What the editor's person is asked: by the agent's name of the question, ours.
     asked: HashMap<String, Question>,
 }
@@ -71,19 +74,20 @@ struct Question {
 }
 
 impl Watch {
-    /// A watch from behind this event on, over the turns that are not over.
-    pub(super) fn new(server: Arc<Server>, open: Arc<Open>, seq: u64, left: &[TurnView]) -> Self {
+    /// A watch from behind the past on, over the turns that are not over.
+    pub(super) fn new(server: Arc<Server>, open: Arc<Open>, past: &Past) -> Self {
         let output = server.ctx().home.session_dir(&open.id).join("output");
         let mut watch = Self {
             server,
             open,
             output,
-            from: seq + 1,
+            from: past.seq + 1,
             waiting: HashMap::new(),
             current: None,
+            epoch: past.epoch,
             asked: HashMap::new(),
         };
-        for turn in left {
+        for turn in &past.left() {
             match turn.output_from {
                 Some(offset) => watch.current = Some(Current::new(turn.number, turn.key.clone(), offset)),
                 None => drop(watch.waiting.insert(turn.number, (turn.prompt.clone(), turn.key.clone()))),
@@ -112,8 +116,9 @@ impl Watch {
             };
             self.open.pause(pause);
         }
-        let left: Vec<String> = self.asked.drain().map(|(_, question)| question.id).collect();
-        left.iter().for_each(|id| self.server.wire.unask(id));
+        for question in self.asked.values() {
+            self.server.wire.unask(&question.id);
+        }
     }
 
     /// Nobody keeps it: what happened meanwhile is in its files.
@@ -212,6 +217,17 @@ impl Watch {
             Event::TurnAccepted { turn, prompt } => {
                 self.waiting.insert(*turn, (prompt.text.clone(), prompt.key.clone()));
             }
+            Event::TurnEdited { turn, text, .. } => {
+                if let Some((waiting, _)) = self.waiting.get_mut(turn) {
+                    waiting.clone_from(text);
+                }
+            }
+            Event::RunStarting { epoch, .. } => {
+                self.unask_all();
+                self.epoch = *epoch;
+            }
+            // What was asked is over with it; the agent takes nothing back any more.
+            Event::RunEnded { .. } => self.unask_all(),
             Event::TurnDelivered { turn, output_from, .. } => self.begin(*turn, *output_from, keeper),
             Event::TurnEnded { turn, end, .. } => self.end(*turn, end),
             Event::TurnLate { end, .. } if !end.answer.is_empty() => self.update(replay::agent(&end.answer)),
@@ -247,6 +263,7 @@ impl Watch {
             let key = self.waiting.remove(&turn).and_then(|(_, key)| key);
             return self.open.told(key.as_deref());
         };
+        self.unask_all();
         let is_ours = self.open.is_ours(current.key.as_deref());
         let said = std::mem::take(&mut current.said);
         let key = current.key.clone();
@@ -292,10 +309,21 @@ impl Watch {
         }
         let options = ask.options.iter().map(option).collect();
         let params = RequestPermissionRequest::new(self.open.wire.clone(), tool, options);
-        let about = Asked { session: self.open.id.clone(), request: ask.request.clone() };
+        let about = Asked {
+            session: self.open.id.clone(),
+            wire: self.open.wire.clone(),
+            request: ask.request.clone(),
+            epoch: self.epoch,
+        };
         if let Some(id) = self.server.wire.ask(about, &params) {
             self.asked.insert(ask.request.clone(), Question { id, own_tool });
         }
+    }
+
+    /// Nothing that was asked so far is asked any more: an answer to it must never reach what is asked next.
+    fn unask_all(&mut self) {
+        let requests: Vec<String> = self.asked.keys().cloned().collect();
+        requests.iter().for_each(|request| self.unask(request, None));
     }
 
     /// The question is answered, here or elsewhere, or withdrawn.

@@ -37,7 +37,11 @@ pub(super) struct Wire {
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) session: SessionId,
+    /// What the editor calls the session.
+    pub(super) wire: String,
     pub(super) request: String,
+    /// In which run: agents number their questions anew in each.
+    pub(super) epoch: u64,
 }
 
 impl Wire {

@@ -118,6 +118,7 @@ pub(crate) fn watch(
             News::Event(Event::Answered { request, choice, by }) => {
                 shown.unask(request, &format!("answered by {}: {choice}", by.place));
             }
+            News::Event(Event::TurnDelivered { epoch, .. }) => shown.epoch = Some(*epoch),
             News::Event(Event::Unasked { request }) => shown.unask(request, "the agent no longer asks"),
             _ => {}
         }
@@ -179,6 +180,8 @@ struct Shown {
     said: String,
     /// What the agent wants to know; the first one is on the screen.
     questions: VecDeque<Ask>,
+    /// In which run they are asked, if that was heard.
+    epoch: Option<u64>,
 }
 
 impl Shown {
@@ -197,6 +200,7 @@ impl Shown {
             tokens: None,
             said: String::new(),
             questions: VecDeque::new(),
+            epoch: None,
         }
     }
 
@@ -282,7 +286,7 @@ impl Shown {
             "n" | "no" | "deny" => Wish::Deny,
             option => Wish::Option(option.to_owned()),
         };
-        let request = Request::AnswerAsk { request: Some(ask.request.clone()), wish, epoch: None };
+        let request = Request::AnswerAsk { request: Some(ask.request.clone()), wish, epoch: self.epoch };
         // Somebody else may have answered meanwhile; an odd answer leaves the question where it is.
         if let Err(problem) = ctx.ask(id, request) {
             print::problem(&problem);

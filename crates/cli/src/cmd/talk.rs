@@ -60,6 +60,7 @@ fn converse(
     for (at, view) in known.iter().enumerate() {
         editor.remember(&view.prompt);
         let is_last = last == Some(at);
+        story.epoch = view.epoch.or(story.epoch);
         match view.position {
             Some(_) => {}
             None if is_last && turns::is_over(&view.state) => story.before(view),

@@ -41,8 +41,8 @@ fn run(ctx: &Ctx, handle: &str, action: &Action) -> Result<String, Problem> {
     match action {
         Action::Send { id, text } => send(ctx, id, handle, text),
         Action::Type { id, text } => type_text(ctx, id, handle, text),
-        Action::Answer { id, request, wish } => {
-            answer::answer(ctx, id, handle, Some(request.clone()), wish.clone(), None)?;
+        Action::Answer { id, request, wish, epoch } => {
+            answer::answer(ctx, id, handle, Some(request.clone()), wish.clone(), Some(*epoch))?;
             Ok(format!("answered {handle}"))
         }
         Action::Stop { id } => {

@@ -68,6 +68,8 @@ pub(crate) enum Mode {
     Answer {
         of: SessionId,
         ask: Ask,
+        /// Of this run: agents number their questions anew in each.
+        epoch: u64,
     },
     /// A yes to exactly this.
     Confirm {
@@ -100,7 +102,7 @@ pub(crate) enum Effect {
 pub(crate) enum Action {
     Send { id: SessionId, text: String },
     Type { id: SessionId, text: String },
-    Answer { id: SessionId, request: String, wish: Wish },
+    Answer { id: SessionId, request: String, wish: Wish, epoch: u64 },
     Stop { id: SessionId },
     Cancel { id: SessionId, turn: String },
     Resume { id: SessionId },
@@ -292,8 +294,10 @@ impl Model {
 
     /// A question that was answered elsewhere, or withdrawn, needs no answer any more.
     fn drop_answer_to_nothing(&mut self) {
-        let Mode::Answer { of, ask } = &self.mode else { return };
-        let still = self.all.get(of).is_some_and(|row| row.asks().iter().any(|it| it.request == ask.request));
+        let Mode::Answer { of, ask, epoch } = &self.mode else { return };
+        let still = self.all.get(of).is_some_and(|row| {
+            row.epoch() == *epoch && row.asks().iter().any(|it| it.request == ask.request)
+        });
         if !still {
             self.message = Some(Message::Note("the question is no longer asked".to_owned()));
             self.mode = Mode::Browse;

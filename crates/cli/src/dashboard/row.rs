@@ -89,6 +89,11 @@ impl Row {
         self.status().and_then(|status| status.turns.as_ref()).map_or(&[], |turns| &turns.asks)
     }
 
+    /// The run it is in, or was in last.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.status().map_or(0, |status| status.epoch)
+    }
+
     /// The turn the agent has.
     pub(crate) fn current_turn(&self) -> Option<&str> {
         self.status()?.turns.as_ref()?.current.as_deref()

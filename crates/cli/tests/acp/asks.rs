@@ -77,3 +77,34 @@ fn an_editor_that_opens_a_session_is_asked_what_was_asked_before() {
     lab.ok(["answer", "s", "allow"]);
     assert_eq!(lab.berth(["wait", &format!("{session}.2"), "--timeout", "60s"]).code, 0);
 }
+
+#[test]
+fn an_allow_of_the_last_run_never_allows_what_is_asked_in_the_next() {
+    let lab = lab();
+    let mut editor = Editor::start(&lab, &[]);
+    let session = editor.new_session(lab.dir());
+    let first = editor.prompt(&session, "ask:Bash:ls");
+    let old = asked(&mut editor);
+    lab.ok(["stop", "--grace", "0s", &session]);
+    assert!(editor.answer(first)["error"].is_object());
+    // Its dialog closes with the run that asked.
+    let is_withdrawn =
+        |said: &Value| said["method"] == "$/cancel_request" && said["params"]["requestId"] == old["id"];
+    if !editor.talk.heard.iter().any(is_withdrawn) {
+        editor.talk.wait("a withdrawal", is_withdrawn);
+    }
+    // The next run calls its first question as the last one did.
+    let second = editor.prompt(&session, "ask:Bash:rm -rf everything");
+    let new = asked(&mut editor);
+    assert!(new["params"]["toolCall"].to_string().contains("rm -rf everything"), "{new}");
+    assert_ne!(new["id"], old["id"]);
+    let choose = |id: &Value, option: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"outcome": {"outcome": "selected", "optionId": option}}});
+    // Somebody clicks in the old dialog all the same.
+    editor.talk.say(&choose(&old["id"], "allow-once"));
+    editor.ok("session/list", json!({}));
+    assert_eq!(lab.show(&session)["state"], "needs-you");
+    editor.talk.say(&choose(&new["id"], "reject"));
+    assert_eq!(editor.answer(second)["result"]["stopReason"], "end_turn");
+    assert!(editor.said().contains("Bash: reject"), "{:?}", editor.told());
+    assert_eq!(lab.events(&session, "answered").len(), 1);
+}

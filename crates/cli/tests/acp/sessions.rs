@@ -19,9 +19,10 @@ fn an_editor_is_told_what_is_offered_and_what_is_not() {
         (&able["promptCapabilities"]["image"], &able["promptCapabilities"]["embeddedContext"]),
         (&false.into(), &true.into())
     );
-    for offered in ["list", "resume", "close"] {
+    for offered in ["list", "resume"] {
         assert!(able["sessionCapabilities"][offered].is_object(), "{offered}: {able}");
     }
+    assert!(able["sessionCapabilities"]["close"].is_null(), "it would have to end what goes on: {able}");
     assert_eq!(said["agentInfo"]["name"], "berth");
     assert_eq!(editor.refused("session/set_mode", json!({}))["code"], -32601);
 }

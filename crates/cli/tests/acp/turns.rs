@@ -186,3 +186,20 @@ fn a_turn_that_is_not_done_is_never_called_done() {
     assert!(said.contains("nobody knows how it ended") && said.contains("not repeated"), "{unknown}");
     assert_eq!(unknown["error"]["data"]["turn"]["state"], "unknown", "{unknown}");
 }
+
+#[test]
+fn what_was_changed_while_it_waited_is_shown_as_it_was_given_to_the_agent() {
+    let lab = lab();
+    let session = lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
+    let (go, wait) = gate(&lab, "go");
+    lab.ok(["send", "s", &format!("say:begun\n{wait}")]);
+    let mut editor = Editor::start(&lab, &[]);
+    editor.load("s");
+    lab.ok(["send", "s", "as it was"]);
+    lab.ok(["queue", "s", "edit", &format!("{session}.2"), "as it is"]);
+    open(&go);
+    editor.hears("agent_message_chunk", "ECHO: as it is");
+    let told = editor.told();
+    assert!(told.contains(&"user_message_chunk: as it is".to_owned()), "{told:?}");
+    assert!(!told.iter().any(|line| line.contains("as it was")), "{told:?}");
+}

@@ -276,7 +276,8 @@ impl<'a> Live<'a> {
         let Some((_, option)) = choices(ask).into_iter().find(|(keys, _)| keys.contains(key)) else {
             return false;
         };
-        let errand = Errand::Answer { request: ask.request.clone(), option: option.to_owned() };
+        let (request, option) = (ask.request.clone(), option.to_owned());
+        let errand = Errand::Answer { request, option, epoch: self.story.epoch };
         self.give(errand);
         // Once is enough; if that fails, the question is there again.
         if let Some(asked) = &mut self.asked {

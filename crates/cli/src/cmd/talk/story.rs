@@ -51,6 +51,8 @@ pub(super) struct Story {
     pub(super) queued: Vec<(u64, String)>,
     /// What the agent wants to know.
     pub(super) asks: Vec<Ask>,
+    /// In which run, if that was heard: agents number their questions anew in each.
+    pub(super) epoch: Option<u64>,
     /// The turn to be followed from now on.
     follow: Option<u64>,
 }
@@ -115,7 +117,9 @@ impl Story {
                 self.forget(*turn);
                 self.queued.push((*turn, prompt.text.clone()));
             }
-            Event::TurnDelivered { turn, .. } => {
+            Event::RunStarting { epoch, .. } => self.epoch = Some(*epoch),
+            Event::TurnDelivered { turn, epoch, .. } => {
+                self.epoch = Some(*epoch);
                 let prompt = self.forget(*turn).unwrap_or_default();
                 self.begin(*turn, &prompt);
             }

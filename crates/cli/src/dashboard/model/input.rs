@@ -180,7 +180,7 @@ impl Model {
         let Some(row) = self.selected() else { return };
         match row.asks().first().cloned() {
             Some(ask) => {
-                self.mode = Mode::Answer { of: row.id.clone(), ask };
+                self.mode = Mode::Answer { of: row.id.clone(), ask, epoch: row.epoch() };
                 // The question is at the end.
                 self.scrolled = 0;
                 self.pane = Pane::Preview;
@@ -300,7 +300,7 @@ impl Model {
     }
 
     fn answer(&mut self, key: Key) -> Vec<Effect> {
-        let Mode::Answer { of, ask } = &self.mode else { return vec![] };
+        let Mode::Answer { of, ask, epoch } = &self.mode else { return vec![] };
         let has = |kinds: [AskKind; 2]| ask.options.iter().any(|option| kinds.contains(&option.kind));
         let wish = match key {
             Key::Char('y') if has([AskKind::AllowOnce, AskKind::AllowAlways]) => Wish::Allow,
@@ -324,7 +324,8 @@ impl Model {
             }
             _ => return vec![],
         };
-        let action = Action::Answer { id: of.clone(), request: ask.request.clone(), wish };
+        let request = ask.request.clone();
+        let action = Action::Answer { id: of.clone(), request, wish, epoch: *epoch };
         self.mode = Mode::Browse;
         self.act(action)
     }

@@ -1,6 +1,6 @@
 //! Keys in, state and effects out.
 
-use berth_api::Timestamp;
+use berth_api::{Status, Timestamp};
 use berth_api::status::TurnsStatus;
 
 use super::super::keys::{Input, Key};
@@ -195,9 +195,14 @@ fn an_answer_is_to_the_question_that_was_seen() {
         let mut model = three();
         press(&mut model, "a");
         let answered = press(&mut model, &pressed.to_string());
-        let action = Action::Answer { id: id('b'), request: "7".into(), wish };
+        let action = Action::Answer { id: id('b'), request: "7".into(), wish, epoch: 0 };
         assert_eq!(answered, [Effect::Do(action)]);
     }
+    // So did one of the next run, which is called the same.
+    let mut model = three();
+    press(&mut model, "a");
+    model.found([known(Status { epoch: 1, ..asking('b', "fix") })]);
+    assert_eq!(model.mode, Mode::Browse);
     // Another question took its place: the key that was meant for the first one answers nothing.
     let mut model = three();
     press(&mut model, "a");

@@ -90,7 +90,7 @@ fn lines(model: &Model, look: Look, width: usize) -> Vec<Line<'static>> {
     };
     let asks = match &model.mode {
         // What is answered is what was seen.
-        Mode::Answer { of, ask } if *of == row.id => std::slice::from_ref(ask),
+        Mode::Answer { of, ask, .. } if *of == row.id => std::slice::from_ref(ask),
         Mode::Browse
         | Mode::Filter
         | Mode::Compose { .. }
