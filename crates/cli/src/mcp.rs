@@ -19,7 +19,7 @@ use berth_api::message::Submit;
 use berth_api::turn::Manner;
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
-use berth_verbs::run::{Wanted, id_of, prepare};
+use berth_verbs::run::{Wanted, first_turn, id_of, prepare, without_its_turn};
 use rmcp::handler::server::tool::{ToolRouter, schema_for_output};
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
@@ -370,9 +370,10 @@ fn start(ctx: &Ctx, wanted: StartSession) -> Result<Started, Problem> {
     let id = id_of(&made.status)?;
     let turn = match prompt {
         Some(text) => {
-            // The same call, repeated, is the same turn.
-            let submit = Submit { text, key: key.map(|key| format!("{key}/first")), ..Submit::default() };
-            let (_, receipt) = turns::send(ctx, &id, submit)?;
+            // The same call, repeated, is the same turn, by whatever door.
+            let submit = first_turn(key.as_deref(), text, false);
+            let (_, receipt) = turns::send(ctx, &id, submit)
+                .map_err(|refused| without_its_turn(&id, made.is_repeated, refused))?;
             Some(TurnTold::from(&turns::view(ctx, &id, receipt.number)?))
         }
         None => None,

@@ -226,6 +226,13 @@ pub fn first_turn(key: Option<&str>, text: String, waits: bool) -> Submit {
     Submit { text, key: key.map(|key| format!("run {key}")), waits, ..Submit::default() }
 }
 
+/// What to say when a session is there and its first turn was refused: whoever asked has to know which it is.
+pub fn without_its_turn(id: &SessionId, is_repeated: bool, refused: Problem) -> Problem {
+    let came = if is_repeated { "is there already" } else { "was made" };
+    let what = format!("session `{id}` {came}, but its first turn was not accepted: {}", refused.what);
+    Problem { what, ..refused }
+}
+
 /// Waits until the agent takes turns. One that does not is told with the reason; its record stays.
 pub fn await_agent(
     ctx: &Ctx,

@@ -36,6 +36,13 @@ fn two_posts_with_one_key_at_the_same_moment_make_one_session_and_one_turn() {
     // The same key for something else.
     let other = json!({"command": ["sleep", "1"], "cwd": api.lab.dir(), "key": "key 0"});
     api.post("/v1/sessions", other).problem(409, "refused");
+    // And for another first turn: which session that was for is said.
+    let other = json!({"agent": "fake", "cwd": api.lab.dir(), "prompt": "say:twice", "key": "key 2"});
+    let same = json!({"agent": "fake", "cwd": api.lab.dir(), "key": "key 2"});
+    let meant = text(&api.post("/v1/sessions", same).ok()["session"], "id");
+    let refused = api.post("/v1/sessions", other);
+    refused.problem(409, "refused");
+    assert!(refused.text().contains(&meant) && refused.text().contains("first turn"), "{}", refused.text());
     // As the command line understands it.
     let said = api
         .lab

@@ -110,6 +110,14 @@ fn a_session_is_started_asked_waited_for_and_listed() {
     let again = client.call("start_session", start);
     assert_eq!((&again["repeated"], &again["session"]["id"]), (&true.into(), &id.as_str().into()));
     assert_eq!(again["turn"]["turn"], format!("{id}.1"), "the first turn is sent once");
+    // The key is the same at the other doors.
+    let same = ["run", "-d", "--agent", "fake", "--cwd", &dir, "--name", "fix", "--key", "k", "--prompt"];
+    assert_eq!(lab.ok([&same[..], &["first"]].concat()), id);
+    assert_eq!(lab.json(["turns", "fix", "--json"]).as_array().map(Vec::len), Some(1));
+    // A first turn that is refused does not hide which session it was for.
+    let other = json!({"agent": "fake", "cwd": dir, "name": "fix", "prompt": "other", "key": "k"});
+    let refused = client.refused("start_session", other);
+    assert!(refused.contains(&id) && refused.contains("first turn"), "{refused}");
     let waited = client.call("wait", json!({"turn": format!("{id}.1")}));
     assert_eq!((&waited["reached"], &waited["turn"]["answer"]), (&true.into(), &"ECHO: first".into()));
     let send = json!({"session": "fix", "text": "second", "wait": true, "key": "two"});

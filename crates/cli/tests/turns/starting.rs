@@ -67,7 +67,8 @@ fn a2_the_same_run_twice_with_one_key_is_one_session_and_one_turn() {
 fn an_agent_that_starts_an_agent_does_not_take_it_along() {
     let lab = lab();
     let berth = env!("CARGO_BIN_EXE_berth");
-    let outer = start(&lab, &["--name", "outer"]);
+    // To its own session it sends only with a grant.
+    let outer = start(&lab, &["--name", "outer", "--grant", "send"]);
     let inner = format!("sh:{berth} run -d --name inner --agent fake --prompt hello");
     let said = lab.berth(["send", "--wait", "outer", &inner]);
     assert_eq!((said.code, said.out.trim()), (0, text(&lab.show("inner"), "id").as_str()), "{said:?}");

@@ -156,7 +156,8 @@ async fn create(
         }
         let submit = prompt.map(|prompt| run::first_turn(key.as_deref(), prompt, false));
         let turn = submit.map(|submit| turns::send(&ctx, &id, submit).map(|(_, receipt)| receipt));
-        let turn = turn.transpose()?;
+        let turn =
+            turn.transpose().map_err(|refused| run::without_its_turn(&id, made.is_repeated, refused))?;
         let session = if turn.is_some() { ctx.known(&id)?.0 } else { made.status };
         Ok(Created { session, turn, repeated: made.is_repeated, left_out: made.left_out })
     });

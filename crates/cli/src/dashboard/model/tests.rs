@@ -1,6 +1,6 @@
 //! Keys in, state and effects out.
 
-use berth_api::Timestamp;
+use berth_api::{Status, Timestamp};
 use berth_api::status::TurnsStatus;
 
 use super::super::keys::{Input, Key};
