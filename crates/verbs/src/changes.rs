@@ -67,9 +67,9 @@ pub fn watch(ctx: &Ctx, until: Option<BorrowedFd<'_>>, tell: &mut dyn FnMut(Chan
         keepers: BTreeMap::new(),
         unwatched: BTreeSet::new(),
         healed: BTreeSet::new(),
+        is_loaded: false,
     };
     watcher.look_at_all();
-    (watcher.tell)(Change::Loaded);
     while let Some(mut due) = watcher.wait() {
         // What comes in quick succession is one change.
         let until = Instant::now() + GATHER;
@@ -119,6 +119,8 @@ struct Watcher<'a> {
     unwatched: BTreeSet<SessionId>,
     /// Losses that were cleared up, or tried to, by session and run.
     healed: BTreeSet<(SessionId, u64)>,
+    /// Everything was looked at once.
+    is_loaded: bool,
 }
 
 impl Watcher<'_> {
@@ -138,6 +140,8 @@ impl Watcher<'_> {
                 let what = format!("cannot list {}: {error}", self.ctx.home.sessions_dir().display());
                 let problem = Problem::new(Code::Refused, what);
                 (self.tell)(Change::Trouble(problem));
+                // Nobody tells when it gets better: it is tried again slowly.
+                self.root = -1;
                 return;
             }
         };
@@ -146,6 +150,9 @@ impl Watcher<'_> {
         self.look_at(gone);
         for batch in ids.chunks(BATCH) {
             self.look_at(batch.iter().cloned().collect());
+        }
+        if !std::mem::replace(&mut self.is_loaded, true) {
+            (self.tell)(Change::Loaded);
         }
     }
 

@@ -54,3 +54,22 @@ fn the_list_begins_with_everybody_and_then_tells_who_changed_came_and_went() {
     assert_eq!(ids(&list.next().expect("hello")), sorted(&[&first, &second]));
     gateway.get("/v1/events?everything").problem(400, "usage");
 }
+
+#[test]
+fn a_list_that_cannot_be_read_is_a_problem_and_not_an_empty_list() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = lab.start(&["hang"]);
+    let (sessions, away) = (lab.home().join("sessions"), lab.home().join("away"));
+    std::fs::rename(&sessions, &away).expect("our own directory");
+    std::fs::write(&sessions, "in the way").expect("our own directory");
+    let mut list = gateway.events("/v1/events", &[]);
+    let (first, then) = (list.next(), list.next());
+    std::fs::remove_file(&sessions).expect("our own file");
+    std::fs::rename(&away, &sessions).expect("our own directory");
+    let first = first.expect("something");
+    assert_eq!((first.event.as_str(), &first.json()["code"]), ("problem", &Value::from("unreachable")));
+    assert_eq!(then, None, "who comes back is told anew");
+    let hello = gateway.events("/v1/events", &[]).next().expect("hello");
+    assert_eq!((hello.event.as_str(), &hello.json()["sessions"][0]["id"]), ("hello", &Value::from(id)));
+}

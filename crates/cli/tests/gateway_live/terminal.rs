@@ -166,3 +166,27 @@ fn a_gateway_killed_while_somebody_is_attached_frees_the_right_to_type_and_the_r
     assert_eq!(again.wait_remark("ended")["signal"], 9);
     assert!(matches!(again.hear(), Heard::Closed(Some(1000))));
 }
+
+#[test]
+fn a_terminal_is_a_connection_that_counts_and_ends_with_the_gateway() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let connections = || {
+        let metrics = gateway.get("/metrics").text();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("berth_http_connections "));
+        line.and_then(|count| count.parse::<usize>().ok()).expect("a number")
+    };
+    wait_until("nobody but us", || connections() == 1);
+    let mut terminals: Vec<_> = (0..3).map(|_| gateway.terminal(&id, "role=observer")).collect();
+    terminals.iter_mut().for_each(|terminal| terminal.wait_for("ready"));
+    wait_until("each terminal and us", || connections() == 4);
+    terminals.pop().expect("three").close();
+    wait_until("two of them and us", || connections() == 3);
+    let pid = rustix::process::Pid::from_raw(gateway.pid().cast_signed()).expect("a number");
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    for mut terminal in terminals {
+        assert_eq!(terminal.wait_closed(), Some(1001));
+    }
+    assert_eq!(lab.show(&id)["state"], "running");
+}

@@ -7,12 +7,13 @@
 //! Start with [`Visit::run`].
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{FromRequestParts, State};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use berth_api::client::Arrival;
@@ -25,10 +26,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
 
 use crate::caller::Target;
 use crate::fault::{Fault, ProblemBody};
-use crate::gate::work;
+use crate::gate::{Gate, work};
 use crate::http::body::Query;
 use crate::live::client::{self, Hearing, Saying};
 use crate::live::is_still_welcome;
@@ -50,6 +52,8 @@ const MAX_REMARKS: usize = 16;
 const TOO_LARGE: u16 = 1009;
 /// Close: the session's run is over, or you left.
 const NORMAL: u16 = 1000;
+/// Close: the gateway ends; the run goes on.
+const GOING_AWAY: u16 = 1001;
 /// Close: you may not listen any more.
 const UNWELCOME: u16 = 1008;
 /// Close: a problem; the HTTP status it would have had comes on top.
@@ -159,6 +163,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
 }
 
 async fn terminal(
+    State(gate): State<Arc<Gate>>,
     target: Target,
     Query(how): Query<How>,
     Upgrade(upgrade): Upgrade,
@@ -184,7 +189,7 @@ async fn terminal(
     // Two tabs of one browser are two who may want to type.
     let number = TERMINALS.fetch_add(1, Ordering::Relaxed);
     target.ctx.place = format!("{}, terminal {number}", target.ctx.place);
-    let visit = Visit { target, role, size };
+    let visit = Visit { target, role, size, ending: gate.ending.clone() };
     Ok(upgrade.on_upgrade(move |socket| visit.run(socket)).into_response())
 }
 
@@ -193,6 +198,8 @@ struct Visit {
     target: Target,
     role: Role,
     size: Size,
+    /// Cancelled when the gateway ends.
+    ending: CancellationToken,
 }
 
 /// What the two directions know of each other.
@@ -223,7 +230,11 @@ impl Left {
 impl Visit {
     async fn run(mut self, socket: WebSocket) {
         let (mut sink, mut stream) = socket.split();
-        let left = self.stay(&mut sink, &mut stream).await;
+        let ending = self.ending.clone();
+        let left = tokio::select! {
+            left = self.stay(&mut sink, &mut stream) => left,
+            () = ending.cancelled() => Left::Told(None, GOING_AWAY, "the gateway ends".to_owned()),
+        };
         let Left::Told(remark, code, why) = left else { return };
         if let Some(remark) = remark {
             let _ = sink.send(remark.message()).await;

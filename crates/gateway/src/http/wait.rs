@@ -13,7 +13,7 @@ use berth_verbs::wait::{self, Matcher, Wanted};
 use regex::bytes::RegexBuilder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{Semaphore, TryAcquireError};
 use tokio::time::{Instant, timeout_at};
 
@@ -198,24 +198,36 @@ async fn until_output(
     })?;
     let mut matcher = Matcher::new(&target.ctx, &target.id, from, regex);
     let mut news = follower.news();
+    let late = || timed_out(&target.id, "nothing in its output matches");
+    let mut status = timeout_at(end, follower.status()).await.map_err(|_| late())??;
     loop {
-        let status = follower.status().await?;
+        let look = follower.look(move || {
+            let found = matcher.look()?;
+            Ok((matcher, found))
+        });
         let found;
-        (matcher, found) = follower
-            .look(move || {
-                let found = matcher.look()?;
-                Ok((matcher, found))
-            })
-            .await?;
+        (matcher, found) = timeout_at(end, look).await.map_err(|_| late())??;
         if found {
-            return follower.status().await;
+            return timeout_at(end, follower.status()).await.map_err(|_| late())?;
         }
         if status.keeper_pid.is_none() {
             return Err(wait::never_said(&target.id).into());
         }
-        next(&mut news, end, || timed_out(&target.id, "nothing in its output matches")).await?;
+        let mut is_stale = !matches!(next(&mut news, end, late).await?, Heard::Output);
         // What has piled up meanwhile is looked at once.
-        while news.try_recv().is_ok() {}
+        loop {
+            match news.try_recv() {
+                Ok(News::Output) => {}
+                Ok(News::Event(_) | News::Anew | News::Gone) | Err(TryRecvError::Lagged(_)) => {
+                    is_stale = true
+                }
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        // Output alone says that its keeper is there: that need not be asked at every piece.
+        if is_stale {
+            status = timeout_at(end, follower.status()).await.map_err(|_| late())??;
+        }
     }
 }
 

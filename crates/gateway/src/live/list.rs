@@ -6,16 +6,19 @@
 //! Start with [`List::subscribe`].
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_api::Status;
+use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
 use berth_verbs::Ctx;
 use berth_verbs::changes::{self, Change, Found};
 use bytes::Bytes;
 use tokio::sync::watch;
+
+use crate::gate::or_no_store;
 
 /// How many sessions that are gone are remembered, for those who have not heard yet. Who is further behind is told
 /// the whole list again.
@@ -38,6 +41,8 @@ struct State {
     /// Closed to end the thread.
     until: Option<UnixStream>,
     loaded: bool,
+    /// Why there is no list yet.
+    trouble: Option<Problem>,
     /// The newest change. Numbers are never used again.
     version: u64,
     /// The changes, by number; the last of each session.
@@ -83,6 +88,8 @@ pub(crate) enum Told {
     All(Vec<Bytes>),
     /// What changed since.
     Some(Vec<(SessionId, Option<Bytes>)>),
+    /// There is no list to be had.
+    Trouble(Problem),
 }
 
 impl List {
@@ -101,14 +108,25 @@ impl List {
     }
 
     fn start(self: &Arc<Self>, state: &mut State) {
-        let Ok((ours, theirs)) = UnixStream::pair() else { return };
+        let failed = |error: io::Error| {
+            let what = format!("nobody can watch the list: {error}");
+            Some(Problem::new(Code::Unreachable, what).hint("ask again later"))
+        };
+        let (ours, theirs) = match UnixStream::pair() {
+            Ok(pair) => pair,
+            Err(error) => {
+                state.trouble = failed(error);
+                return;
+            }
+        };
         state.thread += 1;
         let (list, thread) = (Arc::clone(self), state.thread);
         let watch = move || {
             changes::watch(&list.ctx, Some(theirs.as_fd()), &mut |change| list.hear(thread, change));
         };
-        if std::thread::Builder::new().name("list".to_owned()).spawn(watch).is_ok() {
-            state.until = Some(ours);
+        match std::thread::Builder::new().name("list".to_owned()).spawn(watch) {
+            Ok(_) => (state.until, state.trouble) = (Some(ours), None),
+            Err(error) => state.trouble = failed(error),
         }
     }
 
@@ -119,8 +137,11 @@ impl List {
         }
         match change {
             Change::Found(found) => found.into_iter().for_each(|(id, found)| state.found(id, found)),
-            Change::Loaded => state.loaded = true,
-            Change::Trouble(problem) => tracing::warn!("the list cannot be watched: {problem}"),
+            Change::Loaded => (state.loaded, state.trouble) = (true, None),
+            Change::Trouble(problem) => {
+                tracing::warn!("the list cannot be watched: {problem}");
+                state.trouble = Some(or_no_store(&self.ctx.home, problem));
+            }
         }
         drop(state);
         self.bell.send_replace(());
@@ -178,7 +199,7 @@ impl Looking {
         self.bell.mark_unchanged();
         let state = self.list.lock();
         if !state.loaded {
-            return None;
+            return state.trouble.clone().map(Told::Trouble);
         }
         let seen = self.seen.filter(|seen| *seen >= state.forgotten);
         let changed = state.changes.range(seen.map_or(0, |seen| seen + 1)..).map(|(_, id)| id);

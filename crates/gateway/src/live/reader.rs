@@ -38,7 +38,7 @@ pub(crate) fn session(subscription: Subscription, cursor: Cursor, id: SessionId,
 
 /// The list, and then what changes.
 pub(crate) fn list(looking: Looking, all: bool, caller: Caller) -> Response {
-    let reader = ListReader { looking, all, caller, ready: start(), heartbeat: heartbeat() };
+    let reader = ListReader { looking, all, caller, ready: start(), heartbeat: heartbeat(), is_over: false };
     respond(stream::unfold(reader, |mut reader| async {
         let bytes = reader.next().await?;
         Some((Ok::<Bytes, Infallible>(bytes), reader))
@@ -116,6 +116,8 @@ struct ListReader {
     caller: Caller,
     ready: VecDeque<Bytes>,
     heartbeat: Interval,
+    /// There is nothing more to say.
+    is_over: bool,
 }
 
 impl ListReader {
@@ -125,7 +127,15 @@ impl ListReader {
                 return Some(bytes);
             }
             let caller = &self.caller;
+            if self.is_over {
+                return None;
+            }
             match self.looking.take(|id| caller.may_see(id), self.all) {
+                // Said, and over: who comes back is told again, or by then it is better.
+                Some(Told::Trouble(problem)) => {
+                    self.is_over = true;
+                    return Some(sse::event("problem", &ProblemBody::from(problem)));
+                }
                 Some(Told::All(sessions)) => return Some(hello(&sessions)),
                 Some(Told::Some(changes)) => {
                     self.ready.extend(changes.into_iter().map(|(id, status)| match status {

@@ -162,18 +162,20 @@ async fn serve(
 ) {
     let wire = Wire { secure, leash: Leash::default() };
     let stream = wire.leash.hold(stream);
-    let door = Door::new(&server, peer, wire, ticket.seat.clone());
+    let seat = ticket.seat.clone();
+    let door = Door::new(&server, peer, wire, seat.clone());
+    let stream = Patient::new(stream, limits::patience(limits::WRITE_PATIENCE), Some(ticket));
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits::patience(limits::HEAD_PATIENCE))
         .max_header_size(limits::MAX_HEAD_BYTES)
         .max_buf_size(limits::MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(Patient::new(stream, limits::patience(limits::WRITE_PATIENCE))), door)
+        .serve_connection(TokioIo::new(stream), door)
         .with_upgrades();
     let mut served = std::pin::pin!(served);
     let ended: Result<(), hyper::Error> = tokio::select! {
         ended = served.as_mut() => ended,
-        () = ticket.seat.leave.cancelled() => return,
+        () = seat.leave.cancelled() => return,
         () = server.gate.ending.cancelled() => {
             served.as_mut().graceful_shutdown();
             served.await

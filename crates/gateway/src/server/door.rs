@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::http::{HeaderValue, Request, Response};
+use axum::http::{HeaderValue, Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use berth_api::{Code, Problem};
 use futures_util::FutureExt;
@@ -50,7 +50,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let started = Instant::now();
         let serving = self.seat.serve();
-        let server = self.server.clone();
+        let (server, seat) = (self.server.clone(), self.seat.clone());
         let trace = Arc::new(Trace::of(request.headers(), server.log.is_on()));
         let method = request.method().clone();
         request.extensions_mut().insert(self.peer.clone());
@@ -70,6 +70,9 @@ impl hyper::service::Service<Request<Incoming>> for Door {
                     .into_response()
                 }
             };
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                seat.stay();
+            }
             if let Ok(id) = HeaderValue::from_str(&trace.id) {
                 response.headers_mut().insert(REQUEST_ID, id);
             }

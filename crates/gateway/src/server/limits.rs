@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(super) struct Seat {
     address: Option<IpAddr>,
     /// Since when there is no request, by the clock of the host; zero while there is one.
     idle_since_ms: AtomicU64,
+    /// Its connection is something else than HTTP now, and served to its end.
+    stays: AtomicBool,
     /// Whether to make room for somebody else.
     pub(super) leave: CancellationToken,
 }
@@ -80,7 +82,15 @@ impl Seat {
     }
 
     fn end(&self) {
+        if self.stays.load(Ordering::Relaxed) {
+            return;
+        }
         self.idle_since_ms.store(now_ms(), Ordering::Relaxed);
+    }
+
+    /// Is served to the end of its connection, beyond the answer to its request.
+    pub(super) fn stay(&self) {
+        self.stays.store(true, Ordering::Relaxed);
     }
 
     /// Is being served until what comes back is dropped.
@@ -135,6 +145,7 @@ impl Connections {
         let seat = Arc::new(Seat {
             address,
             idle_since_ms: AtomicU64::new(now_ms()),
+            stays: AtomicBool::new(false),
             leave: CancellationToken::new(),
         });
         open.all.insert(key, seat.clone());

@@ -12,6 +12,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::limits::Ticket;
+
 /// A stream with limited patience for its reader.
 pub(super) struct Patient<S> {
     stream: S,
@@ -19,11 +21,13 @@ pub(super) struct Patient<S> {
     /// Until when something has to be taken; there from the first time that nothing was.
     until: Option<Pin<Box<Sleep>>>,
     waits: bool,
+    /// A connection counts as long as its stream is there, also when it became something else than HTTP.
+    _ticket: Option<Ticket>,
 }
 
 impl<S> Patient<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, until: None, waits: false }
+    pub(super) fn new(stream: S, patience: Duration, ticket: Option<Ticket>) -> Self {
+        Self { stream, patience, until: None, waits: false, _ticket: ticket }
     }
 
     /// What became of an attempt to send, or that it takes too long.
@@ -100,11 +104,11 @@ mod tests {
     fn who_takes_nothing_is_given_up_and_who_takes_a_little_is_not() {
         runtime().block_on(async {
             let (ours, _deaf) = tokio::io::duplex(16);
-            let mut patient = Patient::new(ours, Duration::from_millis(50));
+            let mut patient = Patient::new(ours, Duration::from_millis(50), None);
             let given_up = patient.write_all(&[0; 64]).await.expect_err("nobody reads");
             assert_eq!(given_up.kind(), io::ErrorKind::TimedOut);
             let (ours, mut theirs) = tokio::io::duplex(16);
-            let mut patient = Patient::new(ours, Duration::from_millis(300));
+            let mut patient = Patient::new(ours, Duration::from_millis(300), None);
             let reading = tokio::spawn(async move {
                 let mut buffer = [0; 8];
                 while tokio::io::AsyncReadExt::read(&mut theirs, &mut buffer)
