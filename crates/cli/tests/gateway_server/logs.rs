@@ -4,7 +4,7 @@ use std::io::BufRead;
 use std::process::Stdio;
 
 use berth_harness::wait_until;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::lab;
 
@@ -17,9 +17,13 @@ fn each_request_is_one_line_that_has_everything_but_secrets() {
     let mut gateway = lab.serve_from(command, &args);
     let mut lines = gateway.stderr().expect("piped").lines();
     let mut next = || lines.next().expect("a line").expect("text");
-    let secret = "berth_s3cret";
-    let asked =
-        [("Authorization", &*format!("Bearer {secret}")), ("Cookie", secret), ("X-Request-Id", "mine-1")];
+    let secret = &*lab.ok(["token", "new", "--scope", "read", "--name", "reader"]);
+    let secret = secret.trim();
+    let asked = [
+        ("Authorization", &*format!("Bearer {secret}")),
+        ("Cookie", &*format!("other={secret}")),
+        ("X-Request-Id", "mine-1"),
+    ];
     let reply = gateway.ask("GET", &format!("/v1/sessions?link={secret}"), &asked, None);
     assert_eq!(reply.header("x-request-id"), Some("mine-1"));
     let line = next();
@@ -36,6 +40,18 @@ fn each_request_is_one_line_that_has_everything_but_secrets() {
         "{line}"
     );
     assert!(line["caller"].as_str().is_some_and(|caller| caller.contains("local socket")), "{line}");
+    // A token that is none is as much of a secret, and the route is known that it was for.
+    let wrong = format!("{secret}x");
+    let asked = [("Authorization", &*format!("Bearer {wrong}")), ("X-Request-Id", "mine-2")];
+    gateway.ask("GET", &format!("/v1/sessions?link={wrong}"), &asked, None).problem(401, "not-allowed");
+    let line = next();
+    assert!(!line.contains(secret), "{line}");
+    let line: Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!(
+        (&line["route"], &line["status"], &line["caller"], &line["request_id"]),
+        (&"/v1/sessions".into(), &401.into(), &"-".into(), &"mine-2".into()),
+        "{line}"
+    );
     // A stranger has no place, and a path that is no route is not repeated: it may be anything.
     let reply = gateway.ask_tcp("GET", &format!("/{secret}"), &[("X-Request-Id", "no spaces")], None);
     let made = reply.header("x-request-id").expect("an id").to_owned();
@@ -62,15 +78,20 @@ fn the_id_of_a_request_is_in_the_log_of_the_keeper_it_led_to() {
         run.env("BERTH_LOG", "debug").stderr(Stdio::null()).output().expect("berth can be started").stdout;
     let id = String::from_utf8(id).expect("text").trim().to_owned();
     let gateway = lab.serve();
-    let reply = gateway.ask("GET", "/v1/sessions/fix", &[("X-Request-Id", "trace-of-mine.7")], None);
-    assert_eq!(reply.ok()["id"], id.as_str());
+    let ask = |headers: &[(&str, &str)], note: &str| {
+        gateway.ask("PATCH", "/v1/sessions/fix", headers, Some(&json!({"note": note})))
+    };
+    assert_eq!(ask(&[("X-Request-Id", "trace-of-mine.7")], "first").ok()["id"], id.as_str());
     let log = std::fs::read_to_string(lab.session_dir(&id).join("keeper.log")).expect("a log");
     let line = log.lines().find(|line| line.contains("trace-of-mine.7")).unwrap_or_else(|| panic!("{log}"));
-    assert!(line.contains("Status") && line.contains("asked"), "{line}");
+    assert!(line.contains("request=Note") && line.contains("asked"), "{line}");
     // The request that follows is another one.
-    gateway.get("/v1/sessions/fix").ok();
+    ask(&[], "second").ok();
     let log = std::fs::read_to_string(lab.session_dir(&id).join("keeper.log")).expect("a log");
-    assert_eq!(log.matches("trace-of-mine.7").count(), 1, "{log}");
+    let notes: Vec<&str> = log.lines().filter(|line| line.contains("request=Note")).collect();
+    assert_eq!(notes.len(), 2, "{log}");
+    let second = log.split_once(notes[1]).expect("it is in there").1;
+    assert!(!notes[1].contains("trace-of-mine.7") && !second.contains("trace-of-mine.7"), "{log}");
 }
 
 #[test]
