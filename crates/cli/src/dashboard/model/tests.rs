@@ -1,7 +1,7 @@
 //! Keys in, state and effects out.
 
-use berth_api::{Status, Timestamp};
 use berth_api::status::TurnsStatus;
+use berth_api::{Status, Timestamp};
 
 use super::super::keys::{Input, Key};
 use super::super::preview::Content;
