@@ -3,7 +3,7 @@
 //! Promise: nothing is made up: what has no name or no end is shown without. Memory is bounded by one line of the
 //! agent's, by what is kept of each item, and by what is kept of a turn.
 //! Not here: how it looks (see `export::markdown`, and the page).
-//! Start with [`page`]; [`heard`] understands the agents' lines.
+//! Start with [`page`]; `heard` understands the agents' lines.
 
 mod heard;
 mod item;

@@ -1,6 +1,6 @@
 //! `[notify]`: of what people are told while they do not look, and how.
 //!
-//! Not here: telling them (see [`crate::notify`]).
+//! Not here: telling them (see `notify` in the CLI).
 
 use std::collections::BTreeMap;
 use std::io::Read;

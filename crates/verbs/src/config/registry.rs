@@ -6,7 +6,7 @@
 //! Not here: where a value comes from (see `keys`), what is done with it.
 //!
 //! To add a table: write a file beside this one with its `TABLE` and a struct whose `read` takes each key out
-//! of [`super::keys::Keys`] and ends with `finish` (`ui.rs` is the shortest, `agents.rs` has one of each kind);
+//! of `keys::Keys` and ends with `finish` (`ui.rs` is the shortest, `agents.rs` has one of each kind);
 //! add `&table::TABLE` to [`TABLES`], a field to [`super::Config`] and a line to `Config::parse`. Then
 //! `UPDATE_DOCS=1 cargo nextest run -p berth-verbs docs_say` writes it into docs/config.md. A table inside another is called by
 //! its whole path (`notify.webhook`), and tables under any name end in `NAME` (`notify.webhooks.NAME`).
