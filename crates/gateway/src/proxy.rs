@@ -32,6 +32,7 @@ pub fn serve_stdio(home: Home) -> Result<(), Problem> {
         });
         let served = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
+            .half_close(true)
             // ssh says when the other side is gone; it may have nothing to ask for long.
             .header_read_timeout(None)
             .serve_connection(TokioIo::new(stdio), TowerToHyperService::new(router))

@@ -10,7 +10,11 @@ use crate::lab;
 fn statuses(gateway: &berth_harness::Gateway, bytes: &[u8]) -> Vec<u16> {
     let mut stream = gateway.connect();
     let _ = stream.write_all(bytes);
-    let _ = stream.shutdown(std::net::Shutdown::Write);
+    // Who hangs up before the answer wants none; of what is no whole request it is all that ends it.
+    let is_whole = bytes.ends_with(b"\r\n\r\n");
+    if !is_whole {
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+    }
     let mut heard = Vec::new();
     let _ = stream.read_to_end(&mut heard);
     let text = String::from_utf8_lossy(&heard);
@@ -44,7 +48,7 @@ fn what_is_no_request_is_refused_and_nobody_else_notices() {
         (b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n".to_vec(), &[400]),
         // These are requests.
         (b"GET /healthz HTTP/1.0\r\nHost: x\r\n\r\n".to_vec(), &[200]),
-        (b"GET /healthz HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n".to_vec(), &[200]),
+        (b"GET /healthz HTTP/1.0\r\nHost: x\r\nConnection: close\r\n\r\n".to_vec(), &[200]),
     ];
     for (bytes, expected) in table {
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();

@@ -282,7 +282,8 @@ fn a_purge_races_a_resume_and_one_of_them_wins() {
             _ => panic!("round {round}: {resume:?} {purge:?}"),
         }
         assert_eq!(files(&lab, "sessions"), Vec::<String>::new(), "round {round}");
-        assert!(lab.processes().is_empty(), "round {round}: {:?}", lab.processes());
+        // A keeper that was started in vain leaves after whoever started it was told.
+        berth_harness::wait_until("nothing to run without a record", || lab.processes().is_empty());
     }
     println!("{purged} purged, {resumed} resumed");
 }

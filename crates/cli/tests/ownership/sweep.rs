@@ -51,7 +51,11 @@ fn f13_when_a_source_of_knowledge_fails_nothing_is_cleared_up_and_the_exit_says_
     let old = [half_made(&lab, "aaaaaaaaaaaa"), temporary(&lab.home())];
     old.iter().for_each(|path| set_back(path));
     // Nobody is shown: neither those that live, nor this very process.
-    let said = done(changed(&lab, "mount -t tmpfs none /proc", &["sweep", "--json"]));
+    // Who cannot be told may not even begin; and who only looks sees why nothing would be done.
+    let refused = done(changed(&lab, "mount -t tmpfs none /proc", &["sweep"]));
+    assert_eq!(refused.code, 11, "{refused:?}");
+    assert!(refused.err.contains("/proc"), "{refused:?}");
+    let said = done(changed(&lab, "mount -t tmpfs none /proc", &["sweep", "--dry-run", "--json"]));
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("nothing was cleared up") && said.err.contains("/proc"), "{said:?}");
     let swept: Value = serde_json::from_str(&said.out).expect("a report");
