@@ -98,7 +98,7 @@ pub(crate) enum SetupVerb {
 Examples:
   berth setup systemd --dry-run                  shows every file it would write
   berth setup systemd
-  berth setup systemd --gateway                  `berth serve` as well, now and after every boot
+  berth setup systemd --gateway        `berth serve`, too, at every boot
   berth setup systemd --remove")]
 pub(crate) struct SetupSystemd {
     /// Only say what would be done
