@@ -17,7 +17,7 @@ Examples:
   berth serve
   berth serve --listen 127.0.0.1:7070
   berth serve --listen :7070 --log-format text
-  berth serve --listen 0.0.0.0:7443 --tls-cert cert.pem --tls-key key.pem --allow-host berth.example.org")]
+  berth serve --listen 0.0.0.0:7443 --tls-cert cert.pem --tls-key key.pem")]
 pub(crate) struct Serve {
     /// Listen on this address, too: `127.0.0.1:7070`; `:7070` and `localhost:7070` are loopback; port 0 is any
     #[arg(long, value_name = "ADDR")]
