@@ -82,7 +82,7 @@ pub(crate) struct HostsRm {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
-  printf 'GET /v1/sessions HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n' | berth proxy")]
+  printf 'GET /v1/sessions HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' | berth proxy")]
 pub(crate) struct Proxy {
     #[command(subcommand)]
     pub(crate) verb: Option<ProxyVerb>,
