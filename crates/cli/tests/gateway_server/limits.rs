@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use berth_harness::{Gateway, Lab, exchange, request, wait_until};
 
 use crate::lab;
@@ -121,7 +123,9 @@ fn who_reads_nothing_of_what_it_asks_for_is_given_up_and_costs_little() {
         match deaf.write(&ask[sent % ask.len()..]) {
             Ok(count) => sent += count,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                std::thread::sleep(Duration::from_millis(20));
+                // Until there is room, or it is over.
+                let mut room = [PollFd::new(&deaf, PollFlags::OUT)];
+                let _ = poll(&mut room, Some(&Timespec { tv_sec: 60, tv_nsec: 0 }));
             }
             Err(_) => break,
         }
