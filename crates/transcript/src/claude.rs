@@ -13,11 +13,13 @@ use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 
+use crate::head::Id;
 use crate::lines::{self, Line};
 use crate::{Asked, End, Fate, MAX_ANSWER_BYTES, Match, Scan, judge, moment};
 
@@ -71,11 +73,11 @@ struct Turn {
     by: Match,
     at_ms: Option<u64>,
     /// The records of the turn. The next prompt is not among them, nor what descends from it.
-    chain: HashSet<String>,
+    chain: HashSet<Id>,
     /// Tools that were asked for and have no result.
-    tools: HashSet<String>,
+    tools: HashSet<Id>,
     /// The last message of the model, and what text it has.
-    message: String,
+    message: Id,
     answer: String,
     end: End,
     bad: usize,
@@ -120,9 +122,9 @@ impl Scanner<'_> {
             self.turn = Some(Turn {
                 by,
                 at_ms: record.timestamp.as_deref().and_then(moment::parse),
-                chain: record.uuid.iter().map(|uuid| uuid.to_string()).collect(),
+                chain: record.uuid.as_deref().map(id).into_iter().collect(),
                 tools: HashSet::new(),
-                message: String::new(),
+                message: Id::default(),
                 answer: String::new(),
                 end: End::Open("the agent's record has the prompt and no answer".to_owned()),
                 bad: 0,
@@ -142,7 +144,7 @@ impl Scanner<'_> {
                 if content.blocks().any(|block| block.tool_use_id.is_some()) {
                     return None;
                 }
-                let merged = record.merged_send_uuids.iter().flatten();
+                let merged = record.merged_send_uuids.iter().flat_map(|few| &few.0);
                 let is_merged = merged.into_iter().any(|uuid| asked.id == Some(uuid));
                 let is_line = self.is_queued && content.has_lines(asked.text);
                 let is_words = content.is(asked.text) && !record.is_meta;
@@ -180,7 +182,7 @@ impl Turn {
     /// A record after the prompt.
     fn follow(&mut self, record: &Record<'_>) {
         let parent = record.parent_uuid.as_deref().or(record.logical_parent_uuid.as_deref());
-        if !parent.is_some_and(|parent| self.chain.contains(parent)) {
+        if !parent.is_some_and(|parent| self.chain.contains(&id(parent))) {
             return;
         }
         let goes_on = match &*record.kind {
@@ -195,7 +197,7 @@ impl Turn {
             _ => true,
         };
         if goes_on {
-            self.chain.extend(record.uuid.iter().map(|uuid| uuid.to_string()));
+            self.chain.extend(record.uuid.as_deref().map(id));
         }
     }
 
@@ -203,8 +205,8 @@ impl Turn {
     fn user(&mut self, record: &Record<'_>) -> bool {
         let Some(message) = &record.message else { return true };
         let mut is_result = false;
-        for id in message.content.blocks().filter_map(|block| block.tool_use_id.as_deref()) {
-            self.tools.remove(id);
+        for tool in message.content.blocks().filter_map(|block| block.tool_use_id.as_deref()) {
+            self.tools.remove(&id(tool));
             is_result = true;
         }
         let text = message.content.text().unwrap_or_default();
@@ -243,17 +245,18 @@ impl Turn {
         if message.model.as_deref() == Some("<synthetic>") {
             return;
         }
-        let id = message.id.as_deref().unwrap_or_default();
-        if self.message != id {
-            self.message = id.to_owned();
+        let id_of_message = id(message.id.as_deref().unwrap_or_default());
+        if self.message != id_of_message {
+            self.message = id_of_message;
             self.answer.clear();
         }
         for block in message.content.blocks() {
             match &*block.kind {
-                "tool_use" => self.tools.extend(block.id.iter().map(|id| id.to_string())),
+                "tool_use" => self.tools.extend(block.id.as_deref().map(id)),
                 // A little more than is kept, so that it shows that it was cut.
                 "text" if self.answer.len() <= MAX_ANSWER_BYTES => {
-                    self.answer.push_str(block.text.as_deref().unwrap_or_default());
+                    let text = block.text.as_deref().unwrap_or_default();
+                    self.answer.push_str(&text[..text.floor_char_boundary(MAX_ANSWER_BYTES + 4)]);
                 }
                 _ => {}
             }
@@ -282,6 +285,11 @@ impl Turn {
             None => End::Unclear("the last answer in the agent's record has no end".to_owned()),
         };
     }
+}
+
+/// An id, in short: they may be of any length, and there are many.
+fn id(id: &str) -> Id {
+    Id::of(id.as_bytes())
 }
 
 /// Enough to know whether the rest is of interest.
@@ -328,11 +336,11 @@ struct Record<'a> {
     submit_uuid: Option<Cow<'a, str>>,
     prompt_source: Option<IgnoredAny>,
     #[serde(borrow)]
-    merged_send_uuids: Option<Vec<Cow<'a, str>>>,
+    merged_send_uuids: Option<Few<Cow<'a, str>>>,
 }
 
 /// A flag that is not set may be left out, or null.
-fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Option::<bool>::deserialize(deserializer).map(|flag| flag.unwrap_or(false))
 }
 
@@ -358,15 +366,55 @@ struct Attachment<'a> {
     source_uuid: Option<Cow<'a, str>>,
 }
 
+/// How many blocks a record may have, or other things of one kind.
+const MOST: usize = 10_000;
+
+/// A list that is not long. Nobody can say what is in a record with one that is.
+struct Few<T>(Vec<T>);
+
+impl<T> Few<T> {
+    fn read<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error>
+    where
+        T: Deserialize<'de>,
+    {
+        let mut few = Vec::new();
+        while let Some(one) = list.next_element()? {
+            if few.len() == MOST {
+                return Err(serde::de::Error::custom("there is too much in it"));
+            }
+            few.push(one);
+        }
+        Ok(Self(few))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reading<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reading<T> {
+            type Value = Few<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+                Few::read(list)
+            }
+        }
+        deserializer.deserialize_seq(Reading(PhantomData))
+    }
+}
+
 /// Words, or a list of blocks, or what is of no interest.
-enum Content<'a> {
+#[derive(Default)]
+pub(crate) enum Content<'a> {
     Words(Cow<'a, str>),
     Blocks(Vec<Block<'a>>),
+    #[default]
     Other,
 }
 
 #[derive(Deserialize)]
-struct Block<'a> {
+pub(crate) struct Block<'a> {
     #[serde(borrow, default, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(borrow)]
@@ -384,6 +432,14 @@ impl<'a> Content<'a> {
             Self::Words(_) | Self::Other => &[],
         }
         .iter()
+    }
+
+    /// The first text.
+    pub(crate) fn first_text(&self) -> Option<&str> {
+        match self {
+            Self::Words(words) => Some(words),
+            Self::Blocks(_) | Self::Other => self.blocks().find_map(|block| block.text.as_deref()),
+        }
     }
 
     /// The text, if there is one text and not several.
@@ -427,12 +483,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
             fn visit_str<E>(self, words: &str) -> Result<Self::Value, E> {
                 Ok(Content::Words(Cow::Owned(words.to_owned())))
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-                let mut blocks = Vec::new();
-                while let Some(block) = list.next_element()? {
-                    blocks.push(block);
-                }
-                Ok(Content::Blocks(blocks))
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+                Few::read(list).map(|few| Content::Blocks(few.0))
             }
             fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}

@@ -4,24 +4,39 @@
 //! there. Measured with Claude Code 2.1.325 and Codex 0.166.0: an agent reports the end of a turn only after
 //! it is in its transcript, so a transcript without the end is of a turn whose end nobody was told.
 //! Promise: [`Fate::Done`], [`Fate::Failed`] and [`Fate::Unfinished`] rest on records; whatever is torn, missing
-//! or ambiguous is [`Fate::CannotTell`]. Nothing is ever written. However large a transcript is, no more than one
+//! or ambiguous is [`Fate::CannotTell`]. However large a transcript is, no more than one
 //! record and one answer of it are in memory, and both have limits.
-//! Not here: whether the agent's process is gone (the caller has proven that before it asks), repair.
-//! Start with [`fate`].
+//!
+//! And what they wrote can be broken: [`check`] finds that, [`tree`] shows it, [`repair`] makes a copy that is whole. All
+//! three go by a `survey` of the file. An original is never opened for writing.
+//! Not here: whether the agent's process is gone (the caller has proven that before it asks).
+//! Start with [`fate`], and with [`check::check`].
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 mod claude;
 mod codex;
+mod head;
+mod json;
 mod lines;
 mod moment;
 mod place;
+pub mod repair;
+mod shape;
+pub mod shelf;
+pub mod since;
+mod survey;
+pub mod tree;
+mod walk;
+mod words;
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
 
-pub use place::{Kind, config_dir};
+pub use place::{EveryFile, Kind, config_dir, every_file, is_plain_id, open};
+pub use survey::kind_in;
 
 /// How much of an answer is kept.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;

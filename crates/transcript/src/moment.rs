@@ -14,6 +14,10 @@ pub(crate) fn parse(text: &str) -> Option<u64> {
     if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
+    // A minute may have a leap second.
+    if hour > 24 || minute > 59 || second > 60 {
+        return None;
+    }
     let fraction: u64 = fraction.get(..fraction.len().min(3))?.parse::<u64>().ok()?
         * match fraction.len() {
             1 => 100,
@@ -48,6 +52,7 @@ mod tests {
             "2026-11-16T08:57Z",
             "T.Z",
             "0000-01-01T00:00:00Z",
+            "2026-11-16T99999999999999999:00:00Z",
         ] {
             assert_eq!(parse(text), None, "{text}");
         }

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open as open_fd};
 
+/// The longest id of a conversation.
+const MAX_ID_BYTES: usize = 128;
+
 /// Which program wrote a conversation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -23,6 +26,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All there are.
+    pub const ALL: [Self; 2] = [Self::Claude, Self::Codex];
+
     /// The kind of this name, if its files are known here.
     pub fn of(name: &str) -> Option<Self> {
         match name {
@@ -66,14 +72,21 @@ pub(crate) struct Found {
     pub(crate) is_compressed: bool,
 }
 
+/// Whether this can be the id of a conversation: an agent does not take it for an option, and it is part of no path.
+pub fn is_plain_id(id: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    id.len() <= MAX_ID_BYTES
+        && id.bytes().all(is_plain)
+        && id.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric())
+}
+
 /// The files of a conversation: usually one, or none. Two paths to one file are one.
 pub(crate) fn files(
     kind: Kind,
     id: &str,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<Found>, String> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if id.is_empty() || id.len() > 128 || !id.bytes().all(is_plain) {
+    if !is_plain_id(id) {
         return Err("the id of the conversation is not one an agent gives".to_owned());
     }
     let dir = config_dir(kind, env)?;
@@ -107,6 +120,45 @@ pub(crate) fn files(
     Ok(found)
 }
 
+/// Every transcript of an agent, and what could not be looked at, with the reason.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EveryFile {
+    /// In order.
+    pub files: Vec<PathBuf>,
+    /// Folders.
+    pub damaged: Vec<(PathBuf, String)>,
+}
+
+/// Every transcript of an agent with this environment, those of sub-agents too; compressed ones are left out.
+pub fn every_file(kind: Kind, env: impl Fn(&str) -> Option<OsString>) -> Result<EveryFile, String> {
+    let dir = config_dir(kind, env)?;
+    // Claude Code: a folder for each project, in it one for each conversation with sub-agents. Codex: years, months, days.
+    let places: &[(&str, usize)] = match kind {
+        Kind::Claude => &[("projects", 3)],
+        Kind::Codex => &[("sessions", 3), ("archived_sessions", 0)],
+    };
+    let mut every = EveryFile::default();
+    for (folder, depth) in places {
+        below(&dir.join(folder), *depth, &mut every);
+    }
+    every.files.sort();
+    Ok(every)
+}
+
+fn below(dir: &Path, depth: usize, every: &mut EveryFile) {
+    let entries = match entries(dir) {
+        Ok(entries) => entries,
+        Err(why) => return every.damaged.push((dir.to_owned(), why)),
+    };
+    for path in entries {
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            every.files.push(path);
+        } else if depth > 0 && path.symlink_metadata().is_ok_and(|file| file.is_dir()) {
+            below(&path, depth - 1, every);
+        }
+    }
+}
+
 /// Looks for `rollout-<time>-<id>.jsonl` in folders of years, months and days.
 fn rollouts(
     dir: &Path,
@@ -135,7 +187,7 @@ fn rollouts(
 }
 
 /// What is in a directory; nothing if there is none, or if it is no directory.
-fn entries(dir: &Path) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, String> {
     let wrong = |error: io::Error| format!("cannot list {}: {error}", dir.display());
     match fs::read_dir(dir) {
         Ok(entries) => {
@@ -152,7 +204,7 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// Opens a transcript to read it. Links are followed; what is no file, at their end, is refused: nobody should
 /// wait for somebody to write into a pipe.
-pub(crate) fn open(path: &Path) -> Result<File, String> {
+pub fn open(path: &Path) -> Result<File, String> {
     let wrong = |error: io::Error| format!("cannot open {}: {error}", path.display());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(open_fd(path, flags, Mode::empty()).map_err(|error| wrong(error.into()))?);

@@ -291,3 +291,19 @@ proptest! {
         prop_assert!(!matches!(found, Fate::Failed { .. }), "{:?}", found);
     }
 }
+
+#[test]
+fn a_record_with_more_in_it_than_is_held_cannot_be_told_about() {
+    let blocks = |count: usize| vec![r#"{"type":"text","text":"x"}"#; count].join(",");
+    let talk = |count: usize| {
+        format!(
+            "{{\"type\":\"user\",\"uuid\":\"u\",\"message\":{{\"content\":\"hello\"}}}}\n\
+             {{\"type\":\"assistant\",\"uuid\":\"a\",\"parentUuid\":\"u\",\"message\":{{\"id\":\"m\",\
+             \"stop_reason\":\"end_turn\",\"content\":[{}]}}}}\n",
+            blocks(count)
+        )
+    };
+    let fate = |count: usize| fate_in("claude", talk(count).as_bytes(), &Asked::new("hello"));
+    assert_eq!(word(&fate(3)), ("done", "xxx"));
+    assert_eq!(word(&fate(20_000)).0, "cannot tell");
+}

@@ -1,0 +1,616 @@
+//! What has to change in a transcript so that it is one conversation.
+//!
+//! Forks. A branch that begins with a prompt is a whole turn: it comes right before the next prompt that was written
+//! after it, and at the end if there is none. A branch that begins with an answer belongs to the prompt at which it
+//! leaves the path; it comes before what the path has next, if that is a prompt too, and what an agent made up there
+//! ("No response requested.", an interrupted call that was not) goes. Everything else cannot be put into one line:
+//! then the path stays and the branch is set aside. Somebody who went back is left alone.
+//! Start with [`plan`].
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+use serde_json::{Value, json};
+
+use crate::Kind;
+use crate::check;
+use crate::head::Id;
+use crate::shape::{Branch, Shape, is_said};
+use crate::survey::{NONE, Numbers, Survey, bit};
+use crate::walk::{Flaw, MAX_HELD_BYTES, Place, Seen, walk};
+use crate::words;
+
+/// What Claude Code itself writes as the result of a call that broke off.
+const INTERRUPTED: &str = "[Tool call interrupted: the session ended before this call's result was recorded, so \
+                           its outcome is unknown. Check whether it took effect before relying on it or running it again.]";
+/// What Codex tells its model of such a call.
+const ABORTED: &str = "aborted";
+
+/// What has to change. Records are called by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Who gets another parent: its id as it is written, with its quotes, or nobody.
+    pub(super) parents: HashMap<u32, Option<Vec<u8>>>,
+    pub(super) drops: HashMap<u32, ()>,
+    /// A record that comes behind another.
+    pub(super) after: HashMap<u32, String>,
+    /// Branches, by their numbers, that go to the end.
+    late: HashSet<u8>,
+    /// Branches that cannot stay, and the ids of their first records.
+    aside_branches: HashSet<u8>,
+    pub(super) aside: Vec<Id>,
+    /// What comes at the end of the file.
+    pub(super) end: Option<String>,
+    branch_of: Vec<u8>,
+    has_flaws: bool,
+    /// What is done, with its line.
+    pub(super) told: Vec<(u64, String)>,
+}
+
+impl Plan {
+    /// Whether nothing changes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parents.is_empty()
+            && self.drops.is_empty()
+            && self.after.is_empty()
+            && self.late.is_empty()
+            && self.aside_branches.is_empty()
+            && self.end.is_none()
+            && !self.has_flaws
+    }
+
+    fn branch(&self, record: u32) -> u8 {
+        self.branch_of.get(record as usize).copied().unwrap_or(0)
+    }
+
+    pub(super) fn is_late(&self, record: u32) -> bool {
+        self.late.contains(&self.branch(record))
+    }
+
+    pub(super) fn is_aside(&self, record: u32) -> bool {
+        self.aside_branches.contains(&self.branch(record))
+    }
+}
+
+/// A record and all it descends from, up to the first.
+pub(super) fn ancestors(survey: &Survey, record: u32) -> impl Iterator<Item = u32> {
+    let mut at = Some(record);
+    std::iter::from_fn(move || {
+        let this = at?;
+        at = survey.parent(this);
+        Some(this)
+    })
+    // A ring has no end.
+    .take(survey.len() as usize)
+}
+
+/// An id that looks like an agent's, and is the same whenever the same is mended.
+pub(super) fn made_up_id(seed: &str) -> String {
+    let half = |salt: &str| Id::of(format!("{salt}{seed}").as_bytes()).0;
+    let (high, low) = (half("high"), half("low"));
+    let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0x0fff);
+    let (d, e) = ((low >> 48) & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
+    format!("{a:08x}-{b:04x}-4{c:03x}-{d:04x}-{e:012x}")
+}
+
+/// The end of the branch that was chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tip {
+    pub(super) record: u32,
+    /// Whether a resume goes on there by itself.
+    pub(super) is_taken: bool,
+}
+
+/// Finds out what has to change. With `kept` branches are not joined: the path to that record stays, alone.
+pub(super) fn plan(file: &File, survey: &Survey, shape: &Shape, kept: Option<Tip>) -> io::Result<Plan> {
+    let mut making = Making {
+        survey,
+        shape,
+        plan: Plan::default(),
+        texts: Vec::new(),
+        links: BTreeMap::new(),
+        made: HashMap::new(),
+        instead: HashMap::new(),
+    };
+    // Records are looked up by their lines: first each gets one of its own, which can be read. And of two with one id
+    // one goes before anything is said of tools: what is doubled is no second call, nor a second result.
+    if !making.flaws() && !making.twins() {
+        making.tools();
+        match survey.kind {
+            Some(Kind::Claude) => making.tree(kept.is_some()),
+            Some(Kind::Codex) | None => making.beginnings(file)?,
+        }
+    }
+    let mut plan = making.finish(file)?;
+    if let Some(tip) = kept.filter(|tip| !tip.is_taken && plan.is_empty()) {
+        plan.end = Some(leaf_note(file, survey, tip.record)?);
+        let text = "a note at the end says that a resume goes on behind it".to_owned();
+        plan.told.push((survey.line_of(tip.record), text));
+    }
+    Ok(plan)
+}
+
+/// Who a record hangs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Link {
+    Nobody,
+    Record(u32),
+}
+
+/// A record that is made up.
+#[derive(Debug, Default)]
+struct Made {
+    id: String,
+    text: String,
+}
+
+struct Making<'a> {
+    survey: &'a Survey,
+    shape: &'a Shape,
+    plan: Plan,
+    /// What is done, to which record.
+    texts: Vec<(u32, String)>,
+    links: BTreeMap<u32, Link>,
+    /// Records that get a result behind them: the tools it is for are looked up later.
+    made: HashMap<u32, Made>,
+    /// Who stands for a record that is dropped.
+    instead: HashMap<u32, Option<u32>>,
+}
+
+impl Making<'_> {
+    fn told(&mut self, record: u32, text: impl Into<String>) {
+        self.texts.push((record, text.into()));
+    }
+
+    fn drop(&mut self, record: u32, instead: Option<u32>) {
+        self.plan.drops.insert(record, ());
+        self.instead.insert(record, instead);
+    }
+
+    fn is_dropped(&self, record: u32) -> bool {
+        self.plan.drops.contains_key(&record)
+    }
+
+    /// Whether something has to be mended before records can be looked up.
+    fn flaws(&mut self) -> bool {
+        let mut is_first = false;
+        for at in &self.survey.flaws {
+            let bytes = at.bytes.end - at.bytes.start;
+            let text = match at.flaw {
+                Flaw::Torn => format!("{bytes} bytes that are not a whole record are set aside"),
+                Flaw::Zeroes => format!("{bytes} zeroes are left out"),
+                Flaw::Fused => {
+                    is_first = true;
+                    "a record got a line of its own".to_owned()
+                }
+                Flaw::NotUtf8 if bytes <= MAX_HELD_BYTES as u64 => {
+                    is_first = true;
+                    "bytes that are not UTF-8 are replaced, as the agent would".to_owned()
+                }
+                Flaw::NotUtf8 | Flaw::Deep => continue,
+            };
+            self.plan.told.push((at.line, text));
+            self.plan.has_flaws = true;
+        }
+        // Those that are not kept may be of any kind.
+        is_first || self.survey.flaw_count > self.survey.flaws.len() as u64
+    }
+
+    fn tools(&mut self) {
+        let survey = self.survey;
+        let mut odd: Vec<(u32, Option<u32>, &'static str)> = Vec::new();
+        let mut results: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (tool, record) in &survey.answered_twice {
+            results.entry(*tool).or_default().push(*record);
+        }
+        for (tool, mut others) in results {
+            others.insert(0, survey.tools[tool as usize].result_in);
+            // What an agent made up for a tool that went on in another one is not the result.
+            let is_called = survey.tools[tool as usize].used_in != NONE;
+            let is_real = |at: &u32| is_called && !survey.is(*at, bit::INTERRUPTED);
+            let real = others.iter().copied().find(is_real).unwrap_or(others[0]);
+            let text = "a second result of one call is set aside; the real one stays";
+            odd.extend(others.into_iter().filter(|other| *other != real).map(|at| (at, Some(real), text)));
+        }
+        for (tool, record) in &survey.used_twice {
+            if survey.tools[*tool as usize].used_in != *record {
+                let text = "a call under an id that was used before is set aside";
+                odd.push((*record, survey.parent(*record), text));
+            }
+        }
+        for tool in &survey.tools {
+            match (tool.used_in, tool.result_in) {
+                (NONE, result) => {
+                    let text = "a result of a tool that was never called is set aside";
+                    odd.push((result, survey.parent(result), text));
+                }
+                (used, NONE) => {
+                    self.made.insert(used, Made::default());
+                }
+                (_, _) => {}
+            }
+        }
+        // With other calls or results in it that are right, a record has to stay: what is odd is left, and told.
+        let mut right: HashMap<u32, u64> = odd.iter().map(|(record, ..)| (*record, 0)).collect();
+        let again = survey.used_twice.iter().chain(&survey.answered_twice).map(|(_, record)| *record);
+        for record in survey.tools.iter().flat_map(|tool| [tool.used_in, tool.result_in]).chain(again) {
+            right.entry(record).and_modify(|count| *count += 1);
+        }
+        for (record, ..) in &odd {
+            right.entry(*record).and_modify(|count| *count -= 1);
+        }
+        for (record, instead, text) in odd {
+            if right[&record] == 0 {
+                self.drop(record, instead);
+                self.told(record, text);
+            }
+        }
+    }
+
+    /// A rollout begins once.
+    fn beginnings(&mut self, file: &File) -> io::Result<()> {
+        if self.survey.metas.is_empty() {
+            return Ok(());
+        }
+        if check::is_fork(file, self.survey)? {
+            return Ok(());
+        }
+        for record in &self.survey.metas {
+            self.drop(*record, None);
+            self.told(*record, "a second beginning is set aside");
+        }
+        Ok(())
+    }
+
+    /// Whether records had the id of another: the agent has only the later one.
+    fn twins(&mut self) -> bool {
+        let survey = self.survey;
+        for (_, earlier) in &survey.twins {
+            // Nobody stands for it: who hangs on its id hangs on the other.
+            self.plan.drops.insert(*earlier, ());
+            self.told(*earlier, "it has the id of a later record, and is set aside");
+        }
+        !survey.twins.is_empty()
+    }
+
+    fn tree(&mut self, is_chosen: bool) {
+        let survey = self.survey;
+        for record in (0..survey.len()).filter(|at| survey.is(*at, bit::MISSING)) {
+            let parent = survey.parent(record);
+            self.links.insert(record, parent.map_or(Link::Nobody, Link::Record));
+            self.told(record, "its parent is missing; it hangs on the record before it now");
+        }
+        if self.shape.loops_at.is_some() {
+            self.break_rings();
+            return;
+        }
+        self.plan.branch_of = self.shape.branch_of.clone();
+        // Who went back is left alone, unless a branch was chosen: then that is all there is.
+        let branches = self.shape.branches.iter().enumerate();
+        let races = branches.filter(|(_, branch)| branch.is_race || is_chosen);
+        let mut races: Vec<(u8, &Branch, Option<u32>)> =
+            races.map(|(at, branch)| (at as u8 + 1, branch, self.first_said(at as u8 + 1, branch))).collect();
+        // Answers belong to their prompts: they come first.
+        races.sort_by_key(|(_, branch, said)| {
+            (said.is_some_and(|said| survey.is(said, bit::PROMPT)), branch.head)
+        });
+        let mut end = self.shape.leaf;
+        let mut answered = HashSet::new();
+        for (number, branch, said) in races {
+            let Some(said) = said.filter(|_| !is_chosen) else {
+                self.set_aside(number, branch);
+                continue;
+            };
+            let is_turn = survey.is(said, bit::PROMPT);
+            let is_sound = is_turn || self.answer_fits(branch) && answered.insert(branch.fork);
+            if is_sound {
+                self.join(number, branch, said, is_turn, &mut end);
+            } else {
+                self.set_aside(number, branch);
+            }
+        }
+    }
+
+    /// A ring has a record that hangs on a later one. When all of those hang on the one before them, there is none.
+    fn break_rings(&mut self) {
+        let survey = self.survey;
+        let mut before = None;
+        for record in (0..survey.len()).filter(|at| !survey.is(*at, bit::SIDE | bit::LOOSE)) {
+            if survey.parent(record).is_some_and(|parent| parent > record)
+                && !self.links.contains_key(&record)
+            {
+                self.links.insert(record, before.map_or(Link::Nobody, Link::Record));
+                self.told(
+                    record,
+                    "it hung on a later record, in a ring; it hangs on the record before it now",
+                );
+            }
+            before = Some(record).filter(|at| !survey.is(*at, bit::OTHER)).or(before);
+        }
+    }
+
+    /// The first record of a branch in which somebody says something.
+    fn first_said(&self, number: u8, branch: &Branch) -> Option<u32> {
+        let survey = self.survey;
+        (branch.head..=branch.last)
+            .find(|at| self.shape.branch_of[*at as usize] == number && is_said(survey, *at))
+    }
+
+    /// What is said on the path behind a fork, from the first on: prompts and answers, and what was made up before.
+    fn path_behind(&self, fork: Option<u32>) -> Vec<u32> {
+        let Some(leaf) = self.shape.leaf else { return Vec::new() };
+        let mut path: Vec<u32> = ancestors(self.survey, leaf).take_while(|at| Some(*at) != fork).collect();
+        path.reverse();
+        path
+    }
+
+    /// Whether an answer can stand where its branch leaves the path: what comes there next is a prompt.
+    fn answer_fits(&self, branch: &Branch) -> bool {
+        let survey = self.survey;
+        let path = self.path_behind(branch.fork);
+        let mut said = path.iter().filter(|at| is_said(survey, **at));
+        branch.fork.is_some() && said.next().is_some_and(|at| survey.is(*at, bit::PROMPT))
+    }
+
+    /// Puts a branch into the one line.
+    fn join(&mut self, number: u8, branch: &Branch, said: u32, is_turn: bool, end: &mut Option<u32>) {
+        let survey = self.survey;
+        let is_made_up = |at: u32| survey.is(at, bit::SYNTHETIC | bit::INTERRUPTED);
+        // What the second writer made up because it did not know the first goes.
+        let before: Vec<u32> =
+            ancestors(survey, said).skip(1).take_while(|at| Some(*at) != branch.fork).collect();
+        for made_up in before.iter().copied().filter(|at| is_made_up(*at)) {
+            self.drop_made_up(made_up);
+        }
+        let top = before.iter().rev().copied().find(|at| !self.is_dropped(*at)).unwrap_or(said);
+        let tail = (branch.head..=branch.last)
+            .rev()
+            .find(|at| {
+                self.shape.branch_of[*at as usize] == number && !self.is_dropped(*at) && !is_made_up(*at)
+            })
+            .unwrap_or(said);
+        let path = self.path_behind(branch.fork);
+        let next =
+            path.iter().copied().find(|at| survey.is(*at, bit::PROMPT) && (!is_turn || *at > branch.head));
+        let lines = format!("lines {} to {}", survey.line_of(branch.head), survey.line_of(branch.last));
+        match (next, branch.fork) {
+            // A beginning from before the path's own.
+            (_, None) if path.first().is_some_and(|root| branch.head < *root) => {
+                self.links.insert(path[0], Link::Record(tail));
+                self.told(path[0], format!("it follows what began before it now: {lines}"));
+            }
+            (Some(next), _) => {
+                if !is_turn {
+                    for at in path.iter().copied().take_while(|at| *at != next).filter(|at| is_made_up(*at)) {
+                        self.drop_made_up(at);
+                    }
+                }
+                let before = match self.links.get(&next) {
+                    Some(link) => *link,
+                    None => survey.parent(next).map_or(Link::Nobody, Link::Record),
+                };
+                if is_turn {
+                    self.links.insert(top, before);
+                }
+                self.links.insert(next, Link::Record(tail));
+                self.told(
+                    next,
+                    format!("it follows {lines} now, which another writer wrote at the same time"),
+                );
+            }
+            (None, _) => {
+                self.links.insert(top, end.map_or(Link::Nobody, Link::Record));
+                *end = Some(tail);
+                self.plan.late.insert(number);
+                self.told(
+                    top,
+                    format!("{lines}, which another writer wrote at the same time, come at the end now"),
+                );
+            }
+        }
+    }
+
+    fn drop_made_up(&mut self, record: u32) {
+        if !self.is_dropped(record) {
+            let parent = self.survey.parent(record);
+            self.drop(record, parent);
+            self.told(record, "what the agent made up where it found no answer is set aside");
+        }
+    }
+
+    fn set_aside(&mut self, number: u8, branch: &Branch) {
+        self.plan.aside_branches.insert(number);
+        let (from, to) = (self.survey.line_of(branch.head), self.survey.line_of(branch.last));
+        self.told(branch.head, format!("the branch on lines {from} to {to} is set aside"));
+        self.plan.aside.push(self.survey.id_of(branch.head));
+    }
+
+    /// Who stands for a record: itself, unless it is dropped.
+    fn stands_for(&self, mut record: u32) -> Option<u32> {
+        for _ in 0..self.survey.len() {
+            match self.instead.get(&record) {
+                None => return Some(record),
+                Some(Some(other)) => record = *other,
+                Some(None) => return None,
+            }
+        }
+        None
+    }
+
+    /// Makes the results up that are missing. For a call that cannot be read there is none, and it stays as it is.
+    fn make(&mut self, file: &File) -> io::Result<()> {
+        let survey = self.survey;
+        let is_claude = survey.kind == Some(Kind::Claude);
+        let mut calls: Vec<u32> = self.made.keys().copied().collect();
+        calls.sort_unstable();
+        let lines = survey.lines_of(&calls);
+        let record_on: HashMap<u64, u32> = lines.iter().copied().zip(calls).collect();
+        let open: HashSet<Id> =
+            survey.tools.iter().filter(|tool| tool.result_in == NONE).map(|tool| tool.id).collect();
+        self.made.clear();
+        words::each(file, survey, lines, |line, call: Option<Value>| {
+            let call = call.unwrap_or_default();
+            let made = if is_claude { claude_result(&call, &open) } else { codex_result(&call) };
+            if let Some(made) = made {
+                self.made.insert(record_on[&line], made);
+                self.told(record_on[&line], "its call got a result that says it was interrupted");
+            }
+        })
+    }
+
+    /// Looks up what is needed of the records, and puts it together.
+    fn finish(mut self, file: &File) -> io::Result<Plan> {
+        let survey = self.survey;
+        let is_claude = survey.kind == Some(Kind::Claude);
+        self.made.retain(|record, _| !self.plan.drops.contains_key(record) && !self.plan.is_aside(*record));
+        self.make(file)?;
+        if is_claude && !(self.instead.is_empty() && self.made.is_empty()) {
+            for record in 0..survey.len() {
+                let Some(parent) = survey.parent(record).filter(|_| !self.links.contains_key(&record)) else {
+                    continue;
+                };
+                let hangs_on_result =
+                    self.made.contains_key(&parent) && !survey.is(record, bit::BLOCK | bit::RESULT);
+                if self.instead.contains_key(&parent) || hangs_on_result {
+                    self.links.insert(record, Link::Record(parent));
+                }
+            }
+        }
+        let links: Vec<(u32, Option<u32>)> = self
+            .links
+            .iter()
+            .filter(|(record, _)| !self.is_dropped(**record))
+            .map(|(record, link)| match link {
+                Link::Nobody => (*record, None),
+                Link::Record(parent) => (*record, self.stands_for(*parent)),
+            })
+            .collect();
+        let mut wanted: Vec<u32> = links.iter().filter_map(|(_, parent)| *parent).collect();
+        wanted.extend(self.texts.iter().map(|(record, _)| *record));
+        wanted.sort_unstable();
+        wanted.dedup();
+        let lines: HashMap<u32, u64> = wanted.iter().copied().zip(survey.lines_of(&wanted)).collect();
+        // The result that is made up comes between.
+        let is_made = |parent: &u32| self.made.contains_key(parent);
+        let needed =
+            links.iter().filter_map(|(_, parent)| *parent).filter(|parent| !is_made(parent)).collect();
+        let ids = ids_of(file, survey, &needed)?;
+        for (record, parent) in links {
+            let id = match parent {
+                None => None,
+                Some(parent) => match (self.made.get(&parent), ids.get(&parent)) {
+                    (Some(made), _) => Some(format!("\"{}\"", made.id).into_bytes()),
+                    (None, Some(id)) => Some(id.clone()),
+                    (None, None) => return Err(io::Error::other("the file was changed meanwhile")),
+                },
+            };
+            self.plan.parents.insert(record, id);
+        }
+        self.plan.after.extend(self.made.into_iter().map(|(record, made)| (record, made.text)));
+        let told = self.texts.into_iter().map(|(record, text)| (lines[&record], text));
+        self.plan.told.extend(told);
+        self.plan.told.sort();
+        Ok(self.plan)
+    }
+}
+
+/// The ids of some records, from the bytes: whatever else is in them.
+fn ids_of(file: &File, survey: &Survey, wanted: &HashSet<u32>) -> io::Result<HashMap<u32, Vec<u8>>> {
+    let mut ids = HashMap::new();
+    if wanted.is_empty() {
+        return Ok(ids);
+    }
+    let mut source = file;
+    source.seek(SeekFrom::Start(0))?;
+    let (mut numbers, mut failed) = (Numbers::default(), None);
+    let visit = |_: &Place, seen: Seen<'_>| {
+        let Seen::Record(head) = seen else { return };
+        let Some(this) = numbers.of(head).filter(|this| wanted.contains(this)) else { return };
+        let mut id = vec![0; (head.uuid_at.end - head.uuid_at.start) as usize];
+        failed = failed.take().or(file.read_exact_at(&mut id, head.uuid_at.start).err());
+        ids.insert(this, id);
+    };
+    walk(source, survey.walked.bytes, |_, _| {}, visit)?;
+    failed.map_or(Ok(ids), Err)
+}
+
+/// What Claude Code notes of where it is, so that a resume goes on there whatever was written last.
+fn leaf_note(file: &File, survey: &Survey, tip: u32) -> io::Result<String> {
+    let prompt = ancestors(survey, tip).find(|at| survey.is(*at, bit::PROMPT));
+    let line = prompt.map(|prompt| survey.line_of(prompt));
+    let said = words::fetch(file, survey, line)?.into_values().next().and_then(|words| words.said);
+    let said = Value::from(said.unwrap_or_default());
+    let mut source = file;
+    source.seek(SeekFrom::Start(0))?;
+    let (mut numbers, mut note) = (Numbers::default(), Ok(None));
+    let raw = |at: &std::ops::Range<u64>| {
+        let mut bytes = vec![0; (at.end - at.start) as usize];
+        file.read_exact_at(&mut bytes, at.start)?;
+        String::from_utf8(bytes).map_err(io::Error::other)
+    };
+    let visit = |_: &Place, seen: Seen<'_>| {
+        let Seen::Record(head) = seen else { return };
+        if numbers.of(head) != Some(tip) {
+            return;
+        }
+        note = raw(&head.uuid_at).and_then(|id| {
+            let session = raw(&head.session_at[0])?;
+            let session = if session.is_empty() { session } else { format!(",\"sessionId\":{session}") };
+            Ok(Some(format!("{{\"type\":\"last-prompt\",\"lastPrompt\":{said},\"leafUuid\":{id}{session}}}")))
+        });
+    };
+    walk(source, survey.walked.bytes, |_, _| {}, visit)?;
+    note?.ok_or_else(|| io::Error::other("the file was changed meanwhile"))
+}
+
+/// What Claude Code would write; nothing for a record that cannot be read.
+fn claude_result(call: &Value, open: &HashSet<Id>) -> Option<Made> {
+    let uuid = call["uuid"].as_str()?;
+    let blocks = call["message"]["content"].as_array()?;
+    let ids =
+        blocks.iter().filter(|block| block["type"] == "tool_use").filter_map(|block| block["id"].as_str());
+    let results: Vec<Value> = ids
+        .filter(|id| open.contains(&Id::of(id.as_bytes())))
+        .map(|id| json!({"type": "tool_result", "content": INTERRUPTED, "is_error": true, "tool_use_id": id}))
+        .collect();
+    if results.is_empty() {
+        return None;
+    }
+    let id = made_up_id(uuid);
+    let mut record = json!({
+        "parentUuid": uuid,
+        "isSidechain": call["isSidechain"],
+        "type": "user",
+        "message": {"role": "user", "content": results},
+        "uuid": id,
+        "timestamp": call["timestamp"],
+        "toolDenialKind": "interrupted",
+    });
+    for key in ["userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "agentId"] {
+        if !call[key].is_null() {
+            record[key] = call[key].clone();
+        }
+    }
+    Some(Made { id, text: record.to_string() })
+}
+
+/// What Codex tells its model; nothing for a call of which it is not known what it would be told.
+fn codex_result(call: &Value) -> Option<Made> {
+    let payload = &call["payload"];
+    let kind = match payload["type"].as_str()? {
+        "custom_tool_call" => "custom_tool_call_output",
+        "function_call" | "local_shell_call" => "function_call_output",
+        _ => return None,
+    };
+    let mut record = json!({
+        "timestamp": call["timestamp"],
+        "type": "response_item",
+        "payload": {"type": kind, "call_id": payload["call_id"].as_str()?, "output": ABORTED},
+    });
+    if !call["ordinal"].is_null() {
+        record["ordinal"] = call["ordinal"].clone();
+    }
+    Some(Made { id: String::new(), text: record.to_string() })
+}
