@@ -5,28 +5,33 @@
 //! official library in it: `docs/design/acp-without-the-sdk.md`.
 //! Promise: as all drivers. ACP has no word for "I have your prompt", so [`Update::Began`] comes with the
 //! first thing that the agent does after it; and history replayed when a conversation is loaded is not said again.
-//! Not here: JSON-RPC (`rpc`), words for tools (`tool`), the text of a turn (`answer`).
-//! Start with [`Acp::hear`].
+//! Not here: JSON-RPC (`rpc`).
+//! Start with [`Acp::hear`]; then `open` (how a conversation is had), `update` (what the agent tells), `asks` (what it
+//! wants to know), `turn` (how one begins and ends), `answer` (its text), `tool` (words for tools).
 
 mod answer;
+mod asks;
+mod open;
 #[cfg(test)]
 mod tests;
 mod tool;
+mod turn;
+mod update;
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, CancelNotification, ClientCapabilities,
-    ClientSessionCapabilities, CloseSessionRequest, ForkSessionRequest, Implementation, InitializeRequest,
-    LoadSessionRequest, NewSessionRequest, NoticeCapabilities, PROTOCOL_LEVEL_METHOD_NAMES, PromptRequest,
-    RequestPermissionOutcome, RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome,
+    AGENT_METHOD_NAMES, CancelNotification, ClientCapabilities, ClientSessionCapabilities,
+    CloseSessionRequest, Implementation, InitializeRequest, NoticeCapabilities, PromptRequest,
+    RequestPermissionOutcome, RequestPermissionResponse, SelectedPermissionOutcome,
 };
-use berth_core::{AskKind, AskOption, Final, MOST_ASKS, TurnEnd};
+use berth_core::{AskKind, Final, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::rpc::{self, Incoming, Problem};
 use crate::{Activity, Begin, Driver, Out, Proves, Trouble, Update};
-use answer::{Answer, MAX_NOTICE_BYTES};
-use tool::{Calls, MAX_ID_BYTES};
+use answer::Answer;
+use asks::Asked;
+use tool::Calls;
 
 /// Why a turn failed whose agent stopped with `max_tokens`.
 pub const MAX_TOKENS: &str = "the answer came to the limit of tokens";
@@ -125,14 +130,6 @@ struct Running {
     answer: Answer,
 }
 
-/// What the agent asked, and waits for.
-#[derive(Debug)]
-struct Asked {
-    request: String,
-    id: Value,
-    options: Vec<AskOption>,
-}
-
 impl Acp {
     /// A driver that has heard nothing yet.
     pub fn new() -> Self {
@@ -199,411 +196,6 @@ impl Acp {
             self.over(turn, result, out);
         } else if let Some(by) = number("steer-") {
             self.steered(by, result, out);
-        }
-    }
-
-    fn introduced(&mut self, result: Result<Value, Problem>, out: &mut Out) {
-        let Phase::Introducing { begin, cwd } = &mut self.phase else { return };
-        let begin = std::mem::replace(begin, Begin::New { id: None });
-        let cwd = std::mem::take(cwd);
-        let said = match result {
-            Ok(said) => said,
-            Err(problem) if problem.code == rpc::AUTH_REQUIRED => return self.not_logged_in(&problem, out),
-            Err(problem) => return self.protocol_trouble(problem.said(), out),
-        };
-        let version = said["protocolVersion"].as_u64();
-        if version.is_some_and(|version| version != 1) {
-            let what =
-                format!("the agent speaks version {} of ACP, and not version 1", said["protocolVersion"]);
-            return self.protocol_trouble(what, out);
-        }
-        let offered = &said["agentCapabilities"];
-        let has =
-            |name: &str| !matches!(offered["sessionCapabilities"][name], Value::Null | Value::Bool(false));
-        self.able = Able {
-            load: offered["loadSession"].as_bool().unwrap_or(false),
-            resume: has("resume"),
-            fork: has("fork"),
-            close: has("close"),
-            steer: said["_meta"]["steering"]["supported"].as_bool().unwrap_or(false),
-            move_in_silence: said["agentInfo"]["name"]
-                .as_str()
-                .is_some_and(|it| it.contains("claude-agent-acp")),
-        };
-        let logins = said["authMethods"].as_array().into_iter().flatten().take(8);
-        self.logins =
-            logins.filter_map(|it| Some(tool::line(it["name"].as_str()?, MAX_SHOWN_BYTES))).collect();
-        self.open(begin, cwd, out);
-    }
-
-    fn open(&mut self, begin: Begin, cwd: String, out: &mut Out) {
-        let methods = AGENT_METHOD_NAMES;
-        let name = if matches!(self.phase, Phase::Gone) { ANEW } else { OPEN };
-        match &begin {
-            Begin::New { .. } => rpc::request(out, name, methods.session_new, &NewSessionRequest::new(cwd)),
-            Begin::Resume { id } if self.able.resume => {
-                let params = ResumeSessionRequest::new(id.clone(), cwd);
-                rpc::request(out, OPEN, methods.session_resume, &params);
-            }
-            Begin::Resume { id } if self.able.load => {
-                let params = LoadSessionRequest::new(id.clone(), cwd);
-                rpc::request(out, OPEN, methods.session_load, &params);
-            }
-            Begin::Resume { .. } => {
-                return self.protocol_trouble("the agent cannot take up a conversation again", out);
-            }
-            Begin::Fork { of, .. } if self.able.fork => {
-                rpc::request(out, OPEN, methods.session_fork, &ForkSessionRequest::new(of.clone(), cwd));
-            }
-            Begin::Fork { .. } => return self.protocol_trouble("the agent cannot fork a conversation", out),
-        }
-        self.phase = Phase::Opening { begin };
-    }
-
-    fn opened(&mut self, result: Result<Value, Problem>, out: &mut Out) {
-        let begin = match &self.phase {
-            Phase::Opening { begin } => begin,
-            Phase::Gone => &Begin::New { id: None },
-            Phase::New | Phase::Introducing { .. } | Phase::Ready | Phase::Broken => return,
-        };
-        let wanted = match begin {
-            Begin::New { .. } => None,
-            Begin::Resume { id } | Begin::Fork { of: id, .. } => Some(id.clone()),
-        };
-        let known = match begin {
-            Begin::Resume { id } => Some(id.clone()),
-            Begin::New { .. } | Begin::Fork { .. } => None,
-        };
-        let said = match result {
-            Ok(said) => said,
-            Err(problem) => return self.not_opened(&problem, wanted, out),
-        };
-        let told = said["sessionId"].as_str().filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES);
-        let Some(id) = told.map(str::to_owned).or(known) else {
-            return self.protocol_trouble("the agent did not say what its session is called", out);
-        };
-        self.phase = Phase::Ready;
-        self.session = Some(id.clone());
-        // What came until now was history.
-        self.calls.clear();
-        if let Some(turn) = &mut self.turn {
-            turn.answer = Answer::default();
-        }
-        out.update(Update::Conversation { id });
-        out.update(Update::Ready);
-    }
-
-    fn not_opened(&mut self, problem: &Problem, wanted: Option<String>, out: &mut Out) {
-        const GONE: [&str; 8] = [
-            "not found",
-            "no rollout",
-            "unknown session",
-            "no such session",
-            "does not exist",
-            "does not match any session",
-            "no conversation",
-            "invalid session id",
-        ];
-        const IN_USE: [&str; 2] = ["in use by", "active writer"];
-        let said = problem.said();
-        let small = said.to_lowercase();
-        let is = |words: &[&str]| words.iter().any(|word| small.contains(word));
-        match wanted {
-            _ if problem.code == rpc::AUTH_REQUIRED => self.not_logged_in(problem, out),
-            Some(_) if is(&IN_USE) => self.broken(Trouble::InUse { said }, out),
-            Some(id) if problem.code == rpc::NOT_FOUND || is(&GONE) => {
-                self.phase = Phase::Gone;
-                out.update(Update::Broken { trouble: Trouble::NoConversation { id } });
-            }
-            Some(_) | None => self.protocol_trouble(said, out),
-        }
-    }
-
-    fn not_logged_in(&mut self, problem: &Problem, out: &mut Out) {
-        let mut said = problem.said();
-        if !self.logins.is_empty() {
-            said.push_str(&format!(" (it offers: {})", self.logins.join(", ")));
-        }
-        self.broken(Trouble::NotLoggedIn { said }, out);
-    }
-
-    /// A prompt was answered.
-    fn over(&mut self, turn: u64, result: Result<Value, Problem>, out: &mut Out) {
-        let Some(running) = self.turn.take_if(|running| running.turn == turn) else {
-            if let Some(running) = self.turn.as_mut().filter(|_| self.is_late) {
-                running.answer = Answer::default();
-                running.failing = false;
-            }
-            return;
-        };
-        self.unask_all(out);
-        for by in std::mem::take(&mut self.steers) {
-            let why = "the turn was over before the agent said whether it took the text";
-            out.update(Update::Ended { turn: by, end: TurnEnd::without_answer(Final::Unknown, why) });
-            self.steers.push(by);
-        }
-        self.calls.clear();
-        self.doing = Activity::default();
-        self.late = Answer::default();
-        self.last = Some(turn);
-        let end = self.end(running, result, out);
-        out.update(Update::Ended { turn, end });
-    }
-
-    fn end(&mut self, running: Running, result: Result<Value, Problem>, out: &mut Out) -> TurnEnd {
-        let (said, (state, reason)) = match result {
-            Ok(said) => {
-                let stop = said["stopReason"].as_str().unwrap_or_default();
-                let how = self.stopped(stop, &running, out);
-                (said, how)
-            }
-            Err(problem) => {
-                let reason = match problem.code {
-                    rpc::AUTH_REQUIRED => format!("not logged in or wrong key: {}", problem.said()),
-                    _ => problem.said(),
-                };
-                let state = if running.interrupted { Final::Interrupted } else { Final::Failed };
-                (Value::Null, (state, Some(reason)))
-            }
-        };
-        let count = |name: &str| said["usage"][name].as_u64();
-        let output_tokens = count("outputTokens");
-        // Some count what came from a cache as input, some beside it. The sum has it in any case.
-        let input_tokens = match (count("totalTokens"), output_tokens) {
-            (Some(total), Some(output)) => total.checked_sub(output),
-            _ => count("inputTokens"),
-        };
-        let Answer { text: answer, cut, .. } = running.answer;
-        TurnEnd { state, reason, answer, cut, input_tokens, output_tokens }
-    }
-
-    fn stopped(&mut self, stop: &str, running: &Running, out: &mut Out) -> (Final, Option<String>) {
-        let why = match stop {
-            // codex-acp says so after errors of its model, too. What it calls the state of its thread does not lie.
-            "end_turn" if running.failing => {
-                let notice = running.answer.notice.trim();
-                let why = if notice.is_empty() { "the agent reports an error" } else { notice };
-                return (Final::Failed, Some(why.to_owned()));
-            }
-            "end_turn" => return (Final::Done, None),
-            "cancelled" => {
-                let why = match (running.interrupted, running.refused) {
-                    (true, _) => "broken off",
-                    (false, true) => "the agent broke it off after it was refused a permission",
-                    (false, false) => "the agent broke it off",
-                };
-                return (Final::Interrupted, Some(why.to_owned()));
-            }
-            "max_tokens" => MAX_TOKENS,
-            "max_turn_requests" => MAX_TURN_REQUESTS,
-            "refusal" => REFUSAL,
-            _ => {
-                let stop = tool::line(stop, MAX_SHOWN_BYTES);
-                self.remark(
-                    format!("turn {} ended for a reason we do not know: `{stop}`", running.turn),
-                    out,
-                );
-                return (Final::Done, None);
-            }
-        };
-        (Final::Failed, Some(why.to_owned()))
-    }
-
-    /// The agent said what it did with a text for a running turn.
-    fn steered(&mut self, by: u64, result: Result<Value, Problem>, out: &mut Out) {
-        let Some(at) = self.steers.iter().position(|steer| *steer == by) else { return };
-        self.steers.remove(at);
-        let why = match result {
-            Ok(said) if said["outcome"] != "promptRequired" => {
-                if self.turn.is_some() {
-                    out.update(Update::Began { turn: by });
-                }
-                return;
-            }
-            Ok(_) => "the turn it was meant for was over: the agent did nothing with it".to_owned(),
-            Err(problem) => format!("the agent did not take it: {}", problem.said()),
-        };
-        out.update(Update::Ended { turn: by, end: TurnEnd::without_answer(Final::Failed, why) });
-    }
-
-    /// The agent wants something.
-    fn requested(&mut self, id: Value, method: &str, params: &Value, out: &mut Out) {
-        if method != CLIENT_METHOD_NAMES.session_request_permission {
-            let shown = tool::line(method, MAX_SHOWN_BYTES);
-            rpc::refuse(out, &id, rpc::METHOD_NOT_FOUND, &format!("berth does not offer {shown}"));
-            return self.remark(format!("the agent asked for `{shown}`, which berth does not offer"), out);
-        }
-        let Some(request) = name_of(&id) else {
-            return rpc::refuse(out, &id, rpc::INVALID_REQUEST, "an id is a number or a short text");
-        };
-        if self.asked.iter().any(|asked| asked.request == request) {
-            return rpc::refuse(out, &id, rpc::INVALID_REQUEST, "there is a request of this id");
-        }
-        if self.is_late {
-            return;
-        }
-        if self.turn.as_ref().is_some_and(|turn| turn.interrupted) {
-            return cancelled(&id, out);
-        }
-        let ask = self.calls.ask(request.clone(), params);
-        if ask.options.is_empty() || self.asked.len() >= MOST_ASKS {
-            cancelled(&id, out);
-            let what = if ask.options.is_empty() { "without options" } else { "too many of them" };
-            return self.remark(format!("a permission request was not passed on: {what}"), out);
-        }
-        self.began(out);
-        self.asked.push(Asked { request, id, options: ask.options.clone() });
-        out.update(Update::Asks { ask });
-    }
-
-    /// The agent tells something.
-    fn told(&mut self, method: &str, params: &Value, out: &mut Out) {
-        if method == CLIENT_METHOD_NAMES.session_update {
-            self.updated(params, out);
-        } else if method == PROTOCOL_LEVEL_METHOD_NAMES.cancel_request {
-            let request = name_of(&params["requestId"]);
-            let at = self.asked.iter().position(|asked| Some(&asked.request) == request.as_ref());
-            if let Some(at) = at {
-                self.unask(at, out);
-            }
-        } else if method == "_auth/status_update" && params["authStatus"]["kind"] == "none" {
-            let said = params["authStatus"]["label"].as_str().unwrap_or("not logged in");
-            self.remark(format!("the agent says: {}", tool::line(said, MAX_SHOWN_BYTES)), out);
-        }
-    }
-
-    fn updated(&mut self, params: &Value, out: &mut Out) {
-        // Agents that have agents of their own tell of their sessions, too.
-        let of = params["sessionId"].as_str();
-        if self.session.as_deref().is_some_and(|session| of != Some(session)) {
-            return;
-        }
-        let update = &params["update"];
-        match update["sessionUpdate"].as_str().unwrap_or_default() {
-            "agent_message_chunk" => self.said(update, out),
-            "agent_thought_chunk" => {
-                self.began(out);
-                self.does("thinking", "", out);
-            }
-            "tool_call" | "tool_call_update" => {
-                self.began(out);
-                if let Some(turn) = &mut self.turn {
-                    turn.answer.apart();
-                }
-                if let Some(call) = self.calls.hear(update) {
-                    self.does(&call.tool(), &tool::line(call.detail(), MAX_SHOWN_BYTES), out);
-                }
-            }
-            "plan" => self.began(out),
-            "notice" => self.noticed(update, out),
-            "session_info_update" => self.informed(&update["_meta"], out),
-            "usage_update" if !update["_meta"]["_claude/origin"].is_null() => self.tell_late(out),
-            // Commands, modes, settings, usage, and what there will be next year: nothing that a turn needs.
-            _ => {}
-        }
-    }
-
-    /// A piece of the answer, or of what comes after one.
-    fn said(&mut self, update: &Value, out: &mut Out) {
-        let Some(piece) = update["content"]["text"].as_str().filter(|piece| !piece.is_empty()) else {
-            return;
-        };
-        let message = update["messageId"].as_str();
-        let is_live = self.is_live();
-        self.began(out);
-        match &mut self.turn {
-            Some(turn) => {
-                let text = turn.answer.piece(message, piece);
-                if is_live {
-                    self.does("writing", "", out);
-                    out.update(Update::Said { text });
-                }
-            }
-            None if is_live && self.last.is_some() => drop(self.late.piece(message, piece)),
-            None => {}
-        }
-    }
-
-    /// Something for people that is no part of the conversation.
-    fn noticed(&mut self, update: &Value, out: &mut Out) {
-        let title = update["title"].as_str().unwrap_or_default();
-        let said = match update["description"].as_str() {
-            Some(description) => format!("{title}: {description}"),
-            None => title.to_owned(),
-        };
-        let said = tool::line(&said, MAX_NOTICE_BYTES);
-        if let Some(turn) = &mut self.turn
-            && update["severity"] == "error"
-        {
-            turn.answer.notice.clone_from(&said);
-        }
-        if said.is_empty() || self.notices.contains(&said) {
-            return;
-        }
-        self.notices.push(said.clone());
-        if self.notices.len() > MOST_NOTICES {
-            self.notices.remove(0);
-        }
-        self.remark(format!("the agent says: {said}"), out);
-    }
-
-    fn informed(&mut self, meta: &Value, out: &mut Out) {
-        if let Some(status) = meta["codex"]["threadStatus"]["type"].as_str()
-            && let Some(turn) = &mut self.turn
-        {
-            turn.failing = status == "systemError";
-            if status == "active" {
-                self.began(out);
-            }
-        }
-        // What can be taken up again later is no longer what was: agents have no other word for it.
-        if let Some(id) =
-            meta["berth"]["sessionId"].as_str().filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES)
-        {
-            out.update(Update::Conversation { id: id.to_owned() });
-        }
-    }
-
-    /// The agent does something that it does for a prompt.
-    fn began(&mut self, out: &mut Out) {
-        let is_live = self.is_live();
-        if let Some(turn) = &mut self.turn
-            && is_live
-            && !turn.began
-        {
-            turn.began = true;
-            out.update(Update::Began { turn: turn.turn });
-        }
-    }
-
-    fn does(&mut self, what: &str, detail: &str, out: &mut Out) {
-        let is_news = self.doing.what != what || self.doing.detail != detail;
-        if is_news && self.turn.is_some() && self.is_live() {
-            self.doing = Activity { what: what.to_owned(), detail: detail.to_owned(), tokens: None };
-            out.update(Update::Doing { activity: self.doing.clone() });
-        }
-    }
-
-    /// What was said after the last turn is complete, as far as one can know.
-    fn tell_late(&mut self, out: &mut Out) {
-        let Answer { text: answer, cut, .. } = std::mem::take(&mut self.late);
-        if let Some(turn) = self.last.filter(|_| !answer.is_empty()) {
-            let (state, reason) = (Final::Done, None);
-            let end = TurnEnd { state, reason, answer, cut, input_tokens: None, output_tokens: None };
-            out.update(Update::Late { turn, end });
-        }
-    }
-
-    /// The protocol wants every request answered, also those that nobody will answer any more.
-    fn unask(&mut self, at: usize, out: &mut Out) {
-        let asked = self.asked.remove(at);
-        cancelled(&asked.id, out);
-        out.update(Update::Unasked { request: asked.request });
-    }
-
-    fn unask_all(&mut self, out: &mut Out) {
-        while !self.asked.is_empty() {
-            self.unask(0, out);
         }
     }
 }
@@ -734,18 +326,4 @@ impl Driver for Acp {
             rpc::request(out, CLOSE, AGENT_METHOD_NAMES.session_close, &CloseSessionRequest::new(session));
         }
     }
-}
-
-/// What a request of the agent is called by us.
-fn name_of(id: &Value) -> Option<String> {
-    match id {
-        Value::Number(number) => Some(number.to_string()),
-        Value::String(text) if !text.is_empty() && text.len() <= MAX_ID_BYTES => Some(text.clone()),
-        Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    }
-}
-
-/// Nobody decides.
-fn cancelled(id: &Value, out: &mut Out) {
-    rpc::answer(out, id, &RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
 }

@@ -1,0 +1,140 @@
+//! How a conversation is had: what the agent is able to do, and which way of taking one up there is.
+
+use agent_client_protocol_schema::v1::{
+    AGENT_METHOD_NAMES, ForkSessionRequest, LoadSessionRequest, NewSessionRequest, ResumeSessionRequest,
+};
+use serde_json::Value;
+
+use super::answer::Answer;
+use super::tool;
+use super::tool::MAX_ID_BYTES;
+use super::{ANEW, Able, Acp, MAX_SHOWN_BYTES, OPEN, Phase};
+use crate::rpc::{self, Problem};
+use crate::{Begin, Out, Trouble, Update};
+
+impl Acp {
+    pub(super) fn introduced(&mut self, result: Result<Value, Problem>, out: &mut Out) {
+        let Phase::Introducing { begin, cwd } = &mut self.phase else { return };
+        let begin = std::mem::replace(begin, Begin::New { id: None });
+        let cwd = std::mem::take(cwd);
+        let said = match result {
+            Ok(said) => said,
+            Err(problem) if problem.code == rpc::AUTH_REQUIRED => return self.not_logged_in(&problem, out),
+            Err(problem) => return self.protocol_trouble(problem.said(), out),
+        };
+        let version = said["protocolVersion"].as_u64();
+        if version.is_some_and(|version| version != 1) {
+            let what =
+                format!("the agent speaks version {} of ACP, and not version 1", said["protocolVersion"]);
+            return self.protocol_trouble(what, out);
+        }
+        let offered = &said["agentCapabilities"];
+        let has =
+            |name: &str| !matches!(offered["sessionCapabilities"][name], Value::Null | Value::Bool(false));
+        self.able = Able {
+            load: offered["loadSession"].as_bool().unwrap_or(false),
+            resume: has("resume"),
+            fork: has("fork"),
+            close: has("close"),
+            steer: said["_meta"]["steering"]["supported"].as_bool().unwrap_or(false),
+            move_in_silence: said["agentInfo"]["name"]
+                .as_str()
+                .is_some_and(|it| it.contains("claude-agent-acp")),
+        };
+        let logins = said["authMethods"].as_array().into_iter().flatten().take(8);
+        self.logins =
+            logins.filter_map(|it| Some(tool::line(it["name"].as_str()?, MAX_SHOWN_BYTES))).collect();
+        self.open(begin, cwd, out);
+    }
+
+    pub(super) fn open(&mut self, begin: Begin, cwd: String, out: &mut Out) {
+        let methods = AGENT_METHOD_NAMES;
+        let name = if matches!(self.phase, Phase::Gone) { ANEW } else { OPEN };
+        match &begin {
+            Begin::New { .. } => rpc::request(out, name, methods.session_new, &NewSessionRequest::new(cwd)),
+            Begin::Resume { id } if self.able.resume => {
+                let params = ResumeSessionRequest::new(id.clone(), cwd);
+                rpc::request(out, OPEN, methods.session_resume, &params);
+            }
+            Begin::Resume { id } if self.able.load => {
+                let params = LoadSessionRequest::new(id.clone(), cwd);
+                rpc::request(out, OPEN, methods.session_load, &params);
+            }
+            Begin::Resume { .. } => {
+                return self.protocol_trouble("the agent cannot take up a conversation again", out);
+            }
+            Begin::Fork { of, .. } if self.able.fork => {
+                rpc::request(out, OPEN, methods.session_fork, &ForkSessionRequest::new(of.clone(), cwd));
+            }
+            Begin::Fork { .. } => return self.protocol_trouble("the agent cannot fork a conversation", out),
+        }
+        self.phase = Phase::Opening { begin };
+    }
+
+    pub(super) fn opened(&mut self, result: Result<Value, Problem>, out: &mut Out) {
+        let begin = match &self.phase {
+            Phase::Opening { begin } => begin,
+            Phase::Gone => &Begin::New { id: None },
+            Phase::New | Phase::Introducing { .. } | Phase::Ready | Phase::Broken => return,
+        };
+        let wanted = match begin {
+            Begin::New { .. } => None,
+            Begin::Resume { id } | Begin::Fork { of: id, .. } => Some(id.clone()),
+        };
+        let known = match begin {
+            Begin::Resume { id } => Some(id.clone()),
+            Begin::New { .. } | Begin::Fork { .. } => None,
+        };
+        let said = match result {
+            Ok(said) => said,
+            Err(problem) => return self.not_opened(&problem, wanted, out),
+        };
+        let told = said["sessionId"].as_str().filter(|id| !id.is_empty() && id.len() <= MAX_ID_BYTES);
+        let Some(id) = told.map(str::to_owned).or(known) else {
+            return self.protocol_trouble("the agent did not say what its session is called", out);
+        };
+        self.phase = Phase::Ready;
+        self.session = Some(id.clone());
+        // What came until now was history.
+        self.calls.clear();
+        if let Some(turn) = &mut self.turn {
+            turn.answer = Answer::default();
+        }
+        out.update(Update::Conversation { id });
+        out.update(Update::Ready);
+    }
+
+    fn not_opened(&mut self, problem: &Problem, wanted: Option<String>, out: &mut Out) {
+        const GONE: [&str; 8] = [
+            "not found",
+            "no rollout",
+            "unknown session",
+            "no such session",
+            "does not exist",
+            "does not match any session",
+            "no conversation",
+            "invalid session id",
+        ];
+        const IN_USE: [&str; 2] = ["in use by", "active writer"];
+        let said = problem.said();
+        let small = said.to_lowercase();
+        let is = |words: &[&str]| words.iter().any(|word| small.contains(word));
+        match wanted {
+            _ if problem.code == rpc::AUTH_REQUIRED => self.not_logged_in(problem, out),
+            Some(_) if is(&IN_USE) => self.broken(Trouble::InUse { said }, out),
+            Some(id) if problem.code == rpc::NOT_FOUND || is(&GONE) => {
+                self.phase = Phase::Gone;
+                out.update(Update::Broken { trouble: Trouble::NoConversation { id } });
+            }
+            Some(_) | None => self.protocol_trouble(said, out),
+        }
+    }
+
+    fn not_logged_in(&mut self, problem: &Problem, out: &mut Out) {
+        let mut said = problem.said();
+        if !self.logins.is_empty() {
+            said.push_str(&format!(" (it offers: {})", self.logins.join(", ")));
+        }
+        self.broken(Trouble::NotLoggedIn { said }, out);
+    }
+}
