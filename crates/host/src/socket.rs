@@ -20,8 +20,9 @@ use crate::identity::Pidfd;
 
 /// The longest path that fits a socket address.
 const ADDRESS_SIZE: usize = 107;
-/// How many clients may wait to be accepted.
-const BACKLOG: i32 = 128;
+/// How many clients may wait to be accepted: as many as the kernel allows (`net.core.somaxconn`), which cuts this down.
+/// Hundreds may come at the same moment, and who finds the queue full is refused for no fault of theirs.
+const BACKLOG: i32 = i32::MAX;
 
 /// How long a full queue is waited for, and how often it is tried.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(2);

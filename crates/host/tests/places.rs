@@ -120,3 +120,20 @@ fn a_stale_socket_is_replaced_and_a_file_is_not() {
     assert_eq!(listen(&scratch.0, "file").unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     assert_eq!(fs::read_to_string(file).unwrap(), "precious");
 }
+
+#[test]
+fn hundreds_who_come_at_once_wait_for_their_turn() {
+    const MANY: usize = 300;
+    let allowed = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    if allowed.trim().parse::<usize>().unwrap() < MANY {
+        eprintln!("SKIPPED: the kernel lets {} wait", allowed.trim());
+        return;
+    }
+    let scratch = Scratch::new();
+    let listener = listen(&scratch.0, "sock").unwrap();
+    // Nobody accepts yet.
+    let waiting: Vec<_> = (0..MANY).map(|_| connect(&scratch.0, "sock").unwrap()).collect();
+    for _ in &waiting {
+        listener.accept().unwrap();
+    }
+}

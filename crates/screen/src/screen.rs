@@ -6,6 +6,7 @@
 //! Start with [`Screen::feed`].
 
 use alacritty_terminal::event::Event;
+use alacritty_terminal::term::TermMode;
 use memchr::{memchr, memchr3};
 
 use crate::answers::Answers;
@@ -125,6 +126,12 @@ impl Screen {
         self.settle();
         let point = self.emulator.grid().cursor.point;
         (point.line.0 as u16, point.column.0 as u16)
+    }
+
+    /// True if the application asked to be told where a paste begins and ends.
+    pub fn takes_paste(&mut self) -> bool {
+        self.settle();
+        self.emulator.mode().contains(TermMode::BRACKETED_PASTE)
     }
 
     /// True if the alternate screen is shown.

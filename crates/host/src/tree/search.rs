@@ -19,8 +19,8 @@ use crate::identity::{Identity, ProcessStat, boot_id, stat_at};
 use crate::proc;
 
 /// How often, and how far apart, an environment is read that is not there yet.
-const READS: usize = 100;
-const PAUSE: Duration = Duration::from_micros(100);
+const READS: usize = 1000;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The outcome of a search through all processes.
 #[derive(Debug, Default)]
