@@ -10,6 +10,25 @@ export default async function (t) {
   await page.locator(".dialog button:has-text('Start')").dblclick({ delay: 0, noWaitAfter: true });
   await page.getByText("ECHO: a needle in the hay").waitFor();
   t.check((await t.turns("made-here")).length === 1, "started twice");
+  // The session is made, its first turn is refused: whoever presses again means that session, and no second one.
+  let refusals = 1;
+  await page.route("**/v1/sessions", async (route) => {
+    if (route.request().method() !== "POST" || refusals-- <= 0) return route.fallback();
+    await route.fetch();
+    await route.fulfill({ status: 429, contentType: "application/problem+json", json: { code: "full", status: 429, title: "session `x` was made, but its first turn was not accepted: the queue is full" } });
+  });
+  await page.locator("main").click({ position: { x: 300, y: 300 } });
+  await page.keyboard.press("c");
+  await page.locator(".choice", { hasText: "fake" }).click();
+  await page.fill("#new-prompt", "made once");
+  await page.fill("#new-name", "once");
+  await page.click(".dialog button:has-text('Start')");
+  await page.locator(".dialog .problem", { hasText: "was made, but" }).waitFor();
+  await page.click(".dialog button:has-text('Start')");
+  await page.locator("h1", { hasText: "once" }).waitFor();
+  await page.getByText("ECHO: made once").waitFor();
+  t.check((await t.turns("once")).length === 1, "said twice");
+  await page.locator(".srow", { hasText: "made-here" }).click();
   await page.locator("main").click({ position: { x: 300, y: 300 } });
   await page.keyboard.press("/");
   await page.keyboard.type("needle in");

@@ -7,11 +7,12 @@ export default async function (t) {
   await context.route(/\/v1\/hosts(\?|$)/, async (route) => {
     const names = route.request().url().includes("names=true");
     const { sessions } = await (await context.request.get(`${t.url}/v1/sessions`)).json();
-    await route.fulfill({ json: { hosts: [{ name: "box", target: "box", away, age_ms: away ? 180_000 : 5, sessions: names ? [] : sessions.filter((one) => one.name === "talk") }] } });
+    await route.fulfill({ json: { hosts: [{ name: "box", target: "box", away, skew: away ? null : "berth is 0.0.9 there and 0.1.0 here", age_ms: away ? 180_000 : 5, sessions: names ? [] : sessions.filter((one) => one.name === "talk") }] } });
   });
   await context.route("**/v1/hosts/box/**", (route) => { asked.push(`${route.request().method()} ${new URL(route.request().url()).pathname}`); return route.continue({ url: route.request().url().replace("/v1/hosts/box/", "/v1/") }); });
   await page.reload();
   const row = page.locator(".srow", { has: page.locator(".tag.host", { hasText: "box" }) });
+  await page.locator("nav .strip", { hasText: "box: berth is 0.0.9 there" }).waitFor();
   await row.click();
   await page.locator("main .sub", { hasText: "box" }).waitFor();
   t.check(page.url().endsWith("#/s/box%2Ftalk"), `the address: ${page.url()}`);

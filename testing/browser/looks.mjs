@@ -1,10 +1,20 @@
 // Every view at phone and desktop width, light and dark: fits, can be tapped, can be read and be read out.
-import path from "node:path";
 export default async function (t) {
   await t.berth("send", "talk", "tool:Bash:cargo test\nthink:first this\nsay:**bold** and `code`\n", "--wait");
   await t.berth("send", "asks", "ask:Edit:src/login.rs");
   for (const [size, options] of [["phone", t.PHONE], ["desktop", t.DESK]]) {
     for (const colorScheme of ["light", "dark"]) {
+      const stranger = await t.stranger({ ...options, colorScheme });
+      // The page that asks who you are, and the one that a link leads to: the same to look at.
+      for (const [name, where] of [["signin", "/"], ["login", "/login"]]) {
+        await stranger.page.goto(`${t.url}${where}`);
+        await stranger.page.locator("#token").waitFor();
+        t.check((await stranger.page.locator("h1").innerText()) === "Sign in", `${name} is called otherwise`);
+        if (size === "phone") await t.fits(stranger.page, `${name}, ${size}`);
+        await t.accessible(stranger.page, `${name}, ${size}, ${colorScheme}`);
+        await t.shot(stranger.page, `${name}-${size}-${colorScheme}`);
+      }
+      await stranger.context.close();
       const { context, page } = await t.person({ ...options, colorScheme });
       const theme = await page.evaluate(() => document.documentElement.dataset.theme);
       t.check(theme === colorScheme, `${colorScheme} was wanted, ${theme} it is`);
@@ -13,12 +23,15 @@ export default async function (t) {
         await page.locator(ready).first().waitFor();
         if (size === "phone") await t.fits(page, `${name}, ${size}`);
         await t.accessible(page, `${name}, ${size}, ${colorScheme}`);
-        if (process.env.BERTH_SHOTS) await page.screenshot({ path: path.join(process.env.BERTH_SHOTS, `${name}-${size}-${colorScheme}.png`) });
+        await t.shot(page, `${name}-${size}-${colorScheme}`);
       };
       await view("list", "#/", ".srow");
       t.check((await page.locator("#rows .group").first().innerText()).startsWith("Needs you"), "who needs you is not first");
       await view("talk", "#/s/talk", ".md strong");
       await view("asks", "#/s/asks", "[data-ask]");
+      // What an agent offers may be a whole sentence, with a command in it.
+      await page.locator("[data-ask] .acts button").nth(1).evaluate((one) => { one.textContent = "Allow, and always allow Bash(cargo test --workspace *), Bash(git commit *)"; });
+      if (size === "phone") await t.fits(page, "an answer that is a sentence");
       await view("terminal", "#/s/echo", ".xterm-rows");
       if (size === "phone") { await page.goto(`${t.url}/#/s/talk/details`); await page.click("#evidence summary"); await view("details", null, ".facts li"); }
       else { await page.click("#evidence summary"); await page.locator(".details .facts li").first().waitFor(); }

@@ -34,29 +34,46 @@ const trouble = [];
 let last = null;
 
 const t = {
-  check, url, PHONE, DESK, dir: process.env.BERTH_LAB,
+  check, url, PHONE, DESK, dir: process.env.BERTH_LAB, agent: process.env.BERTH_AGENT,
   /** Runs berth; its standard output. */
   async berth(...args) {
     const said = await ask({ berth: args });
     check(said.code === 0, `berth ${args.join(" ")}: ${JSON.stringify(said)}`);
     return said.out.trimEnd();
   },
+  /** The same on the other host. */
+  async there(...args) {
+    const said = await ask({ there: args });
+    check(said.code === 0, `berth ${args.join(" ")}, there: ${JSON.stringify(said)}`);
+    return said.out.trimEnd();
+  },
   json: async (...args) => JSON.parse(await t.berth(...args, "--json")),
   turns: async (session) => t.json("turns", session),
   killGateway: () => ask({ kill: true }),
   startGateway: () => ask({ serve: true }),
+  /** From now on no new connection to the other host is made. */
+  cutHost: () => ask({ cut: true }),
   touch: (file) => ask({ touch: file }),
-  /** A browser of its own, signed in. */
-  async person(options = DESK, key = token) {
+  /** A browser of its own. */
+  async stranger(options = DESK) {
     const context = await browser.newContext({ colorScheme: "light", ...options });
     context.setDefaultTimeout(PATIENCE_MS);
-    const page = await t.tab(context);
-    if (key) {
-      await page.fill("#token", key);
-      await page.click("button:has-text('Sign in')");
-    }
-    await page.waitForSelector("#rows");
+    return { context, page: await t.tab(context) };
+  },
+  /** The same, signed in. */
+  async person(options = DESK, key = token) {
+    const { context, page } = await t.stranger(options);
+    await t.signIn(page, key);
     return { context, page };
+  },
+  async signIn(page, key = token) {
+    await page.fill("#token", key);
+    await page.click("button:has-text('Sign in')");
+    await page.waitForSelector("#rows");
+  },
+  /** Keeps a picture, if pictures are wanted. */
+  async shot(page, name) {
+    if (process.env.BERTH_SHOTS) await page.screenshot({ path: path.join(process.env.BERTH_SHOTS, `${name}.png`) });
   },
   async tab(context, where = "") {
     const page = await context.newPage();
@@ -87,6 +104,7 @@ const t = {
         // Links in running text are as high as the text; what is not shown is not tapped.
         if (!box.width || el.closest(".md, .xterm") || getComputedStyle(el).visibility === "hidden" || el.disabled) continue;
         if (box.height < 39.5 || (box.width < 39.5 && !el.matches("input"))) wrong.push(`${el.getAttribute("aria-label") || el.textContent.trim().slice(0, 40)}: ${box.width.toFixed()}×${box.height.toFixed()}`);
+        if (el.matches("button, a.b") && el.scrollWidth > el.clientWidth + 1) wrong.push(`${el.textContent.trim().slice(0, 40)}: its words are wider than it is`);
         if (box.right > innerWidth + 1 && !el.closest(".keysrow, .tabs, .diff, pre")) wrong.push(`${el.textContent.trim().slice(0, 40)} ends at ${box.right.toFixed()}`);
       }
       return wrong;

@@ -17,14 +17,14 @@ export default async function (t) {
   t.check(seen.cols > 80 && seen.writer, `the size and the writer: ${seen.cols} ${JSON.stringify(seen.writer)}`);
   const two = await t.tab(context, "#/s/echo");
   await t.until("the second sees it", async () => (await text(two)).includes("hello from one"));
+  await two.locator(".bar", { hasText: "another tab of this browser types" }).waitFor();
   await two.locator("#take-over", { hasText: "Take over" }).click();
   await two.locator(".bar.writing").waitFor();
   await one.locator("#take-over").waitFor();
-  // Whoever watches draws in the writer's size, also when that changes: first narrow, then as wide as before.
+  // Whoever watches draws in the writer's size, also when that changes and nothing is written: first narrow, then as wide as before.
   for (const width of [900, 1440]) {
     await two.setViewportSize({ width, height: 900 });
     await t.until("the session has the writer's size", async () => (await wide(two)) === (await t.json("show", "echo")).cols);
-    await two.keyboard.type(width < 1000 ? "n" : "w");
     await t.until(`the first is as wide as the second at ${width}`, async () => (await wide(one)) === (await t.json("show", "echo")).cols && (await wide(two)) === (await wide(one)));
   }
   await two.keyboard.type(" and two");
@@ -36,16 +36,26 @@ export default async function (t) {
   await two.click(".xterm-screen");
   await two.keyboard.type(" again");
   await t.until("typing goes on", async () => (await text(two)).includes("again"));
+  // A screen that is higher than the page: who watches sees where it is written.
+  for (let n = 0; n < 30; n++) await two.keyboard.press("Control+j");
+  await two.keyboard.type("far below");
+  await one.setViewportSize({ width: 1440, height: 420 });
+  await t.until("what is written is in sight", () => one.evaluate(() => {
+    const row = [...document.querySelectorAll(".xterm-rows > div")].find((one) => one.textContent.replaceAll("\u00a0", " ").includes("far below"));
+    return row && row.getBoundingClientRect().bottom <= document.querySelector(".term .screen").getBoundingClientRect().bottom;
+  }));
+  await one.setViewportSize({ width: 1440, height: 900 });
   const phone = await t.person(t.PHONE);
   await phone.page.goto(`${t.url}/#/s/echo`);
   await t.until("the phone sees it", async () => (await text(phone.page)).includes("and two"));
   await t.fits(phone.page, "a terminal on a phone");
   await phone.page.click("#take-over");
   await phone.page.locator(".keysrow").waitFor();
+  await phone.page.locator(".bar.writing").waitFor();
   await t.fits(phone.page, "a terminal's keys on a phone");
   await phone.page.fill("#line", "by phone");
   await phone.page.press("#line", "Enter");
-  await t.until("the phone typed", async () => (await text(phone.page)).replaceAll("\n", "").includes("by phone"));
+  await t.until("the phone typed", async () => (await text(phone.page)).replace(/\s/g, "").includes("byphone"));
   await t.until("everybody has the phone's size", async () => { const { cols } = await t.json("show", "echo"); return cols < 80 && (await wide(one)) === cols && (await wide(phone.page)) === cols; });
   await t.berth("stop", "echo");
   await one.getByText("this is what it showed last").waitFor();

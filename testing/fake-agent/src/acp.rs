@@ -82,6 +82,7 @@ end      stop:REASON      end with this stop reason
 trouble  garbage[:N]      a line that is not JSON (of N bytes)
          close            close stdout and live on
          deaf             from now on do not hear `session/cancel`
+         late:PATH        when this prompt is answered, wait for PATH and answer it again, with `end_turn`; then PATH.said is there
          new-id           go on with this turn in a new conversation, with a transcript of its own, and say so in a
                           session_info_update: `_meta.berth.sessionId`. On the wire the session keeps its id
 ";

@@ -9,6 +9,7 @@ mod acp;
 mod agent;
 mod script;
 mod sys;
+mod tui;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,8 @@ const HELP: &str = r"fake-agent: a real program that misbehaves on request
 usage: fake-agent STEP…
    as: fake-agent say:hello nl flood:200M expect:go say:got exit:3
    or: fake-agent acp [FLAG…]      an agent that takes turns; see fake-agent acp --help
+   or: fake-agent tui [--session-id ID] [--plugin-dir DIR] [--hook COMMAND]
+                                   a terminal interface that tells through hooks, as Claude Code does
 
 Steps run in order; after the last one it exits with 0.
 
@@ -81,6 +84,21 @@ fn main() -> ExitCode {
         return acp::run(&words[1..]).unwrap_or_else(|problem| {
             eprintln!("fake-agent: {problem}\nhint: see fake-agent acp --help");
             ExitCode::from(code::USAGE)
+        });
+    }
+    // Called by the name of the agent that it stands for.
+    let as_claude = std::env::args().next().is_some_and(|name| name.ends_with("/claude"));
+    let told = match words.first().map(String::as_str) {
+        _ if as_claude => Some(tui::run(&words)),
+        Some("tui") => Some(tui::run(&words[1..])),
+        Some("nested") => Some(tui::nested(&words[1..])),
+        Some("tell") => Some(tui::hook()),
+        _ => None,
+    };
+    if let Some(told) = told {
+        return told.unwrap_or_else(|error| {
+            eprintln!("fake-agent: {error}");
+            ExitCode::from(code::STEP_FAILED)
         });
     }
     let steps = match script::parse(&words) {

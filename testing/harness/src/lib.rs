@@ -10,7 +10,9 @@
 
 mod gateway;
 mod groups;
+mod hosts;
 mod real;
+mod rpc;
 mod seed;
 mod socket;
 mod talk;
@@ -29,7 +31,9 @@ use berth_host::tree;
 
 pub use fake_model as model;
 pub use gateway::{Asked, Events, Gateway, Reply, ServerEvent, exchange, request};
+pub use hosts::Hosts;
 pub use real::RealAgents;
+pub use rpc::Rpc;
 pub use seed::Seed;
 pub use socket::{Heard, Socket};
 pub use talk::Talk;
@@ -69,6 +73,29 @@ impl Lab {
         let dir = std::env::temp_dir().join(format!("berth-lab-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a directory for the lab");
         Self { dir, berth: berth.into() }
+    }
+
+    /// Makes a lab whose config file has the agent `fake`, which takes turns and does what its prompts say.
+    pub fn with_agent(berth: &str) -> Self {
+        let lab = Self::new(berth);
+        lab.add_agent("fake", &[]);
+        lab
+    }
+
+    /// Adds an agent to the config file: the fake one, with more flags.
+    pub fn add_agent(&self, name: &str, flags: &[&str]) {
+        std::fs::create_dir_all(self.store()).expect("a directory for transcripts");
+        let (program, store) = (self.agent(), self.store().display().to_string());
+        let command = [&[program.as_str(), "acp", "--store", &store], flags].concat();
+        let known = std::fs::read_to_string(self.config()).unwrap_or_default();
+        let more =
+            format!("[agents.{name}]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
+        std::fs::write(self.config(), known + &more).expect("a config file");
+    }
+
+    /// Where the agents of [`Lab::add_agent`] keep their transcripts.
+    pub fn store(&self) -> PathBuf {
+        self.dir.join("store")
     }
 
     /// The lab's own directory, for files a test needs.

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use serde_json::Value;
 use tungstenite::client::IntoClientRequest;
+use tungstenite::http::{HeaderName, HeaderValue};
 use tungstenite::{Bytes, HandshakeError, Message, WebSocket};
 
-use crate::{Gateway, PATIENCE};
+use crate::{Gateway, PATIENCE, Reply};
 
 /// The sub-protocol of terminals.
 const TERMINAL: &str = "berth.terminal.v1";
@@ -44,18 +45,36 @@ impl Gateway {
 
     /// Opens a WebSocket, with this sub-protocol; or the refusal.
     pub fn socket(&self, path: &str, protocol: Option<&str>) -> Result<Socket, (u16, String)> {
+        let headers: Vec<_> =
+            protocol.into_iter().map(|protocol| ("Sec-WebSocket-Protocol", protocol)).collect();
+        self.socket_with(path, &headers).map_err(|refused| (refused.status, refused.text()))
+    }
+
+    /// Attaches to the terminal of a session with more headers; or the refusal.
+    pub fn terminal_as(&self, session: &str, headers: &[(&str, &str)]) -> Result<Socket, Reply> {
+        let protocol = [("Sec-WebSocket-Protocol", TERMINAL)];
+        self.socket_with(&format!("/v1/sessions/{session}/terminal"), &[&protocol, headers].concat())
+    }
+
+    /// Opens a WebSocket with these headers; or the refusal, whole.
+    fn socket_with(&self, path: &str, headers: &[(&str, &str)]) -> Result<Socket, Reply> {
         let mut request = format!("ws://localhost{path}").into_client_request().expect("a path");
-        if let Some(protocol) = protocol {
-            let value = protocol.parse().expect("a header");
-            request.headers_mut().insert("Sec-WebSocket-Protocol", value);
+        for (name, value) in headers {
+            let name: HeaderName = name.parse().expect("a header");
+            request.headers_mut().insert(name, value.parse().expect("a header"));
         }
         match tungstenite::client(request, self.connect()) {
             Ok((socket, _)) => {
                 Ok(Socket { socket, shown: vec![], received: 0, screens: 0, is_screen_next: false })
             }
             Err(HandshakeError::Failure(tungstenite::Error::Http(response))) => {
-                let body = response.body().clone().unwrap_or_default();
-                Err((response.status().as_u16(), String::from_utf8_lossy(&body).into_owned()))
+                let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+                let headers = response.headers().iter();
+                Err(Reply {
+                    status: response.status().as_u16(),
+                    headers: headers.map(|(name, value)| (name.to_string(), text(value))).collect(),
+                    body: response.body().clone().unwrap_or_default(),
+                })
             }
             Err(error) => panic!("no WebSocket: {error}"),
         }

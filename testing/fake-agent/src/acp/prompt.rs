@@ -29,6 +29,7 @@ pub(crate) enum Step {
     Close,
     Silent,
     Deaf,
+    Late(PathBuf),
     NewId,
     Stop(String),
     Fail { code: i64, message: String },
@@ -49,6 +50,7 @@ impl Step {
             | Self::Garbage { .. }
             | Self::Close
             | Self::Deaf
+            | Self::Late(_)
             | Self::Exit(_)
             | Self::Die(_) => false,
             Self::Say(_)
@@ -138,6 +140,7 @@ fn step(text: &str) -> Result<Option<(Step, &str)>, String> {
     match verb {
         "touch" => return one_word(Step::Touch(argument.into())),
         "wait-file" => return one_word(Step::WaitFile(argument.into())),
+        "late" => return one_word(Step::Late(argument.into())),
         "pidfile" => return one_word(Step::Script(script::parse(&[word.to_owned()])?)),
         "sleep" => return one_word(Step::Sleep { ms: script::number(argument)? }),
         "flood" => return one_word(Step::Flood { bytes: script::bytes(argument)? }),

@@ -7,6 +7,7 @@
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ use super::{AtEof, Refused, Server, Session, chunk, code, new_id};
 use crate::agent::{self, Doing as _, Failure};
 use crate::sys;
 
+/// How long what is said late waits for its file.
+const LATEST: Duration = Duration::from_secs(60);
 /// How often `wait-file` looks.
 const FILE_POLL: Duration = Duration::from_millis(2);
 /// The size of the pieces of a flood.
@@ -43,6 +46,8 @@ pub(super) struct Turn {
     next_call: u64,
     asked: Vec<Asked>,
     stop: Option<String>,
+    /// The file to wait for before the prompt is answered a second time, as a success.
+    late: Option<PathBuf>,
 }
 
 /// A permission that was asked for.
@@ -101,7 +106,21 @@ impl Server {
         self.transcript(&session).over(kind, &turn.prompt, &turn.answer).doing("write the transcript")?;
         let (input, output) = (turn.prompt.len(), turn.answer.len());
         let usage = json!({"inputTokens": input, "outputTokens": output, "totalTokens": input + output});
-        self.reply(id, result.map(|stop| json!({"stopReason": stop, "usage": usage})))
+        self.reply(id, result.map(|stop| json!({"stopReason": stop, "usage": usage})))?;
+        match turn.late {
+            Some(path) => self.succeed_late(id, &path),
+            None => Ok(()),
+        }
+    }
+
+    /// Answers a prompt that was answered already, with success, once the file is there; then `PATH.said` is.
+    fn succeed_late(&mut self, id: &Value, path: &Path) -> Result<(), Failure> {
+        let until = Instant::now() + LATEST;
+        while !path.exists() && Instant::now() < until {
+            std::thread::sleep(FILE_POLL);
+        }
+        self.reply(id, Ok(json!({"stopReason": "end_turn"})))?;
+        agent::appending(&path.with_extension("said")).map(drop)
     }
 
     /// Text for the turn that is running.
@@ -156,6 +175,7 @@ impl Server {
             Step::Close => agent::close_output()?,
             Step::Silent => self.attend(None, |_| false)?,
             Step::Deaf => self.deaf = true,
+            Step::Late(path) => self.turn().late = Some(path.clone()),
             Step::NewId => self.new_conversation()?,
             Step::Stop(reason) => self.turn().stop = Some(reason.clone()),
             Step::Fail { code, message } => return Err(Over::Failed(Refused::new(*code, message.clone()))),

@@ -1,0 +1,52 @@
+// What a session did and what is behind it: tool calls folded, changes as lines, processes, ports, memory, helpers, who is attached.
+export default async function (t) {
+  await t.berth("send", "talk", "tool:Bash:cargo test --workspace\nsay:tested", "--wait");
+  const { page } = await t.person();
+  await page.goto(`${t.url}/#/s/talk`);
+  const tool = page.locator("details.tool", { hasText: "cargo test --workspace" });
+  await tool.waitFor();
+  t.check((await tool.locator(".body").count()) === 0, "a tool call is not folded");
+  await tool.locator("summary").click();
+  await tool.locator(".body").waitFor();
+  await tool.locator("summary").click();
+  await tool.locator(".body").waitFor({ state: "detached" });
+  // A change: asked for as lines that go and come, and told so afterwards.
+  await t.berth("send", "talk", "ask:Edit:src/login.rs");
+  const asked = page.locator("[data-ask] .diff");
+  await asked.locator(".l.add").first().waitFor();
+  t.check((await asked.getAttribute("aria-label")).includes("src/login.rs"), "the file is not named");
+  await t.accessible(page, "a change that is asked for");
+  await page.locator("[data-ask] button.yes").click();
+  const change = page.locator("details.tool", { hasText: "Edit" });
+  await change.locator(".stat .plus").waitFor();
+  await change.locator("summary").click();
+  await change.locator(".l.add .code").first().waitFor();
+
+  await t.berth("run", "-d", "--name", "serves", "--", t.agent, "listen-tcp:0", "child", "[", "hang", "]", "hang");
+  await t.berth("helper", "ensure", "web", "--owner", "serves", "--", t.agent, "hang");
+  await page.goto(`${t.url}/#/s/serves`);
+  const details = page.locator(".details");
+  const row = (name) => details.locator("dt", { hasText: name }).locator("xpath=following-sibling::dd[1]");
+  const tile = (name) => details.locator(".tile", { hasText: name }).locator("b");
+  // Its keeper is one of three.
+  await t.until("its processes are counted", async () => (await tile("processes").innerText()) === "3" && (await details.locator(".procs tbody tr").count()) === 3);
+  t.check(/[1-9][\d.]* [kM]B/.test(await tile("memory").innerText()), `memory: ${await tile("memory").innerText()}`);
+  const output = await t.berth("output", "serves");
+  const port = output.match(/listening tcp:127\.0\.0\.1:(\d+)/)[1];
+  await details.locator(".tag.mono", { hasText: port }).waitFor();
+  await details.locator(".facts li", { hasText: "web" }).getByText("1 owner").waitFor();
+  t.check((await row("Who types").innerText()) === "nobody", "somebody types");
+  await page.click("#take-over");
+  await page.locator(".bar.writing").waitFor();
+  await t.until("we type", async () => /^this browser since /.test(await row("Who types").innerText()));
+  // Who is attached: their names where they are told, else how many.
+  let told = {};
+  await page.route(/\/v1\/sessions\/[^/]+$/, async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, json: { ...(await answer.json()), clients: 2, attached: undefined, ...told } });
+  });
+  await row("Attached").getByText("2 clients").waitFor();
+  told = { attached: [{ place: "pts/3 on vm", since: new Date().toISOString(), writes: false }, { place: "firefox-on-android", since: new Date().toISOString(), writes: true }] };
+  await row("Attached").getByText("pts/3 on vm").waitFor();
+  t.check(/pts\/3 on vm watches since .*\n?firefox-on-android types since /s.test(await row("Attached").innerText()), `attached: ${await row("Attached").innerText()}`);
+}

@@ -1,0 +1,372 @@
+//! A terminal interface that tells through hooks, as Claude Code does.
+//!
+//! What is typed or pasted goes into a box; Enter sends it. `UserPromptSubmit` is told before anything else happens, also
+//! for what is typed while something runs. Words in a prompt say what comes of it:
+//!
+//! ```text
+//! (none)        answers ECHO: <the prompt>, then Stop
+//! HOLD NAME     works until the file NAME is there; Escape breaks it off, which no hook tells, and puts the prompt back
+//!               into the box
+//! ASK COMMAND   PermissionRequest, then a dialog: `1` allows, Escape breaks off; with UNTIL NAME in it, it takes until
+//!               the file NAME is there
+//! NEST          starts an agent inside of it, which tells a conversation and a prompt of its own
+//! MUTE          tells nothing of this prompt
+//! FLOOD         paints more than two megabytes before it answers
+//! REMIND        tells that it has had nothing to do for a minute: a reminder of an earlier end that comes late
+//! SURPRISE      begins something of its own when this was pasted, before it is sent
+//! /menu         a menu, of which Enter picks something and Escape nothing
+//! /clear        another conversation      /resume ID  that one      /exit  ends
+//! ```
+//!
+//! Hooks are what `--plugin-dir DIR` or `--hook COMMAND` says; `fake-agent tell` is one that needs no berth. What it does
+//! is in `$CLAUDE_CONFIG_DIR/sessions/PID.json`, too.
+//! Start with [`run`].
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use serde_json::{Value, json};
+
+/// How long it looks for a file before it reads keys again.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+const ESCAPE: u8 = 0x1b;
+/// How many lines of 64 bytes a flood has.
+const FLOOD_LINES: usize = 40_000;
+/// What it is given by itself.
+const OWN_PROMPT: &str = "<task-notification>";
+
+/// A terminal interface.
+struct Tui {
+    session: String,
+    hook: Option<String>,
+    plugin: Option<PathBuf>,
+    /// What is in the box, and whether a paste is being taken in.
+    text: Vec<u8>,
+    pasting: bool,
+    /// Keys that were read and not looked at.
+    keys: VecDeque<u8>,
+    /// What was sent and waits.
+    sent: VecDeque<String>,
+    clears: u32,
+}
+
+/// Something that was done at the terminal.
+enum Done {
+    Sent(String),
+    Escape,
+    Key(u8),
+}
+
+/// Runs it with these words behind `tui`.
+pub(crate) fn run(words: &[String]) -> io::Result<ExitCode> {
+    let value = |name: &str| {
+        let at = words.iter().position(|word| word == name)?;
+        words.get(at + 1).cloned()
+    };
+    let session =
+        value("--session-id").or_else(|| value("--resume")).unwrap_or_else(|| "fake-session".to_owned());
+    let mut tui = Tui {
+        session,
+        hook: value("--hook"),
+        plugin: value("--plugin-dir").map(PathBuf::from),
+        text: vec![],
+        pasting: false,
+        keys: VecDeque::new(),
+        sent: VecDeque::new(),
+        clears: 0,
+    };
+    let stdin = rustix::stdio::stdin();
+    let mut modes = tcgetattr(stdin)?;
+    modes.make_raw();
+    tcsetattr(stdin, OptionalActions::Now, &modes)?;
+    tui.tell("SessionStart", json!({"source": "startup"}))?;
+    tui.status("idle")?;
+    show("\x1b[?2004hready\r\n> ")?;
+    loop {
+        let text = match tui.sent.pop_front() {
+            Some(text) => text,
+            None => match tui.next(None)? {
+                Some(Done::Sent(text)) => text,
+                Some(Done::Escape | Done::Key(_)) => continue,
+                None => return Ok(ExitCode::SUCCESS),
+            },
+        };
+        if text == "/exit" {
+            tui.tell("SessionEnd", json!({"reason": "prompt_input_exit"}))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        tui.prompt(&text)?;
+        show("\r\n> ")?;
+    }
+}
+
+impl Tui {
+    fn prompt(&mut self, text: &str) -> io::Result<()> {
+        if text == "/clear" {
+            self.tell("SessionEnd", json!({"reason": "clear"}))?;
+            self.clears += 1;
+            self.session = format!("{}-{}", self.session, self.clears);
+            return self.tell("SessionStart", json!({"source": "clear"}));
+        }
+        if text == "/menu" {
+            show("\r\nmenu:")?;
+            return self.menu();
+        }
+        if let Some(id) = text.strip_prefix("/resume ") {
+            self.session = id.to_owned();
+            return self.tell("SessionStart", json!({"source": "resume"}));
+        }
+        if text.contains("MUTE") {
+            return show("\r\nmute");
+        }
+        self.status("busy")?;
+        let word = |name: &str| text.split_once(name).map(|(_, rest)| rest.trim().to_owned());
+        if text.contains("REMIND") {
+            self.tell("Notification", json!({"at_ms": now_ms() + 60_000}))?;
+        }
+        if text.contains("FLOOD") {
+            let line = format!("\r\n{}", "~".repeat(62));
+            (0..FLOOD_LINES).try_for_each(|_| show(&line))?;
+        }
+        if let Some(name) = word("HOLD ") {
+            let name = name.split_whitespace().next().unwrap_or_default().to_owned();
+            show("\r\nheld")?;
+            if !self.wait_for(|_| Path::new(&name).exists())? {
+                show("\r\ninterrupted")?;
+                // Nothing was answered: what was asked is in the box again.
+                self.text = text.as_bytes().to_vec();
+                return self.status("idle");
+            }
+        }
+        if let Some(command) = word("ASK ") {
+            let tool = json!({"tool_name": "Bash", "tool_input": {"command": command}});
+            self.tell("PreToolUse", tool.clone())?;
+            self.status("waiting")?;
+            self.tell("PermissionRequest", tool.clone())?;
+            show("\r\n1. Yes  2. No")?;
+            if !self.wait_for(|key| key == Some(b'1'))? {
+                show("\r\ninterrupted")?;
+                return self.status("idle");
+            }
+            self.status("busy")?;
+            // A tool that takes its time.
+            if let Some((_, name)) = command.split_once("UNTIL ") {
+                self.wait_for(|_| Path::new(name).exists())?;
+            }
+            self.tell("PostToolUse", tool)?;
+        }
+        if text.contains("NEST") {
+            let me = std::env::current_exe()?;
+            let mut nested = Command::new(me);
+            nested.arg("nested").stdin(Stdio::null()).stdout(Stdio::null());
+            nested.args(self.hook.iter().flat_map(|hook| ["--hook", hook]));
+            nested
+                .args(self.plugin.iter().flat_map(|dir| ["--plugin-dir", dir.to_str().unwrap_or_default()]));
+            nested.status()?;
+        }
+        show(&format!("\r\nECHO: {}", text.replace('\n', "\r\n")))?;
+        self.tell("Stop", json!({"last_assistant_message": format!("ECHO: {text}")}))?;
+        self.status("idle")
+    }
+
+    /// Shows which keys it gets until there is an Enter or a lone Escape, and never what was pasted.
+    fn menu(&mut self) -> io::Result<()> {
+        loop {
+            let mut keys = [0; 4096];
+            let count = io::stdin().read(&mut keys)?;
+            match &keys[..count] {
+                [] | [ESCAPE] => return show("\r\nclosed"),
+                keys if keys.ends_with(b"\r") => return show("\r\npicked"),
+                keys => show(&format!(" {}", keys.len()))?,
+            }
+        }
+    }
+
+    /// Goes on reading keys until this is so. `false`: it was broken off.
+    fn wait_for(&mut self, mut is_so: impl FnMut(Option<u8>) -> bool) -> io::Result<bool> {
+        loop {
+            match self.next(Some(LOOK))? {
+                Some(Done::Escape) => return Ok(false),
+                Some(Done::Sent(text)) => self.sent.push_back(text),
+                Some(Done::Key(key)) if is_so(Some(key)) => return Ok(true),
+                Some(Done::Key(_)) => {}
+                None if is_so(None) => return Ok(true),
+                None => {}
+            }
+        }
+    }
+
+    /// What is done next at the terminal. `None`: nothing within this time, or the input ended.
+    fn next(&mut self, within: Option<Timespec>) -> io::Result<Option<Done>> {
+        loop {
+            while let Some(key) = self.keys.pop_front() {
+                let rest: Vec<u8> = self.keys.iter().copied().take(5).collect();
+                match key {
+                    ESCAPE if rest.starts_with(b"[200~") => {
+                        self.keys.drain(..5);
+                        self.pasting = true;
+                    }
+                    ESCAPE if rest.starts_with(b"[201~") => {
+                        self.keys.drain(..5);
+                        self.pasting = false;
+                        if String::from_utf8_lossy(&self.text).contains("SURPRISE") {
+                            self.tell("UserPromptSubmit", json!({"prompt": OWN_PROMPT}))?;
+                            self.status("busy")?;
+                        }
+                    }
+                    ESCAPE => return Ok(Some(Done::Escape)),
+                    b'\r' if !self.pasting => {
+                        let text = String::from_utf8_lossy(&std::mem::take(&mut self.text)).trim().to_owned();
+                        if text.is_empty() {
+                            continue;
+                        }
+                        // Told when it is sent, whatever runs.
+                        if !text.starts_with('/') && !text.contains("MUTE") {
+                            let about = json!({"prompt": text});
+                            let (hook, plugin) = (self.hook.as_deref(), self.plugin.as_deref());
+                            if tell("UserPromptSubmit", &self.session, about, hook, plugin)? {
+                                // As Claude Code does: it stays in the box.
+                                show(&format!("\r\nheld up\r\n> {text}"))?;
+                                self.text = text.into_bytes();
+                                continue;
+                            }
+                        }
+                        return Ok(Some(Done::Sent(text)));
+                    }
+                    0x7f => drop(self.text.pop()),
+                    0x03 | 0x15 => self.text.clear(),
+                    key => {
+                        self.text.push(key);
+                        let shown = if key == b'\n' { b"\r\n".to_vec() } else { vec![key] };
+                        io::stdout().write_all(&shown)?;
+                        io::stdout().flush()?;
+                        if within.is_some() && !self.pasting {
+                            return Ok(Some(Done::Key(key)));
+                        }
+                    }
+                }
+            }
+            let stdin = rustix::stdio::stdin();
+            let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], within.as_ref())?;
+            if ready == 0 {
+                return Ok(None);
+            }
+            let mut keys = [0; 4096];
+            let count = io::stdin().read(&mut keys)?;
+            if count == 0 {
+                return Ok(None);
+            }
+            self.keys.extend(&keys[..count]);
+        }
+    }
+
+    fn tell(&self, event: &str, about: Value) -> io::Result<()> {
+        tell(event, &self.session, about, self.hook.as_deref(), self.plugin.as_deref()).map(drop)
+    }
+
+    /// What it writes down of itself.
+    fn status(&self, status: &str) -> io::Result<()> {
+        let Some(dir) = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from) else { return Ok(()) };
+        let dir = dir.join("sessions");
+        std::fs::create_dir_all(&dir)?;
+        let pid = std::process::id();
+        let stat = std::fs::read_to_string("/proc/self/stat")?;
+        let start =
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19)).unwrap_or_default();
+        let entry = json!({
+            "pid": pid, "sessionId": self.session, "procStart": start, "status": status, "statusUpdatedAt": now_ms(),
+        });
+        let temporary = dir.join(format!(".{pid}"));
+        std::fs::write(&temporary, entry.to_string())?;
+        std::fs::rename(temporary, dir.join(format!("{pid}.json")))
+    }
+}
+
+/// An agent that another one started: it tells of itself, and ends.
+pub(crate) fn nested(words: &[String]) -> io::Result<ExitCode> {
+    let value = |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1));
+    let (hook, plugin) = (value("--hook").map(String::as_str), value("--plugin-dir").map(Path::new));
+    tell("SessionStart", "nested", json!({"source": "startup"}), hook, plugin)?;
+    tell("UserPromptSubmit", "nested", json!({"prompt": "of the nested one"}), hook, plugin)?;
+    tell("Stop", "nested", json!({"last_assistant_message": "nested is done"}), hook, plugin)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Calls the hooks for an event and waits for them, as agents do. Whether one of them forbids it.
+fn tell(
+    event: &str,
+    session: &str,
+    about: Value,
+    hook: Option<&str>,
+    plugin: Option<&Path>,
+) -> io::Result<bool> {
+    let mut said = json!({
+        "session_id": session, "transcript_path": "/nowhere", "cwd": std::env::current_dir()?, "hook_event_name": event,
+    });
+    if let (Some(said), Value::Object(about)) = (said.as_object_mut(), about) {
+        said.extend(about);
+    }
+    let carried = plugin.and_then(|dir| std::fs::read(dir.join("hooks/hooks.json")).ok());
+    let carried: Value = carried.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    let carried = carried["hooks"][event][0]["hooks"][0]["command"].as_str().map(str::to_owned);
+    let mut blocks = false;
+    for command in carried.into_iter().chain(hook.map(str::to_owned)) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut shell = shell.spawn()?;
+        if let Some(mut stdin) = shell.stdin.take() {
+            let _ = stdin.write_all(said.to_string().as_bytes());
+        }
+        let heard: Value = serde_json::from_slice(&shell.wait_with_output()?.stdout).unwrap_or_default();
+        blocks |= heard["decision"] == "block";
+    }
+    Ok(blocks)
+}
+
+/// A hook of its own: tells the keeper of the session it is in what the event on standard input says.
+pub(crate) fn hook() -> io::Result<ExitCode> {
+    let mut said = Vec::new();
+    io::stdin().read_to_end(&mut said)?;
+    let event: Value = serde_json::from_slice(&said).map_err(io::Error::other)?;
+    let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+    let told = match text("hook_event_name").as_str() {
+        "SessionStart" => json!({"told": "started", "how": text("source")}),
+        "UserPromptSubmit" => json!({"told": "prompt", "text": text("prompt")}),
+        "PreToolUse" | "PostToolUse" => json!({"told": "tool", "name": text("tool_name")}),
+        "PermissionRequest" => {
+            let command = event["tool_input"]["command"].as_str().unwrap_or_default();
+            json!({"told": "needs_you", "what": format!("{}: {command}", text("tool_name"))})
+        }
+        "Stop" => json!({"told": "stopped", "answer": text("last_assistant_message")}),
+        "Notification" => json!({"told": "interrupted"}),
+        _ => json!({"told": "ended", "why": text("reason")}),
+    };
+    let variable = |name: &str| std::env::var(name).map_err(io::Error::other);
+    let sock =
+        Path::new(&variable("BERTH_HOME")?).join("sessions").join(variable("BERTH_SESSION")?).join("sock");
+    let at_ms = event["at_ms"].as_u64().unwrap_or_else(now_ms);
+    let report = json!({"kind": "claude", "native_id": text("session_id"), "at_ms": at_ms, "told": told});
+    let call =
+        json!({"protocol": 1, "place": "a hook", "request": {"ask": "hook", "report": report}}).to_string();
+    let mut keeper = UnixStream::connect(sock)?;
+    keeper.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let length = u32::try_from(call.len() + 1).map_err(io::Error::other)?;
+    keeper.write_all(&[&length.to_le_bytes()[..], b"c", call.as_bytes()].concat())?;
+    let _ = keeper.read(&mut [0; 64])?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(text: &str) -> io::Result<()> {
+    io::stdout().write_all(text.as_bytes())?;
+    io::stdout().flush()
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

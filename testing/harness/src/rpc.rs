@@ -1,0 +1,49 @@
+//! A program that speaks JSON-RPC on its standard input and output, one message per line.
+//!
+//! Promise: requests are numbered from 1 on; an answer that has come already is found.
+//! Not here: what the methods mean.
+//! Start with [`Rpc::ask`] and [`Rpc::answer`].
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::Talk;
+
+/// A conversation in requests and answers.
+#[derive(Debug)]
+pub struct Rpc {
+    /// All that is said and heard.
+    pub talk: Talk,
+    next: u64,
+}
+
+impl Rpc {
+    /// Starts a program to talk to.
+    pub fn start(command: &mut Command) -> Self {
+        Self { talk: Talk::start(command), next: 1 }
+    }
+
+    /// Asks, and does not wait; the number of the request.
+    pub fn ask(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.talk.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    /// Says something that has no answer.
+    pub fn notify(&mut self, method: &str, params: Value) {
+        self.talk.say(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    /// Waits for the answer to a request. It may have come already.
+    pub fn answer(&mut self, id: u64) -> Value {
+        // The other side numbers its own requests, and may use the same numbers.
+        let is_it = |said: &Value| said["id"] == id && said.get("method").is_none();
+        match self.talk.heard.iter().find(|said| is_it(said)) {
+            Some(said) => said.clone(),
+            None => self.talk.wait("an answer", is_it),
+        }
+    }
+}
