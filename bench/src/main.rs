@@ -14,6 +14,7 @@ mod fanout;
 mod gateway;
 mod grep;
 mod helper;
+mod hook;
 mod http;
 mod journal;
 mod lab;
@@ -31,6 +32,7 @@ mod start;
 mod stats;
 mod sweep;
 mod terminal;
+mod transcripts;
 mod turn;
 mod turns;
 mod websocket;
@@ -50,7 +52,7 @@ use stage::Bench;
 type Measurement = (char, fn(&Bench) -> Result<Section>);
 
 /// In the order of the report.
-const MEASUREMENTS: [Measurement; 20] = [
+const MEASUREMENTS: [Measurement; 22] = [
     ('a', start::measure),
     ('b', parallel::measure),
     ('c', echo::measure),
@@ -71,6 +73,8 @@ const MEASUREMENTS: [Measurement; 20] = [
     ('r', http::measure),
     ('s', fanout::measure),
     ('t', websocket::measure),
+    ('u', transcripts::measure),
+    ('v', hook::measure),
 ];
 
 const HELP: &str = "berth-bench: speed and memory beside the peers (bench/run installs and builds what it needs)
@@ -83,6 +87,7 @@ usage: berth-bench --fake-agent PATH [--berth PATH] [--only a,c] [--quick] [--wr
   --only a,c         only these: a start · b parallel · c echo · d output · e reattach · f memory · g list · h journal
                      i end · j sweep · k helper · l sending · m turn · n turn of Claude Code · o memory of turns · p dashboard
                      q finding text · r asking the gateway · s many readers · t terminal over WebSocket
+                     u checking transcripts · v hooks
   --quick            few rounds: shows that it works, not how fast it is
   --write PATH       write the report there too
   --dir DIR          make the private directories there, on a real disk; the system's temporary directory otherwise
@@ -103,6 +108,9 @@ fn main() -> ExitCode {
             terminal::enter(Path::new(gate), program, &words[3..]).map(|()| true)
         }
         [http::VERB, file] => http::serve(Path::new(file)).map(|()| true),
+        [hook::VERB, berth, event, rounds] => {
+            hook::call(Path::new(berth), Path::new(event), rounds).map(|()| true)
+        }
         ["clean", dir] => {
             lab::clean(Path::new(dir), Duration::ZERO);
             Ok(true)
@@ -212,6 +220,11 @@ fn preamble(bench: &Bench) -> String {
         });
     }
     let _ = writeln!(text, "- versions: {}", versions.join(" · "));
+    let _ = writeln!(
+        text,
+        "- not measured: coder/agentapi. It is in no registry of packages, and building it takes Go 1.24 and modules \
+         from the net."
+    );
     if bench.is_quick {
         let _ = writeln!(text, "- **quick run: few rounds, do not believe the numbers**");
     }

@@ -119,7 +119,7 @@ impl Client {
         match self.0.ask(Request::Send { submit }) {
             Ok(Answer::Receipt { receipt }) => Ok(Some(*receipt)),
             Ok(other) => bail!("an odd answer to a turn: {other:?}"),
-            Err(Problem { code: Code::Refused, what, .. }) if what.contains("turns wait") => Ok(None),
+            Err(Problem { code: Code::Full, .. }) => Ok(None),
             Err(problem) => bail!("a turn was refused: {}", problem.what),
         }
     }

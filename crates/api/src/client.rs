@@ -92,8 +92,8 @@ impl Connection {
 
     /// Asks without waiting.
     pub fn send(&mut self, request: Request) -> io::Result<()> {
-        let Asker { place, agent } = self.asker.clone();
-        let call = Call { protocol: PROTOCOL, place, agent, trace: trace::current(), request };
+        let Asker { place, agent, also } = self.asker.clone();
+        let call = Call { protocol: PROTOCOL, place, agent, also, trace: trace::current(), request };
         let json = serde_json::to_vec(&call)?;
         frame::write(&mut self.stream, Kind::Call, &[&json])
     }
@@ -118,11 +118,6 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// The stream itself, and what was read from it beyond the last whole frame: for who listens without a thread.
-    pub fn into_stream(self) -> (UnixStream, Vec<u8>) {
-        (self.stream, self.ahead)
     }
 
     /// Whether more has arrived than [`Connection::next`] gave out: then polling may wait for ever.

@@ -9,7 +9,7 @@
 use std::io::{self, Read, Write};
 
 /// The largest frame, kind included. A longer one ends the connection.
-pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
+const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
 const HEADER_BYTES: usize = 5;
 
 /// What a frame carries.

@@ -9,6 +9,7 @@
 pub mod client;
 pub mod frame;
 pub mod helper;
+pub mod hook;
 pub mod life;
 pub mod message;
 pub mod problem;

@@ -2,9 +2,9 @@
 
 use berth_core as core;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::turn::OnUnknown;
+use crate::turn::{Notify, OnUnknown};
 
 /// [`core::Term`] on paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,15 @@ pub struct PolicyChange {
     pub ttl: Term,
     pub archive_after: Term,
     pub on_unknown: Option<OnUnknown>,
+    /// Left out it stays; `null` is what the config file says.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schemars(with = "Notify")]
+    pub notify: Option<Notify>,
+}
+
+/// Tells what is left out from what is `null`.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Notify>, D::Error> {
+    Notify::deserialize(deserializer).map(Some)
 }
 
 impl From<Term> for core::Term {
@@ -45,6 +54,7 @@ impl From<PolicyChange> for core::PolicyChange {
             ttl: change.ttl.into(),
             archive_after: change.archive_after.into(),
             on_unknown: change.on_unknown.map(Into::into),
+            notify: change.notify.map(Into::into),
         }
     }
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::helper::{Owner, Terms, Wanted};
+use crate::hook::Report;
 use crate::life::PolicyChange;
 use crate::record::{Entry, Spec};
 use crate::status::Status;
@@ -22,6 +23,9 @@ pub struct Call {
     /// The session whose agent this is asked for, by id: a gateway tells. It can only take rights away.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// More sessions that whoever it is asked for is inside of: they may do what all of them allow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// The request of the gateway it belongs to, for the logs. A client of an earlier version does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
@@ -36,11 +40,13 @@ pub struct Asker {
     pub place: String,
     /// See [`Call::agent`].
     pub agent: Option<String>,
+    /// See [`Call::also`].
+    pub also: Vec<String>,
 }
 
 impl From<String> for Asker {
     fn from(place: String) -> Self {
-        Self { place, agent: None }
+        Self { place, ..Self::default() }
     }
 }
 
@@ -212,6 +218,11 @@ pub enum Request {
         /// Only if it is a question of this run: agents number their questions anew in each.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epoch: Option<u64>,
+    },
+    /// The agent of this run tells what happened, through a hook. Of anybody else it is not taken.
+    Hook {
+        /// What.
+        report: Report,
     },
     /// Replace the keeper's program in place; the run goes on.
     Restart,

@@ -209,6 +209,9 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
         .hint("put it into a file and name that in the note; nothing was changed"),
         Refusal::NoTurns
         | Refusal::EmptyPrompt
+        | Refusal::CannotBePasted
+        | Refusal::IsInterfaceCommand { .. }
+        | Refusal::OnScreen { .. }
         | Refusal::PromptTooLong { .. }
         | Refusal::BadKey { .. }
         | Refusal::KeyReused { .. }
@@ -230,8 +233,31 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
 fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
     let refused = |what: String| Problem::new(Code::Refused, what);
     match refusal {
-        Refusal::NoTurns => refused(format!("session `{session}` is a terminal and takes no turns"))
-            .hint(format!("type into it with `berth input {session} --enter TEXT`, or `berth attach {session}`")),
+        Refusal::NoTurns => refused(format!(
+            "session `{session}` is a terminal and takes no turns: nothing tells when what runs in it begins and ends one"
+        ))
+        .hint(format!(
+            "type into it with `berth input {session} --enter TEXT`, or `berth attach {session}`; \
+             Claude Code and Codex take turns in a terminal when they tell through hooks"
+        )),
+        Refusal::CannotBePasted => Problem::new(
+            Code::Usage,
+            format!("the prompt has control characters in it, and would be typed into the terminal of session `{session}`"),
+        )
+        .hint("send text without them; nothing was sent"),
+        Refusal::IsInterfaceCommand { begins } => refused(format!(
+            "a prompt that begins with `{begins}` is a command to the interface of the agent in session `{session}`, and would run at once"
+        ))
+        .hint(format!(
+            "type that with `berth attach {session}`, or begin the prompt with another word; nothing was sent"
+        )),
+        Refusal::OnScreen { what } => refused(format!(
+            "the agent of session `{session}` asks on its screen, where berth cannot answer for you: {what}"
+        ))
+        .hint(format!(
+            "answer there with `berth attach {session}`; or look with `berth screen {session}` and press a key \
+             with `berth input {session} KEY`"
+        )),
         Refusal::EmptyPrompt => Problem::new(Code::Usage, "there is nothing to send: the prompt is empty"),
         Refusal::PromptTooLong { bytes, limit } => Problem::new(
             Code::Usage,
@@ -336,6 +362,9 @@ pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
         | Refusal::NoteTooLong { .. } => refusal(what, helper),
         Refusal::NoTurns
         | Refusal::EmptyPrompt
+        | Refusal::CannotBePasted
+        | Refusal::IsInterfaceCommand { .. }
+        | Refusal::OnScreen { .. }
         | Refusal::PromptTooLong { .. }
         | Refusal::BadKey { .. }
         | Refusal::KeyReused { .. }

@@ -8,7 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::helper::{Leaving, Owner, Terms};
-use crate::turn::{Able, Ask, Cancel, Conversation, Expiry, Hold, Origin, Policy, Prompt, Release, TurnEnd};
+use crate::turn::{
+    Able, Ask, Cancel, Conversation, Edge, Expiry, Hold, Origin, Policy, Prompt, Release, TurnEnd,
+};
 
 /// One event with its time: a line of `berth log --json`, a payload of the journal.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -148,6 +150,13 @@ pub enum Event {
         #[serde(default)]
         at_boot_ms: u64,
     },
+    HooksCarried {
+        epoch: u64,
+    },
+    EdgeSeen {
+        epoch: u64,
+        edge: Edge,
+    },
     TurnAccepted {
         turn: u64,
         #[serde(flatten)]
@@ -238,6 +247,16 @@ pub enum Event {
     Noted {
         #[serde(default)]
         note: Option<String>,
+    },
+    Imported {
+        #[serde(default)]
+        file: String,
+        #[serde(default)]
+        bytes: u64,
+        #[serde(default)]
+        began_at_ms: u64,
+        #[serde(default)]
+        last_at_ms: u64,
     },
     PolicySet {
         #[serde(default)]
@@ -431,6 +450,8 @@ impl From<&core::Event> for Event {
             E::AgentReady { epoch, able, at_boot_ms } => {
                 Self::AgentReady { epoch: epoch.0, able: able.into(), at_boot_ms }
             }
+            E::HooksCarried { epoch } => Self::HooksCarried { epoch: epoch.0 },
+            E::EdgeSeen { epoch, edge } => Self::EdgeSeen { epoch: epoch.0, edge: edge.into() },
             E::TurnAccepted { turn, prompt } => Self::TurnAccepted { turn, prompt: prompt.into() },
             E::TurnDelivered { turn, epoch, output_from } => {
                 Self::TurnDelivered { turn, epoch: epoch.0, output_from }
@@ -455,6 +476,9 @@ impl From<&core::Event> for Event {
             E::Tagged { tags } => Self::Tagged { tags: tags.iter().map(ToString::to_string).collect() },
             E::Noted { note } => Self::Noted { note },
             E::PolicySet { policy } => Self::PolicySet { policy: policy.into() },
+            E::Imported { file, bytes, began_at_ms, last_at_ms } => {
+                Self::Imported { file, bytes, began_at_ms, last_at_ms }
+            }
             E::Warned { what } => Self::Warned { what },
         }
     }
@@ -515,6 +539,8 @@ impl TryFrom<&Event> for core::Event {
             Event::AgentReady { epoch, able, at_boot_ms } => {
                 Self::AgentReady { epoch: Epoch(epoch), able: able.into(), at_boot_ms }
             }
+            Event::HooksCarried { epoch } => Self::HooksCarried { epoch: Epoch(epoch) },
+            Event::EdgeSeen { epoch, edge } => Self::EdgeSeen { epoch: Epoch(epoch), edge: edge.into() },
             Event::TurnAccepted { turn, prompt } => Self::TurnAccepted { turn, prompt: prompt.into() },
             Event::TurnDelivered { turn, epoch, output_from } => {
                 Self::TurnDelivered { turn, epoch: Epoch(epoch), output_from }
@@ -543,6 +569,9 @@ impl TryFrom<&Event> for core::Event {
             }
             Event::Noted { note } => Self::Noted { note },
             Event::PolicySet { policy } => Self::PolicySet { policy: policy.into() },
+            Event::Imported { file, bytes, began_at_ms, last_at_ms } => {
+                Self::Imported { file, bytes, began_at_ms, last_at_ms }
+            }
             Event::Warned { what } => Self::Warned { what },
         })
     }
@@ -634,7 +663,7 @@ impl From<Outcome> for core::Outcome {
 
 impl Exit {
     /// As a shell reports it: the code, or 128 + the signal.
-    pub fn shell_code(self) -> i32 {
+    pub(crate) fn shell_code(self) -> i32 {
         match self {
             Self::Code(code) => code,
             Self::Signal(signal) => 128 + signal,

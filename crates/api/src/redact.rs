@@ -7,7 +7,7 @@
 //! Start with [`command_line`].
 
 /// What stands where a secret was.
-pub const MASK: &str = "***";
+const MASK: &str = "***";
 
 /// A name with one of these in it names a secret.
 const SECRET_NAMES: [&str; 10] =

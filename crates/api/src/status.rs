@@ -103,6 +103,8 @@ pub struct Status {
     pub writer: Option<WriterStatus>,
     /// How many are attached.
     pub clients: usize,
+    /// Who is attached, those who have been for longest first.
+    pub attached: Vec<AttachedStatus>,
     /// What holds the current or last run together, besides adoption, lock and mark.
     pub boundary: Boundary,
     /// What could not be ended, and why.
@@ -151,8 +153,21 @@ pub struct TurnsStatus {
     pub prompt: Option<String>,
     /// What it does at the moment.
     pub activity: Option<String>,
+    /// What the agent in a terminal told last of its turns, if it did in this run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub told: Option<ToldStatus>,
     /// When it will be released for having nothing to do, in milliseconds from now.
     pub releases_in_ms: Option<u64>,
+}
+
+/// What an agent in a terminal told last of its turns.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ToldStatus {
+    /// How: the agent's own name of the hook, or what else it was seen in.
+    pub how: String,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// The part of a [`Spec`] that is shown.
@@ -185,6 +200,18 @@ pub struct What {
     pub grant: Grant,
 }
 
+/// One who is attached.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AttachedStatus {
+    /// Where they are, for people: a terminal, an SSH connection, a browser.
+    pub place: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Whether they may type.
+    pub writes: bool,
+}
+
 /// Who may type, and since when.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -194,6 +221,13 @@ pub struct WriterStatus {
     pub holder: Actor,
     /// Since when.
     pub since: Timestamp,
+}
+
+impl What {
+    /// Whether the agent has a terminal, whether or not it takes turns there.
+    pub fn has_terminal(&self) -> bool {
+        matches!(self.driver.as_str(), "" | "pty")
+    }
 }
 
 impl From<&Spec> for What {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 /// The longest one a keeper writes down.
-pub const MAX_TRACE_BYTES: usize = 64;
+const MAX_TRACE_BYTES: usize = 64;
 
 thread_local! {
     static CURRENT: RefCell<Option<String>> = const { RefCell::new(None) };

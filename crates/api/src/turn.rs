@@ -287,6 +287,7 @@ pub enum Hold {
     Unknown(u64),
     ForeignWriter(String),
     AgentFailed(String),
+    Draft,
 }
 
 /// [`core::Release`] on paper.
@@ -339,6 +340,7 @@ impl From<core::Hold> for Hold {
             core::Hold::Unknown { turn } => Self::Unknown(turn),
             core::Hold::ForeignWriter { who } => Self::ForeignWriter(who),
             core::Hold::AgentFailed { reason } => Self::AgentFailed(reason),
+            core::Hold::Draft => Self::Draft,
         }
     }
 }
@@ -350,6 +352,7 @@ impl From<Hold> for core::Hold {
             Hold::Unknown(turn) => Self::Unknown { turn },
             Hold::ForeignWriter(who) => Self::ForeignWriter { who },
             Hold::AgentFailed(reason) => Self::AgentFailed { reason },
+            Hold::Draft => Self::Draft,
         }
     }
 }
@@ -367,6 +370,10 @@ impl Hold {
             Self::ForeignWriter(who) => format!(
                 "somebody else writes this conversation: {who}; end it, then `berth queue {session} resume`, \
                  or `berth fork {session}`"
+            ),
+            Self::Draft => format!(
+                "somebody typed into its terminal and did not send that, and what waits would be joined with it; \
+                 send or clear it there (`berth attach {session}`), or `berth queue {session} resume`"
             ),
             Self::AgentFailed(reason) => {
                 // The rest of it is what the agent printed; the log has it.
@@ -466,6 +473,8 @@ same_words! {
     AskKind { Other, AllowOnce, AllowAlways, RejectOnce, RejectAlways }
     /// Whether a queue goes on behind a turn nobody knows the end of.
     OnUnknown { Hold, Continue }
+    /// What an agent in a terminal told.
+    Edge { Quiet, Prompt, Tool, Stopped, Interrupted }
 }
 
 impl From<core::Ask> for Ask {

@@ -32,6 +32,7 @@ use berth_api::turn::Wish;
 use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
 use berth_driver::rpc::{self, Incoming};
+use berth_verbs::agents::{Agent, Driver};
 use berth_verbs::run::{Wanted, id_of, prepare};
 use serde_json::{Value, json};
 
@@ -293,8 +294,7 @@ impl Server {
                 let agent = Some(self.agent.clone());
                 let prepared = prepare(&Wanted { cwd: Some(cwd), agent, ..Wanted::default() })?;
                 if !prepared.takes_turns() {
-                    let what = format!("agent `{}` has a terminal and takes no turns", self.agent);
-                    return Err(Problem::new(Code::Usage, what).hint("name another one with --agent"));
+                    return Err(no_turns(&self.agent));
                 }
                 id_of(&prepared.start(&ctx)?.status)?
             }
@@ -385,7 +385,7 @@ impl Server {
         let found = listing::collect(&self.ctx(), &filter)?.sessions.into_iter().filter(|status| {
             let is_meant = self.given.as_ref().is_none_or(|given| given.as_str() == status.id);
             let is_there = cwd.as_ref().is_none_or(|cwd| *cwd == Path::new(&status.what.cwd));
-            is_meant && is_there && status.what.driver != "pty" && status.state != "archived"
+            is_meant && is_there && status.turns.is_some() && status.state != "archived"
         });
         let mut page: Vec<Status> = found.skip(from).take(PAGE + 1).collect();
         let next = (page.len() > PAGE).then(|| (from + PAGE).to_string());
@@ -422,10 +422,23 @@ impl Server {
     }
 }
 
-/// A session that has a terminal in place of turns is of no use to an editor.
+/// An agent that has a terminal in place of turns is of no use to an editor.
+pub(crate) fn suits(agent: &Agent) -> Result<(), Problem> {
+    match agent.driver {
+        Driver::Pty => Err(no_turns(&agent.name)),
+        Driver::Acp | Driver::Claude | Driver::Codex => Ok(()),
+    }
+}
+
+fn no_turns(agent: &str) -> Problem {
+    let what = format!("agent `{agent}` has a terminal and takes no turns");
+    Problem::new(Code::Usage, what).hint("name another one with --agent")
+}
+
+/// A session whose agent takes no turns is of no use to an editor.
 pub(crate) fn takes_turns(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
     let status = ctx.status(id)?;
-    if status.what.driver == "pty" {
+    if status.turns.is_none() {
         return Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, status.handle()));
     }
     Ok(status)

@@ -35,6 +35,8 @@ fn of_nobody(verb: &Verb) -> Deed {
         | Verb::Queue(_)
         | Verb::Answer(_)
         | Verb::Fork(_)
+        | Verb::Adopt(_)
+        | Verb::Import(_)
         | Verb::Rename(_)
         | Verb::Tag(_)
         | Verb::Note(_)
@@ -47,6 +49,7 @@ fn of_nobody(verb: &Verb) -> Deed {
         // And these only look, or change nothing about a session here. What a proxy is asked is looked at there.
         Verb::Sweep(_)
         | Verb::Purge(_)
+        | Verb::History(_)
         | Verb::Ls(_)
         | Verb::Show(_)
         | Verb::Why(_)
@@ -56,6 +59,7 @@ fn of_nobody(verb: &Verb) -> Deed {
         | Verb::Log(_)
         | Verb::Grep(_)
         | Verb::Export(_)
+        | Verb::Transcript(_)
         | Verb::Wait(_)
         | Verb::Turns(_)
         | Verb::Turn(_)
@@ -70,6 +74,8 @@ fn of_nobody(verb: &Verb) -> Deed {
         | Verb::Completions(_)
         | Verb::Man(_)
         | Verb::Setup(_)
+        // It says something of its own agent, and commands nothing.
+        | Verb::Hook(_)
         | Verb::OpenApi(_)
         | Verb::Doctor(_)
         | Verb::Demo => Deed::Look,

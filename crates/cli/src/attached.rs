@@ -130,7 +130,8 @@ pub(crate) fn visit(
     drop(raw);
     match left {
         Left::Detached => {
-            let note = format!("detached from {handle}; come back with `berth attach {handle}`");
+            let back = crate::ui::as_typed(&format!("attach {handle}"));
+            let note = format!("detached from {handle}; come back with `{back}`");
             Ok(Visit { exit: Ok(0), note: Some(note) })
         }
         Left::Signalled(signal) => {

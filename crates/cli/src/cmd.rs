@@ -1,6 +1,7 @@
 //! The commands, one file each, `follow`, which three of them share, and `port`, a part of `ps`.
 
 pub(crate) mod acp;
+pub(crate) mod adopt;
 pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod archive;
@@ -8,6 +9,7 @@ pub(crate) mod attach;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod conversations;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod export;
@@ -15,7 +17,10 @@ pub(crate) mod follow;
 pub(crate) mod fork;
 pub(crate) mod grep;
 pub(crate) mod helper;
+pub(crate) mod history;
+pub(crate) mod hook;
 pub(crate) mod hosts;
+pub(crate) mod import;
 pub(crate) mod input;
 pub(crate) mod link;
 pub(crate) mod log;
@@ -47,6 +52,7 @@ pub(crate) mod sweep;
 pub(crate) mod tag;
 pub(crate) mod talk;
 pub(crate) mod token;
+pub(crate) mod transcript;
 pub(crate) mod turns;
 pub(crate) mod use_session;
 pub(crate) mod wait;

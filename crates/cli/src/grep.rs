@@ -7,7 +7,7 @@ mod show;
 use std::ops::ControlFlow;
 
 use berth_api::Problem;
-use berth_verbs::grep::{self, Context, Pattern, Subject, Wish};
+use berth_verbs::grep::{self, Context, Extent, Pattern, Subject};
 
 pub(crate) use show::{Show, Style};
 
@@ -19,14 +19,14 @@ use crate::progress::Later;
 pub(crate) fn find(
     subjects: &[Subject],
     pattern: &Pattern,
-    wish: Wish,
+    extent: Extent,
     style: Style,
 ) -> Result<(u64, Vec<Problem>), Problem> {
     let progress = Later::new("searching");
-    let wish = Wish { one_each: style == Style::Names, ..wish };
-    let most = if wish.one_each { 1 } else { wish.most };
-    let mut show = Show::new(style, wish.context != Context::default(), most);
-    let problems = grep::find(subjects, pattern, wish, &progress, |subject, hits| {
+    let extent = Extent { one_each: style == Style::Names, ..extent };
+    let most = if extent.one_each { 1 } else { extent.most };
+    let mut show = Show::new(style, extent.context != Context::default(), most);
+    let problems = grep::find(subjects, pattern, extent, &progress, |subject, hits| {
         let text = show.hits(subject, hits);
         if !text.is_empty() {
             progress.suspend(|| print::text(&text))?;

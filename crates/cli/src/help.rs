@@ -16,11 +16,14 @@ use crate::args::Args;
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Start and talk to agents",
-        &["run", "send", "wait", "answer", "cancel", "queue", "turns", "turn", "result", "fork"],
+        &["run", "send", "wait", "answer", "cancel", "queue", "turns", "turn", "result", "fork", "adopt"],
     ),
     ("Use terminals", &["attach", "input", "screen", "output"]),
-    ("Look", &["ls", "show", "why", "ps", "log", "grep", "export"]),
-    ("End, keep and bring back", &["stop", "resume", "archive", "restore", "purge", "policy", "sweep"]),
+    ("Look", &["ls", "show", "why", "ps", "log", "grep", "export", "transcript"]),
+    (
+        "End, keep and bring back",
+        &["stop", "resume", "import", "archive", "restore", "history", "purge", "policy", "sweep"],
+    ),
     ("Name and sort", &["use", "rename", "tag", "note"]),
     ("Share processes between sessions", &["helper"]),
     ("Open to others", &["serve", "token", "link", "hosts", "acp", "mcp", "openapi", "proxy"]),

@@ -52,6 +52,8 @@ fn main() -> ExitCode {
             berth_host::spawn::take_name("berth");
             return ExitCode::from(notify::notifier(&raw.collect::<Vec<_>>()));
         }
+        // An agent waits for it, at every prompt.
+        Some(verb) if verb == cmd::hook::VERB && cmd::hook::early() => return ExitCode::SUCCESS,
         _ => {}
     }
     if complete::answered() {
@@ -73,9 +75,13 @@ fn main() -> ExitCode {
         print::problem(&problem);
         return ExitCode::from(problem.code.exit_code());
     }
-    let done = match &args.global.host {
-        Some(host) => remote::run(host),
-        None => run(args),
+    if let Some(host) = args.global.called.clone() {
+        ui::set_called(host);
+    }
+    let done = match remote::elsewhere(&args) {
+        Ok(Some((host, words))) => remote::run(&host, words),
+        Ok(None) => run(args),
+        Err(problem) => Err(problem),
     };
     match done {
         Ok(code) => {
@@ -112,6 +118,7 @@ fn run(args: Args) -> Result<u8, Problem> {
         Verb::Man(args) => return cmd::man::run(args),
         Verb::Setup(args) if args.only_looks() => return cmd::setup::run(args),
         Verb::OpenApi(_) => return cmd::openapi::run(),
+        Verb::Hook(args) => return cmd::hook::run(args),
         Verb::Proxy(args) => return cmd::proxy::run(args),
         _ => {}
     }
@@ -152,6 +159,8 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Queue(args) => cmd::queue::run(ctx, &args),
         Verb::Answer(args) => cmd::answer::run(ctx, &args),
         Verb::Fork(args) => cmd::fork::run(ctx, &args),
+        Verb::Adopt(args) => cmd::adopt::run(ctx, &args),
+        Verb::Import(args) => cmd::import::run(ctx, &args),
         Verb::Rename(args) => cmd::rename::run(ctx, &args),
         Verb::Notify(args) => cmd::notify::run(ctx, &args),
         Verb::Use(args) => cmd::use_session::run(ctx, &args),
@@ -159,6 +168,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Note(args) => cmd::note::run(ctx, &args),
         Verb::Policy(args) => cmd::policy::run(ctx, &args),
         Verb::Archive(args) => cmd::archive::run(ctx, &args),
+        Verb::History(args) => cmd::history::run(ctx, &args),
         Verb::Restore(args) => cmd::restore::run(ctx, &args),
         Verb::Purge(args) => cmd::purge::run(ctx, &args),
         Verb::Helper(args) => cmd::helper::run(ctx, args),
@@ -167,6 +177,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Setup(args) => cmd::setup::run(&args),
         Verb::Serve(args) => cmd::serve::run(ctx, &args),
         Verb::Token(args) => cmd::token::run(ctx, &args),
+        Verb::Transcript(args) => cmd::transcript::run(ctx, &args),
         Verb::Link(args) => cmd::link::run(ctx, &args),
         Verb::Acp(args) => cmd::acp::run(ctx, &args),
         Verb::Mcp(_) => cmd::mcp::run(ctx),
@@ -177,6 +188,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         | Verb::Completions(_)
         | Verb::Man(_)
         | Verb::OpenApi(_)
+        | Verb::Hook(_)
         | Verb::Proxy(_) => {
             unreachable!("these need no state directory and were handled above")
         }

@@ -54,7 +54,16 @@ impl Ctx {
         match argument.or(self.session.as_deref()) {
             // Helpers are always named.
             Some(CURRENT) if !self.home.is_helpers() => self.implied()?.ok_or_else(none_is_current),
-            Some(text) => Ok(Meant { id: self.home.find(text)?, handle: text.to_owned(), how: How::Named }),
+            Some(text) => {
+                let id = self.home.find(text).map_err(|problem| match problem.code {
+                    Code::NotFound => match crate::remote::advice(&self.home, text) {
+                        Some(advice) => problem.hint(advice),
+                        None => problem,
+                    },
+                    _ => problem,
+                })?;
+                Ok(Meant { id, handle: text.to_owned(), how: How::Named })
+            }
             None => self.implied()?.ok_or_else(none_is_named),
         }
     }

@@ -107,6 +107,8 @@ pub(crate) fn lifetime() -> Duration {
 /// Runs the notifier. `args` is what follows the hidden verb. Returns the exit code.
 pub(crate) fn notifier(args: &[OsString]) -> u8 {
     let Some((dir, told)) = read_args(args) else { return Code::Usage.exit_code() };
+    // What a person's own command leaves behind stays below us, and so inside of its session, for as long as we are there.
+    let _ = berth_host::tree::become_subreaper();
     let lifetime = lifetime();
     // Whatever hangs (a name that is looked up, a disk, a program that cannot be killed), this does not.
     std::thread::spawn(move || {

@@ -1,24 +1,99 @@
-//! `berth --host HOST …`: the same command, on another host.
+//! `berth --host HOST …`, or a session that is called `HOST:S`: the same command, on another host.
 //!
 //! Promise: it does there what it would do here, with the same output and the same exit code; a host that cannot be
 //! reached is exit 5, with what ssh said.
 //! Not here: which hosts there are, and the way to them (see `berth_verbs::hosts`).
-//! Start with [`run`].
+//! Start with [`elsewhere`], then [`run`].
 
 use std::process::Stdio;
 
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
-use berth_verbs::hosts::{Host, ssh};
+use berth_verbs::hosts::{self, Host, ssh};
 
+use crate::args::{self, Args};
 use crate::tty;
 
-/// Runs what was typed on the host.
-pub(crate) fn run(host: &str) -> Result<u8, Problem> {
-    let host = Host::meant(&Home::locate()?, host)?;
+/// What stands between a host and a session of it, as `berth ls --hosts` shows them. No name has one.
+const OF: char = ':';
+
+/// Where this is to be done, and what is to be said there; `None` if it is here.
+pub(crate) fn elsewhere(args: &Args) -> Result<Option<(Host, Vec<String>)>, Problem> {
+    if let Some(host) = &args.global.host {
+        return Ok(Some((Host::meant(&Home::locate()?, host)?, without_host(typed()?)?)));
+    }
+    // Hardly anybody names another host, and nobody else shall wait for a look at the disk.
+    if !args.named.iter().any(|text| text.contains(OF)) {
+        return Ok(None);
+    }
+    let hosts = hosts::all(&Home::locate()?)?;
+    let Some(host) = the_one(&hosts, &args.named)? else { return Ok(None) };
+    let words = args.named.iter().try_fold(typed()?, |words, text| without_prefix(words, text, &host.name));
+    Ok(Some((host.clone(), words?)))
+}
+
+/// The host that all these sessions are on, if they are on another one.
+fn the_one<'h>(hosts: &'h [Host], named: &[String]) -> Result<Option<&'h Host>, Problem> {
+    let of = |text: &String| {
+        let (name, _) = text.split_once(OF)?;
+        hosts.iter().find(|host| host.name == name)
+    };
+    let all: Vec<Option<&Host>> = named.iter().map(of).collect();
+    let first = all.iter().find_map(|host| *host);
+    if first.is_some() && all.iter().any(|host| *host != first) {
+        return Err(Problem::new(Code::Usage, format!("{} are not on one host", named.join(", ")))
+            .hint("a command is for one host: say it once for each"));
+    }
+    Ok(first)
+}
+
+/// The same words, with a session as its own host calls it. Where it stands among them is tried out: what is typed for
+/// another purpose may look the same.
+fn without_prefix(words: Vec<String>, text: &str, host: &str) -> Result<Vec<String>, Problem> {
+    let bare = text.strip_prefix(host).and_then(|rest| rest.strip_prefix(OF)).unwrap_or(text);
+    let meant = |words: &[String]| {
+        let all = std::iter::once("berth").chain(words.iter().map(String::as_str));
+        crate::help::command().try_get_matches_from(all).ok().map(|found| args::named(&found))
+    };
+    let Some(before) = meant(&words) else { return Ok(words) };
+    let is_changed = |after: &[String]| {
+        let changes: Vec<_> = before.iter().zip(after).filter(|(one, other)| one != other).collect();
+        after.len() == before.len()
+            && matches!(changes.as_slice(), [(one, other)] if *one == text && *other == bare)
+    };
+    for (at, word) in words.iter().enumerate() {
+        let Some(front) = word.strip_suffix(text).filter(|front| front.is_empty() || front.ends_with('='))
+        else {
+            continue;
+        };
+        let mut tried = words.clone();
+        tried[at] = format!("{front}{bare}");
+        if meant(&tried).is_some_and(|after| is_changed(&after)) {
+            return Ok(tried);
+        }
+    }
+    Err(Problem::new(Code::Usage, format!("it cannot be told which `{text}` is the session"))
+        .hint(format!("say `berth --host {host}` and `{bare}`")))
+}
+
+/// What to say of a session that is not there, if it is called as one of another host would be.
+pub(crate) fn advice(home: &Home, text: &str) -> Option<String> {
+    let (name, session) = text.split_once(OF)?;
+    let is_there = hosts::all(home).is_ok_and(|hosts| hosts.iter().any(|host| host.name == name));
+    Some(if is_there {
+        format!("`{name}` is another host: put `--host {name}` before the command, and say `{session}`")
+    } else {
+        format!("there is no host `{}`: `berth hosts` lists them", name.escape_debug())
+    })
+}
+
+/// Runs this on the host.
+pub(crate) fn run(host: &Host, typed: Vec<String>) -> Result<u8, Problem> {
     let mut words: Vec<String> =
-        ["proxy", "exec", "--from", env!("CARGO_PKG_VERSION"), "--"].map(str::to_owned).into();
-    words.extend(typed()?);
+        ["proxy", "exec", "--from", env!("CARGO_PKG_VERSION"), "--called", &host.name, "--"]
+            .map(str::to_owned)
+            .into();
+    words.extend(typed);
     let asking = if tty::is_interactive() {
         ssh::Asking::Terminal
     } else if tty::can_ask() {
@@ -26,14 +101,14 @@ pub(crate) fn run(host: &str) -> Result<u8, Problem> {
     } else {
         ssh::Asking::Nobody
     };
-    let status = ssh::command(&host, asking, &words)?.status().map_err(|error| ssh::no_ssh(&error))?;
+    let status = ssh::command(host, asking, &words)?.status().map_err(|error| ssh::no_ssh(&error))?;
     match status.code() {
         Some(code @ (ssh::SSH_FAILED | ssh::NOT_THERE)) => {
             // A command that runs there may end so, too: whoever answers now was there.
-            if answers(&host) {
+            if answers(host) {
                 Ok(u8::try_from(code).unwrap_or(u8::MAX))
             } else {
-                Err(ssh::failure(&host, Some(code), ""))
+                Err(ssh::failure(host, Some(code), ""))
             }
         }
         Some(code) => Ok(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -49,14 +124,15 @@ fn answers(host: &Host) -> bool {
     quiet.is_ok_and(|ended| ended.is_ok_and(|status| status.success()))
 }
 
-/// What was typed, but for --host.
+/// What was typed.
 fn typed() -> Result<Vec<String>, Problem> {
     let words = std::env::args_os().skip(1).map(|word| {
         word.into_string().map_err(|word| Problem::new(Code::Usage, format!("{word:?} is not UTF-8")))
     });
-    without_host(words.collect::<Result<_, _>>()?)
+    words.collect()
 }
 
+/// What was typed, but for --host.
 fn without_host(words: Vec<String>) -> Result<Vec<String>, Problem> {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let is_host = |word: &String| word == "--host" || word.starts_with("--host=");
@@ -86,5 +162,18 @@ mod tests {
         same("ls --host box", "ls");
         same("--host box run -- curl --host x", "run -- curl --host x");
         assert_eq!(said("--host box run curl --host x").expect_err("two").code, Code::Usage);
+    }
+
+    #[test]
+    fn only_what_is_meant_as_a_session_loses_its_host() {
+        let same = |line: &str, there: &str| {
+            let words = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(without_prefix(words, "box:fix", "box").expect(line).join(" "), there, "{line}");
+        };
+        same("show box:fix --json", "show fix --json");
+        same("send box:fix box:fix", "send fix box:fix");
+        same("grep -e box:fix box:fix", "grep -e box:fix fix");
+        same("screen --session=box:fix", "screen --session=fix");
+        same("--session box:fix note box:fix", "--session fix note box:fix");
     }
 }

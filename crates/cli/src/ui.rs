@@ -19,10 +19,25 @@ pub(crate) struct Options {
 }
 
 static OPTIONS: OnceLock<Options> = OnceLock::new();
+/// What whoever asks calls this host.
+static CALLED: OnceLock<String> = OnceLock::new();
 
 /// Takes the options of the command line, once, before anything is printed.
 pub(crate) fn set(options: Options) {
     let _ = OPTIONS.set(options);
+}
+
+/// Takes what whoever asks calls this host, if they are on another.
+pub(crate) fn set_called(host: String) {
+    let _ = CALLED.set(host);
+}
+
+/// A command as whoever asks has to type it: they may be on another host.
+pub(crate) fn as_typed(words: &str) -> String {
+    match CALLED.get() {
+        Some(host) => format!("berth --host {host} {words}"),
+        None => format!("berth {words}"),
+    }
 }
 
 /// What this command was told; until then, nothing.

@@ -222,6 +222,18 @@ pub enum Refusal {
         /** How much it may be. */
         limit: usize,
     },
+    /// The text has keys in it, and would be typed into a terminal.
+    CannotBePasted,
+    /// The agent's interface would take the text for a command of its own.
+    IsInterfaceCommand {
+        /** What it begins with. */
+        begins: char,
+    },
+    /// The agent asks on its screen, where only somebody at its terminal can answer.
+    OnScreen {
+        /** What it asks. */
+        what: String,
+    },
     /// A key that is empty or too long.
     BadKey {
         /** How long it is. */

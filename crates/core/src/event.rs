@@ -1,7 +1,7 @@
 //! What happened. Past tense, numbered by the journal, never taken back.
 
 use crate::turns::{Able, Ask, Cancel, Expiry, Hold, OnUnknown, Prompt, Release, TurnEnd};
-use crate::{Epoch, Fence, Grant, Leaving, Name, Notify, Owner, SessionId, Terms};
+use crate::{Edge, Epoch, Fence, Grant, Leaving, Name, Notify, Owner, SessionId, Terms};
 
 /// One thing that happened in a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -170,6 +170,18 @@ pub enum Event {
         /** When, on the boot clock. */
         at_boot_ms: u64,
     },
+    /// The agent in the terminal was started with our hooks: it will tell its edges.
+    HooksCarried {
+        /** Which run. */
+        epoch: Epoch,
+    },
+    /// The agent in the terminal told that it works, or no longer does.
+    EdgeSeen {
+        /** Which run. */
+        epoch: Epoch,
+        /** What it told. */
+        edge: Edge,
+    },
     /// An input was accepted. On disk before whoever sent it hears of it.
     TurnAccepted {
         /** Its number. */
@@ -297,6 +309,17 @@ pub enum Event {
     PolicySet {
         /** All of it. */
         policy: Policy,
+    },
+    /// It is of a conversation that was had without us. Times are those of the agent's own record, for people.
+    Imported {
+        /** The agent's record. */
+        file: String,
+        /** How long that was then: what is behind it was said here. */
+        bytes: u64,
+        /** When it began, in milliseconds since 1970. */
+        began_at_ms: u64,
+        /** When something was last said in it. */
+        last_at_ms: u64,
     },
     /// Something a person should know and that changes nothing else.
     Warned {

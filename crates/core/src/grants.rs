@@ -169,7 +169,8 @@ pub fn needed(deed: Deed, target: Target) -> Grant {
         Deed::Look => Grant::Nothing,
         // What it gives away it must have; and to end another writer is to end something.
         Deed::Start { grant, takes } => grant.max(if takes { Grant::Control } else { Grant::Nothing }),
-        Deed::Resume { takes: true } => of_children(target, Grant::Control),
+        // Whoever has a child's conversation open is no child: a person may have it, and an import makes any a child.
+        Deed::Resume { takes: true } => Grant::Control,
         Deed::Resume { takes: false } | Deed::Send => of_children(target, Grant::Send),
         Deed::Fork => of_its_own(target, Grant::Send),
         Deed::Share | Deed::Release | Deed::StopHelper | Deed::Describe => of_its_own(target, Grant::Control),
@@ -216,7 +217,7 @@ mod tests {
         (Deed::Start { grant: Grant::Admin, takes: false }, "admin   admin   admin"),
         (Deed::Start { grant: Grant::Send, takes: true }, "control control control"),
         (Deed::Resume { takes: false }, "send    -       send"),
-        (Deed::Resume { takes: true }, "control -       control"),
+        (Deed::Resume { takes: true }, "control control control"),
         (Deed::Fork, "-       -       send"),
         (Deed::Send, "send    -       send"),
         (Deed::Describe, "-       -       control"),

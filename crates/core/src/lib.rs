@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod decide;
+mod edges;
 mod effects;
 mod event;
 mod grants;
@@ -28,19 +29,20 @@ mod tests;
 mod turns;
 
 pub use decide::{Command, Refusal, decide};
+pub use edges::{Edge, Edges, Told};
 pub use effects::{Effect, effects};
 pub use event::{Actor, Boundary, Conversation, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec};
 pub use grants::{Caller, Deed, Forbidden, Grant, Target, may, needed};
 pub use id::{BadName, Epoch, Fence, Name, SessionId};
-pub use life::{MAX_NOTE_BYTES, MOST_TAGS, PolicyChange, Term};
-pub use observe::{EXIT_GRACE, Observation, PROOF_PATIENCE, observe};
+pub use life::{MAX_NOTE_BYTES, PolicyChange, Term};
+pub use observe::{Observation, PROOF_PATIENCE, observe};
 pub use occasion::{Notify, Occasion, occasions};
-pub use owners::{Leaving, MOST_OWNERS, OWNERLESS_GRACE, Owner, Readiness, ReadyWhen, Scope, Sharing, Terms};
+pub use owners::{Leaving, OWNERLESS_GRACE, Owner, Readiness, ReadyWhen, Scope, Sharing, Terms};
 pub use session::{Ending, Phase, Session, State, Writer};
 pub use turns::{
     Able, Ask, AskKind, AskOption, CANCEL_PATIENCE, Cancel, Current, Expiry, Final, Hold, MAX_KEY_BYTES,
-    MAX_PROMPT_BYTES, MOST_ASKS, MOST_ENDS, MOST_QUEUED, Manner, OnUnknown, Prompt, RELEASE_GRACE, Release,
-    StartBy, Turn, TurnEnd, TurnState, Turns, Wish,
+    MAX_PROMPT_BYTES, MOST_ASKS, MOST_QUEUED, Manner, OnUnknown, Prompt, RELEASE_GRACE, Release, StartBy,
+    Turn, TurnEnd, TurnState, Turns, Wish,
 };
 
 /// A moment, as both clocks tell it.

@@ -8,10 +8,10 @@
 //! Start with [`archive`].
 
 use crate::turns::{Expiry, OnUnknown, Release};
-use crate::{Actor, Event, Name, Now, Policy, Refusal, Session};
+use crate::{Actor, Event, Name, Notify, Now, Policy, Refusal, Session};
 
 /// How many tags a session has at most.
-pub const MOST_TAGS: usize = 32;
+pub(crate) const MOST_TAGS: usize = 32;
 /// The longest note, in bytes.
 pub const MAX_NOTE_BYTES: usize = 4096;
 
@@ -49,6 +49,8 @@ pub struct PolicyChange {
     pub archive_after: Term,
     /// For [`Policy::on_unknown`].
     pub on_unknown: Option<OnUnknown>,
+    /// For [`Policy::notify`].
+    pub notify: Option<Notify>,
 }
 
 impl PolicyChange {
@@ -59,7 +61,7 @@ impl PolicyChange {
             ttl_ms: self.ttl.of(before.ttl_ms),
             archive_after_ms: self.archive_after.of(before.archive_after_ms),
             on_unknown: self.on_unknown.unwrap_or(before.on_unknown),
-            notify: before.notify.clone(),
+            notify: self.notify.as_ref().unwrap_or(&before.notify).clone(),
         }
     }
 }

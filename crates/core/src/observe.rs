@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crate::turns::{Able, Ask, Hold, TurnEnd};
 use crate::{
-    Conversation, Ending, Epoch, Event, Exit, Now, Outcome, Phase, Process, Session, SessionId, owners, turns,
+    Conversation, Ending, Epoch, Event, Exit, Now, Outcome, Phase, Process, Session, SessionId, Told, edges,
+    owners, turns,
 };
 
 /// How long what an agent left behind may take to end once the agent itself is gone.
-pub const EXIT_GRACE: Duration = Duration::from_secs(2);
+const EXIT_GRACE: Duration = Duration::from_secs(2);
 /// How long a killed process may take to disappear before we say that it does not.
 pub const PROOF_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -89,6 +90,20 @@ pub enum Observation {
         /** What it is able to do. */
         able: Able,
     },
+    /// The agent in the terminal was started with our hooks.
+    HooksCarried {
+        /** Which run. */
+        epoch: Epoch,
+    },
+    /// The agent in the terminal told something.
+    Told {
+        /** Of which run. */
+        epoch: Epoch,
+        /** What. */
+        told: Told,
+    },
+    /// What was typed into the terminal does not wait there any more.
+    DraftGone,
     /// The agent writes this conversation.
     Conversation {
         /** It. */
@@ -196,6 +211,9 @@ pub fn observe(session: &Session, observation: &Observation, now: Now) -> Vec<Ev
         // Its time was up between two runs.
         (Observation::Tick, Phase::Ended { .. }) if session.goes_on() => turns::tick(session, now),
         (Observation::AgentReady { epoch, able }, _) => turns::ready(session, *epoch, *able, now),
+        (Observation::HooksCarried { epoch }, _) => edges::hooks_carried(session, *epoch),
+        (Observation::Told { epoch, told }, _) => edges::told(session, *epoch, told, now),
+        (Observation::DraftGone, _) => edges::draft_gone(session),
         (Observation::Conversation { conversation }, _) => turns::conversation(session, conversation),
         (Observation::TurnBegan { turn }, _) => turns::began(session, *turn),
         (Observation::TurnOver { turn, end }, _) => turns::turn_over(session, *turn, end.clone(), now),

@@ -80,7 +80,7 @@ fn occasion(session: &Session, event: &Event) -> Option<Occasion> {
         }
         Event::QueueHeld { hold } => match hold {
             Hold::Paused { .. } => None,
-            Hold::Unknown { .. } | Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } => {
+            Hold::Unknown { .. } | Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } | Hold::Draft => {
                 Some(Occasion::NeedsYou)
             }
         },
@@ -122,6 +122,8 @@ fn occasion(session: &Session, event: &Event) -> Option<Occasion> {
         | Event::ConversationEntered { .. }
         | Event::ConversationLeft { .. }
         | Event::AgentReady { .. }
+        | Event::HooksCarried { .. }
+        | Event::EdgeSeen { .. }
         | Event::TurnAccepted { .. }
         | Event::TurnDelivered { .. }
         | Event::TurnBegan { .. }
@@ -138,6 +140,7 @@ fn occasion(session: &Session, event: &Event) -> Option<Occasion> {
         | Event::Restored { .. }
         | Event::Tagged { .. }
         | Event::Noted { .. }
+        | Event::Imported { .. }
         | Event::PolicySet { .. }
         | Event::Warned { .. } => None,
     }

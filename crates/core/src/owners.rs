@@ -16,7 +16,7 @@ use crate::{Actor, Epoch, Event, Name, Now, Phase, Refusal, Session, SessionId, 
 mod tests;
 
 /// How many may own a helper at once. Each costs its keeper a descriptor.
-pub const MOST_OWNERS: usize = 256;
+const MOST_OWNERS: usize = 256;
 /// How many of those who left are remembered: leaving twice is no mistake.
 const REMEMBERED: usize = 256;
 /// How patient the end of a helper without owners, or of one that never got ready, is with it.

@@ -1,5 +1,6 @@
 //! A session's state, and how events change it.
 
+use crate::edges::Edges;
 use crate::owners::{self, Sharing};
 use crate::turns::{Expiry, Release, Turns};
 use crate::{
@@ -35,8 +36,14 @@ pub struct Session {
     pub sharing: Option<Sharing>,
     /// What was asked of its agent, if that takes turns.
     pub turns: Turns,
+    /// What the agent in its terminal told, once it did in the current run.
+    pub edges: Option<Edges>,
+    /// Whether its agent has a terminal and told its edges in any run, or was started to.
+    pub tells: bool,
     /// The conversation its agent writes, or wrote last.
     pub conversation: Option<Conversation>,
+    /// The last turn of a conversation that was given up for a new one; 0 if none was.
+    pub given_up_after: u64,
     /// Why berth itself ended the current or last run.
     pub released: Option<Release>,
     /// When its time is up.
@@ -209,8 +216,12 @@ impl Session {
         if turns.needs_someone() {
             State::NeedsYou
         } else if turns.ready.is_none() {
-            State::Starting
-        } else if turns.current.is_some() || self.due_turn().is_some() {
+            // A terminal can be used before its agent tells anything, and nobody can tell what that does.
+            if self.has_terminal() { State::Running } else { State::Starting }
+        } else if turns.current.is_some()
+            || self.due_turn().is_some()
+            || self.edges.is_some_and(|edges| edges.working)
+        {
             State::Working
         } else {
             State::Idle
@@ -236,6 +247,7 @@ impl Session {
                 self.released = None;
                 self.writer = None;
                 self.apply_shared(Sharing::run_starting);
+                self.edges = None;
                 self.turns.run_starting();
             }
             Event::RunStarted { agent, .. } => match &mut self.phase {
@@ -265,6 +277,7 @@ impl Session {
             Event::EndUnproven { left, .. } => self.end_by(u64::MAX).left = left.clone(),
             Event::RunEnded { outcome, .. } => {
                 self.phase = Phase::Ended { outcome: outcome.clone() };
+                self.edges = None;
                 self.turns.run_ended();
                 self.writer = None;
                 self.apply_shared(Sharing::run_ended);
@@ -292,14 +305,29 @@ impl Session {
             Event::ConversationEntered { conversation } => self.conversation = Some(conversation.clone()),
             Event::ConversationLeft { .. } => {
                 self.conversation = None;
+                self.given_up_after = self.turns.last();
                 if let Some(spec) = &mut self.spec {
                     spec.origin = Origin::New;
                 }
             }
-            Event::AgentReady { able, at_boot_ms, .. } => self.turns.ready(*able, *at_boot_ms),
+            Event::AgentReady { able, at_boot_ms, .. } => {
+                if self.has_terminal() {
+                    self.tells = true;
+                    self.edges = Some(Edges::default());
+                }
+                self.turns.ready(*able, *at_boot_ms);
+            }
+            Event::HooksCarried { .. } => self.tells = true,
+            Event::EdgeSeen { edge, .. } => {
+                let joins = self.joins_prompts();
+                self.edges.get_or_insert_default().apply(*edge, joins);
+            }
             Event::TurnAccepted { prompt, .. } => self.turns.accepted(prompt),
             Event::TurnDelivered { turn, output_from, .. } => self.turns.delivered(*turn, *output_from),
-            Event::TurnBegan { turn } => self.turns.began(*turn),
+            Event::TurnBegan { turn } => {
+                self.turns.began(*turn);
+                self.edges.iter_mut().for_each(Edges::turn_began);
+            }
             Event::CancelRequested { turn, cancel } => self.turns.cancel_requested(*turn, cancel),
             Event::TurnEnded { turn, end, at_boot_ms } => self.turns.ended(*turn, end, *at_boot_ms),
             Event::TurnLate { turn, end } => self.turns.told(*turn, end),
@@ -322,6 +350,7 @@ impl Session {
             Event::Noted { note } => self.note = note.clone(),
             Event::PolicySet { policy } => self.apply_policy(policy),
             Event::Typed { .. }
+            | Event::Imported { .. }
             | Event::KeeperRestarted { .. }
             | Event::OutputDropped { .. }
             | Event::Warned { .. } => {}

@@ -6,6 +6,7 @@
 //! Not here: what a route needs (see `routes`), what a token allows (see `berth_verbs::tokens`).
 //! Start with [`admit`]. Why it is so: docs/design/auth.md.
 
+pub(crate) mod browser;
 pub(crate) mod failures;
 pub(crate) mod headers;
 pub(crate) mod hosts;
@@ -20,7 +21,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, TokenKind};
@@ -43,6 +44,10 @@ use site::From;
 /// The longest name of a place that another gateway tells.
 const MOST_PLACE_CHARS: usize = 200;
 
+/// What somebody hears whose token ended while they waited for an answer.
+const ENDED: &str =
+    "the token was revoked, or has expired, while you waited; what was begun, if anything, goes on";
+
 /// Where a connection comes from. The server puts it into every request.
 #[derive(Clone, Debug)]
 pub(crate) enum Peer {
@@ -50,8 +55,8 @@ pub(crate) enum Peer {
     Local {
         uid: u32,
         pid: Option<i32>,
-        /// The session it is inside of, if that can be told.
-        inside: Arc<Result<Option<Inside>, Problem>>,
+        /// The sessions it is inside of, if that can be told.
+        inside: Arc<Result<Vec<Inside>, Problem>>,
     },
     /// A network address.
     Network(std::net::SocketAddr),
@@ -66,21 +71,26 @@ pub(crate) struct Wire {
     pub(crate) leash: Leash,
 }
 
-/// What the door needs to know.
+/// What is needed to know who may come in.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Doorkeeper {
     pub(crate) hosts: Hosts,
     pub(crate) failures: Failures,
     pub(crate) passes: Passes,
 }
 
-impl Door {
-    /// The door of a gateway that listens on these addresses and is called like that as well.
-    pub(crate) fn new(home: &Home, listen: &[IpAddr], allow_hosts: &[String]) -> Result<Self, Problem> {
+impl Doorkeeper {
+    /// That of a gateway that listens on these addresses and is called like that as well.
+    pub(crate) fn new(
+        home: &Home,
+        listen: &[IpAddr],
+        allow_hosts: &[String],
+        remembers: bool,
+    ) -> Result<Self, Problem> {
         Ok(Self {
             hosts: Hosts::new(listen, allow_hosts)?,
             failures: Failures::default(),
-            passes: Passes::open(home)?,
+            passes: Passes::open(home, remembers)?,
         })
     }
 }
@@ -98,21 +108,25 @@ pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, n
     let path = request.uri().path().to_owned();
     let wire = request.extensions().get::<Wire>().cloned().unwrap_or_default();
     let mut insists = false;
-    let mut response = match examine(&gate, &wire, &mut request) {
+    let mut response = match enter(&gate, &wire, &mut request) {
         Ok((asked, pass)) => {
             insists = headers::insists_on_tls(Some(&asked.host), wire.secure);
-            let response = next.run(request).await;
             match pass {
-                Some(pass) => tied(response, &gate, &wire, pass),
-                None => response,
+                Some(pass) => {
+                    let gate = gate.clone();
+                    let holds: Holds = Arc::new(move || gate.door.passes.holds(&pass));
+                    let route = route_of(&request);
+                    match leash::while_it_holds(next.run(request), &holds).await {
+                        Some(response) => tied(response, &wire, holds),
+                        None => of_route(stranger(ENDED).into_response(), route),
+                    }
+                }
+                None => next.run(request).await,
             }
         }
         Err(fault) => {
-            let mut response = fault.into_response();
-            if let Some(route) = route_of(&request) {
-                response.extensions_mut().insert(Matched(route));
-            }
-            response
+            let route = route_of(&request);
+            of_route(fault.into_response(), route)
         }
     };
     headers::add(&mut response, &path, insists);
@@ -120,41 +134,17 @@ pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, n
 }
 
 /// Everything that is checked before a handler runs. What is found out goes along in the request.
-fn examine(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Option<Arc<Pass>>), Fault> {
+fn enter(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Option<Arc<Pass>>), Fault> {
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Fault::from(Problem::new(Code::Bug, "a connection came from nowhere")))?;
-    let is_local = matches!(peer, Peer::Local { .. });
-    if let Peer::Local { uid, .. } = peer
-        && uid != rustix::process::getuid().as_raw()
-    {
-        return Err(Problem::new(Code::NotAllowed, "this socket is for its owner only").into());
-    }
-    let host = gate.door.hosts.check(request.uri(), request.headers(), is_local)?;
-    let from = From {
-        method: request.method(),
-        path: request.uri().path(),
-        headers: request.headers(),
-        host: &host,
-        secure: wire.secure,
-    };
-    site::check(&from)?;
-    let asked = Asked { secure: from.is_secure(), host: host.clone(), peer };
-    let found = match (Shown::read(request.headers(), &host)?, &asked.peer) {
-        (Shown::Nothing, Peer::Local { pid, inside, .. }) => {
-            Ok(Some((owner(request.headers(), *pid, inside)?, None)))
-        }
-        (shown, _) => who(gate, &asked, &shown),
-    };
-    // What a cookie lets in must come from our own page, also where everybody may ask: they would be logged out.
-    if let Ok(Some((_, Some(pass)))) = &found
-        && pass.kind == TokenKind::Cookie
-    {
-        site::is_proven(&from)?;
-    }
-    let is_open = is_open(gate, request);
+    let Seen { asked, found } = examine(gate, wire, peer, &Head::of(request))?;
+    let found = found.map_err(|refused| match refused {
+        Refused::Wrong => failed(gate, &asked.peer),
+        Refused::Otherwise(fault) => fault,
+    });
     let (caller, pass) = match found {
         Ok(Some((caller, pass))) => (Some(caller), pass),
-        Ok(None) | Err(_) if is_open => (None, None),
+        Ok(None) | Err(_) if is_open(gate, request) => (None, None),
         Ok(None) => return Err(stranger("there is no token in the request")),
         Err(wrong) => return Err(wrong),
     };
@@ -165,18 +155,74 @@ fn examine(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Op
     Ok((asked, pass))
 }
 
+/// What of a request says who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+impl<'a> Head<'a> {
+    pub(crate) fn of<B>(request: &'a axum::http::Request<B>) -> Self {
+        Self { method: request.method(), uri: request.uri(), headers: request.headers() }
+    }
+}
+
+/// What was found out about a request that is for us, and from nobody's page but ours.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) asked: Asked,
+    /// Who asks; nobody if they show nothing.
+    pub(crate) found: Result<Option<Found>, Refused>,
+}
+
+/// Why somebody who shows something is not let in.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The secret is no good one. Whoever answers so counts it.
+    Wrong,
+    Otherwise(Fault),
+}
+
+/// Looks who asks. It changes nothing, and so may be done twice.
+pub(crate) fn examine(gate: &Gate, wire: &Wire, peer: Peer, head: &Head<'_>) -> Result<Seen, Fault> {
+    let is_local = matches!(peer, Peer::Local { .. });
+    if let Peer::Local { uid, .. } = peer
+        && uid != rustix::process::getuid().as_raw()
+    {
+        return Err(Problem::new(Code::NotAllowed, "this socket is for its owner only").into());
+    }
+    let Head { method, uri, headers } = *head;
+    let host = gate.door.hosts.check(uri, headers, is_local)?;
+    let from = From { method, path: uri.path(), headers, host: &host, secure: wire.secure };
+    site::check(&from)?;
+    let (shown, secure) = (Shown::read(headers, &host)?, from.is_secure());
+    let found = match (shown, &peer) {
+        (Shown::Nothing, Peer::Local { pid, inside, .. }) => Ok(Some((owner(headers, *pid, inside)?, None))),
+        (shown, _) => who(gate, &peer, &shown),
+    };
+    // What a cookie lets in must come from our own page, also where everybody may ask: they would be logged out.
+    if let Ok(Some((_, Some(pass)))) = &found
+        && pass.kind == TokenKind::Cookie
+    {
+        site::is_proven(&from)?;
+    }
+    Ok(Seen { asked: Asked { secure, host, peer }, found })
+}
+
 /// Our own user at the socket: a person, or the agent of a session, who may do what its grant says. Another gateway of
 /// theirs that passes a request on says for whom, and how far those may go: then it is no further.
 fn owner(
     headers: &HeaderMap,
     pid: Option<i32>,
-    inside: &Result<Option<Inside>, Problem>,
+    inside: &Result<Vec<Inside>, Problem>,
 ) -> Result<Caller, Fault> {
-    let (most, agent) = match inside {
-        Ok(None) => (Scope::Admin, None),
-        Ok(Some(inside)) => (scope_of(inside.grant), Some(inside.session.clone())),
-        Err(_) => (Scope::Read, None),
+    let (most, agents): (_, &[Inside]) = match inside {
+        Ok(all) => (all.iter().map(|inside| scope_of(inside.grant)).min().unwrap_or(Scope::Admin), all),
+        Err(_) => (Scope::Read, &[]),
     };
+    let mut agents = agents.iter().map(|inside| inside.session.clone());
     let mut scopes = headers.get_all(SCOPE_HEADER).iter();
     let scope = match (scopes.next(), scopes.next()) {
         (None, _) => Some(most),
@@ -186,16 +232,17 @@ fn owner(
     let scope = scope.ok_or_else(|| Fault::usage(format!("the `{SCOPE_HEADER}` in the request is none")))?;
     let here = format!("the local socket (pid {})", pid.unwrap_or_default());
     // An agent is where it is, whatever it says.
-    let told = headers.get(PLACE_HEADER).filter(|_| matches!(inside, Ok(None)));
+    let told = headers.get(PLACE_HEADER).filter(|_| inside.as_ref().is_ok_and(Vec::is_empty));
     let there = told.and_then(|place| place.to_str().ok());
     let place = there.map_or(here, |there| there.chars().take(MOST_PLACE_CHARS).collect());
-    Ok(Caller { place, scope: scope.min(most), sessions: None, agent, pass: None })
+    let (agent, also) = (agents.next(), agents.collect());
+    Ok(Caller { place, scope: scope.min(most), sessions: None, agent, also, pass: None })
 }
 
-type Found = (Caller, Option<Arc<Pass>>);
+pub(crate) type Found = (Caller, Option<Arc<Pass>>);
 
 /// Who it is by what they show. `None` if they show nothing; an error if what they show is wrong.
-fn who(gate: &Gate, asked: &Asked, shown: &Shown) -> Result<Option<Found>, Fault> {
+fn who(gate: &Gate, peer: &Peer, shown: &Shown) -> Result<Option<Found>, Refused> {
     let good: Vec<Arc<Pass>> = match shown {
         Shown::Nothing => return Ok(None),
         Shown::Nonsense => vec![],
@@ -207,12 +254,14 @@ fn who(gate: &Gate, asked: &Asked, shown: &Shown) -> Result<Option<Found>, Fault
     match good.as_slice() {
         [pass] => {
             gate.door.passes.note_use(pass);
-            Ok(Some((caller_of(pass, &asked.peer), Some(pass.clone()))))
+            Ok(Some((caller_of(pass, peer), Some(pass.clone()))))
         }
         // A cookie that is no more is how every login ends, and nobody's guess.
-        [] if matches!(shown, Shown::Cookies(_)) => Err(stranger("you are not logged in any more")),
-        [] => Err(failed(gate, &asked.peer)),
-        [..] => Err(stranger("there is more than one login in the request")),
+        [] if matches!(shown, Shown::Cookies(_)) => {
+            Err(Refused::Otherwise(stranger("you are not logged in any more")))
+        }
+        [] => Err(Refused::Wrong),
+        [..] => Err(Refused::Otherwise(stranger("there is more than one login in the request"))),
     }
 }
 
@@ -226,7 +275,7 @@ fn caller_of(pass: &Arc<Pass>, peer: &Peer) -> Caller {
         TokenKind::Cookie | TokenKind::Link => format!("{} at {from}", pass.name),
     };
     let sessions = pass.sessions.clone();
-    Caller { place, scope: pass.scope, sessions, agent: None, pass: Some(pass.clone()) }
+    Caller { place, scope: pass.scope, sessions, agent: None, also: vec![], pass: Some(pass.clone()) }
 }
 
 /// Counts a wrong secret, and says so.
@@ -245,6 +294,14 @@ fn stranger(what: &str) -> Fault {
     let hint =
         "send `Authorization: Bearer TOKEN`; `berth token new` makes one, and `berth link` logs a browser in";
     Fault::from(Problem::new(Code::NotAllowed, what).hint(hint)).status(StatusCode::UNAUTHORIZED)
+}
+
+/// An answer that no handler gave, under the route that was asked.
+fn of_route(mut response: Response, route: Option<&'static str>) -> Response {
+    if let Some(route) = route {
+        response.extensions_mut().insert(Matched(route));
+    }
+    response
 }
 
 /// The route that a request would have come to, for records.
@@ -278,9 +335,7 @@ fn is_a_route(method: &Method, path: &str) -> bool {
 }
 
 /// An answer that ends with the token it was asked with, however long it goes on.
-fn tied(response: Response, gate: &Arc<Gate>, wire: &Wire, pass: Arc<Pass>) -> Response {
-    let gate = gate.clone();
-    let holds: Holds = Arc::new(move || gate.door.passes.holds(&pass));
+fn tied(response: Response, wire: &Wire, holds: Holds) -> Response {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         wire.leash.watch(holds);
         return response;

@@ -25,6 +25,8 @@ pub(crate) struct Caller {
     pub(crate) sessions: Option<BTreeSet<SessionId>>,
     /// The session whose agent it is: what it starts is that session's child.
     pub(crate) agent: Option<SessionId>,
+    /// Others that it is inside of as well; see [`Ctx::also`].
+    pub(crate) also: Vec<SessionId>,
     /// The token or cookie they showed, if it was by one that they were let in.
     pub(crate) pass: Option<Arc<Pass>>,
 }
@@ -34,7 +36,7 @@ impl Caller {
     pub(crate) fn ctx(&self, gate: &Gate) -> Ctx {
         let (home, place) = (gate.home.clone(), self.place.clone());
         // Whoever cannot be told may only read, which `auth` sees to.
-        Ctx { home, place, size: None, parent: self.agent.clone(), unseen: None }
+        Ctx { home, place, size: None, parent: self.agent.clone(), also: self.also.clone(), unseen: None }
     }
 
     /// Whether there is such a session, as far as they may know.
@@ -44,10 +46,8 @@ impl Caller {
 
     /// How far they may go on another host. Whoever is inside of a session here is a stranger there.
     pub(crate) fn scope_elsewhere(&self, gate: &Gate) -> Scope {
-        match &self.agent {
-            None => self.scope,
-            Some(agent) => self.scope.min(scope_elsewhere(grant_of(&gate.home, agent))),
-        }
+        let agents = self.agent.iter().chain(&self.also);
+        agents.map(|agent| scope_elsewhere(grant_of(&gate.home, agent))).fold(self.scope, Scope::min)
     }
 
     /// Refuses who has some sessions only, where it is about all.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A problem on its way to a client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) problem: Problem,
     /// The status, where the table's is not fine enough.
@@ -20,7 +20,7 @@ pub(crate) struct Fault {
 /// The body of every answer that is not a success (`application/problem+json`).
 #[derive(Serialize, Deserialize, JsonSchema, Debug)]
 #[schemars(rename = "Problem")]
-pub struct ProblemBody {
+pub(crate) struct ProblemBody {
     /// A name for this kind of problem: `urn:berth:problem:` and the code.
     pub r#type: String,
     /// The code, for programs; the same table as the exit codes of the command line.

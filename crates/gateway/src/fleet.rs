@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use berth_api::{Code, Problem, Scope};
-use berth_verbs::hosts::{Host, ssh};
+use berth_keeper::killpoint;
+use berth_verbs::hosts::{Host, Look, ssh};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt;
@@ -23,17 +24,24 @@ use tokio::net::unix::pipe;
 use tokio::task::JoinHandle;
 
 use crate::caller::Caller;
+use crate::costly::Costly;
 use crate::fault::Fault;
 use crate::http::turns::LONGEST_WAIT_MS;
+use crate::live::terminals::PlaceElsewhere;
+use crate::trace;
 
+/// How long what was seen of the hosts counts. The page looks every 15 seconds, in each of its tabs.
+const KNOWN_FOR: Duration = Duration::from_secs(2);
 /// How many connections to one host stay open for the next request.
 const MAX_IDLE: usize = 4;
 /// How many connections there are to one host at a time: each is a process here and one there.
 const MAX_BUSY: usize = 32;
 /// How long one stays open that nobody uses.
 const IDLE_PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked which those are, while there are any.
-const IDLE_LOOK: Duration = Duration::from_secs(15);
+/// How often it is looked which those are within that time, while there are any.
+const IDLE_LOOKS: u32 = 4;
+/// The variable by which tests are less patient with those, in milliseconds. Not in release builds.
+const IDLE_VARIABLE: &str = "BERTH_IDLE_LINE_MS";
 /// How long a host may take to be there, and to begin an answer that waits for nothing.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(45);
 /// How long it may take to begin one that waits for something: longer than the longest wait there is. That the
@@ -59,12 +67,53 @@ const NOT_PASSED_ON: [HeaderName; 6] = [
     header::TRANSFER_ENCODING,
 ];
 
+/// What of an answer is passed back. Whoever runs another host says nothing else to a browser that trusts this one: no
+/// cookies, no policies, no way to anywhere.
+const PASSED_BACK: [HeaderName; 12] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_LENGTH,
+    header::CONTENT_DISPOSITION,
+    header::RETRY_AFTER,
+    header::CONNECTION,
+    header::UPGRADE,
+    header::SEC_WEBSOCKET_ACCEPT,
+    header::SEC_WEBSOCKET_PROTOCOL,
+    HeaderName::from_static("x-output-from"),
+    HeaderName::from_static("x-output-end"),
+    HeaderName::from_static("x-events-end"),
+    HeaderName::from_static("x-accel-buffering"),
+];
+
+/// What the API answers with. Anything else is bytes to a browser here: no page, and no script of ours.
+const KNOWN_TYPES: [&str; 8] = [
+    "application/json",
+    "application/problem+json",
+    "application/octet-stream",
+    "application/x-ndjson",
+    "application/x-asciicast",
+    "text/event-stream",
+    "text/markdown",
+    "text/plain",
+];
+
 /// The connections to other hosts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Fleet {
+    /// What was seen of all hosts: each look is a process here and one there for each.
+    pub(crate) known: Costly<Vec<Host>, Arc<[Look]>>,
     lines: Mutex<HashMap<Key, Lines>>,
     /// Whether somebody looks which lines nobody uses.
     is_looked_after: AtomicBool,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Self {
+            known: Costly::new(KNOWN_FOR),
+            lines: Mutex::default(),
+            is_looked_after: AtomicBool::default(),
+        }
+    }
 }
 
 /// What makes it the same host: one that was added again may be another.
@@ -173,6 +222,7 @@ impl Fleet {
         self: &Arc<Self>,
         host: &Host,
         (caller, scope): (&Caller, Scope),
+        place: PlaceElsewhere,
         path: &str,
         mut request: Request<Body>,
     ) -> Result<Response<Body>, Fault> {
@@ -194,6 +244,10 @@ impl Fleet {
         if let Ok(place) = HeaderValue::from_str(&caller.place) {
             parts.headers.insert(PLACE_HEADER, place);
         }
+        // One request has one id on its whole way, also if whoever asks gave it none.
+        if let Some(id) = trace::current().and_then(|id| HeaderValue::from_str(&id).ok()) {
+            parts.headers.insert(trace::REQUEST_ID, id);
+        }
         let patience = if parts.method == Method::POST { WAIT_PATIENCE } else { ANSWER_PATIENCE };
         let mut busy = self.line(host).await?;
         let line = busy.line.as_mut().ok_or_else(|| away(host, "the connection is gone"))?;
@@ -203,32 +257,37 @@ impl Fleet {
             Ok(Err(_)) => return Err(broke_off(host, &mut line.complaint).await),
             Err(_) => return Err(away(host, "it does not answer")),
         };
+        let turn = place_here(host, &response);
+        clean(response.headers_mut());
+        response.headers_mut().extend(turn.map(|turn| (header::LOCATION, turn)));
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let there = hyper::upgrade::on(&mut response);
             tokio::spawn(async move {
                 let (Ok(here), Ok(there)) = tokio::join!(on_upgrade, there) else { return };
                 let _ =
                     tokio::io::copy_bidirectional(&mut TokioIo::new(here), &mut TokioIo::new(there)).await;
-                drop(busy);
+                drop((busy, place));
             });
             return Ok(response.map(Body::new));
         }
         let (parts, incoming) = response.into_parts();
-        let stream =
-            futures_util::stream::unfold((incoming, Some(busy)), |(mut incoming, busy)| async move {
+        let stream = futures_util::stream::unfold(
+            (incoming, Some((busy, place))),
+            |(mut incoming, kept)| async move {
                 use http_body_util::BodyExt;
-                let busy = busy?;
+                let (busy, place) = kept?;
                 match incoming.frame().await {
                     Some(frame) => Some((
                         frame.map(|frame| frame.into_data().unwrap_or_default()),
-                        (incoming, Some(busy)),
+                        (incoming, Some((busy, place))),
                     )),
                     None => {
                         tokio::spawn(busy.give_back());
                         None
                     }
                 }
-            });
+            },
+        );
         Ok(Response::from_parts(parts, Body::from_stream(stream)))
     }
 
@@ -241,7 +300,7 @@ impl Fleet {
         let fleet = Arc::downgrade(self);
         runtime.spawn(async move {
             loop {
-                tokio::time::sleep(IDLE_LOOK).await;
+                tokio::time::sleep(idle_patience() / IDLE_LOOKS).await;
                 let Some(fleet) = fleet.upgrade() else { return };
                 let mut lines = fleet.lines.lock().unwrap_or_else(PoisonError::into_inner);
                 forget_idle(&mut lines);
@@ -278,10 +337,40 @@ impl Fleet {
     }
 }
 
+/// Leaves what may be passed back.
+fn clean(headers: &mut HeaderMap) {
+    let passed = |name: &HeaderName| {
+        let values = headers.get(name).into_iter();
+        values.map(|value| (name.clone(), value.clone())).collect::<Vec<_>>()
+    };
+    let mut kept: HeaderMap = PASSED_BACK.iter().flat_map(passed).collect();
+    if let Some(kind) = kept.get_mut(header::CONTENT_TYPE) {
+        let essence = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        if !KNOWN_TYPES.iter().any(|known| known.eq_ignore_ascii_case(essence)) {
+            *kind = HeaderValue::from_static("application/octet-stream");
+        }
+    }
+    *headers = kept;
+}
+
+/// Where what was accepted is, as it is asked for here. Only for what the API gives one for: nobody is sent anywhere.
+fn place_here<B>(host: &Host, response: &Response<B>) -> Option<HeaderValue> {
+    let there =
+        response.headers().get(header::LOCATION).filter(|_| response.status() == StatusCode::ACCEPTED)?;
+    let rest = there.to_str().ok()?.strip_prefix("/v1/sessions/")?;
+    let is_plain = rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'/');
+    HeaderValue::from_str(&format!("/v1/hosts/{}/sessions/{rest}", host.name)).ok().filter(|_| is_plain)
+}
+
+fn idle_patience() -> Duration {
+    killpoint::patience(IDLE_VARIABLE, IDLE_PATIENCE)
+}
+
 /// Ends what nobody used for long, or has ended.
 fn forget_idle(lines: &mut HashMap<Key, Lines>) {
+    let patience = idle_patience();
     for of_host in lines.values_mut() {
-        of_host.idle.retain(|(since, line)| since.elapsed() < IDLE_PATIENCE && !line.sender.is_closed());
+        of_host.idle.retain(|(since, line)| since.elapsed() < patience && !line.sender.is_closed());
     }
     lines.retain(|_, of_host| of_host.busy > 0 || !of_host.idle.is_empty());
 }
@@ -336,4 +425,29 @@ fn away(host: &Host, why: &str) -> Fault {
 async fn broke_off(host: &Host, complaint: &mut Complaint) -> Fault {
     let said = complaint.whole().await;
     away(host, if said.is_empty() { "ssh ended" } else { &said })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_turn_is_at_another_host_is_said_as_it_is_asked_for_here_and_nobody_is_sent_anywhere() {
+        let host = Host { name: "box".into(), target: "box".into(), berth: "berth".into(), added_at: None };
+        let place = |status: StatusCode, location: &str| {
+            let response = Response::builder().status(status).header(header::LOCATION, location).body(());
+            place_here(&host, &response.expect("a response"))
+        };
+        let turn = "/v1/sessions/mj277ycbmc9g/turns/1";
+        assert_eq!(
+            place(StatusCode::ACCEPTED, turn).expect("a place"),
+            "/v1/hosts/box/sessions/mj277ycbmc9g/turns/1"
+        );
+        assert_eq!(place(StatusCode::SEE_OTHER, turn), None);
+        for odd in
+            ["//example.com", "https://example.com/v1/sessions/x", "/v1/sessions/../../x", "/login", ""]
+        {
+            assert_eq!(place(StatusCode::ACCEPTED, odd), None, "{odd}");
+        }
+    }
 }

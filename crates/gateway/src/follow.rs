@@ -12,16 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use berth_api::client::{Arrival, NO_TERMINAL};
-use berth_api::frame;
 use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::{Entry, Event};
 use berth_api::turn::TurnView;
-use berth_api::{Code, Connection, Problem, Scope, Status};
+use berth_api::{Code, Problem, Scope, Status};
 use berth_core::{Deed, SessionId};
 use berth_verbs::Ctx;
 use berth_verbs::turns::{self, Standing};
-use tokio::io::AsyncReadExt;
-use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
@@ -29,6 +26,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::work;
+use crate::live::client::{self, Hearing, Saying};
+use crate::one_look::OneLook;
 
 /// How many may wait at once, in all sessions together.
 pub(crate) const MOST_WAITING: usize = 4096;
@@ -45,8 +44,6 @@ const BACK_PATIENCE: Duration = Duration::from_secs(30);
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
 /// The pause where a keeper serves too many to be watched: whoever waits looks that often.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// How much is read from a keeper at a time.
-const READ_BYTES: usize = 32 * 1024;
 
 /// Everyone who waits, by session.
 #[derive(Debug)]
@@ -84,6 +81,7 @@ pub(crate) struct Follower {
     bringing: tokio::sync::Mutex<()>,
     at_work: Arc<Semaphore>,
     looking: Arc<Semaphore>,
+    status: OneLook<Result<Status, Fault>>,
     /// Listens to the keeper, while somebody waits.
     listening: Mutex<Option<AbortHandle>>,
 }
@@ -117,7 +115,7 @@ impl Followers {
         known.retain(|_, follower| follower.strong_count() > 0);
         // A program that waits is nobody who could answer a question, and looks for all who wait.
         let place = format!("{NO_TERMINAL} that waits over HTTP");
-        let ctx = Ctx { place, parent: None, unseen: None, ..ctx.clone() };
+        let ctx = Ctx { place, parent: None, also: vec![], unseen: None, ..ctx.clone() };
         let follower = Arc::new(Follower {
             ctx,
             id: id.clone(),
@@ -125,6 +123,7 @@ impl Followers {
             bringing: tokio::sync::Mutex::default(),
             at_work: Arc::new(Semaphore::new(MOST_AT_WORK)),
             looking: Arc::new(Semaphore::new(MOST_AT_WORK)),
+            status: OneLook::default(),
             listening: Mutex::default(),
         });
         known.insert(id.clone(), Arc::downgrade(&follower));
@@ -193,6 +192,7 @@ impl Follower {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         listening.get_or_insert_with(|| {
             let (ctx, id, news) = (self.ctx.clone(), self.id.clone(), self.news.clone());
+            // For all who follow, and for no request.
             tokio::spawn(listen(ctx, id, news)).abort_handle()
         });
         news
@@ -206,7 +206,13 @@ impl Follower {
         caller: &Caller,
         end: Instant,
     ) -> Result<Waited, Fault> {
-        let may_start = caller.scope >= Scope::Send && self.may_resume(caller).await?;
+        let may_start = match caller.scope >= Scope::Send {
+            true => match timeout_at(end, self.may_resume(caller)).await {
+                Ok(may) => may?,
+                Err(_) => return Ok(Waited::TimedOut),
+            },
+            false => false,
+        };
         let mut news = self.news();
         let mut away_since: Option<Instant> = None;
         loop {
@@ -250,14 +256,21 @@ impl Follower {
             return Ok(true);
         }
         // It is looked at for them, and not for all who wait.
-        let (ctx, id) = (Ctx { parent: caller.agent.clone(), ..self.ctx.clone() }, self.id.clone());
+        let (ctx, id) = (
+            Ctx { parent: caller.agent.clone(), also: caller.also.clone(), ..self.ctx.clone() },
+            self.id.clone(),
+        );
         self.look(move || Ok(ctx.may(Deed::Resume { takes: false }, &id).is_ok())).await
     }
 
-    /// What is known of the session now.
+    /// What is known of the session now. What happens to it wakes everybody who waits: they share a look.
     pub(crate) async fn status(self: &Arc<Self>) -> Result<Status, Fault> {
-        let (ctx, id) = (self.ctx.clone(), self.id.clone());
-        self.look(move || ctx.status(&id)).await
+        let me = Arc::clone(self);
+        let look = async move {
+            let (ctx, id) = (me.ctx.clone(), me.id.clone());
+            me.look(move || ctx.status(&id)).await
+        };
+        self.status.get(move || look).await
     }
 }
 
@@ -273,57 +286,52 @@ fn concerns(event: &Event, number: u64, until: Until) -> bool {
 
 /// Tells what a session's keeper tells, and finds the next keeper when there is one.
 async fn listen(ctx: Ctx, id: SessionId, news: broadcast::Sender<News>) {
+    let dir = ctx.home.session_dir(&id);
     let mut pause = PAUSES.0;
     loop {
-        let (asker, session) = (ctx.clone(), id.clone());
-        // Only news: whoever waits looks for themselves when they hear that there is a connection.
-        let found = work(move || {
-            let Some(mut keeper) = asker.keeper_of(&session)? else { return Ok(None) };
-            Ok(keeper.send(Request::Watch { from: u64::MAX }).is_ok().then_some(keeper))
-        });
-        let kept = match found.await {
-            Ok(Some(keeper)) => tell(keeper, &news).await.unwrap_or(Told::Dropped),
-            Ok(None) | Err(_) => Told::Dropped,
+        let kept = match client::open(dir.clone(), ctx.asker()).await {
+            Ok((hearing, saying)) => tell(hearing, saying, &news).await.unwrap_or(Listened::Dropped),
+            Err(_) => Listened::Dropped,
         };
         pause = match kept {
-            Told::Something => PAUSES.0,
-            Told::Dropped => (pause * 2).min(PAUSES.1),
-            Told::TooMany => LOOK_PAUSE,
+            Listened::Heard => PAUSES.0,
+            Listened::Dropped => (pause * 2).min(PAUSES.1),
+            Listened::TooMany => LOOK_PAUSE,
         };
         let _ = news.send(News::Gone);
         tokio::time::sleep(pause).await;
     }
 }
 
-/// What a keeper told before it went away.
-enum Told {
-    Something,
+/// What came of listening to a keeper.
+enum Listened {
+    /// It told something before it went away.
+    Heard,
+    /// There was none, or it went away without a word.
     Dropped,
+    /// It serves as many as it can.
     TooMany,
 }
 
-async fn tell(keeper: Connection, news: &broadcast::Sender<News>) -> io::Result<Told> {
-    let (stream, mut ahead) = keeper.into_stream();
-    stream.set_nonblocking(true)?;
-    let mut stream = UnixStream::from_std(stream)?;
-    let mut buffer = vec![0; READ_BYTES];
-    let mut told = Told::Dropped;
-    loop {
-        while let Some(frame) = frame::take(&mut ahead)? {
-            // Nobody hears it if nobody waits at this moment.
-            let _ = news.send(match Arrival::understand(frame)? {
-                Arrival::Answer(Answer::Problem { .. }) => return Ok(Told::TooMany),
-                Arrival::Notice(Notice::Event { entry, .. }) => News::Event(Arc::new(*entry)),
-                Arrival::Answer(_) => {
-                    told = Told::Something;
-                    News::Anew
-                }
-                Arrival::Notice(_) | Arrival::Output(_) | Arrival::Screen(_) => News::Output,
-            });
-        }
-        match stream.read(&mut buffer).await? {
-            0 => return Ok(told),
-            count => ahead.extend_from_slice(&buffer[..count]),
-        }
+async fn tell(
+    mut hearing: Hearing,
+    mut saying: Saying,
+    news: &broadcast::Sender<News>,
+) -> io::Result<Listened> {
+    // Only news: whoever waits looks for themselves when they hear that there is a connection.
+    saying.ask(Request::Watch { from: u64::MAX }).await?;
+    let mut came = Listened::Dropped;
+    while let Some(arrival) = hearing.next().await? {
+        // Nobody hears it if nobody waits at this moment.
+        let _ = news.send(match arrival {
+            Arrival::Answer(Answer::Problem { .. }) => return Ok(Listened::TooMany),
+            Arrival::Notice(Notice::Event { entry, .. }) => News::Event(Arc::new(*entry)),
+            Arrival::Answer(_) => {
+                came = Listened::Heard;
+                News::Anew
+            }
+            Arrival::Notice(_) | Arrival::Output(_) | Arrival::Screen(_) => News::Output,
+        });
     }
+    Ok(came)
 }

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use berth_api::{Code, Problem};
-use berth_keeper::Home;
+use berth_keeper::{Home, killpoint};
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::Door;
+use crate::auth::Doorkeeper;
 use crate::fault::Fault;
 use crate::fleet::Fleet;
 use crate::follow::Followers;
+use crate::http::agents::{KnownAgents, known_agents};
+use crate::http::look::{Examined, examined};
 use crate::known::Known;
 use crate::live::hub::Hub;
+use crate::live::terminals::Terminals;
 use crate::metrics::Metrics;
 use crate::server::Options;
 use crate::trace;
@@ -22,13 +25,19 @@ pub(crate) struct Gate {
     /// The state directory.
     pub(crate) home: Home,
     /// Who is let in.
-    pub(crate) door: Door,
+    pub(crate) door: Doorkeeper,
     /// Sessions that were looked at a moment ago.
     pub(crate) known: Known,
+    /// The agents of this host, as they were a moment ago.
+    pub(crate) agents: KnownAgents,
+    /// This host, as it was a moment ago.
+    pub(crate) examined: Examined,
     /// The connections to other hosts.
     pub(crate) fleet: Arc<Fleet>,
     /// Who reads along with whom.
     pub(crate) live: Arc<Hub>,
+    /// Who has a terminal open.
+    pub(crate) terminals: Arc<Terminals>,
     /// Who waits for what becomes of a session.
     pub(crate) followers: Followers,
     /// What is counted.
@@ -42,14 +51,19 @@ pub(crate) struct Gate {
 impl Gate {
     /// What requests to this state directory share.
     pub(crate) fn new(home: Home, options: Options, metrics: Arc<Metrics>) -> Result<Arc<Self>, Problem> {
-        let door = Door::new(&home, &options.addresses(), &options.allow_hosts)?;
+        // A proxy serves one client, and what tells of changes is scarce on a host that many of them run on.
+        let remembers = !options.listen.is_empty();
+        let door = Doorkeeper::new(&home, &options.addresses(), &options.allow_hosts, remembers)?;
         let live = Arc::new(Hub::new(home.clone()));
         Ok(Arc::new(Self {
             home,
             door,
-            known: Known::default(),
+            known: Known::new(remembers),
+            agents: known_agents(),
+            examined: examined(),
             fleet: Arc::default(),
             live,
+            terminals: Arc::default(),
             followers: Followers::default(),
             metrics,
             ending: CancellationToken::new(),
@@ -75,8 +89,18 @@ pub(crate) async fn work<T: Send + 'static>(
     verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Fault> {
     let trace = trace::current();
-    match tokio::task::spawn_blocking(move || berth_api::trace::within(trace, verb)).await {
+    let verb = move || {
+        killpoint::reached("gateway-verb");
+        berth_api::trace::within(trace, verb)
+    };
+    match tokio::task::spawn_blocking(verb).await {
         Ok(done) => done.map_err(Fault::from),
-        Err(error) => Err(Problem::new(Code::Bug, format!("a verb failed: {error}")).into()),
+        // Why is on standard error, where the panic told it; it may be about what is nobody else's business.
+        Err(error) => {
+            let how = if error.is_panic() { "made a mistake with" } else { "ended before" };
+            Err(Problem::new(Code::Bug, format!("the gateway {how} this request"))
+                .hint("tell the people who make berth what you asked for")
+                .into())
+        }
     }
 }

@@ -7,8 +7,10 @@
 
 #![forbid(unsafe_code)]
 
+mod at_hand;
 mod auth;
 mod caller;
+mod costly;
 mod fault;
 mod fleet;
 mod follow;
@@ -17,6 +19,8 @@ mod http;
 mod known;
 mod live;
 mod metrics;
+mod notices;
+mod one_look;
 pub mod openapi;
 mod page;
 mod proxy;
@@ -25,9 +29,5 @@ mod seats;
 mod server;
 mod trace;
 
-pub use fault::ProblemBody;
 pub use proxy::serve_stdio;
-pub use server::{
-    Address, END_PATIENCE, Inherited, LOCK_NAME, Listen, LogFormat, MAX_CONNECTIONS, Options, SOCKET_NAME,
-    TlsFiles, serve, socket_of,
-};
+pub use server::{Address, Inherited, Listen, LogFormat, Options, TlsFiles, serve};

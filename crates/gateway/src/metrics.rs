@@ -13,6 +13,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::http::{Method, StatusCode};
+use berth_api::Problem;
+use bytes::Bytes;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -20,6 +22,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::one_look::OneLook;
 pub(crate) use sessions::Sessions;
 
 /// From what is in memory to what waits for a keeper.
@@ -39,6 +42,8 @@ pub(crate) struct Metrics {
     memory: Gauge<i64>,
     open_files: Gauge,
     sessions: Mutex<Sessions>,
+    /// Who looks at all of it.
+    pub(crate) looks: OneLook<Result<Bytes, Problem>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -123,6 +128,7 @@ impl Metrics {
             memory,
             open_files,
             sessions,
+            looks: OneLook::default(),
         }
     }
 

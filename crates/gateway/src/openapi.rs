@@ -166,6 +166,13 @@ fn parameters(route: &Route) -> Vec<Value> {
 /// What a part of a path is.
 fn path_parameter(name: &str) -> (&'static str, Value) {
     match name {
+        "agent" => (
+            "The agent whose conversation it is: `claude` or `codex`.",
+            json!({"type": "string", "minLength": 1}),
+        ),
+        "conversation" => {
+            ("The conversation, by the agent's own id.", json!({"type": "string", "minLength": 1}))
+        }
         "session" => ("The session, by its name or id.", json!({"type": "string", "minLength": 1})),
         "turn" => (
             "The turn, by its number in the session.",

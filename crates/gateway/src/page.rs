@@ -49,11 +49,14 @@ const FILES: &[(&str, &[u8])] = files![
     "js/composer.js",
     "js/details.js",
     "js/dialogs.js",
+    "js/find.js",
     "js/follow.js",
+    "js/foreign.js",
     "js/icons.js",
     "js/lib.js",
     "js/list.js",
     "js/main.js",
+    "js/new.js",
     "js/outbox.js",
     "js/parts.js",
     "js/session.js",
@@ -142,6 +145,11 @@ pub(crate) fn asset(path: &str) -> Option<(&'static Asset, bool)> {
         Some((version, rest)) => all.by_path.get(rest).map(|asset| (asset, version == all.version)),
         None => all.by_path.get(rest).map(|asset| (asset, false)),
     }
+}
+
+/// Where a browser finds this file, for ever.
+pub(crate) fn address(path: &str) -> String {
+    format!("{ASSETS}{VERSION_MARK}{}/{path}", ALL.version)
 }
 
 pub(crate) fn routes() -> Vec<Route> {

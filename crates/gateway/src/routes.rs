@@ -15,6 +15,8 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use berth_api::{Code, Scope};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use crate::caller::Caller;
+use crate::fault::Fault;
 use crate::gate::Gate;
 
 /// Makes the schema of a type.
@@ -85,6 +87,16 @@ pub(crate) fn bytes(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl Route {
+    /// A `GET` behind this guard.
+    pub(crate) fn guarded<H, T>(guard: Guard, name: &'static str, about: &'static str, handler: H) -> Self
+    where
+        H: Handler<T, Arc<Gate>>,
+        T: 'static,
+    {
+        let route = Self::new(Method::GET, guard.path, guard.scope, name, about, handler);
+        Self { filtered: guard.filtered, ..route }
+    }
+
     /// A route that needs this scope.
     pub(crate) fn new<H, T>(
         method: Method,
@@ -197,8 +209,12 @@ pub fn all() -> Vec<Route> {
         http::life::routes(),
         http::look::routes(),
         http::transcript::routes(),
+        http::foreign::routes(),
+        http::records::routes(),
         http::turns::routes(),
         http::queue::routes(),
+        http::agents::routes(),
+        http::history::routes(),
         http::answers::routes(),
         http::wait::routes(),
         http::events::routes(),
@@ -220,6 +236,26 @@ pub fn all() -> Vec<Route> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matched(pub(crate) &'static str);
 
+/// How far one must be allowed to go for a route, and what else is asked of who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guard {
+    pub(crate) scope: Scope,
+    /// See [`Route::filtered`].
+    pub(crate) filtered: bool,
+    pub(crate) path: &'static str,
+}
+
+impl Guard {
+    /// Refuses who may not go so far.
+    pub(crate) fn allows(&self, gate: &Gate, caller: &Caller) -> Result<(), Fault> {
+        caller.needs(self.scope)?;
+        if !self.filtered {
+            caller.needs_all_sessions()?;
+        }
+        caller.may_as_an_agent(gate, self.scope, self.path)
+    }
+}
+
 /// The router: every request past `auth`, every route behind the check of its scope. Made once.
 pub(crate) fn router(gate: Arc<Gate>) -> Router {
     let mut router = Router::new();
@@ -228,25 +264,20 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         let is_open =
             route.scope.is_none() || (gate.options.open_metrics && path == crate::http::system::METRICS);
         let handler = match route.scope.filter(|_| !is_open) {
-            Some(scope) => route.handler.layer(axum::middleware::from_fn(
-                move |caller: crate::caller::Caller, request, next: Next| {
+            Some(scope) => {
+                let guard = Guard { scope, filtered: route.filtered, path };
+                route.handler.layer(axum::middleware::from_fn(move |caller: Caller, request, next: Next| {
                     let gate = Arc::clone(&gate);
                     async move {
                         crate::trace::came_from(&caller.place);
-                        let allowed = caller.needs(scope).and_then(|()| {
-                            if !route.filtered {
-                                caller.needs_all_sessions()?;
-                            }
-                            caller.may_as_an_agent(&gate, scope, path)
-                        });
-                        let answer = match allowed {
+                        let answer = match guard.allows(&gate, &caller) {
                             Ok(()) => next.run(request).await,
                             Err(fault) => fault.into_response(),
                         };
                         matched(answer, path)
                     }
-                },
-            )),
+                }))
+            }
             None => route.handler.layer(axum::middleware::from_fn(move |request, next: Next| async move {
                 matched(next.run(request).await, path)
             })),

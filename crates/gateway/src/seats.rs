@@ -20,6 +20,8 @@ const LONG_PATIENCE: Duration = Duration::from_secs(30);
 const MOST_EXPORTS: usize = 16;
 /// How many searches there may be at once: each has threads of its own for all processors.
 const MOST_SEARCHES: usize = 4;
+/// How many whole transcripts may be read at once: whoever may only look keeps nobody from starting and ending.
+const MOST_READERS: usize = 4;
 /// When a seat may be free, in seconds.
 const RETRY_SECONDS: u64 = 5;
 /// How long anything that a caller may choose the length of takes at most.
@@ -28,6 +30,7 @@ const LONGEST_MS: u64 = 60 * 60 * 1000;
 static LONG: Semaphore = Semaphore::const_new(MOST_LONG);
 static EXPORTS: Semaphore = Semaphore::const_new(MOST_EXPORTS);
 static SEARCHES: Semaphore = Semaphore::const_new(MOST_SEARCHES);
+static READERS: Semaphore = Semaphore::const_new(MOST_READERS);
 
 /// A seat until it is dropped.
 pub(crate) type Seat = SemaphorePermit<'static>;
@@ -36,8 +39,24 @@ pub(crate) type Seat = SemaphorePermit<'static>;
 pub(crate) async fn long_work<T: Send + 'static>(
     verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Fault> {
-    let seat = tokio::time::timeout(LONG_PATIENCE, LONG.acquire()).await;
-    let Ok(Ok(seat)) = seat else { return Err(full(MOST_LONG, "requests that take long are at work")) };
+    seated(&LONG, MOST_LONG, "requests that take long are at work", verb).await
+}
+
+/// Reads a transcript from its beginning to its end.
+pub(crate) async fn reading<T: Send + 'static>(
+    verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Fault> {
+    seated(&READERS, MOST_READERS, "transcripts are being read", verb).await
+}
+
+async fn seated<T: Send + 'static>(
+    seats: &'static Semaphore,
+    most: usize,
+    what: &str,
+    verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Fault> {
+    let seat = tokio::time::timeout(LONG_PATIENCE, seats.acquire()).await;
+    let Ok(Ok(seat)) = seat else { return Err(full(most, what)) };
     // The seat is taken until it is done, also if nobody waits for it any more.
     work(move || {
         let _seat = seat;

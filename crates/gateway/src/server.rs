@@ -17,8 +17,8 @@ mod outgoing;
 mod patient;
 mod systemd;
 mod tls;
+mod worded;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +26,7 @@ use berth_api::{Code, Problem};
 use berth_keeper::Home;
 
 pub use address::Address;
-pub use limits::MAX_CONNECTIONS;
-pub use listeners::{Inherited, LOCK_NAME, SOCKET_NAME};
+pub use listeners::Inherited;
 pub use log::LogFormat;
 pub use tls::TlsFiles;
 
@@ -36,10 +35,10 @@ use crate::metrics::Metrics;
 use connection::Server;
 use guard::{Guard, Heart};
 use limits::Connections;
-use listeners::Listeners;
+use listeners::{Listeners, SOCKET_NAME};
 
 /// How long short requests may take to finish when the gateway is told to end.
-pub const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_PATIENCE: Duration = Duration::from_secs(5);
 /// How many verbs may wait for keepers and disks at once; more wait for their turn.
 const MAX_VERBS: usize = 512;
 
@@ -100,7 +99,7 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
     let guard = Guard::new().map_err(|error| failed("cannot wait for signals", &error))?;
     let limit = limits::from_files();
     let log = Arc::new(log::Log::start(options.log).map_err(|error| failed("cannot start", &error))?);
-    let connections = Connections::new(limit, metrics.clone());
+    let connections = Connections::new(limit, metrics.clone(), ending.clone());
     let hearts: Vec<Heart> = listeners.all.iter().map(|listener| Heart::new(&listener.name)).collect();
     let addresses: Vec<String> = listeners.all.iter().map(|listener| listener.name.clone()).collect();
     let again = guard::Again::prepare(&options.again, &listeners, inherited.restarts + 1)
@@ -143,11 +142,6 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
     log.flush();
     drop(lock);
     ended
-}
-
-/// Where a gateway listens, if one does.
-pub fn socket_of(home: &Home) -> PathBuf {
-    home.root().join(SOCKET_NAME)
 }
 
 fn failed(what: &str, error: &std::io::Error) -> Problem {

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::http::{HeaderMap, HeaderName};
 use berth_api::trace::is_trace;
+use tokio::task::JoinHandle;
 
 /// The header with the id.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -35,6 +36,13 @@ impl Trace {
         let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(|id| is_trace(id));
         let id = given.or_else(|| trace_id(headers)).map_or_else(next, str::to_owned);
         Self { id, place: OnceLock::new(), wants_place }
+    }
+
+    /// Who asks is known.
+    pub(crate) fn came_from(&self, place: &str) {
+        if self.wants_place {
+            let _ = self.place.set(place.to_owned());
+        }
     }
 }
 
@@ -65,6 +73,17 @@ pub(crate) fn within<F: Future>(trace: Arc<Trace>, act: F) -> impl Future<Output
     CURRENT.scope(trace, act)
 }
 
+/// Begins a task that works for the same request.
+pub(crate) fn spawn<F>(act: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    match CURRENT.try_with(Arc::clone) {
+        Ok(trace) => tokio::spawn(within(trace, act)),
+        Err(_) => tokio::spawn(act),
+    }
+}
+
 /// The id of the request that this task works for.
 pub(crate) fn current() -> Option<String> {
     CURRENT.try_with(|trace| trace.id.clone()).ok()
@@ -72,7 +91,7 @@ pub(crate) fn current() -> Option<String> {
 
 /// Who asks is known.
 pub(crate) fn came_from(place: &str) {
-    let _ = CURRENT.try_with(|trace| trace.wants_place.then(|| trace.place.set(place.to_owned())));
+    let _ = CURRENT.try_with(|trace| trace.came_from(place));
 }
 
 #[cfg(test)]

@@ -179,7 +179,7 @@ pub(crate) fn group_name(id: &SessionId, epoch: Epoch) -> String {
 }
 
 /// The run a group is called after.
-pub fn run_of_group(name: &str) -> Option<(SessionId, Epoch)> {
+pub(crate) fn run_of_group(name: &str) -> Option<(SessionId, Epoch)> {
     let (id, epoch) = name.split_once('.')?;
     Some((SessionId::parse(id)?, Epoch(epoch.parse().ok()?)))
 }

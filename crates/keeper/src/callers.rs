@@ -118,8 +118,8 @@ pub fn of_process(home: &Home, pid: u32) -> Seen {
             return Seen::Unseen(format!("the control group of process {pid} cannot be read: {error}"));
         }
     }
-    match keeper_above(&stat) {
-        Ok(id) => id.into_iter().for_each(&mut add),
+    match told_from_above(&stat) {
+        Ok(ids) => ids.into_iter().for_each(&mut add),
         Err(error) => return Seen::Unseen(format!("what is above process {pid} cannot be read: {error}")),
     }
     // These two a process may hide from us, and then the others have to do.
@@ -149,8 +149,10 @@ fn groups_of(pid: u32) -> io::Result<Vec<SessionId>> {
     Ok(lines.flat_map(|path| path.rsplit('/').filter_map(name)).collect())
 }
 
-/// The session whose keeper is the nearest above a process. A notifier is of no run, nor is what it starts.
-fn keeper_above(stat: &ProcessStat) -> io::Result<Option<SessionId>> {
+/// The session whose keeper is the nearest above a process, and before it those whose notifiers are: a notifier is of
+/// no run, but what it runs was started by the events of that session, and by a config file that its agent may have
+/// named. It is no way out of any run, so the way up goes on behind it.
+fn told_from_above(stat: &ProcessStat) -> io::Result<Vec<SessionId>> {
     let mut tried = 0;
     loop {
         tried += 1;
@@ -162,22 +164,23 @@ fn keeper_above(stat: &ProcessStat) -> io::Result<Option<SessionId>> {
     }
 }
 
-fn climb(pid: u32) -> io::Result<Option<SessionId>> {
+fn climb(pid: u32) -> io::Result<Vec<SessionId>> {
     let mut stat = identity::stat(pid)?;
+    let mut found = Vec::new();
     for above in 0..MOST_ANCESTORS {
         // One short read for each, on this way of everybody who asks; a look at the rest only if it is one of ours.
         if stat.comm == KEEPERS_NAME {
-            if notify::is_at_work(stat.pid) {
-                return Ok(None);
-            }
-            if above > 0
+            if let Some(dir) = notify::told_by(stat.pid) {
+                found.extend(id_of_dir(&dir));
+            } else if above > 0
                 && let Some(dir) = foreign::kept_by(stat.pid)
             {
-                return Ok(id_of_dir(&dir));
+                found.extend(id_of_dir(&dir));
+                return Ok(found);
             }
         }
         if stat.ppid <= 1 {
-            return Ok(None);
+            return Ok(found);
         }
         stat = identity::stat(stat.ppid)?;
     }
@@ -235,7 +238,7 @@ pub fn target(home: &Home, inside: &SessionId, id: &SessionId, parent: Option<&s
 }
 
 /// The same for a session of which nothing is known yet.
-pub fn target_of(home: &Home, inside: &SessionId, id: &SessionId) -> Target {
+pub(crate) fn target_of(home: &Home, inside: &SessionId, id: &SessionId) -> Target {
     let known = view::status(&home.sessions(), id).ok();
     target(home, inside, id, known.and_then(|known| known.what.parent).as_deref())
 }
@@ -252,23 +255,23 @@ pub(crate) fn farthest(targets: impl Iterator<Item = Target>) -> Target {
 }
 
 impl Seen {
-    /// The same if it is asked for the agent of this session.
-    pub fn and_for(self, home: &Home, agent: Option<&str>) -> Self {
-        let Some(agent) = agent else { return self };
-        let Some(agent) = SessionId::parse(agent) else {
-            return Self::Unseen(format!("`{}` is not the id of a session", agent.escape_debug()));
-        };
-        let all = match self {
-            Self::Outside => vec![inside(home, agent)],
-            Self::Inside(mut all) => {
-                if !all.iter().any(|inside| inside.session == agent) {
-                    all.push(inside(home, agent));
+    /// The same if it is asked for somebody inside of these sessions.
+    pub(crate) fn and_for<'a>(self, home: &Home, agents: impl IntoIterator<Item = &'a String>) -> Self {
+        agents.into_iter().fold(self, |seen, agent| {
+            let Some(agent) = SessionId::parse(agent) else {
+                return Self::Unseen(format!("`{}` is not the id of a session", agent.escape_debug()));
+            };
+            match seen {
+                Self::Outside => Self::Inside(vec![inside(home, agent)]),
+                Self::Inside(mut all) => {
+                    if !all.iter().any(|inside| inside.session == agent) {
+                        all.push(inside(home, agent));
+                    }
+                    Self::Inside(all)
                 }
-                all
+                Self::Unseen(why) => Self::Unseen(why),
             }
-            Self::Unseen(why) => return Self::Unseen(why),
-        };
-        Self::Inside(all)
+        })
     }
 
     /// Refuses what they may not do. `handle` is what it is about; `target` tells what that is to a session.
@@ -331,6 +334,8 @@ pub fn deed_of(request: &Request) -> Deed {
         | Request::Screen { .. }
         | Request::Watch { .. }
         | Request::AwaitAgent
+        // Whose hook it is, the keeper looks up; it commands nothing.
+        | Request::Hook { .. }
         | Request::Follow { .. } => Deed::Look,
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Attached {
     pub(crate) fence: Option<Fence>,
     /// It missed output and needs a fresh screen.
     pub(crate) behind: bool,
+    /// Since when, by the wall clock: for people.
+    pub(crate) since_ms: u64,
 }
 
 #[derive(Debug)]
@@ -223,7 +225,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         ours.set_nonblocking(true).expect("nonblocking");
         let mut client = Client::new(ours, Actor::default(), None);
-        client.attached = Some(Attached { fence: None, behind: false });
+        client.attached = Some(Attached { fence: None, behind: false, since_ms: 0 });
         (client, theirs)
     }
 

@@ -6,19 +6,20 @@
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use berth_api::Status;
 use berth_core::SessionId;
 use berth_host::lock::{LockFile, Probe, probe};
 
 use crate::history::History;
 use crate::home::Home;
-use crate::{recover, store};
+use crate::{fnv, recover, store, view};
 
 /// Whoever looks at a lock has it for an instant.
-const LOCK_PATIENCE: Duration = Duration::from_millis(200);
+pub(crate) const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 /// The longest name of a lock file.
 const MAX_NAME_BYTES: usize = 200;
 
@@ -42,12 +43,23 @@ pub(crate) enum Claim {
 impl ConversationLock {
     /// Takes the right to write a conversation. `root` is the state directory.
     pub(crate) fn claim(root: &Path, kind: &str, id: &str, session: &SessionId) -> io::Result<Claim> {
+        Self::claim_within(LOCK_PATIENCE, root, kind, id, session)
+    }
+
+    /// The same, and how long it may take.
+    pub(crate) fn claim_within(
+        patience: Duration,
+        root: &Path,
+        kind: &str,
+        id: &str,
+        session: &SessionId,
+    ) -> io::Result<Claim> {
         let path = lock_path(root, kind, id);
         if let Some(dir) = path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         }
         let file = LockFile::open_or_create(&path)?;
-        let held = !file.acquire(LOCK_PATIENCE)?;
+        let held = !file.acquire(patience)?;
         let last = SessionId::parse(file.read_text().unwrap_or_default().trim());
         if held {
             return Ok(Claim::Held(last));
@@ -61,9 +73,11 @@ impl ConversationLock {
         Ok(Claim::Ours(Self { file, kind: kind.to_owned(), id: id.to_owned() }))
     }
 
-    /// A lock that an earlier image of this program took.
-    pub(crate) fn inherited(file: LockFile, kind: String, id: String) -> Self {
-        Self { file, kind, id }
+    /// A lock that an earlier image of this program took, if it is the one of this conversation: an agent can go on to
+    /// one that is somebody else's.
+    pub(crate) fn inherited(file: LockFile, root: &Path, kind: String, id: String) -> Option<Self> {
+        let is_another = matches!(file.is_at(&lock_path(root, &kind, &id)), Ok(false));
+        (!is_another).then_some(Self { file, kind, id })
     }
 
     /// Its file.
@@ -100,12 +114,67 @@ pub fn heal_last_writer(home: &Home, kind: &str, id: &str) {
     }
 }
 
+/// The session that may write a conversation now, by the lock it holds on it. Whoever asks does not take it.
+pub fn held_by(root: &Path, kind: &str, id: &str) -> Option<SessionId> {
+    let path = lock_path(root, kind, id);
+    matches!(probe(&path), Ok(Some(Probe::Held))).then_some(())?;
+    SessionId::parse(LockFile::open_or_create(&path).ok()?.read_text().ok()?.trim())
+}
+
+/// The session here whose conversation this is, as its own record has it. `dir` is where the agent keeps the
+/// conversation: one of the same id in another directory is another one. `all` gives those that have it
+/// ([`sessions_with`]); it is asked only if the session that had it last has it no more.
+pub fn session_of(
+    home: &Home,
+    kind: &str,
+    id: &str,
+    dir: &Path,
+    all: impl FnOnce() -> Vec<Status>,
+) -> Option<Status> {
+    let path = lock_path(home.root(), kind, id);
+    let said = path.exists().then(|| LockFile::open_or_create(&path))?.ok()?.read_text().ok()?;
+    let session = SessionId::parse(said.trim())?;
+    let is_in_dir = |status: &Status| {
+        let session = SessionId::parse(&status.id)?;
+        let store = view::history(home, &session).ok()?.session.conversation?.store;
+        let place = |dir: &Path| std::fs::metadata(dir).ok().map(|dir| (dir.dev(), dir.ino()));
+        let is_here = store.is_empty() || Path::new(&store) == dir || place(Path::new(&store)) == place(dir);
+        is_here.then_some(())
+    };
+    // The text is a hint: the session may be purged by now, or have gone on to another conversation. Then another one
+    // may have it still.
+    let named = view::status(home, &session).ok().filter(|status| has(status, kind, id));
+    match named.filter(|status| is_in_dir(status).is_some()) {
+        Some(status) => Some(status),
+        None => all().into_iter().find(|status| is_in_dir(status).is_some()),
+    }
+}
+
+/// All sessions whose conversation this is: a look at each there is.
+pub fn sessions_with(home: &Home, kind: &str, id: &str) -> Vec<Status> {
+    let mut found = sessions(home);
+    found.retain(|status| has(status, kind, id));
+    found
+}
+
+/// All sessions that have a conversation of an agent.
+pub fn sessions(home: &Home) -> Vec<Status> {
+    let all = home.session_ids().unwrap_or_default();
+    let known = all.iter().filter_map(|session| view::status(home, session).ok());
+    known.filter(|status| status.native_id.is_some()).collect()
+}
+
+/// Whether a session's conversation is this one.
+pub fn has(status: &Status, kind: &str, id: &str) -> bool {
+    status.native_id.as_deref() == Some(id) && status.what.conversation == kind
+}
+
 fn lock_path(root: &Path, kind: &str, id: &str) -> PathBuf {
     root.join("conversations").join(file_name(kind)).join(file_name(id))
 }
 
 /// A name that is safe as a file's, and different for different texts.
-fn file_name(text: &str) -> String {
+pub(crate) fn file_name(text: &str) -> String {
     let mut name = String::new();
     for byte in text.bytes() {
         match byte {
@@ -114,17 +183,11 @@ fn file_name(text: &str) -> String {
         }
     }
     if name.len() > MAX_NAME_BYTES {
-        let sum = crc(text);
+        let sum = fnv::short(text);
         name.truncate(MAX_NAME_BYTES);
         name.push_str(&format!("~{}~{sum:016x}", text.len()));
     }
     if name.is_empty() { "%".to_owned() } else { name }
-}
-
-/// FNV-1a: the same in every version of every program.
-fn crc(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! FNV-1a with 128 bits, for names of files and ids that follow from what they stand for.
+//! FNV-1a, for names of files and ids that follow from what they stand for.
 //!
 //! Written out because the outcome must be the same for every version of us, which the standard library does
 //! not promise of its hashes.
 
-/// What was eaten so far.
+/// What was eaten so far, with 128 bits.
 pub(crate) struct Fnv(u128);
 
 impl Fnv {
@@ -30,4 +30,10 @@ impl Fnv {
     pub(crate) fn name(&self) -> String {
         format!("{:032x}", self.0)
     }
+}
+
+/// The same with 64 bits, of a whole text: some names on disk have that.
+pub(crate) fn short(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

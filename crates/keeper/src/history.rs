@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_api::helper::{HelperStatus, OwnerStatus};
 use berth_api::record::{Actor, Entry, Spec};
-use berth_api::status::{Status, Timestamp, TurnsStatus, What, WriterStatus};
+use berth_api::status::{Status, Timestamp, ToldStatus, TurnsStatus, What, WriterStatus};
 use berth_api::turn::{Hold, Release, turn_id};
 use berth_core::{Ending, Event, Phase, Scope, Session, SessionId, State};
 use berth_journal::{Committed, Record};
@@ -55,6 +55,8 @@ pub struct History {
     writer_since_ms: u64,
     /// When the turn the agent has was given to it.
     pub(crate) given_at_ms: Option<u64>,
+    /// When the agent in a terminal last told something that is in the journal.
+    told_at_ms: u64,
     /// When those who own it joined.
     joined_at_ms: BTreeMap<SessionId, u64>,
 }
@@ -92,6 +94,12 @@ impl History {
             Event::TurnDelivered { .. } if self.session.turns.current.is_none() => {
                 self.given_at_ms = Some(stored.at_ms);
             }
+            // What was had without us is as old as it is, not as old as our record of it.
+            Event::Imported { began_at_ms, last_at_ms, .. } => {
+                (self.created_at_ms, self.ended_at_ms) = (*began_at_ms, Some(*last_at_ms));
+                self.last_event_at_ms = *last_at_ms;
+            }
+            Event::AgentReady { .. } | Event::EdgeSeen { .. } => self.told_at_ms = stored.at_ms,
             Event::Archived { .. } => self.archived_at_ms = Some(stored.at_ms),
             Event::Restored { .. } => self.archived_at_ms = None,
             Event::Renamed { .. }
@@ -111,7 +119,7 @@ impl History {
             | Event::NeverReady { .. }
             | Event::ConversationEntered { .. }
             | Event::ConversationLeft { .. }
-            | Event::AgentReady { .. }
+            | Event::HooksCarried { .. }
             | Event::TurnAccepted { .. }
             | Event::TurnDelivered { .. }
             | Event::TurnBegan { .. }
@@ -200,8 +208,16 @@ impl History {
                 .as_ref()
                 .and_then(|current| Some(beginning(&turns.get(current.turn)?.prompt))),
             activity: None,
+            told: self.told(),
             releases_in_ms: None,
         })
+    }
+
+    /// What the agent in a terminal told last, as far as it is in the journal.
+    pub fn told(&self) -> Option<ToldStatus> {
+        let edges = self.session.edges?;
+        let how = edges.last.map_or("SessionStart hook", crate::keeper::edges::name_of_edge).to_owned();
+        Some(ToldStatus { how, at: Timestamp(self.told_at_ms) })
     }
 
     /// What there is to say about a helper.

@@ -10,12 +10,17 @@
 mod agent;
 mod begin;
 mod conversation;
+pub mod copying;
+mod delivery;
+pub(crate) mod edges;
 mod helper;
 mod look;
 mod ready;
 mod requests;
+mod seen;
 mod terminal;
 mod turns;
+mod typing;
 mod world;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -28,8 +33,8 @@ use std::time::Duration;
 
 use berth_api::frame::Kind;
 use berth_api::message::{Notice, Size};
-use berth_api::status::Status;
-use berth_api::{Code, Problem, redact};
+use berth_api::status::{AttachedStatus, Status};
+use berth_api::{Code, Problem, Timestamp, redact};
 use berth_core::{Actor, Effect, Event, Now, Observation, Refusal, SessionId};
 use berth_host::cgroup::Watch;
 use berth_host::identity::Identity;
@@ -58,6 +63,8 @@ use crate::view;
 /// How long lists may have to look into the journal for what happened to a turn. Writing the short cut
 /// costs as much as accepting a turn, and twice if the next event has to take its traces to the disk.
 const STATUS_DELAY_MS: u64 = 50;
+/// How much of where somebody is who is attached is told.
+const MOST_PLACE_CHARS: usize = 200;
 /// How long lists may be behind what the agent does at the moment, which is in no journal.
 const ACTIVITY_DELAY_MS: u64 = 250;
 /// A turn of the loop that takes longer than this replaces the program in place.
@@ -123,10 +130,16 @@ struct Keeper {
     terminal: Option<Terminal>,
     /// The agent, if it takes turns.
     talk: Option<agent::Talk>,
+    /// What there is to know of an agent in a terminal that tells.
+    desk: edges::Desk,
     /// How the next run takes its conversation up.
     begin: berth_driver::Begin,
     /// The right to write the conversation.
     conversation: Option<ConversationLock>,
+    /// The conversation as it was after the last turn.
+    seen: Option<seen::Seen>,
+    /// What there is to know of turns on their way.
+    delivery: delivery::Delivery,
     /// Whether everything of the run was asked to end.
     terminated: bool,
     output: OutputLog,
@@ -167,6 +180,8 @@ struct Keeper {
     begun: bool,
     /// What is known of the config file, as far as it is about telling people.
     notify: notify::Known,
+    /// Copies of the agent's transcript.
+    copying: copying::Copying,
     /// The keepers of the sessions that own this helper.
     owners: helper::Owners,
     /// What is looked for until this helper is ready.
@@ -277,6 +292,7 @@ impl Keeper {
             return;
         }
         self.tell_those_who_do_not_look(events);
+        self.copy_transcript(events);
         if events.iter().all(|event| turns::is_of_a_turn(&event.get().event)) {
             self.write_status_within(STATUS_DELAY_MS);
         } else {
@@ -294,7 +310,16 @@ impl Keeper {
 
     fn status(&self) -> Status {
         let mut status = self.owner.history().status(&self.id, true);
-        status.clients = self.clients.values().filter(|client| client.attached.is_some()).count();
+        let attached = self.clients.values().filter_map(|client| Some((client, client.attached?)));
+        status.attached = attached
+            .map(|(client, attached)| AttachedStatus {
+                place: client.actor.place.chars().take(MOST_PLACE_CHARS).collect(),
+                since: Timestamp(attached.since_ms),
+                writes: attached.fence.is_some(),
+            })
+            .collect();
+        status.attached.sort_by_key(|attached| attached.since.0);
+        status.clients = status.attached.len();
         status.output_bytes = self.output.end();
         status.output_file = self.output.file_name();
         status.rows = self.screen.size().rows;
@@ -303,6 +328,7 @@ impl Keeper {
         let boot_ms = clock::boot_ms();
         let session = &self.owner.history().session;
         if let Some(turns) = &mut status.turns {
+            turns.told = self.desk.told().or(turns.told.take());
             turns.activity = self.talk.as_ref().and_then(agent::Talk::activity);
             turns.releases_in_ms = session.release_at_boot_ms().map(|at| at.saturating_sub(boot_ms));
         }
@@ -321,6 +347,8 @@ impl Keeper {
         let mut status = self.status();
         if !self.owner.history().session.is_live() {
             status.keeper_pid = None;
+            // They are sent away with its last words.
+            (status.clients, status.attached) = (0, vec![]);
         }
         status
     }
@@ -353,6 +381,8 @@ impl Keeper {
         if status.state == "idle" {
             view::write_short_cut(&self.dir, &status);
         }
+        // With the lease held: nobody purges what is being copied.
+        self.copying.finish();
     }
 
     /// From now on a turn of the loop has its time, unless a new image would not know what we are about to say.

@@ -1,27 +1,42 @@
-//! Places where tests can make the keeper die, or stand still. Not in release builds.
+//! Places where tests can make a keeper or a gateway die, stand still, or panic. Not in release builds.
 
 use std::time::Duration;
 
 /// The variable that says after how many milliseconds a loop that stands still is replaced.
-pub const STUCK_VARIABLE: &str = "BERTH_STUCK_MS";
-/// The variable that arms a point: `NAME` or `NAME:COUNT` dies, `stall:NAME` stands still.
+#[cfg(debug_assertions)]
+const STUCK_VARIABLE: &str = "BERTH_STUCK_MS";
+/// The variable that arms a point: `NAME` or `NAME:COUNT` dies there, the COUNTth time that it is passed;
+/// `stall:NAME` and `stall:NAME:COUNT` stand still, `panic:NAME` and `panic:NAME:COUNT` panic,
+/// `stop:NAME` waits there for SIGCONT.
 pub const VARIABLE: &str = "BERTH_KILLPOINT";
 
-/// Dies here with SIGKILL, or stalls, if a test asked for it.
+/// Dies here with SIGKILL, stalls or panics, if a test asked for it.
 #[cfg(debug_assertions)]
 pub fn reached(name: &str) {
     use std::sync::atomic::{AtomicU32, Ordering};
     static PASSED: AtomicU32 = AtomicU32::new(0);
     let Ok(armed) = std::env::var(VARIABLE) else { return };
-    if armed.strip_prefix("stall:") == Some(name) && PASSED.fetch_add(1, Ordering::Relaxed) == 0 {
-        loop {
-            std::thread::park();
-        }
+    let (deed, point) = match armed.split_once(':') {
+        Some((deed @ ("stall" | "stop" | "panic"), point)) => (deed, point),
+        Some(_) | None => ("die", armed.as_str()),
+    };
+    let (wanted, count) = point.split_once(':').unwrap_or((point, "1"));
+    if wanted != name || PASSED.fetch_add(1, Ordering::Relaxed) + 1 != count.parse().unwrap_or(1) {
+        return;
     }
-    let (wanted, count) = armed.split_once(':').unwrap_or((&armed, "1"));
-    if wanted == name && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == count.parse().unwrap_or(1) {
-        let me = rustix::process::getpid();
-        let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
+    match deed {
+        "stall" => loop {
+            std::thread::park();
+        },
+        "stop" => {
+            let me = rustix::process::getpid();
+            let _ = rustix::process::kill_process(me, rustix::process::Signal::STOP);
+        }
+        "panic" => panic!("a test wanted a panic at {name}"),
+        _ => {
+            let me = rustix::process::getpid();
+            let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
+        }
     }
 }
 

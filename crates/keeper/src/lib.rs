@@ -7,16 +7,21 @@
 
 #![forbid(unsafe_code)]
 
+mod ancestry;
 pub mod boundary;
 pub mod callers;
+pub mod carried;
 mod clients;
 pub mod conversations;
+pub mod copies;
 mod driver;
 mod fnv;
 mod foreign;
 pub mod helpers;
 pub mod history;
+pub mod holders;
 pub mod home;
+pub mod import;
 pub mod keeper;
 pub mod killpoint;
 pub mod members;

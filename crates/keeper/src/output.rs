@@ -22,7 +22,7 @@ pub const KEEP_BYTES: u64 = 1024 * 1024 * 1024;
 /// How often the time is noted at most.
 pub const INDEX_EVERY_MS: u64 = 100;
 /// How long written bytes may wait for the disk.
-pub const SYNC_EVERY_MS: u64 = 1000;
+const SYNC_EVERY_MS: u64 = 1000;
 
 /// Where output goes.
 #[derive(Debug)]

@@ -2,23 +2,26 @@
 //!
 //! Promise: only what is proven not to run is deleted, with its lease held from the proof to the end. It leaves
 //! the list in one step, so a crash leaves a session or nothing that looks like one; the next sweep deletes the
-//! rest. Nothing outside of the session's own directory and its pointers is touched: not the agent's files, not
-//! the directories it worked in, not the locks of conversations.
+//! rest. Nothing outside of the session's own directory, its pointers and its history is touched: not the agent's
+//! files, not the directories it worked in, not the locks of conversations.
 //! Not here: asking for a yes.
 //! Start with [`purge`].
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_host::lock::{Probe, probe};
 
+use crate::copies::{Copies, FORGET_PATIENCE};
 use crate::home::Home;
 use crate::names::NamesLock;
 use crate::store::{self, Lease};
-use crate::{History, killpoint, recover, view};
+use crate::{History, conversations, killpoint, recover, view};
 
 /// How many bytes a session's directory holds. What cannot be read counts nothing.
 pub fn size(home: &Home, id: &SessionId) -> u64 {
@@ -82,11 +85,27 @@ pub fn purge(home: &Home, id: &SessionId, seen: u64) -> Result<u64, Problem> {
     }
     drop(names);
     killpoint::reached("purged-names");
-    delete(&grave).map_err(|error| {
-        trouble("delete all of", &error).hint("it is in no list any more; `berth sweep` deletes the rest")
-    })?;
+    let rest = "it is in no list any more; `berth sweep` deletes the rest";
+    empty(&grave).map_err(|error| trouble("delete all of", &error).hint(rest))?;
+    // Its place is on the shelf until its history is gone, too: whoever sweeps finds it there.
+    forget(home, id, FORGET_PATIENCE).map_err(|error| trouble("delete the history of", &error).hint(rest))?;
+    gone(fs::remove_dir_all(&grave)).map_err(|error| trouble("delete all of", &error).hint(rest))?;
     drop(lease);
     Ok(bytes)
+}
+
+/// Deletes what was copied for a session. What another session has, too, is that one's from then on.
+fn forget(home: &Home, id: &SessionId, patience: Duration) -> io::Result<()> {
+    let mut known: HashMap<(String, String), Option<String>> = HashMap::new();
+    let heir = |kind: &str, native: &str| {
+        // A look at every session, once for each conversation.
+        let heir = known.entry((kind.to_owned(), native.to_owned())).or_insert_with(|| {
+            let others = conversations::sessions_with(home, kind, native);
+            others.into_iter().map(|other| other.id).find(|other| other != id.as_str())
+        });
+        heir.clone()
+    };
+    Copies::of(home.root()).forget(id.as_str(), patience, heir).map(drop)
 }
 
 fn claim(dir: &Path, id: &SessionId) -> Result<Lease, Problem> {
@@ -103,11 +122,25 @@ fn runs(id: &SessionId, why: &str) -> Problem {
         .hint(format!("end it with `berth stop {id}`, then try again"))
 }
 
-/// Deletes what is on the shelf. Symbolic links are deleted, never followed.
-fn delete(grave: &Path) -> io::Result<()> {
+/// Deletes all that is in a place on the shelf but the lease, which says whether somebody is at it. Symbolic links are
+/// deleted, never followed.
+fn empty(grave: &Path) -> io::Result<()> {
     gone(fs::remove_dir_all(grave.join(store::JOURNAL_DIR)))?;
     killpoint::reached("purged-journal");
-    gone(fs::remove_dir_all(grave))
+    let entries = match fs::read_dir(grave) {
+        Ok(entries) => entries,
+        Err(error) => return gone(Err(error)),
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name() == "lease" {
+            continue;
+        }
+        let is_dir = entry.file_type()?.is_dir();
+        let path = entry.path();
+        gone(if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) })?;
+    }
+    Ok(())
 }
 
 /// Somebody else who finishes the same is welcome.
@@ -139,10 +172,17 @@ pub(crate) fn unfinished(home: &Home) -> io::Result<Vec<(SessionId, PathBuf)>> {
 /// Finishes one of them.
 pub(crate) fn finish(home: &Home, id: &SessionId, grave: &Path) -> Result<(), String> {
     let names: NamesLock = home.lock_names().map_err(|problem| problem.what)?;
-    // One of the same id that somebody brought back from a copy keeps its name.
-    if !home.session_dir(id).exists() {
+    // One of the same id that somebody brought back from a copy keeps its name, and its history.
+    let is_back = home.session_dir(id).exists();
+    if !is_back {
         names.drop_all(id).map_err(|error| format!("cannot drop its names: {error}"))?;
     }
     drop(names);
-    delete(grave).map_err(|error| error.to_string())
+    empty(grave).map_err(|error| error.to_string())?;
+    if !is_back {
+        // Nobody waits for who is making copies: there is another sweep.
+        let forgotten = forget(home, id, Duration::ZERO);
+        forgotten.map_err(|error| format!("cannot delete its history: {error}"))?;
+    }
+    gone(fs::remove_dir_all(grave)).map_err(|error| error.to_string())
 }

@@ -80,7 +80,7 @@ fn end_by_evidence(dir: &Path, id: &SessionId, session: &Session) -> Result<Vec<
 
 /// Ends whoever is in the group of a run that is over, of the session in `dir`, and removes it. Says who
 /// that was.
-pub fn end_group(path: &Path, name: &str, dir: &Path) -> Result<Vec<String>, Vec<String>> {
+pub(crate) fn end_group(path: &Path, name: &str, dir: &Path) -> Result<Vec<String>, Vec<String>> {
     let trouble = |error: std::io::Error| vec![format!("cannot look into it: {error}")];
     let contained = Contained::known(path, name).map_err(trouble)?;
     if let Some(other) = contained.used_elsewhere(dir) {

@@ -123,7 +123,7 @@ fn owned(
 }
 
 /// The same for a keeper whose run goes on: a disk that is full or in trouble is waited for.
-pub fn open_patiently(
+pub(crate) fn open_patiently(
     dir: &Path,
     id: &SessionId,
     _lease: &Lease,
@@ -205,7 +205,7 @@ pub fn sync_dirs(dirs: &[&Path]) -> io::Result<()> {
 }
 
 /// A journal's trouble, for people.
-pub fn journal_problem(error: &JournalError, session: &str) -> Problem {
+pub(crate) fn journal_problem(error: &JournalError, session: &str) -> Problem {
     let mut what = format!("the journal of session `{session}` is in trouble: {error}");
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

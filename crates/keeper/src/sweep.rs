@@ -18,16 +18,17 @@ use std::time::{Duration, Instant, SystemTime};
 use berth_api::{Code, Status};
 use berth_core::{Actor, Epoch, SessionId};
 use berth_host::cgroup::{self, Group};
-use berth_host::identity::{Identity, ProcessStat, Verdict as Life};
+use berth_host::identity::{self, Identity, ProcessStat, Verdict as Life};
 use berth_host::lock::LockFile;
 use berth_host::process::census;
-use berth_host::{disk, tree};
+use berth_host::{clock, disk, tree};
 use serde::{Deserialize, Serialize};
 
+use crate::holders::Holders;
 use crate::home::Home;
 use crate::terminals::{self, Presence, TERMINALS};
 use crate::whose::{self, Claim, Record, Source, Verdict};
-use crate::{boundary, notify, purge, recover, view};
+use crate::{boundary, notify, purge, recover, view, writers};
 use files::{is_given_up, is_half_made, remove_half_made, stray_files};
 pub use report::{Alive, Cleared, Done, Report, Stranger};
 
@@ -55,7 +56,7 @@ pub enum Depth {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Memory {
-    told: Vec<Told>,
+    told: Vec<ToldOf>,
     #[serde(flatten)]
     counts: Counts,
 }
@@ -80,9 +81,10 @@ fn memory(home: &Home) -> Memory {
     json.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default()
 }
 
+/// A process that somebody was told of.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Told {
+struct ToldOf {
     pid: u32,
     start_ticks: u64,
     boot_id: String,
@@ -121,7 +123,7 @@ pub fn sweep_now_and_then(home: &Home, is_heard: bool) -> Option<Report> {
 pub fn sweep(home: &Home, order: Order, progress: impl FnMut(Progress)) -> Report {
     let report = Report { dry_run: order.dry_run, ..Report::default() };
     let until = Instant::now() + LIGHT_PATIENCE;
-    let mut sweep = Sweep { home, order, until, known: Known::default(), report };
+    let mut sweep = Sweep { home, order, until, known: Survey::default(), report };
     sweep.look();
     sweep.clear(progress);
     sweep.remember();
@@ -143,7 +145,7 @@ pub struct Progress {
 
 /// Everything that was looked at before anything is done.
 #[derive(Default)]
-struct Known {
+struct Survey {
     /// By id: where it is kept, and what is known.
     records: BTreeMap<SessionId, (Home, Status)>,
     /// Runs whose keeper is gone, and the processes found so far.
@@ -170,7 +172,7 @@ struct Sweep<'a> {
     order: Order,
     /// When one that comes along with a command has had enough.
     until: Instant,
-    known: Known,
+    known: Survey,
     report: Report,
 }
 
@@ -198,6 +200,27 @@ impl Sweep<'_> {
         self.look_at_terminals();
         if self.order.depth == Depth::Whole {
             self.look_at_files();
+            self.look_at_foreign_agents();
+        }
+    }
+
+    /// Agents that nobody here keeps: told of, and never touched. Nothing that is cleared up depends on them, so not
+    /// being able to look keeps nothing from being cleared up.
+    fn look_at_foreign_agents(&mut self) {
+        for kind in berth_transcript::Kind::ALL {
+            let live = match writers::live(kind, |name| std::env::var_os(name)) {
+                Ok(live) => live,
+                Err(why) => {
+                    tracing::debug!(why, "cannot look for agents that are not ours");
+                    continue;
+                }
+            };
+            for writer in live.into_iter().filter(|writer| writer.kept_in().is_none()) {
+                let is_known = |known: &Stranger| known.pid == writer.identity.pid;
+                if !self.report.foreign.iter().any(is_known) {
+                    self.report.foreign.push(foreign_agent(&writer));
+                }
+            }
         }
     }
 
@@ -379,6 +402,11 @@ impl Sweep<'_> {
     /// Clears up, or says what would be.
     fn clear(&mut self, mut progress: impl FnMut(Progress)) {
         let known = std::mem::take(&mut self.known);
+        let holders = Holders::of(self.home.root());
+        if !self.order.dry_run && self.report.failed.is_empty() && holders.are_there() {
+            // Of agents that are long gone; who wrote a conversation last is worth knowing only for a while.
+            holders.sweep(clock::wall_ms());
+        }
         let of = known.lost.len()
             + known.groups.len()
             + known.half_made.len()
@@ -449,6 +477,9 @@ impl Sweep<'_> {
             step();
         }
         for (id, grave) in &known.half_purged {
+            if self.order.depth == Depth::Light && Instant::now() >= self.until {
+                break;
+            }
             let (done, _) = self.doing(|| purge::finish(self.home, id, grave).map(|()| vec![]));
             let what = format!("what is left of session {id}, whose purge was broken off");
             let session = Some(id.to_string());
@@ -517,10 +548,11 @@ impl Sweep<'_> {
         let before = memory(self.home);
         let known = before.told.clone();
         let mut told = Vec::new();
-        for stranger in self.report.no_record.iter_mut().chain(&mut self.report.cannot_tell) {
+        let Report { no_record, cannot_tell, foreign, .. } = &mut self.report;
+        for stranger in no_record.iter_mut().chain(cannot_tell).chain(foreign) {
             let Ok(identity) = Identity::of(stranger.pid) else { continue };
             let now =
-                Told { pid: identity.pid, start_ticks: identity.start_ticks, boot_id: identity.boot_id };
+                ToldOf { pid: identity.pid, start_ticks: identity.start_ticks, boot_id: identity.boot_id };
             stranger.is_new = !before.told.contains(&now);
             told.push(now);
         }
@@ -550,7 +582,7 @@ impl Sweep<'_> {
     }
 }
 
-fn identity_of(told: &Told) -> Identity {
+fn identity_of(told: &ToldOf) -> Identity {
     Identity { pid: told.pid, start_ticks: told.start_ticks, boot_id: told.boot_id.clone() }
 }
 
@@ -583,6 +615,25 @@ fn stranger(process: &ProcessStat, claim: &Claim, why: String) -> Stranger {
         uid: process.open().and_then(|opened| opened.uid()).ok(),
         guess: format!("session {} {by}", claim.id),
         why,
+        is_new: true,
+    }
+}
+
+/// An agent that a person, or something else, started without us.
+fn foreign_agent(writer: &writers::Writer) -> Stranger {
+    let pid = writer.identity.pid;
+    let place = match (&writer.terminal, &writer.cwd) {
+        (Some(terminal), _) => format!("whoever is at {}", terminal.display()),
+        (None, Some(cwd)) => format!("whoever started it in {}", cwd.display()),
+        (None, None) => "somebody else".to_owned(),
+    };
+    Stranger {
+        pid,
+        age_ms: berth_host::clock::wall_ms().saturating_sub(writer.since_ms),
+        command: writer.command.clone(),
+        uid: identity::stat(pid).and_then(|stat| stat.open()?.uid()).ok(),
+        guess: place,
+        why: format!("no session has its conversation {}", writer.native_id),
         is_new: true,
     }
 }

@@ -198,6 +198,25 @@ pub(crate) fn of_dead_agent(
     Some(TurnEnd::without_answer(state, how))
 }
 
+/// How the turn of an agent ended that lives, has nothing to do, and did not tell the end.
+pub(crate) fn of_quiet_agent(history: &History, id: &SessionId) -> Option<TurnEnd> {
+    match recorded(history, id)? {
+        Recorded::Over(end) => Some(end),
+        Recorded::Unfinished(why) => {
+            let reason = format!("it was broken off: {why}");
+            Some(TurnEnd::without_answer(Final::Interrupted, reason))
+        }
+    }
+}
+
+/// The end of an agent's turn, if its own record has one.
+pub(crate) fn recorded_end(history: &History, id: &SessionId) -> Option<TurnEnd> {
+    match recorded(history, id)? {
+        Recorded::Over(end) => Some(end),
+        Recorded::Unfinished(_) => None,
+    }
+}
+
 /// How the turn of a run ended whose keeper died. Everything of the run is proven gone.
 pub(crate) fn of_lost_run(history: &History, dir: &Path) -> Option<TurnEnd> {
     let session = &history.session;

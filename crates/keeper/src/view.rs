@@ -17,13 +17,15 @@ use berth_core::{Grant, Limits, Phase, Session, SessionId, Spec};
 use berth_host::identity::{Pidfd, Verdict};
 use berth_host::lock::{Probe, probe};
 use berth_host::{clock, identity};
+use berth_journal::Committed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::boundary;
+use crate::history::Stored;
 use crate::home::Home;
 use crate::recover;
-use crate::{History, output, store};
+use crate::{History, killpoint, output, store};
 
 /// The name of the short cut.
 pub const STATUS_FILE: &str = "status.json";
@@ -124,11 +126,57 @@ impl Look {
                 return Ok(status);
             }
         }
-        let history = history(home, id)?;
+        let (_, history, lease) = events_and_lease(home, id)?;
+        Ok(describe(&dir, id, &history, lease.is_kept()))
+    }
+}
+
+/// How often is looked again where a journal grows while it is compared with the lease.
+const MOST_LOOKS: usize = 16;
+
+/// Who holds a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lease {
+    /// Its keeper.
+    Kept,
+    /// Who clears up after its keeper.
+    Cleared,
+    Free,
+}
+
+impl Lease {
+    fn is_kept(self) -> bool {
+        self == Self::Kept
+    }
+}
+
+/// What the journal tells, and who holds the session: both of one moment. A keeper may write the end of its run and go
+/// between two looks; who takes the older journal and the newer lease would call a run lost that ended well. So where
+/// nobody keeps a run that has no end, the journal must be after that what it was before.
+fn events_and_lease(
+    home: &Home,
+    id: &SessionId,
+) -> Result<(Vec<Committed<Stored>>, History, Lease), Problem> {
+    let dir = home.session_dir(id);
+    let mut looks = 0;
+    loop {
+        looks += 1;
+        let before = JournalEnd::of(&dir).ok();
+        let events = store::read(&dir, id, 1)?;
+        let history = History::replay(&events);
+        killpoint::reached("view-between-journal-and-lease");
         let held = is_kept(&dir).map_err(|error| {
             Problem::new(Code::Refused, format!("cannot look at the lease of session {id}: {error}"))
         })?;
-        Ok(describe(&dir, id, &history, held && !recover::lost_its_keeper(&history.session)))
+        let lease = match held {
+            true if recover::lost_its_keeper(&history.session) => Lease::Cleared,
+            true => Lease::Kept,
+            false => Lease::Free,
+        };
+        let claims_a_loss = history.session.is_live() && !lease.is_kept();
+        if !claims_a_loss || before == JournalEnd::of(&dir).ok() || looks == MOST_LOOKS {
+            return Ok((events, history, lease));
+        }
     }
 }
 
@@ -152,6 +200,7 @@ pub(crate) fn is_released(dir: &Path, status: &mut Status, short_cut: &[u8]) -> 
         return false;
     }
     (status.clients, status.writer, status.expires_in_ms) = (0, None, None);
+    status.attached.clear();
     if let Some(turns) = &mut status.turns {
         (turns.activity, turns.releases_in_ms) = (None, None);
     }
@@ -164,7 +213,9 @@ pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool
     status.output_file = newest_output(dir);
     if let Some(old) = read_short_cut(dir) {
         (status.rows, status.cols) = (old.rows, old.cols);
-        status.clients = if kept { old.clients } else { 0 };
+        if kept {
+            (status.clients, status.attached) = (old.clients, old.attached);
+        }
     }
     add_output(dir, &mut status);
     status
@@ -281,19 +332,17 @@ pub struct Fact {
 /// Collects the evidence.
 pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
     let dir = home.session_dir(id);
-    let events = store::read(&dir, id, 1)?;
-    let history = History::replay(&events);
+    let (events, history, lease) = events_and_lease(home, id)?;
     let session = &history.session;
     let now = clock::wall_ms();
     let mut evidence = Vec::new();
 
-    let held = is_kept(&dir).unwrap_or(false);
-    let kept = held && !recover::lost_its_keeper(session);
+    let kept = lease.is_kept();
     let holder = store::holder(&dir);
-    let lease = match (held, kept) {
-        (true, true) => format!("held ({holder})"),
-        (true, false) => format!("held, but not by its keeper: somebody is clearing up ({holder})"),
-        (false, _) => "free: there is no keeper".to_owned(),
+    let lease = match lease {
+        Lease::Kept => format!("held ({holder})"),
+        Lease::Cleared => format!("held, but not by its keeper: somebody is clearing up ({holder})"),
+        Lease::Free => "free: there is no keeper".to_owned(),
     };
     evidence.push(Fact { source: "lease", fact: lease, age_ms: 0 });
 
@@ -351,6 +400,7 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
 
     evidence.extend(session.spec.as_ref().map(grant_fact));
     evidence.extend(turn_facts(session, id, kept));
+    evidence.extend(edge_fact(&history, kept, now));
 
     let state = session.state(kept).word().to_owned();
     let would_change = what_would_change(&state, id);
@@ -415,6 +465,25 @@ fn turn_facts(session: &Session, id: &SessionId, kept: bool) -> Vec<Fact> {
         }),
     );
     facts.into_iter().map(|fact| Fact { source: "turns", fact, age_ms: 0 }).collect()
+}
+
+/// What the agent in a terminal told, or that it tells nothing.
+fn edge_fact(history: &History, kept: bool, now: u64) -> Option<Fact> {
+    let session = &history.session;
+    let runs = kept && matches!(session.phase, Phase::Running { .. });
+    if !runs || !session.has_terminal() {
+        return None;
+    }
+    Some(match (history.told(), session.tells) {
+        (Some(told), _) => Fact { source: "hooks", fact: told.how, age_ms: now.saturating_sub(told.at.0) },
+        (None, true) => {
+            Fact { source: "hooks", fact: "none has told anything in this run".to_owned(), age_ms: 0 }
+        }
+        (None, false) => {
+            let fact = "none: nothing tells whether what runs in the terminal works or waits".to_owned();
+            Fact { source: "hooks", fact, age_ms: 0 }
+        }
+    })
 }
 
 /// What holds the current or last run together, and what that is worth.

@@ -7,9 +7,13 @@
 //! is no sign. A process that may not be looked into makes no claim. A signal goes only through a descriptor
 //! of the verified process.
 //! Not here: whose a process of ours is (see `whose`), the lock that sessions of ours take among themselves.
-//! Start with [`find`]; [`registered`] is quick enough for every turn.
+//! Start with [`find`]; [`registered`] is quick enough for every turn; [`live`] is for lists, [`orphans`] for what a
+//! killed agent left.
 
 mod end;
+mod hooked;
+mod live;
+mod orphans;
 mod signs;
 #[cfg(test)]
 mod tests;
@@ -23,7 +27,12 @@ use berth_host::clock;
 use berth_host::identity::{self, Identity, ProcessStat};
 use berth_transcript::Kind;
 
+use crate::holders::Holder;
+pub(crate) use signs::Doing;
+
 pub use end::{Ended, end};
+pub use live::live;
+pub use orphans::{Orphan, Orphans, orphans};
 
 /// Somebody who writes a conversation and is not ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,6 +70,11 @@ pub enum Evidence {
         /** In this file. */
         file: PathBuf,
     },
+    /// It said so itself, through its hooks.
+    Hook {
+        /** As this record has it. */
+        file: PathBuf,
+    },
     /// What it started carries its pid and the conversation's id.
     Child {
         /** One of those. */
@@ -75,6 +89,7 @@ impl fmt::Display for Evidence {
         match self {
             Self::Lock { file } => write!(f, "it holds the lock {}", file.display()),
             Self::Registry { file } => write!(f, "{} names it", file.display()),
+            Self::Hook { file } => write!(f, "its hooks said so, as {} has it", file.display()),
             Self::Child { pid } => {
                 write!(f, "process {pid}, which it started, carries its conversation's id")
             }
@@ -93,6 +108,7 @@ pub fn find(
     ours: impl Fn(u32) -> bool,
 ) -> Result<Vec<Writer>, String> {
     let mut found = signs::registered(kind, native_id, &env)?;
+    found.extend(hooked(kind, native_id, &env));
     // Codex's lock says it all: whoever talks to the one who has it only sits before it.
     if found.iter().all(|(_, evidence)| !matches!(evidence, Evidence::Lock { .. })) {
         found.extend(signs::by_process(kind, native_id, &env)?);
@@ -107,7 +123,24 @@ pub fn registered(
     env: impl Fn(&str) -> Option<OsString>,
     ours: impl Fn(u32) -> bool,
 ) -> Result<Vec<Writer>, String> {
+    let mut found = signs::registered(kind, native_id, &env)?;
+    found.extend(hooked(kind, native_id, &env));
+    Ok(writers(kind, native_id, found, ours))
+}
+
+/// The same by the agent's own list alone, for who knows what hooks told.
+pub fn listed(
+    kind: &str,
+    native_id: &str,
+    env: impl Fn(&str) -> Option<OsString>,
+    ours: impl Fn(u32) -> bool,
+) -> Result<Vec<Writer>, String> {
     Ok(writers(kind, native_id, signs::registered(kind, native_id, &env)?, ours))
+}
+
+fn hooked(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>) -> Vec<(Identity, Evidence)> {
+    let account = Kind::of(kind).and_then(|kind| berth_transcript::config_dir(kind, env).ok());
+    hooked::hooked(kind, native_id, account.as_deref())
 }
 
 /// A closer look at those that are not ours, each once, by its strongest sign.
@@ -130,7 +163,10 @@ fn look(kind: &str, native_id: &str, identity: Identity, evidence: Evidence) -> 
     let argv = opened.argv().unwrap_or_default();
     let others = match &evidence {
         Evidence::Lock { file } => signs::other_locks(identity.pid, file),
-        Evidence::Registry { .. } | Evidence::Child { .. } | Evidence::CommandLine => 0,
+        Evidence::Registry { .. }
+        | Evidence::Hook { .. }
+        | Evidence::Child { .. }
+        | Evidence::CommandLine => 0,
     };
     Some(Writer {
         kind: kind.to_owned(),
@@ -145,11 +181,36 @@ fn look(kind: &str, native_id: &str, identity: Identity, evidence: Evidence) -> 
     })
 }
 
+/// What an agent's process says that it does, if it says anything.
+pub(crate) fn doing(kind: &str, pid: u32, env: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<Doing> {
+    signs::entry_of(kind, pid, env)?.doing
+}
+
+/// Whether a process is an agent of this kind by its name.
+pub(crate) fn is_agent(kind: &str, stat: &ProcessStat) -> bool {
+    signs::is_agent(kind, stat)
+}
+
 fn is_alive(stat: &ProcessStat, identity: &Identity) -> bool {
     stat.start_ticks == identity.start_ticks && !stat.is_zombie()
 }
 
 impl Writer {
+    /// A holder, for people.
+    pub fn holding(holder: &Holder) -> Self {
+        Self {
+            kind: holder.kind.clone(),
+            native_id: holder.native_id.clone(),
+            identity: holder.identity.clone(),
+            since_ms: holder.opened_ms,
+            cwd: holder.cwd.clone(),
+            terminal: holder.terminal.clone(),
+            command: holder.kind.clone(),
+            others: 0,
+            evidence: Evidence::Hook { file: PathBuf::new() },
+        }
+    }
+
     /// One line for people: `claude, pid 4711, since 10:02 (3 m), in /dir, on /dev/pts/3`.
     pub fn line(&self) -> String {
         self.line_at(clock::wall_ms(), &jiff::tz::TimeZone::system())

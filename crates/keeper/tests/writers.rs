@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use berth_host::identity::{Identity, Verdict, stat};
 use berth_host::lock::LockFile;
 use berth_host::tree;
-use berth_keeper::writers::{Evidence, Writer, end, find, registered};
+use berth_keeper::writers::{Evidence, Orphan, Orphans, Writer, end, find, orphans, registered};
 
 const ID: &str = "11111111-2222-4333-8444-555555555555";
 const GRACE: Duration = Duration::from_secs(20);
@@ -447,6 +447,183 @@ fn what_others_started_with_the_same_id_is_left_alone() {
     let writer = found.iter().find(|writer| writer.identity.pid == agent.pid()).unwrap();
     end(writer, GRACE, None).unwrap();
     assert!(matches!(Identity::of(stranger.pid()).unwrap().check(), Verdict::Alive(_)));
+}
+
+/// Somebody who reads the pid that a process writes down as soon as it runs.
+fn pid_in(file: &Path) -> Identity {
+    let begun = Instant::now();
+    loop {
+        let said = fs::read_to_string(file).unwrap_or_default();
+        if let Some(pid) = said.strip_suffix('\n') {
+            return Identity::of(pid.parse().unwrap()).unwrap();
+        }
+        assert!(begun.elapsed() < GRACE, "{} was not written", file.display());
+        std::thread::yield_now();
+    }
+}
+
+/// What an agent that is dead started: a command in a session of its own, told apart by the file it writes its pid to.
+fn leave(
+    home: &Home,
+    how: &[&str],
+    terminal: Option<&std::os::fd::OwnedFd>,
+    name: &str,
+    script: &str,
+) -> Identity {
+    let mut dead = Command::new("true").spawn().unwrap();
+    let agent = dead.id().to_string();
+    dead.wait().unwrap();
+    let file = home.0.join(name);
+    let mut command = Command::new(how[0]);
+    command.args(&how[1..]).args(["sh", "-c", &format!("echo $$ >{}; {script}", file.display())]);
+    command.env_clear().env("HOME", &home.0).env("BERTH_TEST_HOME", &home.0).env("PATH", "/usr/bin:/bin");
+    command.env("CLAUDE_CODE_SESSION_ID", ID).env("CLAUDE_PID", agent).current_dir(&home.0);
+    command.env("CODEX_THREAD_ID", ID);
+    command.stdin(terminal.map_or_else(Stdio::null, |end| Stdio::from(end.try_clone().unwrap())));
+    // A leader of a group cannot begin a session: setsid makes another process and ends. So does a shell with `&`.
+    command.stdout(Stdio::null()).process_group(0);
+    assert!(command.status().unwrap().success());
+    pid_in(&file)
+}
+
+fn is_alive(one: &Identity) -> bool {
+    matches!(one.check(), Verdict::Alive(_))
+}
+
+fn left_by_dead_agents(home: &Home) -> (Orphans, Vec<u32>, Vec<u32>) {
+    let found = orphans("claude", ID, home.env()).unwrap();
+    let pids = |list: &[Orphan]| list.iter().map(|one| one.identity.pid).collect();
+    let (tools, others) = (pids(&found.tools), pids(&found.others));
+    (found, tools, others)
+}
+
+#[test]
+fn a_tool_of_a_dead_agent_is_ended_with_all_in_its_session() {
+    let home = Home::new();
+    let tool = leave(&home, &["setsid"], None, "tool", "sleep 1000; true");
+    let (found, tools, _) = left_by_dead_agents(&home);
+    assert_eq!(tools, [tool.pid]);
+    let ended = found.end().unwrap();
+    assert!(ended.iter().any(|line| line.starts_with(&format!("pid {} (sh -c", tool.pid))), "{ended:?}");
+    assert!(!is_alive(&tool));
+    assert_eq!(left_by_dead_agents(&home).0, Orphans::default());
+}
+
+#[test]
+fn what_codex_left_is_told_when_nobody_holds_its_lock_and_never_ended() {
+    let home = Home::new();
+    let left = || orphans("codex", ID, home.env()).unwrap();
+    let tool = leave(&home, &["setsid"], None, "tool", "sleep 1000; true");
+    let server = leave(&home, &["sh", "-c", "\"$@\" &", "sh"], None, "server", "sleep 1000; true");
+    assert_eq!(left(), Orphans::default(), "there was no lock: it may be anybody's");
+    let mut agent = home.run("codex", &format!("exec 8<>{0}; flock 8", home.lock(ID).display()), &[], &[]);
+    assert_eq!(left(), Orphans::default(), "somebody has it");
+    agent.kill();
+    // One of an agent that lives and has another conversation by now.
+    let living = home.run(
+        "codex",
+        "setsid sh -c 'sleep 1000; true' </dev/null >/dev/null & :",
+        &[],
+        &[("CODEX_THREAD_ID", ID)],
+    );
+    let found = left();
+    let pids = |list: &[Orphan]| list.iter().map(|one| one.identity.pid).collect::<Vec<_>>();
+    // Its agent may live, and have gone on to another conversation: nothing that Codex leaves names it.
+    assert_eq!(pids(&found.tools), Vec::<u32>::new(), "{found:?}");
+    assert!([tool.pid, server.pid].iter().all(|pid| pids(&found.others).contains(pid)), "{found:?}");
+    assert!(found.others[0].line().ends_with("left by one that is gone"), "{found:?}");
+    assert!(found.end().unwrap().is_empty());
+    assert!(is_alive(&tool) && is_alive(&server));
+    drop(living);
+}
+
+#[test]
+fn who_is_a_writer_by_a_hooks_word_alone_is_ended_only_if_it_is_an_agent() {
+    let home = Home::new();
+    let writer = |agent: &Agent| Writer {
+        kind: "claude".to_owned(),
+        native_id: ID.to_owned(),
+        identity: Identity::of(agent.pid()).unwrap(),
+        since_ms: 0,
+        cwd: None,
+        terminal: None,
+        command: String::new(),
+        others: 0,
+        evidence: Evidence::Hook { file: PathBuf::new() },
+    };
+    let (mut innocent, mut claude) = (home.quiet("other"), home.quiet("claude"));
+    let refused = end(&writer(&innocent), GRACE, None).unwrap_err();
+    assert!(
+        refused.contains(&format!("pid {}", innocent.pid())) && refused.contains("no claude"),
+        "{refused}"
+    );
+    // It ends by itself when there is nothing more to read, and not by a signal.
+    drop(innocent.input.take());
+    assert!(innocent.child.wait().unwrap().code().is_some());
+    assert_eq!(end(&writer(&claude), GRACE, None), Ok(berth_keeper::writers::Ended::default()));
+    claude.child.wait().unwrap();
+}
+
+#[test]
+fn what_is_in_a_terminal_is_no_tool() {
+    let home = Home::new();
+    let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
+    let window = rustix::pty::openpt(flags).unwrap();
+    rustix::pty::grantpt(&window).unwrap();
+    rustix::pty::unlockpt(&window).unwrap();
+    let name = rustix::pty::ptsname(&window, Vec::new()).unwrap();
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
+    let end = rustix::fs::open(&*name, flags, rustix::fs::Mode::empty()).unwrap();
+    let pane = leave(&home, &["setsid", "--ctty"], Some(&end), "pane", "sleep 1000; true");
+    assert_ne!(stat(pane.pid).unwrap().tty, 0);
+    let (found, tools, others) = left_by_dead_agents(&home);
+    assert!(tools.is_empty() && others.contains(&pane.pid), "{found:?}");
+    assert_eq!(found.end(), Ok(vec![]));
+    assert!(is_alive(&pane));
+}
+
+#[test]
+fn what_somebody_with_the_same_marks_started_is_no_tool() {
+    let home = Home::new();
+    // As a multiplexer does for what it runs without a terminal.
+    let inner = home.0.join("inner");
+    let script = format!("setsid sh -c 'echo $$ >{}; sleep 1000; true'; true", inner.display());
+    let server = leave(&home, &["sh", "-c", "\"$@\" &", "sh"], None, "server", &script);
+    let inner = pid_in(&inner);
+    assert_eq!(stat(inner.pid).unwrap().ppid, server.pid);
+    let (found, tools, others) = left_by_dead_agents(&home);
+    assert!(tools.is_empty() && others.contains(&inner.pid), "{found:?}");
+    found.end().unwrap();
+    assert!(is_alive(&inner) && is_alive(&server));
+}
+
+#[test]
+fn a_session_with_an_agent_in_it_is_left_alone_also_if_that_came_later() {
+    let home = Home::new();
+    let (go, agent) = (home.0.join("go"), home.0.join("agent"));
+    let inner = format!("{}/claude -c 'echo $$ >{}; sleep 1000; true'", home.0.display(), agent.display());
+    let wait = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
+    let tool = leave(&home, &["setsid"], None, "tool", &format!("{wait}; {inner}; true"));
+    let (before, tools, _) = left_by_dead_agents(&home);
+    assert_eq!(tools, [tool.pid]);
+    fs::write(&go, "").unwrap();
+    let agent = pid_in(&agent);
+    let (found, tools, others) = left_by_dead_agents(&home);
+    assert!(tools.is_empty() && others.contains(&tool.pid), "{found:?}");
+    for found in [found, before] {
+        assert_eq!(found.end(), Ok(vec![]));
+        assert!(is_alive(&agent) && is_alive(&tool));
+    }
+}
+
+#[test]
+fn a_tool_whose_number_is_another_process_now_is_gone() {
+    let home = Home::new();
+    let other = leave(&home, &["setsid"], None, "other-one", "sleep 1000; true");
+    let identity = Identity { start_ticks: other.start_ticks - 1, ..other.clone() };
+    let tool = Orphan { identity, agent: Some(1), command: "sh".to_owned() };
+    assert_eq!(Orphans { tools: vec![tool], others: vec![] }.end(), Ok(vec![]));
+    assert!(is_alive(&other));
 }
 
 /// Not a promise, but a figure: `cargo nextest run -p berth-keeper -E 'test(what_a_look_costs)' --no-capture`.

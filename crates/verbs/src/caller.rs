@@ -16,22 +16,21 @@ pub use berth_keeper::callers::Inside;
 
 use crate::ctx::Ctx;
 
-/// The session a process is inside of; nothing if it is outside of all. A problem if nobody can tell: then it
-/// may look, and no more.
-pub fn of_pid(home: &Home, pid: u32) -> Result<Option<Inside>, Problem> {
-    strictest(callers::of_process(home, pid))
+/// The sessions a process is inside of, the strongest evidence first; none if it is outside of all. Usually it is one;
+/// who is inside of several may do what all of them allow. A problem if nobody can tell: then it may look, and no more.
+pub fn of_pid(home: &Home, pid: u32) -> Result<Vec<Inside>, Problem> {
+    told(callers::of_process(home, pid))
 }
 
 /// The same for whoever is at the other end of a local connection: it is the very process that connected.
-pub fn of_peer(home: &Home, stream: &impl AsFd) -> Result<Option<Inside>, Problem> {
-    strictest(callers::of_peer(home, stream))
+pub fn of_peer(home: &Home, stream: &impl AsFd) -> Result<Vec<Inside>, Problem> {
+    told(callers::of_peer(home, stream))
 }
 
-fn strictest(seen: Seen) -> Result<Option<Inside>, Problem> {
+fn told(seen: Seen) -> Result<Vec<Inside>, Problem> {
     match seen {
-        Seen::Outside => Ok(None),
-        // One who is inside of several may do what all of them allow; the least of them stands for that.
-        Seen::Inside(all) => Ok(all.into_iter().min_by_key(|inside| inside.grant)),
+        Seen::Outside => Ok(vec![]),
+        Seen::Inside(all) => Ok(all),
         Seen::Unseen(why) => {
             Err(Problem::new(Code::NotAllowed, format!("it cannot be told who asks: {why}"))
                 .hint("whoever orders something has to stay until it is done, where /proc shows them"))
@@ -69,23 +68,28 @@ impl Ctx {
         match callers::of_process(&self.home, std::process::id()) {
             // The numbers of /proc may be those of another pid namespace, and then nobody can tell.
             Seen::Unseen(why) => Self { unseen: Some(why), ..self },
-            seen @ (Seen::Outside | Seen::Inside(_)) => {
-                let parent = strictest(seen).ok().flatten().map(|inside| inside.session);
-                Self { parent, ..self }
+            Seen::Outside => self,
+            Seen::Inside(all) => {
+                let mut sessions = all.into_iter().map(|inside| inside.session);
+                Self { parent: sessions.next(), also: sessions.collect(), ..self }
             }
         }
     }
 
     /// Who asks, for a keeper.
     pub fn asker(&self) -> Asker {
-        Asker { place: self.place.clone(), agent: self.parent.as_ref().map(ToString::to_string) }
+        let also = self.also.iter().map(ToString::to_string).collect();
+        Asker { place: self.place.clone(), agent: self.parent.as_ref().map(ToString::to_string), also }
     }
 
     fn seen(&self) -> Seen {
         match (&self.unseen, &self.parent) {
             (Some(why), _) => Seen::Unseen(why.clone()),
             (None, None) => Seen::Outside,
-            (None, Some(agent)) => Seen::Inside(vec![callers::inside(&self.home, agent.clone())]),
+            (None, Some(agent)) => {
+                let all = std::iter::once(agent).chain(&self.also);
+                Seen::Inside(all.map(|agent| callers::inside(&self.home, agent.clone())).collect())
+            }
         }
     }
 

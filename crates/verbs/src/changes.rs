@@ -62,6 +62,7 @@ pub fn watch(ctx: &Ctx, until: Option<BorrowedFd<'_>>, tell: &mut dyn FnMut(Chan
         tell,
         notify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok(),
         root: -1,
+        is_elsewhere: false,
         dirs: BTreeMap::new(),
         watched: BTreeSet::new(),
         keepers: BTreeMap::new(),
@@ -111,6 +112,8 @@ struct Watcher<'a> {
     notify: Option<OwnedFd>,
     /// The watch on the directory of all sessions.
     root: i32,
+    /// That directory is another one now, and so are those in it.
+    is_elsewhere: bool,
     dirs: BTreeMap<i32, SessionId>,
     /// The sessions in `dirs`.
     watched: BTreeSet<SessionId>,
@@ -130,6 +133,8 @@ impl Watcher<'_> {
                 | WatchFlags::DELETE
                 | WatchFlags::MOVED_TO
                 | WatchFlags::MOVED_FROM
+                | WatchFlags::MOVE_SELF
+                | WatchFlags::DELETE_SELF
                 | WatchFlags::ONLYDIR;
             self.root = inotify::add_watch(notify, self.ctx.home.sessions_dir(), flags).unwrap_or(-1);
         }
@@ -145,6 +150,14 @@ impl Watcher<'_> {
                 return;
             }
         };
+        if let Some(notify) = &self.notify
+            && std::mem::take(&mut self.is_elsewhere)
+        {
+            for (watch, _) in std::mem::take(&mut self.dirs) {
+                let _ = inotify::remove_watch(notify, watch);
+            }
+            self.watched.clear();
+        }
         let gone: BTreeSet<SessionId> =
             known.into_iter().filter(|id| ids.binary_search(id).is_err()).collect();
         self.look_at(gone);
@@ -180,6 +193,7 @@ impl Watcher<'_> {
             Err(problem) if problem.code == Code::NotFound => {
                 self.keepers.remove(id);
                 self.unwatched.remove(id);
+                self.healed.retain(|(healed, _)| healed != id);
                 Found::Gone
             }
             Err(problem) => Found::Damaged(problem),
@@ -271,6 +285,15 @@ impl Watcher<'_> {
         let mut reader = inotify::Reader::new(notify, &mut buffer);
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                return Due::All;
+            }
+            let is_away = event.events().intersects(
+                ReadFlags::MOVE_SELF | ReadFlags::DELETE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED,
+            );
+            if event.wd() == self.root && is_away {
+                // What is watched is not where the sessions are any more. What is there now is looked at anew.
+                let _ = inotify::remove_watch(notify, self.root);
+                (self.root, self.is_elsewhere) = (-1, true);
                 return Due::All;
             }
             let name = event.file_name().and_then(|name| name.to_str().ok());

@@ -10,6 +10,8 @@
 
 mod agents;
 pub mod explain;
+mod history;
+mod hooks;
 mod hosts;
 mod keys;
 pub mod notify;
@@ -27,6 +29,8 @@ use std::sync::OnceLock;
 use berth_api::{Code, Problem};
 
 pub use agents::{AgentKeys, ID};
+pub use history::HistoryKeys;
+pub use hooks::Hooks;
 pub use hosts::Hosts;
 use keys::Document;
 pub use keys::{Origin, Setting, Spot};
@@ -51,10 +55,14 @@ pub struct Config {
     pub policy: Policy,
     /// `[agents.NAME]`, by name.
     pub agents: BTreeMap<String, AgentKeys>,
+    /// `[hooks]`.
+    pub hooks: Hooks,
     /// `[hosts]`.
     pub hosts: Hosts,
     /// `[notify]`.
     pub notify: notify::NotifyKeys,
+    /// `[history]`.
+    pub history: HistoryKeys,
     /// `[serve]`.
     pub serve: serve::ServeKeys,
 }
@@ -102,12 +110,26 @@ impl Config {
         let ui = Ui::read(top.table("ui")?)?;
         let policy = Policy::read(top.table("policy")?)?;
         let agents = agents::read(&mut top)?;
+        let hooks = Hooks::read(top.table("hooks")?)?;
         let hosts = Hosts::read(top.table("hosts")?)?;
         let notify = notify::NotifyKeys::read(top.table("notify")?)?;
+        let history = HistoryKeys::read(top.table("history")?)?;
         let serve = serve::ServeKeys::read(top.table("serve")?)?;
         top.finish()?;
         let settings = document.settings();
-        Ok(Self { path, is_there: bytes.is_some(), settings, ui, policy, agents, hosts, notify, serve })
+        Ok(Self {
+            path,
+            is_there: bytes.is_some(),
+            settings,
+            ui,
+            policy,
+            agents,
+            hooks,
+            hosts,
+            notify,
+            history,
+            serve,
+        })
     }
 
     /// The refusal of something that only turns out to be wrong beside the built-in table.

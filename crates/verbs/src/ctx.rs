@@ -25,6 +25,8 @@ pub struct Ctx {
     pub size: Option<Size>,
     /// The session they are inside of: what they start is its child, and what they may do is its grant.
     pub parent: Option<SessionId>,
+    /// Others that they are inside of as well, by weaker evidence: they may do what all of them allow.
+    pub also: Vec<SessionId>,
     /// Why nobody can tell who they are, if so: then they may look, and start what has no grant.
     pub unseen: Option<String>,
 }
@@ -34,7 +36,7 @@ impl Ctx {
     pub fn open(place: String, size: Option<Size>) -> Result<Self, Problem> {
         let home = Home::locate()?;
         tracing::info!(root = ?home.root(), "the state directory");
-        Ok(Self { home, place, size, parent: None, unseen: None })
+        Ok(Self { home, place, size, parent: None, also: vec![], unseen: None })
     }
 
     /// The same for helpers: everything that can be asked of a session can be asked of them.

@@ -16,7 +16,7 @@ use berth_keeper::notify::{Delivery, Desk, Outcome};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::words;
+use crate::{setup, words};
 
 /// Less room than this is little on any disk.
 const LITTLE_ROOM_BYTES: u64 = 1 << 30;
@@ -140,6 +140,54 @@ fn rows() -> Vec<Row> {
     rows.push(process_limits());
     rows.push(open_files(facts::limits::open_files()));
     rows.extend(notifications());
+    rows.extend(hooks());
+    rows
+}
+
+/// Whether agents that are started by hand tell berth of their conversations, and can.
+fn hooks() -> Vec<Row> {
+    const NAME: &str = "hooks";
+    const COST: &str = "a second writer of a conversation that is opened by hand is not told";
+    let Ok(root) = Home::place() else { return vec![] };
+    let mut rows = Vec::new();
+    for (agent, plan) in [("claude", setup::claude(&root, false)), ("codex", setup::codex(&root, false))] {
+        let fix = format!("berth setup {agent}");
+        rows.push(match plan {
+            Ok(plan) if plan.is_done() && plan.notes.is_empty() => {
+                Row::ok(NAME, format!("set up for {agent}"))
+            }
+            Ok(plan) if plan.is_done() => {
+                Row::limited(NAME, format!("{agent}: {}", plan.notes.join("; "))).cost(COST)
+            }
+            // Who never set it up may well do without.
+            Ok(plan) if plan.is_new => {
+                Row::ok(NAME, format!("not set up for {agent}; runs of berth bring their own (`{fix}`)"))
+            }
+            Ok(_) => Row::limited(NAME, format!("not as they should be for {agent}")).cost(COST).fix(fix),
+            Err(problem) => Row::limited(NAME, problem.what).cost(COST).fix(fix),
+        });
+    }
+    let link = berth_keeper::carried::link_path(&root);
+    if link.is_symlink() && !link.exists() {
+        let found = format!("{} leads nowhere: berth was moved", link.display());
+        rows.push(Row::limited(NAME, found).cost(COST).fix("berth setup claude"));
+    }
+    let found = berth_keeper::holders::Holders::of(&root).all();
+    if found.left_out > 0 {
+        let found =
+            format!("{} records of who has a conversation open are too many to look at", found.left_out);
+        rows.push(Row::limited(NAME, found).cost(COST).fix("berth sweep"));
+    }
+    let damaged = found.damaged;
+    if let Some(first) = damaged.first() {
+        let found = format!(
+            "{} records of who has a conversation open cannot be read: {} ({})",
+            damaged.len(),
+            first.file.display(),
+            first.why
+        );
+        rows.push(Row::limited(NAME, found).cost(COST).fix("remove them once nobody works there"));
+    }
     rows
 }
 
@@ -162,7 +210,7 @@ fn notifications() -> Option<Row> {
 }
 
 /// The last failure that nothing followed that worked in the same way.
-pub fn unmended(deliveries: &[Delivery]) -> Option<&Delivery> {
+fn unmended(deliveries: &[Delivery]) -> Option<&Delivery> {
     let at = deliveries.iter().rposition(|it| it.outcome == Outcome::Failed)?;
     let failed = &deliveries[at];
     let is_mended = deliveries[at..].iter().any(|later| {

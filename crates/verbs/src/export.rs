@@ -18,7 +18,7 @@ use berth_journal::Committed;
 use berth_keeper::history::Stored;
 use berth_keeper::{History, store, turn, view};
 
-pub use {cast::write as cast, events::write as events, markdown::write as markdown};
+pub use {cast::write as cast, events::write as events, markdown::exchange, markdown::write as markdown};
 
 use crate::ctx::Ctx;
 use crate::turns;
@@ -101,7 +101,7 @@ fn start_of_run(event: &Committed<Stored>) -> Option<(u64, u64)> {
 }
 
 /// What is known of a session whose record may be damaged, the events that can be read, and the damage.
-pub fn salvaged(ctx: &Ctx, id: &SessionId) -> (Status, Vec<Committed<Stored>>, Option<Problem>) {
+pub(crate) fn salvaged(ctx: &Ctx, id: &SessionId) -> (Status, Vec<Committed<Stored>>, Option<Problem>) {
     let dir = ctx.home.session_dir(id);
     let (events, damage) = store::salvage(&dir, id);
     let status = match (&damage, view::status(&ctx.home, id)) {

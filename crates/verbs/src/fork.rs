@@ -22,7 +22,7 @@ pub fn fork(
     let session = view::history(&ctx.home, id)?.session;
     let refused = |refusal| berth_api::problem::refusal(&refusal, handle);
     let spec: Spec = session.spec.clone().ok_or_else(|| refused(berth_core::Refusal::NotCreated))?.into();
-    if !session.takes_turns() {
+    if session.has_terminal() {
         return Err(Problem::new(
             Code::Refused,
             format!("session `{handle}` has no conversation that can be copied: it is a terminal"),
@@ -38,7 +38,7 @@ pub fn fork(
     let spec = Spec { origin: Origin::Forked(of), key: None, grant: Grant::None, ..spec };
     let lock = name.is_some().then(|| ctx.home.lock_names()).transpose()?;
     let (connection, status) = {
-        let asked = run::Asked { name: name.as_ref(), lock: lock.as_ref(), ..run::Asked::default() };
+        let asked = run::Besides { name: name.as_ref(), lock: lock.as_ref(), ..run::Besides::default() };
         run::begin(ctx, spec, &asked)?
     };
     drop(lock);

@@ -25,7 +25,7 @@ use berth_keeper::view::{self, Brief};
 pub use lines::{Context, Found};
 pub use pattern::{Manner, Pattern};
 pub use record::{Line, Span};
-pub use session::{Hit, Part, Subject, Wish};
+pub use session::{Extent, Hit, Part, Subject};
 
 use crate::ctx::Ctx;
 use crate::listing::Filter;
@@ -63,7 +63,7 @@ pub fn subjects(ctx: &Ctx, filter: &Filter, mut ids: Vec<SessionId>) -> (Vec<Sub
 pub fn find(
     subjects: &[Subject],
     pattern: &Pattern,
-    wish: Wish,
+    extent: Extent,
     progress: &dyn Progress,
     mut take: impl FnMut(&Subject, &[Hit]) -> Result<ControlFlow<()>, Problem>,
 ) -> Result<Vec<Problem>, Problem> {
@@ -73,15 +73,15 @@ pub fn find(
         if progress.is_enough() {
             return Ok(problems);
         }
-        match subject.jobs(wish.context) {
+        match subject.jobs(extent.context) {
             Ok(more) => jobs.extend(more.into_iter().map(|job| (number, job))),
             Err(problem) => problems.push(problem),
         }
     }
     // One match is enough to name a session, and then the rest of it need not be read.
-    let is_enough = wish.one_each;
+    let is_enough = extent.one_each;
     let named: Vec<AtomicBool> = subjects.iter().map(|_| AtomicBool::new(false)).collect();
-    let wish = Wish { most: if is_enough { 1 } else { wish.most }, ..wish };
+    let extent = Extent { most: if is_enough { 1 } else { extent.most }, ..extent };
     progress.begin(jobs.iter().map(|(_, job)| job.bytes).sum());
     let worker = || {
         let (pattern, mut scratch) = (pattern.clone(), lines::Scratch::default());
@@ -96,7 +96,7 @@ pub fn find(
                 }
                 ControlFlow::Continue(())
             };
-            let found = job.run(&subjects[*subject], &pattern, wish, &mut scratch, &mut read);
+            let found = job.run(&subjects[*subject], &pattern, extent, &mut scratch, &mut read);
             named[*subject].fetch_or(!found.0.is_empty(), Ordering::Relaxed);
             found
         }

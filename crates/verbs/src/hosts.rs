@@ -164,11 +164,12 @@ fn cannot(what: &str, path: &Path, error: &io::Error) -> Problem {
 /// Records a host. One of the same name is replaced only if that is said.
 pub fn add(home: &Home, host: &Host, replace: bool) -> Result<(), Problem> {
     let known = all(home)?;
-    if let Some(there) = known.iter().find(|there| there.name == host.name && !replace) {
+    let there = known.iter().find(|there| there.name == host.name);
+    if let Some(there) = there.filter(|_| !replace) {
         let what = format!("there is a host `{}` already: {}", host.name, there.target);
         return Err(Problem::new(Code::Held, what).hint("choose another name with --name, or say --replace"));
     }
-    if known.len() >= MAX_HOSTS {
+    if there.is_none() && known.len() >= MAX_HOSTS {
         return Err(Problem::new(Code::Full, format!("there are {MAX_HOSTS} hosts already"))
             .hint("take one away with `berth hosts rm NAME`"));
     }
@@ -229,5 +230,20 @@ mod tests {
         for good in ["box", "me@box", "ssh://me@box:2222", "::1", "me@10.0.0.7"] {
             check_target(good).expect(good);
         }
+    }
+
+    #[test]
+    fn one_of_as_many_hosts_as_there_may_be_can_be_replaced() {
+        let dir = std::env::temp_dir().join(format!("berth-hosts-{}", std::process::id()));
+        let home = Home::open(dir.clone()).expect("a state directory");
+        let host = |name: &str, target: &str| Host::new(Some(name), target, None).expect("a host");
+        for number in 0..MAX_HOSTS {
+            add(&home, &host(&format!("h{number}"), "box"), false).expect("there is room");
+        }
+        assert_eq!(add(&home, &host("more", "box"), false).map_err(|full| full.code), Err(Code::Full));
+        assert_eq!(add(&home, &host("h1", "other"), false).map_err(|held| held.code), Err(Code::Held));
+        add(&home, &host("h1", "other"), true).expect("it takes the place of one");
+        assert_eq!(find(&home, "h1").expect("hosts").map(|host| host.target), Some("other".to_owned()));
+        fs::remove_dir_all(dir).expect("our own directory");
     }
 }

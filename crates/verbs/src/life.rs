@@ -168,7 +168,7 @@ pub fn edit(ctx: &Ctx, id: &SessionId, edit: Edit) -> Result<Status, Problem> {
 }
 
 /// Refuses what is no note.
-pub fn check_note(text: &str) -> Result<(), Problem> {
+fn check_note(text: &str) -> Result<(), Problem> {
     if text.len() > MAX_NOTE_BYTES {
         let refusal = Refusal::NoteTooLong { bytes: text.len(), limit: MAX_NOTE_BYTES };
         return Err(berth_api::problem::refusal(&refusal, ""));

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Problem, Status, Timestamp};
 use berth_core::SessionId;
 use berth_keeper::view::{Brief, Look};
 
@@ -35,6 +35,14 @@ pub fn rank(state: &str) -> u8 {
         "archived" => 5,
         _ => 4,
     }
+}
+
+/// Where a session comes in a list that nobody sorts otherwise. Of equals the one with the lower id comes first.
+pub type Place = (u8, std::cmp::Reverse<Timestamp>);
+
+/// Its place: who needs you first, then by what they do; among these the last active first.
+pub fn place(status: &Status) -> Place {
+    (rank(&status.state), std::cmp::Reverse(status.last_activity_at))
 }
 
 /// Which sessions are wanted. All conditions must hold.
@@ -256,9 +264,7 @@ impl Order {
     fn sort(self, sessions: &mut [Status]) {
         use std::cmp::Reverse;
         match self {
-            Self::State => {
-                sessions.sort_by_key(|status| (rank(&status.state), Reverse(status.last_activity_at)))
-            }
+            Self::State => sessions.sort_by_key(place),
             Self::Active => sessions.sort_by_key(|status| Reverse(status.last_activity_at)),
             Self::Created => sessions.sort_by_key(|status| Reverse(status.created_at)),
             Self::Name => sessions.sort_by(|one, other| {

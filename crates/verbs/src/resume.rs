@@ -8,7 +8,7 @@ use berth_core::SessionId;
 use berth_keeper::{recover, start, view};
 
 use crate::ctx::Ctx;
-use crate::turns;
+use crate::{history, turns};
 
 /// How long a keeper may take to leave once its run is over.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
@@ -42,5 +42,5 @@ pub fn begin(
         turns::free_conversation(ctx, id)?;
     }
     let resume = Request::Resume { size: ctx.size.unwrap_or_default(), fresh, take, restore: true };
-    start::keeper(&ctx.home, id, resume, ctx.asker())
+    start::keeper_with(&ctx.home, id, resume, ctx.asker(), &history::variables())
 }

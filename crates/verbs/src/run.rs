@@ -19,12 +19,14 @@ use berth_keeper::{conversations, names::NamesLock, start, turn, view};
 use crate::agents::{Driver, Table, TuiBegin};
 use crate::config::Config;
 use crate::ctx::Ctx;
-use crate::{life, turns};
+use crate::{history, life, turns};
 
 /// The longest key. Each byte may take three in a file name, and a file name has 255.
 const MAX_KEY_BYTES: usize = 76;
 /// The longest id of a conversation.
 const MAX_CONVERSATION_BYTES: usize = 256;
+/// The agents whose interface a word alone starts.
+const INTERFACES: [&str; 2] = ["claude", "codex"];
 /// How much of a command a problem shows.
 const SHOWN_COMMAND_CHARS: usize = 60;
 
@@ -101,6 +103,11 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, Problem> {
     }
     let spec = match &wanted.agent {
         Some(agent) => agent_spec(wanted, agent)?,
+        None if is_its_interface(&wanted.command)? => {
+            let agent = wanted.command[0].clone();
+            let named = Wanted { agent: None, tui: true, command: vec![], ..wanted.clone() };
+            agent_spec(&named, &agent)?
+        }
         None => spec(wanted)?,
     };
     if let Some(prompt) = &wanted.prompt {
@@ -139,7 +146,7 @@ impl Prepared {
         if let Origin::Resumed(native) = &spec.origin {
             conversations::heal_last_writer(&ctx.home, &spec.conversation, native);
         }
-        let asked = Asked {
+        let asked = Besides {
             name: name.as_ref(),
             lock: lock.as_ref(),
             take,
@@ -165,7 +172,7 @@ fn without_secrets(mut spec: Spec) -> (Spec, Vec<(String, String)>) {
 
 /// What a new session is given besides what it runs.
 #[derive(Clone, Copy, Default)]
-pub struct Asked<'a> {
+pub struct Besides<'a> {
     /// What people call it.
     pub name: Option<&'a Name>,
     /// Who holds the names meanwhile.
@@ -181,8 +188,8 @@ pub struct Asked<'a> {
 }
 
 /// Makes a session and begins its first run.
-pub fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connection, Status), Problem> {
-    let Asked { name, lock, take, secrets, tags, note } = *asked;
+pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<(Connection, Status), Problem> {
+    let Besides { name, lock, take, secrets, tags, note } = *asked;
     // The keeper looks as well; here it is said before a name or a directory is made.
     ctx.may_at_all(Deed::Start { grant: spec.grant.into(), takes: take }, "a session")?;
     let id = ctx.home.mint().map_err(|error| {
@@ -204,7 +211,8 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Asked<'_>) -> Result<(Connection, St
         let tags = tags.iter().map(ToString::to_string).collect();
         let note = note.map(str::to_owned);
         let create = Request::Create { spec, name: name.map(ToString::to_string), size, take, tags, note };
-        start::keeper_with(&ctx.home, &id, create, ctx.asker(), secrets)
+        let variables = [secrets, &history::variables()].concat();
+        start::keeper_with(&ctx.home, &id, create, ctx.asker(), &variables)
     })();
     if started.is_err() {
         // The keeper removes what it made. If it never ran, the empty directories are ours.
@@ -314,6 +322,18 @@ fn is_an_id(id: &str) -> Result<(), Problem> {
         .hint("an id has letters, digits and `-_.:`, and does not begin with `-`"))
 }
 
+/// Whether a command is one word that starts the interface of the agent of that name, whose conversation we can follow:
+/// then it is that agent, and has its hooks and its history. With anything behind the word it may be anything.
+fn is_its_interface(command: &[String]) -> Result<bool, Problem> {
+    let [word] = command else { return Ok(false) };
+    if !INTERFACES.contains(&word.as_str()) {
+        return Ok(false);
+    }
+    let table = Table::load()?;
+    let tui = table.find(word).ok().and_then(|agent| agent.tui.clone()).unwrap_or_default();
+    Ok(tui.first() == Some(word))
+}
+
 /// What an agent from the table runs.
 fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
     let table = Table::load()?;
@@ -344,6 +364,10 @@ fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
         } else {
             agent.structured_command(&extra)
         };
+        // It tells the id of its conversation later, and the keeper puts it there.
+        if agent.resume_tui.is_some() {
+            again = agent.tui_command(TuiBegin::Resume("{id}"), &extra)?;
+        }
         (tui, "pty", Origin::New)
     };
     let program = agent.locate(&command, Path::new(&base.cwd))?;
@@ -368,6 +392,44 @@ fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
         origin,
         policy,
         ..base
+    })
+}
+
+/// What an agent runs that goes on with a conversation it keeps already. Nothing is started now, so neither its program
+/// nor the directory has to be there yet.
+pub fn spec_of_kept(
+    name: &str,
+    id: &str,
+    tui: bool,
+    cwd: String,
+    env: Vec<(String, String)>,
+) -> Result<Spec, Problem> {
+    let table = Table::load()?;
+    let agent = table.find(name)?;
+    is_an_id(id)?;
+    let (mut command, driver) = match tui || agent.driver == Driver::Pty {
+        true => (agent.tui_command(TuiBegin::Resume(id), &[])?, "pty"),
+        false => (agent.structured_command(&[]), agent.driver.name()),
+    };
+    // Where it is now, if it is: whoever starts it may have another PATH.
+    let program = agent.locate(&command, Path::new("/")).ok();
+    if let (Some(first), Some(path)) = (command.first_mut(), program.as_ref().and_then(|path| path.to_str()))
+    {
+        *first = path.to_owned();
+    }
+    // What was had long ago is at rest for long already, and was brought here on purpose.
+    let policy = Policy { archive_after_ms: None, ..Config::load()?.policy.of_agent() };
+    Ok(Spec {
+        driver: driver.to_owned(),
+        command,
+        cwd,
+        env: [agent.env.clone(), env].concat(),
+        agent: Some(name.to_owned()),
+        // Whatever the config says of the agent: this is the kind that wrote it.
+        conversation: name.to_owned(),
+        origin: Origin::Resumed(id.to_owned()),
+        policy,
+        ..Spec::default()
     })
 }
 

@@ -18,3 +18,21 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is no possible time"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("7"), Ok(Duration::from_secs(7)));
+        assert_eq!(duration("30d"), Ok(Duration::from_secs(30 * 24 * 3600)));
+        assert_eq!(duration("2w"), duration("14d"));
+        for bad in ["", "s", "-1s", "5 parsecs", "nan", "inf"] {
+            assert!(duration(bad).is_err(), "{bad} was taken for a time");
+        }
+    }
+}

@@ -26,7 +26,7 @@ use record::Record;
 pub use secret::Secret;
 
 /// How many tokens, cookies and links there may be.
-pub const MOST_TOKENS: usize = 1000;
+const MOST_TOKENS: usize = 1000;
 /// How many of them only the owner of the state directory may make: nobody with a token locks them out.
 const OWNERS_RESERVE: usize = 100;
 /// How many browsers may be logged in with one token; the one that has been for longest makes room.
@@ -34,7 +34,7 @@ pub const MOST_BROWSERS: usize = 20;
 /// The largest record that is read.
 const MAX_RECORD_BYTES: u64 = 64 << 10;
 /// How many sessions a token may name.
-pub const MOST_SESSIONS: usize = 256;
+const MOST_SESSIONS: usize = 256;
 /// How long somebody else may take to make or revoke one.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How exactly it is known when a token was last used.
@@ -46,7 +46,7 @@ pub const LONGEST_LINK_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// How long a browser stays logged in.
 pub const COOKIE_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The longest life of anything that has an end: who wants more wants none.
-pub const LONGEST_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+const LONGEST_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 /// For how long after its end a link is still known to have been used, or to have ended.
 const LINK_MEMORY: Duration = Duration::from_secs(24 * 3600);
 
@@ -62,7 +62,7 @@ pub struct Tokens {
 
 /// What somebody wants of a new token.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct TokenWish {
     /// What it is called; one is found if nothing is said.
     pub name: Option<String>,
     /// How far it goes.
@@ -92,12 +92,24 @@ impl Tokens {
     }
 
     /// Makes one. The secret is in the answer and nowhere else.
-    pub fn mint(&self, kind: TokenKind, wish: &Wish, maker: Maker<'_>) -> Result<NewToken, Problem> {
+    pub fn mint(&self, kind: TokenKind, wish: &TokenWish, maker: Maker<'_>) -> Result<NewToken, Problem> {
         let _lock = self.lock()?;
         self.mint_locked(kind, wish, maker)
     }
 
-    fn mint_locked(&self, kind: TokenKind, wish: &Wish, maker: Maker<'_>) -> Result<NewToken, Problem> {
+    /// Logs a browser in. It is called after `browser`, what it looks like to people, and a number if another one is
+    /// called so already.
+    pub fn log_in(&self, wish: TokenWish, maker: Maker<'_>, browser: &str) -> Result<NewToken, Problem> {
+        let _lock = self.lock()?;
+        self.log_in_locked(wish, maker, browser)
+    }
+
+    fn log_in_locked(&self, wish: TokenWish, maker: Maker<'_>, browser: &str) -> Result<NewToken, Problem> {
+        let name = Some(free_name(browser, &self.records()?));
+        self.mint_locked(TokenKind::Cookie, &TokenWish { name, ..wish }, maker)
+    }
+
+    fn mint_locked(&self, kind: TokenKind, wish: &TokenWish, maker: Maker<'_>) -> Result<NewToken, Problem> {
         let now = clock::wall_ms();
         self.forget(now)?;
         let mut known = self.records()?;
@@ -135,9 +147,7 @@ impl Tokens {
         let id = hash.id();
         let name = match &wish.name {
             Some(name) => new_name(name, &known)?,
-            None => {
-                format!("{}-{}", if kind == TokenKind::Cookie { "browser" } else { kind.word() }, &id[..6])
-            }
+            None => format!("{}-{}", kind.word(), &id[..6]),
         };
         let record = Record {
             kind,
@@ -237,12 +247,16 @@ impl Tokens {
 
     /// Whether what was good a moment ago still is. Costs one look at a directory.
     pub fn holds(&self, pass: &Pass) -> bool {
-        let is_over = pass.expires_at_ms.is_some_and(|end| clock::wall_ms() >= end);
         // A record never changes, so it is enough that it is there.
-        !is_over && rustix::fs::lstat(self.path(&pass.id, RECORD)).is_ok()
+        !pass.is_over() && rustix::fs::lstat(self.path(&pass.id, RECORD)).is_ok()
     }
 
-    /// The id and the proof of a secret, for who remembers what was checked before.
+    /// Where the records are, for who wants to be told of changes: one that is revoked is gone from there.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether a pass belongs to this secret, for who remembers what was checked before.
     pub fn is_of(pass: &Pass, secret: &Secret) -> bool {
         pass.hash.is(&secret.hash())
     }
@@ -263,7 +277,8 @@ impl Tokens {
     }
 
     /// Lets one browser in by a link, once: the link becomes a cookie. Of many who try, one wins.
-    pub fn claim(&self, link: &Secret, place: &str) -> Result<NewToken, Problem> {
+    /// `browser` is what it is called after.
+    pub fn claim(&self, link: &Secret, place: &str, browser: &str) -> Result<NewToken, Problem> {
         let hash = link.hash();
         let id = hash.id();
         let used = || {
@@ -300,7 +315,7 @@ impl Tokens {
         self.sync()?;
         let ids =
             |sessions: &BTreeSet<String>| sessions.iter().filter_map(|id| SessionId::parse(id)).collect();
-        let wish = Wish {
+        let wish = TokenWish {
             name: None,
             scope: record.scope,
             sessions: record.sessions.as_ref().map(ids),
@@ -308,7 +323,7 @@ impl Tokens {
         };
         // What was made with a token ends with it, so its cookie does, too.
         let parent = record.parent.as_ref().map(|parent| self.pass_of(parent)).transpose()?;
-        self.mint_locked(TokenKind::Cookie, &wish, Maker { place, pass: parent.as_ref() })
+        self.log_in_locked(wish, Maker { place, pass: parent.as_ref() }, browser)
     }
 
     /// What the token of this id allows.
@@ -409,7 +424,7 @@ fn with_all_below(records: &[(String, Record)], id: &str) -> Vec<String> {
 }
 
 /// Refuses a token that goes further than its maker may.
-fn is_no_wider(pass: &Pass, wish: &Wish) -> Result<(), Problem> {
+fn is_no_wider(pass: &Pass, wish: &TokenWish) -> Result<(), Problem> {
     if wish.scope > pass.scope {
         let what = format!("a token of the scope `{}` makes none of the scope `{}`", pass.scope, wish.scope);
         return Err(Problem::new(Code::NotAllowed, what).hint("ask for a lesser scope"));
@@ -448,6 +463,16 @@ fn new_name(name: &str, known: &[(String, Record)]) -> Result<String, Problem> {
             .hint(format!("choose another name, or take that one back with `berth token revoke {name}`")));
     }
     Ok(name.to_string())
+}
+
+/// This name, or the same with the first number that nobody has. It is cut where it would be too long.
+fn free_name(stem: &str, known: &[(String, Record)]) -> String {
+    // The longest number has four digits: there are not more tokens than that.
+    let most = Name::MAX_BYTES - "-1000".len();
+    let stem = &stem[..stem.floor_char_boundary(most)];
+    let is_free = |name: &String| !known.iter().any(|(_, record)| record.name == *name);
+    let numbered = (2..).map(|number| format!("{stem}-{number}"));
+    std::iter::once(stem.to_owned()).chain(numbered).find(is_free).expect("numbers do not end")
 }
 
 fn read(path: &Path) -> io::Result<Option<Record>> {

@@ -24,7 +24,7 @@ pub use item::{Diff, Item, Tool};
 use crate::ctx::Ctx;
 use crate::progress::Progress;
 use crate::turns;
-use heard::Heard;
+pub(crate) use heard::Heard;
 
 /// The longest line that is understood, as for keepers.
 const MAX_LINE_BYTES: usize = 16 << 20;
@@ -65,7 +65,8 @@ pub struct Told {
 /// The turns behind the turn `after`, and what happened in them.
 pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page, Problem> {
     let status = ctx.known(id)?.0;
-    if matches!(status.what.driver.as_str(), "" | "pty") {
+    let has_terminal = status.what.has_terminal();
+    if has_terminal && status.turns.is_none() {
         let what = format!("session `{}` is a terminal and has no turns", status.handle());
         return Err(Problem::new(Code::Refused, what).hint("its screen and its output have what it showed"));
     }
@@ -84,6 +85,8 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
         }
         let until = |from: u64| begins.iter().copied().find(|begin| *begin > from).unwrap_or(end).min(end);
         let items = match view.output_from {
+            // What a terminal showed is no record of what was said.
+            Some(_) if has_terminal => Items::default(),
             Some(from) => items(&dir, from, until(from), Extent::Page, &())?,
             None => Items::default(),
         };

@@ -16,14 +16,21 @@ use berth_api::{Code, Connection, Problem};
 use berth_core::{
     Actor, CANCEL_PATIENCE, Command, MAX_PROMPT_BYTES, Now, Prompt, RELEASE_GRACE, Refusal, SessionId, decide,
 };
-use berth_keeper::{callers, conversations, recover, start, store, turn, view};
+use berth_keeper::{callers, conversations, killpoint, recover, start, store, turn, view};
 
 use crate::ctx::Ctx;
+use crate::history;
 
 /// How long a session may take to accept a turn: its last keeper leaves, the next one starts.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(30);
+/// The variable by which tests are less patient with it, in milliseconds. Not in release builds.
+const ACCEPT_VARIABLE: &str = "BERTH_ACCEPT_MS";
 /// Keys that nobody gave begin with this.
 const OWN_KEY: &str = "~";
+
+fn accept_patience() -> Duration {
+    killpoint::patience(ACCEPT_VARIABLE, ACCEPT_PATIENCE)
+}
 
 /// All turns of a session. A run whose keeper died is brought to its end first.
 pub fn views(ctx: &Ctx, id: &SessionId) -> Result<Vec<TurnView>, Problem> {
@@ -40,7 +47,7 @@ pub fn views_and_seq(ctx: &Ctx, id: &SessionId) -> Result<(Vec<TurnView>, u64), 
 }
 
 /// Keys that nobody gave are nobody's business.
-pub fn hide_own_keys(views: &mut [TurnView]) {
+pub(crate) fn hide_own_keys(views: &mut [TurnView]) {
     for view in views {
         view.key = view.key.take().filter(|key| !key.starts_with(OWN_KEY));
     }
@@ -114,7 +121,7 @@ pub fn send(ctx: &Ctx, id: &SessionId, mut submit: Submit) -> Result<(Option<Con
                 }
             }
         };
-        if asked_at.elapsed() > ACCEPT_PATIENCE {
+        if asked_at.elapsed() > accept_patience() {
             return Err(refused);
         }
         std::thread::sleep(pause);
@@ -124,7 +131,7 @@ pub fn send(ctx: &Ctx, id: &SessionId, mut submit: Submit) -> Result<(Option<Con
 }
 
 /// Gives a key to what has none: then every send can be repeated when its answer is lost.
-pub fn give_key(submit: &mut Submit) -> Result<(), Problem> {
+fn give_key(submit: &mut Submit) -> Result<(), Problem> {
     if submit.key.is_none() {
         submit.key = Some(own_key()?);
     }
@@ -133,24 +140,25 @@ pub fn give_key(submit: &mut Submit) -> Result<(), Problem> {
 
 /// Asks without waiting for ever: a keeper that is stopped does not answer, and asking again does no harm.
 fn ask_in_time(keeper: &mut Connection, request: Request) -> Result<Answer, Problem> {
-    let _ = keeper.set_patience(Some(ACCEPT_PATIENCE));
+    let _ = keeper.set_patience(Some(accept_patience()));
     let answer = keeper.ask(request);
     let _ = keeper.set_patience(None);
     answer
 }
 
 /// Starts the next run of a session that has none.
-pub fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Problem> {
+pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Problem> {
     recover::heal(&ctx.home, id)?;
     free_conversation(ctx, id)?;
     // Whoever sends something has not asked for what was put away.
     let resume =
         Request::Resume { size: ctx.size.unwrap_or_default(), fresh: false, take: false, restore: false };
-    start::keeper(&ctx.home, id, resume, ctx.asker()).map(|(connection, _)| connection)
+    start::keeper_with(&ctx.home, id, resume, ctx.asker(), &history::variables())
+        .map(|(connection, _)| connection)
 }
 
 /// If whoever wrote a session's conversation last was another one, and lost its keeper, that is cleared up.
-pub fn free_conversation(ctx: &Ctx, id: &SessionId) -> Result<(), Problem> {
+pub(crate) fn free_conversation(ctx: &Ctx, id: &SessionId) -> Result<(), Problem> {
     let session = view::history(&ctx.home, id)?.session;
     if let Some((spec, known)) = session.spec.as_ref().zip(session.conversation.as_ref()) {
         conversations::heal_last_writer(&ctx.home, &spec.conversation, &known.id);
@@ -233,7 +241,7 @@ pub fn follow(
             Brought::Over(view) => return Ok(*view),
             Brought::Kept(keeper) => connection = Some(keeper),
             Brought::NotYet(problem) => {
-                if refused_since.get_or_insert_with(Instant::now).elapsed() > ACCEPT_PATIENCE {
+                if refused_since.get_or_insert_with(Instant::now).elapsed() > accept_patience() {
                     return Err(problem);
                 }
             }
@@ -354,7 +362,7 @@ fn not_over(turn: &str) -> Problem {
 }
 
 /// A turn that is accepted and cannot begin by itself.
-pub fn held_problem(turn: &str, held: &str) -> Problem {
+fn held_problem(turn: &str, held: &str) -> Problem {
     Problem::new(Code::Held, format!("turn {turn} is accepted, and waits: {held}"))
         .hint(format!("it stays in the queue; `berth cancel {turn}` withdraws it"))
 }

@@ -7,13 +7,15 @@ use clap::Subcommand;
 /// `berth --host HOST` before a command runs it there: `berth --host box attach fix`. HOST is one that was added here,
 /// or whatever ssh understands (`user@box`, a Host of ~/.ssh/config). berth has to be there, too; nothing has to
 /// listen. `berth ls --hosts` is one list over all of them; a host that is away is shown with the age of what is known.
+/// What is called `box:fix` there can be named so everywhere: `berth attach box:fix`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth hosts add me@box --name box
   berth hosts
   berth ls --hosts
-  berth --host box attach fix")]
+  berth --host box attach fix
+  berth send box:fix 'and now the tests' --wait")]
 pub(crate) struct Hosts {
     #[command(subcommand)]
     pub(crate) verb: Option<HostsVerb>,
@@ -96,6 +98,9 @@ pub(crate) enum ProxyVerb {
         /// Their version
         #[arg(long, value_name = "VERSION")]
         from: String,
+        /// What they call this host
+        #[arg(long, value_name = "HOST")]
+        called: Option<String>,
         /// The command
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         words: Vec<std::ffi::OsString>,

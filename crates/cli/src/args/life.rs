@@ -1,10 +1,41 @@
-//! What can be typed about a session's life besides running it.
+//! What can be typed about a session's life besides running it: ended, put away, deleted, named, sorted.
 
 use std::time::Duration;
 
 use berth_api::life::Term;
 
-use super::{OnUnknown, duration};
+use super::{CONFIGURED, OnUnknown, duration, occasions};
+
+/// End sessions, and wait until each is proven over.
+///
+/// Everything a session started is asked to end, then killed after the grace time. Exit 0 means
+/// that nothing of it is left. The record stays; `berth resume` starts it again.
+///
+/// A session that is named is not asked about. Without a name, or with --all, a yes is needed: typed at a
+/// terminal, or given with --yes. Without one nothing is done, and the exit is 7.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth stop fix
+  berth stop                     the current one, after asking
+  berth stop --all --yes         all that run, from a script")]
+pub(crate) struct Stop {
+    /// The sessions [default: the current one, after asking]
+    #[arg(value_name = "S", conflicts_with = "all")]
+    pub(crate) sessions: Vec<String>,
+    /// All that run, after asking
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// How long to wait before killing
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(crate) grace: Duration,
+    /// Print what `show --json` prints, as an array
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// Put sessions away: they leave the list, and do not run before they are brought back.
 ///
@@ -46,12 +77,22 @@ pub(crate) struct Archive {
     after_help = "\
 Examples:
   berth restore fix
-  berth resume fix        restores it and starts it, in one step"
+  berth resume fix        restores it and starts it, in one step
+  berth restore fix --history --to fix.jsonl     its transcript, elsewhere"
 )]
 pub(crate) struct Restore {
     /// The sessions [default: the current one]
     #[arg(value_name = "S")]
     pub(crate) sessions: Vec<String>,
+    /// Put the agent's transcript back, from the copies that `berth history` lists
+    #[arg(long)]
+    pub(crate) history: bool,
+    /// Which of them [default: the last one]
+    #[arg(long, value_name = "N", requires = "history")]
+    pub(crate) at: Option<u64>,
+    /// Write it to this file instead of where the agent looks for it
+    #[arg(long, value_name = "FILE", requires = "history")]
+    pub(crate) to: Option<std::path::PathBuf>,
     /// Print what `show --json` prints, as an array
     #[arg(long)]
     pub(crate) json: bool,
@@ -138,7 +179,7 @@ pub(crate) struct Note {
     pub(crate) json: bool,
 }
 
-/// Say when a session ends and is archived by itself, or print it.
+/// Say when a session ends and is archived by itself, and what people are told of it; or print it.
 ///
 /// What is not named stays as it is. A time to live counts from now, or from the next run of a session that
 /// does not run; one whose time was up stays ended.
@@ -148,7 +189,8 @@ Examples:
   berth policy fix                             print it
   berth policy fix --idle 10m                  ends the agent when idle so long
   berth policy fix --archive-after 7d          archived after a week at rest
-  berth policy fix --ttl never --idle never")]
+  berth policy fix --ttl never --idle never
+  berth policy fix --notify needs-you,failed")]
 pub(crate) struct Policy {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
@@ -165,9 +207,29 @@ pub(crate) struct Policy {
     /// What the queue does behind a turn nobody knows the end of
     #[arg(long, value_name = "WHAT", value_enum)]
     pub(crate) on_unknown: Option<OnUnknown>,
+    /// What to tell people of while nobody looks: needs-you, finished, failed (with commas between), none, or
+    /// `config` for what the config file says
+    #[arg(long, value_name = "WHAT", value_parser = occasions_or_config)]
+    pub(crate) notify: Option<berth_core::Notify>,
     /// As an object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Give a session another name.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "\
+Examples:
+  berth rename fix login-bug",
+    override_usage = "berth rename [OPTIONS] <S> <NAME>"
+)]
+pub(crate) struct Rename {
+    /// The session
+    #[arg(value_name = "S")]
+    pub(crate) session: String,
+    /// The new name
+    pub(crate) name: Option<String>,
 }
 
 /// What a new session is called and sorted by, and when it is put away.
@@ -193,6 +255,14 @@ pub(super) fn term(text: &str) -> Result<Term, String> {
     Ok(Term::After(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
 }
 
+/// Occasions, `none`, or what the config file says.
+fn occasions_or_config(text: &str) -> Result<berth_core::Notify, String> {
+    match text {
+        CONFIGURED => Ok(berth_core::Notify::AsConfigured),
+        _ => occasions(text).map_err(|why| format!("{why}; or {CONFIGURED}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,4 +275,22 @@ mod tests {
             assert!(term(bad).is_err(), "{bad} was taken for a time");
         }
     }
+}
+
+/// Show what is kept of a session's transcript: a copy from the end of each turn.
+///
+/// The copies stay when the agent clears up after itself or its file is damaged. `[history]` in the config file says
+/// whether they are made, and how much they may take.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth history fix
+  berth restore fix --history            put the last one back")]
+pub(crate) struct History {
+    /// The session [default: the current one]
+    #[arg(value_name = "S")]
+    pub(crate) session: Option<String>,
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -17,6 +17,7 @@ Examples:
   berth ls --here --state needs-you,working
   berth ls --watch                  until q; with --json a line for each change
   berth ls --hosts                  other hosts' sessions, too
+  berth ls --foreign                what was had without berth (`berth adopt`)
   berth ls --tree                   helpers and inner sessions under theirs
   berth ls --format '{{.id}}\\t{{.name}}\\t{{.turns.total}}'
   berth ls --json | jq -r '.[] | select(.state == \"running\") | .id'
@@ -43,6 +44,9 @@ pub(crate) struct Ls {
     /// Those of all hosts, too (`berth hosts`); of one that is away, what was last known
     #[arg(long, conflicts_with_all = ["tree", "watch"])]
     pub(crate) hosts: bool,
+    /// Conversations that agents keep and no session has: those somebody has open, then the last ones
+    #[arg(long, conflicts_with_all = ["archived", "tree", "hosts", "watch", "format", "state", "tag", "name", "sort"])]
+    pub(crate) foreign: bool,
     /// Stay, and show what changes
     #[arg(short, long)]
     pub(crate) watch: bool,

@@ -64,6 +64,9 @@ pub(crate) struct NotifyLog {
     pub(crate) json: bool,
 }
 
+/// The word for what the config file says.
+pub(crate) const CONFIGURED: &str = "config";
+
 /// Occasions with commas between, or `none`.
 pub(crate) fn occasions(text: &str) -> Result<berth_core::Notify, String> {
     if text == "none" {

@@ -60,12 +60,13 @@ pub(crate) struct Man {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Set up what runs beside the commands.
+/// Set up what runs beside the commands, and the hooks of agents that you start by hand.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth setup systemd --dry-run
-  berth setup systemd")]
+  berth setup claude --dry-run
+  berth setup codex --dry-run")]
 pub(crate) struct Setup {
     #[command(subcommand)]
     pub(crate) verb: SetupVerb,
@@ -74,14 +75,60 @@ pub(crate) struct Setup {
 impl Setup {
     /// Whether nothing is changed by it.
     pub(crate) fn only_looks(&self) -> bool {
-        let SetupVerb::Systemd(args) = &self.verb;
-        args.dry_run
+        match &self.verb {
+            SetupVerb::Systemd(args) => args.dry_run,
+            SetupVerb::Claude(SetupClaude { how }) | SetupVerb::Codex(SetupCodex { how }) => how.dry_run,
+        }
     }
 }
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum SetupVerb {
     Systemd(SetupSystemd),
+    Claude(SetupClaude),
+    Codex(SetupCodex),
+}
+
+/// How an agent is set up.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct SetupHow {
+    /// Only show what would be changed
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Take away what was set up
+    #[arg(long)]
+    pub(crate) remove: bool,
+}
+
+/// Let every Claude Code on this account tell berth which conversation it has open, so that a second writer of one is
+/// told before its first prompt goes out.
+///
+/// Sessions that berth starts need none of this: they bring their hooks along. Written is a plugin of its own, in the
+/// directory skills/berth of Claude Code's; your settings stay as they are. docs/hooks.md says more.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth setup claude --dry-run         shows every file it would write
+  berth setup claude
+  berth setup claude --remove")]
+pub(crate) struct SetupClaude {
+    #[command(flatten)]
+    pub(crate) how: SetupHow,
+}
+
+/// Let every Codex on this account tell berth which conversation it has open.
+///
+/// Written are hooks (hooks.json, or the end of config.toml if you have hooks of your own there), which Codex runs once
+/// you trust them with /hooks, and `notify`, which it runs at once. What you wrote stays as it is.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth setup codex --dry-run          shows every change
+  berth setup codex
+  berth setup codex --remove")]
+pub(crate) struct SetupCodex {
+    #[command(flatten)]
+    pub(crate) how: SetupHow,
 }
 
 /// Write and start a user service that sweeps every five minutes, so that nobody has to; with --gateway another that

@@ -77,11 +77,15 @@ pub(crate) struct Turns {
 #[command(after_help = "\
 Examples:
   berth turn fix.1
-  berth turn fix.1 --json | jq -r .prompt")]
+  berth turn fix.1 --json | jq -r .prompt
+  berth turn fix.1 --items --json | jq -r '.items[].kind'")]
 pub(crate) struct Turn {
     /// The turn: a session, a dot, a number, as in fix.3
     #[arg(value_name = "T")]
     pub(crate) turn: String,
+    /// With what was said and done in it, one after the other (docs/gateway.md has the fields)
+    #[arg(long, requires = "json")]
+    pub(crate) items: bool,
     /// As an object
     #[arg(long)]
     pub(crate) json: bool,

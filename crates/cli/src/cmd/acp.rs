@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use berth_api::Problem;
+use berth_verbs::agents::Table;
 
 use crate::args::Acp;
 use crate::ctx::Ctx;
@@ -14,6 +15,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Acp) -> Result<u8, Problem> {
     let given = named.map(|named| ctx.find(named)).transpose()?;
     if let Some(id) = &given {
         crate::acp::takes_turns(ctx, id)?;
+    }
+    if given.is_none() {
+        // Before the editor says a word: it shows what is wrong only if this ends with it.
+        let table = Table::load()?;
+        crate::acp::suits(table.find(&args.agent)?)?;
     }
     if std::io::stdin().is_terminal() {
         print::note("an editor starts this and talks to it on standard input; Ctrl-C leaves");

@@ -20,7 +20,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
             )));
     }
     let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
-    if view::history(&ctx.home, &id)?.session.takes_turns() {
+    if !view::history(&ctx.home, &id)?.session.has_terminal() {
         if args.observe || args.take {
             let what = "an agent that takes turns has no terminal to watch or to take over";
             return Err(Problem::new(Code::Usage, what).hint(format!(

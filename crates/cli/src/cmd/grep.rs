@@ -1,7 +1,7 @@
 //! `berth grep`: find text in all sessions.
 
 use berth_api::{Code, Problem};
-use berth_verbs::grep::{Context, Manner, Pattern, Wish, subjects};
+use berth_verbs::grep::{Context, Extent, Manner, Pattern, subjects};
 
 use crate::args::Grep;
 use crate::cmd::ls::conditions;
@@ -44,8 +44,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Grep) -> Result<u8, Problem> {
         (None, false) => sessions.into_iter().map(|session| ctx.find(session)).collect::<Result<_, _>>()?,
     };
     let (subjects, mut problems) = subjects(ctx, &conditions(&args.which)?, ids);
-    let wish = Wish { context, most: args.max_count.unwrap_or(u64::MAX), one_each: false };
-    let (total, more) = find(&subjects, &pattern, wish, style)?;
+    let extent = Extent { context, most: args.max_count.unwrap_or(u64::MAX), one_each: false };
+    let (total, more) = find(&subjects, &pattern, extent, style)?;
     problems.extend(more);
     problems.dedup();
     for problem in &problems {

@@ -2,7 +2,7 @@
 
 use berth_api::{Code, Problem, Token, TokenKind};
 use berth_verbs::links;
-use berth_verbs::tokens::{LONGEST_LINK_LIFE, Maker, Tokens, Wish};
+use berth_verbs::tokens::{LONGEST_LINK_LIFE, Maker, TokenWish, Tokens};
 use serde::Serialize;
 
 use crate::args::Link;
@@ -22,7 +22,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Link) -> Result<u8, Problem> {
             .hint("for something that lasts, make a token: `berth token new`"));
     }
     let base = args.base.clone().map_or_else(|| links::base(&ctx.home), Ok)?;
-    let wish = Wish {
+    let wish = TokenWish {
         name: None,
         scope: args.scope,
         sessions: super::token::only(ctx, &args.only)?,

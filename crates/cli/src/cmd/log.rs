@@ -2,7 +2,7 @@
 
 use berth_api::helper::{Leaving, Owner, Scope, Terms};
 use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
-use berth_api::turn::OnUnknown;
+use berth_api::turn::{Edge, OnUnknown};
 use berth_api::{Problem, Timestamp};
 use berth_keeper::store;
 use berth_verbs::events::Line;
@@ -101,6 +101,8 @@ fn sentence(event: &Event) -> String {
         Event::ConversationEntered { .. }
         | Event::ConversationLeft { .. }
         | Event::AgentReady { .. }
+        | Event::HooksCarried { .. }
+        | Event::EdgeSeen { .. }
         | Event::TurnAccepted { .. }
         | Event::TurnDelivered { .. }
         | Event::TurnBegan { .. }
@@ -120,19 +122,21 @@ fn sentence(event: &Event) -> String {
         Event::Restored { by } => format!("restored by {}", who(by)),
         Event::Tagged { tags } if tags.is_empty() => "has no tags any more".to_owned(),
         Event::Tagged { tags } => format!("tagged {}", tags.join(", ")),
+        Event::Imported { file, .. } => format!("imported from {file}"),
         Event::Noted { note: None } => "the note was taken away".to_owned(),
         Event::Noted { note: Some(note) } => format!("noted: {}", print::excerpt(note, 80)),
         Event::PolicySet { policy } => {
             let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::span);
             format!(
-                "policy: idle {}, ttl {}, archive after {}, {} behind a turn with an unknown end",
+                "policy: idle {}, ttl {}, archive after {}, {} behind a turn with an unknown end, notify {}",
                 time(policy.idle_ms),
                 time(policy.ttl_ms),
                 time(policy.archive_after_ms),
                 match policy.on_unknown {
                     OnUnknown::Hold => "hold",
                     OnUnknown::Continue => "continue",
-                }
+                },
+                super::policy::told_of(&policy.notify.0),
             )
         }
         Event::Warned { what } => format!("warning: {what}"),
@@ -147,6 +151,14 @@ fn of_turns(event: &Event) -> String {
         }
         Event::ConversationLeft { by } => format!("{} gave the conversation up", who(by)),
         Event::AgentReady { .. } => "the agent takes turns".to_owned(),
+        Event::HooksCarried { .. } => "the agent will tell its turns through hooks".to_owned(),
+        Event::EdgeSeen { edge, .. } => match edge {
+            Edge::Prompt => "the agent has a prompt (hook)".to_owned(),
+            Edge::Tool => "the agent uses a tool (hook)".to_owned(),
+            Edge::Stopped => "the agent ended its turn (hook)".to_owned(),
+            Edge::Interrupted => "the agent was interrupted (hook)".to_owned(),
+            Edge::Quiet => "the agent has nothing to do (its own list of sessions)".to_owned(),
+        },
         Event::TurnAccepted { turn, prompt } => {
             format!("turn {turn} accepted from {}: {}", who(&prompt.by), print::excerpt(&prompt.text, 80))
         }

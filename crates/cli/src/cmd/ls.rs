@@ -16,6 +16,9 @@ use crate::listing::{Extent, Filter, Listing, collect, tree};
 use crate::{print, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
+    if args.foreign {
+        return crate::cmd::conversations::foreign(ctx, args);
+    }
     let filter = filter(args)?;
     // A mistake in it is told before anything is looked at.
     let template = args.format.as_deref().map(Template::parse).transpose()?;

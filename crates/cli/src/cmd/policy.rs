@@ -1,12 +1,12 @@
-//! `berth policy`: when a session ends and is archived by itself.
+//! `berth policy`: when a session ends and is archived by itself, and what people are told of it.
 
 use berth_api::Problem;
 use berth_api::life::PolicyChange;
 use berth_api::message::Request;
 use berth_api::turn::OnUnknown;
-use berth_core::Command;
+use berth_core::{Command, Notify};
 
-use crate::args::{self, Policy};
+use crate::args::{self, CONFIGURED, Policy};
 use crate::ctx::Ctx;
 use crate::{life, print};
 
@@ -17,6 +17,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Policy) -> Result<u8, Problem> {
         ttl: args.ttl.unwrap_or_default(),
         archive_after: args.archive_after.unwrap_or_default(),
         on_unknown: args.on_unknown.map(on_unknown),
+        notify: args.notify.clone().map(Into::into),
     };
     if change != PolicyChange::default() {
         let command = Command::SetPolicy { change: change.clone().into() };
@@ -33,12 +34,24 @@ pub(crate) fn run(ctx: &Ctx, args: &Policy) -> Result<u8, Problem> {
         OnUnknown::Continue => "continue",
     };
     print::text(&format!(
-        "idle           {}\nttl            {}\narchive-after  {}\non-unknown     {behind_unknown}\n",
+        "idle           {}\nttl            {}\narchive-after  {}\non-unknown     {behind_unknown}\nnotify         {}\n",
         time(policy.idle_ms),
         time(policy.ttl_ms),
         time(policy.archive_after_ms),
+        told_of(&policy.notify.0),
     ))?;
     Ok(0)
+}
+
+/// What people are told of, as they would type it.
+pub(crate) fn told_of(notify: &Notify) -> String {
+    match notify {
+        Notify::AsConfigured => CONFIGURED.to_owned(),
+        Notify::Only(occasions) if occasions.is_empty() => "none".to_owned(),
+        Notify::Only(occasions) => {
+            occasions.iter().map(|occasion| occasion.word()).collect::<Vec<_>>().join(",")
+        }
+    }
 }
 
 /// What was typed, on paper.

@@ -1,6 +1,7 @@
 //! `berth restore`: archived sessions, back in the list.
 
-use berth_api::Problem;
+use berth_api::{Code, Problem};
+use berth_verbs::history;
 
 use crate::args::Restore;
 use crate::ctx::Ctx;
@@ -9,6 +10,9 @@ use crate::{life, print};
 
 pub(crate) fn run(ctx: &Ctx, args: &Restore) -> Result<u8, Problem> {
     let meant = ctx.targets(&args.sessions)?;
+    if args.history {
+        return transcript(ctx, args, &meant);
+    }
     let mut worst = 0;
     let mut restored = Vec::new();
     for Meant { id, .. } in &meant {
@@ -34,4 +38,25 @@ pub(crate) fn run(ctx: &Ctx, args: &Restore) -> Result<u8, Problem> {
         print::json(&restored)?;
     }
     Ok(worst)
+}
+
+/// Puts the agent's transcript back.
+fn transcript(ctx: &Ctx, args: &Restore, meant: &[Meant]) -> Result<u8, Problem> {
+    let [Meant { id, handle, .. }] = meant else {
+        let what = "--history puts the transcript of one session back at a time";
+        return Err(Problem::new(Code::Usage, what).hint("name one session"));
+    };
+    let restored = history::restore(ctx, id, args.at, args.to.as_deref())?;
+    if args.json {
+        print::json(&restored)?;
+        return Ok(0);
+    }
+    for file in &restored.files {
+        print::text(&format!("{}\n", file.display()))?;
+    }
+    let after = restored.point.turn.map(|turn| format!(", after turn {turn}")).unwrap_or_default();
+    let next =
+        if args.to.is_some() { String::new() } else { format!("; `berth resume {handle}` goes on with it") };
+    print::note(&format!("as of {}{after}{next}", restored.point.at));
+    Ok(0)
 }

@@ -26,7 +26,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
     };
     let named = handle.as_str();
     let (connection, status) = resume::begin(ctx, &id, named, args.fresh, args.take)?;
-    let takes_turns = status.turns.is_some();
+    let takes_turns = status.turns.is_some() && !status.what.has_terminal();
     let (connection, status) = berth_verbs::run::await_agent(ctx, connection, status)?;
     ctx.make_current(&id);
     if takes_turns && !args.detach && !args.json && tty::is_interactive() {
@@ -83,7 +83,7 @@ fn last(ctx: &Ctx) -> Result<Meant, Problem> {
 
 /// Whether a command ended by itself, and well: nothing of it is open. An agent that takes turns is never finished.
 fn is_finished(status: &Status) -> bool {
-    status.turns.is_none()
+    status.what.has_terminal()
         && status.state == "stopped"
         && status.exit == Some(0)
         && status.stopped_by.is_none()

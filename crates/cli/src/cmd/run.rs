@@ -69,6 +69,7 @@ fn wanted(args: &Run) -> Result<Wanted, Problem> {
             ttl: agent.ttl.unwrap_or_default(),
             archive_after: args.sorting.archive_after.unwrap_or_default(),
             on_unknown: agent.on_unknown.map(policy::on_unknown),
+            notify: None,
         },
         limits: (&args.limits).into(),
         tags: args.sorting.tag.clone(),
@@ -176,7 +177,7 @@ fn again(
     if let (Some(_), Some(prompt)) = (&status.turns, prompt) {
         return first_turn(ctx, args, &status, prompt);
     }
-    match (args.detach || status.turns.is_some(), args.json) {
+    match (args.detach || !status.what.has_terminal(), args.json) {
         (true, true) => print::json(&status).map(|()| 0),
         (true, false) => print::text(&format!("{id}\n")).map(|()| 0),
         (false, _) => match ctx.keeper_of(id)? {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use berth_api::{Code, Problem, Scope, TokenKind};
 use berth_gateway::{Listen, LogFormat, Options, TlsFiles};
 use berth_verbs::links;
-use berth_verbs::tokens::{LINK_LIFE, Maker, Tokens, Wish};
+use berth_verbs::tokens::{LINK_LIFE, Maker, TokenWish, Tokens};
 use serde_json::json;
 
 use crate::args::Serve;
@@ -61,6 +61,13 @@ fn options(args: &Serve, config: &keys::ServeKeys) -> Result<Options, Problem> {
         (None, Some(_), None) => return Err(in_config("tls_key", "is missing, and tls_cert is there")),
         (None, None, Some(_)) => return Err(in_config("tls_cert", "is missing, and tls_key is there")),
     };
+    if args.tls_cert.is_some() && listen.iter().all(|listen| matches!(listen, Listen::Socket)) {
+        return Err(Problem::new(
+            Code::Usage,
+            "--tls-cert is for network addresses, and there is none to listen on",
+        )
+        .hint("say where, as in --listen 0.0.0.0:7443; the local socket needs no TLS"));
+    }
     let log = match (args.log_format, config.log_format) {
         (Some(Wanted::None), _) | (None, keys::LogFormat::None) => None,
         (Some(Wanted::Text), _) | (None, keys::LogFormat::Text) => Some(LogFormat::Text),
@@ -100,7 +107,7 @@ fn welcome(
     }
     links::announce(&ctx.home, urls)?;
     if let (true, true, Some(base)) = (is_first && invites, std::io::stdout().is_terminal(), urls.first()) {
-        let wish = Wish { name: None, scope: Scope::Admin, sessions: None, life: Some(LINK_LIFE) };
+        let wish = TokenWish { name: None, scope: Scope::Admin, sessions: None, life: Some(LINK_LIFE) };
         let maker = Maker { place: &ctx.place, pass: None };
         let link = Tokens::open(&ctx.home)?.mint(TokenKind::Link, &wish, maker)?;
         print::text(&format!("log in once, within 10 minutes: {}\n", links::url(base, &link.secret)))?;

@@ -2,8 +2,9 @@
 //!
 //! Promise: every file is shown before it is written (--dry-run), a second time changes only what is different, and a
 //! file that berth did not write is left alone. `--remove` takes away exactly what is berth's.
-//! Not here: what the units say (see `units`).
+//! Not here: what the units say (see `units`), what agents are given (`verbs::setup`).
 
+mod agent;
 mod units;
 
 use std::path::{Path, PathBuf};
@@ -12,13 +13,17 @@ use std::process::{Command, Stdio};
 use berth_api::{Code, Problem};
 use berth_host::{disk, facts};
 
-use crate::args::{Setup, SetupSystemd, SetupVerb};
+use berth_verbs::setup;
+
+use crate::args::{Setup, SetupClaude, SetupCodex, SetupSystemd, SetupVerb};
 use crate::print;
 use units::{MARK, Unit};
 
 pub(crate) fn run(args: &Setup) -> Result<u8, Problem> {
     match &args.verb {
         SetupVerb::Systemd(args) => systemd(args),
+        SetupVerb::Claude(SetupClaude { how }) => agent::run("claude", *how, setup::claude),
+        SetupVerb::Codex(SetupCodex { how }) => agent::run("codex", *how, setup::codex),
     }
 }
 

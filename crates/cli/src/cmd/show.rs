@@ -52,6 +52,13 @@ fn lines(ctx: &Ctx, status: &Status) -> String {
     rows.extend(status.writer.as_ref().map(|writer| {
         ("writer", format!("pid {} ({}), since {}", writer.holder.pid, writer.holder.place, writer.since))
     }));
+    for attached in &status.attached {
+        let how = if attached.writes { "types" } else { "looks on" };
+        rows.push((
+            "attached",
+            format!("{} ({how}), since {}", print::visible(&attached.place), attached.since),
+        ));
+    }
     rows.push(("created", format!("{} ({} ago)", status.created_at, print::ago(status.created_at))));
     rows.push((
         "active",

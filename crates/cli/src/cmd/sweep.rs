@@ -3,7 +3,9 @@
 use std::io::{self, IsTerminal};
 
 use berth_api::Problem;
+use berth_keeper::copies::Tidied;
 use berth_keeper::sweep::{self, Cleared, Depth, Done, Order, Report, Stranger};
+use berth_verbs::history;
 
 use crate::args::Sweep;
 use crate::ctx::Ctx;
@@ -13,12 +15,13 @@ use crate::progress::Progress;
 pub(crate) fn run(ctx: &Ctx, args: &Sweep) -> Result<u8, Problem> {
     let order = Order { dry_run: args.dry_run, depth: Depth::Whole, is_heard: true };
     let (mut shown, mut before) = (None, 0);
-    let report = sweep::sweep(&ctx.home, order, |so_far| {
+    let mut report = sweep::sweep(&ctx.home, order, |so_far| {
         let shown = shown.get_or_insert_with(|| Progress::of("clearing up", so_far.of as u64));
         shown.add(so_far.done.saturating_sub(before) as u64);
         before = so_far.done;
     });
     drop(shown);
+    history::tidy(&ctx.home, &mut report);
     if args.json {
         print::json(&report)?;
     } else {
@@ -37,7 +40,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Sweep) -> Result<u8, Problem> {
 /// nobody has a record of.
 pub(crate) fn now_and_then(ctx: &Ctx) {
     let is_heard = io::stderr().is_terminal();
-    let Some(report) = sweep::sweep_now_and_then(&ctx.home, is_heard) else { return };
+    let Some(mut report) = sweep::sweep_now_and_then(&ctx.home, is_heard) else { return };
+    history::tidy(&ctx.home, &mut report);
     if !is_heard {
         return;
     }
@@ -63,12 +67,21 @@ fn text(report: &Report) -> String {
     }
     section(&mut text, "no record", report.no_record.iter().map(stranger_line));
     section(&mut text, "cannot tell", report.cannot_tell.iter().map(stranger_line));
+    if !report.foreign.is_empty() {
+        let (new, known): (Vec<_>, Vec<_>) = report.foreign.iter().partition(|agent| agent.is_new);
+        let again = (!known.is_empty()).then(|| format!("{} told of before", known.len()));
+        let lines = new.into_iter().map(foreign_line).chain(again);
+        section(&mut text, "agents not ours", lines);
+    }
     section(&mut text, "damaged, kept", report.damaged.iter().cloned());
     if report.unreadable > 0 {
         text.push_str(&format!(
             "{:19} {} processes, of other users or the system\n",
             "not looked into", report.unreadable
         ));
+    }
+    if let Some(history) = report.history.as_ref().filter(|history| **history != Tidied::default()) {
+        section(&mut text, "history", std::iter::once(history_line(history)));
     }
     text
 }
@@ -81,6 +94,22 @@ fn section(text: &mut String, title: &str, lines: impl Iterator<Item = String>) 
     for (at, line) in lines.enumerate() {
         text.push_str(&format!("{:19} {line}\n", if at == 0 { title } else { "" }));
     }
+}
+
+fn history_line(history: &Tidied) -> String {
+    let mut line = format!("{} kept", print::size(history.bytes));
+    if history.freed > 0 {
+        line.push_str(&format!(", {} given back", print::size(history.freed)));
+    }
+    match history.dropped.len() {
+        0 => {}
+        1 => line.push_str(", the oldest copy gone"),
+        more => line.push_str(&format!(", the {more} oldest copies gone")),
+    }
+    if history.full {
+        line.push_str("; more than the limit, and nowhere else: nothing more is copied");
+    }
+    line
 }
 
 fn cleared_line(cleared: &Cleared) -> String {
@@ -108,6 +137,13 @@ fn archived_line(archived: &Cleared) -> String {
         Done::Failed(why) => format!("NOT archived: {why}"),
     };
     format!("{}; {done}", archived.what)
+}
+
+fn foreign_line(agent: &Stranger) -> String {
+    let command = print::cut(&agent.command, 60);
+    let uid = agent.uid.map(|uid| format!(", uid {uid}")).unwrap_or_default();
+    let age = print::age(agent.age_ms);
+    format!("pid {} ({command}, {age} old{uid}) is of {}: {}", agent.pid, agent.guess, agent.why)
 }
 
 fn stranger_line(stranger: &Stranger) -> String {

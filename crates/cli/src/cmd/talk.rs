@@ -92,7 +92,8 @@ fn greeting(status: &Status) -> String {
 fn left(handle: &str, code: u8) {
     // Whoever was ended by a signal has no terminal to read this on, or a reason not to.
     if code == 0 {
-        print::note(&format!("[left {handle}; come back with `berth attach {handle}`]"));
+        let back = crate::ui::as_typed(&format!("attach {handle}"));
+        print::note(&format!("[left {handle}; come back with `{back}`]"));
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_api::{Code, Problem, Token, TokenKind};
 use berth_core::SessionId;
-use berth_verbs::tokens::{Maker, Tokens, Wish};
+use berth_verbs::tokens::{Maker, TokenWish, Tokens};
 
 use crate::args;
 use crate::ctx::Ctx;
@@ -19,7 +19,7 @@ pub(crate) fn run(ctx: &Ctx, args: &args::Token) -> Result<u8, Problem> {
 }
 
 fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
-    let wish = Wish {
+    let wish = TokenWish {
         name: Some(args.name.clone()),
         scope: args.scope,
         sessions: only(ctx, &args.only)?,
@@ -36,7 +36,7 @@ fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
     print::note(&format!(
         "token `{}` may {} and {end}. It is not shown again; `berth token revoke {0}` takes it back",
         new.token.name,
-        reach(&new.token),
+        reach(ctx, &new.token),
     ));
     Ok(0)
 }
@@ -48,7 +48,7 @@ fn list(ctx: &Ctx, args: &args::TokenLs) -> Result<u8, Problem> {
     } else if tokens.is_empty() {
         print::note("there are no tokens; `berth token new` makes one");
     } else {
-        print::text(&table(&tokens))?;
+        print::text(&table(ctx, &tokens))?;
     }
     Ok(0)
 }
@@ -77,19 +77,27 @@ pub(super) fn only(ctx: &Ctx, names: &[String]) -> Result<Option<BTreeSet<Sessio
     names.iter().map(|name| ctx.home.find(name)).collect::<Result<BTreeSet<_>, _>>().map(Some)
 }
 
-fn reach(token: &Token) -> String {
+fn reach(ctx: &Ctx, token: &Token) -> String {
     match &token.sessions {
         None => token.scope.to_string(),
-        Some(ids) => format!("{} in {}", token.scope, ids.join(", ")),
+        Some(ids) => format!("{} in {}", token.scope, called(ctx, ids).join(", ")),
     }
 }
 
-fn table(tokens: &[Token]) -> String {
+/// What people call these sessions; one that is gone has only its id.
+fn called(ctx: &Ctx, ids: &[String]) -> Vec<String> {
+    ids.iter().map(|id| SessionId::parse(id).map_or_else(|| id.clone(), |id| ctx.handle(&id))).collect()
+}
+
+fn table(ctx: &Ctx, tokens: &[Token]) -> String {
     let now = berth_host::clock::wall_ms();
     let mut rows =
         vec![["NAME", "ID", "KIND", "SCOPE", "SESSIONS", "MADE", "ENDS", "USED"].map(str::to_owned)];
     rows.extend(tokens.iter().map(|token| {
-        let sessions = token.sessions.as_ref().map_or_else(|| "all".to_owned(), |ids| ids.join(","));
+        let sessions = match &token.sessions {
+            None => "all".to_owned(),
+            Some(ids) => called(ctx, ids).join(","),
+        };
         let ends = match token.expires_at {
             None => "never".to_owned(),
             Some(_) if token.expired => "expired".to_owned(),

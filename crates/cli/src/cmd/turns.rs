@@ -2,6 +2,7 @@
 
 use berth_api::turn::TurnView;
 use berth_api::{Code, Problem};
+use berth_verbs::transcript;
 
 use crate::args::{Turn, TurnResult, Turns};
 use crate::ctx::Ctx;
@@ -54,7 +55,10 @@ pub(crate) fn table(views: &[TurnView]) -> String {
 pub(crate) fn show(ctx: &Ctx, args: &Turn) -> Result<u8, Problem> {
     let (id, number) = turns::find(ctx, &args.turn, None)?;
     let view = turns::view(ctx, &id, number)?;
-    if args.json {
+    if args.items {
+        let page = transcript::page(ctx, &id, number.saturating_sub(1), 1)?;
+        print::json(&page.turns.first())?;
+    } else if args.json {
         print::json(&view)?;
     } else {
         print::text(&lines(&view))?;

@@ -23,8 +23,10 @@ pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
         return until_turn_is_over(ctx, named.unwrap_or_default(), args);
     }
     let Meant { id, handle, .. } = found?;
-    let takes_turns = view::history(&ctx.home, &id)?.session.takes_turns();
-    let what = args.what.clone().unwrap_or(if takes_turns { WaitFor::Idle } else { WaitFor::Exit });
+    let session = view::history(&ctx.home, &id)?.session;
+    let (takes_turns, has_terminal) = (session.takes_turns(), session.has_terminal());
+    // Whatever a terminal tells of turns, what runs in it ends.
+    let what = args.what.clone().unwrap_or(if has_terminal { WaitFor::Exit } else { WaitFor::Idle });
     match &what {
         WaitFor::Idle | WaitFor::NeedsYou | WaitFor::Done if !takes_turns => {
             Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, &handle))

@@ -80,7 +80,13 @@ impl Row {
         self.status().is_some_and(|status| status.keeper_pid.is_some())
     }
 
+    /// Whether it is talked to, and has no terminal to attach to.
     pub(crate) fn takes_turns(&self) -> bool {
+        self.status().is_some_and(|status| status.turns.is_some() && !status.what.has_terminal())
+    }
+
+    /// Whether something can be sent to it.
+    pub(crate) fn can_be_sent_to(&self) -> bool {
         self.status().is_some_and(|status| status.turns.is_some())
     }
 

@@ -113,6 +113,11 @@ pub(crate) fn ago(then: Timestamp, now_ms: u64) -> String {
     }
 }
 
+/// A directory as people write it who have this home.
+pub(crate) fn short_home(dir: &str) -> String {
+    short_dir(dir, std::env::var("HOME").ok().as_deref())
+}
+
 /// A directory as people write it.
 fn short_dir(dir: &str, home: Option<&str>) -> String {
     let home = home.filter(|home| home.len() > 1).map(|home| home.trim_end_matches('/'));

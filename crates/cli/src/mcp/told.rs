@@ -169,7 +169,7 @@ impl From<&Status> for SessionTold {
             name: status.name.clone(),
             state: status.state.clone(),
             agent: status.what.agent.clone(),
-            takes_turns: status.what.driver != "pty",
+            takes_turns: status.turns.is_some(),
             cwd: status.what.cwd.clone(),
             current_turn: turns.current,
             activity: turns.activity,

@@ -54,7 +54,7 @@ pub(super) fn until_calm(
     let waited =
         |reached: bool, status: &Status| Waited { reached, session: SessionTold::from(status), turn: None };
     let mut status = ctx.status(id)?;
-    if status.what.driver == "pty" && what != WaitFor::Exit {
+    if status.turns.is_none() && what != WaitFor::Exit {
         return Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, status.handle()));
     }
     loop {

@@ -219,6 +219,9 @@ impl Past {
     }
 
     fn how_to_answer(&self, ask: &Ask) -> String {
+        if self.history.session.has_terminal() {
+            return format!("berth attach {}", self.handle);
+        }
         match self.history.session.turns.asks.len() {
             0 | 1 => format!("berth answer {} allow", self.handle),
             _ => format!("berth answer {} allow --request {}", self.handle, short(&ask.request)),

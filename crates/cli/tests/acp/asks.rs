@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{Editor, lab};
 
 fn asked(editor: &mut Editor) -> Value {
-    editor.talk.wait("a question", |said| said["method"] == "session/request_permission")
+    editor.rpc.talk.wait("a question", |said| said["method"] == "session/request_permission")
 }
 
 #[test]
@@ -23,8 +23,8 @@ fn what_the_agent_asks_is_answered_in_the_editor() {
         let kinds: Vec<&str> = options.iter().filter_map(|option| option["kind"].as_str()).collect();
         assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"], "{question}");
         let outcome = json!({"outcome": {"outcome": "selected", "optionId": option}});
-        editor.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
-        assert_eq!(editor.answer(prompt)["result"]["stopReason"], "end_turn");
+        editor.rpc.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
+        assert_eq!(editor.rpc.answer(prompt)["result"]["stopReason"], "end_turn");
         editor.hears("agent_message_chunk", expected);
     }
     let by = lab.events(&session, "answered");
@@ -43,13 +43,13 @@ fn whoever_answers_first_decides_and_the_editors_question_is_withdrawn() {
     wait_until("it to need somebody", || lab.show(&session)["state"] == "needs-you");
     lab.ok(["answer", &session, "deny"]);
     for (editor, question) in [(&mut one, &first), (&mut two, &second)] {
-        let withdrawn = editor.talk.wait("a withdrawal", |said| said["method"] == "$/cancel_request");
+        let withdrawn = editor.rpc.talk.wait("a withdrawal", |said| said["method"] == "$/cancel_request");
         assert_eq!(withdrawn["params"]["requestId"], question["id"]);
         // An editor whose person clicked at the same moment changes nothing.
         let outcome = json!({"outcome": {"outcome": "selected", "optionId": "allow-always"}});
-        editor.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
+        editor.rpc.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
     }
-    assert_eq!(one.answer(prompt)["result"]["stopReason"], "end_turn");
+    assert_eq!(one.rpc.answer(prompt)["result"]["stopReason"], "end_turn");
     assert!(one.said().contains("Bash: reject"), "{:?}", one.told());
     assert_eq!(lab.events(&session, "answered").len(), 1);
 }
@@ -65,13 +65,13 @@ fn an_editor_that_opens_a_session_is_asked_what_was_asked_before() {
     let question = asked(&mut editor);
     assert_eq!(question["params"]["sessionId"], "s", "as the editor calls it");
     let outcome = json!({"outcome": {"outcome": "selected", "optionId": "allow-once"}});
-    editor.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
+    editor.rpc.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
     assert_eq!(lab.berth(["wait", &format!("{session}.1"), "--timeout", "60s"]).code, 0);
     // One that says it cannot ask leaves the question to others.
     lab.ok(["send", "s", "ask:Bash:again"]);
     let question = asked(&mut editor);
     let error = json!({"code": -32601, "message": "what?"});
-    editor.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "error": error}));
+    editor.rpc.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "error": error}));
     editor.ok("session/list", json!({}));
     assert_eq!(lab.show("s")["state"], "needs-you");
     lab.ok(["answer", "s", "allow"]);
@@ -86,12 +86,12 @@ fn an_allow_of_the_last_run_never_allows_what_is_asked_in_the_next() {
     let first = editor.prompt(&session, "ask:Bash:ls");
     let old = asked(&mut editor);
     lab.ok(["stop", "--grace", "0s", &session]);
-    assert!(editor.answer(first)["error"].is_object());
+    assert!(editor.rpc.answer(first)["error"].is_object());
     // Its dialog closes with the run that asked.
     let is_withdrawn =
         |said: &Value| said["method"] == "$/cancel_request" && said["params"]["requestId"] == old["id"];
-    if !editor.talk.heard.iter().any(is_withdrawn) {
-        editor.talk.wait("a withdrawal", is_withdrawn);
+    if !editor.rpc.talk.heard.iter().any(is_withdrawn) {
+        editor.rpc.talk.wait("a withdrawal", is_withdrawn);
     }
     // The next run calls its first question as the last one did.
     let second = editor.prompt(&session, "ask:Bash:rm -rf everything");
@@ -100,11 +100,11 @@ fn an_allow_of_the_last_run_never_allows_what_is_asked_in_the_next() {
     assert_ne!(new["id"], old["id"]);
     let choose = |id: &Value, option: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"outcome": {"outcome": "selected", "optionId": option}}});
     // Somebody clicks in the old dialog all the same.
-    editor.talk.say(&choose(&old["id"], "allow-once"));
+    editor.rpc.talk.say(&choose(&old["id"], "allow-once"));
     editor.ok("session/list", json!({}));
     assert_eq!(lab.show(&session)["state"], "needs-you");
-    editor.talk.say(&choose(&new["id"], "reject"));
-    assert_eq!(editor.answer(second)["result"]["stopReason"], "end_turn");
+    editor.rpc.talk.say(&choose(&new["id"], "reject"));
+    assert_eq!(editor.rpc.answer(second)["result"]["stopReason"], "end_turn");
     assert!(editor.said().contains("Bash: reject"), "{:?}", editor.told());
     assert_eq!(lab.events(&session, "answered").len(), 1);
 }

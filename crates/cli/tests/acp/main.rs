@@ -4,29 +4,23 @@
 //! Start with [`Editor`].
 
 mod asks;
+mod retry;
 mod sessions;
 mod turns;
 
 use std::path::{Path, PathBuf};
 
-use berth_harness::{Lab, Talk};
+use berth_harness::{Lab, Rpc};
 use serde_json::{Value, json};
 
 /// A lab with the agent `fake`, which takes turns and does what its prompts say.
 fn lab() -> Lab {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-    let store = lab.dir().join("store");
-    std::fs::create_dir(&store).expect("a directory for transcripts");
-    let command = [lab.agent(), "acp".into(), "--store".into(), store.display().to_string()];
-    let text = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
-    std::fs::write(lab.config(), text).expect("a config file");
-    lab
+    Lab::with_agent(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// An editor with `berth acp` as its agent.
 struct Editor {
-    talk: Talk,
-    next: u64,
+    rpc: Rpc,
 }
 
 impl Editor {
@@ -44,40 +38,19 @@ impl Editor {
     /// Starts it, and says nothing.
     fn silent(lab: &Lab, args: &[&str]) -> Self {
         let args = [&["acp", "--agent", "fake"], args].concat();
-        Self { talk: Talk::start(&mut lab.command(args)), next: 1 }
-    }
-
-    /// Asks, and does not wait; the number of the request.
-    fn ask(&mut self, method: &str, params: Value) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        self.talk.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        id
-    }
-
-    fn notify(&mut self, method: &str, params: Value) {
-        self.talk.say(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
-    }
-
-    /// Waits for the answer to a request. It may have come already.
-    fn answer(&mut self, id: u64) -> Value {
-        let is_it = |said: &Value| said["id"] == id && said.get("method").is_none();
-        match self.talk.heard.iter().find(|said| is_it(said)) {
-            Some(said) => said.clone(),
-            None => self.talk.wait("an answer", is_it),
-        }
+        Self { rpc: Rpc::start(&mut lab.command(args)) }
     }
 
     fn ok(&mut self, method: &str, params: Value) -> Value {
-        let id = self.ask(method, params);
-        let said = self.answer(id);
+        let id = self.rpc.ask(method, params);
+        let said = self.rpc.answer(id);
         assert!(said["error"].is_null(), "{method}: {said}");
         said["result"].clone()
     }
 
     fn refused(&mut self, method: &str, params: Value) -> Value {
-        let id = self.ask(method, params);
-        let said = self.answer(id);
+        let id = self.rpc.ask(method, params);
+        let said = self.rpc.answer(id);
         assert!(said["result"].is_null() && said["error"].is_object(), "{method}: {said}");
         said["error"].clone()
     }
@@ -94,7 +67,8 @@ impl Editor {
 
     /// Sends a prompt and does not wait.
     fn prompt(&mut self, session: &str, text: &str) -> u64 {
-        self.ask("session/prompt", json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]}))
+        self.rpc
+            .ask("session/prompt", json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]}))
     }
 
     /// Waits until the agent says something with this in it.
@@ -103,16 +77,21 @@ impl Editor {
             let update = &said["params"]["update"];
             update["sessionUpdate"] == kind && update.to_string().contains(text)
         };
-        match self.talk.heard.iter().find(|said| is_it(said)) {
+        match self.rpc.talk.heard.iter().find(|said| is_it(said)) {
             Some(said) => said.clone(),
-            None => self.talk.wait(text, is_it),
+            None => self.rpc.talk.wait(text, is_it),
         }
     }
 
     /// All that was told so far, as `kind: text` or `kind: title`.
     fn told(&self) -> Vec<String> {
-        let updates =
-            self.talk.heard.iter().map(|said| &said["params"]["update"]).filter(|update| !update.is_null());
+        let updates = self
+            .rpc
+            .talk
+            .heard
+            .iter()
+            .map(|said| &said["params"]["update"])
+            .filter(|update| !update.is_null());
         let line = |update: &Value| {
             let text = [&update["content"]["text"], &update["title"], &update["status"]];
             let text = text.iter().find_map(|text| text.as_str()).unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
 //! Opening, listing and closing sessions, and what is no sense.
 
-use berth_harness::Talk;
+use berth_harness::Rpc;
 use serde_json::{Value, json};
 
 use crate::{Editor, lab};
@@ -32,8 +32,8 @@ fn what_makes_no_sense_is_refused_by_name_and_the_next_line_is_read() {
     let lab = lab();
     let mut editor = Editor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
-    editor.talk.say(&Value::String("no message".into()));
-    let odd = editor.talk.wait("a complaint", |said| said["error"]["code"] == -32700);
+    editor.rpc.talk.say(&Value::String("no message".into()));
+    let odd = editor.rpc.talk.wait("a complaint", |said| said["error"]["code"] == -32700);
     assert!(odd["id"].is_null(), "{odd}");
     let prompt = |content: Value| json!({"sessionId": session, "prompt": content});
     let cases = [
@@ -67,7 +67,7 @@ fn what_makes_no_sense_is_refused_by_name_and_the_next_line_is_read() {
     }
     assert_eq!(lab.json(["turns", &session, "--json"]), json!([]), "nothing was sent");
     let last = editor.prompt(&session, "still here");
-    assert_eq!(editor.answer(last)["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.rpc.answer(last)["result"]["stopReason"], "end_turn");
 }
 
 #[test]
@@ -124,10 +124,10 @@ fn a_session_that_was_stopped_goes_on_with_a_prompt_and_its_past_is_told_once() 
     let mut editor = Editor::start(&lab, &[]);
     let session = editor.new_session(lab.dir());
     let first = editor.prompt(&session, "tool:Read:x\nsay:first");
-    editor.answer(first);
+    editor.rpc.answer(first);
     lab.ok(["stop", &session]);
     let second = editor.prompt(&session, "second");
-    let said = editor.answer(second);
+    let said = editor.rpc.answer(second);
     assert_eq!(said["result"]["stopReason"], "end_turn", "{said}");
     let mut other = Editor::start(&lab, &[]);
     other.load(&session);
@@ -168,13 +168,13 @@ fn mcp_servers_of_the_editor_are_not_passed_on_and_that_is_said() {
 fn what_is_told_for_whoever_looks_for_a_mistake_is_on_stderr_and_has_nothing_of_what_was_said() {
     let lab = lab();
     let command = &mut lab.command(["acp", "--agent", "fake"]);
-    let mut editor = Editor { talk: Talk::start(command.env("BERTH_LOG", "trace")), next: 1 };
+    let mut editor = Editor { rpc: Rpc::start(command.env("BERTH_LOG", "trace")) };
     editor.ok("initialize", json!({"protocolVersion": 1}));
     let session = editor.new_session(lab.dir());
     let prompt = editor.prompt(&session, "between-us");
-    editor.answer(prompt);
-    assert!(editor.talk.heard.iter().all(|said| said["jsonrpc"] == "2.0"), "{:?}", editor.talk.heard);
-    let (code, log) = editor.talk.end();
+    editor.rpc.answer(prompt);
+    assert!(editor.rpc.talk.heard.iter().all(|said| said["jsonrpc"] == "2.0"), "{:?}", editor.rpc.talk.heard);
+    let (code, log) = editor.rpc.talk.end();
     assert_eq!(code, 0);
     assert!(log.contains("asked the keeper"), "{log}");
     assert!(!log.contains("between-us"), "{log}");
@@ -189,7 +189,23 @@ fn a_session_that_is_purged_under_the_editor_is_told_and_ends_nothing_else() {
     lab.ok(["purge", &one, "--yes"]);
     editor.hears("agent_message_chunk", "purged");
     let gone = editor.prompt(&one, "anybody?");
-    assert_eq!(editor.answer(gone)["error"]["code"], -32002);
+    assert_eq!(editor.rpc.answer(gone)["error"]["code"], -32002);
     let there = editor.prompt(&two, "still here");
-    assert_eq!(editor.answer(there)["result"]["stopReason"], "end_turn");
+    assert_eq!(editor.rpc.answer(there)["result"]["stopReason"], "end_turn");
+}
+
+#[test]
+fn an_agent_that_there_is_not_or_that_takes_no_turns_is_refused_before_a_word_is_said() {
+    let lab = lab();
+    let said = lab.berth(["acp", "--agent", "nope"]);
+    assert!(said.code == 3 && said.err.contains("no agent is called `nope`"), "{said:?}");
+    assert_eq!(said.out, "");
+    let text = std::fs::read_to_string(lab.config()).expect("the config");
+    std::fs::write(lab.config(), text + "[agents.shell]\ndriver = \"pty\"\ncommand = [\"sh\"]\n")
+        .expect("a file");
+    let said = lab.berth(["acp", "--agent", "shell"]);
+    assert!(said.code == 2 && said.err.contains("takes no turns"), "{said:?}");
+    // One session that was named needs no agent for others.
+    let session = lab.ok(["run", "-d", "--agent", "fake"]);
+    assert_eq!(lab.berth(["acp", &session, "--agent", "nope"]).code, 0);
 }

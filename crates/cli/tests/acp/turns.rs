@@ -14,7 +14,7 @@ fn a_prompt_is_a_turn_that_everyone_sees_and_its_answer_ends_it() {
     let prompt = editor.prompt(&session, &format!("say:one \ntool:Read:/etc/hosts\n{wait}\nsay:two"));
     editor.hears("tool_call", "/etc/hosts");
     open(&go);
-    let said = editor.answer(prompt);
+    let said = editor.rpc.answer(prompt);
     assert_eq!(said["result"]["stopReason"], "end_turn", "{said}");
     assert_eq!(said["result"]["_meta"]["berth"]["turn"], format!("{session}.1"));
     let told = editor.told();
@@ -54,7 +54,7 @@ fn two_editors_on_one_session_keep_one_order_and_both_see_all_of_it() {
         lab.show(&session)["turns"]["queued"].as_array().is_some_and(|it| it.len() == 2)
     });
     open(&go);
-    let ends = [one.answer(first), two.answer(second), one.answer(third)];
+    let ends = [one.rpc.answer(first), two.rpc.answer(second), one.rpc.answer(third)];
     assert!(ends.iter().all(|said| said["result"]["stopReason"] == "end_turn"), "{ends:?}");
     two.hears("agent_message_chunk", "ECHO: third");
     for (editor, others) in [(&one, &["second"][..]), (&two, &["first", "third"])] {
@@ -76,7 +76,7 @@ fn prompts_of_one_editor_are_done_in_the_order_they_came() {
     let prompts: Vec<u64> =
         (0..8).map(|number| editor.prompt(&session, &format!("number {number}"))).collect();
     for prompt in prompts {
-        assert_eq!(editor.answer(prompt)["result"]["stopReason"], "end_turn");
+        assert_eq!(editor.rpc.answer(prompt)["result"]["stopReason"], "end_turn");
     }
     let expected: String = (0..8).map(|number| format!("ECHO: number {number}")).collect();
     assert_eq!(editor.said(), expected);
@@ -120,7 +120,7 @@ fn an_editor_that_closes_has_its_prompts_accepted_and_ends_nothing() {
     let (go, wait) = gate(&lab, "go");
     editor.prompt(&session, &format!("{wait} first"));
     editor.prompt(&session, "second");
-    let (code, complaints) = editor.talk.end();
+    let (code, complaints) = editor.rpc.talk.end();
     assert_eq!((code, complaints.as_str()), (0, ""));
     open(&go);
     assert_eq!(lab.berth(["wait", &session, "--for", "idle", "--timeout", "60s"]).code, 0);
@@ -147,14 +147,14 @@ fn a_cancel_reaches_the_editors_own_turn_and_no_other() {
     wait_until("it to wait", || {
         lab.show(&session)["turns"]["queued"].as_array().is_some_and(|it| it.len() == 1)
     });
-    two.notify("session/cancel", json!({"sessionId": session}));
-    assert_eq!(two.answer(waiting)["result"]["stopReason"], "cancelled");
+    two.rpc.notify("session/cancel", json!({"sessionId": session}));
+    assert_eq!(two.rpc.answer(waiting)["result"]["stopReason"], "cancelled");
     assert_eq!(lab.json(["turn", &format!("{session}.2"), "--json"])["state"], "cancelled");
     assert_eq!(lab.show(&session)["state"], "working", "the other one's goes on");
-    one.notify("session/cancel", json!({"sessionId": session}));
-    assert_eq!(one.answer(running)["result"]["stopReason"], "cancelled");
+    one.rpc.notify("session/cancel", json!({"sessionId": session}));
+    assert_eq!(one.rpc.answer(running)["result"]["stopReason"], "cancelled");
     let next = one.prompt(&session, "next");
-    assert_eq!(one.answer(next)["result"]["stopReason"], "end_turn");
+    assert_eq!(one.rpc.answer(next)["result"]["stopReason"], "end_turn");
 }
 
 #[test]
@@ -164,14 +164,14 @@ fn a_turn_that_is_not_done_is_never_called_done() {
     let session = editor.new_session(lab.dir());
     for (prompt, stop) in [("stop:refusal", "refusal"), ("stop:max_tokens", "max_tokens")] {
         let prompt = editor.prompt(&session, prompt);
-        assert_eq!(editor.answer(prompt)["result"]["stopReason"], stop);
+        assert_eq!(editor.rpc.answer(prompt)["result"]["stopReason"], stop);
     }
     let prompt = editor.prompt(&session, "fail:no luck");
-    let failed = editor.answer(prompt);
+    let failed = editor.rpc.answer(prompt);
     assert!(failed["error"]["message"].as_str().is_some_and(|said| said.contains("no luck")), "{failed}");
     assert_eq!(failed["error"]["data"]["turn"]["state"], "failed", "{failed}");
     let prompt = editor.prompt(&session, "say:half\ndie:KILL");
-    let died = editor.answer(prompt);
+    let died = editor.rpc.answer(prompt);
     let said = died["error"]["message"].as_str().unwrap_or_default();
     assert!(said.contains("interrupted") && said.contains("signal 9"), "nobody cancelled it: {died}");
     // The keeper dies with the turn: nobody knows how far it came.
@@ -179,7 +179,7 @@ fn a_turn_that_is_not_done_is_never_called_done() {
     let prompt = editor.prompt(&session, &format!("say:begun again\n{wait}"));
     editor.hears("agent_message_chunk", "begun again");
     lab.kill_keeper(&session);
-    let unknown = editor.answer(prompt);
+    let unknown = editor.rpc.answer(prompt);
     let state = lab.json(["turn", &format!("{session}.5"), "--json"])["state"].clone();
     assert_eq!(state, "unknown", "{unknown}");
     let said = unknown["error"]["message"].as_str().unwrap_or_default();

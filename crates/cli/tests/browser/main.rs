@@ -7,17 +7,26 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use berth_harness::{Gateway, Lab};
+use berth_harness::{Gateway, Hosts, Lab, said};
 use serde_json::{Value, json};
 
-/// A lab with an agent that takes turns, two sessions of it, and a terminal that writes back what is typed.
+/// A lab with an agent that takes turns, two sessions of it, and a terminal that writes back what is typed. Two more
+/// agents have conversations that are Claude Code's as far as berth knows, in an account of the lab's own: `remembers`
+/// takes turns, and `claude` has a terminal interface that tells through hooks.
 fn lab() -> Lab {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-    let store = lab.dir().join("store");
-    std::fs::create_dir(&store).expect("a directory for transcripts");
-    let command = [&lab.agent(), "acp", "--store", &store.display().to_string()];
-    let config = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
-    std::fs::write(lab.config(), config).expect("a config file");
+    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+    for (_, dir) in account(&lab) {
+        std::fs::create_dir_all(dir).expect("a directory");
+    }
+    let remembers = [lab.agent(), "acp".into(), "--store".into(), lab.store().display().to_string()];
+    let tui = [lab.agent(), "tui".into(), "--hook".into(), format!("'{}' tell", lab.agent())];
+    let known = std::fs::read_to_string(lab.config()).expect("a config file");
+    let more = format!(
+        "[agents.remembers]\ndriver = \"acp\"\nconversation = \"claude\"\ncommand = {remembers:?}\n\
+         [agents.claude]\ntui = {tui:?}\nbegin_tui = [\"--session-id\", \"{{id}}\"]\n\
+         resume_tui = [\"--resume\", \"{{id}}\"]\n"
+    );
+    std::fs::write(lab.config(), known + &more).expect("a config file");
     let cwd = lab.dir().display().to_string();
     for name in ["talk", "asks"] {
         lab.ok(["run", "-d", "--agent", "fake", "--name", name, "--cwd", &cwd]);
@@ -26,18 +35,65 @@ fn lab() -> Lab {
     lab
 }
 
+/// Where the agents of a lab keep their own records: nothing of the person's is listed.
+fn account(lab: &Lab) -> [(&'static str, PathBuf); 2] {
+    [("CLAUDE_CONFIG_DIR", lab.dir().join("account-claude")), ("CODEX_HOME", lab.dir().join("account-codex"))]
+}
+
+fn serve(lab: &Lab, address: &str) -> Gateway {
+    let args = ["--listen", address];
+    let mut command = lab.command(["serve"].iter().chain(&args));
+    command.envs(account(lab));
+    lab.serve_from(command, &args)
+}
+
+/// Where a scenario is played: on one host, or on two with ssh between them.
+enum Place {
+    One(Lab),
+    Two(Hosts),
+}
+
+impl Place {
+    fn here(&self) -> &Lab {
+        match self {
+            Self::One(lab) => lab,
+            Self::Two(hosts) => &hosts.here,
+        }
+    }
+
+    fn hosts(&self) -> &Hosts {
+        match self {
+            Self::One(_) => panic!("there is no other host"),
+            Self::Two(hosts) => hosts,
+        }
+    }
+}
+
 /// Plays a scenario, and fails with what it says.
 fn play(scenario: &str) {
-    let lab = lab();
+    play_at(scenario, Place::One(lab()));
+}
+
+/// The same, with another host that has a terminal called `far` and the agent.
+fn play_with_another_host(scenario: &str) {
+    let hosts = Hosts::new(lab(), Lab::with_agent(env!("CARGO_BIN_EXE_berth"))).added();
+    hosts.configure();
+    hosts.there.start_with(&["--name", "far"], &["say:ready over there\\r\\n", "echo"]);
+    play_at(scenario, Place::Two(hosts));
+}
+
+fn play_at(scenario: &str, place: Place) {
+    let lab = place.here();
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/browser");
     let installed = Command::new(scripts.join("install")).arg("--check").output().expect("bash");
     assert!(installed.status.success(), "run testing/browser/install first: {installed:?}");
     let token = lab.ok(["token", "new", "--scope", "admin", "--name", "browser"]);
-    let mut stage = Stage { gateway: lab.serve_with(&["--listen", "127.0.0.1:0"]), lab };
+    let mut stage = Stage { gateway: serve(lab, "127.0.0.1:0"), place };
     let address = stage.gateway.address.clone().expect("it listens");
     let mut node = Command::new("node");
     node.arg(scripts.join("run.mjs")).arg(scenario).env("BERTH_URL", format!("http://{address}"));
-    node.env("BERTH_TOKEN", token).env("BERTH_LAB", stage.lab.dir());
+    node.env("BERTH_TOKEN", token).env("BERTH_LAB", stage.place.here().dir());
+    node.env("BERTH_AGENT", stage.place.here().agent());
     let mut child = node.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node");
     let mut answers = child.stdin.take().expect("piped");
     for line in BufReader::new(child.stdout.take().expect("piped")).lines() {
@@ -54,22 +110,31 @@ fn play(scenario: &str) {
 
 struct Stage {
     gateway: Gateway,
-    lab: Lab,
+    place: Place,
 }
 
 impl Stage {
     fn act(&mut self, asked: &Value, address: &str) -> Value {
+        let run = |lab: &Lab, args: &Vec<Value>| {
+            let mut command = lab.command(args.iter().map(|arg| arg.as_str().expect("a word")));
+            let said = said(command.envs(account(lab)).output().expect("berth can be started"));
+            json!({"code": said.code, "out": said.out, "err": said.err})
+        };
         if let Some(args) = asked["berth"].as_array() {
-            let said = self.lab.berth(args.iter().map(|arg| arg.as_str().expect("a word")));
-            return json!({"code": said.code, "out": said.out, "err": said.err});
+            return run(self.place.here(), args);
+        }
+        if let Some(args) = asked["there"].as_array() {
+            return run(&self.place.hosts().there, args);
         }
         if let Some(file) = asked["touch"].as_str() {
-            let path: PathBuf = self.lab.dir().join(file);
+            let path: PathBuf = self.place.here().dir().join(file);
             std::fs::write(&path, "").expect("a file");
         } else if asked["kill"] == true {
             self.gateway.kill();
         } else if asked["serve"] == true {
-            self.gateway = self.lab.serve_with(&["--listen", address]);
+            self.gateway = serve(self.place.here(), address);
+        } else if asked["cut"] == true {
+            self.place.hosts().cut();
         } else {
             panic!("asked for {asked}");
         }
@@ -120,6 +185,41 @@ fn a_guest_is_offered_only_what_the_login_may_do_and_told_when_it_is_over() {
 #[test]
 fn sessions_of_other_hosts_are_in_the_list_and_everything_about_them_is_asked_there() {
     play("hosts");
+}
+
+#[test]
+fn a_session_of_another_host_is_watched_typed_into_started_and_found_over_a_real_ssh() {
+    play_with_another_host("other_host");
+}
+
+#[test]
+fn a_stream_that_only_has_a_problem_to_tell_is_said_and_asked_again_less_and_less() {
+    play("stream_problems");
+}
+
+#[test]
+fn a_message_that_the_browser_cannot_store_is_sent_all_the_same_and_none_is_lost_without_a_word() {
+    play("full_browser");
+}
+
+#[test]
+fn tools_diffs_processes_ports_memory_helpers_and_who_is_attached_are_seen() {
+    play("details");
+}
+
+#[test]
+fn every_key_does_what_the_list_of_keys_says() {
+    play("keys");
+}
+
+#[test]
+fn conversations_not_started_here_are_read_imported_and_adopted_from_whoever_has_them_open() {
+    play("foreign");
+}
+
+#[test]
+fn a_record_that_is_gone_is_put_back_from_its_copies() {
+    play("history");
 }
 
 #[test]

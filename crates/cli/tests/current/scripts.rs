@@ -116,6 +116,13 @@ fn arguments(command: &[&str], agent: &str) -> Option<Vec<String>> {
         // It stays until it is told to end; without a word about TLS it does not even begin.
         ["serve"] => "serve --listen 0.0.0.0:1",
         ["setup", "systemd"] => "setup systemd --dry-run",
+        ["setup", "claude"] => "setup claude --dry-run",
+        ["setup", "codex"] => "setup codex --dry-run",
+        ["adopt"] => "adopt ffffffff",
+        ["import"] => "import --all --dry-run",
+        ["transcript", "show"] => "transcript show ffffffff",
+        ["transcript", "check"] => "transcript check --all",
+        ["transcript", "repair"] => "transcript repair live --to copy.jsonl",
         ["token", "new"] => "token new --scope read --name bot",
         ["token", "revoke"] => "token revoke bot",
         ["turn" | "result" | "cancel"] => return Some(vec![command[0].to_owned(), "live.1".to_owned()]),

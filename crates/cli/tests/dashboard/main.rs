@@ -11,13 +11,7 @@ use berth_harness::{Lab, Terminal};
 
 /// A lab whose config file has the agent `fake`, which takes turns.
 fn lab() -> Lab {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-    let store = lab.dir().join("store");
-    std::fs::create_dir(&store).expect("a directory for transcripts");
-    let command = [lab.agent(), "acp".into(), "--store".into(), store.display().to_string()];
-    let config = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
-    std::fs::write(lab.config(), config).expect("a config file");
-    lab
+    Lab::with_agent(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// Starts the agent that takes turns, under a name; the session's id.

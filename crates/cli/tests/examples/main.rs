@@ -24,6 +24,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("berth hosts add", "needs another host; the tests of hosts have one"),
     ("berth hosts rm", "needs another host; the tests of hosts have one"),
     ("berth --host", "needs another host; the tests of hosts have one"),
+    ("berth adopt", "needs an agent that goes on with what another one wrote; tests of its own have some"),
+    ("berth send box:", "needs another host; the tests of hosts have one"),
     ("berth ls --watch", "stays until somebody types q; the tests of the list do that"),
 ];
 
@@ -31,6 +33,8 @@ const NOT_RUN: &[(&str, &str)] = &[
 const EXPECTED: &[(&str, &[i32], &str)] = &[
     ("berth run --max-memory", &[0, 1], "refused where the host cannot limit"),
     ("berth output tests --follow | grep error", &[0, 1], "the code is grep's"),
+    ("berth history fix", &[0, 3], "the fake agent has no transcript to copy; the tests of turns have one"),
+    ("berth restore fix --history", &[0, 3], "the same"),
     ("berth link", &[0, 5], "no gateway runs here; the tests of the gateway have one"),
     ("berth stop $(berth ls --ids --tag nightly)", &[0, 2], "nothing may have the tag"),
 ];

@@ -11,6 +11,12 @@ use berth_harness::{Lab, Said, said, wait_until};
 
 use crate::{BERTH, Example};
 
+/// A transcript of Claude Code's with nothing wrong in it.
+const TALK: &str = concat!(
+    r#"{"parentUuid":null,"type":"user","message":{"role":"user","content":"hello"},"uuid":"bad3320e-53b7-4a33-b620-df7de5754b14","timestamp":"2026-11-16T09:07:33.257Z","sessionId":"b78f8738-98d5-4dcf-a09b-dfd7810f05ea"}"#,
+    "\n"
+);
+
 /// More than any example takes.
 const PATIENCE: &str = "60";
 
@@ -118,6 +124,7 @@ impl<'e> World<'e> {
             .env("JOB", "42")
             .stdin(std::process::Stdio::null());
         command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
+        command.env_remove("CLAUDE_CONFIG_DIR").env_remove("CODEX_HOME");
         if self.example.verb.starts_with("helper") {
             command.env("BERTH_SESSION", "fix");
         }
@@ -161,15 +168,29 @@ impl<'e> World<'e> {
             program(&bin.join("jq"), "cat");
         }
         program(&self.here().join("job.sh"), "echo done");
+        self.conversation();
         program(&self.here().join("broker"), &format!("exec {agent} listen-unix:broker.sock hang"));
         program(&self.here().join("browser"), &format!("exec {agent} 'say:listening on 1\\n' hang"));
         fs::create_dir(self.here().join("notes")).expect("a directory");
+        fs::write(self.here().join("talk.jsonl"), TALK).expect("a transcript");
         if self.line.starts_with("git ") {
             self.prepared(
                 "git init -q . && echo old > file && git add file && \
                  git -c user.name=me -c user.email=me@localhost commit -qm 'mend the login' && echo new > file",
             );
         }
+    }
+
+    /// A conversation that somebody had without berth.
+    fn conversation(&self) {
+        let dir = self.lab.dir().join("person/.claude/projects/-here");
+        fs::create_dir_all(&dir).expect("a directory");
+        let here = self.here().display().to_string();
+        let record = format!(
+            r#"{{"parentUuid":null,"isSidechain":false,"sessionId":"1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b","type":"user","uuid":"53709c38-0000-4000-8000-000000000001","cwd":"{here}","version":"2.1.325","timestamp":"2026-11-16T08:00:00.000Z","message":{{"role":"user","content":"mend the login"}}}}"#
+        );
+        let file = dir.join("1b4e28ba-2fa1-4d3b-a3f5-ef19b5a7633b.jsonl");
+        fs::write(file, record + "\n").expect("a file");
     }
 
     /// The agents that are named are the fake one, and speak as it does.

@@ -8,6 +8,9 @@ use serde_json::json;
 
 use crate::{ask, bearer, cookie_of, lab, origin, post_form, serve, token};
 
+/// What presses the button by itself.
+const PRESSES: &str = "requestSubmit";
+
 fn link(lab: &berth_harness::Lab, more: &[&str]) -> String {
     let url = lab.ok([&["link"], more].concat());
     url.trim().split_once("?link=").unwrap_or_else(|| panic!("{url}")).1.to_owned()
@@ -23,26 +26,27 @@ fn a_link_is_not_used_up_by_looking_and_lets_one_browser_in_once() {
     for _ in 0..3 {
         let page = gateway.ask_tcp("GET", &format!("/login?link={secret}"), &[], None);
         assert_eq!((page.status, page.header("set-cookie")), (200, None));
-        assert!(
-            page.text().contains(&secret) && !page.text().contains("<script"),
-            "nobody presses the button"
-        );
+        assert!(page.text().contains(&secret) && !page.text().contains(PRESSES), "nobody presses the button");
     }
     // The browser of whoever opened it themselves presses the button.
     let path = format!("/login?link={secret}");
     let opened = gateway.ask_tcp("GET", &path, &[("Sec-Fetch-Site", "none")], None);
-    assert!(opened.text().contains("<script"));
+    assert!(opened.text().contains(PRESSES));
     let ahead =
         gateway.ask_tcp("GET", &path, &[("Sec-Fetch-Site", "none"), ("Sec-Purpose", "prefetch")], None);
-    assert!(!ahead.text().contains("<script"));
+    assert!(!ahead.text().contains(PRESSES));
     let form = format!("link={secret}");
     let own = origin(&gateway);
     let entered = post_form(&gateway, "/login", &[("Origin", &own)], &form);
     assert_eq!((entered.status, entered.header("location")), (303, Some("/")));
     let set = entered.header("set-cookie").expect("a cookie").to_owned();
-    for word in ["HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=6047"] {
-        assert!(set.contains(word), "{set}");
+    let attributes: Vec<&str> = set.split("; ").skip(1).collect();
+    for word in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(attributes.contains(&word), "{set}");
     }
+    // A week, less what it took.
+    let seconds = attributes.iter().find_map(|it| it.strip_prefix("Max-Age=")?.parse::<u32>().ok());
+    assert!(seconds.is_some_and(|it| (604_000..=604_800).contains(&it)), "{set}");
     let replayed = post_form(&gateway, "/login", &[("Origin", &own)], &form);
     let problem = replayed.problem(410, "refused");
     assert!(problem["title"].as_str().is_some_and(|it| it.contains("used already")), "{problem}");
@@ -229,4 +233,67 @@ fn a_gateway_on_a_terminal_shows_a_link_and_one_in_a_script_does_not() {
             .starts_with("https://berth.example.com/login?link=")
     );
     drop(gateway);
+}
+
+#[test]
+fn a_link_that_lets_nobody_in_any_more_takes_a_browser_that_is_in_to_the_page_and_tells_another_what_to_do() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    let own = origin(&gateway);
+    let used = link(&lab, &[]);
+    let cookie = cookie_of(&post_form(&gateway, "/login", &[], &format!("link={used}")));
+    let inside = [("Cookie", cookie.as_str()), ("Origin", own.as_str()), ("Accept", "text/html")];
+    let gone = link(&lab, &["--scope", "read"]);
+    let id = lab
+        .json(["token", "ls", "--json"])
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find_map(|it| (it["kind"] == "link").then(|| it["id"].as_str().expect("an id").to_owned()));
+    lab.ok(["token", "revoke", &id.expect("the link")]);
+    for secret in [used.as_str(), gone.as_str(), "nonsense"] {
+        let path = format!("/login?link={secret}");
+        let opened = gateway.ask_tcp("GET", &path, &inside[..1], None);
+        assert_eq!((opened.status, opened.header("location")), (303, Some("/")), "{secret}");
+    }
+    let pressed = post_form(&gateway, "/login", &inside, &format!("link={used}"));
+    assert_eq!((pressed.status, pressed.header("location")), (303, Some("/")));
+    assert_eq!(pressed.header("set-cookie"), None, "it stays who it was");
+    assert_eq!(
+        gateway.ask_tcp("GET", "/login", &inside[..1], None).status,
+        303,
+        "there is nothing to log in to"
+    );
+    // A good link is another login, also for who is in.
+    let good = link(&lab, &["--scope", "read"]);
+    let opened = gateway.ask_tcp("GET", &format!("/login?link={good}"), &inside[..1], None);
+    assert_eq!(opened.status, 200);
+    let entered = cookie_of(&post_form(&gateway, "/login", &inside, &format!("link={good}")));
+    assert_eq!(gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &entered)], None).ok()["scope"], "read");
+    // Somebody who is not in hears what to do, and finds the form of a token.
+    let stranger = post_form(&gateway, "/login", &inside[1..], &format!("link={used}"));
+    assert_eq!(stranger.status, 410);
+    for words in ["used already", "<code>berth link</code> makes another", "id=\"token\""] {
+        assert!(stranger.text().contains(words), "{words}: {}", stranger.text());
+    }
+    assert!(!stranger.text().contains(&used), "nothing of the link is shown");
+}
+
+#[test]
+fn a_browser_is_called_something_that_its_person_recognises() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    let phone = ("User-Agent", "Mozilla/5.0 (Android 14; Mobile; rv:127.0) Gecko/127.0 Firefox/127.0");
+    let enter = |form: String| {
+        let cookie = cookie_of(&post_form(&gateway, "/login", &[phone], &form));
+        gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).ok()
+    };
+    let by_link = enter(format!("link={}", link(&lab, &[])));
+    assert_eq!(by_link["name"], "firefox-on-android");
+    assert_eq!(by_link["place"], "firefox-on-android at 127.0.0.1");
+    assert_eq!(enter(format!("link={}", link(&lab, &[])))["name"], "firefox-on-android-2");
+    let by_token = enter(format!("token={}", token(&lab, "read", "annas-phone", &[])));
+    assert_eq!(by_token["place"], "annas-phone.firefox-on-android at 127.0.0.1");
+    assert!(lab.ok(["token", "ls"]).contains("firefox-on-android-2"));
+    lab.ok(["token", "revoke", "firefox-on-android-2"]);
 }

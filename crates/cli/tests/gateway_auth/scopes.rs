@@ -97,7 +97,7 @@ fn a_path_that_is_none_tells_a_stranger_nothing() {
 }
 
 #[test]
-fn for_a_token_with_a_list_of_sessions_there_are_no_others() {
+fn c16_for_a_token_with_a_list_of_sessions_there_are_no_others() {
     let lab = lab();
     let gateway = serve(&lab);
     let one = lab.start_with(&["--name", "one"], &["hang"]);
@@ -129,13 +129,16 @@ fn for_a_token_with_a_list_of_sessions_there_are_no_others() {
     }
     let new_session = json!({"command": ["true"]});
     ask(&gateway, "POST", "/v1/sessions", &some, Some(&new_session)).problem(403, "not-allowed");
-    // What is not about one session, and does not say that it shows theirs alone, is not for them.
+    // What is not about one session, and does not say that it shows theirs alone, is not for them; conversations that
+    // are no session's never are.
+    let is_foreign = |path: &str| path.starts_with("/v1/foreign");
+    assert_eq!(all().iter().filter(|route| is_foreign(route.path)).count(), 6);
     for route in all().into_iter().filter(|route| route.scope.is_some()) {
         let path = path_of(&route).replace("/one", "/two");
         let reply = status(&gateway, route.method.as_str(), &path, &[("Authorization", &bearer(&some))]);
         if route.path.contains("{session}") {
             assert_eq!(reply, 404, "{} {path}", route.method);
-        } else if !route.filtered {
+        } else if !route.filtered || is_foreign(route.path) {
             assert_eq!(reply, 403, "{} {path}", route.method);
         }
     }

@@ -50,6 +50,37 @@ fn an_event_stream_ends_when_its_token_is_revoked_in_the_middle() {
 }
 
 #[test]
+fn an_answer_that_is_waited_for_ends_when_its_token_is_revoked_in_the_middle() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    lab.start_with(&["--name", "one"], &["hang"]);
+    let secret = bearer(&token(&lab, "read", "bot", &[]));
+    let host = gateway.address.clone().expect("it listens on TCP");
+    let mut stream = gateway.connect_tcp();
+    let body = r#"{"for":"exit"}"#;
+    let head = format!(
+        "POST /v1/sessions/one/wait HTTP/1.1\r\nHost: {host}\r\nAuthorization: {secret}\r\nExpect: 100-continue\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).expect("the gateway listens");
+    let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
+    let mut line = String::new();
+    // It is let in, and its body is wanted.
+    reader.read_line(&mut line).expect("an answer");
+    assert!(line.contains(" 100 "), "{line}");
+    stream.write_all(body.as_bytes()).expect("the gateway listens");
+    let begun = Instant::now();
+    lab.ok(["token", "revoke", "bot"]);
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).expect("an end");
+    assert!(rest.contains("HTTP/1.1 401 ") && rest.contains("while you waited"), "{rest}");
+    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    assert_eq!(lab.show("one")["state"], "running");
+    lab.ok(["stop", "one", "--grace", "0s"]);
+}
+
+#[test]
 fn a_terminal_ends_when_its_token_is_revoked_in_the_middle() {
     let lab = lab();
     let gateway = serve(&lab);

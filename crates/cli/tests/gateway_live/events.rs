@@ -102,7 +102,9 @@ fn a_stream_goes_on_through_stop_resume_kill_and_a_new_program_and_ends_with_the
     lab.ok(["note", &id, "still here"]);
     expect(&mut stream, &[("event", "noted")]);
     lab.kill_keeper(&id);
-    // Which of the two is told first depends on who is faster: who looks at the loss, or who clears it up.
+    // `lost` is true from the moment the keeper is proven dead, before its run has an end in the journal and after.
+    // Which of the two is told first depends on who is faster: who looks at the loss, or who clears it up. (That a stop
+    // is never called a loss is above, and in `lists::short_cuts`.)
     let mut left = vec![("status", "lost"), ("event", "run_ended")];
     while !left.is_empty() {
         let event = stream.next().expect("the stream goes on");
@@ -110,6 +112,37 @@ fn a_stream_goes_on_through_stop_resume_kill_and_a_new_program_and_ends_with_the
     }
     lab.ok(["purge", &id, "--yes"]);
     expect(&mut stream, &[("gone", &id)]);
+    assert_eq!(stream.next(), None);
+}
+
+#[test]
+fn who_is_behind_when_the_session_is_purged_is_told_that_it_is_gone() {
+    // Together more than one piece of the journal and everything between us can hold.
+    const NOTES: usize = 800;
+    const NOTE_BYTES: usize = 4000;
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = lab.start(&["hang"]);
+    let mut keeper = connect(&lab, &id);
+    for number in 0..NOTES {
+        note(&mut keeper, &format!("{number:0NOTE_BYTES$}"));
+    }
+    lab.ok(["stop", &id]);
+    let last = lab.log(&id).len();
+    // It has asked for all of it, and reads the first only.
+    let mut stream = gateway.events(&format!("/v1/sessions/{id}/events"), &[]);
+    stream.wait_for("the first event", |event| event.event == "event");
+    lab.ok(["purge", &id, "--yes"]);
+    let mut heard = 1;
+    let end = loop {
+        match stream.next().expect("an end that is said") {
+            event if event.event == "event" => heard += 1,
+            event if event.event == "status" || event.event == "output" => {}
+            event => break event,
+        }
+    };
+    assert!(heard < last, "it was behind");
+    assert_eq!((end.event.as_str(), end.json()["id"].as_str()), ("gone", Some(id.as_str())));
     assert_eq!(stream.next(), None);
 }
 

@@ -56,6 +56,29 @@ fn the_list_begins_with_everybody_and_then_tells_who_changed_came_and_went() {
 }
 
 #[test]
+fn the_list_begins_in_the_order_of_ls() {
+    let lab = lab();
+    let gateway = lab.serve();
+    // One that needs nobody's attention first, then those that do, in an order that is neither their age nor their id.
+    let over = lab.start(&["exit:0"]);
+    lab.berth(["wait", &over, "--for", "exit"]);
+    let lost = lab.start(&["hang"]);
+    lab.kill_keeper(&lost);
+    for _ in 0..6 {
+        lab.start(&["hang"]);
+    }
+    let listed: Vec<String> = lab.ok(["ls", "--ids"]).lines().map(str::to_owned).collect();
+    assert_eq!((listed.len(), &listed[0], &listed[7]), (8, &lost, &over));
+    let ids = |sessions: &Value| -> Vec<String> {
+        let sessions = sessions["sessions"].as_array().expect("a list").iter();
+        sessions.map(|status| status["id"].as_str().expect("an id").to_owned()).collect()
+    };
+    assert_eq!(ids(&gateway.get("/v1/sessions").ok()), listed);
+    let hello = gateway.events("/v1/events", &[]).next().expect("hello");
+    assert_eq!(ids(&hello.json()), listed);
+}
+
+#[test]
 fn a_list_that_cannot_be_read_is_a_problem_and_not_an_empty_list() {
     let lab = lab();
     let gateway = lab.serve();
@@ -72,4 +95,23 @@ fn a_list_that_cannot_be_read_is_a_problem_and_not_an_empty_list() {
     assert_eq!(then, None, "who comes back is told anew");
     let hello = gateway.events("/v1/events", &[]).next().expect("hello");
     assert_eq!((hello.event.as_str(), &hello.json()["sessions"][0]["id"]), ("hello", &Value::from(id)));
+}
+
+#[test]
+fn the_list_follows_the_sessions_to_another_directory_of_that_name() {
+    let lab = lab();
+    let id = lab.start(&["exit:0"]);
+    lab.berth(["wait", &id, "--for", "exit"]);
+    let gateway = lab.serve();
+    let mut list = gateway.events("/v1/events", &[]);
+    assert_eq!(list.next().expect("hello").event, "hello");
+    let (sessions, copy) = (lab.home().join("sessions"), lab.home().join("copy"));
+    let copied = std::process::Command::new("cp").arg("-a").args([&sessions, &copy]).status();
+    assert!(copied.expect("cp").success());
+    std::fs::rename(&sessions, lab.dir().join("before")).expect("our own directory");
+    std::fs::rename(&copy, &sessions).expect("our own directory");
+    lab.ok(["tag", &id, "mine"]);
+    list.wait_for("what happens there", |event| {
+        event.event == "session" && event.json()["id"] == id.as_str() && event.json()["tags"][0] == "mine"
+    });
 }

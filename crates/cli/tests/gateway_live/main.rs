@@ -7,6 +7,7 @@ mod events;
 mod fan_out;
 mod list;
 mod output;
+mod places;
 mod resume;
 mod terminal;
 mod writer;
@@ -34,18 +35,23 @@ fn note(keeper: &mut Connection, text: &str) -> u64 {
 
 /// An agent that takes turns, in a session of its own.
 fn agent(lab: &Lab) -> String {
-    let store = lab.dir().join("store");
-    std::fs::create_dir(&store).expect("a directory");
-    let command = [lab.agent().as_str(), "acp", "--store", &store.display().to_string()].map(str::to_owned);
-    let config = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
-    std::fs::write(lab.config(), config).expect("a config file");
+    lab.add_agent("fake", &[]);
     lab.ok(["run", "-d", "--agent", "fake"])
 }
 
 /// What a process has in memory, in KiB.
 fn resident_kib(pid: u32) -> u64 {
+    status_kib(pid, "VmRSS:")
+}
+
+/// What of that is its own, and not pages of its program, which come and go as they are used.
+fn own_kib(pid: u32) -> u64 {
+    status_kib(pid, "RssAnon:")
+}
+
+fn status_kib(pid: u32, size: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a size");
+    let line = status.lines().find(|line| line.starts_with(size)).expect("a size");
     line.split_ascii_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
 }
 

@@ -54,6 +54,25 @@ fn an_observer_sees_and_its_keys_and_sizes_reach_nobody() {
 }
 
 #[test]
+fn who_watches_sees_the_screen_in_the_writers_new_size_at_once_though_the_agent_says_nothing() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let mut writer = gateway.terminal(&id, "role=writer&rows=20&cols=90");
+    writer.wait_for("ready");
+    let mut observer = gateway.terminal(&id, "role=observer");
+    assert_eq!(observer.wait_remark("size"), json!({"rows": 20, "cols": 90}));
+    observer.wait_for("ready");
+    let before = lab.output(&id);
+    for (rows, cols) in [(12, 40), (30, 120)] {
+        writer.say(&json!({"resize": {"rows": rows, "cols": cols}}));
+        assert_eq!(observer.wait_remark("size"), json!({"rows": rows, "cols": cols}));
+        assert_eq!(observer.wait_remark("screen"), true);
+    }
+    assert_eq!(lab.output(&id), before, "nothing was written meanwhile");
+}
+
+#[test]
 fn who_is_attached_when_the_run_ends_or_the_keeper_changes_its_program_is_told_or_stays() {
     let lab = lab();
     let gateway = lab.serve();

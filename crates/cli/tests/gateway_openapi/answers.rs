@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::described::Description;
 use crate::lab;
+use crate::refusals::filled;
 
 /// What is not asked here with success, and why.
 const ELSEWHERE: &[(&str, &str)] = &[
@@ -16,6 +17,50 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("post_at_host", "needs another host: tests/hosts"),
     ("patch_at_host", "needs another host: tests/hosts"),
     ("delete_at_host", "needs another host: tests/hosts"),
+];
+
+/// The statuses that routes refuse with for reasons of their own. The others come from what all requests pass, and are held
+/// against the description of every route in `refusals`, or are the gateway's fault (500).
+const OWN: [u16; 5] = [404, 409, 410, 428, 504];
+
+/// It takes a machine on which `/proc` or the control groups cannot be read.
+const NO_PROC: &str = "where processes cannot be looked at";
+/// It takes a file of the agent, or of a session, that is broken or cannot be read.
+const BROKEN: &str = "a file that is broken or cannot be read: for commands in tests/damage.rs";
+const HELPERS: &str = "a helper that cannot be had, told of or ended: for commands in tests/helpers";
+
+/// What a route may refuse with and is not provoked here, and where it is or why not.
+const NOT_PROVOKED: &[(&str, u16, &str)] = &[
+    ("processes", 409, NO_PROC),
+    ("session_processes", 409, NO_PROC),
+    ("port", 409, NO_PROC),
+    ("why_process", 409, NO_PROC),
+    ("why_session", 409, NO_PROC),
+    ("check_foreign", 409, BROKEN),
+    ("check_transcript", 409, BROKEN),
+    ("foreign_tree", 409, BROKEN),
+    ("transcript_tree", 409, BROKEN),
+    ("get_foreign", 409, BROKEN),
+    ("get_history", 409, BROKEN),
+    ("grep", 409, BROKEN),
+    ("import_foreign", 409, BROKEN),
+    ("export_session", 409, BROKEN),
+    ("ensure_helper", 409, "another command of the same name: tests/gateway_sessions/helpers.rs"),
+    ("helper_log", 409, HELPERS),
+    ("helper_output", 409, HELPERS),
+    ("list_helpers", 409, HELPERS),
+    ("release_helper", 409, HELPERS),
+    ("stop_helper", 409, HELPERS),
+    ("agents", 409, "the berth that is asked for versions cannot be started"),
+    ("answer", 409, "an answer that is not offered: tests/gateway_turns/answers.rs"),
+    ("restore_session", 409, "somebody else brings it back at this very moment"),
+    ("stop_session", 409, "a run that cannot be ended: for commands in tests/crash"),
+    ("login", 410, "a link that was used: tests/gateway_auth/login.rs"),
+    ("adopt_foreign", 504, "somebody has it open for longer than one waits: tests/foreign/api.rs"),
+    ("cancel_turn", 504, "an agent that does nothing in its half minute"),
+    ("send_turn", 504, "an agent that does nothing in its half minute"),
+    ("create_session", 504, "an agent that does not take turns in its half minute"),
+    ("ensure_helper", 504, "a helper that is not ready in time: for commands in tests/helpers"),
 ];
 
 /// Somebody who asks everything, and holds every answer against the description.
@@ -78,6 +123,50 @@ fn sessions(asker: &mut Asker<'_>, lab: &Lab) {
     asker.get("get_session", "/v1/sessions/talk");
     let change = json!({"note": "a note", "add_tags": ["b"], "policy": {"idle_ms": 3_600_000}});
     asker.ask("change_session", 200, "PATCH", "/v1/sessions/talk", Some(&change));
+}
+
+/// A conversation that was had without berth.
+fn foreign(asker: &mut Asker<'_>, lab: &Lab) {
+    let id = "aaaaaaaa-1111-4111-8111-111111111111";
+    let dir = lab.dir().join("account/projects/-x");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let message = json!({"role": "user", "content": "mend the login"});
+    let time = "2026-11-16T08:00:00.000Z";
+    let record = json!({
+        "type": "user", "uuid": "u", "parentUuid": null, "sessionId": id, "cwd": lab.dir(), "timestamp": time,
+        "message": message,
+    });
+    std::fs::write(dir.join(format!("{id}.jsonl")), format!("{record}\n")).expect("a file");
+    let config = std::fs::read_to_string(lab.config()).expect("a config");
+    let tui = lab.agent();
+    let agent = format!("[agents.claude]\ntui = [{tui:?}]\nresume_tui = [\"say:{{id}}\", \"echo\"]\n");
+    std::fs::write(lab.config(), format!("{config}\n{agent}")).expect("a config");
+    asker.get("list_foreign", "/v1/foreign");
+    asker.get("get_foreign", &format!("/v1/foreign/claude/{id}"));
+    asker.get("check_foreign", &format!("/v1/foreign/claude/{id}/check"));
+    asker.get("foreign_tree", &format!("/v1/foreign/claude/{id}/tree"));
+    asker.post("import_foreign", 200, "/v1/foreign/import", &json!({"all": true, "dry_run": true}));
+    let adopt = format!("/v1/foreign/claude/{id}/adopt");
+    asker.post("adopt_foreign", 201, &adopt, &json!({"tui": true, "name": "login"}));
+    asker.post("adopt_foreign", 409, &adopt, &json!({}));
+    asker.post("stop_session", 200, "/v1/sessions/login/stop", &json!({"grace_ms": 0}));
+    asker.post("import_foreign", 200, "/v1/foreign/import", &json!({"conversations": [id]}));
+    history(asker, &dir.join(format!("{id}.jsonl")));
+}
+
+/// What is kept of the conversation that was adopted, and ended.
+fn history(asker: &mut Asker<'_>, file: &std::path::Path) {
+    let checked = asker.get("check_transcript", "/v1/sessions/login/transcript/check").json();
+    assert_eq!(checked["files"][0]["path"], file.display().to_string(), "{checked}");
+    asker.get("transcript_tree", "/v1/sessions/login/transcript/tree");
+    let at = "/v1/sessions/login/history";
+    let told = asker.get("get_history", at).json();
+    assert_eq!(told["points"].as_array().map(Vec::len), Some(1), "a run that ended was copied: {told}");
+    asker.post("restore_history", 409, &format!("{at}/restore"), &json!({}));
+    let had = std::fs::read(file).expect("what the agent wrote");
+    std::fs::remove_file(file).expect("the agent's file");
+    asker.post("restore_history", 200, &format!("{at}/restore"), &json!({"at": 1}));
+    assert!(std::fs::read(file).expect("it is back") == had);
 }
 
 fn turns(asker: &mut Asker<'_>, lab: &Lab) {
@@ -189,11 +278,12 @@ fn gateway_itself(asker: &mut Asker<'_>) {
         ("openapi", "/openapi.json"),
         ("whoami", "/v1/whoami"),
         ("page", "/"),
-        ("login_page", "/login"),
         ("list_tokens", "/v1/tokens"),
     ] {
         asker.get(name, path);
     }
+    // Whoever comes by the socket is in already.
+    asker.ask("login_page", 303, "GET", "/login", None);
     let page = asker.gateway.get("/").text();
     let file =
         page.split('"').find(|text| text.starts_with("/assets/")).expect("a file of the page").to_owned();
@@ -201,7 +291,11 @@ fn gateway_itself(asker: &mut Asker<'_>) {
     let new = json!({"name": "ci", "scope": "read", "expires_in_ms": 60_000});
     let secret = asker.post("create_token", 201, "/v1/tokens", &new).json()["secret"].clone();
     asker.get("list_tokens", "/v1/tokens");
-    asker.post("create_link", 201, "/v1/links", &json!({"scope": "read"}));
+    // Who needs no login is sent to the page, but for a good link.
+    asker.ask("login_page", 303, "GET", "/login", None);
+    let link = asker.post("create_link", 201, "/v1/links", &json!({"scope": "read"})).json()["url"].clone();
+    let (_, link) = link.as_str().and_then(|url| url.split_once("/login")).expect("a link to the login");
+    asker.get("login_page", &format!("/login{link}"));
     let form = format!("token={}", secret.as_str().expect("a secret"));
     let request = format!(
         "POST /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nSec-Fetch-Site: same-origin\r\n\
@@ -231,17 +325,82 @@ fn life(asker: &mut Asker<'_>) {
     asker.post("stop_session", 200, "/v1/sessions/shell/stop", &json!({"grace_ms": 0}));
 }
 
+/// Asks for what cannot be as things are: `talk` takes turns and runs, and `shell` is a terminal that does.
+fn conflicts(asker: &mut Asker<'_>) {
+    let id = |name: &str| asker.gateway.get(&format!("/v1/sessions/{name}")).ok()["id"].clone();
+    let shell = id("shell").as_str().expect("an id").to_owned();
+    let token = json!({"name": "taken", "scope": "read"});
+    asker.post("create_token", 201, "/v1/tokens", &token);
+    asker.post("create_token", 409, "/v1/tokens", &token);
+    let of_nobody = json!({"name": "x", "scope": "read", "sessions": ["nobody"]});
+    asker.post("create_token", 404, "/v1/tokens", &of_nobody);
+    asker.post("create_link", 404, "/v1/links", &json!({"scope": "read", "sessions": ["nobody"]}));
+    asker.ask("drop_turn", 409, "DELETE", "/v1/sessions/talk/queue/1", None);
+    asker.ask("change_turn", 409, "PATCH", "/v1/sessions/talk/queue/1", Some(&json!({"text": "x"})));
+    let key = [("Idempotency-Key", "make")];
+    let other = json!({"name": "another", "agent": "fake"});
+    asker.ask_with("create_session", 409, "POST", "/v1/sessions", &key, Some(&other));
+    asker.post("create_session", 404, "/v1/sessions", &json!({"agent": "nobody"}));
+    asker.ask("change_session", 409, "PATCH", "/v1/sessions/talk", Some(&json!({"name": "shell"})));
+    asker.ask("delete_session", 409, "DELETE", &format!("/v1/sessions/{shell}?confirm={shell}"), None);
+    asker.post("archive_session", 409, "/v1/sessions/shell/archive", &json!({}));
+    asker.post("resume_session", 409, "/v1/sessions/shell/resume", &json!({}));
+    asker.post("fork_session", 409, "/v1/sessions/shell/fork", &json!({}));
+    asker.post("type_input", 409, "/v1/sessions/talk/input", &json!({"text": "x"}));
+    asker.post("wait", 409, "/v1/sessions/shell/wait", &json!({"for": "idle"}));
+    asker.ask("transcript", 409, "GET", "/v1/sessions/shell/transcript", None);
+    asker.ask("get_queue", 409, "GET", "/v1/sessions/shell/queue", None);
+    asker.ask("change_queue", 409, "PATCH", "/v1/sessions/shell/queue", Some(&json!({"paused": true})));
+    asker.ask("grep", 404, "GET", "/v1/grep?pattern=x&session=nobody", None);
+    asker.ask("why_process", 404, "GET", "/v1/why?pid=4194303", None);
+    asker.post("import_foreign", 404, "/v1/foreign/import", &json!({"conversations": ["nobody"]}));
+    let helper = json!({"name": "x", "owner": "nobody", "command": ["true"]});
+    asker.post("ensure_helper", 404, "/v1/helpers", &helper);
+    asker.post("release_helper", 404, "/v1/helpers/nobody/release", &json!({"owner": "talk"}));
+}
+
+/// Asks about what is not there, and holds what was ever refused against what may be.
+fn refusals(asker: &mut Asker<'_>) {
+    for (method, path, operation) in asker.description.operations() {
+        if operation["responses"]["404"].is_object() && path.contains('{') {
+            let name = operation["operationId"].as_str().expect("a name").to_owned();
+            let body = operation["requestBody"].is_object().then(|| json!({}));
+            let reply = asker.gateway.ask(&method, &filled(&path), &[], body.as_ref());
+            asker.description.holds(&name, &reply);
+        }
+    }
+    let described = asker.description.operations().into_iter().flat_map(|(_, _, operation)| {
+        let name = operation["operationId"].as_str().expect("a name").to_owned();
+        let statuses: Vec<u16> = operation["responses"]
+            .as_object()
+            .expect("answers")
+            .keys()
+            .filter_map(|it| it.parse().ok())
+            .collect();
+        statuses.into_iter().map(move |status| (name.clone(), status))
+    });
+    let own: BTreeSet<(String, u16)> = described.filter(|(_, status)| OWN.contains(status)).collect();
+    let never: BTreeSet<(String, u16)> = own.difference(&asker.description.seen).cloned().collect();
+    let known: BTreeSet<(String, u16)> =
+        NOT_PROVOKED.iter().map(|(name, status, _)| ((*name).to_owned(), *status)).collect();
+    assert_eq!(never, known, "what is described and was not seen is not what is known to be so");
+}
+
 #[test]
 fn every_route_does_what_it_is_for_and_answers_as_it_is_described() {
     let lab = lab();
-    let gateway = lab.serve_with(&["--listen", "127.0.0.1:0"]);
+    let account = lab.dir().join("account").display().to_string();
+    let places = [("CLAUDE_CONFIG_DIR", account.as_str()), ("CODEX_HOME", account.as_str())];
+    let gateway = lab.serve_in(&["--listen", "127.0.0.1:0"], &places);
     let mut asker = Asker { gateway: &gateway, description: Description::of(&gateway) };
+    foreign(&mut asker, &lab);
     sessions(&mut asker, &lab);
     turns(&mut asker, &lab);
     live(&mut asker);
     evidence(&mut asker);
     helpers(&mut asker, &lab);
     gateway_itself(&mut asker);
+    conflicts(&mut asker);
     life(&mut asker);
     let did: BTreeSet<&str> = asker
         .description
@@ -255,6 +414,7 @@ fn every_route_does_what_it_is_for_and_answers_as_it_is_described() {
         let is_elsewhere = ELSEWHERE.iter().any(|(name, _)| *name == route.name);
         assert_ne!(did.contains(route.name), is_elsewhere, "{} {}: {}", route.method, route.path, route.name);
     }
+    refusals(&mut asker);
 }
 
 #[test]

@@ -90,7 +90,11 @@ fn what_a_client_sends_breaks_out_of_no_header_and_no_line() {
         "/login?link=x%0d%0aX-Evil:%201",
     ] {
         let reply = gateway.get(path);
-        assert!(reply.status == 200 || (400..500).contains(&reply.status), "{path}: {reply:?}");
+        // The owner needs no login, and is sent to the page.
+        let is_fine =
+            if path.starts_with("/login") { reply.status == 303 } else { (400..500).contains(&reply.status) };
+        assert!(is_fine || reply.status == 200, "{path}: {reply:?}");
+        assert!(reply.header("location").is_none_or(|to| to == "/"), "{path}: {reply:?}");
         assert_eq!(reply.header("x-evil"), None, "{path}");
     }
     let name = json!({"name": "a\r\nX-Evil: 1", "agent": "fake"});

@@ -10,9 +10,11 @@ use crate::lab;
 const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 
 /// A path with something in every place.
-fn filled(path: &str) -> String {
+pub(crate) fn filled(path: &str) -> String {
     let parts = path.split('/').map(|part| match part {
         "{session}" | "{helper}" | "{token}" | "{host}" | "{path}" => "nobody",
+        "{agent}" => "claude",
+        "{conversation}" => "nobody",
         "{turn}" | "{port}" => "1",
         part => part,
     });

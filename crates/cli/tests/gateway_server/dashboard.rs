@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use berth_harness::{PATIENCE, Reply, exchange, request};
+use berth_harness::{Reply, exchange, request, retry};
 use serde_json::Value;
 
 use crate::lab;
@@ -47,19 +46,13 @@ impl Prometheus {
     /// What a query gives, once it gives something.
     fn query(&self, query: &str) -> Value {
         let coded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let reply = self.get(&format!("/api/v1/query?query={coded}")).filter(|reply| reply.status != 503);
-            if let Some(reply) = reply {
-                assert_eq!(reply.status, 200, "{query}: {}", reply.text());
-                let result = reply.ok()["data"]["result"].clone();
-                if result.as_array().is_some_and(|result| !result.is_empty()) {
-                    return result;
-                }
-            }
-            assert!(Instant::now() < until, "nothing came of {query}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        retry(&format!("something to come of {query}"), || {
+            let path = format!("/api/v1/query?query={coded}");
+            let reply = self.get(&path).filter(|reply| reply.status != 503)?;
+            assert_eq!(reply.status, 200, "{query}: {}", reply.text());
+            let result = reply.ok()["data"]["result"].clone();
+            result.as_array().is_some_and(|result| !result.is_empty()).then_some(result)
+        })
     }
 }
 

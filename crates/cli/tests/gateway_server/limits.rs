@@ -82,6 +82,63 @@ fn at_the_limit_who_does_nothing_makes_room() {
 }
 
 #[test]
+fn at_the_limit_a_stranger_is_told_so_and_the_owner_is_served() {
+    let lab = lab();
+    lab.ok(["ls"]);
+    let token = lab.ok(["token", "new", "--scope", "read", "--name", "bot"]);
+    let mut command = Command::new("sh");
+    let berth = env!("CARGO_BIN_EXE_berth");
+    command.args(["-c", "ulimit -n 200 && exec \"$0\" serve --listen 127.0.0.1:0", berth]);
+    command.env("BERTH_HOME", lab.home()).env("BERTH_CONFIG", lab.config());
+    let gateway = lab.serve_from(command, &["--listen", "127.0.0.1:0"]);
+    let host = gateway.address.clone().expect("it listens on TCP");
+    let headers =
+        [("Host", &*host), ("Authorization", &*format!("Bearer {token}")), ("Accept", "text/event-stream")];
+    let follow = request("GET", "/v1/events", &headers, None);
+    // Streams are served for as long as they go on, so nobody makes room.
+    let mut served: Vec<TcpStream> = Vec::new();
+    let refused = loop {
+        let mut stream = gateway.connect_tcp();
+        let is_refused = || metric(&gateway, "berth_http_connections_refused_total") > 0;
+        let connections = || metric(&gateway, "berth_http_connections");
+        // Beside those there is the connection that asks.
+        wait_until("it to be let in or not", || connections() > served.len() as u64 + 1 || is_refused());
+        if is_refused() {
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).expect("an answer");
+            break heard;
+        }
+        stream.write_all(&follow).expect("it is let in");
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).expect("an answer");
+        assert_eq!(&first, b"HTTP/1.1 200");
+        served.push(stream);
+    };
+    let refused = String::from_utf8(refused).expect("text");
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("\r\nRetry-After: 1\r\n"), "{refused}");
+    assert!(refused.contains("\r\nContent-Type: application/problem+json\r\n"), "{refused}");
+    assert!(refused.contains("\"code\":\"full\""), "{refused}");
+    assert!(served.len() >= 90, "{}", served.len());
+    assert_eq!(gateway.get("/readyz").status, 200);
+    assert_eq!(metric(&gateway, "berth_http_connections_refused_total"), 1);
+}
+
+#[test]
+fn a_body_that_does_not_come_is_408() {
+    let lab = lab();
+    let gateway = impatient(&lab, &[]);
+    for (path, kind) in
+        [("/v1/sessions", "application/json"), ("/login", "application/x-www-form-urlencoded")]
+    {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: 100\r\n\
+             Connection: close\r\n\r\n{{\"na"
+        );
+        exchange(gateway.connect(), head.as_bytes()).problem(408, "usage");
+    }
+}
+
+#[test]
 fn a_head_that_never_ends_is_not_waited_for_and_nor_is_the_next_request() {
     let lab = lab();
     let gateway = impatient(&lab, &["--listen", "127.0.0.1:0"]);
@@ -101,7 +158,9 @@ fn a_head_that_never_ends_is_not_waited_for_and_nor_is_the_next_request() {
     let mut dripping = gateway.connect_tcp();
     let dripped = Instant::now();
     while dripped.elapsed() < Duration::from_secs(20) && dripping.write_all(b"X").is_ok() {
-        std::thread::sleep(Duration::from_millis(50));
+        // The next drop comes after a while, unless the gateway says something before: then it has had enough.
+        let pause = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        let _ = poll(&mut [PollFd::new(&dripping, PollFlags::IN)], Some(&pause));
     }
     assert!(dripped.elapsed() < Duration::from_secs(20), "it was waited for");
     wait_until("their end", || metric(&gateway, "berth_http_connections") == 1);

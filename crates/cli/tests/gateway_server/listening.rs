@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use berth_harness::{Lab, exchange, request, wait_until};
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::lab;
 
@@ -131,13 +132,6 @@ fn tls_is_spoken_with_the_certificate_of_the_moment() {
     let health = request("GET", "/healthz", &[("Host", "localhost")], None);
     assert_eq!(exchange(tls(&address, &old).expect("TLS"), &health).status, 200);
     assert!(tls(&address, &new).is_err(), "that is not its certificate");
-    // Who speaks no TLS gets nothing that looks like an answer.
-    let mut plain = TcpStream::connect(&address).expect("it listens");
-    plain.write_all(&health).expect("connected");
-    let mut heard = Vec::new();
-    let _ = plain.read_to_end(&mut heard);
-    assert!(!heard.starts_with(b"HTTP"), "{heard:?}");
-
     install(&new);
     gateway.signal(Signal::HUP);
     wait_until("the new certificate", || tls(&address, &new).is_ok());
@@ -147,6 +141,54 @@ fn tls_is_spoken_with_the_certificate_of_the_moment() {
     std::fs::write(&cert, "nonsense").expect("a file");
     gateway.signal(Signal::HUP);
     assert_eq!(exchange(tls(&address, &new).expect("TLS"), &health).status, 200);
+}
+
+#[test]
+fn a_browser_logs_in_and_opens_a_terminal_through_tls() {
+    let lab = lab();
+    let one = pair(&lab, "one");
+    let (cert, key) = (text(&one.cert), text(&one.key));
+    let gateway = lab.serve_with(&["--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key]);
+    let address = gateway.address.clone().expect("an address");
+    let port = address.rsplit_once(':').expect("a port").1;
+    let (host, origin) = (format!("localhost:{port}"), format!("https://localhost:{port}"));
+    let token = lab.ok(["token", "new", "--scope", "control", "--name", "phone"]);
+    let form = format!("token={token}");
+    let login = format!(
+        "POST /login HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nConnection: close\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+        form.len()
+    );
+    let reply = exchange(tls(&address, &one).expect("TLS"), login.as_bytes());
+    assert_eq!(reply.status, 303, "{}", reply.text());
+    let set = reply.header("set-cookie").expect("a cookie");
+    assert!(set.starts_with(&format!("__Host-berth-{port}=")) && set.ends_with("; Secure"), "{set}");
+    let cookie = set.split(';').next().expect("a pair");
+    lab.start_with(&["--name", "one"], &["say:ready", "raw", "echo"]);
+    let ask = |origin: &str| {
+        let request = tungstenite::http::Request::builder()
+            .uri(format!("wss://{host}/v1/sessions/one/terminal?role=writer&rows=24&cols=80"))
+            .header("Host", &host)
+            .header("Origin", origin)
+            .header("Cookie", cookie)
+            .header("Connection", "Upgrade")
+            .header("Upgrade", "websocket")
+            .header("Sec-WebSocket-Version", "13")
+            .header("Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
+            .header("Sec-WebSocket-Protocol", "berth.terminal.v1");
+        tungstenite::client(request.body(()).expect("a request"), tls(&address, &one).expect("TLS")).ok()
+    };
+    // The same page without TLS is another one.
+    assert!(ask(&format!("http://localhost:{port}")).is_none());
+    let (mut socket, _) = ask(&origin).expect("it lets us in");
+    let mut shown = Vec::new();
+    socket.send(tungstenite::Message::binary(b"through tls".to_vec())).expect("it is open");
+    while !String::from_utf8_lossy(&shown).contains("through tls") {
+        if let tungstenite::Message::Binary(bytes) = socket.read().expect("it is open") {
+            shown.extend_from_slice(&bytes);
+        }
+    }
+    socket.close(None).expect("it is open");
 }
 
 #[test]
@@ -166,6 +208,32 @@ fn files_that_cannot_be_used_for_tls_are_refused_with_the_reason() {
         let said = lab.berth(["serve", "--listen", ":0", "--tls-cert", text(cert), "--tls-key", text(key)]);
         assert!(said.code == 2 && said.err.contains(why) && said.err.contains("hint:"), "{said:?}");
     }
+    let said = lab.berth(["serve", "--tls-cert", text(&one.cert), "--tls-key", text(&one.key)]);
+    assert!(said.code == 2 && said.err.contains("--listen"), "it would not be used: {said:?}");
     let said = lab.berth(["serve", "--tls-cert", text(&one.cert)]);
     assert!(said.code == 2 && said.err.contains("--tls-key"), "{said:?}");
+}
+
+#[test]
+fn http_spoken_to_a_tls_port_is_told_so_in_plain_http() {
+    let lab = lab();
+    let one = pair(&lab, "one");
+    let (cert, key) = (text(&one.cert), text(&one.key));
+    let gateway = lab.serve_with(&["--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key]);
+    let long = json!({"text": "x".repeat(1 << 20)});
+    for (method, body) in [("GET", None), ("POST", Some(&long)), ("OPTIONS", None)] {
+        let told = gateway.ask_tcp(method, "/v1/sessions", &[("Authorization", "Bearer x")], body);
+        let told = told.problem(400, "usage");
+        assert!(told["title"].as_str().is_some_and(|title| title.contains("https port")), "{told}");
+        assert!(told["detail"].as_str().is_some_and(|hint| hint.contains("https://")), "{told}");
+    }
+    // What is neither is closed, and TLS is served as ever.
+    let mut odd = gateway.connect_tcp();
+    odd.write_all(b"\0\0\0\0\0\0\0\0").expect("connected");
+    let mut heard = Vec::new();
+    let _ = odd.read_to_end(&mut heard);
+    assert!(!heard.starts_with(b"HTTP"), "{heard:?}");
+    let address = gateway.address.clone().expect("an address");
+    let health = request("GET", "/healthz", &[("Host", &address)], None);
+    assert_eq!(exchange(tls(&address, &one).expect("TLS"), &health).status, 200);
 }

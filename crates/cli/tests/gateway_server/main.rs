@@ -8,6 +8,8 @@ mod listening;
 mod logs;
 mod metrics;
 mod odd_bytes;
+mod panics;
+mod systemd;
 mod watchdog;
 
 use berth_harness::Lab;

@@ -6,11 +6,7 @@ use crate::lab;
 
 /// A session of an agent that takes turns.
 pub(crate) fn agent(lab: &Lab) -> String {
-    let (program, store) = (lab.agent(), lab.dir().join("store"));
-    std::fs::create_dir_all(&store).expect("a directory");
-    let command = vec![program, "acp".to_owned(), "--store".to_owned(), store.display().to_string()];
-    let table = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
-    std::fs::write(lab.config(), table).expect("a config file");
+    lab.add_agent("fake", &[]);
     lab.ok(["run", "-d", "--agent", "fake", "--name", "fake"])
 }
 

@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 
-use berth_harness::{exchange, request};
+use berth_harness::{exchange, request, wait_until};
 
 use crate::lab;
 
-/// Says something and hears everything until the end; the statuses of the answers.
+/// Says something and hears everything until the end; the statuses of the answers. What is refused is told as a problem.
 fn statuses(gateway: &berth_harness::Gateway, bytes: &[u8]) -> Vec<u16> {
     let mut stream = gateway.connect();
     let _ = stream.write_all(bytes);
@@ -19,7 +19,15 @@ fn statuses(gateway: &berth_harness::Gateway, bytes: &[u8]) -> Vec<u16> {
     let _ = stream.read_to_end(&mut heard);
     let text = String::from_utf8_lossy(&heard);
     let first_lines = text.match_indices("HTTP/1.").map(|(at, _)| &text[at..]);
-    first_lines.filter_map(|line| line.get(9..12)?.parse().ok()).collect()
+    let statuses: Vec<u16> = first_lines.filter_map(|line| line.get(9..12)?.parse().ok()).collect();
+    if statuses.iter().any(|status| *status >= 400) {
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        let head = head.to_lowercase();
+        assert!(head.contains("\r\ncontent-type: application/problem+json"), "{text}");
+        let problem: serde_json::Value = serde_json::from_str(body).expect("a problem");
+        assert_eq!((&problem["code"], &problem["status"]), (&"usage".into(), &statuses[0].into()), "{text}");
+    }
+    statuses
 }
 
 #[test]
@@ -100,4 +108,20 @@ fn no_path_leads_anywhere_but_to_a_route() {
     gateway.ask("BREW", "/healthz", &[], None).problem(405, "usage");
     let head = exchange(gateway.connect(), &request("HEAD", "/nothing", &[], None));
     assert_eq!(head.status, 404);
+}
+
+#[test]
+fn what_a_session_wrote_is_never_taken_for_a_refusal() {
+    /// Bodies are sent in pieces of this size.
+    const PIECE: usize = 64 * 1024;
+    let lab = lab();
+    let gateway = lab.serve();
+    let bare = "HTTP/1.1 400 Bad Request\\r\\ncontent-length: 0\\r\\n\\r\\n";
+    let id = lab.start(&["raw", "flood:80K", &format!("say:{bare}"), "hang"]);
+    wait_until("all of it is there", || lab.output(&id).ends_with(b"content-length: 0\r\n\r\n"));
+    let all = lab.output(&id);
+    let from = all.windows(8).position(|bytes| bytes == b"HTTP/1.1").expect("it was said") - PIECE;
+    let reply = gateway.get(&format!("/v1/sessions/{id}/output?from={from}"));
+    assert_eq!(reply.status, 200);
+    assert!(reply.body == all[from..], "{:?}", String::from_utf8_lossy(&reply.body[PIECE..]));
 }

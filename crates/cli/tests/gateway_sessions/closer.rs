@@ -48,6 +48,8 @@ fn agents_doctor_and_sweep_are_those_of_the_command_line_and_harm_no_session() {
     let (pid, keeper) = (api.lab.process(&id, "pid"), api.lab.process(&id, "keeper_pid"));
     let agents = api.get("/v1/agents");
     assert_eq!(agents["agents"], api.lab.json(["agents", "--json"]));
+    // A session that the gateway started lives through the question about agents.
+    assert_eq!(api.session(&id)["state"], "running");
     assert!(agents["agents"].as_array().expect("a list").iter().any(|agent| agent["name"] == "fake"));
     let doctor = api.get("/v1/doctor");
     let names = |report: &Value| -> Vec<Value> {
@@ -63,10 +65,6 @@ fn agents_doctor_and_sweep_are_those_of_the_command_line_and_harm_no_session() {
     berth_harness::wait_gone(&pid);
     berth_harness::wait_gone(&keeper);
     api.post("/v1/sweep", json!({"odd": 1})).problem(400, "usage");
-    // A session that the gateway started lives through the question about agents.
-    let other = api.terminal(&["hang"]);
-    api.get("/v1/agents");
-    assert_eq!(api.session(&other)["state"], "running");
 }
 
 #[test]
@@ -142,4 +140,36 @@ fn every_answer_has_a_schema_with_one_name() {
         assert!(schemas.contains_key(name), "no {name} in {:?}", schemas.keys());
     }
     assert_eq!(schemas["Status"]["properties"]["created_at"]["format"], "date-time");
+}
+
+#[test]
+fn however_many_ask_about_the_agents_each_is_started_once() {
+    let api = Api::new();
+    let (starts, bin) = (api.lab.dir().join("starts"), api.lab.dir().join("bin"));
+    std::fs::create_dir(&bin).expect("a directory for programs");
+    let text = format!("#!/bin/sh\necho started >>{}\necho 1.2.3\n", starts.display());
+    std::fs::write(bin.join("claude"), text).expect("a script");
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bin.join("claude"), all).expect("our own file");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path"));
+    let count = || std::fs::read_to_string(&starts).unwrap_or_default().lines().count();
+    let ask = |gateway: &berth_harness::Gateway| {
+        let told = gateway.get("/v1/agents").ok();
+        let found = told["agents"].as_array().expect("a list").iter().find(|it| it["name"] == "claude");
+        assert_eq!(found.expect("the agent")["version"], "1.2.3", "{told}");
+        assert!(told["age_ms"].is_u64(), "{told}");
+    };
+    let Api { gateway, lab } = api;
+    drop(gateway);
+    let gateway = lab.serve_in(&[], &[("BERTH_ANSWER_AGE_MS", "3600000"), ("PATH", &path)]);
+    let asking = (0..8).map(|_| Box::new(|| ask(&gateway)) as Box<dyn FnOnce() + Send>);
+    crate::at_once(asking.collect());
+    ask(&gateway);
+    assert_eq!(count(), 1);
+    drop(gateway);
+    // And when that is too old, again.
+    let gateway = lab.serve_in(&[], &[("BERTH_ANSWER_AGE_MS", "0"), ("PATH", &path)]);
+    ask(&gateway);
+    ask(&gateway);
+    assert_eq!(count(), 3);
 }

@@ -66,6 +66,7 @@ fn a_helper_is_listed_read_and_stopped() {
     let kinds: Vec<_> =
         log["events"].as_array().expect("a list").iter().map(|it| it["event"].clone()).collect();
     assert!(kinds.contains(&json!("became_ready")), "{log}");
+    assert_eq!(log["next_after"], json!(null), "that was all: {log}");
     let part = api.get("/v1/helpers/web/log?after=1&limit=1");
     assert_eq!((&part["events"][0]["seq"], &part["next_after"]), (&json!(2), &json!(2)));
     let output = api.gateway.get("/v1/helpers/web/output");

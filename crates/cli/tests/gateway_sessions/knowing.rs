@@ -1,6 +1,6 @@
 //! The list, and what is known about one session.
 
-use berth_harness::{wait_gone, wait_until};
+use berth_harness::{Reply, wait_gone, wait_until};
 use serde_json::json;
 
 use crate::{Api, settled, text};
@@ -48,6 +48,78 @@ fn a_change_by_the_command_line_is_in_the_next_answer() {
     known();
     api.lab.ok(["purge", "--yes", &id]);
     api.gateway.get(&format!("/v1/sessions/{id}")).problem(404, "not-found");
+}
+
+/// An answer, but for what differs from one request to the next.
+fn told(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
+    let differs = |name: &str| ["date", "x-request-id"].contains(&name.to_ascii_lowercase().as_str());
+    let mut headers: Vec<_> = reply.headers.iter().filter(|(name, _)| !differs(name)).cloned().collect();
+    headers.sort();
+    (reply.status, headers, reply.text())
+}
+
+#[test]
+fn what_is_at_hand_is_told_to_those_only_whom_the_router_would_tell_and_in_the_same_words() {
+    let api = Api::new();
+    let id = api.fake(json!({"name": "fix"}));
+    let other = api.fake(json!({}));
+    let token = |name: &str, args: &[&str]| {
+        let made = api.lab.ok([&["token", "new", "--name", name], args].concat());
+        format!("Bearer {}", made.trim())
+    };
+    let all = token("all", &["--scope", "read"]);
+    let this = token("this", &["--scope", "read", "--session", &id]);
+    let that = token("that", &["--scope", "read", "--session", &other]);
+    let wrong = all.replace("berth_", "berth_x");
+    settled(&api, &id);
+    type Header<'a> = (&'a str, &'a str);
+    let asked: [(&str, &[Header<'_>], u16); 9] = [
+        ("GET", &[], 200),
+        ("HEAD", &[], 200),
+        ("GET", &[("Authorization", &all)], 200),
+        ("GET", &[("Authorization", &this)], 200),
+        ("GET", &[("Authorization", &that)], 404),
+        ("GET", &[("Authorization", &wrong)], 401),
+        ("GET", &[("Authorization", &all), ("Authorization", &all)], 400),
+        ("GET", &[("Origin", "http://evil.example")], 403),
+        ("DELETE", &[("Authorization", &all)], 403),
+    ];
+    for handle in [id.as_str(), "fix"] {
+        for (method, headers, status) in asked {
+            api.session(&id);
+            let ask = |path: String| api.gateway.ask(method, &path, headers, None);
+            // With a question mark it is not the question that is answered at the door.
+            let at_hand = ask(format!("/v1/sessions/{handle}"));
+            let routed = ask(format!("/v1/sessions/{handle}?"));
+            assert_eq!(told(&at_hand), told(&routed), "{method} {headers:?}");
+            assert_eq!(at_hand.status, status, "{method} {headers:?}: {}", at_hand.text());
+            assert!(at_hand.header("x-request-id").is_some_and(|id| id.len() == 32));
+        }
+    }
+    // Revoked, it is refused at once, and so is whatever was at hand for it.
+    let ask = || api.gateway.ask("GET", &format!("/v1/sessions/{id}"), &[("Authorization", &all)], None);
+    for _ in 0..2 {
+        assert_eq!(ask().status, 200);
+    }
+    api.lab.ok(["token", "revoke", "all"]);
+    ask().problem(401, "not-allowed");
+}
+
+#[test]
+fn a_name_that_is_anothers_id_redirects_nobody() {
+    let api = Api::new();
+    let id = api.fake(json!({"name": "fix"}));
+    let other = api.fake(json!({"name": id}));
+    api.lab.ok(["stop", &other]);
+    settled(&api, &other);
+    for _ in 0..3 {
+        // It is known, and it is called so; the other one changes, and is not.
+        assert_eq!(api.session(&other)["id"], other);
+        api.lab.ok(["tag", &id, "new"]);
+        assert_eq!(api.session(&id)["id"], id);
+        api.lab.ok(["tag", &id, "--remove", "new"]);
+        assert_eq!(api.session(&id)["id"], id);
+    }
 }
 
 #[test]
@@ -133,6 +205,11 @@ fn a_session_is_changed_as_a_whole_or_not_at_all() {
     let changed = change(json!({"remove_tags": ["a"], "note": null, "policy": {"idle_ms": null}})).ok();
     assert_eq!((&changed["tags"], &changed["note"]), (&json!(["b"]), &json!(null)));
     assert_eq!(changed["policy"].get("idle_ms"), None);
+    // What people are told of, and back to what the config says.
+    assert_eq!(change(json!({"notify": ["failed"]})).ok()["policy"]["notify"], json!(["failed"]));
+    assert_eq!(change(json!({"note": "again"})).ok()["policy"]["notify"], json!(["failed"]), "it stays");
+    assert_eq!(change(json!({"notify": null, "note": null})).ok()["policy"].get("notify"), None);
+    assert!(change(json!({"notify": ["always"]})).problem(400, "usage").to_string().contains("always"));
     // Nothing of a change that cannot be.
     change(json!({"add_tags": ["c"], "name": "not a name"})).problem(400, "usage");
     change(json!({"add_tags": ["no tag"], "note": "x"})).problem(400, "usage");

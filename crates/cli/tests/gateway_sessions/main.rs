@@ -26,13 +26,7 @@ struct Api {
 
 impl Api {
     fn new() -> Self {
-        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-        std::fs::create_dir(lab.dir().join("store")).expect("a directory for transcripts");
-        let store = lab.dir().join("store").display().to_string();
-        let command = [lab.agent(), "acp".to_owned(), "--store".to_owned(), store];
-        let entry =
-            format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
-        std::fs::write(lab.config(), entry).expect("a config file");
+        let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
         let gateway = lab.serve();
         Self { gateway, lab }
     }

@@ -24,7 +24,7 @@ const TRICKS: [&str; 14] = [
 ];
 
 #[test]
-fn c16_a_session_that_is_not_theirs_is_404_for_every_verb_and_whatever_it_is_called() {
+fn a_session_that_is_not_there_is_404_for_every_verb_and_whatever_it_is_called() {
     let api = Api::new();
     let kept = api.terminal(&["hang"]);
     let mut asked = 0;
@@ -77,6 +77,8 @@ fn a_store_that_cannot_be_read_is_503_and_nothing_is_started() {
         api.gateway.get(&format!("/v1/sessions/{id}")),
         api.gateway.get("/v1/sessions/some-name"),
         api.gateway.get("/v1/grep?pattern=x"),
+        api.post(&format!("/v1/sessions/{id}/turns"), json!({"text": "hello"})),
+        api.post("/v1/sessions/some-name/turns", json!({"text": "hello"})),
         api.post("/v1/sessions", json!({"command": ["sleep", "1"], "cwd": "/"})),
         api.post("/v1/sessions", json!({"command": ["sleep", "1"], "cwd": "/", "name": "n", "key": "k"})),
     ];

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::{
-    agent, at, did, gate, lab, mark, open, prompts, seen, seen_states, send, start, text, told,
-    wait_accepted, wait_idle, wait_mark,
+    at, busy, did, gate, lab, mark, open, prompts, seen, seen_states, send, start, text, told, wait_accepted,
+    wait_idle, wait_mark,
 };
 
 #[test]
@@ -43,12 +43,35 @@ fn c11_a_turn_is_withdrawn_before_it_runs_broken_off_while_it_does_and_left_alon
     assert_eq!(lab.number(&id, "epoch"), 1, "the agent lived on");
 }
 
-/// An agent that does not hear is ended with its run; its late word does not overwrite `cancelled`.
 #[test]
 fn c11_a_late_success_does_not_overwrite_cancelled_and_the_queue_goes_on() {
     let lab = lab();
     let gateway = lab.serve();
-    let (go, wait) = gate(&lab, "go");
+    let late = lab.dir().join("late");
+    let (begun, touch) = mark(&lab, "begun");
+    let id = start(&lab, &["--prompt", &format!("late:{} {touch} silent", late.display())]);
+    wait_mark(&begun);
+    let next = gateway.begin("POST", &at(&id, "turns"), &[], Some(&json!({"text": "next", "wait": true})));
+    wait_accepted(&gateway, &id, 2);
+    let cancelled = gateway.post(&at(&id, "turns/1/cancel"), &json!({})).ok();
+    assert_eq!(text(&cancelled, "state"), "cancelled");
+    // It is on record. Only now does the agent say that it has done it all the same.
+    assert_eq!(text(&seen(&gateway, &id, 1), "state"), "cancelled");
+    open(&late);
+    wait_mark(&late.with_extension("said"));
+    assert_eq!(text(&next.reply().ok(), "answer"), "ECHO: next");
+    assert_eq!(seen_states(&gateway, &id), ["cancelled", "done"]);
+    let of_first = |event: &Value| event["turn"] == 1;
+    let ends: Vec<Value> = lab.events(&id, "turn_ended").into_iter().filter(of_first).collect();
+    assert_eq!(ends.len(), 1, "{ends:?}");
+    assert_eq!(lab.number(&id, "epoch"), 1, "the agent lived on to say it");
+}
+
+#[test]
+fn c11_an_agent_that_does_not_hear_is_ended_with_its_run_and_the_queue_goes_on() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let (_, wait) = gate(&lab, "never");
     let (begun, touch) = mark(&lab, "begun");
     let id = start(&lab, &["--prompt", &format!("deaf {touch} {wait} x")]);
     wait_mark(&begun);
@@ -56,7 +79,6 @@ fn c11_a_late_success_does_not_overwrite_cancelled_and_the_queue_goes_on() {
     wait_accepted(&gateway, &id, 2);
     let cancelled = gateway.post(&at(&id, "turns/1/cancel"), &json!({})).ok();
     assert_eq!(text(&cancelled, "state"), "cancelled");
-    open(&go);
     assert_eq!(text(&next.reply().ok(), "answer"), "ECHO: next");
     assert_eq!((text(&seen(&gateway, &id, 1), "state"), lab.number(&id, "epoch")), ("cancelled".into(), 2));
 }
@@ -65,10 +87,7 @@ fn c11_a_late_success_does_not_overwrite_cancelled_and_the_queue_goes_on() {
 fn a_turn_that_does_not_begin_in_time_is_withdrawn_with_429_and_never_run() {
     let lab = lab();
     let gateway = lab.serve();
-    let (go, wait) = gate(&lab, "go");
-    let (begun, touch) = mark(&lab, "begun");
-    let id = start(&lab, &["--prompt", &format!("{touch} {wait} x")]);
-    wait_mark(&begun);
+    let (id, go) = busy(&lab);
     for wait in [false, true] {
         let late = send(&gateway, &id, &json!({"text": "too late", "max_wait_ms": 50, "wait": wait}));
         let problem = late.problem(429, "timed-out");
@@ -91,18 +110,16 @@ fn a_turn_that_does_not_begin_in_time_is_withdrawn_with_429_and_never_run() {
 #[test]
 fn a_turn_may_interrupt_the_running_one_or_be_added_to_it() {
     let lab = lab();
-    agent(&lab, "rigid", &["--no-steer"]);
+    lab.add_agent("rigid", &["--no-steer"]);
     let gateway = lab.serve();
-    let (_, wait) = gate(&lab, "never");
-    let (begun, touch) = mark(&lab, "begun");
-    let id = start(&lab, &["--prompt", &format!("{touch} {wait} x")]);
-    wait_mark(&begun);
+    let (id, _) = busy(&lab);
     let urgent = send(&gateway, &id, &json!({"text": "urgent", "manner": "interrupt", "wait": true})).ok();
     assert_eq!(text(&urgent, "answer"), "ECHO: urgent");
     assert_eq!(seen_states(&gateway, &id), ["interrupted", "done"]);
     let alone = send(&gateway, &id, &json!({"text": "alone", "manner": "steer", "wait": true})).ok();
     assert_eq!(text(&alone, "answer"), "ECHO: alone");
     // An agent that cannot: refused, and nothing is stored.
+    let (_, wait) = gate(&lab, "never");
     let (rigid_begun, touch) = mark(&lab, "rigid-begun");
     let rigid = lab.ok(["run", "-d", "--agent", "rigid", "--prompt", &format!("{touch} {wait} x")]);
     wait_mark(&rigid_begun);

@@ -4,8 +4,8 @@ use berth_harness::wait_until;
 use serde_json::json;
 
 use crate::{
-    at, did, gate, lab, mark, open, prompts, seen, seen_states, send_keyed, start, store, text, told,
-    transcripts, wait_mark,
+    at, did, gate, lab, mark, open, prompts, seen, seen_states, send_keyed, start, text, told, transcripts,
+    wait_mark,
 };
 
 /// C14: typed, no silent fresh start; the choice is somebody's, visible, and the dead id is not tried again.
@@ -17,7 +17,7 @@ fn c14_a_conversation_that_is_gone_is_told_with_the_receipt_and_is_no_success() 
     told(&gateway, "s", "remember this");
     lab.ok(["stop", "--grace", "0s", "s"]);
     let old = text(&lab.show("s"), "native_id");
-    std::fs::remove_file(store(&lab).join(format!("{old}.jsonl"))).expect("the transcript");
+    std::fs::remove_file(lab.store().join(format!("{old}.jsonl"))).expect("the transcript");
     let body = json!({"text": "what was it?", "wait": true});
     for round in 0..2 {
         let reply = send_keyed(&gateway, "s", "k", &body);
@@ -43,7 +43,7 @@ fn c14_a_conversation_that_is_gone_is_told_with_the_receipt_and_is_no_success() 
     lab.ok(["stop", "--grace", "0s", "s"]);
     assert_eq!(text(&told(&gateway, "s", "and on"), "answer"), "ECHO: and on");
     assert_eq!(prompts(&did(&lab, &id)), ["what was it?", "new", "and on"]);
-    assert!(!store(&lab).join(format!("{old}.jsonl")).exists());
+    assert!(!lab.store().join(format!("{old}.jsonl")).exists());
 }
 
 /// C7: what else is done to a session while a posted turn runs is refused or waits; the transcript stays.

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::{
-    at, did, gate, lab, mark, open, prompts, rounds, seen, seen_states, send_keyed, start, text,
+    at, busy, did, gate, lab, mark, open, prompts, rounds, seen, seen_states, send_keyed, start, text,
     wait_accepted, wait_idle, wait_mark,
 };
 
@@ -84,11 +84,8 @@ fn c5_a_client_that_goes_at_any_moment_leaves_one_turn_or_none() {
 fn c5_six_hundred_who_wait_hold_nobody_up_and_all_hear_the_end() {
     let lab = lab();
     let gateway = lab.serve();
-    let (go, wait) = gate(&lab, "go");
-    let (begun, touch) = mark(&lab, "begun");
-    let id = start(&lab, &["--prompt", &format!("{touch} {wait} x")]);
+    let (id, go) = busy(&lab);
     let other = start(&lab, &[]);
-    wait_mark(&begun);
     let body = json!({"text": "second", "wait": true});
     let idle = json!({"for": "idle"});
     let waiting: Vec<_> = (0..MANY)
@@ -128,10 +125,7 @@ fn c5_six_hundred_who_wait_hold_nobody_up_and_all_hear_the_end() {
 fn c5_who_waits_hears_the_end_though_the_keeper_serves_as_many_as_it_can() {
     let lab = lab();
     let gateway = lab.serve();
-    let (go, wait) = gate(&lab, "go");
-    let (begun, touch) = mark(&lab, "begun");
-    let id = start(&lab, &["--prompt", &format!("{touch} {wait} x")]);
-    wait_mark(&begun);
+    let (id, go) = busy(&lab);
     let dir = lab.session_dir(&id);
     let mut watchers: Vec<Connection> = Vec::new();
     loop {
@@ -157,7 +151,7 @@ fn c5_who_waits_hears_the_end_though_the_keeper_serves_as_many_as_it_can() {
 #[test]
 fn c9_a_keeper_that_stands_still_is_unavailable_and_other_sessions_are_not() {
     let lab = lab();
-    let gateway = lab.serve();
+    let gateway = lab.serve_in(&[], &[("BERTH_ACCEPT_MS", "3000")]);
     let (id, other) = (start(&lab, &[]), start(&lab, &[]));
     crate::told(&gateway, &id, "first");
     let keeper = lab.process(&id, "keeper_pid");
@@ -174,14 +168,10 @@ fn c9_a_keeper_that_stands_still_is_unavailable_and_other_sessions_are_not() {
         crate::told(&gateway, &other, &format!("round {round}"));
     }
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
-    signal(&keeper, Signal::CONT);
     for client in sends {
-        let reply = client.reply();
-        match reply.status {
-            202 => {}
-            _ => drop(reply.problem(503, "unreachable")),
-        }
+        client.reply().problem(503, "unreachable");
     }
+    signal(&keeper, Signal::CONT);
     wait_idle(&gateway, &id);
     let ran = did(&lab, &id);
     assert!(ran.len() <= 4, "three keys: {ran:?}");

@@ -20,13 +20,24 @@ mod scopes;
 mod store_full;
 mod waits;
 
-use berth_harness::{Gateway, Reply, wait_until};
+use std::path::PathBuf;
+
+use berth_harness::{Gateway, Lab, Reply, wait_until};
 use common::*;
 use serde_json::{Value, json};
 
 /// Where a session is.
 fn at(id: &str, rest: &str) -> String {
     format!("/v1/sessions/{id}/{rest}")
+}
+
+/// A session whose agent works on its first turn until [`open`] is called; its id, and what to open.
+fn busy(lab: &Lab) -> (String, PathBuf) {
+    let (go, wait) = gate(lab, "go");
+    let (begun, touch) = mark(lab, "begun");
+    let id = start(lab, &["--prompt", &format!("{touch} {wait} x")]);
+    wait_mark(&begun);
+    (id, go)
 }
 
 /// Sends a turn; the reply.

@@ -6,7 +6,7 @@ use berth_harness::Seed;
 use serde_json::{Value, json};
 
 use crate::{
-    at, did, gate, lab, mark, open, prompts, seen, seen_states, send, send_keyed, start, text, told,
+    at, busy, did, gate, lab, mark, open, prompts, seen, seen_states, send, send_keyed, start, text, told,
     wait_accepted, wait_idle, wait_mark,
 };
 
@@ -104,10 +104,7 @@ fn c8_a_second_post_waits_for_a_turn_that_takes_long_and_c6_is_in_progress_when_
 fn c15_a_full_queue_answers_429_with_a_time_and_stores_nothing() {
     let lab = lab();
     let gateway = lab.serve();
-    let (go, wait) = gate(&lab, "go");
-    let (begun, touch) = mark(&lab, "begun");
-    let id = start(&lab, &["--prompt", &format!("{touch} {wait} x")]);
-    wait_mark(&begun);
+    let (id, go) = busy(&lab);
     let (gateway, id) = (&gateway, id.as_str());
     std::thread::scope(|scope| {
         let posts: Vec<_> = (0..100)

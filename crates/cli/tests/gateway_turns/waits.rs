@@ -2,16 +2,13 @@
 
 use serde_json::json;
 
-use crate::{at, gate, lab, mark, open, start, text, told, wait_mark};
+use crate::{at, busy, lab, open, start, text, told};
 
 #[test]
 fn a_session_is_waited_for_until_it_is_idle_done_ended_or_says_something() {
     let lab = lab();
     let gateway = lab.serve();
-    let (go, wait) = gate(&lab, "go");
-    let (begun, touch) = mark(&lab, "begun");
-    let id = start(&lab, &["--prompt", &format!("{touch} {wait} x")]);
-    wait_mark(&begun);
+    let (id, go) = busy(&lab);
     let ask = |body| gateway.begin("POST", &at(&id, "wait"), &[], Some(&body));
     let (idle, done, exit) =
         (ask(json!({"for": "idle"})), ask(json!({"for": "done"})), ask(json!({"for": "exit"})));
@@ -32,6 +29,27 @@ fn a_session_is_waited_for_until_it_is_idle_done_ended_or_says_something() {
     assert_eq!(ask(json!({"for": "exit"})).reply().ok()["session"]["state"], "stopped");
     ask(json!({"for": "idle"})).reply().problem(409, "refused");
     ask(json!({"for": "needs-you"})).reply().problem(409, "refused");
+}
+
+#[test]
+fn a_given_turn_is_waited_for_whatever_comes_after_it() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let (id, go) = busy(&lab);
+    let never = lab.dir().join("never");
+    lab.ok(["send", &id, &format!("wait-file:{} y", never.display())]);
+    let ask = |body| gateway.begin("POST", &at(&id, "wait"), &[], Some(&body));
+    let first = ask(json!({"for": {"turn": 1}}));
+    ask(json!({"for": {"turn": 1}, "timeout_ms": 20})).reply().problem(504, "timed-out");
+    for missing in [0, 3, u64::MAX] {
+        ask(json!({"for": {"turn": missing}})).reply().problem(404, "not-found");
+    }
+    open(&go);
+    let told = first.reply().ok();
+    assert_eq!((text(&told["turn"], "answer"), &told["turn"]["number"]), ("ECHO: x".into(), &json!(1)));
+    // It is over, and stays so; the second one is not.
+    assert_eq!(ask(json!({"for": {"turn": 1}})).reply().ok()["turn"]["number"], 1);
+    ask(json!({"for": {"turn": 2}, "timeout_ms": 20})).reply().problem(504, "timed-out");
 }
 
 #[test]

@@ -31,6 +31,9 @@ fn an_agent_sees_to_what_it_started_and_to_what_that_started() {
     ] {
         inside(&lab, "outer", command).ok();
     }
+    // It could make any conversation its child's by an import, and end the person who has that open.
+    let said = inside(&lab, "outer", "berth resume grandchild -d --take").refused("outer");
+    assert!(said.contains("end another writer of a conversation: that takes the grant `control`"), "{said}");
     assert_eq!(lab.show("child")["state"], "archived");
     assert_eq!(lab.show("twin")["parent"], outer.as_str());
     // A child is nobody to its siblings, and its parent is a stranger to it.

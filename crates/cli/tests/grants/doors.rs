@@ -61,8 +61,14 @@ fn word(answer: Result<Answer, Problem>) -> String {
 #[expect(clippy::zombie_processes, reason = "this process ends before it, and init waits")]
 fn vanish(dir: &std::path::Path) -> String {
     let stream = berth_host::socket::connect(dir, berth_api::client::SOCKET_NAME).expect("a keeper");
-    let call =
-        |request| Call { protocol: PROTOCOL, place: "a test".into(), agent: None, trace: None, request };
+    let call = |request| Call {
+        protocol: PROTOCOL,
+        place: "a test".into(),
+        agent: None,
+        also: vec![],
+        trace: None,
+        request,
+    };
     for (file, request) in [("status", Request::Status), ("stop", Request::Stop { grace_ms: 0 })] {
         let json = serde_json::to_vec(&call(request)).expect("plain data");
         std::fs::write(dir.join(format!("test.{file}")), frame::encode(Kind::Call, &[&json]))
@@ -163,7 +169,7 @@ fn what_is_asked_for_an_agent_is_looked_at_as_if_the_agent_asked() {
     let child = inside(&lab, "outer", "berth run -d --agent fake --name child").ok();
     let term = lab.start_with(&["--name", "term"], &["echo"]);
     let ask = |id: &str, request| {
-        let asker = Asker { place: "a gateway".into(), agent: Some(outer.clone()) };
+        let asker = Asker { place: "a gateway".into(), agent: Some(outer.clone()), also: vec![] };
         word(Connection::open_for(&lab.session_dir(id), asker).expect("a keeper").ask(request))
     };
     assert_eq!(ask(&term, Request::Stop { grace_ms: 0 }), "not-allowed");
@@ -196,6 +202,11 @@ fn the_gateways_socket_tells_an_agent_from_a_person() {
         ("POST", "/sessions/outer/turns", "{\"text\":\"do that\"}"),
         ("POST", "/sessions/child/answers", "{\"answer\":\"allow\"}"),
         ("PATCH", "/sessions/other/queue", "{\"paused\":true}"),
+        ("POST", "/sessions/other/stop", "{}"),
+        ("POST", "/sessions/outer/stop", "{}"),
+        ("DELETE", "/sessions/other", ""),
+        ("POST", "/tokens", "{\"name\":\"mine\",\"scope\":\"admin\"}"),
+        ("POST", "/links", "{}"),
     ] {
         let said = ask(&lab, method, path, body);
         assert!(
@@ -204,10 +215,37 @@ fn the_gateways_socket_tells_an_agent_from_a_person() {
         );
     }
     assert_eq!(lab.show("other")["state"], "idle");
+    assert_eq!(lab.json(["token", "ls", "--json"]).as_array().map(Vec::len), Some(0));
     let said = ask(&lab, "POST", "/sessions/child/turns", "{\"text\":\"hello\"}");
     assert!(said.ends_with(" 202"), "{said}");
     // A person at the same socket may.
     gateway.post("/v1/sessions/other/turns", &serde_json::json!({"text": "hello"})).ok();
+}
+
+/// Whoever takes the mark of another session on may do what both allow, at every door.
+#[test]
+fn the_mark_of_another_session_makes_nobody_its_agent() {
+    let lab = lab();
+    let _gateway = lab.serve();
+    let parent = agent(&lab, "parent", &[]);
+    inside(&lab, "parent", "berth run -d --agent fake --name kid").ok();
+    inside(&lab, "parent", "berth run -d --name over -- true").ok();
+    lab.berth(["wait", "over", "--for", "exit"]);
+    agent(&lab, "outer", &["--grant", "send"]);
+    let disguise = format!("env BERTH_SESSION={parent} BERTH_RUN={parent}:1");
+    let curl = "curl -sS -X POST -H 'content-type: application/json' -d '{}' -w ' %{http_code}' \
+                --unix-socket $BERTH_HOME/gateway.sock http://localhost/v1/sessions";
+    let said = inside(&lab, "outer", &format!("{disguise} {curl}/kid/stop")).ok();
+    assert!(said.ends_with(" 403") && said.contains("not-allowed"), "{said}");
+    // What is done without a keeper as well.
+    let said = inside(&lab, "outer", &format!("{disguise} {curl}/over/archive")).ok();
+    assert!(said.ends_with(" 403"), "{said}");
+    assert_eq!(inside(&lab, "outer", &format!("{disguise} berth archive over")).code, 11);
+    assert_eq!(inside(&lab, "outer", &format!("{disguise} berth stop kid")).code, 11);
+    assert_eq!((&lab.show("kid")["state"], &lab.show("over")["state"]), (&"idle".into(), &"stopped".into()));
+    // Its own may, at the same doors.
+    assert!(inside(&lab, "parent", &format!("{curl}/kid/stop")).ok().ends_with(" 200"));
+    inside(&lab, "parent", "berth archive over").ok();
 }
 
 /// Waiting for a turn brings a session back for who may resume it, and for nobody else.

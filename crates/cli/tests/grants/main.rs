@@ -7,7 +7,9 @@ mod children;
 mod doors;
 mod escapes;
 mod given;
+mod notified;
 mod refused;
+mod stdio;
 
 use std::path::PathBuf;
 
@@ -17,13 +19,7 @@ const BERTH: &str = env!("CARGO_BIN_EXE_berth");
 
 /// A lab whose config file has the agent `fake`, with a store for its transcripts.
 fn lab() -> Lab {
-    let lab = Lab::new(BERTH);
-    let store = lab.dir().join("store");
-    std::fs::create_dir(&store).expect("a directory for transcripts");
-    let command = [lab.agent(), "acp".into(), "--store".into(), store.display().to_string()];
-    let text = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
-    std::fs::write(lab.config(), text).expect("a config file");
-    lab
+    Lab::with_agent(BERTH)
 }
 
 /// Starts the agent in a session of this name; the id.

@@ -1,18 +1,18 @@
 //! Other hosts through the gateway.
 
-use berth_harness::{Gateway, wait_until};
+use berth_harness::{Gateway, Hosts, wait_until};
 use serde_json::json;
 
-use crate::Hosts;
+use crate::added;
 
 fn served(hosts: &Hosts) -> Gateway {
-    std::fs::write(hosts.here.config(), format!("[hosts]\nssh = {:?}\n", hosts.ssh)).expect("the config");
+    hosts.configure();
     hosts.here.serve()
 }
 
 #[test]
 fn what_can_be_asked_here_can_be_asked_there() {
-    let hosts = Hosts::added();
+    let hosts = added();
     let id = hosts.there.start_with(&["--name", "fix"], &["hang"]);
     let gateway = served(&hosts);
     let known = gateway.get("/v1/hosts").ok();
@@ -35,11 +35,9 @@ fn what_can_be_asked_here_can_be_asked_there() {
 
 #[test]
 fn a_host_that_is_away_is_503_and_the_gateway_serves_on() {
-    let hosts = Hosts::added();
+    let hosts = added();
     let gateway = served(&hosts);
-    let config = hosts.here.dir().join("ssh/ssh_config");
-    let cut = std::fs::read_to_string(&config).expect("a file").replace("/usr/sbin/sshd -i", "false");
-    std::fs::write(&config, cut).expect("a file of the lab");
+    hosts.cut();
     let told = gateway.get("/v1/hosts/box/sessions").problem(503, "unreachable");
     assert!(told["title"].as_str().is_some_and(|title| title.contains("box")), "{told}");
     let known = gateway.get("/v1/hosts").ok();
@@ -63,7 +61,7 @@ fn from_inside(hosts: &Hosts, options: &[&str], method: &str, path: &str) -> Str
 
 #[test]
 fn an_agent_may_on_another_host_what_its_grant_says_and_no_more() {
-    let hosts = Hosts::added();
+    let hosts = added();
     hosts.there.start_with(&["--name", "fix"], &["hang"]);
     let _gateway = served(&hosts);
     let stop = "/hosts/box/sessions/fix/stop";
@@ -81,7 +79,7 @@ fn an_agent_may_on_another_host_what_its_grant_says_and_no_more() {
 
 #[test]
 fn what_lets_somebody_in_is_made_on_the_host_itself() {
-    let hosts = Hosts::added();
+    let hosts = added();
     let gateway = served(&hosts);
     let asked = [
         ("POST", "tokens", json!({"name": "mine", "scope": "admin"})),
@@ -97,4 +95,31 @@ fn what_lets_somebody_in_is_made_on_the_host_itself() {
         assert!(told["title"].as_str().is_some_and(|it| it.contains("on that host itself")), "{told}");
     }
     assert_eq!(hosts.there.json(["token", "ls", "--json"]).as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_terminal_of_another_host_is_typed_into_through_the_gateway() {
+    let hosts = added();
+    let id = hosts.there.start_with(&["--name", "far"], &["say:ready", "raw", "echo"]);
+    let gateway = served(&hosts);
+    let path = "/v1/hosts/box/sessions/far/terminal?role=writer&rows=30&cols=100";
+    let mut terminal = gateway.socket(path, Some("berth.terminal.v1")).expect("a terminal");
+    assert!(terminal.wait_remark("attached")["fence"].is_u64());
+    terminal.wait_for("ready");
+    terminal.type_keys(b"from afar");
+    terminal.wait_for("from afar");
+    assert_eq!(hosts.there.show(&id)["cols"], 100);
+    terminal.close();
+    wait_until("nobody types", || hosts.there.show(&id)["writer"].is_null());
+    assert_eq!(hosts.there.show(&id)["state"], "running");
+}
+#[test]
+fn a_gateway_that_is_killed_while_it_follows_another_host_leaves_nobody_there() {
+    let hosts = added();
+    hosts.there.start_with(&["--name", "far"], &["say:ready", "hang"]);
+    let mut gateway = served(&hosts);
+    let mut events = gateway.events("/v1/hosts/box/sessions/far/events", &[]);
+    assert!(events.next().is_some(), "it follows");
+    gateway.kill();
+    // The lab of the other host fails if somebody of it is left, sooner than the next sign of life would tell them.
 }

@@ -3,13 +3,13 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use berth_harness::{said, wait_child};
+use berth_harness::{Hosts, said, wait_child};
 
-use crate::Hosts;
+use crate::{added, strangers};
 
 #[test]
 fn a_command_does_there_what_it_does_here() {
-    let hosts = Hosts::added();
+    let hosts = added();
     let id = hosts.there.start_with(&["--name", "fix"], &["say:hello there", "hang"]);
     let mine = hosts.here.start_with(&["--name", "mine"], &["hang"]);
     let listed = hosts.ok(&["--host", "box", "ls", "--ids"]);
@@ -32,7 +32,7 @@ fn a_command_does_there_what_it_does_here() {
 
 #[test]
 fn exit_codes_and_standard_input_go_through() {
-    let hosts = Hosts::added();
+    let hosts = added();
     for code in [0, 3, 127, 255] {
         let script = format!("exit {code}");
         let ended = hosts.berth(&["--host", "box", "run", "--", "sh", "-c", &script]);
@@ -49,7 +49,7 @@ fn exit_codes_and_standard_input_go_through() {
 
 #[test]
 fn a_host_that_cannot_be_reached_is_exit_5_and_says_what_to_do() {
-    let hosts = Hosts::new();
+    let hosts = strangers();
     let away = hosts.berth(&["--host", "away", "ls"]);
     assert_eq!(away.code, 5, "{away:?}");
     assert!(away.err.contains("away cannot be reached") && away.err.contains("`ssh away true`"), "{away:?}");
@@ -70,7 +70,7 @@ fn a_host_that_cannot_be_reached_is_exit_5_and_says_what_to_do() {
 
 #[test]
 fn one_list_over_all_hosts_and_one_that_is_away_is_shown_as_it_was() {
-    let hosts = Hosts::added();
+    let hosts = added();
     let there = hosts.there.start_with(&["--name", "fix"], &["hang"]);
     let here = hosts.here.start_with(&["--name", "mine"], &["hang"]);
     let list = |hosts: &Hosts| -> Vec<serde_json::Value> {
@@ -86,9 +86,7 @@ fn one_list_over_all_hosts_and_one_that_is_away_is_shown_as_it_was() {
     let text = hosts.ok(&["ls", "--hosts"]);
     assert!(text.contains("box:fix") && text.contains("mine"), "{text}");
     // The same host, and nobody answers there any more.
-    let cut = std::fs::read_to_string(hosts.here.dir().join("ssh/ssh_config")).expect("a file of the lab");
-    let cut = cut.replace("/usr/sbin/sshd -i", "false");
-    std::fs::write(hosts.here.dir().join("ssh/ssh_config"), cut).expect("a file of the lab");
+    hosts.cut();
     let told = said(hosts.command(&["ls", "--hosts"]).output().expect("berth runs"));
     assert_eq!(told.code, 0, "{told:?}");
     assert!(told.out.contains("box:fix"), "{told:?}");
@@ -104,7 +102,7 @@ fn one_list_over_all_hosts_and_one_that_is_away_is_shown_as_it_was() {
 
 #[test]
 fn another_version_is_said() {
-    let hosts = Hosts::added();
+    let hosts = added();
     let said =
         said(hosts.here.command(["proxy", "exec", "--from", "9.9.9", "--", "ls"]).output().expect("berth"));
     assert_eq!(said.code, 0, "{said:?}");
@@ -115,18 +113,15 @@ fn another_version_is_said() {
     let mut json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     json["version"] = "0.0.1".into();
     std::fs::write(&known, json.to_string()).expect("what is known");
-    let config = hosts.here.dir().join("ssh/ssh_config");
-    let cut = std::fs::read_to_string(&config).expect("a file").replace("/usr/sbin/sshd -i", "false");
-    std::fs::write(&config, cut).expect("a file of the lab");
+    hosts.cut();
     assert!(hosts.ok(&["hosts"]).contains("0.0.1 there"));
 }
 
 #[test]
 fn a_person_attaches_over_ssh_and_leaves_and_the_session_goes_on() {
-    let hosts = Hosts::added();
+    let hosts = added();
     hosts.there.start_with(&["--name", "fix"], &["say:at your service", "echo"]);
-    // A terminal has no other environment than ours: the config says which ssh.
-    std::fs::write(hosts.here.config(), format!("[hosts]\nssh = {:?}\n", hosts.ssh)).expect("the config");
+    hosts.configure();
     let mut terminal = hosts.here.terminal(["--host", "box", "attach", "fix"]);
     terminal.wait_for("at your service");
     terminal.type_keys("typed from afar\r");

@@ -19,13 +19,7 @@ fn lab() -> Lab {
 
 /// The same with an agent `fake` that takes turns.
 fn lab_with_agent() -> Lab {
-    let lab = lab();
-    let store = lab.dir().join("store");
-    std::fs::create_dir(&store).expect("a directory for transcripts");
-    let command = [lab.agent().as_str(), "acp", "--store", &store.display().to_string()].map(str::to_owned);
-    let agent = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
-    std::fs::write(lab.config(), agent).expect("a config file");
-    lab
+    Lab::with_agent(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// A session that stopped.

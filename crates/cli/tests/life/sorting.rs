@@ -101,7 +101,7 @@ fn a_policy_is_changed_in_parts_whether_or_not_it_runs() {
     for id in one_of_each(&lab) {
         assert_eq!(
             lab.ok(["policy", &id]),
-            "idle           never\nttl            never\narchive-after  never\non-unknown     hold"
+            "idle           never\nttl            never\narchive-after  never\non-unknown     hold\nnotify         config"
         );
         lab.ok(["policy", &id, "--archive-after", "7d"]);
         lab.ok(["policy", &id, "--idle", "10m", "--on-unknown", "continue"]);
@@ -112,6 +112,14 @@ fn a_policy_is_changed_in_parts_whether_or_not_it_runs() {
         assert_eq!(lab.json(["policy", &id, "--json"])["idle_ms"], serde_json::Value::Null);
         assert!(lab.ok(["log", &id]).contains("policy: idle 10m, ttl never, archive after 1w, continue"));
         assert_eq!(lab.berth(["policy", &id, "--idle", "soon"]).code, 2);
+        let told_of = |words: &str| lab.json(["policy", &id, "--notify", words, "--json"]);
+        assert_eq!(told_of("failed,needs-you")["notify"], json!(["needs-you", "failed"]));
+        assert_eq!(told_of("none")["notify"], json!([]));
+        assert_eq!(lab.json(["policy", &id, "--idle", "never", "--json"])["notify"], json!([]), "it stays");
+        assert!(lab.ok(["log", &id]).contains("notify needs-you,failed"));
+        assert_eq!(told_of("config").get("notify"), None);
+        assert!(lab.ok(["policy", &id]).ends_with("notify         config"));
+        assert_eq!(lab.berth(["policy", &id, "--notify", "sometimes"]).code, 2);
     }
 }
 

@@ -1,7 +1,9 @@
 //! Lists are read from short cuts, and know as much as the journal.
 
+use std::process::Stdio;
+
 use berth_harness::wait_until;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{keep_busy, lab};
 
@@ -122,4 +124,23 @@ fn a_released_session_that_is_taken_up_again_is_not_called_idle() {
     let gate = keep_busy(&lab, &id, "say:on it");
     assert_eq!(lab.json(["ls", "--json"])[0]["state"], "working");
     std::fs::write(gate, "").expect("our own directory");
+}
+
+#[test]
+fn a_run_that_ends_while_somebody_looks_is_not_called_lost() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    // Who asks why reads the journal and tries the lease, and clears nothing up that would hide a wrong claim.
+    let mut why = lab.command(["why", &id, "--json"]);
+    why.env("BERTH_KILLPOINT", "stop:view-between-journal-and-lease").stdout(Stdio::piped());
+    let why = why.spawn().expect("berth starts");
+    let is_stopped = || berth_host::identity::stat(why.id()).is_ok_and(|stat| stat.state == 'T');
+    wait_until("it to have read the journal", is_stopped);
+    lab.ok(["stop", &id]);
+    gone(&lab.session_dir(&id));
+    let pid = rustix::process::Pid::from_raw(why.id().cast_signed()).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("our own child");
+    let said = why.wait_with_output().expect("it ends");
+    let why: Value = serde_json::from_slice(&said.stdout).expect("the evidence");
+    assert_eq!(why["state"], "stopped", "{why}");
 }

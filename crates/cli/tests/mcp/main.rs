@@ -3,24 +3,17 @@
 //! Promise: everything goes over the wire; what became of it is looked at with other berth commands.
 //! Start with [`Client`].
 
-use berth_harness::{Lab, Talk, wait_until};
+use berth_harness::{Lab, Rpc, wait_until};
 use serde_json::{Value, json};
 
 /// A lab with the agent `fake`, which takes turns and does what its prompts say.
 fn lab() -> Lab {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-    let store = lab.dir().join("store");
-    std::fs::create_dir(&store).expect("a directory for transcripts");
-    let command = [lab.agent(), "acp".into(), "--store".into(), store.display().to_string()];
-    let text = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
-    std::fs::write(lab.config(), text).expect("a config file");
-    lab
+    Lab::with_agent(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// A client of `berth mcp`.
 struct Client {
-    talk: Talk,
-    next: u64,
+    rpc: Rpc,
 }
 
 impl Client {
@@ -30,39 +23,25 @@ impl Client {
     }
 
     fn over(command: &mut std::process::Command) -> Self {
-        let mut client = Self { talk: Talk::start(command), next: 1 };
+        let mut client = Self { rpc: Rpc::start(command) };
         let info = json!({"name": "test", "version": "1"});
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info});
-        let id = client.ask("initialize", params);
-        let said = client.answer(id);
+        let id = client.rpc.ask("initialize", params);
+        let said = client.rpc.answer(id);
         assert_eq!(said["result"]["serverInfo"]["name"], "berth", "{said}");
-        client.talk.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client.rpc.notify("notifications/initialized", json!({}));
         client
-    }
-
-    fn ask(&mut self, method: &str, params: Value) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        self.talk.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        id
-    }
-
-    fn answer(&mut self, id: u64) -> Value {
-        match self.talk.heard.iter().find(|said| said["id"] == id) {
-            Some(said) => said.clone(),
-            None => self.talk.wait("an answer", |said| said["id"] == id),
-        }
     }
 
     /// Calls a tool and does not wait.
     fn begin(&mut self, tool: &str, arguments: Value) -> u64 {
-        self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
+        self.rpc.ask("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
     /// What a tool gives that works.
     fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let id = self.begin(tool, arguments);
-        let said = self.answer(id);
+        let said = self.rpc.answer(id);
         assert_eq!(said["result"]["isError"], false, "{tool}: {said}");
         assert!(said["result"]["content"][0]["text"].is_string(), "{tool}: {said}");
         said["result"]["structuredContent"].clone()
@@ -71,7 +50,7 @@ impl Client {
     /// What a tool says that does not.
     fn refused(&mut self, tool: &str, arguments: Value) -> String {
         let id = self.begin(tool, arguments);
-        let said = self.answer(id);
+        let said = self.rpc.answer(id);
         assert_eq!(said["result"]["isError"], true, "{tool}: {said}");
         said["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
@@ -81,8 +60,8 @@ impl Client {
 fn every_tool_says_what_it_takes_and_what_it_gives() {
     let lab = lab();
     let mut client = Client::start(&lab);
-    let id = client.ask("tools/list", json!({}));
-    let said = client.answer(id);
+    let id = client.rpc.ask("tools/list", json!({}));
+    let said = client.rpc.answer(id);
     let tools = said["result"]["tools"].as_array().expect("tools");
     let mut names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
     names.sort_unstable();
@@ -154,7 +133,7 @@ fn a_wait_that_takes_too_long_says_so_and_the_turn_goes_on() {
     let waiting = client.begin("wait", json!({"turn": sent["turn"]}));
     assert_eq!(client.call("status", json!({"session": "s"}))["state"], "working");
     std::fs::write(&go, "").expect("a file");
-    let said = client.answer(waiting);
+    let said = client.rpc.answer(waiting);
     assert_eq!(said["result"]["structuredContent"]["turn"]["answer"], "ECHO: late", "{said}");
 }
 
@@ -207,9 +186,9 @@ fn what_cannot_be_is_a_tool_error_with_what_to_do_next() {
     let screen = client.call("screen", json!({"session": "terminal"}));
     assert!(screen["text"].as_str().is_some_and(|text| text.contains("hello")), "{screen}");
     let id = client.begin("no_such_tool", json!({}));
-    let said = client.answer(id);
+    let said = client.rpc.answer(id);
     assert!(said["error"].is_object() || said["result"]["isError"] == true, "{said}");
-    let (code, complaints) = client.talk.end();
+    let (code, complaints) = client.rpc.talk.end();
     assert_eq!((code, complaints.as_str()), (0, ""));
 }
 
@@ -223,7 +202,7 @@ fn a_client_that_goes_away_ends_nothing_and_is_not_waited_for() {
     client.begin("send", json!({"session": "s", "text": text, "wait": true, "timeout_seconds": 3600}));
     wait_until("it to work", || lab.show("s")["state"] == "working");
     let closed = std::time::Instant::now();
-    let (code, _) = client.talk.end();
+    let (code, _) = client.rpc.talk.end();
     assert_eq!(code, 0);
     assert!(closed.elapsed().as_secs() < 20, "it stayed for {:?}", closed.elapsed());
     assert_eq!(lab.show("s")["state"], "working");
@@ -241,8 +220,8 @@ fn what_is_told_for_whoever_looks_for_a_mistake_is_on_stderr_and_has_nothing_of_
     lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
     let mut client = Client::over(lab.command(["mcp"]).env("BERTH_LOG", "trace"));
     client.call("send", json!({"session": "s", "text": "between-us", "wait": true}));
-    assert!(client.talk.heard.iter().all(|said| said["jsonrpc"] == "2.0"), "{:?}", client.talk.heard);
-    let (code, log) = client.talk.end();
+    assert!(client.rpc.talk.heard.iter().all(|said| said["jsonrpc"] == "2.0"), "{:?}", client.rpc.talk.heard);
+    let (code, log) = client.rpc.talk.end();
     assert_eq!(code, 0);
     assert!(log.contains("asked the keeper"), "{log}");
     assert!(!log.contains("between-us"), "{log}");

@@ -27,11 +27,8 @@ const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 /// A lab whose config file has the agent `fake`, and this besides.
 fn lab_with(notify: &str) -> Lab {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-    let store = lab.dir().join("store");
-    fs::create_dir(&store).expect("a directory for transcripts");
-    let command = [lab.agent(), "acp".to_owned(), "--store".to_owned(), store.display().to_string()];
-    let agent = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
+    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+    let agent = fs::read_to_string(lab.config()).expect("a config file");
     fs::write(lab.config(), format!("{agent}{notify}")).expect("a config file");
     lab
 }

@@ -9,6 +9,8 @@
 
 mod crashes;
 mod first_sends;
+mod foreign;
+mod history;
 mod idle;
 mod interface;
 mod nested;

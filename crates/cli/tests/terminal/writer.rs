@@ -54,6 +54,8 @@ fn b1_of_two_who_attach_at_once_one_wins_and_the_other_is_told_who_where_and_sin
             assert!(told.contains(&fact), "{fact:?} is missing:\n{told}");
         }
         let mark = format!("<{round}>");
+        // Until it shows the screen its terminal is still the kernel's, which echoes keys and makes signals of some.
+        won.wait_for("ready");
         won.type_keys(&mark);
         won.wait_for(&mark);
         won.type_keys("\x1c");

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use berth_harness::{Lab, Said, said, wait_until};
 
-use crate::{agent, did, gate, lab, mark, open, spawned, start, states, text, turns, wait_mark};
+use crate::{did, gate, lab, mark, open, spawned, start, states, text, turns, wait_mark};
 
 /// It is said what is wrong and what to do, and nothing of it runs.
 fn refused(lab: &Lab, told: &Said, words: &[&str]) {
@@ -32,8 +32,8 @@ fn an_agent_that_is_not_installed_is_named_with_the_command_that_installs_it() {
 #[test]
 fn an_agent_that_is_not_logged_in_or_refuses_its_flags_says_so() {
     let lab = lab();
-    agent(&lab, "stranger", &["--not-logged-in"]);
-    agent(&lab, "picky", &["--no-such-flag"]);
+    lab.add_agent("stranger", &["--not-logged-in"]);
+    lab.add_agent("picky", &["--no-such-flag"]);
     let told = lab.berth(["run", "-d", "--agent", "stranger"]);
     refused(&lab, &told, &["not logged in", "hint:"]);
     let told = lab.berth(["run", "--agent", "stranger", "--prompt", "hello"]);
@@ -51,8 +51,7 @@ fn a_turn_for_an_agent_that_cannot_be_used_waits_until_it_can() {
     let lab = lab();
     let program = lab.dir().join("agent");
     let script = |flags: &str| {
-        let text =
-            format!("#!/bin/sh\nexec {} acp --store {} {flags}\n", lab.agent(), crate::store(&lab).display());
+        let text = format!("#!/bin/sh\nexec {} acp --store {} {flags}\n", lab.agent(), lab.store().display());
         // Not written over while somebody executes it.
         let new = lab.dir().join("new");
         std::fs::write(&new, text).expect("a script");
@@ -83,7 +82,7 @@ fn a_turn_for_an_agent_that_cannot_be_used_waits_until_it_can() {
 #[test]
 fn an_agent_that_never_answers_is_given_up_on() {
     let lab = lab();
-    agent(&lab, "mute", &["--never-init"]);
+    lab.add_agent("mute", &["--never-init"]);
     let mut run = lab.command(["run", "-d", "--agent", "mute"]);
     let told = said(run.env("BERTH_READY_MS", "300").output().expect("berth starts"));
     refused(&lab, &told, &["did not get ready", "hint:"]);

@@ -3,8 +3,7 @@
 use berth_harness::wait_until;
 
 use crate::{
-    agent, did, finish, gate, lab, mark, open, prompts, spawn, start, state, states, text, turn, turns,
-    wait_mark,
+    did, finish, gate, lab, mark, open, prompts, spawn, start, state, states, text, turn, turns, wait_mark,
 };
 
 #[test]
@@ -85,7 +84,7 @@ fn a_turn_that_interrupts_breaks_the_running_one_off_and_is_next() {
 #[test]
 fn an_agent_that_cannot_be_steered_refuses_it_and_nothing_is_stored() {
     let lab = lab();
-    agent(&lab, "rigid", &["--no-steer"]);
+    lab.add_agent("rigid", &["--no-steer"]);
     let (go, wait) = gate(&lab, "go");
     let (begun, touch) = mark(&lab, "begun");
     let id = lab.ok(["run", "-d", "--agent", "rigid", "--prompt", &format!("{touch} {wait} x")]);

@@ -12,25 +12,7 @@ use serde_json::Value;
 
 /// A lab whose config file has the agent `fake`, with a store for its transcripts.
 pub(crate) fn lab() -> Lab {
-    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
-    std::fs::create_dir(store(&lab)).expect("a directory for transcripts");
-    agent(&lab, "fake", &[]);
-    lab
-}
-
-/// Adds an agent to the config file: the fake one, with more flags.
-pub(crate) fn agent(lab: &Lab, name: &str, flags: &[&str]) {
-    let (program, store) = (lab.agent(), store(lab).display().to_string());
-    let mut command = vec![program.as_str(), "acp", "--store", &store];
-    command.extend(flags);
-    let known = std::fs::read_to_string(lab.config()).unwrap_or_default();
-    let more = format!("[agents.{name}]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
-    std::fs::write(lab.config(), known + &more).expect("a config file");
-}
-
-/// Where the agent keeps its transcripts.
-pub(crate) fn store(lab: &Lab) -> PathBuf {
-    lab.dir().join("store")
+    Lab::with_agent(env!("CARGO_BIN_EXE_berth"))
 }
 
 /// Starts the agent in a session of its own; the session's id.
@@ -153,7 +135,7 @@ pub(crate) fn transcript(path: &Path) -> Vec<Did> {
 /// The transcript a session's agent writes.
 pub(crate) fn did(lab: &Lab, id: &str) -> Vec<Did> {
     let native = text(&lab.show(id), "native_id");
-    transcript(&store(lab).join(format!("{native}.jsonl")))
+    transcript(&lab.store().join(format!("{native}.jsonl")))
 }
 
 /// The transcript there is, if there is only one.
@@ -164,7 +146,7 @@ pub(crate) fn only_did(lab: &Lab) -> Vec<Did> {
 }
 
 pub(crate) fn transcripts(lab: &Lab) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(store(lab)).expect("the store");
+    let entries = std::fs::read_dir(lab.store()).expect("the store");
     entries.map(|entry| entry.expect("an entry").path()).collect()
 }
 

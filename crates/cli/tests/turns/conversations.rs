@@ -7,8 +7,8 @@ use berth_host::identity::{Identity, Verdict};
 use rustix::process::Signal;
 
 use crate::{
-    agent, did, finish, gate, lab, mark, open, prompts, rounds, spawn, start, state, states, store, text,
-    transcript, transcripts, wait_mark,
+    did, finish, gate, lab, mark, open, prompts, rounds, spawn, start, state, states, text, transcript,
+    transcripts, wait_mark,
 };
 
 fn native(lab: &Lab, id: &str) -> String {
@@ -16,7 +16,7 @@ fn native(lab: &Lab, id: &str) -> String {
 }
 
 fn file(lab: &Lab, native: &str) -> PathBuf {
-    store(lab).join(format!("{native}.jsonl"))
+    lab.store().join(format!("{native}.jsonl"))
 }
 
 /// C14: the agent would answer, and nobody would notice that it has forgotten everything.
@@ -42,6 +42,9 @@ fn c14_a_conversation_that_is_gone_is_an_error_with_a_choice_and_not_a_fresh_sta
     // The choice: a new conversation in the same session; and the dead id is not tried again.
     lab.ok(["resume", "-d", "--fresh", "s"]);
     assert_ne!(native(&lab, "s"), old);
+    // Nothing was said in the new one. Agents write none down then, and nothing is forgotten with it.
+    lab.ok(["stop", "--grace", "0s", "s"]);
+    let _ = std::fs::remove_file(file(&lab, &native(&lab, "s")));
     assert_eq!(lab.ok(["send", "--wait", "s", "new"]), "ECHO: new");
     lab.ok(["stop", "--grace", "0s", "s"]);
     assert_eq!(lab.ok(["send", "--wait", "s", "and on"]), "ECHO: and on");
@@ -159,7 +162,7 @@ fn g8_an_agent_that_goes_on_in_another_conversation_is_followed_there() {
 #[test]
 fn b4_an_agent_that_outlives_its_keeper_does_not_write_beside_the_next_session() {
     let lab = lab();
-    agent(&lab, "stays", &["--at-eof", "stay", "--do", "ignore:TERM,HUP"]);
+    lab.add_agent("stays", &["--at-eof", "stay", "--do", "ignore:TERM,HUP"]);
     let (go, wait) = gate(&lab, "go");
     let (begun, touch) = mark(&lab, "begun");
     let id = lab.ok(["run", "-d", "--agent", "stays", "--prompt", "hello"]);
@@ -191,7 +194,7 @@ fn b4_an_agent_that_outlives_its_keeper_does_not_write_beside_the_next_session()
 fn b14_a_conversation_that_changes_hands_at_any_instant_has_one_writer() {
     let mut seed = Seed::announce("b14");
     let lab = lab();
-    agent(&lab, "stays", &["--at-eof", "stay", "--do", "ignore:TERM,HUP"]);
+    lab.add_agent("stays", &["--at-eof", "stay", "--do", "ignore:TERM,HUP"]);
     let first = start(&lab, &["--prompt", "hello"]);
     lab.ok(["wait", &first, "--timeout", "60s"]);
     let native = native(&lab, &first);
@@ -253,7 +256,7 @@ fn b13_a_lock_that_cannot_be_made_is_told_as_that() {
 #[test]
 fn an_agent_that_refuses_to_load_is_an_error_and_the_turn_waits() {
     let lab = lab();
-    agent(&lab, "amnesiac", &["--refuse-load"]);
+    lab.add_agent("amnesiac", &["--refuse-load"]);
     let id = lab.ok(["run", "-d", "--agent", "amnesiac", "--prompt", "hello"]);
     lab.ok(["wait", &id, "--timeout", "60s"]);
     lab.ok(["stop", "--grace", "0s", &id]);

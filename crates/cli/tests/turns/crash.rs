@@ -7,8 +7,7 @@ use berth_api::message::Request;
 use berth_harness::{Lab, said, wait_until};
 
 use crate::{
-    Did, agent, did, finish, gate, lab, mark, open, prompts, spawn, spawned, start, states, text, turn,
-    wait_mark,
+    Did, did, finish, gate, lab, mark, open, prompts, spawn, spawned, start, states, text, turn, wait_mark,
 };
 
 /// Starts a session whose first keeper dies at this point.
@@ -218,7 +217,7 @@ fn a_keeper_that_replaces_its_program_during_a_turn_hears_it_to_its_end() {
 #[test]
 fn f11_an_agent_that_outlives_its_keeper_is_ended_before_the_next_one_writes() {
     let lab = lab();
-    agent(&lab, "stays", &["--at-eof", "stay", "--do", "ignore:TERM,HUP"]);
+    lab.add_agent("stays", &["--at-eof", "stay", "--do", "ignore:TERM,HUP"]);
     let (_, wait) = gate(&lab, "never");
     let (begun, touch) = mark(&lab, "begun");
     let prompt = format!("{touch} {wait} x");

@@ -103,7 +103,7 @@ fn b3_a_keeper_that_stands_still_keeps_its_session_and_its_conversation() {
 }
 
 fn did_end(lab: &berth_harness::Lab, native: &str) -> bool {
-    crate::transcript(&crate::store(lab).join(format!("{native}.jsonl"))).iter().any(crate::Did::is_done)
+    crate::transcript(&lab.store().join(format!("{native}.jsonl"))).iter().any(crate::Did::is_done)
 }
 
 /// A client that stands still in the middle of an answer holds nobody up.

@@ -11,6 +11,7 @@ mod common;
 mod conversations;
 mod crash;
 mod first;
+mod history;
 mod keys;
 mod leaving;
 mod order;

@@ -8,14 +8,20 @@ use crate::{did, gate, lab, mark, open, prompts, start, state, states, text, wai
 fn h2_an_agent_with_nothing_to_do_is_released_and_the_next_turn_brings_it_back() {
     let lab = lab();
     let pids = lab.dir().join("pids");
-    let id = start(&lab, &["--idle", "200ms"]);
     // It leaves something behind, which goes with it.
     let leak = format!("child [ ignore:HUP,TERM setsid pidfile:{} hang ]", pids.display());
-    lab.ok(["send", "--wait", &id, &format!("{leak}\nhello")]);
+    // While it has something to do it stays, so both can be looked at however slow everything is.
+    let (go, wait) = gate(&lab, "go");
+    let id = start(&lab, &["--idle", "200ms", "--prompt", &format!("{leak}\n{wait} hello")]);
+    berth_harness::wait_until("what it leaves behind", || {
+        std::fs::read_to_string(&pids).is_ok_and(|text| text.ends_with('\n'))
+    });
     let agent = lab.process(&id, "pid");
     let written = std::fs::read_to_string(&pids).expect("pids");
     let of = |line: &str| berth_host::identity::Identity::of(line.parse().expect("a pid")).ok();
     let leaked: Vec<_> = written.lines().filter_map(of).collect();
+    assert!(!leaked.is_empty(), "{written}");
+    open(&go);
     wait_gone(&agent);
     wait_unkept(&lab, &id);
     for leaked in leaked {

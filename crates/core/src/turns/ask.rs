@@ -1,6 +1,7 @@
 //! What an agent wants to know before it goes on, and how it is answered.
 
-use super::{MOST_ASKS, may_be_released};
+use super::MOST_ASKS;
+use super::time::may_be_released;
 use crate::{Actor, Event, Refusal, Session};
 
 /// A question an agent waits on.
@@ -50,6 +51,11 @@ pub(crate) fn answer(
     by: Actor,
 ) -> Result<Vec<Event>, Refusal> {
     let asks = &session.turns.asks;
+    if let Some(ask) = asks.first().filter(|_| session.has_terminal()) {
+        let what =
+            if ask.tool.is_empty() { ask.detail.clone() } else { format!("{}: {}", ask.tool, ask.detail) };
+        return Err(Refusal::OnScreen { what });
+    }
     let ask = match request {
         Some(request) => asks.iter().find(|ask| ask.request == request),
         None if asks.len() > 1 => {

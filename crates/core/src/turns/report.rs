@@ -1,8 +1,9 @@
 //! What follows for turns from what the world reports: the agent's words, its end, and time.
 
+use super::queue::{over, who};
+use super::time::may_be_released;
 use super::{
     Able, Cancel, Final, Hold, MOST_ENDS, OnUnknown, RELEASE_GRACE, Release, TurnEnd, TurnState, digest,
-    may_be_released, over, who,
 };
 use crate::{Conversation, Epoch, Event, Now, Outcome, Session};
 
@@ -39,7 +40,9 @@ pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) ->
         let hold = holds.then_some(Event::QueueHeld { hold: Hold::Unknown { turn } });
         return std::iter::once(over(turn, end, now)).chain(hold).collect();
     }
-    let end = current.cancel.iter().fold(end, broken_off);
+    // Only the end of its run, or its own word, proves that an agent in a terminal broke off.
+    let unproven = session.has_terminal() && end.state == Final::Unknown;
+    let end = if unproven { end } else { current.cancel.iter().fold(end, broken_off) };
     let policy = session.spec.as_ref().map(|spec| spec.policy.on_unknown).unwrap_or_default();
     // Whoever had it broken off for another turn has said that the queue goes on.
     let may_hold = policy == OnUnknown::Hold && session.turns.hold.is_none() && current.cancel.is_none();
@@ -127,7 +130,9 @@ pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
     if !may_be_released(session) {
         return events;
     }
-    if gave_up {
+    if let Some(current) = session.turns.current.as_ref().filter(|_| gave_up && session.has_terminal()) {
+        events.extend(crate::edges::break_unconfirmed(session, current.turn, now));
+    } else if gave_up {
         events.push(released(session, Release::Unresponsive, now));
     } else if is_idle {
         events.push(released(session, Release::Idle, now));

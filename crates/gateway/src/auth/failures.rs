@@ -50,7 +50,7 @@ impl Failures {
 }
 
 /// Whoever has one address of version 6 has all of its network.
-fn place(address: IpAddr) -> IpAddr {
+pub(crate) fn place(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => {

@@ -1,12 +1,14 @@
 //! What every answer tells the browser: trust nobody else, keep nothing, run nothing that is not ours.
 
-use axum::http::{HeaderValue, header};
-use axum::response::Response;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 
 use super::hosts::Host;
 
 /// For what is no page: nothing may run, load or frame it.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
+
+/// For the API, some of which comes from other hosts: whatever it says it is, it has no origin and no scripts.
+const API: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 
 /// For the page. Scripts only from files of ours. Styles may be inline: the terminal (xterm.js) writes style elements
 /// and attributes at run time and takes no nonce for them; see docs/design/auth.md.
@@ -14,30 +16,41 @@ const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'uns
     font-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'";
 
+/// What is the same for everybody.
+const ALWAYS: [(HeaderName, HeaderValue); 6] = [
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
+    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+    (HeaderName::from_static("cross-origin-embedder-policy"), HeaderValue::from_static("require-corp")),
+    (
+        HeaderName::from_static("permissions-policy"),
+        HeaderValue::from_static("camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
+    ),
+];
+
 /// For how long a browser insists on TLS, in seconds: a year.
 const INSIST: &str = "max-age=31536000";
 
-/// Adds them. What a handler said itself about its policy and how long it may be kept stays, except that the API is
-/// never kept.
-pub(crate) fn add(response: &mut Response, path: &str, insist_on_tls: bool) {
+/// Adds them. What a handler said itself about its policy and how long it may be kept stays; the API is never kept and
+/// has one policy, whoever said something else.
+pub(crate) fn add<B>(response: &mut Response<B>, path: &str, insist_on_tls: bool) {
     let headers = response.headers_mut();
-    let is_page =
-        headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
-    let policy = if is_page { PAGE } else { NOTHING };
-    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(policy));
+    let is_api = path.starts_with("/v1/");
+    if is_api {
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(API));
+    } else {
+        let is_page =
+            headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+        let policy = if is_page { PAGE } else { NOTHING };
+        headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(policy));
+    }
     headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
-    for (name, value) in [
-        ("x-content-type-options", "nosniff"),
-        ("x-frame-options", "DENY"),
-        ("cross-origin-opener-policy", "same-origin"),
-        ("cross-origin-resource-policy", "same-origin"),
-        ("cross-origin-embedder-policy", "require-corp"),
-        ("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
+    for (name, value) in ALWAYS {
+        headers.insert(name, value);
     }
     let never_kept = HeaderValue::from_static("no-store");
-    if path.starts_with("/v1/") {
+    if is_api {
         headers.insert(header::CACHE_CONTROL, never_kept);
     } else {
         headers.entry(header::CACHE_CONTROL).or_insert(never_kept);
@@ -45,6 +58,15 @@ pub(crate) fn add(response: &mut Response, path: &str, insist_on_tls: bool) {
     if insist_on_tls {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(INSIST));
     }
+}
+
+/// All of them, for an answer of the API that is JSON. There is room for the id of the request.
+pub(crate) fn of_json(insist_on_tls: bool) -> HeaderMap {
+    let mut response = Response::new(());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(crate::trace::REQUEST_ID, HeaderValue::from_static("-"));
+    add(&mut response, "/v1/", insist_on_tls);
+    std::mem::take(response.headers_mut())
 }
 
 /// Whether to make the browser insist on TLS. It would do so for all ports of the name: for `localhost` that would
@@ -59,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(kind: &'static str, path: &str) -> Response {
+    fn answer(kind: &'static str, path: &str) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=1"));
@@ -84,6 +106,18 @@ mod tests {
         assert!(page.contains("script-src 'self';") && page.contains("default-src 'none'"));
         assert!(!page.contains("unsafe-eval") && page.matches("unsafe-inline").count() == 1);
         assert_eq!(policy("application/json"), NOTHING);
+    }
+
+    #[test]
+    fn what_comes_through_the_api_has_no_scripts_whatever_it_says_of_itself() {
+        let mut response = Response::new(Body::empty());
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("script-src *"));
+        headers.append(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("script-src data:"));
+        add(&mut response, "/v1/hosts/box/x", false);
+        let policies: Vec<_> = response.headers().get_all(header::CONTENT_SECURITY_POLICY).iter().collect();
+        assert_eq!(policies, [API]);
     }
 
     #[test]

@@ -22,6 +22,15 @@ pub(crate) struct Host {
     pub(crate) port: Option<u16>,
 }
 
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.port {
+            Some(port) => write!(f, "{}:{port}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
 impl Host {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.parse().ok().filter(|_| !text.contains('@'))?;

@@ -1,9 +1,11 @@
 //! What goes on for long ends with the token it was opened with.
 //!
-//! Promise: a stream of events and a terminal end at most [`LOOK_EVERY`] after their token was revoked or expired,
-//! whatever their handler does.
-//! Start with [`bound`] for bodies and [`Leash`] for connections that became something else than HTTP.
+//! Promise: an answer that is waited for, a stream of events and a terminal end at most [`LOOK_EVERY`] after their token
+//! was revoked or expired, whatever their handler does.
+//! Start with [`while_it_holds`] for answers, [`bound`] for bodies and [`Leash`] for connections that became something else
+//! than HTTP.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +24,19 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Says whether a token still holds.
 pub(crate) type Holds = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// What comes of this, unless `holds` says no before that. Whoever waits is told; what was begun goes on, as when they
+/// had left.
+pub(crate) async fn while_it_holds<T>(answer: impl Future<Output = T>, holds: &Holds) -> Option<T> {
+    let mut answer = std::pin::pin!(answer);
+    loop {
+        match tokio::time::timeout(LOOK_EVERY, answer.as_mut()).await {
+            Ok(answer) => return Some(answer),
+            Err(_) if holds() => {}
+            Err(_) => return None,
+        }
+    }
+}
 
 /// A body that ends when `holds` says no. One whose length is known is sent at once, and stays as it is.
 pub(crate) fn bound(body: Body, holds: Holds) -> Body {
@@ -172,8 +187,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Held<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::Future;
-
     use http_body_util::BodyExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -188,6 +201,17 @@ mod tests {
         let good = Arc::new(AtomicBool::new(true));
         let seen = good.clone();
         (good, Arc::new(move || seen.load(Ordering::SeqCst)))
+    }
+
+    #[test]
+    fn an_answer_is_waited_for_while_its_token_holds_and_no_longer() {
+        run(async {
+            let (good, holds) = token();
+            let slow = tokio::time::sleep(LOOK_EVERY + LOOK_EVERY / 2);
+            assert_eq!(while_it_holds(slow, &holds).await, Some(()), "nobody revoked it");
+            good.store(false, Ordering::SeqCst);
+            assert_eq!(while_it_holds(std::future::pending::<()>(), &holds).await, None);
+        });
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tower::ServiceExt;
 
 use super::*;
-use berth_verbs::tokens::{Maker, Tokens, Wish};
+use berth_verbs::tokens::{Maker, TokenWish, Tokens};
 
 struct House {
     root: std::path::PathBuf,
@@ -34,7 +34,7 @@ impl House {
     }
 
     fn token(&self, life: Option<Duration>) -> String {
-        let wish = Wish { name: Some("bot".to_owned()), scope: Scope::Read, sessions: None, life };
+        let wish = TokenWish { name: Some("bot".to_owned()), scope: Scope::Read, sessions: None, life };
         self.tokens
             .mint(TokenKind::Token, &wish, Maker { place: "a test", pass: None })
             .expect("a token")

@@ -20,7 +20,7 @@ pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 /// The variable by which tests are less patient with clients, in milliseconds. Not in release builds.
 pub(crate) const PATIENCE_VARIABLE: &str = "BERTH_CLIENT_MS";
 /// How long a client may take to send it.
-const BODY_PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A JSON body.
 pub(crate) struct Body<T>(pub(crate) T);
@@ -34,7 +34,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             let kind = kind.split(';').next().unwrap_or_default().trim();
             kind.eq_ignore_ascii_case("application/json")
         });
-        let bytes = read(request.into_body(), MAX_BODY_BYTES).await?;
+        let bytes = read(request.into_body(), MAX_BODY_BYTES, BODY_PATIENCE).await?;
         if !is_json && !bytes.is_empty() {
             return Err(Fault::usage("the body is not of the type application/json")
                 .status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
@@ -54,9 +54,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 }
 
 /// All of a body, within the limits.
-pub(crate) async fn read(body: axum::body::Body, most_bytes: usize) -> Result<bytes::Bytes, Fault> {
+pub(crate) async fn read(
+    body: axum::body::Body,
+    most_bytes: usize,
+    patience: Duration,
+) -> Result<bytes::Bytes, Fault> {
     let read = axum::body::to_bytes(body, most_bytes);
-    let read = tokio::time::timeout(killpoint::patience(PATIENCE_VARIABLE, BODY_PATIENCE), read).await;
+    let read = tokio::time::timeout(killpoint::patience(PATIENCE_VARIABLE, patience), read).await;
     match read {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if is_too_long(&error) => {

@@ -84,7 +84,7 @@ struct Which {
 }
 
 /// Whether a stream is wanted.
-fn wants_stream(headers: &HeaderMap) -> bool {
+pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     accept.flat_map(|accept| accept.split(',')).any(|kind| {
         kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
@@ -136,7 +136,7 @@ async fn stream(gate: &Arc<Gate>, target: Target, after: u64, from: &From) -> Re
     if from.limit.is_some() {
         return Err(Fault::usage("a stream has no `limit`"));
     }
-    let Target { id, caller, .. } = target;
+    let Target { id, .. } = target;
     let subscription = gate.live.subscribe(&id);
     let mut bell = subscription.feed.bell();
     let known = async {
@@ -164,7 +164,7 @@ async fn stream(gate: &Arc<Gate>, target: Target, after: u64, from: &From) -> Re
         Fault::usage(format!("there is no event {after}: the last one of session {id} is {last}"))
             .hint("begin with `after=0`, or with the `seq` of its status")
     })?;
-    Ok(reader::session(subscription, cursor, id, caller))
+    Ok(reader::session(subscription, cursor, id))
 }
 
 async fn list(State(gate): State<Arc<Gate>>, caller: Caller, Query(which): Query<Which>) -> Response {

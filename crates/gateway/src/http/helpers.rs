@@ -10,12 +10,11 @@ use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::helper::ReadyWhen;
 use berth_api::record::Event;
-use berth_api::{Code, Problem, Scope, Status, Timestamp};
+use berth_api::{Code, Problem, Scope, Status};
 use berth_core::SessionId;
-use berth_keeper::{output, store};
-use berth_verbs::events::Line;
+use berth_verbs::events::{self, Line};
 use berth_verbs::helper::{self, Asked, READY_WITHIN, described, reworded};
-use berth_verbs::{Ctx, stop};
+use berth_verbs::{Ctx, output, stop};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +30,8 @@ const USUAL_GRACE_MS: u64 = 5000;
 /// How many events a page has if nobody says, and at most.
 const USUAL_EVENTS: usize = 100;
 const MOST_EVENTS: usize = 1000;
+/// How much a page of events has, about.
+const PAGE_BYTES: usize = 4 << 20;
 /// How much output an answer has if nobody says, and at most.
 const USUAL_OUTPUT_BYTES: usize = 64 * 1024;
 const MOST_OUTPUT_BYTES: usize = 1 << 20;
@@ -132,6 +133,7 @@ pub(crate) fn routes() -> Vec<Route> {
         .filtered()
         .query::<Bytes>()
         .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
+        .tells("X-Output-From", "Where the bytes begin: later than asked for if that is no longer kept.")
         .tells("X-Output-End", "How far the output reaches in all.")
         .fails(&[Code::NotFound, Code::Refused]),
     ]
@@ -447,28 +449,19 @@ async fn log(
     Path(named): Path<String>,
     Query(part): Query<Part>,
 ) -> Result<Json<Events>, Fault> {
-    let (helpers, id, _) = helper(&gate, &caller, &named).await?;
+    let (helpers, id, known) = helper(&gate, &caller, &named).await?;
     let limit = part.limit.unwrap_or(USUAL_EVENTS).clamp(1, MOST_EVENTS);
     let told = work(move || {
-        let dir = helpers.home.session_dir(&id);
-        let all = store::read(&dir, &id, part.after.saturating_add(1));
-        let all = all.map_err(|problem| reworded(problem, &id))?;
-        let line = |event: &berth_journal::Committed<berth_keeper::history::Stored>| {
-            let entry = event.get().entry();
-            let mut happened = entry.event;
-            if let Event::Created { spec, .. } | Event::Respecified { spec } = &mut happened {
-                spec.env.iter_mut().for_each(|(_, value)| *value = "…".to_owned());
-            }
-            Line { seq: event.seq().0, at: Timestamp(entry.at_ms), event: happened }
-        };
-        let mut events: Vec<Line> = all.iter().take(limit).map(line).collect();
-        let next_after = events.last().map(|line| line.seq).filter(|_| all.len() > limit);
-        events.retain(|line| match &line.event {
+        let (from, to) = (part.after.saturating_add(1), part.after.saturating_add(limit as u64));
+        let lines = events::read(&helpers, &id, from, to, PAGE_BYTES);
+        let mut lines = lines.map_err(|problem| reworded(problem, &id))?;
+        let next_after = lines.last().map(|line| line.seq).filter(|last| *last < known.seq);
+        lines.retain(|line| match &line.event {
             Event::OwnerJoined { owner } => is_seen(&caller, &owner.session),
             Event::OwnerLeft { owner, .. } => is_seen(&caller, owner),
             _ => true,
         });
-        Ok(Events { events, next_after })
+        Ok(Events { events: lines, next_after })
     });
     Ok(Json(told.await?))
 }
@@ -493,21 +486,14 @@ async fn raw(
 ) -> Result<Response, Fault> {
     let (helpers, id, _) = helper(&gate, &caller, &named).await?;
     let limit = bytes.limit.unwrap_or(USUAL_OUTPUT_BYTES).min(MOST_OUTPUT_BYTES);
-    let read = work(move || {
-        let dir = helpers.home.session_dir(&id).join("output");
-        let wrong = |error: std::io::Error| {
-            Problem::new(Code::Refused, format!("cannot read {}: {error}", dir.display()))
-        };
-        let mut buffer = vec![0; limit];
-        let (count, from) = output::read_at(&dir, bytes.from, &mut buffer).map_err(wrong)?;
-        buffer.truncate(count);
-        Ok((output::end_of(&dir).map_err(wrong)?, from, buffer))
+    let piece = work(move || {
+        output::read(&helpers, &id, bytes.from, limit).map_err(|problem| reworded(problem, &id))
     });
-    let (end, from, buffer) = read.await?;
+    let piece = piece.await?;
     let headers = [
         (header::CONTENT_TYPE.as_str(), "application/octet-stream".to_owned()),
-        (OUTPUT_END, end.to_string()),
-        (OUTPUT_FROM, from.to_string()),
+        (OUTPUT_END, piece.end.to_string()),
+        (OUTPUT_FROM, piece.from.to_string()),
     ];
-    Ok((headers, buffer).into_response())
+    Ok((headers, piece.bytes).into_response())
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Method, Request, Response};
+use axum::http::{Method, Request, Response, header};
 use berth_api::{Code, Problem, Scope};
-use berth_verbs::hosts::{self, Host};
+use berth_verbs::hosts::{self, Host, Look};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,8 @@ use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
 use crate::http::body::{Path, Query};
+use crate::http::events::wants_stream;
+use crate::live::terminals::Errand;
 use crate::routes::{ANY_STATUS, Route};
 
 /// What lets somebody in is made where it does.
@@ -59,6 +61,8 @@ struct Which {
 #[derive(Serialize, JsonSchema)]
 struct HostList {
     hosts: Vec<HostView>,
+    /// How long ago the hosts were asked, in milliseconds: who asks again within a moment hears the same.
+    age_ms: u64,
 }
 
 /// What is known of one host.
@@ -80,6 +84,27 @@ struct HostView {
     sessions: Vec<serde_json::Value>,
 }
 
+impl HostView {
+    /// One that nobody asked.
+    fn bare(host: Host) -> Self {
+        let Host { name, target, .. } = host;
+        Self { name, target, away: None, age_ms: None, version: None, skew: None, sessions: vec![] }
+    }
+
+    /// What was seen of one, so long ago.
+    fn of(look: &Look, ago_ms: u64) -> Self {
+        Self {
+            name: look.host.name.clone(),
+            target: look.host.target.clone(),
+            away: look.away.clone(),
+            age_ms: look.age_ms.map(|age_ms| age_ms.saturating_add(ago_ms)),
+            version: look.version.clone(),
+            skew: look.skew.clone(),
+            sessions: look.sessions.iter().filter_map(|status| serde_json::to_value(status).ok()).collect(),
+        }
+    }
+}
+
 async fn list(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
@@ -87,34 +112,19 @@ async fn list(
 ) -> Result<Json<HostList>, Fault> {
     // Whoever may see only some sessions may see none of other hosts.
     if caller.sessions.is_some() {
-        return Ok(Json(HostList { hosts: vec![] }));
+        return Ok(Json(HostList { hosts: vec![], age_ms: 0 }));
     }
     let home = gate.home.clone();
-    let hosts = work(move || {
-        if which.names {
-            let bare = |host: Host| HostView {
-                name: host.name,
-                target: host.target,
-                away: None,
-                age_ms: None,
-                version: None,
-                skew: None,
-                sessions: vec![],
-            };
-            return Ok(hosts::all(&home)?.into_iter().map(bare).collect());
-        }
-        let view = |look: hosts::Look| HostView {
-            name: look.host.name,
-            target: look.host.target,
-            away: look.away,
-            age_ms: look.age_ms,
-            version: look.version,
-            skew: look.skew,
-            sessions: look.sessions.iter().filter_map(|status| serde_json::to_value(status).ok()).collect(),
-        };
-        Ok(hosts::look_at_all(&home, hosts::PATIENCE)?.into_iter().map(view).collect())
-    });
-    Ok(Json(HostList { hosts: hosts.await? }))
+    let known = work(move || hosts::all(&home)).await?;
+    if which.names {
+        return Ok(Json(HostList { hosts: known.into_iter().map(HostView::bare).collect(), age_ms: 0 }));
+    }
+    // A host that was added or taken away a moment ago is another question.
+    let home = gate.home.clone();
+    let look = move || Ok(hosts::look_at_all(&home, hosts::PATIENCE)?.into());
+    let (looks, age): (Arc<[Look]>, _) = gate.fleet.known.ask(known, look).await?;
+    let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    Ok(Json(HostList { hosts: looks.iter().map(|look| HostView::of(look, age_ms)).collect(), age_ms }))
 }
 
 async fn pass_on(
@@ -154,5 +164,13 @@ async fn pass_on(
     let path = format!("/v1/{rest}");
     let (asker, at) = (caller.clone(), gate.clone());
     let scope = work(move || Ok(asker.scope_elsewhere(&at))).await?;
-    gate.fleet.pass_on(&host, (&caller, scope), &path, request).await
+    let headers = request.headers();
+    let stays = headers.contains_key(header::UPGRADE) || wants_stream(headers) || decoded == "events";
+    let errand = match () {
+        () if stays => Errand::Stays,
+        () if request.method() == Method::POST => Errand::MayWait,
+        () => Errand::Asks,
+    };
+    let place = gate.terminals.enter_elsewhere(&caller, &host.name, errand)?;
+    gate.fleet.pass_on(&host, (&caller, scope), place, &path, request).await
 }

@@ -150,10 +150,6 @@ async fn create(
         let started = run::prepare(&new.wanted()?)?.start(&ctx);
         let made = started.map_err(|problem| or_no_store(&ctx.home, problem))?;
         let id = id_of(&made.status)?;
-        // A key may mean a session that is none of theirs.
-        if made.is_repeated && !caller.may_see(&id) {
-            return Err(Problem::new(Code::Refused, "the key is in use").hint("use another key"));
-        }
         let submit = prompt.map(|prompt| run::first_turn(key.as_deref(), prompt, false));
         let turn = submit.map(|submit| turns::send(&ctx, &id, submit).map(|(_, receipt)| receipt));
         let turn =

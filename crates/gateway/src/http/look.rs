@@ -1,7 +1,6 @@
-//! Looking closer: evidence, processes, the agents of this host, what it offers, sweeping, finding words.
+//! Looking closer: evidence, processes, what this host offers, sweeping, finding words.
 
 use std::ops::ControlFlow;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +14,8 @@ use berth_keeper::sweep::{self, Depth, Order, Report};
 use berth_keeper::view::{self, Why};
 use berth_keeper::whose::{self, Whose};
 use berth_verbs::doctor;
-use berth_verbs::grep::{self, Context, Line, Manner, Pattern, Wish};
+use berth_verbs::grep::{self, Context, Extent, Line, Manner, Pattern};
+use berth_verbs::history;
 use berth_verbs::listing::{self, Filter};
 use berth_verbs::port::{self, Holder};
 use berth_verbs::progress::Progress;
@@ -24,6 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::caller::{Caller, Target};
+use crate::costly::Costly;
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
 use crate::http::body::{Body, Path, Query};
@@ -42,6 +43,9 @@ const MOST_PATTERN_CHARS: usize = 4096;
 const SEARCH_PATIENCE: Duration = Duration::from_secs(30);
 /// The variable by which tests are less patient with a search, in milliseconds. Not in release builds.
 const SEARCH_VARIABLE: &str = "BERTH_SEARCH_MS";
+
+/// How long what was found out about this host counts: looking starts processes.
+const EXAMINED_FOR: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Vec<Route> {
     let get = Method::GET;
@@ -99,17 +103,6 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .gives::<Ports>(200, "everybody who has it")
         .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
-        Route::new(
-            get.clone(),
-            "/v1/agents",
-            Scope::Read,
-            "agents",
-            "The agents there are, and which of them this host has.",
-            agents,
-        )
-        .filtered()
-        .gives::<Agents>(200, "the table")
-        .fails(&[Code::Refused]),
         Route::new(
             get.clone(),
             "/v1/doctor",
@@ -217,73 +210,24 @@ async fn of_port(
     let bad = || Fault::usage(format!("`{}` is no port", port.escape_debug())).hint("a port is 1 to 65535");
     let number = port.parse::<u16>().ok().filter(|number| *number != 0).ok_or_else(bad)?;
     let ctx = caller.ctx(&gate);
-    let mut holders = work(move || port::holders(&ctx, number)).await?;
-    // Whoever may see some sessions only may see their processes only.
-    let is_theirs = |holder: &Holder| {
-        let id = holder.session.as_deref().and_then(berth_core::SessionId::parse);
-        id.is_some_and(|id| caller.may_see(&id))
-    };
-    holders.retain(|holder| caller.sessions.is_none() || is_theirs(holder));
+    let holders = work(move || port::holders(&ctx, number)).await?;
     if holders.is_empty() {
         return Err(Problem::new(Code::NotFound, format!("nobody listens on port {number}")).into());
     }
     Ok(Json(Ports { holders }))
 }
 
-/// The agents there are.
-#[derive(Serialize, JsonSchema)]
-struct Agents {
-    agents: Vec<Agent>,
+/// What was found a moment ago.
+pub(crate) type Examined = Costly<(), Arc<doctor::Report>>;
+
+/// Nothing is known yet.
+pub(crate) fn examined() -> Examined {
+    Costly::new(EXAMINED_FOR)
 }
 
-/// An agent, and what was found of it: what `berth agents --json` prints.
-#[derive(Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Agent {
-    /// What it is called.
-    name: String,
-    /// What it is.
-    about: Option<String>,
-    /// How berth talks to it: `pty`, `acp`, `claude` or `codex`.
-    driver: String,
-    /// Whose conversations it writes.
-    conversation: Option<String>,
-    /// Whether this host has it.
-    installed: bool,
-    /// Its version.
-    version: Option<String>,
-    /// Why there is no version, or no program.
-    trouble: Option<String>,
-    /// Where its program is.
-    path: Option<String>,
-    /// How it is started.
-    command: Vec<String>,
-    /// How its own terminal interface is started.
-    tui: Option<Vec<String>>,
-    /// How to get it.
-    install: Option<String>,
-    /// Where its entry comes from: `built-in` or `config`.
-    source: String,
-}
-
-/// Asked in a process of its own: whoever asks programs for their versions ends everything below itself afterwards,
-/// and below a gateway are keepers.
-async fn agents() -> Result<Json<Agents>, Fault> {
-    let found = work(|| {
-        let failed = |why: String| Problem::new(Code::Refused, format!("cannot look for agents: {why}"));
-        let mut asking = Command::new(berth_host::spawn::THIS_PROGRAM);
-        asking.args(["agents", "--json"]).stdin(Stdio::null());
-        let asked = asking.output().map_err(|error| failed(error.to_string()))?;
-        if !asked.status.success() {
-            return Err(failed(String::from_utf8_lossy(&asked.stderr).trim().to_owned()));
-        }
-        serde_json::from_slice(&asked.stdout).map_err(|error| failed(error.to_string()))
-    });
-    Ok(Json(Agents { agents: found.await? }))
-}
-
-async fn examine() -> Result<Json<doctor::Report>, Fault> {
-    Ok(Json(work(|| Ok(doctor::examine())).await?))
+async fn examine(State(gate): State<Arc<Gate>>) -> Result<Json<Arc<doctor::Report>>, Fault> {
+    let (report, _) = gate.examined.ask((), || Ok(Arc::new(doctor::examine()))).await?;
+    Ok(Json(report))
 }
 
 /// How to sweep.
@@ -298,16 +242,16 @@ struct Sweep {
 
 async fn clear_up(
     State(gate): State<Arc<Gate>>,
-    caller: Caller,
     Body(Sweep { dry_run }): Body<Sweep>,
 ) -> Result<Json<Report>, Fault> {
-    if caller.sessions.is_some() {
-        let what = "a sweep is about all sessions, and you may see some of them only";
-        return Err(Problem::new(Code::NotAllowed, what).hint("a token for all sessions may").into());
-    }
     let home = gate.home.clone();
     let order = Order { dry_run, depth: Depth::Whole, is_heard: true };
-    Ok(Json(work(move || Ok(sweep::sweep(&home, order, |_| {}))).await?))
+    let swept = work(move || {
+        let mut report = sweep::sweep(&home, order, |_| {});
+        history::tidy(&home, &mut report);
+        Ok(report)
+    });
+    Ok(Json(swept.await?))
 }
 
 /// What is looked for.
@@ -399,7 +343,7 @@ async fn find(
         }
         let pattern = Pattern::within(&[search.pattern], manner, MAX_PATTERN_BYTES)?;
         let around = search.context.min(MOST_AROUND);
-        let wish = Wish {
+        let extent = Extent {
             context: Context { before: around, after: around },
             most: u64::try_from(limit).unwrap_or(u64::MAX),
             one_each: false,
@@ -414,7 +358,7 @@ async fn find(
         };
         let (subjects, mut problems) = grep::subjects(&ctx, &Filter::default(), ids);
         let (mut lines, mut more) = (Vec::new(), false);
-        let trouble = grep::find(&subjects, &pattern, wish, &*until, |subject, hits| {
+        let trouble = grep::find(&subjects, &pattern, extent, &*until, |subject, hits| {
             for hit in hits {
                 if lines.len() >= limit {
                     more = true;

@@ -18,8 +18,11 @@ use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
 use crate::http::body::{Body, Path, Query, object_or_null};
-use crate::http::wishes::{PolicyWish, given};
-use crate::routes::Route;
+use crate::http::wishes::{PolicyWish, given, told_of};
+use crate::routes::{Guard, Route};
+
+/// Who may ask what is known of a session: the router looks, and so does `at_hand`.
+pub(crate) const ONE: Guard = Guard { scope: Scope::Read, filtered: true, path: "/v1/sessions/{session}" };
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -35,16 +38,9 @@ pub(crate) fn routes() -> Vec<Route> {
         .query::<Which>()
         .gives::<Sessions>(200, "the list")
         .fails(&[Code::Usage, Code::Unreachable]),
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}",
-            Scope::Read,
-            "get_session",
-            "What is known about a session.",
-            one,
-        )
-        .gives::<Status>(200, "what is known")
-        .fails(&[Code::NotFound, Code::Unreachable]),
+        Route::guarded(ONE, "get_session", "What is known about a session.", one)
+            .gives::<Status>(200, "what is known")
+            .fails(&[Code::NotFound, Code::Unreachable]),
         Route::new(
             Method::PATCH,
             "/v1/sessions/{session}",
@@ -211,7 +207,8 @@ async fn list(
     Ok(Json(found.await?))
 }
 
-/// The one that is asked for most: what was looked at a moment ago is told again if everything is as it was.
+/// The one that is asked for most: what was looked at a moment ago is told again if everything is as it was, mostly
+/// by `at_hand`.
 async fn one(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
@@ -258,11 +255,16 @@ struct Changes {
     /// When it ends and is archived by itself.
     #[serde(default, deserialize_with = "object_or_null")]
     policy: Option<PolicyWish>,
+    /// What to tell people of; `null` is what the config says.
+    #[serde(default, deserialize_with = "given")]
+    #[schemars(with = "berth_api::turn::Notify")]
+    notify: Option<Option<Vec<String>>>,
 }
 
 async fn change(target: Target, Body(changes): Body<Changes>) -> Result<Json<Status>, Fault> {
-    let Changes { name, add_tags, remove_tags, note, policy } = changes;
-    let policy = policy.map(PolicyWish::change).unwrap_or_default();
+    let Changes { name, add_tags, remove_tags, note, policy, notify } = changes;
+    let mut policy = policy.map(PolicyWish::change).unwrap_or_default();
+    policy.notify = notify.map(|words| told_of(words.as_deref())).transpose()?.map(Into::into);
     let edit = Edit { name, add_tags, remove_tags, note, policy };
     let changed = work(move || {
         let name = edit.name.clone();

@@ -1,22 +1,22 @@
 //! About the gateway itself: is it there, can it work, what can it do.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::IntoResponse;
 use berth_api::{Code, Problem, Scope, Timestamp, TokenKind};
-use berth_keeper::Home;
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use berth_keeper::{Home, killpoint};
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
+use crate::one_look::OneLook;
 use crate::routes::Route;
 
 /// Where the metrics are.
@@ -91,36 +91,16 @@ async fn ready(State(gate): State<Arc<Gate>>) -> Result<Json<Health>, Fault> {
     Ok(Json(Health { status: "ready", version: env!("CARGO_PKG_VERSION") }))
 }
 
-/// A look at the disk: what was seen, and when.
-type Look = Shared<BoxFuture<'static, (Instant, Result<(), String>)>>;
-
-/// What is seen of the disk. A disk that hangs must not hang a thread for everybody who asks: whoever comes while
-/// somebody looks hears what they see.
+/// What is seen of the disk. A disk that hangs must not hang a thread for everybody who asks: one looks at a time, for all
+/// who wait.
 async fn looked(home: &Home) -> Result<(), String> {
-    static LOOKING: Mutex<Option<Look>> = Mutex::new(None);
-    let asked = Instant::now();
-    loop {
-        let look = {
-            let mut looking = LOOKING.lock().unwrap_or_else(PoisonError::into_inner);
-            match looking.as_ref().filter(|look| look.peek().is_none()) {
-                Some(look) => look.clone(),
-                None => {
-                    let home = home.clone();
-                    let seen = tokio::task::spawn_blocking(move || (usable(&home), Instant::now()));
-                    let seen = seen.map(|seen| match seen {
-                        Ok((seen, at)) => (at, seen),
-                        Err(error) => (Instant::now(), Err(error.to_string())),
-                    });
-                    looking.insert(seen.boxed().shared()).clone()
-                }
-            }
-        };
-        let (at, seen) = look.await;
-        // Nobody waited any more for one that hung, and it is over by now: that was another time.
-        if at >= asked {
-            return seen;
-        }
-    }
+    static LOOKS: LazyLock<OneLook<Result<(), String>>> = LazyLock::new(OneLook::default);
+    let home = home.clone();
+    let look = || async move {
+        let seen = tokio::task::spawn_blocking(move || usable(&home)).await;
+        seen.unwrap_or_else(|error| Err(error.to_string()))
+    };
+    LOOKS.get(look).await
 }
 
 /// Whether sessions can be listed and something could be written. Nothing is: anybody may ask.
@@ -141,12 +121,20 @@ fn usable(home: &Home) -> Result<(), String> {
 }
 
 async fn metrics(State(gate): State<Arc<Gate>>) -> Result<impl IntoResponse, Fault> {
-    let text = work(move || Ok(gate.metrics.text(&gate.home))).await?;
+    let looking = gate.clone();
+    let look = || async move {
+        let text = work(move || Ok(looking.metrics.text(&looking.home))).await;
+        text.map(Bytes::from).map_err(|fault| fault.problem)
+    };
+    // Every look reads journals and keeps a thread meanwhile: there is one at a time, for whoever waits for it.
+    let text = gate.metrics.looks.get(look).await?;
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text))
 }
 
-async fn openapi() -> Json<serde_json::Value> {
-    Json(crate::openapi::description())
+async fn openapi() -> impl IntoResponse {
+    // It never changes, and anybody may ask.
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| crate::openapi::description().to_string().into());
+    ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
 /// What a caller may do.
@@ -174,6 +162,7 @@ struct WhoAmI {
 }
 
 async fn whoami(caller: Caller) -> Json<WhoAmI> {
+    killpoint::reached("gateway-handler");
     let pass = caller.pass.as_deref();
     Json(WhoAmI {
         scope: caller.scope,

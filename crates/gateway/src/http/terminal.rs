@@ -33,7 +33,7 @@ use crate::fault::{Fault, ProblemBody};
 use crate::gate::{Gate, work};
 use crate::http::body::Query;
 use crate::live::client::{self, Hearing, Saying};
-use crate::live::is_still_welcome;
+use crate::live::terminals::Place;
 use crate::routes::Route;
 
 /// What is spoken.
@@ -54,8 +54,6 @@ const TOO_LARGE: u16 = 1009;
 const NORMAL: u16 = 1000;
 /// Close: the gateway ends; the run goes on.
 const GOING_AWAY: u16 = 1001;
-/// Close: you may not listen any more.
-const UNWELCOME: u16 = 1008;
 /// Close: a problem; the HTTP status it would have had comes on top.
 const PROBLEM: u16 = 4000;
 
@@ -75,7 +73,7 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .query::<How>()
         .gives_as(101, "attached", "application/octet-stream", None)
-        .fails(&[Code::NotFound, Code::Usage, Code::NotAllowed]),
+        .fails(&[Code::NotFound, Code::Usage, Code::NotAllowed, Code::Full]),
     ]
 }
 
@@ -182,6 +180,7 @@ async fn terminal(
             .hint(format!("send `Sec-WebSocket-Protocol: {PROTOCOL}`"))
             .status(StatusCode::BAD_REQUEST));
     }
+    let place = gate.terminals.enter(&target.caller, &target.id)?;
     let default = Size::default();
     let size = Size { rows: how.rows.unwrap_or(default.rows), cols: how.cols.unwrap_or(default.cols) };
     let role = how.role.role();
@@ -189,7 +188,7 @@ async fn terminal(
     // Two tabs of one browser are two who may want to type.
     let number = TERMINALS.fetch_add(1, Ordering::Relaxed);
     target.ctx.place = format!("{}, terminal {number}", target.ctx.place);
-    let visit = Visit { target, role, size, ending: gate.ending.clone() };
+    let visit = Visit { target, role, size, ending: gate.ending.clone(), _place: place };
     Ok(upgrade.on_upgrade(move |socket| visit.run(socket)).into_response())
 }
 
@@ -200,6 +199,8 @@ struct Visit {
     size: Size,
     /// Cancelled when the gateway ends.
     ending: CancellationToken,
+    /// One of the terminals that may be open at once.
+    _place: Place,
 }
 
 /// What the two directions know of each other.
@@ -277,15 +278,6 @@ impl Visit {
                 self.role = Role::Writer;
             }
         }
-    }
-
-    fn goes_on(&self, both: &Both) -> Option<Left> {
-        // Once a ping was not answered, and the next was not either.
-        if both.pings.fetch_add(1, Ordering::Relaxed) >= MAX_UNANSWERED {
-            return Some(Left::Gone);
-        }
-        let is_welcome = is_still_welcome(&self.target.caller, Some(&self.target.id));
-        (!is_welcome).then(|| Left::Told(None, UNWELCOME, "you may not listen any more".to_owned()))
     }
 
     /// Attaches; `None` when there is no keeper to attach to.
@@ -367,8 +359,9 @@ async fn show(
                 continue;
             }
             _ = pings.tick() => {
-                if let Some(left) = visit.goes_on(both) {
-                    return Some(left);
+                // Once a ping was not answered, and the next was not either.
+                if both.pings.fetch_add(1, Ordering::Relaxed) >= MAX_UNANSWERED {
+                    return Some(Left::Gone);
                 }
                 if sink.send(Message::Ping(bytes::Bytes::new())).await.is_err() {
                     return Some(Left::Gone);

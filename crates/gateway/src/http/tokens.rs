@@ -9,7 +9,7 @@ use axum::extract::{Extension, State};
 use axum::http::{Method, StatusCode};
 use berth_api::{Code, NewToken, Problem, Scope, Token, TokenKind};
 use berth_core::SessionId;
-use berth_verbs::tokens::{LINK_LIFE, LONGEST_LINK_LIFE, Maker, Wish};
+use berth_verbs::tokens::{LINK_LIFE, LONGEST_LINK_LIFE, Maker, TokenWish};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -106,7 +106,7 @@ async fn create(
     Body(body): Body<NewTokenBody>,
 ) -> Result<(StatusCode, Json<NewToken>), Fault> {
     let new = work(move || {
-        let wish = Wish {
+        let wish = TokenWish {
             name: Some(body.name),
             scope: body.scope,
             sessions: meant(&gate, &caller, body.sessions)?,
@@ -165,7 +165,7 @@ async fn link(
     Body(body): Body<NewLinkBody>,
 ) -> Result<(StatusCode, Json<NewLink>), Fault> {
     let new = work(move || {
-        let wish = Wish {
+        let wish = TokenWish {
             name: None,
             scope: body.scope.unwrap_or(Scope::Admin),
             sessions: meant(&gate, &caller, body.sessions)?,

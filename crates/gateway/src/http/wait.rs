@@ -1,4 +1,4 @@
-//! Waiting until a session is idle, needs somebody, is done with its latest turn, ends, or says something.
+//! Waiting until a session is idle, needs somebody, is done with its latest turn or with a given one, ends, or says something.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/sessions/{session}/wait",
             Scope::Read,
             "wait",
-            "Wait until a session is idle, needs somebody, is done with its latest turn, ends, or says something.",
+            "Wait until a session is idle, needs somebody, is done with its latest turn or with a given one, ends, or says something.",
             wait_for,
         )
         .takes::<Wish>()
@@ -70,6 +70,8 @@ enum What {
     NeedsYou,
     /// Its latest turn is over.
     Done,
+    /// The turn with this number is over.
+    Turn(u64),
     /// Its run is over.
     Exit,
     /// Its output, as plain text, matches this regular expression.
@@ -81,7 +83,7 @@ enum What {
 struct Waited {
     /// What is known of the session.
     session: Status,
-    /// With `done`: the turn.
+    /// With `done` and `turn`: the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<TurnView>,
 }
@@ -94,8 +96,10 @@ async fn wait_for(
     let end = end_of_wait(wish.timeout_ms)?;
     let _seat = gate.followers.seat()?;
     let follower = gate.followers.of(&target.ctx, &target.id);
-    let status = follower.status().await?;
-    if status.turns.is_none() && matches!(wish.r#for, What::Idle | What::NeedsYou | What::Done) {
+    let status = status_by(&follower, end, || timed_out(&target.id, "its keeper does not answer")).await?;
+    if status.turns.is_none()
+        && matches!(wish.r#for, What::Idle | What::NeedsYou | What::Done | What::Turn(_))
+    {
         return Err(berth_api::problem::refusal(&Refusal::NoTurns, &target.handle).into());
     }
     let mut turn = None;
@@ -104,17 +108,40 @@ async fn wait_for(
         What::NeedsYou => until_state(&follower, &target, Wanted::NeedsYou, end).await?,
         What::Done => {
             let latest = wait::latest_turn(&status, &target.handle)?;
-            match follower.turn(latest, Until::Over, &target.caller, end).await? {
-                TurnWaited::Reached(view) => turn = Some(*view),
-                TurnWaited::Held(problem) => return Err(problem.into()),
-                TurnWaited::TimedOut => return Err(timed_out(&target.id, "its latest turn is not over")),
+            let (session, view) = until_over(&follower, &target, latest, end).await?;
+            turn = Some(view);
+            session
+        }
+        What::Turn(number) => {
+            let total = status.turns.as_ref().map_or(0, |turns| turns.total);
+            if number == 0 || number > total {
+                let missing = Refusal::NoSuchTurn { turn: number };
+                return Err(berth_api::problem::refusal(&missing, &target.handle).into());
             }
-            follower.status().await?
+            let (session, view) = until_over(&follower, &target, number, end).await?;
+            turn = Some(view);
+            session
         }
         What::Exit => until_exit(&follower, &target.id, end).await?,
         What::Output(pattern) => until_output(&follower, &target, &pattern, status.output_from, end).await?,
     };
     Ok(Json(Waited { session, turn }))
+}
+
+/// Waits for the end of a turn.
+async fn until_over(
+    follower: &Arc<Follower>,
+    target: &Target,
+    number: u64,
+    end: Instant,
+) -> Result<(Status, TurnView), Fault> {
+    let view = match follower.turn(number, Until::Over, &target.caller, end).await? {
+        TurnWaited::Reached(view) => *view,
+        TurnWaited::Held(problem) => return Err(problem.into()),
+        TurnWaited::TimedOut => return Err(timed_out(&target.id, &format!("turn {number} is not over"))),
+    };
+    let late = || timed_out(&target.id, "its keeper does not answer");
+    Ok((status_by(follower, end, late).await?, view))
 }
 
 /// What to make of a piece of news.
@@ -140,6 +167,15 @@ async fn next(
     }
 }
 
+/// What is known of the session, unless its keeper takes longer than anybody waits.
+async fn status_by(
+    follower: &Arc<Follower>,
+    end: Instant,
+    late: impl FnOnce() -> Fault,
+) -> Result<Status, Fault> {
+    timeout_at(end, follower.status()).await.map_err(|_| late())?
+}
+
 async fn until_state(
     follower: &Arc<Follower>,
     target: &Target,
@@ -147,32 +183,31 @@ async fn until_state(
     end: Instant,
 ) -> Result<Status, Fault> {
     let mut news = follower.news();
+    let late = || timed_out(&target.id, &format!("it is not {}", wanted.word()));
     loop {
-        let status = follower.status().await?;
+        let status = status_by(follower, end, late).await?;
         if wait::is_there(&status, wanted) {
             return Ok(status);
         }
         if status.keeper_pid.is_none() {
             return Err(wait::will_not_be(&status, &target.handle, wanted).into());
         }
-        while let Heard::Output =
-            next(&mut news, end, || timed_out(&target.id, &format!("it is not {}", wanted.word()))).await?
-        {
-        }
+        while let Heard::Output = next(&mut news, end, late).await? {}
     }
 }
 
 async fn until_exit(follower: &Arc<Follower>, id: &SessionId, end: Instant) -> Result<Status, Fault> {
     let mut news = follower.news();
+    let late = || timed_out(id, "it has not ended");
     loop {
-        let status = follower.status().await?;
+        let status = status_by(follower, end, late).await?;
         if status.keeper_pid.is_none() {
             return Ok(status);
         }
         loop {
-            match next(&mut news, end, || timed_out(id, "it has not ended")).await? {
+            match next(&mut news, end, late).await? {
                 Heard::Event(entry) if matches!(entry.event, Event::RunEnded { .. }) => {
-                    return follower.status().await;
+                    return status_by(follower, end, late).await;
                 }
                 Heard::Anew => break,
                 Heard::Event(_) | Heard::Output => {}
@@ -199,7 +234,7 @@ async fn until_output(
     let mut matcher = Matcher::new(&target.ctx, &target.id, from, regex);
     let mut news = follower.news();
     let late = || timed_out(&target.id, "nothing in its output matches");
-    let mut status = timeout_at(end, follower.status()).await.map_err(|_| late())??;
+    let mut status = status_by(follower, end, late).await?;
     loop {
         let look = follower.look(move || {
             let found = matcher.look()?;
@@ -208,7 +243,7 @@ async fn until_output(
         let found;
         (matcher, found) = timeout_at(end, look).await.map_err(|_| late())??;
         if found {
-            return timeout_at(end, follower.status()).await.map_err(|_| late())?;
+            return status_by(follower, end, late).await;
         }
         if status.keeper_pid.is_none() {
             return Err(wait::never_said(&target.id).into());
@@ -226,7 +261,7 @@ async fn until_output(
         }
         // Output alone says that its keeper is there: that need not be asked at every piece.
         if is_stale {
-            status = timeout_at(end, follower.status()).await.map_err(|_| late())??;
+            status = status_by(follower, end, late).await?;
         }
     }
 }

@@ -54,8 +54,22 @@ impl PolicyWish {
             ttl: term(self.ttl_ms),
             archive_after: term(self.archive_after_ms),
             on_unknown: self.on_unknown,
+            notify: None,
         }
     }
+}
+
+/// What people are told of: these occasions, or what the config says.
+pub(crate) fn told_of(words: Option<&[String]>) -> Result<Notify, Problem> {
+    let occasion = |word: &String| {
+        Occasion::named(word).ok_or_else(|| {
+            let known: Vec<_> = Occasion::ALL.iter().map(|occasion| occasion.word()).collect();
+            let what = format!("`notify`: `{}` is none of {}", word.escape_debug(), known.join(", "));
+            Problem::new(Code::Usage, what)
+        })
+    };
+    let Some(words) = words else { return Ok(Notify::AsConfigured) };
+    Ok(Notify::Only(words.iter().map(occasion).collect::<Result<_, _>>()?))
 }
 
 /// What a session may use.
@@ -151,16 +165,7 @@ impl NewSession {
             return Err(Problem::new(Code::Usage, format!("`cwd` is no absolute path: {}", dir.display()))
                 .hint("write the directory from / on: the gateway is somewhere else than you"));
         }
-        let occasion = |word: &String| {
-            Occasion::named(word).ok_or_else(|| {
-                let known: Vec<_> = Occasion::ALL.iter().map(|occasion| occasion.word()).collect();
-                Problem::new(
-                    Code::Usage,
-                    format!("`notify`: `{}` is none of {}", word.escape_debug(), known.join(", ")),
-                )
-            })
-        };
-        let notify = self.notify.as_ref().map(|words| words.iter().map(occasion).collect::<Result<_, _>>());
+        let notify = self.notify.as_deref().map(|words| told_of(Some(words))).transpose()?;
         let limits = self.limits.limits()?;
         if self.prompt.is_some() && self.agent.is_none() {
             return Err(Problem::new(Code::Usage, "a command takes no turns: `prompt` goes with `agent`")
@@ -183,7 +188,7 @@ impl NewSession {
             limits,
             tags: self.tags,
             note: self.note,
-            notify: notify.transpose()?.map(Notify::Only),
+            notify,
             command: self.command,
             grant: match self.grant {
                 None | Some(Scope::Read) => Grant::None,

@@ -76,8 +76,8 @@ impl Hearing {
 impl Saying {
     /// Asks; the answer is heard.
     pub(crate) async fn ask(&mut self, request: Request) -> io::Result<()> {
-        let Asker { place, agent } = self.asker.clone();
-        let call = Call { protocol: PROTOCOL, place, agent, trace: crate::trace::current(), request };
+        let Asker { place, agent, also } = self.asker.clone();
+        let call = Call { protocol: PROTOCOL, place, agent, also, trace: crate::trace::current(), request };
         let json = serde_json::to_vec(&call)?;
         self.stream.write_all(&frame::encode(Kind::Call, &[&json])).await
     }

@@ -165,10 +165,12 @@ impl Turn {
     fn say(&mut self, number: u64, text: &str, out: &mut Vec<u8>) {
         self.be_at(number);
         sse::write(out, None, "said", &Said { turn: number, at: self.said, text });
-        self.said += text.len();
-        if self.text.len() + text.len() <= SAID_BYTES {
+        // Kept is the beginning, without a gap: once a piece did not fit, none behind it is kept.
+        let is_whole = self.text.len() == self.said;
+        if is_whole && self.text.len() + text.len() <= SAID_BYTES {
             self.text.push_str(text);
         }
+        self.said += text.len();
         self.whole = None;
     }
 
@@ -426,5 +428,21 @@ impl Feed {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_answer_the_beginning_is_kept_without_a_gap() {
+        let (mut turn, mut out) = (Turn::default(), Vec::new());
+        turn.say(1, "first ", &mut out);
+        turn.say(1, &"x".repeat(SAID_BYTES), &mut out);
+        turn.say(1, "last", &mut out);
+        assert_eq!((turn.text.as_str(), turn.said), ("first ", SAID_BYTES + 10));
+        turn.say(2, "anew", &mut out);
+        assert_eq!((turn.text.as_str(), turn.said), ("anew", 4));
     }
 }

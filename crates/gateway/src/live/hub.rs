@@ -50,7 +50,7 @@ pub(crate) struct Subscription {
 
 impl Hub {
     pub(crate) fn new(home: Home) -> Self {
-        let ctx = Ctx { home, place: PLACE.to_owned(), size: None, parent: None, unseen: None };
+        let ctx = Ctx { home, place: PLACE.to_owned(), size: None, parent: None, also: vec![], unseen: None };
         Self {
             list: Arc::new(List::new(ctx.clone())),
             ctx,

@@ -15,6 +15,7 @@ use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
 use berth_verbs::Ctx;
 use berth_verbs::changes::{self, Change, Found};
+use berth_verbs::listing::{self, Place};
 use bytes::Bytes;
 use tokio::sync::watch;
 
@@ -62,10 +63,11 @@ struct Entry {
 /// What is known of a session.
 #[derive(Clone, PartialEq, Debug)]
 enum What {
-    /// Its status as JSON, and whether it is put away.
+    /// Its status as JSON, whether it is put away, and where it comes in the list.
     Known {
         json: Bytes,
         archived: bool,
+        place: Place,
     },
     /// It cannot be read.
     Damaged,
@@ -84,7 +86,7 @@ pub(crate) struct Looking {
 /// What is told.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// All of them, as JSON, one each.
+    /// All of them, in the order of the list, as JSON, one each.
     All(Vec<Bytes>),
     /// What changed since.
     Some(Vec<(SessionId, Option<Bytes>)>),
@@ -131,6 +133,14 @@ impl List {
     }
 
     fn hear(&self, thread: u64, change: Change) {
+        // The disk is looked at before anybody has to wait for it.
+        let change = match change {
+            Change::Trouble(problem) => {
+                tracing::warn!("the list cannot be watched: {problem}");
+                Change::Trouble(or_no_store(&self.ctx.home, problem))
+            }
+            change @ (Change::Found(_) | Change::Loaded) => change,
+        };
         let mut state = self.lock();
         if state.thread != thread || state.until.is_none() {
             return;
@@ -138,10 +148,7 @@ impl List {
         match change {
             Change::Found(found) => found.into_iter().for_each(|(id, found)| state.found(id, found)),
             Change::Loaded => (state.loaded, state.trouble) = (true, None),
-            Change::Trouble(problem) => {
-                tracing::warn!("the list cannot be watched: {problem}");
-                state.trouble = Some(or_no_store(&self.ctx.home, problem));
-            }
+            Change::Trouble(problem) => state.trouble = Some(problem),
         }
         drop(state);
         self.bell.send_replace(());
@@ -190,7 +197,7 @@ impl State {
 
 fn of_status(status: &Status) -> What {
     let json = serde_json::to_vec(status).expect("a status is plain data");
-    What::Known { json: json.into(), archived: status.archived_at.is_some() }
+    What::Known { json: json.into(), archived: status.archived_at.is_some(), place: listing::place(status) }
 }
 
 impl Looking {
@@ -206,11 +213,14 @@ impl Looking {
         let changed = changed.filter(|id| may_see(id)).filter_map(|id| Some((id, state.known.get(id)?)));
         self.seen = Some(state.version);
         if seen.is_none() {
-            let shown = changed.filter_map(|(_, entry)| match &entry.what {
-                What::Known { json, archived } if all || !archived => Some(json.clone()),
+            let shown = changed.filter_map(|(id, entry)| match &entry.what {
+                What::Known { json, archived, place } if all || !archived => Some((*place, id, json.clone())),
                 What::Known { .. } | What::Damaged | What::Gone => None,
             });
-            return Some(Told::All(shown.collect()));
+            // As `berth ls` has them.
+            let mut shown: Vec<_> = shown.collect();
+            shown.sort_by_key(|(place, id, _)| (*place, (*id).clone()));
+            return Some(Told::All(shown.into_iter().map(|(_, _, json)| json).collect()));
         }
         let news: Vec<_> = changed
             .filter_map(|(id, entry)| match &entry.what {

@@ -60,6 +60,13 @@ impl Pages {
         Self { ctx, id, disk, kept: Mutex::default() }
     }
 
+    /// Whether the session is no more. One whose place cannot be looked at may be there all the same.
+    pub(crate) fn is_gone(&self) -> bool {
+        let home = &self.ctx.home;
+        let is_missing = home.session_dir(&self.id).try_exists().is_ok_and(|exists| !exists);
+        is_missing && std::fs::read_dir(home.sessions_dir()).is_ok()
+    }
+
     /// Some of the events from number `from` to number `to`, all of which are on disk: the bytes, and the number of
     /// the last one in them.
     pub(crate) async fn get(&self, from: u64, to: u64) -> Result<(Bytes, u64), Problem> {

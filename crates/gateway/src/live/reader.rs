@@ -18,7 +18,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use super::feed::{Cursor, Feed, Taken};
 use super::hub::Subscription;
 use super::list::{Looking, Told};
-use super::{is_still_welcome, sse};
+use super::sse;
 use crate::caller::Caller;
 use crate::fault::ProblemBody;
 
@@ -26,9 +26,9 @@ use crate::fault::ProblemBody;
 pub(crate) const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
 
 /// A session's news, from where the cursor is.
-pub(crate) fn session(subscription: Subscription, cursor: Cursor, id: SessionId, caller: Caller) -> Response {
+pub(crate) fn session(subscription: Subscription, cursor: Cursor, id: SessionId) -> Response {
     let bell = subscription.feed.bell();
-    let reader = Reader { subscription, cursor, bell, id, caller, ready: start(), heartbeat: heartbeat() };
+    let reader = Reader { subscription, cursor, bell, id, ready: start(), heartbeat: heartbeat() };
     respond(stream::unfold(Some(reader), |reader| async {
         let mut reader = reader?;
         let (bytes, goes_on) = reader.next().await?;
@@ -71,7 +71,6 @@ struct Reader {
     cursor: Cursor,
     bell: tokio::sync::watch::Receiver<()>,
     id: SessionId,
-    caller: Caller,
     ready: VecDeque<Bytes>,
     heartbeat: Interval,
 }
@@ -91,6 +90,13 @@ impl Reader {
                         Feed::caught_up(&mut self.cursor, last);
                         return Some((bytes, true));
                     }
+                    // What it had not heard yet went with the session.
+                    Err(_) if self.subscription.feed.pages.is_gone() => {
+                        return Some((
+                            sse::event("gone", &serde_json::json!({ "id": self.id.as_str() })),
+                            false,
+                        ));
+                    }
                     // Said, and over: who comes back is told again, or by then it is better.
                     Err(problem) => return Some((sse::event("problem", &ProblemBody::from(problem)), false)),
                 },
@@ -98,9 +104,6 @@ impl Reader {
                     // The feed is held by us, so its bell is there.
                     _ = self.bell.changed() => {}
                     _ = self.heartbeat.tick() => {
-                        if !is_still_welcome(&self.caller, Some(&self.id)) {
-                            return None;
-                        }
                         return Some((Bytes::from_static(sse::HEARTBEAT), true));
                     }
                 },
@@ -146,9 +149,6 @@ impl ListReader {
                 None => tokio::select! {
                     () = self.looking.wait() => {}
                     _ = self.heartbeat.tick() => {
-                        if !is_still_welcome(&self.caller, None) {
-                            return None;
-                        }
                         return Some(Bytes::from_static(sse::HEARTBEAT));
                     }
                 },

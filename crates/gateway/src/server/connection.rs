@@ -4,12 +4,15 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use axum::Router;
+use axum::http::StatusCode;
 use berth_api::{Code, Problem};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::server::TlsStream;
 
 use super::door::Door;
 use super::guard::Heart;
@@ -18,8 +21,10 @@ use super::listeners::{Kind, Listener};
 use super::log::Log;
 use super::patient::Patient;
 use super::tls::Tls;
+use super::worded::Worded;
 use crate::auth::leash::Leash;
 use crate::auth::{Peer, Wire};
+use crate::fault::Fault;
 use crate::gate::Gate;
 
 /// What every connection shares.
@@ -139,14 +144,45 @@ fn encrypted(stream: TcpStream, address: SocketAddr, server: &Arc<Server>) {
         let leave = ticket.seat.leave.clone();
         let shaken = tokio::select! {
             () = leave.cancelled() => return,
-            shaken = tokio::time::timeout(limits::patience(limits::TLS_PATIENCE), tls.acceptor().accept(stream)) => shaken,
+            shaken = tokio::time::timeout(limits::patience(limits::TLS_PATIENCE), shaken(stream, &tls)) => shaken,
         };
         match shaken {
-            Ok(Ok(stream)) => serve(stream, true, peer, ticket, server).await,
+            Ok(Ok(Some(stream))) => serve(stream, true, peer, ticket, server).await,
+            Ok(Ok(None)) => tracing::debug!("http was spoken where TLS is"),
             Ok(Err(error)) => tracing::debug!(%error, "no TLS came about"),
             Err(_) => tracing::debug!("no TLS came about in time"),
         }
     });
+}
+
+/// The stream with TLS on it; nothing if somebody speaks HTTP without it, who is told so in words they understand.
+async fn shaken(mut stream: TcpStream, tls: &Tls) -> io::Result<Option<TlsStream<TcpStream>>> {
+    let mut first = [0];
+    // TLS begins with a record's number, a request with the letters of its method.
+    if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
+        stream.write_all(not_encrypted().as_bytes()).await?;
+        stream.shutdown().await?;
+        // Who still sends would never read it if we closed with that unread. They have the time that TLS has.
+        let mut rest = stream.take(limits::MAX_UNREAD_BYTES);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+        return Ok(None);
+    }
+    tls.acceptor().accept(stream).await.map(Some)
+}
+
+fn not_encrypted() -> String {
+    let fault = Fault::usage("this is an https port, and http was spoken to it; nothing was done")
+        .hint("the same address with https:// works; a token that was sent like this should be revoked");
+    answer("400 Bad Request", "", &fault.json(StatusCode::BAD_REQUEST))
+}
+
+/// An answer of one who has no router.
+pub(super) fn answer(status: &str, headers: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/problem+json\r\n{headers}Connection: close\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 async fn serve(
@@ -157,9 +193,10 @@ async fn serve(
     server: Arc<Server>,
 ) {
     let wire = Wire { secure, leash: Leash::default() };
-    let stream = wire.leash.hold(stream);
+    let was_asked = Arc::new(AtomicBool::default());
+    let stream = Worded::new(wire.leash.hold(stream), was_asked.clone());
     let seat = ticket.seat.clone();
-    let door = Door::new(&server, peer, wire, seat.clone());
+    let door = Door::new(&server, peer, wire, seat.clone(), was_asked);
     let stream = Patient::new(stream, limits::patience(limits::WRITE_PATIENCE), Some(ticket));
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -170,9 +207,12 @@ async fn serve(
         .with_upgrades();
     let mut served = std::pin::pin!(served);
     let ended: Result<(), hyper::Error> = tokio::select! {
+        biased;
         ended = served.as_mut() => ended,
-        () = seat.leave.cancelled() => return,
-        () = server.gate.ending.cancelled() => {
+        () = seat.leave.cancelled() => {
+            if !server.gate.ending.is_cancelled() {
+                return;
+            }
             served.as_mut().graceful_shutdown();
             served.await
         }
@@ -184,16 +224,12 @@ async fn serve(
 
 /// Tells somebody that there is no room. It fits the buffer of a new socket, so nobody waits for it to be read.
 fn refuse(stream: io::Result<impl Write>) {
-    let fault = crate::fault::Fault::from(
+    let fault = Fault::from(
         Problem::new(Code::Full, "the gateway serves as many connections as it may")
             .hint("close some, or try again in a moment"),
     );
-    let body = fault.json(axum::http::StatusCode::SERVICE_UNAVAILABLE);
-    let text = format!(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n\
-         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
+    let body = fault.json(StatusCode::SERVICE_UNAVAILABLE);
+    let text = answer("503 Service Unavailable", "Retry-After: 1\r\n", &body);
     if let Ok(mut stream) = stream {
         let _ = stream.write_all(text.as_bytes());
     }

@@ -7,10 +7,13 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::Router;
-use axum::http::{HeaderValue, Request, Response, StatusCode};
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode};
 use axum::response::IntoResponse;
 use berth_api::{Code, Problem};
 use futures_util::FutureExt;
@@ -18,11 +21,13 @@ use hyper::body::Incoming;
 use tower::Service as _;
 
 use super::connection::{Never, Server};
-use super::limits::Seat;
+use super::limits::{Seat, Serving};
 use super::log::Line;
 use super::outgoing::Outgoing;
-use crate::auth::{Peer, Wire};
+use crate::at_hand::{self, AtHand};
+use crate::auth::{Peer, Wire, headers};
 use crate::fault::Fault;
+use crate::http::sessions::ONE;
 use crate::routes::Matched;
 use crate::trace::{self, REQUEST_ID, Trace};
 
@@ -34,54 +39,113 @@ pub(super) struct Door {
     peer: Peer,
     wire: Wire,
     seat: Arc<Seat>,
+    /// Whether anything came through; see [`super::worded`].
+    was_asked: Arc<AtomicBool>,
 }
 
 impl Door {
-    pub(super) fn new(server: &Arc<Server>, peer: Peer, wire: Wire, seat: Arc<Seat>) -> Self {
-        Self { router: server.router.clone(), server: server.clone(), peer, wire, seat }
+    pub(super) fn new(
+        server: &Arc<Server>,
+        peer: Peer,
+        wire: Wire,
+        seat: Arc<Seat>,
+        was_asked: Arc<AtomicBool>,
+    ) -> Self {
+        Self { router: server.router.clone(), server: server.clone(), peer, wire, seat, was_asked }
     }
 }
 
 impl hyper::service::Service<Request<Incoming>> for Door {
     type Response = Response<Outgoing>;
     type Error = Never;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Outgoing>, Never>> + Send>>;
+    type Future = Answering;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let started = Instant::now();
+    fn call(&self, mut request: Request<Incoming>) -> Answering {
+        self.was_asked.store(true, Ordering::Relaxed);
+        let server = &self.server;
+        let told = Told {
+            started: Instant::now(),
+            method: request.method().clone(),
+            trace: Arc::new(Trace::of(request.headers(), server.log.is_on())),
+        };
         let serving = self.seat.serve();
-        let (server, seat) = (self.server.clone(), self.seat.clone());
-        let trace = Arc::new(Trace::of(request.headers(), server.log.is_on()));
-        let method = request.method().clone();
+        let at_hand = || at_hand::answer(&server.gate, &self.peer, &self.wire, &request);
+        // One that panics is none, and leaves the question to who can say so.
+        if let Ok(Some(AtHand { mut response, caller })) = std::panic::catch_unwind(AssertUnwindSafe(at_hand))
+        {
+            told.trace.came_from(&caller.place);
+            told.answered(server, &mut response, ONE.path);
+            return Answering::AtHand(Some(Outgoing::whole(response, serving)));
+        }
         request.extensions_mut().insert(self.peer.clone());
         request.extensions_mut().insert(self.wire.clone());
         let answered = self.router.clone().call(request.map(axum::body::Body::new));
-        Box::pin(async move {
-            let answered = AssertUnwindSafe(trace::within(trace.clone(), answered)).catch_unwind();
-            let mut response = match answered.await {
-                Ok(Ok(response)) => response,
-                Ok(Err(never)) => match never {},
-                Err(_) => {
-                    server.gate.metrics.panics.inc();
-                    Fault::from(
-                        Problem::new(Code::Bug, "the gateway made a mistake with this request")
-                            .hint(format!("tell the people who make berth; the request was {}", trace.id)),
-                    )
-                    .into_response()
-                }
-            };
-            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                seat.stay();
-            }
-            if let Ok(id) = HeaderValue::from_str(&trace.id) {
-                response.headers_mut().insert(REQUEST_ID, id);
-            }
-            let route = response.extensions_mut().remove::<Matched>().map_or("-", |matched| matched.0);
-            let took = started.elapsed();
-            server.gate.metrics.answered(route, &method, response.status(), took);
-            let line = Line { method: &method, route, status: response.status(), took, trace: &trace };
-            server.log.request(&line);
-            Ok(Outgoing::wrap(response, serving, &server.gate))
-        })
+        Answering::Worked(Box::pin(work(server.clone(), self.seat.clone(), told, serving, answered)))
+    }
+}
+
+/// Has the router answer.
+async fn work(
+    server: Arc<Server>,
+    seat: Arc<Seat>,
+    told: Told,
+    serving: Serving,
+    answered: impl Future<Output = Result<Response<Body>, Never>>,
+) -> Result<Response<Outgoing>, Never> {
+    let answered = AssertUnwindSafe(trace::within(told.trace.clone(), answered)).catch_unwind();
+    let mut response = match answered.await {
+        Ok(Ok(response)) => response,
+        Ok(Err(never)) => match never {},
+        Err(_) => {
+            server.gate.metrics.panics.inc();
+            let fault = Problem::new(Code::Bug, "the gateway made a mistake with this request")
+                .hint(format!("tell the people who make berth; the request was {}", told.trace.id));
+            let mut response = Fault::from(fault).into_response();
+            // It came past who else adds them. As strict as for the API, whatever was asked.
+            headers::add(&mut response, "/v1/", false);
+            response
+        }
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        seat.stay();
+    }
+    let route = response.extensions_mut().remove::<Matched>().map_or("-", |matched| matched.0);
+    told.answered(&server, &mut response, route);
+    Ok(Outgoing::wrap(response, serving, &server.gate))
+}
+
+/// An answer on its way: at hand, or being worked on.
+pub(super) enum Answering {
+    AtHand(Option<Response<Outgoing>>),
+    Worked(Pin<Box<dyn Future<Output = Result<Response<Outgoing>, Never>> + Send>>),
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Outgoing>, Never>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::AtHand(response) => Poll::Ready(Ok(response.take().expect("asked for once"))),
+            Self::Worked(work) => work.as_mut().poll(context),
+        }
+    }
+}
+
+/// What is told of a request when it is answered.
+struct Told {
+    started: Instant,
+    method: Method,
+    trace: Arc<Trace>,
+}
+
+impl Told {
+    fn answered<B>(&self, server: &Server, response: &mut Response<B>, route: &'static str) {
+        let Self { started, method, trace } = self;
+        if let Ok(id) = HeaderValue::from_str(&trace.id) {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        let took = started.elapsed();
+        server.gate.metrics.answered(route, method, response.status(), took);
+        server.log.request(&Line { method, route, status: response.status(), took, trace });
     }
 }

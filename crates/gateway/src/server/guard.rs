@@ -124,10 +124,13 @@ struct Watch {
 impl Watch {
     fn run(mut self) {
         let every = systemd::wants_signs_every().map_or_else(beat_every, |signs| signs.min(beat_every()));
-        // What is counted is our own turns: a process that was suspended, or a machine that slept, missed none.
+        // What is counted is our own turns: a process that was suspended, or a machine that slept, missed none. A turn
+        // that a signal cut short counts for what it was.
         let mut missed: Vec<(u64, Duration)> = vec![(0, Duration::ZERO); self.hearts.len()];
         loop {
+            let begun = Instant::now();
             self.wait(every);
+            let waited = begun.elapsed().min(every);
             while let Ok(Some(signal)) = self.guard.signals.read() {
                 self.on_signal(signal);
             }
@@ -141,7 +144,7 @@ impl Watch {
             start::collect();
             for (heart, (seen, since)) in self.hearts.iter().zip(&mut missed) {
                 let beats = heart.beats.load(Ordering::Relaxed);
-                *since = if beats == *seen { *since + every } else { Duration::ZERO };
+                *since = if beats == *seen { *since + waited } else { Duration::ZERO };
                 *seen = beats;
             }
             let longest = missed.iter().zip(&self.hearts).max_by_key(|((_, since), _)| *since);

@@ -1,7 +1,8 @@
 //! How many may be connected, and who goes when there is no room.
 //!
 //! Promise: who does nothing never keeps out who wants something. At a limit the connection that has been without a
-//! request for longest is closed; only if everybody is being served is somebody refused.
+//! request for longest is closed; only if everybody is being served is somebody refused. However many strangers are
+//! served, some room is left for whoever comes by the local socket.
 //! Start with [`Connections::enter`].
 
 use std::collections::HashMap;
@@ -14,12 +15,14 @@ use berth_host::clock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::Peer;
+use crate::auth::{Peer, failures};
 use crate::metrics::Metrics;
 
 /// How many may be connected at once, if the limit of open files allows it.
-pub const MAX_CONNECTIONS: usize = 4096;
-/// How many of these from one network address.
+const MAX_CONNECTIONS: usize = 4096;
+/// One of so many is for the local socket alone.
+const LOCAL_SHARE: usize = 16;
+/// How many of these from one network address (IPv6: one /64).
 pub(super) const MAX_CONNECTIONS_PER_PEER: usize = 2048;
 /// Files that are not connections: journals, sockets of keepers.
 const OTHER_FILES: u64 = 2048;
@@ -32,6 +35,8 @@ pub(super) const TLS_PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest head of a request, and how much of an answer waits for the client in this process.
 pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// How much is taken, and not looked at, of who speaks HTTP where TLS is: a whole request.
+pub(super) const MAX_UNREAD_BYTES: u64 = 4 << 20;
 /// How long nobody is accepted after that failed, for want of files.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -55,6 +60,8 @@ pub(crate) struct Connections {
     open: Mutex<Open>,
     changed: Notify,
     metrics: Arc<Metrics>,
+    /// The gateway ends.
+    ending: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +69,8 @@ struct Open {
     next: u64,
     all: HashMap<u64, Arc<Seat>>,
     per_peer: HashMap<IpAddr, usize>,
+    /// How many come over the network: the sum of those.
+    network: usize,
 }
 
 /// One who is connected.
@@ -72,7 +81,8 @@ pub(super) struct Seat {
     idle_since_ms: AtomicU64,
     /// Its connection is something else than HTTP now, and served to its end.
     stays: AtomicBool,
-    /// Whether to make room for somebody else.
+    /// Whether to make room for somebody else, or because the gateway ends: one thing to wait for, of its own. A
+    /// connection looks at it with each request, and all of them at one would stand in each other's way.
     pub(super) leave: CancellationToken,
 }
 
@@ -123,20 +133,22 @@ pub(super) struct Ticket {
 }
 
 impl Connections {
-    pub(super) fn new(limit: usize, metrics: Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { limit, open: Mutex::default(), changed: Notify::new(), metrics })
+    pub(super) fn new(limit: usize, metrics: Arc<Metrics>, ending: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { limit, open: Mutex::default(), changed: Notify::new(), metrics, ending })
     }
 
     /// Lets somebody in, in the place of somebody who does nothing if need be; `None` if there is no room.
     pub(super) fn enter(self: &Arc<Self>, peer: &Peer) -> Option<Ticket> {
         let address = match peer {
             Peer::Local { .. } => None,
-            Peer::Network(address) => Some(address.ip()),
+            Peer::Network(address) => Some(failures::place(address.ip())),
         };
         let mut open = self.open();
         let of_peer = address.and_then(|address| open.per_peer.get(&address)).copied().unwrap_or_default();
         if of_peer >= MAX_CONNECTIONS_PER_PEER.min(self.limit) {
             self.make_room(&mut open, |seat| seat.address == address)?;
+        } else if address.is_some() && open.network >= self.limit - (self.limit / LOCAL_SHARE).max(1) {
+            self.make_room(&mut open, |seat| seat.address.is_some())?;
         } else if open.all.len() >= self.limit {
             self.make_room(&mut open, |_| true)?;
         }
@@ -146,11 +158,12 @@ impl Connections {
             address,
             idle_since_ms: AtomicU64::new(now_ms()),
             stays: AtomicBool::new(false),
-            leave: CancellationToken::new(),
+            leave: self.ending.child_token(),
         });
         open.all.insert(key, seat.clone());
         if let Some(address) = address {
             *open.per_peer.entry(address).or_default() += 1;
+            open.network += 1;
         }
         self.metrics.connections.set(open.all.len() as i64);
         Some(Ticket { key, seat, connections: self.clone() })
@@ -193,6 +206,7 @@ impl Open {
             && let Some(count) = self.per_peer.get_mut(&address)
         {
             *count -= 1;
+            self.network -= 1;
             if *count == 0 {
                 self.per_peer.remove(&address);
             }
@@ -222,7 +236,7 @@ mod tests {
     #[test]
     fn who_does_nothing_makes_room_and_who_is_served_stays() {
         let metrics = Arc::new(Metrics::new(0));
-        let connections = Connections::new(2, metrics.clone());
+        let connections = Connections::new(3, metrics.clone(), CancellationToken::new());
         let served = connections.enter(&peer(1)).expect("room");
         let serving = served.seat.serve();
         let idle = connections.enter(&peer(2)).expect("room");
@@ -235,5 +249,34 @@ mod tests {
         assert!(connections.enter(&peer(4)).is_some(), "who was served is idle now");
         drop((served, idle, third, also_served));
         assert!(connections.open().all.is_empty() && connections.open().per_peer.is_empty());
+        assert_eq!(connections.open().network, 0);
+    }
+
+    #[test]
+    fn however_many_strangers_are_served_the_local_socket_has_room() {
+        let metrics = Arc::new(Metrics::new(0));
+        let connections = Connections::new(32, metrics, CancellationToken::new());
+        let enter = |peer: &Peer| {
+            let ticket = connections.enter(peer)?;
+            let serving = ticket.seat.serve();
+            Some((ticket, serving))
+        };
+        let strangers: Vec<_> = (0..40).map_while(|last| enter(&peer(last))).collect();
+        assert_eq!(strangers.len(), 30);
+        let local = Peer::Local { uid: 0, pid: None, inside: Arc::new(Ok(vec![])) };
+        let at_home: Vec<_> = (0..40).map_while(|_| enter(&local)).collect();
+        assert_eq!(at_home.len(), 2);
+    }
+
+    #[test]
+    fn a_network_of_version_6_is_one_peer() {
+        let connections = Connections::new(4096, Arc::new(Metrics::new(0)), CancellationToken::new());
+        let at = |last: u16| {
+            Peer::Network((std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last), 1).into())
+        };
+        let first = connections.enter(&at(0)).expect("room");
+        let others: Vec<_> =
+            (0..MAX_CONNECTIONS_PER_PEER as u16).map(|last| connections.enter(&at(last))).collect();
+        assert!(first.seat.leave.is_cancelled() && others.iter().all(Option::is_some));
     }
 }

@@ -21,14 +21,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use super::{Address, Listen, Options};
 
 /// The name of the socket in the state directory.
-pub const SOCKET_NAME: &str = "gateway.sock";
+pub(super) const SOCKET_NAME: &str = "gateway.sock";
 /// The name of the lock beside it.
-pub const LOCK_NAME: &str = "gateway.lock";
+const LOCK_NAME: &str = "gateway.lock";
 
 /// Who looks whether the lock is held has it for an instant.
 const LOCK_PATIENCE: Duration = Duration::from_millis(300);
-/// How many clients may wait to be accepted.
-const BACKLOG: i32 = 1024;
+/// How many clients may wait to be accepted: as many as the kernel allows (`net.core.somaxconn`), which cuts this down.
+const BACKLOG: i32 = i32::MAX;
 /// The text of a lock file is short.
 const MAX_PLACES_CHARS: usize = 300;
 
@@ -94,10 +94,11 @@ impl Listeners {
             Some(fd) => LockFile::from_fd(taken_over(fd)?),
             None => held(home)?,
         };
+        let left: Result<Vec<OwnedFd>, Problem> =
+            inherited.listeners.iter().map(|&fd| taken_over(fd)).collect();
+        let taken = sorted_out(left?, &wanted);
         let mut all = Vec::new();
-        let mut left = inherited.listeners.iter();
-        for address in wanted {
-            let fd = left.next().map(|&fd| taken_over(fd)).transpose()?;
+        for (address, fd) in wanted.into_iter().zip(taken) {
             all.push(match address {
                 None => local(home.root(), fd)?,
                 Some(address) => network(address, options.tls.is_some(), fd)?,
@@ -129,6 +130,31 @@ impl Listeners {
 
 fn taken_over(fd: RawFd) -> Result<OwnedFd, Problem> {
     watchdog::inherited(fd).map_err(|error| super::failed("cannot take over what it had open", &error))
+}
+
+/// For each place to listen on what is left of an earlier image that listens there; nothing means the local socket. What
+/// listens anywhere else is closed: the config may be another one by now, and nobody is to be reached where it does not
+/// say so.
+fn sorted_out(mut left: Vec<OwnedFd>, wanted: &[Option<SocketAddr>]) -> Vec<Option<OwnedFd>> {
+    let mut taken: Vec<Option<OwnedFd>> = wanted.iter().map(|_| None).collect();
+    // A port that was asked for is no port that just was free.
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by_key(|&at| wanted[at].is_some_and(|address| address.port() == 0));
+    for at in order {
+        let found = left.iter().position(|fd| listens_on(fd, wanted[at]));
+        taken[at] = found.map(|found| left.remove(found));
+    }
+    taken
+}
+
+fn listens_on(fd: &OwnedFd, wanted: Option<SocketAddr>) -> bool {
+    let Ok(real) = rustix::net::getsockname(fd) else { return false };
+    match wanted {
+        None => real.address_family() == AddressFamily::UNIX,
+        Some(wanted) => SocketAddr::try_from(real).is_ok_and(|real| {
+            real.ip() == wanted.ip() && (wanted.port() == 0 || real.port() == wanted.port())
+        }),
+    }
 }
 
 /// The lock of this state directory.
@@ -208,4 +234,34 @@ fn bound(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{self as unix, UnixListener};
+
+    use super::*;
+
+    #[test]
+    fn what_is_inherited_is_listened_on_where_it_is_and_closed_where_nobody_wants_it() {
+        let at = |ip: &str| TcpListener::bind((ip, 0)).expect("a port");
+        let address = |listener: &TcpListener| listener.local_addr().expect("an address");
+        let (one, two, other) = (at("127.0.0.1"), at("127.0.0.1"), at("127.0.0.2"));
+        let name = format!("berth-test-{}", std::process::id());
+        let name = unix::SocketAddr::from_abstract_name(name).expect("a name");
+        let local = UnixListener::bind_addr(&name).expect("a socket");
+        let fds = [local.as_raw_fd(), one.as_raw_fd(), two.as_raw_fd()];
+        let unwanted = address(&other);
+        // Another order than it was, any port for one of them, and a place where nobody listens yet.
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let wanted = [Some(any), Some(address(&one)), Some(([127, 0, 0, 3], 0).into()), None];
+        let left = vec![other.into(), local.into(), one.into(), two.into()];
+        let taken = sorted_out(left, &wanted);
+        let numbers: Vec<Option<RawFd>> =
+            taken.iter().map(|fd| fd.as_ref().map(AsRawFd::as_raw_fd)).collect();
+        assert_eq!(numbers, [Some(fds[2]), Some(fds[1]), None, Some(fds[0])]);
+        assert!(TcpListener::bind(unwanted).is_ok(), "it is closed");
+    }
 }

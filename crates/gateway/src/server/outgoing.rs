@@ -1,7 +1,8 @@
 //! The body of an answer on its way out.
 //!
-//! Promise: a connection counts as served until the last byte of its answer is handed over. A stream of events is
-//! counted, and ends when the gateway does.
+//! Promise: a connection counts as served until the last piece of its answer is handed over, and pieces are no larger than
+//! what may wait for a client: one in the middle of a download is not idle. A stream of events is counted, and ends when
+//! the gateway does.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,14 +15,24 @@ use hyper::body::{Frame, SizeHint};
 use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::limits::Serving;
+use super::limits::{MAX_HEAD_BYTES, Serving};
 use crate::gate::Gate;
 
 /// A body, and what goes with it.
 pub(super) struct Outgoing {
-    body: Body,
+    body: Content,
     _serving: Serving,
     stream: Option<Stream>,
+    /// What is left of a frame that was too large.
+    rest: Bytes,
+}
+
+/// What is sent.
+enum Content {
+    /// All of it at once; nothing if it was handed over.
+    Whole(Option<Bytes>),
+    /// Piece by piece.
+    Pieces(Body),
 }
 
 /// What is special about a stream of events.
@@ -38,7 +49,25 @@ impl Outgoing {
             sent: gate.metrics.events_sent.clone(),
             ending: Box::pin(gate.ending.clone().cancelled_owned()),
         });
-        response.map(|body| Self { body, _serving: serving, stream })
+        response.map(|body| Self {
+            body: Content::Pieces(body),
+            _serving: serving,
+            stream,
+            rest: Bytes::new(),
+        })
+    }
+
+    /// What is there as a whole.
+    pub(super) fn whole(response: Response<Bytes>, serving: Serving) -> Response<Self> {
+        let content = |body: Bytes| Content::Whole(Some(body).filter(|body| !body.is_empty()));
+        let rest = Bytes::new();
+        response.map(|body| Self { body: content(body), _serving: serving, stream: None, rest })
+    }
+
+    /// A piece of what is left, if something is.
+    fn piece(&mut self) -> Option<Frame<Bytes>> {
+        let length = self.rest.len().min(MAX_HEAD_BYTES);
+        (length > 0).then(|| Frame::data(self.rest.split_to(length)))
     }
 }
 
@@ -51,7 +80,20 @@ impl hyper::body::Body for Outgoing {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
-        let polled = Pin::new(&mut this.body).poll_frame(context);
+        let body = match &mut this.body {
+            Content::Whole(body) => return Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Content::Pieces(_) if !this.rest.is_empty() => return Poll::Ready(this.piece().map(Ok)),
+            Content::Pieces(body) => body,
+        };
+        let mut polled = Pin::new(body).poll_frame(context);
+        let is_large =
+            |frame: &Frame<Bytes>| frame.data_ref().is_some_and(|data| data.len() > MAX_HEAD_BYTES);
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled
+            && is_large(frame)
+        {
+            this.rest = frame.data_mut().map(std::mem::take).unwrap_or_default();
+            polled = Poll::Ready(this.piece().map(Ok));
+        }
         let Some(stream) = &mut this.stream else { return polled };
         match &polled {
             // A comment keeps the connection open, and tells nothing.
@@ -65,10 +107,22 @@ impl hyper::body::Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.body {
+            Content::Whole(body) => body.is_none(),
+            Content::Pieces(body) => self.rest.is_empty() && body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            Content::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
+            Content::Pieces(body) => {
+                let (mut hint, rest) = (body.size_hint(), self.rest.len() as u64);
+                let upper = hint.upper().map(|upper| upper + rest);
+                hint.set_lower(hint.lower() + rest);
+                upper.into_iter().for_each(|upper| hint.set_upper(upper));
+                hint
+            }
+        }
     }
 }

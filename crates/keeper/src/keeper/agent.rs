@@ -2,25 +2,24 @@
 //!
 //! Promise: its output is always read, and on disk before anybody hears of it; one that writes lines
 //! without end, or garbage, costs a bounded buffer and nothing else.
-//! Not here: what the lines mean (`berth_driver`), which turn is next (`berth_core`).
+//! Not here: what the lines mean (`berth_driver`), which turn is next (`berth_core`), how it gets there (`delivery`).
 //! Start with [`Talk`], then [`Keeper::on_agent_output`].
 
 mod again;
+mod telling;
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use berth_api::message::Notice;
-use berth_core::{Able, Command, Conversation, Effect, Event, Hold, Observation, Phase};
-use berth_driver::{Activity, Begin, Driver, MAX_ANSWER_BYTES, Out, Trouble, Update};
+use berth_core::{Able, Event, Observation, Phase};
+use berth_driver::{Activity, Begin, Driver, Out, Trouble, Update};
 use berth_host::clock;
 use rustix::event::epoll;
 
 use super::terminal::Until;
-use super::{ACTIVITY_DELAY_MS, AGENT_IN, AGENT_OUT, Keeper, now};
-use crate::conversations::{Claim, ConversationLock};
+use super::{AGENT_IN, AGENT_OUT, Keeper, now};
 use crate::driver::pipes::Pipes;
 use crate::killpoint;
 use crate::output::OutputLog;
@@ -39,11 +38,6 @@ pub(super) const COMPLAINT_BYTES: usize = 8 * 1024;
 const READY_PATIENCE: Duration = Duration::from_secs(60);
 /// How much may wait for an agent that does not read.
 const MAX_WORDS_BYTES: usize = 16 * 1024 * 1024;
-/// The longest id of a conversation.
-const MAX_ID_BYTES: usize = 512;
-/// How many uses of tools in one turn are kept for who comes late, and how much of each.
-const MAX_DID: usize = 50;
-const MAX_DID_BYTES: usize = 400;
 /// How long an agent that closed its input or its output may live on.
 const SILENCE_MS: u64 = 2000;
 /// How long an agent that has nothing to do may take to leave when its input is closed.
@@ -80,8 +74,6 @@ pub(super) struct Talk {
     terminate_at_ms: Option<u64>,
     /// It closed its output; when it has to be gone, on the boot clock.
     gone_by_ms: Option<u64>,
-    /// Somebody else wrote its conversation after it read that: what it says next would be a second branch.
-    outdated: bool,
 }
 
 /// Which pipes are watched, so that the kernel is asked only on change.
@@ -96,12 +88,6 @@ impl Talk {
     /// The pipes, for an image that continues our work.
     pub(super) fn pipes(&self) -> &Pipes {
         &self.pipes
-    }
-
-    /// What it does at the moment, for people.
-    pub(super) fn activity(&self) -> Option<String> {
-        let Activity { what, detail, .. } = self.activity.as_ref()?;
-        Some(if detail.is_empty() { what.clone() } else { format!("{what}: {detail}") })
     }
 
     fn complained(&self) -> String {
@@ -138,7 +124,6 @@ impl Keeper {
             ready_by_ms: clock::boot_ms() + patience.as_millis() as u64,
             terminate_at_ms: None,
             gone_by_ms: None,
-            outdated: false,
         };
         for (fd, token) in [(&talk.pipes.stdout, AGENT_OUT), (&talk.pipes.stderr, AGENT_OUT)] {
             epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?;
@@ -326,6 +311,7 @@ impl Keeper {
                 let proves = self.talk.as_ref().map(|talk| talk.driver.proves());
                 let able = proves.map(|proves| Able { steer: proves.steer, resume: proves.resume });
                 reports.push(Observation::AgentReady { epoch, able: able.unwrap_or_default() });
+                self.remember_conversation();
             }
             Update::Conversation { id } => self.enter(id, reports),
             Update::Began { turn } => reports.push(Observation::TurnBegan { turn }),
@@ -337,6 +323,7 @@ impl Keeper {
                 killpoint::reached("answered");
                 self.forget_said(turn, current);
                 reports.push(Observation::TurnOver { turn, end });
+                self.remember_conversation();
             }
             Update::Late { turn, end } => reports.push(Observation::TurnOver { turn, end }),
             Update::Remark { what } => {
@@ -379,160 +366,22 @@ impl Keeper {
         }
     }
 
-    /// The agent writes a conversation from now on, and the right to write it moves along.
-    fn enter(&mut self, id: String, reports: &mut Vec<Observation>) {
-        let session = &self.owner.history().session;
-        let Some(spec) = &session.spec else { return };
-        let is_known = session.conversation.as_ref().is_some_and(|known| known.id == id);
-        if is_known && self.conversation.as_ref().is_some_and(|lock| lock.is_of(&spec.conversation, &id)) {
-            return;
-        }
-        if id.len() > MAX_ID_BYTES {
-            let who = "the agent gave its conversation an id that is none".to_owned();
-            return reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
-        }
-        let conversation = Conversation { store: turn::store(spec), id };
-        match ConversationLock::claim(self.root(), &spec.conversation, &conversation.id, &self.id) {
-            Ok(Claim::Ours(lock)) => {
-                self.conversation = Some(lock);
-                self.renew_watchdog();
-            }
-            Ok(Claim::Held(by)) => {
-                let who = by.map_or_else(|| "another session".to_owned(), |by| format!("session {by}"));
-                reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
-            }
-            Err(error) => {
-                let who = format!("cannot lock conversation {}: {error}", conversation.id);
-                reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
-            }
-        }
-        reports.push(Observation::Conversation { conversation });
-    }
-
-    fn tell_said(&mut self, turn: Option<u64>, text: &str) {
-        let (Some(talk), Some(turn)) = (&mut self.talk, turn) else { return };
-        let room = MAX_ANSWER_BYTES.saturating_sub(talk.said.len());
-        let end = (0..=room.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        talk.said.push_str(&text[..end]);
-        self.tell_followers(turn, &Notice::Said { turn, text: text.to_owned() });
-    }
-
-    fn tell_doing(&mut self, turn: Option<u64>, activity: Activity) {
-        let Some(talk) = &mut self.talk else { return };
-        // Some agents say with every word that they are writing it.
-        let is_said = |last: &Activity| (&last.what, &last.detail) == (&activity.what, &activity.detail);
-        let is_news = talk.activity.as_ref().is_none_or(|last| !is_said(last));
-        talk.activity = Some(activity.clone());
-        if is_news && turn.is_some() && !matches!(activity.what.as_str(), "thinking" | "writing") {
-            if talk.did.len() == MAX_DID {
-                talk.did.pop_front();
-            }
-            let mut kept = Activity { tokens: None, ..activity.clone() };
-            kept.detail.truncate(kept.detail.floor_char_boundary(MAX_DID_BYTES));
-            talk.did.push_back((talk.said.len(), kept));
-        }
-        if is_news {
-            self.write_status_within(ACTIVITY_DELAY_MS);
-        }
-        let Some(turn) = turn else { return };
-        let Activity { what, detail, tokens } = activity;
-        self.tell_followers(turn, &Notice::Doing { turn, what, detail, tokens });
-    }
-
-    fn forget_said(&mut self, turn: u64, current: Option<u64>) {
-        if let Some(talk) = self.talk.as_mut().filter(|_| current == Some(turn)) {
-            talk.said = String::new();
-            talk.did = VecDeque::new();
-            talk.activity = None;
-        }
-    }
-
-    /// What was said and done so far in the turn the agent has, as it was told then.
-    pub(super) fn told_so_far(&self, turn: u64) -> Vec<Notice> {
-        let Some(talk) = &self.talk else { return Vec::new() };
-        let mut told = Vec::new();
-        let say = |told: &mut Vec<Notice>, text: &str| {
-            if !text.is_empty() {
-                told.push(Notice::Said { turn, text: text.to_owned() });
-            }
-        };
-        let mut at = 0;
-        for (until, Activity { what, detail, tokens }) in &talk.did {
-            say(&mut told, &talk.said[at..*until]);
-            at = *until;
-            told.push(Notice::Doing { turn, what: what.clone(), detail: detail.clone(), tokens: *tokens });
-        }
-        say(&mut told, &talk.said[at..]);
-        told
-    }
-
-    /// Gives the turn that is due to the agent, unless somebody else is writing its conversation.
-    pub(super) fn deliver_turn(&mut self, turn: u64) {
-        killpoint::reached("due");
-        let mut reports = Vec::new();
-        if let Some(known) = self.owner.history().session.conversation.clone() {
-            // It changed, and somebody else had the right to write it then.
-            self.enter(known.id, &mut reports);
-            reports.retain(|report| matches!(report, Observation::Held { .. }));
-        }
-        if let Some(who) = self.foreign_writer().filter(|_| reports.is_empty()) {
-            reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
-            if let Some(talk) = &mut self.talk {
-                talk.outdated = true;
-            }
-        } else if self.talk.as_ref().is_some_and(|talk| talk.outdated) {
-            let reason =
-                "somebody else wrote its conversation meanwhile; the next run reads it anew".to_owned();
-            reports.push(Observation::Broken { epoch: self.owner.history().session.epoch, reason });
-        }
-        if !reports.is_empty() {
-            return self.report(reports);
-        }
-        let output_from = self.output.end();
-        self.undisturbed(|keeper| {
-            // If the disk is full, it is tried again when there may be room; see `on_time`.
-            match keeper.take(vec![Input::Command(Command::Deliver { turn, output_from })]) {
-                Ok(_) if keeper.owner.owed().contains(&Effect::Say { turn }) => {
-                    keeper.performed.push(Effect::Say { turn });
-                    keeper.say_turn(turn);
-                }
-                Ok(_) => {}
-                Err(_) => keeper.retry_soon(),
-            }
-        });
-    }
-
-    /// Does something without being replaced in the middle of it: what is recorded as said must be said, and a
-    /// new image would not know that it was not. A disk that hangs cannot be helped by a new image anyway.
-    pub(super) fn undisturbed<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
-        if let Some(watchdog) = &self.watchdog {
-            watchdog.disarm();
-        }
-        let done = what(self);
-        self.arm_watchdog();
-        done
-    }
-
-    /// Says a turn's prompt. What is recorded as delivered is said once.
-    pub(super) fn say_turn(&mut self, turn: u64) {
-        killpoint::reached("delivered");
-        let session = &self.owner.history().session;
-        let Some(text) = session.turns.get(turn).map(|turn| turn.prompt.clone()) else { return };
-        let is_whole = session.turns.current.as_ref().is_some_and(|current| current.turn == turn);
+    /// Says a prompt to it: a turn of its own, or something for the one it has.
+    pub(super) fn say_to_agent(&mut self, turn: u64, text: &str, is_whole: bool) {
         let Some(talk) = &mut self.talk else { return };
         let mut out = Out::default();
         if is_whole {
             talk.said = String::new();
             talk.did = VecDeque::new();
-            talk.driver.prompt(turn, &text, &mut out);
+            talk.driver.prompt(turn, text, &mut out);
         } else {
-            talk.driver.steer(turn, &text, &mut out);
+            talk.driver.steer(turn, text, &mut out);
         }
         self.heed(out);
         killpoint::reached("said");
     }
 
-    pub(super) fn interrupt_turn(&mut self, turn: u64) {
+    pub(super) fn break_agent_off(&mut self, turn: u64) {
         let Some(talk) = &mut self.talk else { return };
         let mut out = Out::default();
         talk.driver.interrupt(turn, &mut out);
@@ -680,10 +529,5 @@ impl Keeper {
         if let Some(mut log) = talk.complaint_log {
             let _ = log.finish();
         }
-    }
-
-    /// Forgets that a turn was to be delivered, so that it is tried again.
-    pub(super) fn deliver_again(&mut self) {
-        self.performed.retain(|effect| !matches!(effect, Effect::Deliver { .. }));
     }
 }

@@ -45,6 +45,11 @@ use crate::start::{ADOPT_FLAG, LOOKING_SINCE};
 use crate::store::{self, Lease};
 use crate::{recover, view};
 
+/// How much of a run's beginning is replayed after a restart in place, where what was painted last is not all of it.
+const FIRST_BYTES: usize = 64 * 1024;
+/// Plain colours, nothing on the screen, the cursor at the top.
+const BLANK: &[u8] = b"\x1b[m\x1b[2J\x1b[H";
+
 pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
     memory::one_heap();
     quiet_signals().map_err(|error| bug("setting up signals", &error))?;
@@ -59,7 +64,7 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
         let (home, id) = Home::of(&dir)?;
         let by = Actor { place: call.place.clone(), ..actor_of(&caller).unwrap_or_default() };
         let peer = Peer::of(&caller).map_err(|error| bug("telling who asks", &error))?;
-        let seen = peer.look(&home).and_for(&home, call.agent.as_deref());
+        let seen = peer.look(&home).and_for(&home, call.agent.iter().chain(&call.also));
         let request = callers::admitted(&home, &id, &seen, call.request)?;
         Keeper::start(&home, id, request, by)
     })();
@@ -213,6 +218,9 @@ impl Keeper {
     pub(super) fn next_run(&mut self) {
         self.contained.remove();
         self.stop_talking();
+        self.forget_terminal();
+        // The next agent reads everything.
+        self.delivery.outdated = false;
         self.renew_watchdog();
         if let Err(problem) = self.try_next_run() {
             let hold = Hold::AgentFailed { reason: problem.what };
@@ -310,8 +318,11 @@ impl Keeper {
             next_client: FIRST_CLIENT,
             terminal: None,
             talk: None,
+            desk: super::edges::Desk::default(),
             begin: Begin::New { id: None },
             conversation: None,
+            seen: None,
+            delivery: super::delivery::Delivery::default(),
             terminated: false,
             output,
             screen: Screen::new(screen_size(size)),
@@ -334,6 +345,7 @@ impl Keeper {
             leaving: false,
             begun: false,
             notify: Default::default(),
+            copying: Default::default(),
             owners: Owners::default(),
             looking: None,
         })
@@ -399,14 +411,19 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     keeper.begun = true;
     let session = &keeper.owner.history().session;
     let written = session.spec.as_ref().zip(session.conversation.as_ref());
-    keeper.conversation = conversation.zip(written).map(|(file, (spec, conversation))| {
-        ConversationLock::inherited(file, spec.conversation.clone(), conversation.id.clone())
+    keeper.conversation = conversation.zip(written).and_then(|(file, (spec, conversation))| {
+        let (kind, id) = (spec.conversation.clone(), conversation.id.clone());
+        ConversationLock::inherited(file, keeper.root(), kind, id)
     });
     if let Some(pty) = pty {
         keeper.watch_terminal(Terminal { pty }).map_err(|error| bug("watching the terminal", &error))?;
     }
     let from = keeper.owner.history().session.output_from;
-    let shown = output::tail(&keeper.dir.join("output"), from, REPLAY_BYTES).unwrap_or_default();
+    let output = keeper.dir.join("output");
+    let shown = output::tail(&output, from, REPLAY_BYTES).unwrap_or_default();
+    if from + REPLAY_BYTES < keeper.output.end() {
+        keeper.screen.feed(&first_words(&output, from));
+    }
     keeper.screen.feed(&shown);
     let _ = keeper.screen.take_answers();
     // Half a sequence at the end belongs to what the agent says next.
@@ -417,7 +434,9 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     // A disk that takes no notes is no reason to give the run up.
     let _ = keeper.take(inputs);
     // Connections did not come along, and so neither did whoever was typing.
+    let somebody_typed = keeper.owner.history().session.writer.is_some();
     keeper.release_absent_writer();
+    keeper.type_no_more(somebody_typed);
     keeper.adopt_agent();
     if let Some(pipes) = pipes {
         keeper.begin = begin_in(args);
@@ -432,6 +451,18 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     // What the old image had committed and not done yet is still owed.
     keeper.settle();
     Ok(keeper)
+}
+
+/// What an agent said of its terminal when it began, and a blank screen: how it wants pastes and keys is said once.
+fn first_words(output: &Path, from: u64) -> Vec<u8> {
+    let mut first = vec![0; FIRST_BYTES];
+    let count = match output::read_at(output, from, &mut first) {
+        Ok((count, at)) if at == from => count,
+        // The beginning is no longer kept.
+        Ok(_) | Err(_) => 0,
+    };
+    let whole = Splitter::new().push(&first[..count]).into_owned();
+    [whole.as_slice(), BLANK].concat()
 }
 
 /// How a run took its conversation up, as words for a new image.

@@ -9,14 +9,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
-use berth_core::{Conversation, Final, Observation, Origin, Session, SessionId, Spec, TurnState};
+use berth_core::{
+    Conversation, Event, Final, Hold, Observation, Origin, Session, SessionId, Spec, TurnState,
+};
 use berth_driver::Begin;
 use berth_host::identity;
 
 use super::{Keeper, trouble};
-use crate::conversations::{Claim, ConversationLock};
+use crate::conversations::{Claim, ConversationLock, LOCK_PATIENCE};
 use crate::owner::Input;
-use crate::{driver, foreign, turn, writers};
+use crate::{driver, turn, writers};
 
 /// How long a writer that is to be ended may take before it is killed.
 const TAKE_GRACE: Duration = Duration::from_secs(5);
@@ -24,6 +26,8 @@ const TAKE_GRACE: Duration = Duration::from_secs(5);
 const MOST_GENERATIONS: usize = 64;
 /// The agent whose conversations are named on its command line.
 const CLAUDE: &str = "claude";
+/// The longest id of a conversation that is only ever said over a protocol.
+const MAX_ID_BYTES: usize = 512;
 
 /// Whether a process descends from another one.
 fn is_below(pid: u32, above: u32) -> bool {
@@ -66,11 +70,19 @@ impl TakeUp {
             return Ok(Self { begin, lock: None, inputs: vec![] });
         };
         let lock = claim(root, id, spec, &known)?;
+        let mut notes = vec![];
         if matches!(begin, Begin::Resume { .. }) {
             look_for_others(session, spec, &known, &name, take)?;
+            let left = end_orphans(session, spec, &known)?;
+            // That may have taken long: somebody may have opened it meanwhile.
+            if left.ended {
+                look_for_others(session, spec, &known, &name, take)?;
+            }
+            notes = left.notes;
         }
         let conversation = Conversation { id: known, store: turn::store(spec) };
-        let inputs = vec![Input::Report(Observation::Conversation { conversation })];
+        let mut inputs = vec![Input::Report(Observation::Conversation { conversation })];
+        inputs.extend(notes.into_iter().map(|what| Input::Note(Event::Warned { what })));
         Ok(Self { begin, lock: Some(lock), inputs })
     }
 }
@@ -120,7 +132,7 @@ fn look_for_others(
     let mut found = find().map_err(unclear)?;
     if take {
         for writer in &found {
-            if let Some(dir) = foreign::kept_by(writer.identity.pid) {
+            if let Some(dir) = writer.kept_in() {
                 let session = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let what =
                     format!("conversation {known} is being written in session {session}: {}", writer.line());
@@ -148,6 +160,42 @@ fn look_for_others(
     )))
 }
 
+/// What came of looking for what killed agents left.
+#[derive(Default)]
+struct Left {
+    /// Something was ended.
+    ended: bool,
+    /// What was done, for people.
+    notes: Vec<String>,
+}
+
+/// Ends tools that an agent of this conversation left at work when it was killed: they would go on changing files
+/// under the next one's feet. Nobody writes the conversation at this moment.
+fn end_orphans(session: &Session, spec: &Spec, known: &str) -> Result<Left, Problem> {
+    let env = turn::where_kept(spec, session.conversation.as_ref());
+    let orphans = match writers::orphans(&spec.conversation, known, env) {
+        Ok(orphans) => orphans,
+        // They do not write the conversation: that nobody can look for them keeps nobody from going on.
+        Err(why) => return Ok(Left { ended: false, notes: vec![why] }),
+    };
+    let ended = orphans.end().map_err(|why| {
+        Problem::new(
+            Code::Refused,
+            format!("a tool of an agent that was killed is still at work in conversation {known}: {why}"),
+        )
+        .hint("end it, then try again")
+    })?;
+    let mut left = Left { ended: !ended.is_empty(), notes: vec![] };
+    if left.ended {
+        left.notes.push(format!("ended what an agent that was killed left at work: {}", ended.join("; ")));
+    }
+    if !orphans.others.is_empty() {
+        let others: Vec<String> = orphans.others.iter().map(writers::Orphan::line).collect();
+        left.notes.push(format!("left alone, because it may be meant to stay: {}", others.join("; ")));
+    }
+    Ok(left)
+}
+
 /// Which conversation the next run writes, and how it gets there.
 fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Result<Begin, Problem> {
     let mints = driver::of(&spec.driver, id).is_some_and(|driver| driver.mints());
@@ -155,7 +203,9 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
     let gone = |id: &str| {
         let what = format!("session `{name}` cannot go on: {}", turn::no_conversation(id, name));
         Problem::new(Code::NotFound, what)
-            .hint(format!("or look where it went: `berth turns {name}` shows what was said in it"))
+            .hint(format!(
+                "if `berth history {name}` has a copy, `berth restore {name} --history` puts it back; `berth turns {name}` shows what was said in it"
+            ))
     };
     let Some(known) = &session.conversation else {
         if let Origin::Resumed(of) | Origin::Forked(of) = &spec.origin {
@@ -170,8 +220,18 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
             Origin::Forked(of) => Ok(Begin::Fork { of: of.clone(), id: minted() }),
         };
     };
+    // Somebody's own word is on the session's command line already.
+    let own_word = match &spec.origin {
+        Origin::Named(word) | Origin::Resumed(word) | Origin::Forked(word) => *word == known.id,
+        Origin::New => false,
+    };
+    if !own_word && !is_an_id(spec, &known.id) {
+        let what = format!("`{}` is no id of a conversation", known.id.escape_debug());
+        return Err(Problem::new(Code::Refused, format!("session `{name}` cannot go on: {what}"))
+            .hint("an agent gave it that; begin a new session"));
+    }
     let turns = &session.turns;
-    let was_given = (1..=turns.last()).any(|turn| turns.was_given(turn));
+    let was_given = (session.given_up_after + 1..=turns.last()).any(|turn| turns.was_given(turn));
     let came_with_one = matches!(spec.origin, Origin::Resumed(_) | Origin::Forked(_));
     match turn::exists(spec, Some(known), &known.id) {
         Some(true) => Ok(Begin::Resume { id: known.id.clone() }),
@@ -182,6 +242,19 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
         Some(false) => Ok(Begin::New { id: Some(known.id.clone()) }),
         None if was_given || came_with_one => Ok(Begin::Resume { id: known.id.clone() }),
         None => Ok(Begin::New { id: minted() }),
+    }
+}
+
+/// Whether an agent may call its conversation so. What can come to stand on a command line must not be taken for
+/// anything else there.
+pub(super) fn is_an_id(spec: &Spec, id: &str) -> bool {
+    match spec.takes_turns() && spec.conversation != CLAUDE {
+        false => berth_transcript::is_plain_id(id),
+        true => {
+            (1..=MAX_ID_BYTES).contains(&id.len())
+                && !id.starts_with('-')
+                && !id.contains(|letter: char| letter.is_control())
+        }
     }
 }
 
@@ -199,7 +272,8 @@ fn is_safe_to_name(spec: &Spec, id: &str) -> Result<(), Problem> {
 
 /// Whether something is forgotten if a session's conversation is not there any more.
 pub(super) fn has_a_past(session: &Session, spec: &Spec) -> bool {
-    let was_answered = session.turns.all.iter().any(|turn| turn.state == TurnState::Over(Final::Done));
+    let mut of_this = session.turns.all.iter().skip(session.given_up_after as usize);
+    let was_answered = of_this.any(|turn| turn.state == TurnState::Over(Final::Done));
     was_answered || matches!(spec.origin, Origin::Resumed(_) | Origin::Forked(_))
 }
 
@@ -212,6 +286,48 @@ fn mint() -> String {
 }
 
 impl Keeper {
+    /// The agent writes a conversation from now on, and the right to write it moves along.
+    pub(super) fn enter(&mut self, id: String, reports: &mut Vec<Observation>) {
+        self.enter_within(id, LOCK_PATIENCE, reports);
+    }
+
+    /// The same, and how long the right may take.
+    pub(super) fn enter_within(&mut self, id: String, patience: Duration, reports: &mut Vec<Observation>) {
+        let session = &self.owner.history().session;
+        let Some(spec) = &session.spec else { return };
+        let is_known = session.conversation.as_ref().is_some_and(|known| known.id == id);
+        let is_ours = self.conversation.as_ref().is_some_and(|lock| lock.is_of(&spec.conversation, &id));
+        if is_known && is_ours {
+            return;
+        }
+        // It may come to stand on a command line, and an agent's own tools can call its hooks.
+        if !is_an_id(spec, &id) {
+            let who = "the agent gave its conversation an id that is none".to_owned();
+            return reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
+        }
+        let conversation = Conversation { store: turn::store(spec), id };
+        if is_ours {
+            // It was in one that it may not write, and is back. A second claim would be in the way of our own.
+            return reports.push(Observation::Conversation { conversation });
+        }
+        let (kind, id) = (&spec.conversation, &conversation.id);
+        match ConversationLock::claim_within(patience, self.root(), kind, id, &self.id) {
+            Ok(Claim::Ours(lock)) => {
+                self.conversation = Some(lock);
+                self.renew_watchdog();
+            }
+            Ok(Claim::Held(by)) => {
+                let who = by.map_or_else(|| "another session".to_owned(), |by| format!("session {by}"));
+                reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
+            }
+            Err(error) => {
+                let who = format!("cannot lock conversation {}: {error}", conversation.id);
+                reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
+            }
+        }
+        reports.push(Observation::Conversation { conversation });
+    }
+
     /// Somebody who is none of ours and writes our conversation, for people.
     pub(super) fn foreign_writer(&self) -> Option<String> {
         let session = &self.owner.history().session;
@@ -242,6 +358,28 @@ mod tests {
                 let refused = begin_of(&session, &spec, &me, "fix").expect_err(id);
                 assert_eq!(refused.code, Code::Refused, "{refused:?}");
             }
+        }
+    }
+
+    #[test]
+    fn what_an_agent_calls_its_conversation_is_never_taken_for_an_option() {
+        let me = SessionId::parse("0123456789ab").expect("an id");
+        for (driver, kind) in
+            [("pty", CLAUDE), ("pty", "codex"), ("pty", ""), ("claude", CLAUDE), ("acp", "opencode")]
+        {
+            let spec = Spec { conversation: kind.to_owned(), driver: driver.to_owned(), ..Spec::default() };
+            for id in ["--permission-mode=bypassPermissions", "-c", "", "a\nb"] {
+                assert!(!is_an_id(&spec, id), "{driver} {kind} {id:?}");
+                let conversation = Conversation { id: id.to_owned(), store: String::new() };
+                let session = Session { conversation: Some(conversation), ..Session::default() };
+                let refused = begin_of(&session, &spec, &me, "fix").expect_err(id);
+                assert_eq!(refused.code, Code::Refused, "{refused:?}");
+            }
+            assert!(is_an_id(&spec, "0198a7c2-5d1e-7b90-8f3a-2c4d5e6f7a8b"));
+        }
+        let terminal = Spec { conversation: CLAUDE.to_owned(), driver: "pty".to_owned(), ..Spec::default() };
+        for id in ["a b", "../x", "a=b", "a;b"] {
+            assert!(!is_an_id(&terminal, id), "{id:?}");
         }
     }
 }

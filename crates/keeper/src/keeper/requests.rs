@@ -10,10 +10,10 @@ use berth_api::message::{Answer, Call, Notice, PROTOCOL, Request, Role, Size};
 use berth_api::status::Status;
 use berth_api::{Code, Problem, problem, redact, trace};
 use berth_core::{Command, Deed, Fence, Name, Phase, Refusal, SessionId, Target};
-use berth_host::socket;
+use berth_host::{clock, socket};
 use rustix::event::epoll;
 
-use super::{Keeper, actor_of};
+use super::{Keeper, STATUS_DELAY_MS, actor_of};
 use crate::callers::{self, Peer, Seen};
 use crate::clients::{Attached, Client};
 use crate::home::Home;
@@ -118,7 +118,10 @@ impl Keeper {
     fn drop_client(&mut self, key: u64) {
         let Some(client) = self.clients.remove(&key) else { return };
         self.epoll_delete(&client);
-        if let Some(Attached { fence: Some(fence), .. }) = client.attached {
+        let Some(Attached { fence, .. }) = client.attached else { return };
+        // That somebody observed is in no event.
+        self.write_status_within(STATUS_DELAY_MS);
+        if let Some(fence) = fence {
             self.release_writer(fence);
         }
     }
@@ -148,8 +151,8 @@ impl Keeper {
                 if let Some(client) = self.clients.get_mut(&key) {
                     client.actor.place = call.place;
                 }
-                let agent = call.agent.as_deref();
-                self.permitted(key, agent, &call.request).and_then(|()| self.on_request(key, call.request))
+                let agents: Vec<String> = call.agent.into_iter().chain(call.also).collect();
+                self.permitted(key, &agents, &call.request).and_then(|()| self.on_request(key, call.request))
             }
             Ok(call) => Err(Problem::new(
                 Code::Unreachable,
@@ -169,24 +172,27 @@ impl Keeper {
     }
 
     /// Refuses what whoever asks may not: an agent does not command its supervisor.
-    fn permitted(&mut self, key: u64, agent: Option<&str>, request: &Request) -> Result<(), Problem> {
+    fn permitted(&mut self, key: u64, agents: &[String], request: &Request) -> Result<(), Problem> {
         let session = &self.owner.history().session;
         let deed = callers::deed_to(request, session.spec.as_ref(), self.is_helper());
         if deed == Deed::Look {
             return Ok(());
         }
-        let Some(home) = Home::around(&self.dir) else { return Ok(()) };
-        let Some(client) = self.clients.get_mut(&key) else { return Ok(()) };
+        // A keeper begins only in the directory of a session or helper, and a client that asks is there. Were it
+        // otherwise nobody could tell who asks, and who cannot be told may look.
+        let unknown = |what| Problem::new(Code::Bug, format!("it cannot be told who asks: {what}"));
+        let home = Home::around(&self.dir).ok_or_else(|| unknown("this keeper is in no state directory"))?;
+        let client = self.clients.get_mut(&key).ok_or_else(|| unknown("the client is gone"))?;
         let peer = &client.peer;
         let look = || match peer {
             Some(peer) => peer.look(&home),
             None => Seen::Unseen("nothing is known of the other end".to_owned()),
         };
         let seen = client.seen.get_or_insert_with(look);
-        if *seen == Seen::Outside && agent.is_none() {
+        if *seen == Seen::Outside && agents.is_empty() {
             return Ok(());
         }
-        let seen = seen.clone().and_for(&home, agent);
+        let seen = seen.clone().and_for(&home, agents);
         let session = &self.owner.history().session;
         let owner = callers::owner_named(request);
         let target = |inside: &SessionId| match (deed, owner) {
@@ -257,6 +263,7 @@ impl Keeper {
             Request::Pause => self.pause(key),
             Request::GoOn => self.go_on(key),
             Request::AnswerAsk { request, wish, epoch } => self.answer_ask(key, request, wish, epoch),
+            Request::Hook { report } => self.on_hook(key, report),
             Request::Restart if !self.has_said_everything() => {
                 Err(Problem::new(Code::Held, "the agent is still being told something").hint("try again"))
             }
@@ -320,9 +327,11 @@ impl Keeper {
         }
         let Some(client) = self.clients.get_mut(&key) else { return Ok(None) };
         // The screen follows as soon as it can be painted, which is at once but for a torn sequence.
-        client.attached = Some(Attached { fence, behind: true });
+        let since_ms = client.attached.map_or_else(clock::wall_ms, |attached| attached.since_ms);
+        client.attached = Some(Attached { fence, behind: true, since_ms });
         let answer = Answer::Attached { fence: fence.map(|fence| fence.0) };
         client.send(Kind::Answer, &serde_json::to_vec(&answer).expect("an answer is plain data"));
+        self.write_status_within(STATUS_DELAY_MS);
         Ok(None)
     }
 
@@ -377,7 +386,7 @@ impl Keeper {
             return Err(self.refused(&refusal));
         }
         self.demote_others(key, &taker);
-        self.queue_keys(text.as_bytes());
+        self.type_keys(text.as_bytes());
         self.done()
     }
 

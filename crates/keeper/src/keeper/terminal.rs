@@ -103,6 +103,13 @@ impl Keeper {
         self.keys.clear();
     }
 
+    /// The run is over, and the next one has a terminal of its own.
+    pub(super) fn forget_terminal(&mut self) {
+        self.close_terminal();
+        (self.terminal, self.terminal_closed) = (None, false);
+        self.desk = super::edges::Desk::default();
+    }
+
     /// The terminal, while the agent's side of it is open.
     pub(super) fn open_terminal(&self) -> Option<&Terminal> {
         self.terminal.as_ref().filter(|_| !self.terminal_closed)
@@ -202,6 +209,7 @@ impl Keeper {
                 }
             }
         }
+        self.desk.shown();
         self.screen.feed(bytes);
         let answers = self.screen.take_answers();
         // What an observer's terminal answers goes nowhere, and one that fell behind never saw the
@@ -219,10 +227,10 @@ impl Keeper {
         let Some(client) = self.clients.get_mut(&key).filter(|client| client.is_drained()) else { return };
         // Painting into the middle of a sequence that had to be let through in pieces would leave its
         // rest to be shown as text.
-        if let Some(Attached { behind: true, fence }) = client.attached
+        if let Some(attached @ Attached { behind: true, .. }) = client.attached
             && !self.splitter.torn()
         {
-            client.attached = Some(Attached { behind: false, fence });
+            client.attached = Some(Attached { behind: false, ..attached });
             let paint = self.screen.restore();
             client.send_screen(&paint);
         }
@@ -239,8 +247,18 @@ impl Keeper {
         let fence = Fence(u64::from_le_bytes(*fence));
         let own = self.clients.get(&key).and_then(|client| client.attached?.fence);
         if own == Some(fence) && self.owner.history().session.may_type(fence).is_ok() {
+            self.type_keys(keys);
+        }
+    }
+
+    /// Keys that somebody typed. While a turn is typed for somebody else, they wait: they would be joined with it.
+    pub(super) fn type_keys(&mut self, keys: &[u8]) {
+        if self.desk.is_typing() {
+            self.desk.keep_behind(keys);
+        } else {
             self.queue_keys(keys);
         }
+        self.typed_by_hand(keys);
     }
 
     /// Queues keys for the agent.
@@ -252,7 +270,7 @@ impl Keeper {
     }
 
     pub(super) fn keys_have_room_for(&self, bytes: usize) -> bool {
-        self.keys.len() + bytes <= KEYS_BYTES
+        self.keys.len() + self.desk.kept_behind() + bytes <= KEYS_BYTES
     }
 
     pub(super) fn keys_are_full(&self) -> bool {

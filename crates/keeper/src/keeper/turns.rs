@@ -141,6 +141,11 @@ impl Keeper {
 
     pub(super) fn go_on(&mut self, key: u64) -> Result<Option<Answer>, Problem> {
         let Some(by) = self.actor(key) else { return Ok(None) };
+        // Whoever lets it go on has looked: at what is in the box, and at what others said.
+        self.desk.typing.forget();
+        if self.seen.is_some() && self.owner.history().session.has_terminal() {
+            self.remember_conversation();
+        }
         self.order(Command::GoOn { by })?;
         self.done()
     }
@@ -195,7 +200,7 @@ impl Keeper {
         }
         let session = &self.owner.history().session;
         let answer = match &session.phase {
-            Phase::Running { .. } if session.turns.ready.is_some() || !session.takes_turns() => {
+            Phase::Running { .. } if session.turns.ready.is_some() || session.has_terminal() => {
                 Answer::Done { status: Box::new(self.status()) }
             }
             Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) => return,

@@ -3,9 +3,10 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use berth_api::client::SOCKET_NAME;
-use berth_core::{Actor, Command, Effect, Ending, Observation, PROOF_PATIENCE, Phase, Process};
+use berth_core::{Actor, Command, Effect, Ending, Observation, Origin, PROOF_PATIENCE, Phase, Process, Spec};
 use berth_driver::Begin;
 use berth_host::cgroup::Watch;
 use berth_host::identity::{Identity, ignores_signal};
@@ -15,6 +16,7 @@ use rustix::process::Signal;
 
 use super::terminal::Until;
 use super::{Keeper, SIGTERM_GRACE, libc_chld, libc_term};
+use crate::carried::{self, trust};
 use crate::driver::{self, Launch, pipes, pty};
 use crate::foreign;
 use crate::killpoint;
@@ -29,6 +31,9 @@ const NAMED_LEFTOVERS: usize = 20;
 
 /// How long a process that the kernel kills for its memory may take to end.
 const OOM_KILL_MS: u64 = 2000;
+
+/// What stands for a conversation that has no id when its session is made, in the command that goes on with it.
+const ID_PLACE: &str = "{id}";
 
 /// How often it is asked whether only other sessions are in the run's group.
 const LOOK_FOR_OTHERS_MS: u64 = 200;
@@ -85,7 +90,8 @@ impl Keeper {
     }
 
     fn spawn(&mut self, epoch: berth_core::Epoch) {
-        let observation = match self.start_agent(epoch) {
+        let mut carried = None;
+        let observation = match self.start_agent(epoch, &mut carried) {
             Ok((agent, Ok(()))) => Observation::Spawned { epoch, agent },
             Ok((_, Err(error))) => {
                 let _ = tree::signal_descendants(self.me.pid, |_| vec![Signal::KILL.as_raw()]);
@@ -95,11 +101,15 @@ impl Keeper {
             Err(reason) => Observation::SpawnFailed { epoch, reason },
         };
         killpoint::reached("spawned");
-        self.report(vec![observation]);
+        self.report([observation].into_iter().chain(carried).collect());
     }
 
     /// Starts the agent, and says whether it can be heard. The error is for people.
-    fn start_agent(&mut self, epoch: berth_core::Epoch) -> Result<(Process, io::Result<()>), String> {
+    fn start_agent(
+        &mut self,
+        epoch: berth_core::Epoch,
+        carried: &mut Option<Observation>,
+    ) -> Result<(Process, io::Result<()>), String> {
         let spec = self.owner.history().session.spec.clone().unwrap_or_default();
         let variables = self.variables(epoch);
         let launch = |command| Launch {
@@ -113,15 +123,39 @@ impl Keeper {
             let driver = driver::of(&spec.driver, &self.id)
                 .ok_or_else(|| format!("this version of berth knows no driver called `{}`", spec.driver))?;
             let begin = self.begin.clone();
-            let (pipes, agent) = pipes::start(&launch(&driver.command_line(&spec.command, &begin)))?;
+            let command = self.with_hooks(&spec, driver.command_line(&spec.command, &begin));
+            let (pipes, agent) = pipes::start(&launch(&command))?;
             return Ok((agent, self.talk_to(driver, begin, pipes, true)));
         }
         let goes_on = matches!(self.begin, Begin::Resume { .. }) && !spec.again.is_empty();
-        let command = if goes_on { &spec.again } else { &spec.command };
+        let command = if goes_on { self.again(&spec) } else { spec.command.clone() };
+        let command = self.with_hooks(&spec, command);
+        *carried = trust::tells(&spec, &command).then_some(Observation::HooksCarried { epoch });
         let size = self.screen.size();
         let size = berth_api::message::Size { rows: size.rows, cols: size.cols };
-        let (terminal, agent) = pty::start(&launch(command), size)?;
+        let (terminal, agent) = pty::start(&launch(&command), size)?;
         Ok((agent, self.watch_terminal(terminal)))
+    }
+
+    /// The command that goes on with the conversation the agent had last: it may be another one than the first.
+    fn again(&self, spec: &Spec) -> Vec<String> {
+        let Begin::Resume { id } = &self.begin else { return spec.again.clone() };
+        let first = match &spec.origin {
+            Origin::Named(first) | Origin::Resumed(first) => Some(first),
+            Origin::New | Origin::Forked(_) => None,
+        };
+        let word = |word: &String| match first {
+            Some(first) if word == first => id.clone(),
+            Some(_) | None => word.replace(ID_PLACE, id),
+        };
+        spec.again.iter().map(word).collect()
+    }
+
+    /// A command with the hooks that its agent takes along. They are no part of the record: the next run has those
+    /// of the program that starts it.
+    fn with_hooks(&self, spec: &Spec, command: Vec<String>) -> Vec<String> {
+        let root = self.dir.parent().and_then(Path::parent);
+        root.map_or_else(|| command.clone(), |root| carried::with_hooks(root, spec, command.clone()))
     }
 
     pub(super) fn terminate_tree(&mut self) {
@@ -288,6 +322,9 @@ impl Keeper {
             | Observation::Ready { .. }
             | Observation::NotReady { .. }
             | Observation::AgentReady { .. }
+            | Observation::HooksCarried { .. }
+            | Observation::Told { .. }
+            | Observation::DraftGone
             | Observation::Conversation { .. }
             | Observation::TurnBegan { .. }
             | Observation::TurnOver { .. }
@@ -377,6 +414,7 @@ impl Keeper {
             self.deliver_again();
         }
         self.on_agent_time();
+        self.on_edges_time();
         if [self.kill_at_ms(), self.idle_end_ms(), self.turns_due_ms()]
             .into_iter()
             .flatten()
@@ -452,7 +490,7 @@ impl Keeper {
         let sync = self.output.sync_due_ms();
         let owed = [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, self.status_at_ms, sync];
         let shared = [self.idle_end_ms(), self.look_at_ms()];
-        let turns = [self.turns_due_ms(), self.agent_due_ms()];
+        let turns = [self.turns_due_ms(), self.agent_due_ms(), self.edges_due_ms()];
         let due = owed.into_iter().chain(shared).chain(turns).flatten().min()?;
         // Some kernels count a sleep in 31 bits of milliseconds.
         let left = due.saturating_sub(boot).min(LONGEST_SLEEP_MS);

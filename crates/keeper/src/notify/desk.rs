@@ -226,18 +226,21 @@ pub(super) fn note_failure(dir: &Path, event: u64, occasion: Occasion, what: &st
 /// Whether a process is proven to be a notifier: it was started as one, and it signed for a seat. It may be
 /// below a keeper that has nothing to do with it, if it was started by a command of an agent.
 pub(crate) fn is_at_work(pid: u32) -> bool {
-    let Some(dir) = fs::read(format!("/proc/{pid}/cmdline")).ok().and_then(|line| session_dir(&line)) else {
-        return false;
-    };
-    let Some(desk) = dir.parent().and_then(Path::parent).and_then(Desk::existing) else { return false };
-    let Ok(signature) = Identity::of(pid).map(|it| store::signature(&it)) else { return false };
+    told_by(pid).is_some()
+}
+
+/// The directory of the session that a process tells of, if it is proven to be a notifier.
+pub(crate) fn told_by(pid: u32) -> Option<PathBuf> {
+    let dir = session_dir(&fs::read(format!("/proc/{pid}/cmdline")).ok()?)?;
+    let desk = dir.parent().and_then(Path::parent).and_then(Desk::existing)?;
+    let signature = store::signature(&Identity::of(pid).ok()?);
     let signed = |number| {
         let seat = desk.dir.join(format!("seat.{number}"));
         // Anybody can write a text; it counts while the seat is taken.
         fs::read(&seat).is_ok_and(|text| text.starts_with(signature.as_bytes()))
             && matches!(probe(&seat), Ok(Some(Probe::Held)))
     };
-    (0..MOST_AT_WORK).any(signed)
+    (0..MOST_AT_WORK).any(signed).then_some(dir)
 }
 
 /// The session's directory a notifier's command line names.

@@ -4,6 +4,8 @@ use berth_api::{Code, Problem};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::copies::Tidied;
+
 /// What was found, and what was done about it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "SweepReport")]
@@ -24,10 +26,14 @@ pub struct Report {
     pub no_record: Vec<Stranger>,
     /// What could not be told.
     pub cannot_tell: Vec<Stranger>,
+    /// Agents that no session has started: theirs who started them.
+    pub foreign: Vec<Stranger>,
     /// Records that cannot be read. What is theirs is kept.
     pub damaged: Vec<String>,
     /// How many processes could not be looked into: those of other users.
     pub unreadable: usize,
+    /// What became of copies of transcripts; nothing if they were not looked at.
+    pub history: Option<Tidied>,
 }
 
 /// A session or helper that runs.

@@ -2,7 +2,8 @@
 //!
 //! Promise: when [`end`] returns, the writer is proven gone, and so is what it started and what carries its
 //! conversation's id; or the error names who stays. Whoever asked, keepers, and what is below keepers, are not
-//! touched. A signal goes only through a descriptor of the verified process.
+//! touched, nor is who has no agent's name and is a writer by a hook's word alone. A signal goes only through a
+//! descriptor of the verified process.
 //! Not here: asking (a person has said so before).
 
 use std::time::Duration;
@@ -11,7 +12,7 @@ use berth_host::identity::{self, Identity, Pidfd, Verdict};
 use berth_host::tree;
 use rustix::process::Signal;
 
-use super::{Writer, marks};
+use super::{Evidence, Writer, marks, signs};
 use crate::{foreign, recover, whose};
 
 /// How long what was killed may take to be gone.
@@ -45,6 +46,11 @@ pub fn end(writer: &Writer, grace: Duration, asked_by: Option<u32>) -> Result<En
     match writer.identity.check() {
         Verdict::Gone => {}
         Verdict::CannotTell(why) => return Err(format!("cannot end {}: {why}", writer.line())),
+        // A record may be of an older version, which believed every caller of a hook.
+        Verdict::Alive(_) if matches!(writer.evidence, Evidence::Hook { .. }) && !is_agent(writer) => {
+            let (who, kind) = (name(writer.identity.pid), &writer.kind);
+            return Err(format!("{who} is no {kind} by its name, and only a hook says so: end it yourself"));
+        }
         Verdict::Alive(pidfd) => {
             let agent = [(writer.identity.clone(), pidfd)];
             let below = || -> Vec<u32> {
@@ -89,29 +95,34 @@ pub fn end(writer: &Writer, grace: Duration, asked_by: Option<u32>) -> Result<En
     }
 }
 
+/// Whether it is an agent by its name.
+fn is_agent(writer: &Writer) -> bool {
+    identity::stat(writer.identity.pid).is_ok_and(|stat| signs::is_agent(&writer.kind, &stat))
+}
+
 /// Asks it to end. One that is stopped could not hear it.
-fn ask(pidfd: &Pidfd) -> std::io::Result<()> {
+pub(super) fn ask(pidfd: &Pidfd) -> std::io::Result<()> {
     pidfd.signal(Signal::TERM.as_raw())?;
     pidfd.signal(Signal::CONT.as_raw())
 }
 
-fn kill(pidfd: &Pidfd) -> std::io::Result<()> {
+pub(super) fn kill(pidfd: &Pidfd) -> std::io::Result<()> {
     pidfd.signal(Signal::KILL.as_raw())
 }
 
 /// Us, whoever asked, and all above: no writer that we may end is among them.
-fn spared(asked_by: Option<u32>) -> Vec<u32> {
-    let mut spared = vec![];
-    for mut pid in [Some(std::process::id()), asked_by].into_iter().flatten() {
-        for _ in 0..MOST_ANCESTORS {
-            if pid <= 1 || spared.contains(&pid) {
-                break;
-            }
-            spared.push(pid);
-            pid = identity::stat(pid).map_or(0, |stat| stat.ppid);
-        }
+pub(super) fn spared(asked_by: Option<u32>) -> Vec<u32> {
+    [Some(std::process::id()), asked_by].into_iter().flatten().flat_map(line_of).collect()
+}
+
+/// A process and all above it, without the first.
+pub(super) fn line_of(mut pid: u32) -> Vec<u32> {
+    let mut line = vec![];
+    while pid > 1 && line.len() < MOST_ANCESTORS && !line.contains(&pid) {
+        line.push(pid);
+        pid = identity::stat(pid).map_or(0, |stat| stat.ppid);
     }
-    spared
+    line
 }
 
 /// Adds the processes that carry the conversation's id and are the writer's: below it in the tree, or with its pid
@@ -147,7 +158,7 @@ fn hold(
 }
 
 /// Whether it is a keeper, or below one: those have sessions of their own, wherever they were started.
-fn is_kept(pid: u32) -> bool {
+pub(super) fn is_kept(pid: u32) -> bool {
     foreign::kept_by(pid).is_some()
         || identity::stat(pid).is_ok_and(|stat| foreign::keeper_above(&stat).is_some())
 }

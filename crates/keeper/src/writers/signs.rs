@@ -25,6 +25,8 @@ const MAX_ENTRY_BYTES: u64 = 64 << 10;
 const BEFORE_ID: [&str; 5] = ["--resume", "-r", "--session-id", "--session", "-s"];
 /// With this an agent reads the conversation it resumes, and writes another.
 const FORKS: &str = "--fork-session";
+/// Where in its directory Codex has its locks.
+pub(super) const CODEX_LOCKS: &str = "thread-writer-locks";
 /// What runs programs that are text: the program is what it was given.
 const INTERPRETERS: [&str; 3] = ["node", "bun", "deno"];
 
@@ -44,19 +46,47 @@ pub(super) fn registered(
             .filter(|entry| entry.session == id)
             .map(|entry| (entry.identity, Evidence::Registry { file: entry.file }))
             .collect()),
-        Kind::Codex => locked(&dir.join("thread-writer-locks").join(format!("{id}.lock"))),
+        Kind::Codex => locked(&codex_lock(&dir, id)),
     }
 }
 
+/// The lock that a writer of this conversation of Codex's holds.
+pub(super) fn codex_lock(dir: &Path, id: &str) -> PathBuf {
+    dir.join(CODEX_LOCKS).join(format!("{id}.lock"))
+}
+
+/// What a process of an agent says of itself, if it does.
+pub(super) fn entry_of(kind: &str, pid: u32, env: impl Fn(&str) -> Option<OsString>) -> Option<Entry> {
+    match Kind::of(kind)? {
+        Kind::Claude => {}
+        Kind::Codex => return None,
+    }
+    let file = config_dir(Kind::Claude, env).ok()?.join("sessions").join(format!("{pid}.json"));
+    entry(pid, file)
+}
+
 /// A process of Claude Code, by its own word, that lives.
-struct Entry {
-    identity: Identity,
-    session: String,
-    file: PathBuf,
+pub(super) struct Entry {
+    pub(super) identity: Identity,
+    pub(super) session: String,
+    pub(super) file: PathBuf,
+    /// What it does; older versions do not say.
+    pub(super) doing: Option<Doing>,
+}
+
+/// What an agent's process says that it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Doing {
+    /// Nothing, since then, in milliseconds since 1970.
+    Idle { since_ms: u64 },
+    /// It is at work, since then.
+    Busy { since_ms: u64 },
+    /// Something else: it waits for an answer.
+    Other,
 }
 
 /// Claude Code's list of its processes, `sessions/<pid>.json`. Those that were killed stay in it.
-fn entries(dir: &Path) -> Result<Vec<Entry>, String> {
+pub(super) fn entries(dir: &Path) -> Result<Vec<Entry>, String> {
     let dir = dir.join("sessions");
     let wrong = |error: io::Error| format!("cannot list {}: {error}", dir.display());
     let list = match fs::read_dir(&dir) {
@@ -87,6 +117,9 @@ struct Registered {
     proc_start: Option<String>,
     /// Ends in the pid namespace that the pid is of.
     pid_domain: Option<String>,
+    /// `busy`, `waiting` or `idle`, and since when.
+    status: Option<String>,
+    status_updated_at: Option<u64>,
 }
 
 fn entry(pid: u32, file: PathBuf) -> Option<Entry> {
@@ -103,7 +136,13 @@ fn entry(pid: u32, file: PathBuf) -> Option<Entry> {
         fs::read_link("/proc/self/ns/pid").is_ok_and(|ours| domain.ends_with(&*ours.to_string_lossy()))
     });
     (is_same && is_here && registered.pid == pid).then_some(())?;
-    Some(Entry { identity: stat.identity().ok()?, session: registered.session_id, file })
+    let doing = registered.status.as_deref().map(|status| match (status, registered.status_updated_at) {
+        ("idle", Some(since_ms)) => Doing::Idle { since_ms },
+        ("busy", Some(since_ms)) => Doing::Busy { since_ms },
+        (_, _) => Doing::Other,
+    });
+    let identity = stat.identity().ok()?;
+    Some(Entry { identity, session: registered.session_id, file, doing })
 }
 
 /// Who holds a lock of Codex's.
@@ -225,7 +264,7 @@ fn above(parents: &BTreeMap<u32, u32>, pid: u32) -> Vec<u32> {
 }
 
 /// The directory in which the agent that a process is keeps its conversations, if we may see that.
-fn place_of(kind: Kind, pid: u32) -> Option<PathBuf> {
+pub(super) fn place_of(kind: Kind, pid: u32) -> Option<PathBuf> {
     let names = ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "HOME"];
     let values = tree::variables(pid, names).ok()?;
     let value = |name: &str| names.iter().position(|known| *known == name).and_then(|at| values[at].clone());
@@ -233,13 +272,13 @@ fn place_of(kind: Kind, pid: u32) -> Option<PathBuf> {
 }
 
 /// Whether two paths lead to one directory.
-fn is_same(one: &Path, other: &Path) -> bool {
+pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let place = |dir: &Path| fs::metadata(dir).ok().map(|dir| (dir.dev(), dir.ino()));
     one == other || place(one).is_some_and(|one| place(other) == Some(one))
 }
 
-fn is_agent(kind: &str, stat: &ProcessStat) -> bool {
+pub(super) fn is_agent(kind: &str, stat: &ProcessStat) -> bool {
     let argv = stat.open().and_then(|opened| opened.argv()).unwrap_or_default();
     looks_like(kind, &argv, &stat.comm)
 }
@@ -256,7 +295,7 @@ fn looks_like(kind: &str, argv: &[String], comm: &str) -> bool {
 }
 
 /// Whether a command line says that this conversation is to be written.
-fn names(argv: &[String], id: &str) -> bool {
+pub(super) fn names(argv: &[String], id: &str) -> bool {
     let is_id = |word: &str| {
         word == id || word.ends_with(".jsonl") && Path::new(word).file_stem().is_some_and(|stem| stem == id)
     };

@@ -81,7 +81,10 @@ impl Rules {
             | Event::ExpirySet { .. }
             | Event::Tagged { .. }
             | Event::Noted { .. }
+            | Event::Imported { .. }
             | Event::PolicySet { .. }
+            | Event::HooksCarried { .. }
+            | Event::EdgeSeen { .. }
             | Event::Warned { .. } => {}
         }
         Ok(())
@@ -161,7 +164,10 @@ impl Rules {
             | Event::ExpirySet { .. }
             | Event::Tagged { .. }
             | Event::Noted { .. }
+            | Event::Imported { .. }
             | Event::PolicySet { .. }
+            | Event::HooksCarried { .. }
+            | Event::EdgeSeen { .. }
             | Event::Warned { .. } => Ok(()),
         }
     }

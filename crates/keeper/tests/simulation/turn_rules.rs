@@ -80,7 +80,7 @@ impl TurnRules {
             Event::QueueHeld { hold } => {
                 self.is_held = true;
                 self.until_next_run = match hold {
-                    Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } => true,
+                    Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } | Hold::Draft => true,
                     Hold::Paused { .. } | Hold::Unknown { .. } => false,
                 };
             }
@@ -120,7 +120,10 @@ impl TurnRules {
             | Event::Restored { .. }
             | Event::Tagged { .. }
             | Event::Noted { .. }
+            | Event::Imported { .. }
             | Event::PolicySet { .. }
+            | Event::HooksCarried { .. }
+            | Event::EdgeSeen { .. }
             | Event::Warned { .. } => {}
         }
         Ok(())

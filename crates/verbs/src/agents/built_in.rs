@@ -36,7 +36,8 @@ const ROWS: [Row; 6] = [
         about: "Codex",
         driver: Driver::Codex,
         command: "codex app-server",
-        tui: "codex",
+        // Else a daemon has the conversation: it outlives the terminal, and hooks come from it.
+        tui: "codex --no-daemon",
         resume_tui: "resume {id}",
         begin_tui: "",
         conversation: "codex",

@@ -57,7 +57,7 @@ fn a_terminal_interface_begins_as_it_can() {
     assert_eq!(tui("claude", TuiBegin::Fresh), ok("claude --model x"));
     assert_eq!(tui("claude", TuiBegin::FreshAs("u-1")), ok("claude --session-id u-1 --model x"));
     assert_eq!(tui("claude", TuiBegin::Resume("u-1")), ok("claude --resume u-1 --model x"));
-    assert_eq!(tui("codex", TuiBegin::Resume("t-1")), ok("codex resume t-1 --model x"));
+    assert_eq!(tui("codex", TuiBegin::Resume("t-1")), ok("codex --no-daemon resume t-1 --model x"));
     assert_eq!(tui("opencode", TuiBegin::Resume("ses_1")), ok("opencode --session ses_1 --model x"));
     assert_eq!(tui("gemini", TuiBegin::Fresh), ok("gemini --model x"));
 }

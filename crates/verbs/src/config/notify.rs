@@ -58,13 +58,13 @@ pub const TABLE: Table = Table {
     ],
 };
 
-pub const WEBHOOK: Table = Table {
+pub(super) const WEBHOOK: Table = Table {
     path: "notify.webhook",
     about: "A web address that is told. For several, give each a name: [notify.webhooks.NAME].",
     keys: &WEBHOOK_KEYS,
 };
 
-pub const WEBHOOKS: Table = Table {
+pub(super) const WEBHOOKS: Table = Table {
     path: "notify.webhooks.NAME",
     about: "The same under a name. There is room for 20.",
     keys: &WEBHOOK_KEYS,

@@ -73,7 +73,7 @@ impl Policy {
     }
 
     /// For a session of any other command: it has no turns, and no end but its own.
-    pub fn of_command(&self) -> Record {
+    pub(crate) fn of_command(&self) -> Record {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Record { archive_after_ms: self.archive_after.map(ms), ..Record::default() }
     }

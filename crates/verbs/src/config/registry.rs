@@ -18,6 +18,8 @@ pub const TABLES: &[&Table] = &[
     &super::notify::TABLE,
     &super::notify::WEBHOOK,
     &super::notify::WEBHOOKS,
+    &super::hooks::TABLE,
+    &super::history::TABLE,
     &super::serve::TABLE,
     &super::agents::TABLE,
     &super::hosts::TABLE,

@@ -96,6 +96,22 @@ fn one(session: &Exported, turn: &TurnView, calls: &[Tool]) -> String {
     text
 }
 
+/// What was said in a conversation that was had without us, and what came of it.
+pub fn exchange(number: usize, one: &crate::foreign::said::Exchange) -> String {
+    let at = one.at.map(|at| format!(": {at}")).unwrap_or_default();
+    let mut text = format!("## {number}{at}\n\n");
+    text.extend(one.prompt.as_ref().map(|prompt| quoted(prompt)));
+    for item in &one.items {
+        match item {
+            Item::Text { text: said, .. } => text.push_str(&format!("\n{}\n", plain(said.trim_end()))),
+            Item::Thought { .. } => {}
+            Item::Tool(tool) => text.push_str(&details(tool)),
+        }
+    }
+    text.push('\n');
+    text
+}
+
 /// What a reader has to know about a turn that is not simply done.
 fn ending(turn: &TurnView) -> Option<String> {
     let why = turn.reason.as_deref().map(|why| format!(": {}", line(why))).unwrap_or_default();

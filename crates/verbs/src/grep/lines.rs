@@ -35,6 +35,8 @@ pub(crate) struct Piece {
     /// Where in the stream it begins.
     pub(crate) start: u64,
     pub(crate) bytes: u64,
+    /// How much of it belongs to the stream.
+    pub(crate) until: u64,
 }
 
 /// Files that make one stream, in order. What is missing between two of them ends a line.
@@ -241,6 +243,7 @@ fn walk(
         loop {
             let new = window.filled().len();
             let count = file.read_at(window.room(), at)?;
+            let count = count.min(usize::try_from(piece.until.saturating_sub(at)).unwrap_or(usize::MAX));
             window.add(count);
             if count == 0 {
                 break;

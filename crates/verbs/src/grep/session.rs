@@ -20,6 +20,9 @@ use super::pattern::Pattern;
 use super::raw::Kind;
 use super::text;
 
+/// Among so many first events is the one that says where a session comes from.
+const FIRST_EVENTS: u64 = 4;
+
 /// A session to be searched.
 #[derive(Clone, Debug)]
 pub struct Subject {
@@ -46,7 +49,10 @@ impl Subject {
         let output = self.output()?;
         if self.kind() == Kind::Records {
             let bytes = output.bytes();
-            return Ok(vec![Job { part: Part::Turns, source: output, range: 0..usize::MAX, bytes }]);
+            let mut jobs = vec![Job { part: Part::Turns, source: output, range: 0..usize::MAX, bytes }];
+            // What was said before it came here is in the agent's own record alone.
+            jobs.extend(self.said_elsewhere(context));
+            return Ok(jobs);
         }
         let mut jobs = split(Part::Output, output, context);
         // The words of a program that paints a screen are in its own record, if anywhere.
@@ -55,17 +61,38 @@ impl Subject {
             let session = History::replay(&events).session;
             for path in turn::conversation_files(&session).unwrap_or_default() {
                 let bytes = path.metadata().map_or(0, |file| file.len());
-                let pieces = vec![Piece { path, start: 0, bytes }];
+                let pieces = vec![Piece { path, start: 0, bytes, until: u64::MAX }];
                 jobs.extend(split(Part::Conversation, Source { kind: Kind::Records, pieces }, context));
             }
         }
         Ok(jobs)
     }
 
+    /// The agent's own record of a conversation that was had without us, up to where it was imported.
+    fn said_elsewhere(&self, context: Context) -> Vec<Job> {
+        // The first events of a session say whether it was.
+        let events = store::read_range(&self.dir, &self.id, 1, FIRST_EVENTS, usize::MAX).unwrap_or_default();
+        let imported = events.iter().find_map(|event| match &event.get().event {
+            berth_core::Event::Imported { bytes, .. } => Some(*bytes),
+            _ => None,
+        });
+        let Some(until) = imported else { return Vec::new() };
+        let session = History::replay(&events).session;
+        let files = turn::conversation_files(&session).unwrap_or_default();
+        let job = |path: PathBuf| {
+            let pieces = vec![Piece { path, start: 0, bytes: until, until }];
+            split(Part::Conversation, Source { kind: Kind::Records, pieces }, context)
+        };
+        files.into_iter().flat_map(job).collect()
+    }
+
     fn output(&self) -> Result<Source, Problem> {
         let dir = self.dir.join("output");
         let files = output::files(&dir).map_err(|error| unreadable(&dir, &error))?;
-        let pieces = files.into_iter().map(|(path, start, bytes)| Piece { path, start, bytes }).collect();
+        let pieces = files
+            .into_iter()
+            .map(|(path, start, bytes)| Piece { path, start, bytes, until: u64::MAX })
+            .collect();
         Ok(Source { kind: self.kind(), pieces })
     }
 }
@@ -148,9 +175,9 @@ pub(crate) struct Job {
     pub(crate) bytes: u64,
 }
 
-/// What is wanted.
+/// How much is wanted of each session.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct Extent {
     /// How much around a match.
     pub context: Context,
     /// How many matches of a session are enough.
@@ -165,14 +192,14 @@ impl Job {
         &self,
         subject: &Subject,
         pattern: &Pattern,
-        wish: Wish,
+        extent: Extent,
         scratch: &mut Scratch,
         read: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> (Vec<Hit>, Vec<Problem>) {
         if self.part == Part::Turns {
-            return self.turns(subject, pattern, wish, scratch, read);
+            return self.turns(subject, pattern, extent, scratch, read);
         }
-        let mut gather = Gather::new(pattern, wish.context, wish.most);
+        let mut gather = Gather::new(pattern, extent.context, extent.most);
         let searched = search(&self.source, self.range.clone(), &mut gather, scratch, read);
         let place = &self.source.pieces[self.range.start].path;
         let problems = searched.err().map(|error| unreadable(place, &error)).into_iter().collect();
@@ -192,14 +219,14 @@ impl Job {
         &self,
         subject: &Subject,
         pattern: &Pattern,
-        wish: Wish,
+        extent: Extent,
         scratch: &mut Scratch,
         read: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> (Vec<Hit>, Vec<Problem>) {
         let mut problems = Vec::new();
         let journal = journal(&subject.dir);
         let may_be_said = may_match(&journal, pattern, scratch, &mut |_| ControlFlow::Continue(()));
-        let mut gather = Gather::new(pattern, wish.context, wish.most);
+        let mut gather = Gather::new(pattern, extent.context, extent.most);
         let searched = search(&self.source, 0..self.source.pieces.len(), &mut gather, scratch, read);
         problems.extend(searched.err().map(|error| unreadable(&subject.dir.join("output"), &error)));
         let worked = gather.found;
@@ -210,7 +237,7 @@ impl Job {
         let (events, damage) = store::salvage(&subject.dir, &subject.id);
         problems.extend(damage);
         let views = turn::views(&events, &subject.id);
-        let mut hits = said(&events, pattern, wish);
+        let mut hits = said(&events, pattern, extent);
         let known: HashSet<(Option<u64>, Vec<u8>)> =
             hits.iter().map(|hit| (hit.turn, hit.found.text.clone())).collect();
         let index = if worked.is_empty() { Vec::new() } else { times(&subject.dir) };
@@ -222,7 +249,7 @@ impl Job {
             let before = begun.partition_point(|(from, _)| *from <= found.offset);
             let turn = before.checked_sub(1).map(|last| begun[last].1);
             // An answer is in the output as well, and tools say things twice.
-            let is_context = wish.context != Context::default();
+            let is_context = extent.context != Context::default();
             if is_context || seen.insert((turn, found.text.clone())) {
                 hits.push(Hit { part: Part::Work, turn, at: at(&index, found.offset), file: None, found });
             }
@@ -236,9 +263,9 @@ impl Job {
 fn said(
     events: &[berth_journal::Committed<berth_keeper::history::Stored>],
     pattern: &Pattern,
-    wish: Wish,
+    extent: Extent,
 ) -> Vec<Hit> {
-    let mut gather = Gather::new(pattern, wish.context, wish.most);
+    let mut gather = Gather::new(pattern, extent.context, extent.most);
     let mut blocks: Vec<(Part, Option<u64>, Timestamp)> = Vec::new();
     let mut scratch = Vec::new();
     let mut turn_asked = None;
@@ -286,6 +313,7 @@ fn journal(dir: &Path) -> Source {
         path,
         // None goes on where another ends.
         start: (number as u64) << 48,
+        until: u64::MAX,
     };
     Source { kind: Kind::Records, pieces: paths.into_iter().enumerate().map(piece).collect() }
 }

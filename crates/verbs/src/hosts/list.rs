@@ -1,9 +1,9 @@
 //! The sessions of other hosts, now or as they were last known.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStderr, Stdio};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem, Status, Timestamp};
 use berth_keeper::Home;
@@ -18,6 +18,8 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 /// How much of what ssh complains about is kept.
 const MAX_COMPLAINT_BYTES: u64 = 4 * 1024;
+/// How long is listened to it, if it gave no answer.
+const COMPLAINT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What is known of a host.
 #[derive(Clone, Debug, Serialize)]
@@ -86,14 +88,9 @@ pub fn ask(host: &Host, asking: Asking, patience: Duration) -> Result<Known, Pro
     let mut child = command.spawn().map_err(|error| ssh::no_ssh(&error))?;
     let (told, heard) = mpsc::channel();
     let talk = conversation(&mut child);
-    let complaint = child.stderr.take();
-    // Whoever does not answer in time is not waited for: its end, below, ends these two.
+    let complaint = child.stderr.take().map(Complaint::listen);
+    // Whoever does not answer in time is not waited for: its end, below, ends this.
     std::thread::spawn(move || told.send(talk.and_then(|mut talk| talk.both())));
-    let complaint = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let _ = complaint.map(|stderr| stderr.take(MAX_COMPLAINT_BYTES).read_to_end(&mut text));
-        String::from_utf8_lossy(&text).into_owned()
-    });
     let answer = match heard.recv_timeout(patience) {
         Ok(answer) => answer,
         Err(_) => {
@@ -105,11 +102,10 @@ pub fn ask(host: &Host, asking: Asking, patience: Duration) -> Result<Known, Pro
             );
         }
     };
-    if answer.is_ok() {
-        let _ = child.kill();
-    }
+    // Only what went wrong is worth waiting for a reason.
+    let said = answer.as_ref().err().and(complaint).map_or_else(String::new, |complaint| complaint.whole());
+    let _ = child.kill();
     let exit = child.wait().ok().and_then(|status| status.code());
-    let said = complaint.join().unwrap_or_default();
     answer.map_err(|error| match exit {
         Some(ssh::SSH_FAILED | ssh::NOT_THERE) => ssh::failure(host, exit, &said),
         Some(_) | None => Problem::new(
@@ -118,6 +114,33 @@ pub fn ask(host: &Host, asking: Asking, patience: Duration) -> Result<Known, Pro
         )
         .hint(format!("`berth --host {} doctor` may tell why; is berth there too old?", host.name)),
     })
+}
+
+/// What ssh says on standard error. It may stay open for long after ssh is gone: a master that it left behind for the
+/// next connection has it, too.
+struct Complaint(mpsc::Receiver<Vec<u8>>);
+
+impl Complaint {
+    fn listen(stderr: ChildStderr) -> Self {
+        let (told, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            let (mut stderr, mut buffer) = (stderr.take(MAX_COMPLAINT_BYTES), [0; 1024]);
+            while let Ok(count @ 1..) = stderr.read(&mut buffer) {
+                if told.send(buffer[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self(heard)
+    }
+
+    /// All of it, from one that is ending.
+    fn whole(&self) -> String {
+        let until = Instant::now() + COMPLAINT_PATIENCE;
+        let left = || until.saturating_duration_since(Instant::now());
+        let said: Vec<u8> = std::iter::from_fn(|| self.0.recv_timeout(left()).ok()).flatten().collect();
+        String::from_utf8_lossy(&said).into_owned()
+    }
 }
 
 fn conversation(child: &mut Child) -> io::Result<Talk> {

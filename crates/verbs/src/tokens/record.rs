@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_api::{Scope, Timestamp, Token, TokenKind};
 use berth_core::SessionId;
+use berth_host::clock;
 use serde::{Deserialize, Serialize};
 
 use super::secret::Hash;
@@ -94,6 +95,11 @@ pub struct Pass {
 }
 
 impl Pass {
+    /// Whether its time is up.
+    pub fn is_over(&self) -> bool {
+        self.expires_at_ms.is_some_and(|end| clock::wall_ms() >= end)
+    }
+
     /// Whether a token for these sessions is none of more than they have.
     pub(crate) fn covers(&self, sessions: Option<&BTreeSet<SessionId>>) -> bool {
         match (&self.sessions, sessions) {

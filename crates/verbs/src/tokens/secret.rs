@@ -23,6 +23,7 @@ const SUM_CHARS: usize = 6;
 #[derive(Clone)]
 pub struct Secret {
     text: String,
+    hash: Hash,
 }
 
 impl fmt::Debug for Secret {
@@ -54,19 +55,24 @@ impl Secret {
             text.extend(letters.take(end - text.len()));
         }
         text.push_str(&check_sum(&text));
-        Ok(Self { text })
+        Ok(Self::of(text))
+    }
+
+    fn of(text: String) -> Self {
+        let hash = Hash(Sha256::digest(text.as_bytes()).into());
+        Self { text, hash }
     }
 
     /// Reads one of this kind. `None` for what was never one: another form, or a sum that does not fit.
     pub fn parse(kind: TokenKind, text: &str) -> Option<Self> {
         let rest = text.strip_prefix(prefix(kind))?;
         let fits =
-            rest.len() == RANDOM_CHARS + SUM_CHARS && rest.bytes().all(|byte| ALPHABET.contains(&byte));
+            rest.len() == RANDOM_CHARS + SUM_CHARS && rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !fits {
             return None;
         }
         let (secret, sum) = text.split_at(text.len() - SUM_CHARS);
-        (check_sum(secret) == sum).then(|| Self { text: text.to_owned() })
+        (check_sum(secret) == sum).then(|| Self::of(text.to_owned()))
     }
 
     /// The secret itself.
@@ -77,7 +83,7 @@ impl Secret {
     /// What is kept of it. A plain SHA-256 is right here: slow hashes make up for passwords that can be guessed,
     /// and nobody guesses 256 random bits.
     pub(crate) fn hash(&self) -> Hash {
-        Hash(Sha256::digest(self.text.as_bytes()).into())
+        self.hash
     }
 }
 
@@ -102,11 +108,11 @@ impl Hash {
     /// The public name of the secret: the beginning of its hash. Whoever knows it knows 48 bits of a hash of 256
     /// random bits, which is nothing; and a record is found by its secret without reading the others.
     pub(crate) fn id(&self) -> String {
-        self.hex()[..Self::ID_CHARS].to_owned()
+        hex(&self.0[..Self::ID_CHARS / 2])
     }
 
     pub(crate) fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
     }
 
     pub(crate) fn from_hex(text: &str) -> Option<Self> {
@@ -124,6 +130,11 @@ impl Hash {
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 #[cfg(test)]
@@ -170,6 +181,8 @@ mod tests {
         let one = hash("one");
         assert!(Hash::from_hex(&one.hex()).is_some_and(|back| back.is(&one)));
         assert!(!one.is(&hash("two")));
+        assert_eq!(one.hex(), "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed");
+        assert_eq!(one.id(), "7692c3ad3540");
         assert!(Hash::from_hex("zz").is_none() && Hash::from_hex(&"é".repeat(32)).is_none());
     }
 }

@@ -16,7 +16,7 @@ impl Place {
         Self { root, tokens: Tokens::open(&home).expect("a directory of our own") }
     }
 
-    fn mint(&self, kind: TokenKind, wish: &Wish, pass: Option<&Pass>) -> Result<NewToken, Problem> {
+    fn mint(&self, kind: TokenKind, wish: &TokenWish, pass: Option<&Pass>) -> Result<NewToken, Problem> {
         self.tokens.mint(kind, wish, Maker { place: "a test", pass })
     }
 
@@ -31,8 +31,8 @@ impl Drop for Place {
     }
 }
 
-fn wish(scope: Scope) -> Wish {
-    Wish { name: None, scope, sessions: None, life: None }
+fn wish(scope: Scope) -> TokenWish {
+    TokenWish { name: None, scope, sessions: None, life: None }
 }
 
 fn sessions(ids: &[&str]) -> Option<BTreeSet<SessionId>> {
@@ -52,7 +52,7 @@ fn of_many_who_use_one_link_at_the_same_moment_exactly_one_gets_in() {
         let came: Vec<_> = std::thread::scope(|scope| {
             let try_it = || {
                 gate.wait();
-                place.tokens.claim(&secret, "a browser")
+                place.tokens.claim(&secret, "a browser", "firefox-on-linux")
             };
             let tries: Vec<_> = (0..8).map(|_| scope.spawn(try_it)).collect();
             tries.into_iter().map(|it| it.join().expect("no panic")).collect()
@@ -73,20 +73,20 @@ fn of_many_who_use_one_link_at_the_same_moment_exactly_one_gets_in() {
 #[test]
 fn nobody_makes_a_token_that_goes_further_than_their_own() {
     let place = Place::new();
-    let limited = Wish { sessions: sessions(&[ONE]), ..wish(Scope::Control) };
-    let limited = Wish { life: Some(Duration::from_secs(3600)), ..limited };
+    let limited = TokenWish { sessions: sessions(&[ONE]), ..wish(Scope::Control) };
+    let limited = TokenWish { life: Some(Duration::from_secs(3600)), ..limited };
     let parent = place.mint(TokenKind::Token, &limited, None).expect("a token");
     let pass = place.pass(&parent).expect("it is good");
-    let refused = |wish: Wish| {
+    let refused = |wish: TokenWish| {
         let problem = place.mint(TokenKind::Token, &wish, Some(&pass)).err().expect("refused");
         assert_eq!(problem.code, Code::NotAllowed, "{problem}");
     };
-    refused(Wish { sessions: sessions(&[ONE]), ..wish(Scope::Admin) });
-    refused(Wish { sessions: sessions(&[ONE, TWO]), ..wish(Scope::Read) });
-    refused(Wish { sessions: sessions(&[TWO]), ..wish(Scope::Read) });
+    refused(TokenWish { sessions: sessions(&[ONE]), ..wish(Scope::Admin) });
+    refused(TokenWish { sessions: sessions(&[ONE, TWO]), ..wish(Scope::Read) });
+    refused(TokenWish { sessions: sessions(&[TWO]), ..wish(Scope::Read) });
     refused(wish(Scope::Read));
     let child =
-        Wish { sessions: sessions(&[ONE]), life: Some(Duration::from_secs(7200)), ..wish(Scope::Read) };
+        TokenWish { sessions: sessions(&[ONE]), life: Some(Duration::from_secs(7200)), ..wish(Scope::Read) };
     let child = place.mint(TokenKind::Token, &child, Some(&pass)).expect("within");
     assert_eq!(child.token.expires_at, parent.token.expires_at, "it ends with its parent");
     assert_eq!(place.tokens.list(Some(&pass)).map(|it| it.len()), Ok(2));
@@ -97,7 +97,7 @@ fn nobody_makes_a_token_that_goes_further_than_their_own() {
 #[test]
 fn what_was_made_with_a_token_goes_with_it() {
     let place = Place::new();
-    let named = |name: &str| Wish { name: Some(name.to_owned()), ..wish(Scope::Admin) };
+    let named = |name: &str| TokenWish { name: Some(name.to_owned()), ..wish(Scope::Admin) };
     let parent = place.mint(TokenKind::Token, &named("parent"), None).expect("a token");
     let stranger = place.mint(TokenKind::Token, &named("stranger"), None).expect("a token");
     let pass = place.pass(&parent).expect("good");
@@ -105,7 +105,7 @@ fn what_was_made_with_a_token_goes_with_it() {
     let of_child = place.pass(&child).expect("good");
     let link = place.mint(TokenKind::Link, &wish(Scope::Read), Some(&of_child)).expect("a link");
     let link = Secret::parse(TokenKind::Link, &link.secret).expect("our own");
-    let cookie = place.tokens.claim(&link, "a browser").expect("the first");
+    let cookie = place.tokens.claim(&link, "a browser", "firefox-on-linux").expect("the first");
     let gone = place.tokens.revoke("parent", None).expect("it is there");
     assert_eq!(
         gone.iter().map(|it| it.kind).collect::<Vec<_>>(),
@@ -120,7 +120,7 @@ fn what_was_made_with_a_token_goes_with_it() {
 #[test]
 fn names_are_unique_and_no_secret_is_on_disk() {
     let place = Place::new();
-    let named = |name: &str| Wish { name: Some(name.to_owned()), ..wish(Scope::Read) };
+    let named = |name: &str| TokenWish { name: Some(name.to_owned()), ..wish(Scope::Read) };
     let new = place.mint(TokenKind::Token, &named("bot"), None).expect("a token");
     let code = |name: &str| place.mint(TokenKind::Token, &named(name), None).err().map(|it| it.code);
     assert_eq!(code("bot"), Some(Code::Refused));
@@ -151,14 +151,14 @@ fn a_record_with_a_field_of_a_later_version_lets_nobody_in() {
 #[test]
 fn h3_what_has_expired_by_our_clock_lets_nobody_in_and_is_still_listed() {
     let place = Place::new();
-    let short = Wish { life: Some(Duration::ZERO), ..wish(Scope::Admin) };
+    let short = TokenWish { life: Some(Duration::ZERO), ..wish(Scope::Admin) };
     let new = place.mint(TokenKind::Token, &short, None).expect("a token");
     assert!(place.pass(&new).is_none());
     let listed = place.tokens.list(None).expect("ours");
     assert!(listed.iter().any(|it| it.id == new.token.id && it.expired));
     let link = place.mint(TokenKind::Link, &short, None).expect("a link");
     let link = Secret::parse(TokenKind::Link, &link.secret).expect("our own");
-    let problem = place.tokens.claim(&link, "a browser").err().expect("refused");
+    let problem = place.tokens.claim(&link, "a browser", "firefox-on-linux").err().expect("refused");
     assert!(problem.what.contains("expired"), "{problem}");
 }
 
@@ -188,7 +188,10 @@ fn the_browser_that_makes_room_takes_along_what_was_made_with_it() {
     let made =
         place.mint(TokenKind::Token, &wish(Scope::Read), place.pass(&first).as_ref()).expect("a token");
     // The clock is in milliseconds: what is older is told by that.
-    std::thread::sleep(Duration::from_millis(5));
+    let then = clock::wall_ms();
+    while clock::wall_ms() <= then {
+        std::thread::yield_now();
+    }
     let later: Vec<NewToken> = (1..MOST_BROWSERS).map(|_| enter()).collect();
     assert!(place.pass(&first).is_some() && place.pass(&made).is_some());
     let last = enter();
@@ -199,6 +202,22 @@ fn the_browser_that_makes_room_takes_along_what_was_made_with_it() {
 #[test]
 fn a_life_that_never_ends_is_not_written_as_a_number() {
     let place = Place::new();
-    let ages = Wish { life: Some(Duration::from_millis(u64::MAX)), ..wish(Scope::Read) };
+    let ages = TokenWish { life: Some(Duration::from_millis(u64::MAX)), ..wish(Scope::Read) };
     assert_eq!(place.mint(TokenKind::Token, &ages, None).err().expect("too long").code, Code::Usage);
+}
+
+#[test]
+fn browsers_are_called_after_what_they_look_like_each_by_another_name() {
+    let place = Place::new();
+    let enter = |browser: &str| {
+        let maker = Maker { place: "a browser", pass: None };
+        place.tokens.log_in(wish(Scope::Read), maker, browser).expect("room").token.name
+    };
+    assert_eq!(enter("firefox-on-linux"), "firefox-on-linux");
+    assert_eq!(enter("firefox-on-linux"), "firefox-on-linux-2");
+    assert_eq!(enter("safari-on-iphone"), "safari-on-iphone");
+    place.tokens.revoke("firefox-on-linux", None).expect("it is there");
+    assert_eq!(enter("firefox-on-linux"), "firefox-on-linux", "who left makes room");
+    let long = enter(&"x".repeat(200));
+    assert!(Name::parse(&long).is_ok() && Name::parse(&enter(&long)).is_ok(), "{long}");
 }

@@ -9,24 +9,24 @@ use super::item::{Diff, Item, Tool};
 
 /// What was heard so far.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(crate) struct Heard {
     items: Vec<Item>,
     bytes: usize,
 }
 
 impl Heard {
     /// Everything, in order.
-    pub(super) fn items(self) -> Vec<Item> {
+    pub(crate) fn items(self) -> Vec<Item> {
         self.items
     }
 
     /// About how much room that takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Takes what a line says.
-    pub(super) fn hear(&mut self, line: &[u8]) {
+    pub(crate) fn hear(&mut self, line: &[u8]) {
         // Most lines are pieces that come again as a whole, and need not be taken apart.
         let has = |word: &str| memmem::find(line, word.as_bytes()).is_some();
         if has("\"stream_event\"") || !(has("\"message\"") || has("\"update\"") || has("\"item\"")) {
@@ -40,6 +40,38 @@ impl Heard {
             (_, "item/started") => self.codex(&said["params"]["item"], false),
             (_, "item/completed") => self.codex(&said["params"]["item"], true),
             _ => {}
+        }
+    }
+
+    /// The agent said this.
+    pub(crate) fn said(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.push(Item::text(text));
+        }
+    }
+
+    /// A use of a tool, as Codex records it.
+    pub(crate) fn codex_call(&mut self, call: &Value) {
+        let name = word(call, "name");
+        let arguments =
+            [word(call, "arguments"), word(call, "input")].into_iter().find(|text| !text.is_empty());
+        let input = arguments.map_or(call["action"].clone(), |text| {
+            serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+        });
+        self.tool(word(call, "call_id"), |tool| {
+            if name.is_empty() { "shell" } else { name }.clone_into(&mut tool.name);
+            tool.give(&input);
+        });
+    }
+
+    /// What came of it.
+    pub(crate) fn codex_output(&mut self, result: &Value) {
+        let id = word(result, "call_id");
+        if self.has_tool(id) {
+            self.tool(id, |tool| {
+                tool.result(&texts(&result["output"]));
+                tool.is_over = true;
+            });
         }
     }
 

@@ -167,7 +167,7 @@ impl Model {
         let Some(row) = self.selected() else { return };
         if row.status().is_none() {
             self.refuse("a damaged session takes no message", "docs/recovery.md says what can be done");
-        } else if !row.takes_turns() && !row.is_live() {
+        } else if !row.can_be_sent_to() && !row.is_live() {
             self.refuse(&format!("{} is not running", row.handle()), "r starts it again");
         } else {
             let to = row.id.clone();
@@ -273,8 +273,8 @@ impl Model {
                 if text.trim().is_empty() {
                     return vec![];
                 }
-                let takes_turns = self.all.get(&id).is_some_and(super::Row::takes_turns);
-                self.act(if takes_turns { Action::Send { id, text } } else { Action::Type { id, text } })
+                let is_sent = self.all.get(&id).is_some_and(super::Row::can_be_sent_to);
+                self.act(if is_sent { Action::Send { id, text } } else { Action::Type { id, text } })
             }
             Key::AltEnter | Key::Ctrl('j') => self.write("\n"),
             key => match edit(text, key) {

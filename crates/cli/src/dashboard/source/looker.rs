@@ -112,7 +112,7 @@ impl<'a> Looking<'a> {
             Err(problem) => return self.show(Content::Trouble(problem)),
         };
         let mut from = u64::MAX;
-        if status.turns.is_some() {
+        if !status.what.has_terminal() {
             match self.read_journal(status.seq) {
                 Ok(next) => from = next,
                 Err(problem) => return self.show(Content::Trouble(problem)),
@@ -127,7 +127,7 @@ impl<'a> Looking<'a> {
                 self.again_at = Some(Instant::now() + AGAIN);
             }
         }
-        if self.connection.is_none() && status.turns.is_none() {
+        if self.connection.is_none() && status.what.has_terminal() {
             self.show_remembered();
         }
     }

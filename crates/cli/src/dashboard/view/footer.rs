@@ -36,7 +36,7 @@ pub(super) fn lines(model: &Model, look: Look, width: u16) -> Foot {
         Mode::Compose { to, text } => {
             let row = model.rows().find(|row| row.id == *to);
             let handle = row.map_or_else(|| to.to_string(), |row| row.handle());
-            let is_terminal = row.is_some_and(|row| !row.takes_turns());
+            let is_terminal = row.is_some_and(|row| !row.can_be_sent_to());
             let verb = if is_terminal { "type into" } else { "send to" };
             let what = format!("{verb} {handle}  Enter sends · Alt-Enter new line · Esc puts it aside");
             foot.lines.push(Line::styled(cut(&what, cols), look.dim()));
@@ -94,8 +94,8 @@ fn browse(model: &Model, look: Look, cols: usize) -> Line<'static> {
         } else if row.is_live() || row.takes_turns() {
             keys.push(("Enter", if row.takes_turns() { "talk" } else { "attach" }.into()));
         }
-        if row.takes_turns() || row.is_live() {
-            keys.push(("s", if row.takes_turns() { "send" } else { "type" }.into()));
+        if row.can_be_sent_to() || row.is_live() {
+            keys.push(("s", if row.can_be_sent_to() { "send" } else { "type" }.into()));
         }
         if row.current_turn().is_some() {
             keys.push(("c", "cancel".into()));

@@ -157,7 +157,7 @@ fn nothing(model: &Model, look: Look, area: Rect, buffer: &mut Buffer) {
         lines.push(Line::styled("No sessions yet. Start one:", look.bold()));
         lines.push(Line::raw(""));
         for (command, what) in [
-            ("berth run -- claude", "any command"),
+            ("berth run -- claude", "its own interface"),
             ("berth run --agent claude", "an agent that takes turns"),
             ("berth demo", "see what berth does"),
         ] {

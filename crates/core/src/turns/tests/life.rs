@@ -1,10 +1,11 @@
 //! Putting a session away and bringing it back, tags, notes and policies, as sentences.
 
 use super::{IDLE_MS, Story, actor, keyed, prompt};
+use crate::life::MOST_TAGS;
 use crate::turns::{Final, OnUnknown, Release, TurnState};
 use crate::{
-    Command, Effect, Event, MAX_NOTE_BYTES, MOST_TAGS, Name, Observation, Policy, PolicyChange, Refusal,
-    State, Term,
+    Command, Effect, Event, MAX_NOTE_BYTES, Name, Notify, Observation, Occasion, Policy, PolicyChange,
+    Refusal, State, Term,
 };
 
 fn tag(text: &str) -> Name {
@@ -169,8 +170,14 @@ fn two_who_change_different_parts_of_a_policy_do_not_undo_each_other() {
     story.order(change(PolicyChange { archive_after: Term::After(7), ..Default::default() })).expect("fine");
     let on_unknown = Some(OnUnknown::Continue);
     story.order(change(PolicyChange { on_unknown, idle: Term::Never, ..Default::default() })).expect("fine");
-    let policy = Policy { archive_after_ms: Some(7), on_unknown: OnUnknown::Continue, ..Policy::default() };
+    let notify = Notify::Only(vec![Occasion::Failed]);
+    let told_of = |notify: Notify| change(PolicyChange { notify: Some(notify), ..Default::default() });
+    story.order(told_of(notify.clone())).expect("fine");
+    let (archive_after_ms, on_unknown) = (Some(7), OnUnknown::Continue);
+    let policy = Policy { archive_after_ms, on_unknown, notify, ..Policy::default() };
     assert_eq!(story.session.policy(), policy);
+    story.order(told_of(Notify::AsConfigured)).expect("fine");
+    assert_eq!(story.session.policy(), Policy { notify: Notify::AsConfigured, ..policy });
     assert_eq!(story.order(change(PolicyChange { idle: Term::Never, ..Default::default() })), Ok(vec![]));
 }
 

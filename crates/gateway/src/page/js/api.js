@@ -135,8 +135,9 @@ async function seat() {
 
 /**
  * Server-sent events, by fetch and not by EventSource: that hides why it failed and how long it waits.
- * `on(kind, data, id)` gets events; `state` is told {live, since, tries, nextAt, problem}. `instead` asks once, for a tab
- * that gets no stream because others have them all.
+ * `on(kind, data, id)` gets events; `state` is told {live, since, tries, nextAt, problem}. It is live from the first event on:
+ * a gateway that cannot tell anything answers 200, and then says why. `instead` asks once, for a tab that gets no stream because
+ * others have them all.
  */
 export function stream(path, { on, instead, state = () => {}, resumes = false }) {
   let last = null, tries = 0, stop = null, timer = 0, closed = false, silence = 0, paused = false;
@@ -165,12 +166,18 @@ export function stream(path, { on, instead, state = () => {}, resumes = false })
       const response = await fetch(path, { headers, credentials: "same-origin", cache: "no-store", signal: mine.signal });
       if (!response.ok) throw await problem(response);
       heard();
-      tries = 0;
-      state({ live: true, since: Date.now() });
+      let isLive = false;
       await read(response.body, (event) => {
         if (event.id != null) last = event.id;
         let data = event.data;
         try { data = JSON.parse(event.data); } catch { /* text */ }
+        // Said in place of news, and over: a stream that only ever has this to say is none.
+        if (event.kind === "problem") throw new Problem(data, data.status);
+        if (!isLive) {
+          isLive = true;
+          tries = 0;
+          state({ live: true, since: Date.now() });
+        }
         on(event.kind, theirs(path, data), event.id);
       }, heard);
     } catch (error) {

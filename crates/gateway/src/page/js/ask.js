@@ -1,8 +1,8 @@
 // What the agent wants to know: the command in full, the change in colour, and the answers it offers.
-import { html, useEffect, useRef, useState } from "./lib.js";
+import { capital, html, useEffect, useRef, useState } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, may, post } from "./api.js";
-import { attempt, handle, learn } from "./store.js";
+import { attempt, handle, hasTerminal, learn } from "./store.js";
 import { Diff, parseAsked } from "./text.js";
 
 const CLASS = { allow_once: "yes", allow_always: "", reject_once: "no", reject_always: "no" };
@@ -33,14 +33,12 @@ function Ask({ status, ask, isFirst }) {
   return html`<section class="ask" role="group" aria-labelledby=${id} data-ask=${ask.request}>
     <h2 id=${id}>${icon("warn")}${capital(ask.tool || "The agent")} asks for your word</h2>
     <div class="cmdfull">${files ? html`<${Diff} files=${files} />` : html`<pre tabindex="0">${ask.detail || "(nothing was told about it)"}</pre>`}</div>
-    ${!may("control") ? html`<p class="acts dim">This login may not answer it.</p>` : html`<div class="acts">
-      ${options.length ? options.map((option, n) => html`<button class=${"b " + (CLASS[kind(option)] ?? "")} disabled=${busy !== null} onClick=${() => answer({ answer: "option", option: option.id }, option.id)}>${option.name || option.id}${isFirst && n < 9 && html`<kbd class="keys-only">${n + 1}</kbd>`}</button>`)
+    ${hasTerminal(status) ? html`<p class="acts dim">It asks on its screen: answer it in the terminal.</p>` : !may("control") ? html`<p class="acts dim">This login may not answer it.</p>` : html`<div class="acts">
+      ${options.length ? options.map((option, n) => html`<button class=${"b " + (CLASS[kind(option)] ?? "")} disabled=${busy !== null} onClick=${() => answer({ answer: "option", option: option.id }, option.id)}>${capital(option.name || option.id)}${isFirst && n < 9 && html`<kbd class="keys-only">${n + 1}</kbd>`}</button>`)
         : html`<button class="b yes" disabled=${busy !== null} onClick=${() => answer({ answer: "allow" }, "allow")}>${icon("check")}Allow</button><button class="b no" disabled=${busy !== null} onClick=${() => answer({ answer: "deny" }, "deny")}>${icon("x")}Deny</button>`}
       ${busy !== null && html`<span class="row dim" role="status">Answering …</span>`}
     </div>`}</section>`;
 }
-
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export function Asks({ status }) {
   return html`<div aria-live="assertive" aria-label=${`${handle(status)} needs you`}>${status.turns.asks.map((ask, n) => html`<${Ask} key=${ask.request} status=${status} ask=${ask} isFirst=${n === 0} />`)}</div>`;

@@ -38,8 +38,7 @@ export function Composer({ status, follow }) {
     event?.preventDefault();
     // Read and emptied in one go: a second click, however fast, finds an empty box.
     const now = latest.current;
-    if (!now.text.trim()) return;
-    send(status.id, now, works ? manner : "queue");
+    if (!now.text.trim() || !send(status.id, now, works ? manner : "queue")) return;
     latest.current = keepDraft(status.id, "", { text: "" });
     setNote(latest.current);
     setManner("queue");
@@ -55,7 +54,7 @@ export function Composer({ status, follow }) {
   const archived = status.state === "archived";
   return html`<div class="dock">
     <${Queue} status=${status} follow=${follow} />
-    ${waiting.map((one) => html`<div class="outgoing" key=${one.key} role="status">${icon("send", "pulse")}<span class="cut grow">${one.text}</span><span class="dimmer">${one.problem ? "waits for the gateway" : "sending …"}</span>${one.problem && html`<button class="b bare small" onClick=${() => drop(one.key)}>Give up</button>`}</div>`)}
+    ${waiting.map((one) => html`<div class="outgoing" key=${one.key} role="status">${icon("send", "pulse")}<span class="cut grow">${one.text}</span><span class="dimmer">${one.problem ? (one.unkept ? "waits for the gateway; leave this page open" : "waits for the gateway") : "sending …"}</span>${one.problem && html`<button class="b bare small" onClick=${() => drop(one.key)}>Give up</button>`}</div>`)}
     <form class="box" onSubmit=${submit}>
       <label class="vh" for="message">message to ${handle(status)}</label>
       <textarea id="message" ref=${field} rows="1" disabled=${archived} placeholder=${archived ? "Archived: restore it to go on" : `Message ${handle(status)}`} value=${note.text} onInput=${(e) => write(e.target.value)} onKeyDown=${keys}></textarea>

@@ -55,14 +55,14 @@ export function useFollow({ id, seq, turns: begun }, talks) {
       me.lookTimer = setTimeout(() => { me.lookTimer = 0; fetchFrom(); }, LOOK_MS);
     };
     const piece = (number) => {
-      if (!me.live.has(number)) me.live.set(number, { text: "", doing: null });
+      if (!me.live.has(number)) me.live.set(number, { text: "", bytes: 0, torn: false, doing: null });
       const next = { ...me.live.get(number) };
       me.live.set(number, next);
       return next;
     };
     let painted = 0;
     const paint = () => { if (!painted) painted = requestAnimationFrame(() => { painted = 0; show(); }); };
-    const feed = stream(at(id, `/events?after=${seq || 0}`), {
+    const feed = me.feed = stream(at(id, `/events?after=${seq || 0}`), {
       resumes: true,
       async instead() {
         learn(await get(at(id)));
@@ -72,9 +72,14 @@ export function useFollow({ id, seq, turns: begun }, talks) {
         if (kind === "status") { learn(data.status ?? data); soon(); }
         else if (kind === "event") soon();
         else if (kind === "said") {
-          // Whoever comes (again) hears first what was said so far: from the first byte on.
           const one = piece(data.turn);
-          one.text = data.at === 0 ? data.text : one.text + data.text;
+          // Whoever comes (again) hears first what was said so far: from the first byte on. A piece that does not follow is not
+          // put behind a hole: what is stored is shown instead, until the answer is told from its beginning again.
+          if (data.at === 0) Object.assign(one, { text: "", bytes: 0, torn: false });
+          if (data.at !== one.bytes) Object.assign(one, { text: "", torn: true });
+          one.bytes = data.at + new TextEncoder().encode(data.text).length;
+          if (one.torn) look();
+          else one.text += data.text;
           paint();
         }
         else if (kind === "doing") { piece(data.turn).doing = data; paint(); look(); }
@@ -104,5 +109,5 @@ export function useFollow({ id, seq, turns: begun }, talks) {
     me.more = after > 0;
     setView((known) => ({ ...known, turns: [...me.turns.values()].sort((a, b) => a.number - b.number), more: me.more }));
   };
-  return { ...view, older, refresh: () => ref.current?.fetch() };
+  return { ...view, older, refresh: () => ref.current?.fetch(), again: () => ref.current?.feed.again() };
 }

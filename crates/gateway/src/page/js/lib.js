@@ -46,6 +46,8 @@ export function span(ms) {
 export const time = (text) => (text ? Date.parse(text) : NaN);
 export const since = (text, now) => span(Math.max(0, now - time(text)));
 export const ago = (text, now) => { const words = since(text, now); return words === "now" ? "just now" : `${words} ago`; };
+/** A time of today by the clock, an earlier one with its day. */
+export const hour = (text) => { const at = new Date(text); return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }); };
 export const clockTime = (text) => (text ? new Date(text).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" }) : "");
 
 export function bytes(n) {
@@ -55,11 +57,15 @@ export function bytes(n) {
   }
   return `${n} B`;
 }
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export const count = (n, one, many = one + "s") => `${n} ${n === 1 ? one : many}`;
 export const tokens = (n) => (n >= 1000 ? `${(n / 1000).toFixed(n < 10000 ? 1 : 0)}k` : `${n}`);
 
 /** A directory as people say it. The page does not know the home directory, so it takes the usual places for one. */
 export const place = (path) => (path || "").replace(/^\/(home|Users)\/[^/]+(?=\/|$)/, "~").replace(/^\/root(?=\/|$)/, "~");
+
+/** The same for every path in a command line. */
+export const atHome = (line) => line.replace(/(^|[\s=])\/(?:(?:home|Users)\/[^/\s]+|root)(?=\/)/g, "$1~");
 
 export const mint = () => {
   const bits = crypto.getRandomValues(new Uint8Array(16));
@@ -76,7 +82,7 @@ export const kept = {
   },
 };
 function localStorageOr() {
-  try { return window.localStorage; } catch { return { getItem: () => null, setItem() {}, removeItem() {} }; }
+  try { return window.localStorage; } catch { return { getItem: () => null, setItem() { throw new Error("nothing is kept here"); }, removeItem() {} }; }
 }
 export const tabStore = () => {
   try { return window.sessionStorage; } catch { return undefined; }

@@ -1,10 +1,12 @@
 // The list: who needs you first, live; what matches, in sessions and in what was said.
-import { html, use, useEffect, useMemo, useNow, useRef, useState, ago, count, since, span, place, time } from "./lib.js";
+import { html, use, useMemo, useNow, useRef, useState, ago, capital, count, since, span, place, time } from "./lib.js";
 import { icon } from "./icons.js";
 import { oneLine } from "./text.js";
-import { get, may, me } from "./api.js";
-import { GROUPS, address, go, handle, hosts, href, link, ordered, rank, route, sessions, spoken } from "./store.js";
+import { may, me } from "./api.js";
+import { GROUPS, address, brief, go, handle, hosts, href, isImported, link, ordered, rank, route, sessions, spoken } from "./store.js";
 import { Cmd, State, Tag } from "./parts.js";
+import { Hits, useFind } from "./find.js";
+import { ForeignLink } from "./foreign.js";
 
 /** What it does, in the words of `berth ls`: what it asks, else the tool it uses, else what it was asked, else what it is. */
 export function does(status) {
@@ -13,11 +15,13 @@ export function does(status) {
   if (ask) return { kind: "asks", text: [ask.tool, oneLine(ask.detail || "")].filter(Boolean).join(": ") };
   if (status.failure) return { kind: "bad", text: status.failure };
   if (turns?.held) return { kind: "asks", text: turns.held.split("; ")[0].replaceAll("`", "") };
-  if (turns?.activity && status.state === "working") return { kind: "", text: turns.activity };
+  if (turns?.activity && status.state === "working") return { kind: "", text: capital(turns.activity) };
   if (turns?.prompt) return { kind: "", text: turns.prompt };
+  if (isImported(status)) return { kind: "", text: "Imported: what was said can be read" };
   // An agent that was asked nothing yet: its command line tells nobody anything.
   if (turns) return { kind: "", text: turns.total ? `${status.state === "idle" ? "Ready · " : ""}${count(turns.total, "turn")}` : "Nothing was said yet" };
-  const command = spoken(status.command).replace(/^\S*\//, "");
+  if (status.agent && status.state !== "stopped") return { kind: "", text: "In its own terminal interface" };
+  const command = brief(spoken(status.command));
   const how = status.state === "stopped" ? (status.oom ? "out of memory · " : status.exit ? `exit ${status.exit} · ` : "") : "";
   return { kind: "", text: how + command, mono: !status.agent };
 }
@@ -56,7 +60,7 @@ export function List({ onNew, onHelp, onMore, query, setQuery, isMoreOpen }) {
     return ordered(all).filter((status) => isNear(status) && matches(status, words));
   }, [all, query, showAll, now]);
   const hidden = all ? all.size - shown.length : 0;
-  const hits = useGrep(query);
+  const hits = useFind(query, around);
   const open = (status) => here.session && (here.session === status.id || here.session === address(status));
   const keys = (event) => {
     if (event.key === "Escape") { setQuery(""); field.current.blur(); }
@@ -75,9 +79,10 @@ export function List({ onNew, onHelp, onMore, query, setQuery, isMoreOpen }) {
         <ul class="rows">${some.map((status) => html`<${Row} key=${status.id} status=${status} now=${now} isOpen=${open(status)} />`)}</ul></section>`)}
       ${all && !all.size && html`<${First} onNew=${onNew} />`}
       ${all && all.size > 0 && !shown.length && !hits.found.length && !hits.busy && html`<div class="empty">${icon("search", "big")}<h2>Nothing matches</h2><p>${query ? "No session and nothing that was said has these words." : "What stopped more than a day ago and what is archived is not shown."}</p></div>`}
-      ${hits.found.length > 0 && html`<section aria-label="in what was said"><h2 class="group">In what was said<span class="n">${hits.found.length}${hits.more ? "+" : ""}</span></h2><ul class="hits">${hits.found.map((hit) => html`<li><${Hit} hit=${hit} /></li>`)}</ul></section>`}
-      ${query.length > 2 && hits.busy && html`<p class="group" role="status">Looking through what was said …</p>`}
-      ${around.filter((host) => host.away).map((host) => html`<p class="strip" role="note" key=${host.name}>${icon("warn")}<span class="grow"><b>${host.name}</b> cannot be reached. ${host.knownAt ? `Its sessions are shown as of ${ago(new Date(host.knownAt).toISOString(), now)}.` : "Nothing is known of it."}</span></p>`)}
+      <${Hits} hits=${hits} />
+      ${!query && all && html`<${ForeignLink} isOpen=${here.foreign} />`}
+      ${!query && around.filter((host) => host.away).map((host) => html`<p class="strip" role="note" key=${host.name}>${icon("warn")}<span class="grow"><b>${host.name}</b> cannot be reached. ${host.knownAt ? `Its sessions are shown as of ${ago(new Date(host.knownAt).toISOString(), now)}.` : "Nothing is known of it."}</span></p>`)}
+      ${!query && around.filter((host) => host.skew).map((host) => html`<p class="strip" role="note" key=${`skew ${host.name}`}>${icon("info")}<span class="grow"><b>${host.name}</b>: ${host.skew}.</span></p>`)}
       ${!query && hidden > 0 && html`<div style="padding:8px 18px 16px"><button class="b bare small" onClick=${() => setShowAll(true)}>Show ${hidden} older and archived</button></div>`}
       ${!query && showAll && html`<div style="padding:8px 18px 16px"><button class="b bare small" onClick=${() => setShowAll(false)}>Show only what is recent</button></div>`}
     </div>
@@ -89,43 +94,4 @@ export function List({ onNew, onHelp, onMore, query, setQuery, isMoreOpen }) {
 function First({ onNew }) {
   return html`<div class="empty">${icon("term", "big")}<h2>No sessions yet</h2><p>A session keeps an agent at work: close this page, lose the connection, come back, nothing is lost. Start one in a terminal:</p>
     <${Cmd} text="berth run --agent claude --name fix-login" /><p>or any command at all:</p><${Cmd} text="berth run --name tests -- cargo test" />${may("send") && html`<p>or right here:</p><button class="b main" onClick=${onNew}>${icon("plus")}New session</button>`}</div>`;
-}
-
-const AFTER_MS = 250;
-const MOST_HITS = 40;
-function useGrep(query) {
-  const [state, setState] = useState({ found: [], busy: false });
-  useEffect(() => {
-    const pattern = query.trim();
-    if (pattern.length < 3) return setState({ found: [], busy: false });
-    setState((known) => ({ ...known, busy: true }));
-    const stop = new AbortController();
-    const timer = setTimeout(async () => {
-      const literal = pattern.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-      try {
-        const answer = await get(`/v1/grep?pattern=${encodeURIComponent(literal)}&ignore_case=true&limit=${MOST_HITS}`, { signal: stop.signal });
-        const found = (Array.isArray(answer) ? answer : answer.lines || answer.hits || answer.matches || []).filter((hit) => hit.matches?.length);
-        setState({ found: found.slice(0, MOST_HITS), more: found.length >= MOST_HITS, busy: false });
-      } catch {
-        if (!stop.signal.aborted) setState({ found: [], busy: false });
-      }
-    }, AFTER_MS);
-    return () => { stop.abort(); clearTimeout(timer); };
-  }, [query]);
-  return state;
-}
-
-function Hit({ hit }) {
-  // The marks are in bytes of the line, as in `berth grep --json`.
-  const raw = new TextEncoder().encode(hit.line), text = new TextDecoder();
-  const from = Math.max(0, (hit.matches[0]?.start ?? 0) - 60);
-  const parts = [from ? "…" : ""];
-  let done = from;
-  for (const { start, end } of hit.matches) {
-    if (start < done) continue;
-    parts.push(text.decode(raw.slice(done, start)), html`<mark>${text.decode(raw.slice(start, end))}</mark>`);
-    done = end;
-  }
-  parts.push(text.decode(raw.slice(done, done + 200)));
-  return html`<a class="hit" href=${href(hit.name || hit.session, hit.turn ? `chat/${String(hit.turn).split(".").pop()}` : null)}><span class="where"><b>${hit.name || hit.session}</b><span>${{ prompt: "asked", answer: "answered" }[hit.part] || hit.part}${hit.turn ? ` · turn ${String(hit.turn).split(".").pop()}` : ""}</span></span><span class="text">${parts}</span></a>`;
 }

@@ -1,13 +1,15 @@
 // The page: who you are, the list, the session, the details; the keyboard.
-import { html, render, use, useEffect, useRef, useState, useErrorBoundary, useNow, since, span } from "./lib.js";
+import { html, render, use, useEffect, useRef, useState, useErrorBoundary, capital, span } from "./lib.js";
 import { icon } from "./icons.js";
 import { may, post, signedIn } from "./api.js";
-import { address, again, announce, attempt, begin, connect, go, handle, link, ordered, rank, route, sessions } from "./store.js";
-import { List } from "./list.js";
+import { address, again, announce, attempt, begin, go, handle, isOver, link, ordered, rank, route, sessions } from "./store.js";
+import { List, does } from "./list.js";
 import { Session, actions, useStatus } from "./session.js";
 import { Details } from "./details.js";
-import { Cmd, Menu, Toasts } from "./parts.js";
-import { Help, NewSession, SignIn } from "./dialogs.js";
+import { Cmd, Menu, Toasts, Words } from "./parts.js";
+import { Help, SignIn } from "./dialogs.js";
+import { Foreign } from "./foreign.js";
+import { NewSession } from "./new.js";
 import { resume } from "./outbox.js";
 
 /** A connection that is back is said for this long. */
@@ -18,10 +20,11 @@ const HICCUP_MS = 700;
 function Banner() {
   const now = useTicks(500);
   const net = use(link);
-  if (net.refused) return html`<div class="banner" role="alert">${icon("warn")}<span class="grow">${net.problem?.title || "The gateway refuses to tell what goes on."}</span></div>`;
+  const said = net.problem?.status > 0 && net.problem;
+  if (net.refused) return html`<div class="banner" role="alert" id="banner">${icon("warn")}<span class="grow"><${Words} text=${said?.title || "The gateway refuses to tell what goes on."} /></span><button class="b small" onClick=${again}>Try again</button></div>`;
   if (!net.live && net.awaySince && now - net.awaySince > HICCUP_MS) {
     const next = Math.max(0, Math.ceil(((net.nextAt || now) - now) / 1000));
-    return html`<div class="banner" role="status" id="banner">${icon("warn")}<span class="grow">Connection to the gateway lost ${span(now - net.awaySince)} ago. ${next > 0 ? `Trying again in ${next} s.` : "Trying again …"} Sessions go on; what you see is as of then.</span><button class="b small" onClick=${again}>Now</button></div>`;
+    return html`<div class="banner" role="status" id="banner">${icon("warn")}<span class="grow">${said ? html`<${Words} text=${capital(said.title)} />, for ${span(now - net.awaySince)} now.` : `Connection to the gateway lost ${span(now - net.awaySince)} ago.`} ${next > 0 ? `Trying again in ${next} s.` : "Trying again …"} Sessions go on; what you see is as of then.</span><button class="b small" onClick=${again}>Now</button></div>`;
   }
   if (net.live && net.backAt && now - net.backAt < BACK_MS) return html`<div class="banner back" role="status" id="banner">${icon("check")}<span>Connected again. Everything is up to date.</span></div>`;
   return html`<div></div>`;
@@ -66,10 +69,10 @@ function App() {
   const out = () => attempt(async () => { await post("/logout"); location.reload(); });
   return html`<div class="app">
     <${Banner} />
-    <div class=${"cols " + (three ? "three " : "") + (here.session ? "open" : "")}>
+    <div class=${"cols " + (three ? "three " : "") + (here.session || here.foreign ? "open" : "")}>
       <${List} onNew=${onNew} onHelp=${onHelp} onMore=${() => setMore(!more)} isMoreOpen=${more} query=${query} setQuery=${setQuery} />
       ${more && html`<div style="position:fixed;left:0;top:0;width:min(340px,100%);z-index:12"><${Menu} label="more" onClose=${() => setMore(false)} items=${[{ name: document.documentElement.dataset.theme === "dark" ? "Light" : "Dark", icon: document.documentElement.dataset.theme === "dark" ? "sun" : "moon", act: turnTheme }, { name: "As the system", icon: "side", act: () => window.berthTheme.choose(null) }, { name: "Keys", icon: "help", act: onHelp }, "-", { name: "Sign out", icon: "out", act: out }]} /></div>`}
-      ${here.session ? html`<${Session} named=${here.session} tab=${here.tab} details=${details} setDetails=${setDetails} setDialog=${setDialog} isWide=${isWide} />` : html`<main class="pane middle"><${Nothing} all=${all} needs=${needs} /></main>`}
+      ${here.session ? html`<${Session} named=${here.session} tab=${here.tab} details=${details} setDetails=${setDetails} setDialog=${setDialog} isWide=${isWide} />` : here.foreign ? html`<${Foreign} setDialog=${setDialog} />` : html`<main class="pane middle"><${Nothing} all=${all} needs=${needs} /></main>`}
       ${three && html`<aside class="pane details" aria-label=${`details of ${handle(status)}`}><${Details} status=${status} onTag=${verbs.tag} onNote=${verbs.note} /></aside>`}
     </div>
     ${dialog}<${Toasts} /><${Spoken} /></div>`;
@@ -77,7 +80,7 @@ function App() {
 
 function Nothing({ all, needs }) {
   if (all === null) return null;
-  if (needs.length) return html`<div class="empty">${icon("warn", "big")}<h2>${needs.length === 1 ? `${handle(needs[0])} needs you` : `${needs.length} sessions need you`}</h2><p>${needs[0].turns?.asks?.[0] ? `${needs[0].turns.asks[0].tool}: ${needs[0].turns.asks[0].detail}`.slice(0, 160) : ""}</p><a class="b main" href=${`#/s/${encodeURIComponent(address(needs[0]))}`}>Look</a><p class="dimmer keys-only">or press <kbd>n</kbd></p></div>`;
+  if (needs.length) return html`<div class="empty needs">${icon("warn", "big")}<h2>${needs.length === 1 ? `${handle(needs[0])} needs you` : `${needs.length} sessions need you`}</h2><p>${does(needs[0]).text.slice(0, 160)}</p><a class="b main" href=${`#/s/${encodeURIComponent(address(needs[0]))}`}>Look</a><p class="dimmer keys-only">or press <kbd>n</kbd></p></div>`;
   const working = [...all.values()].filter((one) => rank(one) === 2).length;
   return html`<div class="empty">${icon("check", "big")}<h2>Nobody needs you</h2><p>${working ? `${working} at work.` : all.size ? "Nothing is at work." : "Sessions you start appear in the list."} Choose one${may("send") ? html`<span class="keys-only">, or press <kbd>c</kbd> to start another</span>` : ""}.</p></div>`;
 }
@@ -120,7 +123,7 @@ function keyboard(ref) {
       j: () => step(1), k: () => step(-1), "/": find,
       "?": k.onHelp, c: k.onNew, n: () => { const rest = k.needs.filter((one) => one.id !== k.status?.id); const next = ordered(new Map((rest.length ? rest : k.needs).map((one) => [one.id, one])))[0]; if (next) go(address(next)); },
       m: () => (document.getElementById("message") || document.getElementById("line"))?.focus(), i: () => k.setDetails(!k.details), t: turnTheme,
-      x: () => verbs && may("control") && !["stopped", "lost", "archived"].includes(k.status.state) && verbs.stop(), e: () => verbs && may("control") && k.status.state !== "archived" && verbs.archive(), r: () => verbs && may("send") && k.status.state === "stopped" && attempt(verbs.resume),
+      x: () => verbs && may("control") && !isOver(k.status) && verbs.stop(), e: () => verbs && may("control") && k.status.state !== "archived" && verbs.archive(), r: () => verbs && may("send") && isOver(k.status) && k.status.state !== "archived" && attempt(verbs.resume),
       Escape: () => go(null),
     }[event.key];
     if (pair === "gl" || pair === "gg") { event.preventDefault(); go(null); return; }

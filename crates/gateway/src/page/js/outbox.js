@@ -36,27 +36,41 @@ function forget(session, key) {
   if (kept.get(DRAFT + session)?.key === key) kept.set(DRAFT + session, null);
 }
 
-/** What waits for its receipt, over all tabs: [{key, session, text, manner, problem?}]. */
+/** What waits for its receipt, over all tabs: [{key, session, text, manner, problem?, unkept?}]. */
 export const outbox = cell(kept.get(OUTBOX) || []);
-addEventListener("storage", (event) => { if (event.key === OUTBOX) outbox.set(kept.get(OUTBOX) || []); });
-const save = (change) => {
-  // Another tab may have changed it since: what is stored counts.
-  const next = change(kept.get(OUTBOX) || outbox.get());
-  kept.set(OUTBOX, next.length ? next : null);
-  outbox.set(next);
+/** What is stored counts, another tab may have changed it; of what could not be stored (`unkept`) only this tab knows. */
+const known = () => {
+  const stored = kept.get(OUTBOX) || [];
+  return [...stored, ...outbox.get().filter((one) => one.unkept && !has(stored, one))];
 };
+addEventListener("storage", (event) => { if (event.key === OUTBOX) outbox.set(known()); });
+const has = (list, one) => list.some(({ key }) => key === one.key);
+const save = (change) => {
+  const before = kept.get(OUTBOX) || [];
+  const next = change(known()).map(({ unkept, ...one }) => one);
+  const keep = (list) => kept.set(OUTBOX, list.length ? list : null) && list;
+  // What does not fit is only here; what is stored and done with has to go all the same.
+  const stored = keep(next) || keep(next.filter((one) => has(before, one))) || before;
+  outbox.set(next.map((one) => (has(stored, one) ? one : { ...one, unkept: true })));
+};
+// What is nowhere else would go with the page.
+addEventListener("beforeunload", (event) => { if (outbox.get().some((one) => one.unkept)) event.preventDefault(); });
 
 const underway = new Set();
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 15_000;
 
-/** Sends the draft. The box is empty at once, so a second click has nothing to send. */
+/** Sends the draft; whether it is on its way, so that nobody keeps it any longer. */
 export function send(session, { text, key }, manner) {
-  if (outbox.get().some((one) => one.key === key)) return;
-  if (outbox.get().length >= MOST) return tell("bad", "Too many messages wait to be sent", "Connect to the gateway first.");
+  if (outbox.get().some((one) => one.key === key)) return true;
+  if (outbox.get().length >= MOST) {
+    tell("bad", "Too many messages wait to be sent", "Connect to the gateway first. Yours is still in the box.");
+    return false;
+  }
   save((all) => [...all.filter((one) => one.key !== key), { key, session, text, manner, at: Date.now() }]);
   forget(session, key);
-  return deliver(key);
+  deliver(key);
+  return true;
 }
 
 export const drop = (key) => save((all) => all.filter((one) => one.key !== key));
@@ -67,9 +81,8 @@ async function deliver(key, wait = FIRST_WAIT_MS) {
   underway.add(key);
   try {
     const body = { text: one.text, ...(one.manner && one.manner !== "queue" ? { manner: one.manner } : {}) };
-    const receipt = await post(at(one.session, "/turns"), body, { headers: { "Idempotency-Key": key } });
+    await post(at(one.session, "/turns"), body, { headers: { "Idempotency-Key": key } });
     drop(key);
-    sent.set({ session: one.session, receipt });
   } catch (problem) {
     const goesOn = problem.isAway || (problem.status === 429 && problem.retryAfter);
     if (goesOn) {
@@ -80,6 +93,8 @@ async function deliver(key, wait = FIRST_WAIT_MS) {
       // Kept: it goes when somebody has signed in again.
     } else {
       // Refused: nothing happened. The words go back to whoever wrote them.
+      // They may be looking elsewhere, where no box shows them: then they are there when it is opened.
+      if (!draft(one.session).text) keepDraft(one.session, one.text, { text: "" });
       drop(key);
       tell("bad", problem.title || "The message was refused", problem.detail);
       refused.set({ session: one.session, text: one.text });
@@ -88,8 +103,7 @@ async function deliver(key, wait = FIRST_WAIT_MS) {
     underway.delete(key);
   }
 }
-/** Told when something was accepted, and when something was refused. */
-export const sent = cell(null);
+/** Told when something was refused. */
 export const refused = cell(null);
 
 /** Sends what an earlier life of this page left. Same keys: what already arrived is not said twice. */

@@ -19,7 +19,7 @@ export function Cmd({ text }) {
   return html`<div class="cmd"><code tabindex="0">${text}</code><button class="b bare icon" aria-label=${`copy: ${text}`} onClick=${async () => { await copy(text); setDone(true); setTimeout(() => setDone(false), 1500); }}>${icon(done ? "check" : "copy")}</button></div>`;
 }
 
-/** A dialog: takes the focus, keeps it, gives it back; Escape and a click beside it close it. */
+/** A dialog: takes the focus, keeps it, gives it back; Escape closes it wherever the focus went, and so does a click beside it. */
 export function Dialog({ title, lead, onClose, children, extra = "" }) {
   const box = useRef();
   useLayoutEffect(() => {
@@ -28,9 +28,21 @@ export function Dialog({ title, lead, onClose, children, extra = "" }) {
     first?.focus();
     return () => before?.focus?.();
   }, []);
+  const close = useRef();
+  close.current = onClose;
+  useEffect(() => {
+    // At the window: a button that was disabled while it had the focus leaves it with nobody.
+    const escape = (event) => {
+      if (event.key !== "Escape" || event.isComposing) return;
+      event.preventDefault();
+      event.stopPropagation();
+      close.current();
+    };
+    addEventListener("keydown", escape, true);
+    return () => removeEventListener("keydown", escape, true);
+  }, []);
   const keys = (event) => {
     event.stopPropagation();
-    if (event.key === "Escape") return onClose();
     if (event.key !== "Tab") return;
     const stops = [...box.current.querySelectorAll("a[href], button:not([disabled]), input, textarea, select, [tabindex='0']")].filter((one) => one.offsetParent);
     const [first, last] = [stops[0], stops[stops.length - 1]];
@@ -92,4 +104,9 @@ export function Toasts() {
     <button class="b bare icon" aria-label="dismiss" onClick=${() => dismiss(one.id)}>${icon("x")}</button></div>`)}</div>`;
 }
 
-export const ProblemBox = ({ problem }) => problem && html`<div class="problem" role="alert"><${Words} text=${problem.title} />${problem.detail && html`<span><${Words} text=${problem.detail} /></span>`}</div>`;
+/** What went wrong, where it did. What is wanted now is scrolled to and read out; what is only missing is not. */
+export function ProblemBox({ problem, quiet }) {
+  const box = useRef();
+  useEffect(() => { if (problem && !quiet) box.current?.scrollIntoView({ block: "nearest" }); }, [problem]);
+  return problem && html`<div class="problem" role=${quiet ? null : "alert"} ref=${box}><${Words} text=${problem.title} />${problem.detail && html`<span><${Words} text=${problem.detail} /></span>`}</div>`;
+}

@@ -1,8 +1,8 @@
 // One session: head, tabs, and what can be done with it.
-import { html, use, useEffect, useNow, useRef, useState, ago, place } from "./lib.js";
+import { html, use, useEffect, useNow, useRef, useState, ago, capital, place } from "./lib.js";
 import { icon, stateIcon, stateWord } from "./icons.js";
 import { at, get, may, patch, post, ask, split } from "./api.js";
-import { address, attempt, go, handle, href, isOver, kindOf, learn, route, sessions, takesTurns, tell } from "./store.js";
+import { address, attempt, go, handle, hasTerminal, href, isOver, kindOf, learn, route, sessions, takesTurns, tell } from "./store.js";
 import { AskText, Menu, Sure, Words } from "./parts.js";
 import { useFollow } from "./follow.js";
 import { Transcript } from "./transcript.js";
@@ -42,8 +42,11 @@ function Known({ status, tab, details, setDetails, setDialog, isWide }) {
   const talks = takesTurns(status);
   const follow = useFollow(status, talks);
   const [menu, setMenu] = useState(false);
+  // Keys and messages are two ways to say something, and one box is enough.
+  const [types, setTypes] = useState(false);
   const turn = use(route).turn, now = useNow();
-  const tabs = [talks ? ["chat", "Transcript"] : ["term", "Terminal"], !isWide && ["details", "Details"]].filter(Boolean);
+  const screen = hasTerminal(status);
+  const tabs = [screen && ["term", "Terminal"], talks && ["chat", "Transcript"], !isWide && ["details", "Details"]].filter(Boolean);
   const shown = tabs.some(([id]) => id === tab) ? tab : tabs[0][0];
   const verbs = actions(status, setDialog);
   useEffect(() => {
@@ -67,9 +70,10 @@ function Known({ status, tab, details, setDetails, setDialog, isWide }) {
     </header>
     ${tabs.length > 1 && html`<div class="tabs" role="tablist">${tabs.map(([id, name]) => html`<button role="tab" id=${`tab-${id}`} aria-selected=${shown === id ? "true" : "false"} aria-controls="panel" onClick=${() => go(address(status), id)}>${name}</button>`)}</div>`}
     ${status.away && html`<p class="strip" role="status">${icon("warn")}<span class="grow"><b>${status.host}</b> cannot be reached: this is as of ${ago(new Date(status.known_at).toISOString(), now)}.</span></p>`}
+    ${!status.away && follow.link.problem?.status > 0 && html`<p class="strip" role="status" id="not-followed">${icon("warn")}<span class="grow"><b><${Words} text=${capital(follow.link.problem.title)} /></b>: what happens in it is not seen here. <${Words} text=${follow.link.problem.detail} /></span><button class="b small" onClick=${follow.again}>Try again</button></p>`}
     <div class="stage" id="panel" role=${tabs.length > 1 ? "tabpanel" : null} aria-labelledby=${tabs.length > 1 ? `tab-${shown}` : null}>
       ${shown === "chat" && html`<${Transcript} status=${status} follow=${follow} turn=${turn} />${may("send") ? html`<${Composer} status=${status} follow=${follow} />` : html`<${ReadOnly} />`}`}
-      ${shown === "term" && html`<${Terminal} status=${status} />`}
+      ${shown === "term" && html`<${Terminal} status=${status} talks=${talks && may("send")} onTyping=${setTypes} />${talks && may("send") && !types && html`<${Composer} status=${status} follow=${follow} />`}`}
       ${shown === "details" && html`<${Details} status=${status} onTag=${verbs.tag} onNote=${verbs.note} />`}
     </div></main>`;
 }
@@ -99,7 +103,7 @@ export function actions(status, setDialog) {
   const over = isOver(status), away = status.state === "archived";
   verbs.items = [
     ...(may("control") ? [{ name: "Rename", icon: "edit", act: verbs.rename }, { name: "Tags", icon: "tag", act: verbs.tag }, { name: "Note", icon: "note", act: verbs.note }] : []),
-    may("send") && takesTurns(status) && !away && { name: "Fork", icon: "fork", act: verbs.fork },
+    may("send") && takesTurns(status) && !hasTerminal(status) && !away && { name: "Fork", icon: "fork", act: verbs.fork },
     { name: "Download as Markdown", icon: "file", href: at(status.id, "/export?format=markdown") },
     may("send") && "-",
     may("send") && over && !away && { name: "Resume", icon: "play", act: () => attempt(verbs.resume) },

@@ -13,7 +13,7 @@ function parse() {
   if (kind === "s" && id) {
     try { return { session: decodeURIComponent(id), tab: tab || null, turn: Number(turn) || null }; } catch { return { session: null }; }
   }
-  return { session: null };
+  return { session: null, foreign: kind === "foreign" };
 }
 addEventListener("hashchange", () => route.set(parse()));
 export const href = (session, tab) => `#/s/${encodeURIComponent(session)}${tab ? `/${tab}` : ""}`;
@@ -47,11 +47,22 @@ export const handle = (status) => status.name || split(status.id)[1];
 export const address = (status) => (status.host ? `${status.host}/${handle(status)}` : handle(status));
 /** The same in a terminal. */
 export const shell = (status, verb) => `berth ${status.host ? `--host ${status.host} ` : ""}${verb} ${handle(status)}`;
+/** Somebody, as whoever reads knows them. */
+export const person = (place) => {
+  const [who] = (place || "somebody").split(", terminal ");
+  return who === me.get()?.place ? "this browser" : who;
+};
 export const takesTurns = (status) => status.turns != null;
+/** Whether it has a screen: some of these take turns as well. */
+export const hasTerminal = (status) => !status.driver || status.driver === "pty";
 /** What it is: the agent, or a terminal. */
 export const kindOf = (status) => status.agent || (status.driver === "pty" ? "terminal" : status.driver);
 /** A command as one would type it. */
 export const spoken = (command) => (command || []).map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
+/** The same without where its program is: what people call it. */
+export const brief = (line) => line.replace(/^'?[^\s']*\/(?=[^\s/'])/, "");
+/** Whether it was brought here from elsewhere, and never ran here. */
+export const isImported = (status) => status.epoch === 0 && !!status.native_id;
 export const isOver = (status) => ["stopped", "lost", "archived"].includes(status.state);
 
 /** Who needs you first; within a group the newest: rows move when a state changes, not with every byte. */
@@ -67,13 +78,16 @@ export function learn(status) {
   const known = all.get(status.id);
   if (known && status.seq < known.seq) return;
   if (known && known.state !== "needs-you" && status.state === "needs-you") announce.set(`${handle(status)} needs you`);
-  all.set(status.id, { ...status, learnt_at: Date.now() });
+  // Of another host it is known besides how old that is: until it is looked at again, this is what it said.
+  const next = { ...(status.host && { known_at: Date.now() }), ...status, learnt_at: Date.now() };
+  all.set(status.id, next);
+  if (status.host) others.set(status.id, next);
   sessions.set(all);
   // What could not be done with something that is over now needs no answer any more.
   if (known && !isOver(known) && isOver(status)) toasts.change((told) => told.filter((toast) => toast.about !== status.id && toast.about !== address(status)));
 }
 
-/** Other hosts: [{name, away, knownAt}]. */
+/** Other hosts: [{name, away, skew, knownAt}]. */
 export const hosts = cell([]);
 /** How often other hosts are asked while somebody looks. */
 const HOSTS_EVERY_MS = 15_000;
@@ -93,7 +107,7 @@ async function lookAround() {
       const last = before?.get(next.id);
       return [next.id, last && last.seq > next.seq ? { ...last, away: next.away, known_at: next.known_at } : next];
     })));
-    hosts.set(seen.map(({ name, away, age_ms: age }) => ({ name, away, knownAt: age == null ? null : Date.now() - age })));
+    hosts.set(seen.map(({ name, away, skew, age_ms: age }) => ({ name, away, skew, knownAt: age == null ? null : Date.now() - age })));
     if (before) here([...before.values()].filter((status) => !status.host));
   } catch { /* the banner says when the gateway is away; what is known stays */ }
   looks = false;

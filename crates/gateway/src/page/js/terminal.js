@@ -1,8 +1,8 @@
 // A live terminal: watch first, take over when you mean to. Comes back by itself.
-import { html, useEffect, useRef, useState } from "./lib.js";
+import { html, useEffect, useRef, useState, capital } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, forPage, may, post } from "./api.js";
-import { attempt, handle, isOver, shell } from "./store.js";
+import { attempt, handle, isOver, person, shell } from "./store.js";
 import { Cmd, Words } from "./parts.js";
 
 const PROTOCOL = "berth.terminal.v1";
@@ -12,9 +12,15 @@ const FIRST_WAIT_MS = 400;
 const LONGEST_WAIT_MS = 10_000;
 /** Who watches sees letters that can be read; what is wider than the page is panned. */
 const FONT = 13, LEAST_FONT = 10;
+/** What agents draw below the line one writes in. */
+const ROWS_BELOW = 3;
 const COLOURS = { background: "#0c0d0f", foreground: "#dfe1e6", cursor: "#98a4ff", selectionBackground: "#3a4270", black: "#1b1c20", red: "#ff7b72", green: "#5fd08f", yellow: "#e9b44c", blue: "#7aa7ff", magenta: "#c797f7", cyan: "#5cc8d7", white: "#d5d7dd", brightBlack: "#7b7f8a", brightRed: "#ff9d96", brightGreen: "#86e3ac", brightYellow: "#f3cc7a", brightBlue: "#a3c2ff", brightMagenta: "#dcb8ff", brightCyan: "#8adfea", brightWhite: "#ffffff" };
 
-export function Terminal({ status }) {
+/** Who types while we do not: of this browser it is another tab. */
+const typist = (place) => person(place).replace(/^this browser$/, "another tab of this browser");
+
+/** `talks`: messages go to it besides, from a box of their own; `onTyping` hears whether keys go to the screen. */
+export function Terminal({ status, talks, onTyping }) {
   const screen = useRef(), state = useRef(null), line = useRef();
   const [role, setRole] = useState("observer");
   const [now, setNow] = useState({ phase: "opening" });
@@ -29,7 +35,7 @@ export function Terminal({ status }) {
   useEffect(() => {
     if (over) return undefined;
     const box = screen.current;
-    let gone = false, socket = null, timer = 0, tries = 0, undrawn = 0, fresh = false, term = null, fit = null, want = "observer";
+    let gone = false, socket = null, timer = 0, tries = 0, undrawn = 0, fresh = false, term = null, fit = null, want = "observer", placed = 0, sticks = true;
     const again = () => { clearTimeout(timer); setNow({ phase: "opening" }); const before = socket; socket = null; before?.close(); open(); };
     const sizeOf = ({ rows, cols }) => ({ rows: rows || 24, cols: cols || 80 });
     const me = {
@@ -69,6 +75,7 @@ export function Terminal({ status }) {
     })().catch((error) => setNow({ phase: "failed", words: String(error) }));
     const watch = new ResizeObserver(() => size());
     watch.observe(box);
+    box.onscroll = () => { sticks = Math.abs(box.scrollTop - placed) < 40; };
 
     /** The writer's size wins: who writes fits the terminal to the page, who watches fits the letters to the terminal. */
     function size() {
@@ -90,6 +97,15 @@ export function Terminal({ status }) {
       const font = Math.max(LEAST_FONT, Math.min(FONT, Math.floor((room / cols / cell) * 10) / 10));
       if (term.options.fontSize !== font) term.options.fontSize = font;
       box.classList.add("scrolls");
+      show();
+    }
+    /** A screen that is higher than the page: what is written at is in sight, unless somebody looks elsewhere. */
+    function show() {
+      const drawn = box.querySelector(".xterm-screen");
+      if (want !== "observer" || !sticks || !drawn) return;
+      const row = Math.min(term.rows, term.buffer.active.cursorY + 1 + ROWS_BELOW);
+      placed = Math.max(0, Math.ceil((row / term.rows) * drawn.offsetHeight) + 12 - box.clientHeight);
+      box.scrollTop = placed;
     }
     const tellSize = () => socket?.readyState === 1 && socket.send(JSON.stringify({ resize: { rows: term.rows, cols: term.cols } }));
 
@@ -119,7 +135,7 @@ export function Terminal({ status }) {
         // A whole screen comes first, and whenever the writer's size changed: it is drawn in the size it was made for.
         if (told.size) { me.dims = sizeOf(told.size); size(); }
         if (told.screen) fresh = true;
-        if (told.replaced) { final = { phase: "live" }; setNow({ phase: "live", words: `${told.replaced.by || "Somebody else"} types now` }); setRole("observer"); }
+        if (told.replaced) { final = { phase: "live" }; setNow({ phase: "live", words: `Taken over by ${typist(told.replaced.by)}` }); setRole("observer"); }
         if (told.ended !== undefined) { final = { phase: "ended", words: "The agent has ended" }; setNow(final); }
         if (told.problem) { final = { phase: "refused", words: told.problem.title || String(told.problem), detail: forPage(told.problem.detail || "") }; setNow(final); if (want !== "observer") setRole("observer"); }
       };
@@ -136,13 +152,14 @@ export function Terminal({ status }) {
       if (fresh) { fresh = false; term.reset(); }
       undrawn += bytes.length;
       if (undrawn > MOST_UNDRAWN_BYTES) { undrawn = 0; return again(); }
-      term.write(bytes, () => { undrawn = Math.max(0, undrawn - bytes.length); });
+      term.write(bytes, () => { undrawn = Math.max(0, undrawn - bytes.length); show(); });
     }
     return () => { gone = true; clearTimeout(timer); watch.disconnect(); socket?.close(); term?.dispose(); };
   }, [status.id, status.epoch, over]);
   // A new run is watched first, as every terminal.
   useEffect(() => setRole("observer"), [status.id, status.epoch]);
   useEffect(() => state.current?.become(role), [role]);
+  useEffect(() => { onTyping(role !== "observer" && !over); return () => onTyping(false); }, [role, over]);
 
   // Both at once: nobody shall read "You type" before keys reach anything.
   const turn = (next) => { setNow({ phase: "opening" }); setRole(next); };
@@ -151,6 +168,8 @@ export function Terminal({ status }) {
   const wants = role !== "observer";
   const submit = (event) => {
     event.preventDefault();
+    // About to type: the line waits, for as somebody else it would be refused.
+    if (wants && !writes) return undefined;
     const text = line.current.value;
     line.current.value = "";
     if (writes) return state.current?.type(text + "\r");
@@ -161,7 +180,7 @@ export function Terminal({ status }) {
   if (over) return html`<div class="stage"><${LastScreen} status=${status} /></div>`;
   const who = status.writer, taken = !!who && !wants;
   return html`<div class="term">
-    <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: coming back by itself …" : now.phase === "opening" ? "Connecting …" : writes ? "You type" : who ? html`Watching · ${who.place || "somebody"} types` : "Watching · nobody types"}</span>
+    <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: coming back by itself …" : now.phase === "opening" ? "Connecting …" : writes ? "You type" : who ? html`Watching · ${typist(who.place)} types` : "Watching · nobody types"}</span>
       ${now.words && html`<span class="dim cut">${now.words}</span>`}
       ${mayType && (wants ? html`<button class="b small" onClick=${() => turn("observer")}>Stop typing</button>` : html`<button class="b small main" id="take-over" onClick=${() => turn(who ? "take" : "writer")}>${who ? "Take over" : "Type here"}</button>`)}</div>
     <div class="screen" ref=${screen} tabindex="0" role="region" aria-label=${`screen of ${handle(status)}`} onClick=${() => (writes ? state.current?.focus() : screen.current.focus())} onKeyDown=${(event) => !wants && event.key.length === 1 && !event.ctrlKey && !event.metaKey && setNow({ ...now, words: "You only watch" })}></div>
@@ -170,7 +189,7 @@ export function Terminal({ status }) {
       ${[["Esc", "\x1b"], ["Tab", "\t"]].map(([name, keys]) => html`<button aria-label=${name} onClick=${press(keys)}>${name}</button>`)}
       <button aria-pressed=${ctrl ? "true" : "false"} aria-label="Control, for the next key" onClick=${() => { setCtrl(!ctrl); state.current?.focus(); }}>Ctrl</button>
       ${[["↑", "\x1b[A", "up"], ["↓", "\x1b[B", "down"], ["←", "\x1b[D", "left"], ["→", "\x1b[C", "right"], ["⏎", "\r", "Enter"], ["^C", "\x03", "Control-C"], ["⇧Tab", "\x1b[Z", "Shift-Tab"]].map(([name, keys, label]) => html`<button aria-label=${label} onClick=${press(keys)}>${name}</button>`)}</div>`}
-    ${mayType && html`<div class="dock"><form class="row" onSubmit=${submit}><label class="vh" for="line">a line for the terminal</label><input id="line" class="f mono" ref=${line} autocomplete="off" autocapitalize="off" autocorrect="off" spellcheck="false" enterkeyhint="send" disabled=${taken} placeholder=${taken ? "Somebody else types: take over first" : "A line for the terminal"} /><button class="b main icon" aria-label="send the line" disabled=${taken}>${icon("send")}</button></form></div>`}
+    ${mayType && (wants || !talks) && html`<div class="dock"><form class="row" onSubmit=${submit}><label class="vh" for="line">a line for the terminal</label><input id="line" class="f mono" ref=${line} autocomplete="off" autocapitalize="off" autocorrect="off" spellcheck="false" enterkeyhint="send" disabled=${taken} placeholder=${taken ? `${capital(typist(who.place))} types: take over first` : "A line for the terminal"} /><button class="b main icon" aria-label="send the line" disabled=${taken}>${icon("send")}</button></form></div>`}
   </div>`;
 }
 

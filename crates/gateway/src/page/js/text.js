@@ -23,7 +23,7 @@ export function Markdown({ text }) {
 }
 
 /** Lines of a unified diff, or null if it is none. */
-export function parseDiff(text) {
+function parseDiff(text) {
   if (!/^(@@ |diff --git |--- |\+\+\+ )/m.test(text) || !/^[-+]/m.test(text)) return null;
   const files = [];
   let file = null, a = 0, b = 0;
@@ -61,7 +61,7 @@ export function oneLine(text) {
 }
 
 /** The lines that differ between two texts, with a little around them. */
-export function compare(name, before, after) {
+function compare(name, before, after) {
   const a = before === "" ? [] : before.replace(/\n$/, "").split("\n"), b = after === "" ? [] : after.replace(/\n$/, "").split("\n");
   let head = 0, tail = 0;
   while (head < a.length && head < b.length && a[head] === b[head]) head++;
@@ -123,7 +123,9 @@ export function understand(item) {
   else if (given && typeof given.content === "string" && (given.file_path || given.path)) files = compare(given.file_path || given.path, "", given.content);
   else files = parseDiff(raw) || (item.output ? parseDiff(item.output) : null);
   const line = given ? given.command ?? given.cmd ?? given.file_path ?? given.path ?? given.pattern ?? given.query ?? given.url ?? given.description ?? given.prompt : raw;
-  const first = item.summary || String(Array.isArray(line) ? line.join(" ") : line ?? "").split("\n")[0].slice(0, 300);
+  // A summary that is the input itself says less than what the input is about.
+  const told = item.summary && !item.summary.startsWith("{") ? item.summary : "";
+  const first = told || String(Array.isArray(line) ? line.join(" ") : line ?? "").split("\n")[0].slice(0, 300);
   const pretty = item.given || (given ? JSON.stringify(given, null, 2) : raw);
   return { line: first, files: files?.length ? files : null, input: pretty };
 }

@@ -3,17 +3,20 @@ import { html, useEffect, useLayoutEffect, useRef, useState, useNow, ago, clockT
 import { icon } from "./icons.js";
 import { Diff, Markdown, tally, understand } from "./text.js";
 import { Asks } from "./ask.js";
-import { attempt, shell } from "./store.js";
+import { get, under } from "./api.js";
+import { attempt, person, shell } from "./store.js";
 import { isFinal } from "./follow.js";
-import { Cmd, Words } from "./parts.js";
+import { Cmd, ProblemBox, Words } from "./parts.js";
 
-function Tool({ item, isOver }) {
+function Tool({ item, isOver, cwd }) {
   const [open, setOpen] = useState(false);
   const { line, files, input } = understand(item);
   const sum = files && tally(files);
   const name = item.name || item.title || "tool";
+  // What is in its directory needs no path to there.
+  const near = cwd && line.startsWith(`${cwd}/`) ? line.slice(cwd.length + 1) : line;
   return html`<details class="tool" open=${open} onToggle=${(e) => setOpen(e.target.open)}>
-    <summary>${icon("chevron", "chev")}<span class="what cut">${name}</span><span class="arg cut grow">${name.includes(line) ? "" : line}</span>
+    <summary>${icon("chevron", "chev")}<span class="what cut">${name}</span><span class="arg cut grow">${name.includes(line) ? "" : near}</span>
       ${sum && html`<span class="stat"><span class="plus">+${sum.plus}</span> <span class="minus">−${sum.minus}</span></span>`}
       ${item.is_error ? html`<span class="st failed">${icon("x")}<span class="vh">failed</span></span>` : !item.is_over && !isOver ? html`<span class="dimmer pulse" aria-label="runs">…</span>` : null}</summary>
     ${open && html`<div class="body">
@@ -25,8 +28,8 @@ function Tool({ item, isOver }) {
 
 const Thought = ({ text }) => html`<details class="tool thought"><summary>${icon("think")}<span>Thought</span>${icon("chevron", "chev")}</summary><div class="body"><${Markdown} text=${text} /></div></details>`;
 
-function Items({ items, isOver }) {
-  return items.map((item, n) => item.kind === "tool" ? html`<${Tool} key=${n} item=${item} isOver=${isOver} />` : item.kind === "thought" ? html`<${Thought} key=${n} text=${item.text || ""} />` : html`<${Markdown} key=${n} text=${item.text || ""} />`);
+function Items({ items, isOver, cwd }) {
+  return items.map((item, n) => item.kind === "tool" ? html`<${Tool} key=${n} item=${item} isOver=${isOver} cwd=${cwd} />` : item.kind === "thought" ? html`<${Thought} key=${n} text=${item.text || ""} />` : html`<${Markdown} key=${n} text=${item.text || ""} />`);
 }
 
 const WORDS = { failed: "Failed", cancelled: "Cancelled", interrupted: "Interrupted", unknown: "Outcome unknown", queued: "Waits", delivered: "Delivered", working: "Working" };
@@ -56,7 +59,7 @@ function Turn({ turn, live, now, asks, status }) {
   const used = (turn.input_tokens || 0) + (turn.output_tokens || 0);
   return html`<article class="turn" data-turn=${turn.number} aria-label=${`turn ${turn.number}, ${turn.state}`}>
     <div class=${"said " + (turn.state === "queued" ? "waiting" : "")}><div class="bubble">${turn.prompt}</div></div>
-    <${Items} items=${items} isOver=${over} />
+    <${Items} items=${items} isOver=${over} cwd=${status.cwd} />
     ${(turn.cut || turn.items_cut) && html`<p class="dim">The answer is longer than what is kept here: <code>${shell(status, "output")}</code></p>`}
     ${asks}
     ${!over && turn.state !== "queued" && !asks && html`<div class="doing" role="status">${icon("play", "pulse")}<span>${doing ? ({ thinking: "Thinking", writing: "Writing" })[doing.what] || doing.what : "Working"}</span><span class="mono cut">${doing?.detail || ""}</span>${doing?.tokens ? html`<span class="dimmer">${tokens(doing.tokens)} tokens</span>` : null}</div>`}
@@ -66,8 +69,33 @@ function Turn({ turn, live, now, asks, status }) {
       ${turn.state !== "done" && turn.state !== "working" && html`<span class=${over && turn.state !== "cancelled" ? "bad" : ""}>${WORDS[turn.state] || turn.state}</span>`}
       <time datetime=${turn.accepted_at} title=${clockTime(turn.accepted_at)}>${ago(turn.accepted_at, now)}</time>
       ${over && took >= 0 && html`<span>took ${took < 1000 ? "under 1 s" : span(took)}</span>`}${used > 0 && html`<span>${tokens(used)} tokens</span>`}
-      ${turn.by?.place && html`<span class="cut">from ${turn.by.place}</span>`}${turn.manner && turn.manner !== "queue" && html`<span>${turn.manner}</span>`}
+      ${turn.by?.place && html`<span class="cut">from ${person(turn.by.place)}</span>`}${turn.manner && turn.manner !== "queue" && html`<span>${turn.manner}</span>`}
     </footer></article>`;
+}
+
+/** How many exchanges are shown of an agent's own record, the last ones. */
+const MOST_EXCHANGES = 20;
+
+/** What an agent's own record says was said, at this address; `nothing` where there is no such record. */
+export function Record({ path, cwd, title, nothing = null }) {
+  const [told, setTold] = useState({});
+  useEffect(() => {
+    let gone = false;
+    get(path).then(({ said }) => !gone && setTold({ said: said || { exchanges: [] } }), (problem) => !gone && setTold({ problem }));
+    return () => { gone = true; };
+  }, [path]);
+  const all = told.said?.exchanges || [], shown = all.slice(-MOST_EXCHANGES);
+  if (nothing && (told.problem || (told.said && !all.length))) return nothing;
+  return html`${title && all.length > 0 && html`<p class="before">${title}</p>`}<${ProblemBox} problem=${told.problem} quiet />${!told.said && !told.problem && html`<div class="skel" aria-busy="true"></div>`}
+    ${all.length > shown.length && html`<p class="dimmer">The last ${shown.length} of ${all.length} exchanges</p>`}
+    ${shown.map((part, n) => html`<article class="turn" key=${n}>${part.prompt && html`<div class="said"><div class="bubble">${part.prompt}</div></div>`}<${Items} items=${part.items} isOver cwd=${cwd} /></article>`)}`;
+}
+
+/** A session in which nobody said anything: what was said before it came here, if it was had elsewhere. */
+function Silent({ status }) {
+  const nothing = html`<div class="empty">${icon("send", "big")}<h2>Nothing was said yet</h2><p>Write below, or from a terminal:</p><${Cmd} text=${`${shell(status, "send")} 'why does the login fail?'`} /></div>`;
+  if (!status.native_id || !status.conversation) return nothing;
+  return html`<${Record} title="Said before it came here" path=${`${under(status.host)}/foreign/${status.conversation}/${encodeURIComponent(status.native_id)}`} cwd=${status.cwd} nothing=${nothing} />`;
 }
 
 export function Transcript({ status, follow, turn: wanted }) {
@@ -118,7 +146,7 @@ export function Transcript({ status, follow, turn: wanted }) {
     ${more && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${older}>Earlier turns</button></p>`}
     ${problem && !turns && html`<div class="problem"><${Words} text=${problem.title} /><span><${Words} text=${problem.detail} /></span></div>`}
     ${turns === null && !problem && html`<div aria-busy="true"><div class="skel" style="width:50%;margin-left:auto"></div><div class="skel"></div><div class="skel" style="width:80%"></div></div>`}
-    ${turns && !shown.length && !asks && html`<div class="empty">${icon("send", "big")}<h2>Nothing was said yet</h2><p>Write below, or from a terminal:</p><${Cmd} text=${`${shell(status, "send")} 'why does the login fail?'`} /></div>`}
+    ${turns && !shown.length && !asks && html`<${Silent} status=${status} />`}
     ${shown.map((turn) => html`<${Turn} key=${turn.number} turn=${turn} live=${live[turn.number]} now=${now} status=${status} asks=${turn === current ? asks : null} />`)}
     ${!current && asks}
   </div></div>

@@ -100,6 +100,6 @@ impl Keeper {
 
     /// Whether everything we said is with the agent: a new image does not know what is not.
     pub(in crate::keeper) fn has_said_everything(&self) -> bool {
-        self.talk.as_ref().is_none_or(|talk| talk.words.is_empty())
+        self.talk.as_ref().is_none_or(|talk| talk.words.is_empty()) && !self.desk.is_typing()
     }
 }

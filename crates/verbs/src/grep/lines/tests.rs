@@ -110,7 +110,8 @@ impl Files {
             let end = (begin + 1 + seed.below(bytes.len() as u64 + 1) as usize).min(bytes.len());
             let path = dir.join(format!("{begin}"));
             fs::write(&path, &bytes[begin..end]).unwrap();
-            pieces.push(Piece { path, start: begin as u64, bytes: (end - begin) as u64 });
+            let bytes = (end - begin) as u64;
+            pieces.push(Piece { path, start: begin as u64, bytes, until: u64::MAX });
             begin = end;
         }
         Self { dir, source: Source { kind, pieces } }

@@ -1,0 +1,120 @@
+//! A hook: what it costs an agent to tell its keeper something.
+//!
+//! Start with [`measure`]. The calls are made inside of a session, by [`call`], as its agent would.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use berth_api::Connection;
+use berth_api::message::Request;
+
+use crate::peers::Berth;
+use crate::report::{Limit, Section, Table, Verdict, cell};
+use crate::stage::Bench;
+use crate::stats::{Samples, ratio};
+
+/// The hidden verb of the bench that calls hooks.
+pub(crate) const VERB: &str = "call-hooks";
+/// What the agent tells: the event the person waits for.
+const EVENT: &str = r#"{"session_id":"11111111-2222-4333-8444-555555555555","cwd":"/tmp","hook_event_name":"UserPromptSubmit","prompt":"go on"}"#;
+
+pub(crate) fn measure(bench: &Bench) -> Result<Section> {
+    let mut stage = bench.stage("v", &["berth"])?;
+    let rounds: usize = bench.pick(400, 20);
+    let (mut hooks, mut trues, mut trips) = (Samples::default(), Samples::default(), Samples::default());
+    stage.each(|lab, _| {
+        let berth = Berth { program: bench.programs["berth"].clone() };
+        let event = lab.dir().join("event.json");
+        std::fs::write(&event, EVENT).context("write an event")?;
+        // The keeper believes only an agent that has a terminal and a conversation.
+        let us = std::env::current_exe().context("find this program")?;
+        let tui = [us.as_os_str(), VERB.as_ref(), berth.program.as_os_str(), event.as_os_str()];
+        let mut tui = tui.map(|word| word.to_string_lossy().into_owned()).to_vec();
+        tui.push(rounds.to_string());
+        let config = lab.dir().join("config.toml");
+        let text = format!(
+            "[agents.bench]\ndriver = \"claude\"\nconversation = \"claude\"\ncommand = [\"false\"]\ntui = {tui:?}\n"
+        );
+        std::fs::write(&config, text).context("write a config file")?;
+        let mut command = berth.command(lab);
+        command.env("BERTH_CONFIG", &config).env("CLAUDE_CONFIG_DIR", lab.dir().join("claude"));
+        command.args(["run", "--agent", "bench", "--tui"]);
+        let said = command.stdout(Stdio::piped()).output().context("run a session that calls hooks")?;
+        if !said.status.success() {
+            bail!("the hooks could not be called: {}", String::from_utf8_lossy(&said.stdout));
+        }
+        for line in String::from_utf8_lossy(&said.stdout).lines() {
+            let mut words = line.split_whitespace();
+            let samples = match words.next() {
+                Some("hook") => &mut hooks,
+                Some("true") => &mut trues,
+                Some("trip") => &mut trips,
+                Some(_) | None => continue,
+            };
+            let nanos = words.next().context("a time")?.parse().context("a time")?;
+            samples.push_ms(Duration::from_nanos(nanos));
+        }
+        Ok(())
+    });
+    let mut table = Table::new(&["what", "p50", "p99"]);
+    let row = |name: &str, times: &Samples| {
+        [name.to_owned(), cell(times.median(), " ms"), cell(times.quantile(0.99), " ms")]
+    };
+    table.row(row("berth hook, the keeper told", &hooks));
+    table.row(row("true, started the same way", &trues));
+    table.row(row("one question to the keeper", &trips));
+    let base = trues.median().zip(trips.median()).map(|(one, other)| one + other);
+    Ok(stage.close(Section {
+        title: "v. Hooks",
+        method: format!(
+            "A prompt's hook as Claude Code calls it (by `sh -c`, the event on standard input), by the agent of a session \
+             whose keeper believes it and records what it tells, {rounds} times, in turn with `true` started the same \
+             way and with one question to the session's keeper on a new connection."
+        ),
+        table,
+        verdicts: vec![
+            Verdict::new("hook, end to end", Limit::AtMost(10.0), " ms", hooks.median()),
+            Verdict::ratio("hook ÷ (true + one round trip)", Limit::AtMost(1.5), ratio(hooks.median(), base)),
+        ],
+        notes: Vec::new(),
+        problems: Vec::new(),
+    }))
+}
+
+/// Calls hooks in the place of an agent, and prints how long each took, in nanoseconds.
+pub(crate) fn call(berth: &Path, event: &Path, rounds: &str) -> Result<()> {
+    let rounds: usize = rounds.parse().context("how often")?;
+    let [home, session] = ["BERTH_HOME", "BERTH_SESSION"].map(std::env::var);
+    let home = PathBuf::from(home?);
+    let dir = home.join("sessions").join(session?);
+    let shell = |line: &str| -> Result<Duration> {
+        let event = File::open(event).context("open the event")?;
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).stdin(event).stdout(Stdio::piped());
+        let began_at = Instant::now();
+        let said = command.output().context("run a shell")?;
+        let took = began_at.elapsed();
+        if !said.status.success() || !said.stdout.is_empty() {
+            bail!("`{line}` said {:?} ({})", String::from_utf8_lossy(&said.stdout), said.status);
+        }
+        Ok(took)
+    };
+    // As the plugin that a run carries has it.
+    let hook = format!(
+        "b='{}'; [ -x \"$b\" ] || b=$(command -v berth) || exit 0; exec \"$b\" hook claude --home '{}'",
+        berth.display(),
+        home.display()
+    );
+    for _ in 0..rounds {
+        println!("hook {}", shell(&hook)?.as_nanos());
+        println!("true {}", shell("exec true")?.as_nanos());
+        let began_at = Instant::now();
+        let mut keeper = Connection::open(&dir, "a bench".to_owned()).context("reach the keeper")?;
+        keeper.ask(Request::Status).map_err(|problem| anyhow::anyhow!(problem.what))?;
+        println!("trip {}", began_at.elapsed().as_nanos());
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! What can be typed to look at sessions: what is known of one, why, its processes, what happened.
+
+/// Show everything known about a session.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth show fix
+  berth show fix --json | jq -r .state")]
+pub(crate) struct Show {
+    /// The session [default: the current one]
+    #[arg(value_name = "S")]
+    pub(crate) session: Option<String>,
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show why a session is said to be in its state, or whose a process is: the evidence, and how old it is.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth why fix
+  berth why --pid 4711      whose is it, and what would happen to it")]
+pub(crate) struct Why {
+    /// The session [default: the current one]
+    #[arg(value_name = "S", conflicts_with = "pid")]
+    pub(crate) session: Option<String>,
+    /// A process instead
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    /// As an object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show the processes of sessions: memory, processor time, age, and the ports they listen on.
+///
+/// The keeper is on top, what it keeps below it. Memory is each process's share, so the sum is what the
+/// session costs. Secrets on command lines are shown as ***. With --port, whose port that is: exit 3 if
+/// nobody listens there.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth ps                                       every session that runs
+  berth ps --port 3000                           who has port 3000
+  berth ps fix --json | jq '.[0].memory_bytes'")]
+pub(crate) struct Ps {
+    /// The session [default: all that run]
+    #[arg(value_name = "S")]
+    pub(crate) session: Option<String>,
+    /// Who listens on this port, of berth or not
+    #[arg(long, value_name = "N", conflicts_with = "session", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+    /// An array of objects
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print what happened in a session: its journal.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth log fix
+  berth log fix --follow --json | jq -r .event")]
+pub(crate) struct Log {
+    /// The session [default: the current one]
+    #[arg(value_name = "S")]
+    pub(crate) session: Option<String>,
+    /// Go on until the run ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// One object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Begin at this event
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) from: u64,
+}

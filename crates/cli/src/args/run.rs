@@ -1,0 +1,193 @@
+//! What can be typed to start a run: `run` and `resume`, and what a run may use.
+
+use std::path::PathBuf;
+
+use berth_core::Grant;
+use clap::builder::TypedValueParser;
+
+use super::{AgentOptions, Sorting, occasions};
+
+/// Run a command, or an agent, in a new session.
+///
+/// With --agent it is one that takes turns (see `berth send`): the id is printed once it does; with --prompt the
+/// answer is. With a command, or with --tui: on a terminal you are attached to it; leave with Ctrl-\ and it goes on. Off a terminal the
+/// output is streamed and the command's exit code passed through; killing `berth run` does not
+/// kill the session. With -d the id is printed alone, once the command really runs.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth run --agent claude --name fix                 then `berth send fix TEXT`
+  berth run --agent codex --prompt 'why is it slow?'  prints its answer
+  berth run --agent claude --tui                      its own interface
+  berth run -- claude                                 the same
+  berth run -d --name tests -- cargo test             in the background
+  id=$(berth run -d --key nightly-42 -- ./job.sh)     same key, same session
+  berth run --replace fix --name fix -- claude        the new one, then no old
+  berth run --max-memory 4G --max-procs 500 -- claude  see `berth doctor`
+  berth run --grant control --agent claude     it may stop and answer others")]
+pub(crate) struct Run {
+    /// Do not attach; print the id once the command runs
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+    /// A name for the session
+    #[arg(long, value_name = "N")]
+    pub(crate) name: Option<String>,
+    /// Where to run it [default: here]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Set a variable, on top of this environment (kept in the session's record, but for what is called
+    /// a key, token, secret or password: that has to be in the environment when the session is resumed)
+    #[arg(long = "env", value_name = "K=V")]
+    pub(crate) env: Vec<String>,
+    /// Make this call repeatable: a second `run` with the same key means the same session
+    #[arg(long, value_name = "K")]
+    pub(crate) key: Option<String>,
+    /// End this session, after asking, once the new one runs. With its name as --name, the new one takes that over
+    #[arg(long, value_name = "OLD")]
+    pub(crate) replace: Option<String>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) agent: AgentOptions,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+    #[command(flatten)]
+    pub(crate) sorting: Sorting,
+    /// What to tell people of while nobody looks, over what the config file says: needs-you, finished, failed
+    /// (with commas between), or none
+    #[arg(long, value_name = "WHAT", value_parser = occasions)]
+    pub(crate) notify: Option<berth_core::Notify>,
+    /// What is inside of it may ask this much of berth, beyond what every agent may: send, control, admin
+    /// (docs/grants.md)
+    #[arg(long, value_name = "HOW-FAR", value_parser = grant())]
+    pub(crate) grant: Option<berth_api::record::Grant>,
+    /// Print what `show --json` prints instead of the id or the output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The command and its arguments; with --agent, more arguments for the agent
+    #[arg(
+        required_unless_present = "agent",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+fn grant() -> impl clap::builder::TypedValueParser<Value = berth_api::record::Grant> {
+    let words = [Grant::Send, Grant::Control, Grant::Admin];
+    let named = move |text: String| words.into_iter().find(|grant| grant.word() == text);
+    clap::builder::PossibleValuesParser::new(words.map(Grant::word))
+        .try_map(move |text| named(text).map(Into::into).ok_or("no such word"))
+}
+
+/// What a run may use, all its processes together.
+#[derive(clap::Args, Debug, Default)]
+pub(crate) struct Limits {
+    /// The most memory, swap included, as in 512M or 4G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_memory: Option<u64>,
+    /// The most processes and threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_procs: Option<u64>,
+    /// The most processor time, in cores (1.5) or in hundredths of one (150%)
+    #[arg(long, value_name = "CORES", value_parser = cores)]
+    pub(crate) max_cpu: Option<u64>,
+}
+
+impl From<&Limits> for berth_api::record::Limits {
+    fn from(limits: &Limits) -> Self {
+        Self { memory_bytes: limits.max_memory, processes: limits.max_procs, cpu_percent: limits.max_cpu }
+    }
+}
+
+/// Start the next run of a session that stopped or was lost.
+///
+/// The same command, in the same directory, with the same record. If the last keeper died, what
+/// it left behind is ended and proven gone first. --last takes the current session of this terminal if it is
+/// at rest, else the one that was lost last in this directory, else the one lost last anywhere, else the one
+/// that stopped last, here or anywhere; never a command that ended by itself with 0: its work is done.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth resume old                      attached; in a script, streamed
+  berth resume old --detach
+  berth resume --last                   the one that was interrupted last")]
+pub(crate) struct Resume {
+    /// The session [default: the current one]
+    #[arg(value_name = "S", conflicts_with = "last")]
+    pub(crate) session: Option<String>,
+    /// The one that was interrupted last
+    #[arg(long)]
+    pub(crate) last: bool,
+    /// Begin a new conversation in the same session: the old one is gone, or not wanted
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// End whoever else writes the conversation
+    #[arg(long)]
+    pub(crate) take: bool,
+    /// Attach to it (what happens on a terminal anyway)
+    #[arg(long, conflicts_with_all = ["detach", "json"])]
+    pub(crate) attach: bool,
+    /// Do not attach; print the id once the command runs
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+    /// Print what `show --json` prints instead of the id or the output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `512M`, `4G`, `1.5GiB`, or plain bytes; always in powers of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    const LEAST: f64 = 1024.0 * 1024.0;
+    let odd = || format!("`{text}` is no size; write one as 512M or 4G");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 = digits.parse().map_err(|_| odd())?;
+    let power = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 1,
+        "m" | "mb" | "mib" => 2,
+        "g" | "gb" | "gib" => 3,
+        "t" | "tb" | "tib" => 4,
+        _ => return Err(odd()),
+    };
+    let bytes = number * 1024_f64.powi(power);
+    if !bytes.is_finite() || bytes >= i64::MAX as f64 {
+        return Err(odd());
+    }
+    if bytes < LEAST {
+        return Err(format!("{text} is less than any program needs; 1M is the least"));
+    }
+    Ok(bytes as u64)
+}
+
+/// `1.5` or `150%`: hundredths of one core.
+fn cores(text: &str) -> Result<u64, String> {
+    let odd = || format!("`{text}` is no number of cores; write one as 1.5 or 150%");
+    let (digits, scale) = match text.strip_suffix('%') {
+        Some(percent) => (percent, 1.0),
+        None => (text, 100.0),
+    };
+    let percent = digits.parse::<f64>().map_err(|_| odd())? * scale;
+    if (1.0..=1_000_000.0).contains(&percent) { Ok(percent as u64) } else { Err(odd()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_cores_are_read_as_people_write_them() {
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("1.5GiB"), Ok(3 << 29));
+        assert_eq!(size("2097152"), Ok(2 << 20));
+        for bad in ["", "G", "-1G", "4X", "12", "nan", "inf", "99999999T"] {
+            assert!(size(bad).is_err(), "{bad} was taken for a size");
+        }
+        assert_eq!((cores("1.5"), cores("150%"), cores("0.5")), (Ok(150), Ok(150), Ok(50)));
+        for bad in ["", "%", "0", "-1", "x", "nan", "1e9"] {
+            assert!(cores(bad).is_err(), "{bad} was taken for cores");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What can be typed to use a session's terminal: see it, type into it, read what it printed.
+
+/// See a session's terminal and type into it. Ctrl-\ leaves it running.
+///
+/// One party types, the others watch. If somebody else is typing this is refused (exit 4); watch
+/// with --observe, or take over with --take, which turns the other one into an observer.
+///
+/// An agent that takes turns has no terminal and is talked to: Enter sends what you wrote, Alt-Enter makes a line, Ctrl-C cancels,
+/// Ctrl-D leaves. docs/terminal.md has all keys.
+///
+/// Leaving is exit 0. When the command ends while you are attached, its exit code is passed through
+/// (128+N for a signal; 1 if the run was lost).
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth attach fix                      Ctrl-\\ leaves it running
+  berth attach fix --observe            only watch, while somebody else types
+  berth attach fix --take")]
+pub(crate) struct Attach {
+    /// The session [default: the current one]
+    #[arg(value_name = "S")]
+    pub(crate) session: Option<String>,
+    /// Only watch
+    #[arg(short, long, conflicts_with = "take")]
+    pub(crate) observe: bool,
+    /// Take over from whoever is typing
+    #[arg(short, long)]
+    pub(crate) take: bool,
+}
+
+/// Type into a session's terminal, from a script.
+///
+/// Refused (exit 4) while somebody is attached and may type; --take types anyway and turns them
+/// into an observer. `-` types what comes on standard input; text that begins with a dash follows `--`.
+#[derive(clap::Args, Debug)]
+#[command(override_usage = "berth input [OPTIONS] <S> <TEXT>...")]
+#[command(after_help = "\
+Examples:
+  berth input fix --enter 'run the tests again'
+  berth input fix $'\\x03'              Ctrl-C
+  berth input fix --enter -- --help     text that begins with a dash
+  git diff | berth input fix -")]
+pub(crate) struct Input {
+    /// The session
+    #[arg(value_name = "S")]
+    pub(crate) session: String,
+    /// Press Enter afterwards
+    #[arg(short, long)]
+    pub(crate) enter: bool,
+    /// Type even though somebody else may
+    #[arg(short, long)]
+    pub(crate) take: bool,
+    /// What to type; `-` for standard input
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+}
+
+/// Print what is on a session's screen now, or was when it ended.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth screen fix
+  berth screen fix --ansi | less -R")]
+pub(crate) struct Screen {
+    /// The session [default: the current one]
+    #[arg(value_name = "S")]
+    pub(crate) session: Option<String>,
+    /// Plain text (the default)
+    #[arg(long, conflicts_with = "ansi")]
+    pub(crate) text: bool,
+    /// With colours
+    #[arg(long)]
+    pub(crate) ansi: bool,
+}
+
+/// Print a session's raw output, from the beginning or from an offset.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth output tests
+  berth output tests --follow | grep error
+  berth output tests --from 1000")]
+pub(crate) struct Output {
+    /// The session [default: the current one]
+    #[arg(value_name = "S")]
+    pub(crate) session: Option<String>,
+    /// Go on until the run ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Begin at this byte
+    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+    pub(crate) from: u64,
+}

@@ -1,0 +1,33 @@
+//! `berth adopt`: a conversation had without berth, gone on with here.
+
+use berth_api::Problem;
+use berth_verbs::foreign::adopt::{self, Adopted, Order, Others};
+use berth_verbs::foreign::{self};
+use berth_verbs::run::id_of;
+
+use crate::args::Adopt;
+use crate::cmd::{run, talk};
+use crate::ctx::Ctx;
+use crate::{print, tty};
+
+pub(crate) fn run(ctx: &Ctx, args: &Adopt) -> Result<u8, Problem> {
+    let agent = args.agent.as_deref().map(foreign::kind).transpose()?;
+    let conversation = foreign::find(ctx, &args.conversation, agent)?;
+    let others = match (args.take, args.wait) {
+        (true, _) => Others::Take,
+        (false, true) => Others::Wait(args.timeout),
+        (false, false) => Others::Refuse,
+    };
+    let order = Order { name: args.name.clone(), others, tui: args.tui };
+    let adopted = adopt::adopt(ctx, &conversation, &order, &mut |what| print::note(what))?;
+    let Adopted { status, connection, was_ours } = adopted;
+    let id = id_of(&status)?;
+    ctx.make_current(&id);
+    let came = if was_ours { "goes on in" } else { "is now" };
+    print::note(&format!("conversation {} {came} session {}", conversation.id, status.handle()));
+    let takes_turns = status.turns.is_some();
+    if takes_turns && !args.detach && !args.json && tty::is_interactive() {
+        return talk::talk(ctx, &id);
+    }
+    run::stay(ctx, connection, &status, args.detach || takes_turns, args.json)
+}

@@ -1,0 +1,159 @@
+//! `berth ls --foreign`, `berth transcript ls` and `berth transcript show`: conversations that agents keep.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use berth_api::{Code, Problem};
+use berth_verbs::export::exchange;
+use berth_verbs::foreign::{self, Conversation, Found, Holder, USUAL_PAST, Wanted, said};
+use berth_verbs::records;
+
+use crate::args::{Ls, TranscriptLs, TranscriptShow};
+use crate::ctx::Ctx;
+use crate::listing::row::short_home;
+use crate::width::{cut, cut_front, one_line, width};
+use crate::{print, tty};
+
+/// How much of an id a terminal shows: enough to tell apart what began in the same second.
+const SHORT_ID: usize = 13;
+/// How wide the column of directories gets on a terminal.
+const WIDEST_DIR: usize = 30;
+/// How wide the column of holders gets on a terminal.
+const WIDEST_HOLDER: usize = 24;
+
+/// `berth ls --foreign`.
+pub(crate) fn foreign(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
+    let under = match (&args.which.cwd, args.which.here) {
+        (Some(dir), _) => Some(directory(dir)?),
+        (None, true) => Some(directory(Path::new("."))?),
+        (None, false) => None,
+    };
+    let limit = match (args.all, args.limit) {
+        (true, _) => None,
+        (false, limit) => {
+            Some(limit.map_or(USUAL_PAST, |limit| usize::try_from(limit).unwrap_or(usize::MAX)))
+        }
+    };
+    let agent = args.which.agent.as_deref().map(foreign::kind).transpose()?;
+    let found = foreign::list(ctx, &Wanted { agent, under, ours_too: false, limit });
+    if args.ids {
+        let ids: String = found.conversations.iter().map(|one| format!("{}\n", one.id)).collect();
+        print::text(&ids)?;
+        return told(&found);
+    }
+    let nothing = "no agent of this account keeps a conversation that is not a session's";
+    shown(&found, args.json, nothing, "`berth ls --foreign --all`")
+}
+
+/// `berth transcript ls`.
+pub(crate) fn list(ctx: &Ctx, args: &TranscriptLs) -> Result<u8, Problem> {
+    let agent = args.agent.as_deref().map(foreign::kind).transpose()?;
+    let under = args.cwd.as_deref().map(directory).transpose()?;
+    let limit = args.limit.map_or(USUAL_PAST, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let limit = (!args.all).then_some(limit);
+    let found = foreign::list(ctx, &Wanted { agent, under, ours_too: true, limit });
+    shown(&found, args.json, "no agent of this account keeps a conversation", "`berth transcript ls --all`")
+}
+
+/// `berth transcript show`.
+pub(crate) fn show(ctx: &Ctx, args: &TranscriptShow) -> Result<u8, Problem> {
+    // A file that somebody names is read, wherever it is: a copy, or one from another account.
+    let file = records::one_meant(ctx, &args.conversation)?;
+    let said = said::read(&file)?;
+    if args.json {
+        print::json(&said)?;
+    } else {
+        for (number, one) in said.exchanges.iter().enumerate() {
+            print::text(&exchange(number + 1, one))?;
+        }
+    }
+    if said.cut {
+        print::note(&format!("there is more than is shown: {}", file.display()));
+    }
+    if said.bad_lines > 0 {
+        print::note(&format!("{} lines cannot be read", said.bad_lines));
+    }
+    Ok(0)
+}
+
+/// A directory as agents record it. It may be gone by now.
+pub(crate) fn directory(dir: &Path) -> Result<PathBuf, Problem> {
+    std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).map_err(|error| {
+        Problem::new(Code::Usage, format!("cannot use the directory {}: {error}", dir.display()))
+    })
+}
+
+fn shown(found: &Found, json: bool, nothing: &str, all: &str) -> Result<u8, Problem> {
+    if json {
+        print::json(&found.conversations)?;
+        return told(found);
+    }
+    if found.conversations.is_empty() && found.beyond == 0 {
+        print::note(nothing);
+        return told(found);
+    }
+    print::text(&table(&found.conversations))?;
+    if found.beyond > 0 {
+        print::note(&format!("{} more: {all}", found.beyond));
+    }
+    told(found)
+}
+
+/// What could not be looked at.
+fn told(found: &Found) -> Result<u8, Problem> {
+    for why in &found.damaged {
+        print::problem(&Problem::new(Code::Refused, why.clone()));
+    }
+    Ok(if found.damaged.is_empty() { 0 } else { Code::Refused.exit_code() })
+}
+
+/// Who has it open. Where they are is mostly where it was had, which has a column of its own.
+fn holder_line(holder: &Holder) -> String {
+    match &holder.terminal {
+        Some(terminal) => format!("pid {} on {}", holder.pid, terminal.display()),
+        None => format!("pid {}", holder.pid),
+    }
+}
+
+fn table(all: &[Conversation]) -> String {
+    let is_terminal = std::io::stdout().is_terminal();
+    let columns = is_terminal.then(|| tty::size().map(|size| usize::from(size.cols))).flatten();
+    let has_sessions = all.iter().any(|one| one.session.is_some());
+    let mut rows = vec![["ID", "AGENT", "LAST", "OPEN IN", "DIRECTORY", "FIRST WORDS"].map(str::to_owned)];
+    if has_sessions {
+        rows[0][3] = "SESSION".to_owned();
+    }
+    for one in all {
+        let id = if is_terminal { one.id.chars().take(SHORT_ID).collect() } else { one.id.clone() };
+        let dir = one.cwd.as_ref().map(|dir| short_home(&dir.display().to_string())).unwrap_or_default();
+        let words = one.title.as_deref().or(one.first_words.as_deref());
+        let words = words.or(one.unreadable.as_deref()).unwrap_or_default();
+        let holder = match (&one.session, one.held_by.is_empty()) {
+            (_, false) => one.held_by.iter().map(holder_line).collect::<Vec<_>>().join(", "),
+            (Some(session), true) => session.handle().to_owned(),
+            (None, true) => "-".to_owned(),
+        };
+        rows.push([id, one.agent.clone(), print::ago(one.last_activity_at), holder, dir, one_line(words)]);
+    }
+    if columns.is_some() {
+        for row in &mut rows {
+            row[3] = cut(&row[3], WIDEST_HOLDER);
+            row[4] = cut_front(&row[4], WIDEST_DIR);
+        }
+    }
+    let widest = |column: usize| rows.iter().map(|row| width(&row[column])).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..5).map(widest).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let mut line = String::new();
+        for (cell, wide) in row.iter().zip(&widths) {
+            line.push_str(cell);
+            line.push_str(&" ".repeat(wide - width(cell) + 2));
+        }
+        line.push_str(&row[5]);
+        let line = columns.map_or(line.clone(), |columns| cut(&line, columns));
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}

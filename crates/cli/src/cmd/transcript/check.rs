@@ -1,0 +1,147 @@
+//! `berth transcript check`: what is broken, and what a resume would lose.
+
+use std::fmt::Write;
+
+use berth_api::{Code, Problem};
+use berth_transcript::EveryFile;
+use berth_verbs::records::check::{Finding, Report, Side, Turn, Weight};
+use berth_verbs::records::{self, Checked};
+use serde_json::json;
+
+use super::{BROKEN, count, files, moment};
+use crate::args::TranscriptCheck;
+use crate::ctx::Ctx;
+use crate::print;
+use crate::progress::Later;
+use crate::width;
+
+/// How many turns of a branch are listed; --json has more.
+const MAX_TURNS: usize = 10;
+
+pub(super) fn run(ctx: &Ctx, args: &TranscriptCheck) -> Result<u8, Problem> {
+    let EveryFile { files, damaged } = if args.all {
+        records::all(|name| std::env::var_os(name))?
+    } else {
+        EveryFile { files: files(ctx, &args.files)?, damaged: Vec::new() }
+    };
+    let mut all = Vec::new();
+    let (mut clean, mut broken, mut unreadable) = (0_u64, 0_u64, 0_u64);
+    let progress = Later::new("checking (MiB)");
+    let mut told = |checked| {
+        match &checked {
+            Checked::Report(report) if report.is_clean() => clean += 1,
+            Checked::Report(_) => broken += 1,
+            Checked::Unreadable { .. } => unreadable += 1,
+        }
+        match checked {
+            Checked::Report(report) if args.json => all.push(json!(report)),
+            Checked::Unreadable { path, why } if args.json => {
+                all.push(json!({"path": path.to_string_lossy(), "error": why}));
+            }
+            // Of many, those that have nothing to say are not listed.
+            Checked::Report(report) if args.all && report.findings.is_empty() => {}
+            Checked::Report(report) => progress.suspend(|| print::text(&text(&report)))?,
+            Checked::Unreadable { why, .. } => progress.suspend(|| {
+                print::problem(&Problem::new(Code::Refused, why).hint("nothing else is known of it"))
+            }),
+        }
+        Ok(())
+    };
+    for (path, why) in damaged {
+        told(Checked::Unreadable { path, why })?;
+    }
+    records::check_files(&files, &progress, &mut told)?;
+    drop(progress);
+    if args.json {
+        print::json(&all)?;
+    } else if args.all || files.len() != 1 {
+        let total = count(files.len() as u64, "transcript");
+        let more = if unreadable > 0 { format!(", {unreadable} could not be read") } else { String::new() };
+        print::note(&format!("{total}: {clean} clean, {broken} broken{more}"));
+    }
+    Ok(match (unreadable, broken) {
+        (0, 0) => 0,
+        (0, _) => BROKEN,
+        (_, _) => Code::Refused.exit_code(),
+    })
+}
+
+fn text(report: &Report) -> String {
+    let notes = report.findings.iter().filter(|one| one.weight == Weight::Note).count() as u64;
+    let found = match (report.faults(), notes) {
+        (0, 0) => "clean".to_owned(),
+        (0, notes) => format!("clean, {}", count(notes, "note")),
+        (faults, 0) => count(faults, "fault"),
+        (faults, notes) => format!("{}, {}", count(faults, "fault"), count(notes, "note")),
+    };
+    let path = print::visible(&report.path.display().to_string());
+    let agent = report.agent.unwrap_or("of nobody known");
+    let size = print::size(report.bytes);
+    let records = count(report.records, "record");
+    let mut text = format!("{path}: {found} ({agent}, {records}, {size})\n");
+    for finding in &report.findings {
+        tell(finding, &mut text);
+    }
+    if report.more_findings > 0 {
+        let _ = writeln!(text, "  and {} more", report.more_findings);
+    }
+    if !report.lost.is_empty() {
+        let _ = writeln!(text, "  a resume would not have:");
+        turns(&report.lost, "    ", &mut text);
+    }
+    if report.faults() > 0 && report.agent.is_some() {
+        let _ = writeln!(text, "  `berth transcript repair` makes a copy that is whole");
+    }
+    text
+}
+
+fn tell(finding: &Finding, text: &mut String) {
+    let place = if finding.line == 0 { "the file".to_owned() } else { format!("line {}", finding.line) };
+    let weight = match finding.weight {
+        Weight::Fault => "",
+        Weight::Note => "note: ",
+    };
+    let _ = writeln!(text, "  {place}: {weight}{}", print::visible(&finding.text));
+    if let Some(resume) = &finding.resume {
+        let _ = writeln!(text, "    a resume: {resume}");
+    }
+    for side in &finding.branches {
+        let _ = writeln!(text, "    {}", told(side));
+        if side.resumed {
+            turns(&side.turns, "      ", text);
+        }
+    }
+}
+
+/// Who wrote one side of a fork, and where.
+fn told(side: &Side) -> String {
+    let writer = &side.writer;
+    let word = if side.resumed { "followed" } else { "left    " };
+    let mut text = format!("{word}  lines {} to {}", side.from_line, side.to_line);
+    let times = (moment(writer.from_ms), moment(writer.to_ms));
+    if !times.0.is_empty() {
+        let _ = write!(text, ", {}", times.0);
+        // The same day is not told twice.
+        if times.1 != times.0 && times.1.len() > 11 {
+            let same_day = times.0.get(..11) == times.1.get(..11);
+            let _ = write!(text, " to {}", if same_day { &times.1[11..] } else { &times.1[..] });
+        }
+    }
+    for part in [&writer.entrypoint, &writer.version].into_iter().flatten() {
+        let _ = write!(text, ", {}", print::visible(part));
+    }
+    if let Some(cwd) = &writer.cwd {
+        let _ = write!(text, ", in {}", print::visible(cwd));
+    }
+    text
+}
+
+fn turns(turns: &[Turn], indent: &str, text: &mut String) {
+    for turn in turns.iter().take(MAX_TURNS) {
+        let said = width::cut(&width::one_line(&turn.said), 60);
+        let _ = writeln!(text, "{indent}line {}  {}  {}: {said}", turn.line, moment(turn.at_ms), turn.kind);
+    }
+    if turns.len() > MAX_TURNS {
+        let _ = writeln!(text, "{indent}and {} more", turns.len() - MAX_TURNS);
+    }
+}

@@ -1,0 +1,75 @@
+//! Runs that tell nothing, keepers that die or are replaced, and everybody else who asks.
+
+use berth_harness::wait_until;
+use serde_json::Value;
+
+use super::{
+    command, idle, lab, lab_telling, release, replace, state, text, turn, turn_state, wait_state, wait_turn,
+};
+
+#[test]
+fn a_terminal_without_hooks_is_as_it_was() {
+    let lab = lab_telling(false);
+    let run = command(&lab, &["run", "--detach", "--agent", "fake", "--tui", "--name", "s"]).output();
+    assert!(run.expect("berth can be started").status.success());
+    lab.wait_output("s", "ready");
+    assert_eq!(state(&lab), "running");
+    let refused = lab.berth(["send", "s", "hello"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("takes no turns") && refused.err.contains("hooks"), "{refused:?}");
+    let why = lab.ok(["why", "s"]);
+    assert!(why.contains("nothing tells whether"), "{why}");
+}
+
+#[test]
+fn a_keeper_that_dies_in_a_turn_leaves_an_end_that_claims_nothing() {
+    let lab = lab();
+    idle(&lab);
+    lab.ok(["send", "s", "HOLD never"]);
+    wait_turn(&lab, 1, "working");
+    lab.kill_keeper("s");
+    wait_until("the end", || super::is_over(&turn_state(&lab, 1)));
+    assert!(super::UNFINISHED.contains(&turn_state(&lab, 1).as_str()), "{}", turn(&lab, 1));
+    let shown = String::from_utf8_lossy(&lab.output("s")).into_owned();
+    assert_eq!(shown.matches("HOLD never").count(), 1, "{shown}");
+}
+
+#[test]
+fn a_keeper_that_is_replaced_knows_what_was_told() {
+    let lab = lab();
+    let id = idle(&lab);
+    lab.ok(["send", "s", "HOLD go"]);
+    wait_turn(&lab, 1, "working");
+    replace(&lab, &id);
+    assert_eq!(state(&lab), "working");
+    release(&lab, "go");
+    wait_turn(&lab, 1, "done");
+    assert_eq!(text(&turn(&lab, 1), "answer"), "ECHO: HOLD go");
+    wait_state(&lab, "idle");
+}
+
+#[test]
+fn a_keeper_that_is_replaced_believes_an_end_that_came_before() {
+    let lab = lab();
+    let id = idle(&lab);
+    lab.ok(["send", "s", "HOLD never"]);
+    wait_turn(&lab, 1, "working");
+    lab.wait_output("s", "held");
+    // What the agent writes of itself when it was broken off.
+    let pid = lab.show("s")["pid"].as_u64().expect("it runs");
+    let list = lab.dir().join(format!("claude/sessions/{pid}.json"));
+    let mut entry: Value = serde_json::from_slice(&std::fs::read(&list).expect("its entry")).expect("JSON");
+    (entry["status"], entry["statusUpdatedAt"]) = ("idle".into(), berth_host::clock::wall_ms().into());
+    std::fs::write(&list, entry.to_string()).expect("its entry");
+    replace(&lab, &id);
+    wait_until("its end", || super::is_over(&turn_state(&lab, 1)));
+}
+
+#[test]
+fn a_keeper_that_is_replaced_knows_that_its_terminal_takes_pastes_whatever_was_painted_since() {
+    let lab = lab();
+    let id = idle(&lab);
+    assert_eq!(lab.ok(["send", "s", "--wait", "FLOOD"]), "ECHO: FLOOD");
+    replace(&lab, &id);
+    assert_eq!(lab.ok(["send", "s", "--wait", "and on"]), "ECHO: and on");
+}

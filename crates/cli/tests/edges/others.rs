@@ -1,0 +1,117 @@
+//! Others who write the same conversation, now or since the agent last read it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use berth_harness::{Lab, wait_until};
+use berth_host::lock::{Probe, probe};
+
+use super::{command, idle, lab, release, replace, state, text, turn, turn_state, wait_state, wait_turn};
+
+const ID: &str = "11111111-2222-4333-8444-555555555555";
+
+/// A conversation that the agent has on disk.
+fn transcript(lab: &Lab) -> PathBuf {
+    let dir = lab.dir().join("claude/projects/-w");
+    fs::create_dir_all(&dir).expect("a directory");
+    let file = dir.join(format!("{ID}.jsonl"));
+    fs::write(&file, "").expect("a file");
+    say(&file, "first");
+    file
+}
+
+/// A prompt and its answer, as Claude Code writes them.
+fn say(file: &Path, what: &str) {
+    let mut file = File::options().append(true).open(file).expect("the transcript");
+    let lines = [
+        format!(r#"{{"type":"user","uuid":"p-{what}","message":{{"role":"user","content":"{what}"}}}}"#),
+        format!(r#"{{"type":"assistant","uuid":"a-{what}","message":{{"model":"m","content":[]}}}}"#),
+    ];
+    file.write_all(format!("{}\n{}\n", lines[0], lines[1]).as_bytes()).expect("two lines");
+}
+
+/// A session `s` that goes on with that conversation, and is idle.
+fn resumed(lab: &Lab) {
+    let run = ["run", "--detach", "--agent", "fake", "--tui", "--name", "s", "--resume", ID];
+    let ran = command(lab, &run).output().expect("berth can be started");
+    assert!(ran.status.success(), "{ran:?}");
+    wait_state(lab, "idle");
+}
+
+#[test]
+fn a_turn_is_not_typed_behind_what_the_agent_has_not_read_until_it_has() {
+    let lab = lab();
+    let file = transcript(&lab);
+    resumed(&lab);
+    say(&file, "theirs");
+    lab.ok(["send", "s", "mine"]);
+    wait_state(&lab, "needs-you");
+    let held = text(&lab.show("s")["turns"], "held");
+    assert!(held.contains(&format!("/resume {ID}")), "{held}");
+    assert_eq!(turn_state(&lab, 1), "queued");
+    lab.ok(["input", "s", "--enter", &format!("/resume {ID}")]);
+    wait_turn(&lab, 1, "done");
+    assert_eq!(text(&turn(&lab, 1), "answer"), "ECHO: mine");
+}
+
+#[test]
+fn a_persons_word_lets_a_turn_go_to_an_agent_that_has_not_read_everything() {
+    let lab = lab();
+    let file = transcript(&lab);
+    resumed(&lab);
+    fs::remove_file(&file).expect("the agent's own clean-up");
+    lab.ok(["send", "s", "mine"]);
+    wait_state(&lab, "needs-you");
+    let held = text(&lab.show("s")["turns"], "held");
+    assert!(held.contains("berth queue s resume"), "{held}");
+    lab.ok(["queue", "s", "resume"]);
+    wait_turn(&lab, 1, "done");
+}
+
+#[test]
+fn what_is_typed_by_hand_is_the_agents_own_and_in_nobodys_way() {
+    let lab = lab();
+    let file = transcript(&lab);
+    resumed(&lab);
+    lab.ok(["input", "s", "--enter", "HOLD go by hand"]);
+    wait_state(&lab, "working");
+    say(&file, "by-hand");
+    release(&lab, "go");
+    wait_state(&lab, "idle");
+    // A command of the interface is in the record, too, and nobody answers it.
+    let command = r#"{"type":"user","uuid":"c","message":{"role":"user","content":"<command-name>/model</command-name>"}}"#;
+    let mut record = File::options().append(true).open(&file).expect("the transcript");
+    writeln!(record, "{command}").expect("a line");
+    assert_eq!(lab.ok(["send", "s", "--wait", "mine"]), "ECHO: mine");
+}
+
+#[test]
+fn g8_who_leaves_a_conversation_that_is_somebody_elses_is_back_in_its_own() {
+    let lab = lab();
+    let id = idle(&lab);
+    let own = text(&lab.show("s"), "native_id");
+    let run = ["run", "--detach", "--agent", "fake", "--tui", "--name", "t"];
+    assert!(command(&lab, &run).output().expect("berth can be started").status.success());
+    wait_until("the other is idle", || text(&lab.show("t"), "state") == "idle");
+    let theirs = text(&lab.show("t"), "native_id");
+    let is_locked = |id: &str| {
+        let lock = lab.home().join("conversations/claude").join(id);
+        matches!(probe(&lock), Ok(Some(Probe::Held)))
+    };
+    lab.ok(["input", "s", "--enter", &format!("/resume {theirs}")]);
+    wait_state(&lab, "needs-you");
+    lab.ok(["input", "s", "--enter", &format!("/resume {own}")]);
+    wait_state(&lab, "idle");
+    assert_eq!(lab.ok(["send", "s", "--wait", "at home"]), "ECHO: at home");
+    // A new image does not take the right it has for the right to what is open.
+    lab.ok(["input", "s", "--enter", &format!("/resume {theirs}")]);
+    wait_state(&lab, "needs-you");
+    replace(&lab, &id);
+    wait_until("the other right given back", || !is_locked(&own));
+    lab.ok(["stop", "t"]);
+    lab.ok(["queue", "s", "resume"]);
+    assert_eq!(lab.ok(["send", "s", "--wait", "moved"]), "ECHO: moved");
+    assert!(is_locked(&theirs), "it writes that without the right to");
+    assert_eq!(state(&lab), "idle");
+}

@@ -1,0 +1,8 @@
+//! What agents tell through `berth hook`, the guard, and `berth setup claude|codex`.
+//!
+//! The agent is a shell under the name `claude`, which calls the real program as Claude Code does.
+
+mod guard;
+mod hand;
+mod setup;
+mod telling;

@@ -1,0 +1,108 @@
+//! A host whose berth is somebody else's program.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use berth_harness::{Gateway, wait_until};
+
+use crate::{Hosts, strangers};
+
+/// Answers every request but the first with a page that would like to be one of the gateway's own, and writes down the id
+/// of each request.
+const STAND_IN: &str = r#"#!/bin/sh
+cr=$(printf '\r')
+while IFS= read -r line; do
+    line=${line%"$cr"}
+    case "$line" in
+    "GET /healthz "*) answer=health ;;
+    "GET "*) answer=page ;;
+    [Xx]-[Rr]equest-[Ii]d:*) echo "${line#*: }" >>TOLD ;;
+    "")
+        case $answer in
+        health) printf 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}' ;;
+        page)
+            printf 'HTTP/1.1 200 OK\r\nContent-Type: KIND\r\nContent-Security-Policy: script-src *\r\n'
+            printf 'Set-Cookie: berth=theirs\r\nClear-Site-Data: "*"\r\nAccess-Control-Allow-Origin: *\r\n'
+            printf 'Refresh: 0; url=//example.com\r\nLocation: //example.com\r\nService-Worker-Allowed: /\r\n'
+            printf 'X-Output-End: 7\r\nX-Frame-Options: ALLOWALL\r\n'
+            printf 'Content-Length: 25\r\n\r\n<script>alert(1)</script>'
+            ;;
+        esac
+        ;;
+    esac
+done
+"#;
+
+/// A gateway that knows a host whose program answers with bytes of this type, and where that writes.
+fn hostile(kind: &str) -> (Hosts, Gateway, PathBuf) {
+    let hosts = strangers();
+    let (program, told) = (hosts.here.dir().join("theirs"), hosts.here.dir().join("told"));
+    let text = STAND_IN.replace("KIND", kind).replace("TOLD", &told.display().to_string());
+    fs::write(&program, text).expect("a script");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("our own file");
+    hosts.ok(&["hosts", "add", "box", "--no-check", "--berth", &program.display().to_string()]);
+    hosts.configure();
+    let gateway = hosts.here.serve();
+    (hosts, gateway, told)
+}
+
+#[test]
+fn whoever_runs_another_host_gets_no_page_and_no_script_into_the_gateways_origin() {
+    for kind in ["text/html", "text/javascript", "image/svg+xml", "TEXT/HTML ; charset=utf-8"] {
+        let (_hosts, gateway, _) = hostile(kind);
+        let reply = gateway.get("/v1/hosts/box/anything");
+        assert_eq!((reply.status, reply.text().as_str()), (200, "<script>alert(1)</script>"));
+        assert_eq!(reply.header("content-type"), Some("application/octet-stream"), "{kind}");
+        let policy = reply.header("content-security-policy").expect("a policy");
+        assert!(policy.starts_with("default-src 'none'") && policy.ends_with("; sandbox"), "{policy}");
+        assert_eq!(reply.header("x-frame-options"), Some("DENY"));
+        for name in [
+            "set-cookie",
+            "clear-site-data",
+            "access-control-allow-origin",
+            "refresh",
+            "location",
+            "service-worker-allowed",
+        ] {
+            assert_eq!(reply.header(name), None, "{name}");
+        }
+        assert_eq!(reply.header("x-output-end"), Some("7"), "what the API tells comes through");
+    }
+}
+
+#[test]
+fn a_request_has_one_id_here_and_there() {
+    let (_hosts, gateway, told) = hostile("application/json");
+    let made = gateway.get("/v1/hosts/box/anything");
+    let made = made.header("x-request-id").expect("an id").to_owned();
+    gateway.ask("GET", "/v1/hosts/box/anything", &[("X-Request-Id", "mine-1")], None);
+    let told: Vec<String> = fs::read_to_string(told).expect("ids").lines().map(str::to_owned).collect();
+    assert_eq!(told, [made, "mine-1".to_owned()]);
+}
+
+/// As a master that ssh leaves behind for the next connection does (`ControlPersist`).
+#[test]
+fn somebody_who_keeps_the_standard_error_of_ssh_open_holds_up_nobody() {
+    let hosts = crate::added();
+    let dir = hosts.here.dir();
+    let (script, stays) = (dir.join("leaving-ssh"), dir.join("stays"));
+    let text = format!(
+        "#!/bin/sh\nwhile [ -e {} ]; do sleep 0.02; done </dev/null >/dev/null &\nexec {} \"$@\"\n",
+        stays.display(),
+        hosts.ssh
+    );
+    fs::write(&stays, "").expect("a file");
+    fs::write(&script, text).expect("a script");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("our own file");
+    let config = format!("[hosts]\nssh = {:?}\n", script.display().to_string());
+    fs::write(hosts.here.config(), config).expect("the config");
+    let gateway = hosts.here.serve();
+    let known = gateway.begin("GET", "/v1/hosts", &[], None).reply().ok();
+    assert!(known["hosts"][0]["away"].is_null() && known["hosts"][0]["version"].is_string(), "{known}");
+    assert!(stays.exists(), "it was there all the time");
+    // And one that gives no answer is away with what ssh said, though that stays open.
+    hosts.cut();
+    wait_until("it to be away", || gateway.get("/v1/hosts").ok()["hosts"][0]["away"].is_string());
+    fs::remove_file(&stays).expect("our own file");
+}

@@ -1,0 +1,295 @@
+//! Turn edges with the real terminal interfaces: Claude Code with the hooks that every run of it carries, Codex with
+//! hooks that its command trusts, both against the fake model.
+//!
+//! Needs `testing/agents/install`.
+
+use std::fs;
+
+use berth_harness::{Lab, RealAgents, Said, said, wait_until};
+use serde_json::{Value, json};
+
+struct World {
+    // Ends first: its keepers have the agents.
+    lab: Lab,
+    agents: RealAgents,
+}
+
+impl World {
+    fn new() -> Self {
+        let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+        let agents = RealAgents::new(lab.dir());
+        Self { lab, agents }
+    }
+
+    fn berth(&self, args: &[&str]) -> Said {
+        let mut command = self.lab.command(args);
+        said(self.agents.around(&mut command).output().expect("berth can be started"))
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let said = self.berth(args);
+        assert_eq!(said.code, 0, "{said:?}");
+        said.out.trim_end().to_owned()
+    }
+
+    fn show(&self) -> Value {
+        serde_json::from_str(&self.ok(&["show", "s", "--json"])).expect("JSON")
+    }
+
+    fn turn(&self, number: u64) -> Value {
+        serde_json::from_str(&self.ok(&["turn", &format!("s.{number}"), "--json"])).expect("JSON")
+    }
+
+    fn wait_turn(&self, number: u64, wanted: &str) {
+        wait_until(&format!("turn {number} {wanted}"), || self.turn(number)["state"] == wanted);
+    }
+
+    fn claude(&self) {
+        self.ok(&[
+            "run",
+            "--detach",
+            "--agent",
+            "claude",
+            "--tui",
+            "--name",
+            "s",
+            "--",
+            "--permission-mode",
+            "manual",
+        ]);
+    }
+
+    /// Codex with hooks that are set up and that somebody trusted where it asks for that.
+    fn codex_trusted(&self) {
+        self.ok(&["setup", "codex"]);
+        let mut terminal = self.agents.terminal("codex", ["--no-daemon"]);
+        terminal.wait_for("Trust all and continue");
+        let mut looks = 0;
+        terminal.wait_until("the way to trust", |terminal| {
+            // A dialog that is just being painted takes no keys.
+            if looks % 40 == 0 && terminal.text().contains("› 1. Review hooks") {
+                terminal.type_keys("\x1b[B");
+            }
+            looks += 1;
+            terminal.text().contains("› 2. Trust all and continue")
+        });
+        terminal.type_keys("\r");
+        let config = self.agents.home().join(".codex/config.toml");
+        wait_until("their trust in its config", || {
+            fs::read_to_string(&config).expect("its config").contains("trusted_hash")
+        });
+        terminal.close();
+        terminal.wait_exit();
+        self.ok(&["run", "--detach", "--agent", "codex", "--tui", "--name", "s"]);
+    }
+
+    fn codex(&self) {
+        let command =
+            format!("'{}' hook codex --home '{}'", env!("CARGO_BIN_EXE_berth"), self.lab.home().display());
+        let one = json!([{"hooks": [{"type": "command", "command": command}]}]);
+        let events = [
+            "SessionStart",
+            "UserPromptSubmit",
+            "PreToolUse",
+            "PostToolUse",
+            "PermissionRequest",
+            "Stop",
+            "Interrupt",
+        ];
+        let hooks: Value = events.iter().map(|event| ((*event).to_owned(), one.clone())).collect();
+        fs::write(self.agents.home().join(".codex/hooks.json"), json!({"hooks": hooks}).to_string())
+            .expect("hooks of Codex");
+        let run = ["run", "--detach", "--agent", "codex", "--tui", "--name", "s", "--"];
+        self.ok(&[&run[..], &["--dangerously-bypass-hook-trust"]].concat());
+    }
+}
+
+/// Sent before the agent has told anything, at once, and in order.
+fn turns_are_answered_one_after_the_other(world: &World) {
+    assert_eq!(world.ok(&["send", "s", "--wait", "hello there"]), "ECHO: hello there");
+    world.ok(&["send", "s", "SLOW 5"]);
+    let second = "first line\nsecond line\n\nfourth line";
+    assert_eq!(world.ok(&["send", "s", "--wait", second]), format!("ECHO: {second}"));
+    assert_eq!(world.turn(2)["state"], "done");
+    assert!(world.turn(2)["ended_at"].as_str() < world.turn(3)["delivered_at"].as_str());
+    let transcripts = world.agents.transcripts();
+    assert_eq!(transcripts.len(), 1);
+    assert_eq!(transcripts[0].no_fork(), Ok(()));
+    assert_eq!(transcripts[0].prompts().len(), 3, "each once: {:?}", transcripts[0].prompts());
+}
+
+fn a_cancelled_turn_is_broken_off(world: &World) {
+    world.ok(&["send", "s", "HOLD never"]);
+    world.wait_turn(1, "working");
+    world.ok(&["cancel", "s.1"]);
+    world.wait_turn(1, "cancelled");
+    assert_eq!(world.ok(&["send", "s", "--wait", "go on"]), "ECHO: go on");
+}
+
+#[test]
+fn turns_typed_into_claude_are_answered_one_after_the_other() {
+    let world = World::new();
+    world.claude();
+    turns_are_answered_one_after_the_other(&world);
+}
+
+#[test]
+fn turns_typed_into_codex_are_answered_one_after_the_other() {
+    let world = World::new();
+    world.codex();
+    turns_are_answered_one_after_the_other(&world);
+}
+
+#[test]
+fn turns_typed_into_a_codex_whose_hooks_somebody_trusted_are_answered() {
+    let world = World::new();
+    world.codex_trusted();
+    assert_eq!(world.ok(&["send", "s", "--wait", "hello there"]), "ECHO: hello there");
+    assert_eq!(world.ok(&["send", "s", "--wait", "and again"]), "ECHO: and again");
+    let dirs = fs::read_dir(world.agents.home().join(".codex")).expect("its directory").flatten();
+    assert!(dirs.into_iter().all(|entry| entry.file_name() != "packages"), "a daemon was started");
+    // It goes on with the same conversation, and still tells.
+    let id = world.show()["native_id"].clone();
+    world.ok(&["stop", "s"]);
+    world.ok(&["resume", "s", "--detach"]);
+    assert_eq!(world.ok(&["send", "s", "--wait", "once more"]), "ECHO: once more");
+    assert_eq!(world.show()["native_id"], id);
+}
+
+#[test]
+fn a_codex_that_asks_for_permission_needs_somebody_at_the_terminal() {
+    let world = World::new();
+    world.codex();
+    let tool = json!({
+        "cmd": "touch made.txt",
+        "sandbox_permissions": "require_escalated",
+        "justification": "May it be made?",
+    });
+    world.ok(&["send", "s", &format!("CALL exec_command {tool}")]);
+    world.ok(&["wait", "s", "--for", "needs-you", "--timeout", "60s"]);
+    let status = world.show();
+    assert!(status["turns"]["asks"][0]["detail"].to_string().contains("touch made.txt"), "{status}");
+    let shows_it = || world.ok(&["screen", "s"]).contains("1. Yes");
+    wait_until("the dialog", shows_it);
+    world.ok(&["input", "s", "y"]);
+    let mut looks = 0;
+    wait_until("the end of the turn", || {
+        looks += 1;
+        if looks % 40 == 0 && shows_it() {
+            world.ok(&["input", "s", "y"]);
+        }
+        world.turn(1)["state"] == "done"
+    });
+    assert!(world.agents.work().join("made.txt").exists());
+}
+
+#[test]
+fn a_word_alone_that_starts_an_interface_is_that_agent() {
+    let world = World::new();
+    world.ok(&["run", "--detach", "--name", "s", "--", "claude"]);
+    assert_eq!(world.ok(&["send", "s", "--wait", "hello there"]), "ECHO: hello there");
+    let id = world.show()["native_id"].clone();
+    assert!(id.is_string() && world.show()["agent"] == "claude", "{}", world.show());
+    world.ok(&["stop", "s"]);
+    world.ok(&["resume", "s", "--detach"]);
+    assert_eq!(world.ok(&["send", "s", "--wait", "and again"]), "ECHO: and again");
+    assert_eq!(world.show()["native_id"], id);
+}
+
+#[test]
+fn a_cancelled_turn_of_claude_is_broken_off_although_no_hook_tells() {
+    let world = World::new();
+    world.claude();
+    a_cancelled_turn_is_broken_off(&world);
+}
+
+#[test]
+fn a_cancelled_turn_of_codex_is_broken_off() {
+    let world = World::new();
+    world.codex();
+    a_cancelled_turn_is_broken_off(&world);
+}
+
+#[test]
+fn a_permission_dialog_needs_somebody_at_the_terminal() {
+    let world = World::new();
+    world.claude();
+    world.ok(&["send", "s", "TOOL touch made.txt"]);
+    world.ok(&["wait", "s", "--for", "needs-you", "--timeout", "60s"]);
+    let status = world.show();
+    let ask = &status["turns"]["asks"][0];
+    assert_eq!(
+        (ask["tool"].as_str(), ask["detail"].as_str()),
+        (Some("Bash"), Some("touch made.txt")),
+        "{status}"
+    );
+    let refused = world.berth(&["answer", "s", "allow"]);
+    assert!(refused.code == 1 && refused.err.contains("berth attach s"), "{refused:?}");
+    let shows_it = || world.ok(&["screen", "s"]).contains("1. Yes");
+    wait_until("the dialog", shows_it);
+    world.ok(&["input", "s", "1"]);
+    // A dialog that is just being painted takes no keys. Who sees it still there presses again.
+    let mut looks = 0;
+    wait_until("the end of the turn", || {
+        looks += 1;
+        if looks % 40 == 0 && shows_it() {
+            world.ok(&["input", "s", "1"]);
+        }
+        world.turn(1)["state"] == "done"
+    });
+    assert!(world.agents.work().join("made.txt").exists());
+}
+
+#[test]
+fn g8_a_cleared_conversation_is_followed() {
+    let world = World::new();
+    world.claude();
+    assert_eq!(world.ok(&["send", "s", "--wait", "before"]), "ECHO: before");
+    let first = world.show()["native_id"].clone();
+    // A name that is completed on the screen is not yet sent by the Enter right behind it.
+    world.ok(&["input", "s", "/clear"]);
+    wait_until("the command on the screen", || world.ok(&["screen", "s"]).contains("/clear"));
+    world.ok(&["input", "s", "--enter", ""]);
+    wait_until("another conversation", || world.show()["native_id"] != first);
+    assert_eq!(world.ok(&["send", "s", "--wait", "after"]), "ECHO: after");
+    let lock =
+        world.lab.home().join("conversations/claude").join(world.show()["native_id"].as_str().unwrap());
+    assert!(lock.exists());
+}
+
+#[test]
+fn a_turn_whose_keeper_was_killed_ends_as_the_agents_record_says() {
+    let world = World::new();
+    world.claude();
+    world.ok(&["send", "s", "HOLD never"]);
+    world.wait_turn(1, "working");
+    wait_until("the prompt in the record", || {
+        world.agents.transcripts().first().is_some_and(|transcript| !transcript.prompts().is_empty())
+    });
+    world.lab.kill_keeper("s");
+    wait_until("its end", || world.turn(1)["in_progress"] == false);
+    let turn = world.turn(1);
+    assert!(turn["state"] == "interrupted" || turn["state"] == "unknown", "{turn}");
+    assert_eq!(world.agents.model().turns().len(), 1, "it was not sent again");
+}
+
+#[test]
+fn a_turn_is_not_typed_into_claude_behind_what_it_has_not_read() {
+    let world = World::new();
+    world.claude();
+    assert_eq!(world.ok(&["send", "s", "--wait", "one"]), "ECHO: one");
+    let id = world.show()["native_id"].as_str().expect("a conversation").to_owned();
+    let other = world.agents.command("claude", ["-p", "--resume", &id, "two"]).output();
+    assert_eq!(said(other.expect("claude can be started")).out.trim(), "ECHO: two");
+    world.ok(&["send", "s", "three"]);
+    world.ok(&["wait", "s", "--for", "needs-you", "--timeout", "60s"]);
+    assert_eq!(world.turn(2)["state"], "queued");
+    // It opens its conversation again, and has read that.
+    let command = format!("/resume {id}");
+    world.ok(&["input", "s", &command]);
+    wait_until("the command on the screen", || world.ok(&["screen", "s"]).contains(&command));
+    world.ok(&["input", "s", "--enter", ""]);
+    world.wait_turn(2, "done");
+    let transcripts = world.agents.transcripts();
+    assert_eq!((transcripts.len(), transcripts[0].no_fork()), (1, Ok(())));
+}

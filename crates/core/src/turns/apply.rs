@@ -1,0 +1,134 @@
+//! What events make of the turns: a change for each, and no decision.
+
+use super::{Able, Cancel, Current, Hold, Manner, Prompt, Turn, TurnEnd, TurnState, Turns, digest};
+
+impl Turns {
+    pub(crate) fn run_starting(&mut self) {
+        self.run_ended();
+        self.was_of_use = false;
+        match self.hold {
+            Some(Hold::AgentFailed { .. } | Hold::ForeignWriter { .. } | Hold::Draft) => self.hold = None,
+            Some(Hold::Paused { .. } | Hold::Unknown { .. }) | None => {}
+        }
+    }
+
+    pub(crate) fn run_ended(&mut self) {
+        self.ready = None;
+        self.quiet_since_boot_ms = None;
+        self.asks.clear();
+    }
+
+    pub(crate) fn agent_exited(&mut self) {
+        self.was_of_use |= self.queue.is_empty();
+    }
+
+    pub(crate) fn ready(&mut self, able: Able, at_boot_ms: u64) {
+        self.ready = Some(able);
+        // It came after all.
+        if matches!(self.hold, Some(Hold::AgentFailed { .. })) {
+            self.hold = None;
+        }
+        let is_quiet = self.current.is_none() && self.queue.is_empty();
+        self.quiet_since_boot_ms = is_quiet.then_some(at_boot_ms);
+    }
+
+    pub(crate) fn cancel_requested(&mut self, turn: u64, cancel: &Cancel) {
+        if let Some(current) = self.current.as_mut().filter(|current| current.turn == turn) {
+            current.cancel = Some(cancel.clone());
+        }
+    }
+
+    pub(crate) fn accepted(&mut self, prompt: &Prompt) {
+        self.all.push(Turn {
+            state: TurnState::Queued,
+            prompt: prompt.text.as_str().into(),
+            digest: digest(prompt.text.as_str()),
+            key: prompt.key.as_deref().map(Into::into),
+            start_by: prompt.start_by.clone(),
+            manner: prompt.manner,
+            given: false,
+            ends: Vec::new(),
+        });
+        let turn = self.last();
+        match prompt.manner {
+            Manner::Queue => self.queue.push_back(turn),
+            // Before what waits, behind others who were in the same hurry before.
+            Manner::Steer | Manner::Interrupt => {
+                let in_a_hurry = |turn: &u64| {
+                    self.get(*turn).is_some_and(|turn| match turn.manner {
+                        Manner::Steer | Manner::Interrupt => true,
+                        Manner::Queue => false,
+                    })
+                };
+                let at = self.queue.iter().take_while(|turn| in_a_hurry(turn)).count();
+                self.queue.insert(at, turn);
+            }
+        }
+        self.quiet_since_boot_ms = None;
+    }
+
+    pub(crate) fn delivered(&mut self, turn: u64, output_from: u64) {
+        self.queue.retain(|queued| *queued != turn);
+        match &mut self.current {
+            Some(current) => current.steered.push(turn),
+            None => self.current = Some(Current { turn, output_from, steered: Vec::new(), cancel: None }),
+        }
+        self.set(turn, TurnState::Delivered);
+        if let Some(given) = self.get_mut(turn) {
+            given.given = true;
+        }
+        self.quiet_since_boot_ms = None;
+        self.was_of_use = true;
+    }
+
+    pub(crate) fn began(&mut self, turn: u64) {
+        self.set(turn, TurnState::Working);
+    }
+
+    pub(crate) fn ended(&mut self, turn: u64, end: &TurnEnd, at_boot_ms: u64) {
+        self.queue.retain(|queued| *queued != turn);
+        self.set(turn, TurnState::Over(end.state));
+        self.told(turn, end);
+        if let Some(over) = self.get_mut(turn) {
+            over.prompt = "".into();
+        }
+        if let Some(current) = &mut self.current {
+            current.steered.retain(|steered| *steered != turn);
+            if current.turn == turn {
+                self.current = None;
+                self.asks.clear();
+            }
+        }
+        let is_quiet = self.ready.is_some() && self.current.is_none() && self.queue.is_empty();
+        self.quiet_since_boot_ms = is_quiet.then_some(at_boot_ms);
+    }
+
+    /// Somebody said how a turn ended, for the first time or later.
+    pub(crate) fn told(&mut self, turn: u64, end: &TurnEnd) {
+        if let Some(over) = self.get_mut(turn) {
+            over.ends.push(digest(end));
+        }
+    }
+
+    pub(crate) fn moved(&mut self, turn: u64, to: u64) {
+        self.queue.retain(|queued| *queued != turn);
+        let to = usize::try_from(to).unwrap_or(usize::MAX).min(self.queue.len());
+        self.queue.insert(to, turn);
+    }
+
+    /// The digest stays: a key belongs to the call that was accepted, and that had the first text.
+    pub(crate) fn edited(&mut self, turn: u64, text: &str) {
+        if let Some(known) = self.get_mut(turn).filter(|known| known.state == TurnState::Queued) {
+            known.prompt = text.into();
+        }
+    }
+
+    /// A state never goes back, and a final one stays.
+    fn set(&mut self, turn: u64, state: TurnState) {
+        if let Some(known) = self.get_mut(turn)
+            && !known.state.is_over()
+        {
+            known.state = state;
+        }
+    }
+}

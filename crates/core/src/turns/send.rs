@@ -1,0 +1,66 @@
+//! What a caller wants said: accepted, recognised, or refused.
+
+use super::queue::cancel_requested;
+use super::{MAX_KEY_BYTES, MAX_PROMPT_BYTES, MOST_QUEUED, Manner, Prompt, Release, digest};
+use crate::{Event, Now, Phase, Refusal, Session};
+
+/// Accepts a prompt, or recognises one that was accepted before.
+pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Event>, Refusal> {
+    if session.spec.is_none() {
+        return Err(Refusal::NotCreated);
+    }
+    if !session.takes_turns() {
+        return Err(Refusal::NoTurns);
+    }
+    let turns = &session.turns;
+    if let Some(turn) = prompt.key.as_deref().and_then(|key| turns.keyed(key)) {
+        let same = turns.get(turn).is_some_and(|known| known.digest == digest(prompt.text.as_str()));
+        return if same { Ok(vec![]) } else { Err(Refusal::KeyReused { turn }) };
+    }
+    if session.archived {
+        return Err(Refusal::Archived);
+    }
+    can_be_said(session, &prompt.text)?;
+    if let Some(bytes) = prompt.key.as_ref().map(String::len).filter(|len| !(1..=MAX_KEY_BYTES).contains(len))
+    {
+        return Err(Refusal::BadKey { bytes, limit: MAX_KEY_BYTES });
+    }
+    if turns.queue.len() >= MOST_QUEUED {
+        return Err(Refusal::QueueFull { limit: MOST_QUEUED });
+    }
+    if matches!(session.phase, Phase::Ending(_)) && session.stopped_by.is_some() {
+        return Err(Refusal::BeingEnded);
+    }
+    // A session at rest may be looked at on the clock of another boot; whoever starts it knows that clock.
+    let is_over = session.is_live() && session.is_expired(session.boot_id(), now.boot_ms);
+    if is_over || session.released == Some(Release::Expired) {
+        return Err(Refusal::Expired);
+    }
+    let running = turns.current.as_ref();
+    if prompt.manner == Manner::Steer && running.is_some() && turns.ready.is_some_and(|able| !able.steer) {
+        return Err(Refusal::CannotSteer);
+    }
+    let by = prompt.by.clone();
+    let interrupted = running
+        .filter(|current| prompt.manner == Manner::Interrupt && current.cancel.is_none())
+        .map(|current| cancel_requested(current.turn, by, true, now));
+    Ok(std::iter::once(Event::TurnAccepted { turn: turns.last() + 1, prompt }).chain(interrupted).collect())
+}
+
+pub(super) fn can_be_said(session: &Session, text: &str) -> Result<(), Refusal> {
+    if text.trim().is_empty() {
+        return Err(Refusal::EmptyPrompt);
+    }
+    if text.len() > MAX_PROMPT_BYTES {
+        return Err(Refusal::PromptTooLong { bytes: text.len(), limit: MAX_PROMPT_BYTES });
+    }
+    if session.has_terminal() && !crate::edges::can_be_pasted(text) {
+        return Err(Refusal::CannotBePasted);
+    }
+    let kind = session.spec.as_ref().map_or("", |spec| spec.conversation.as_str());
+    let begins = crate::edges::commands_with(kind, text).filter(|_| session.has_terminal());
+    if let Some(begins) = begins {
+        return Err(Refusal::IsInterfaceCommand { begins });
+    }
+    Ok(())
+}

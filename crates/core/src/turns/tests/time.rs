@@ -1,0 +1,173 @@
+//! What time alone brings: idleness, turns that come too late, sessions whose time is up.
+
+use super::{IDLE_MS, Story, prompt};
+use crate::turns::{Expiry, Final, Prompt, RELEASE_GRACE, Release, TurnState};
+use crate::{Effect, Epoch, Event, Exit, Observation, Phase, Policy, Refusal, State};
+
+/// H2: a host that slept expires nothing that runs, and nothing that waits without a limit.
+#[test]
+fn h2_eight_hours_of_sleep_end_no_turn() {
+    let mut story = Story::ready(Policy { idle_ms: Some(IDLE_MS), ..Policy::default() });
+    story.send(prompt("one")).expect("there is room");
+    story.deliver();
+    story.send(prompt("two")).expect("there is room");
+    assert_eq!(story.pass(8 * 3_600_000), vec![]);
+    assert_eq!((story.state(1), story.queue()), (TurnState::Delivered, vec![2]));
+}
+
+/// H2, H5: an agent with nothing to do is released once, at a boundary between turns, and the next turn
+/// brings it back.
+#[test]
+fn h5_idleness_is_counted_from_the_last_turn() {
+    let mut story = Story::ready(Policy { idle_ms: Some(IDLE_MS), ..Policy::default() });
+    assert_eq!(story.pass(IDLE_MS - 1), vec![]);
+    story.send(prompt("one")).expect("there is room");
+    story.deliver();
+    assert_eq!(story.pass(IDLE_MS * 2), vec![], "a working agent is not idle");
+    story.over(1, Final::Done);
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms + IDLE_MS));
+    assert_eq!(story.pass(IDLE_MS - 1), vec![]);
+    assert!(matches!(&story.pass(1)[..], [Event::Released { why: Release::Idle, .. }]));
+    assert_eq!(story.pass(1), vec![], "once");
+    story.send(prompt("two")).expect("a run that berth ends is no reason to refuse");
+    story.end_run();
+    assert_eq!(story.owed(), vec![Effect::NextRun { epoch: Epoch(1) }]);
+    story.start_ready();
+    assert_eq!(story.deliver(), 2);
+}
+
+#[test]
+fn a_session_that_was_released_for_idleness_is_called_idle() {
+    let mut story = Story::ready(Policy { idle_ms: Some(IDLE_MS), ..Policy::default() });
+    story.pass(IDLE_MS);
+    story.end_run();
+    assert_eq!(story.session.state(false), State::Idle);
+    assert_eq!(story.owed(), vec![Effect::Leave]);
+}
+
+/// `--max-wait`: either it runs or it is withdrawn, never both.
+#[test]
+fn a_turn_that_was_not_started_in_time_is_withdrawn() {
+    let mut story = Story::working(&[]);
+    let start_by = story.in_ms(100);
+    story.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    story.send(prompt("whenever")).expect("there is room");
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms + 100));
+    assert_eq!(story.pass(99), vec![]);
+    assert_eq!(story.pass(1).len(), 1);
+    assert_eq!(story.state(2), TurnState::Over(Final::Cancelled));
+    story.over(1, Final::Done);
+    assert_eq!(story.deliver(), 3);
+    assert_eq!(story.pass(1_000_000), vec![]);
+}
+
+/// `--max-wait`: the clock counts, not who looks at it first.
+#[test]
+fn a_turn_that_is_too_late_is_withdrawn_even_if_its_agent_is_ready_first() {
+    let mut story = Story::working(&[]);
+    let start_by = story.in_ms(100);
+    story.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    story.over(1, Final::Done);
+    story.now.boot_ms += 100;
+    assert_eq!(story.deliver(), 2, "it was due");
+    assert_eq!(story.state(2), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.owed(), vec![], "and is not said");
+}
+
+/// H2: a moment of an earlier boot has passed, whatever the new clock says.
+#[test]
+fn h2_a_turn_with_a_limit_does_not_run_after_the_host_was_started_again() {
+    let mut story = Story::working(&[]);
+    let start_by = story.in_ms(3_600_000);
+    story.send(Prompt { start_by, ..prompt("within the hour") }).expect("there is room");
+    story.over(1, Final::Done);
+    story.reboot();
+    story.start_ready();
+    assert!(story.wakes_at() <= Some(story.now.boot_ms), "at once");
+    story.deliver();
+    assert_eq!(story.state(2), TurnState::Over(Final::Cancelled));
+}
+
+#[test]
+fn a_turn_that_was_started_in_time_is_left_alone() {
+    let mut story = Story::ready(Policy::default());
+    let start_by = story.in_ms(100);
+    story.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    story.deliver();
+    assert_eq!(story.pass(100), vec![]);
+    assert_eq!(story.state(1), TurnState::Delivered);
+}
+
+/// A run that does not end is no reason to let a turn wait longer than it may.
+#[test]
+fn a_turn_is_withdrawn_in_time_while_a_run_is_ending() {
+    let mut story = Story::ready(Policy { idle_ms: Some(IDLE_MS), ..Policy::default() });
+    story.pass(IDLE_MS);
+    let start_by = story.in_ms(100);
+    story.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms + 100));
+    story.pass(100);
+    assert_eq!(story.state(1), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms - 100 + RELEASE_GRACE.as_millis() as u64));
+    story.pass(RELEASE_GRACE.as_millis() as u64);
+    let start_by = story.in_ms(100);
+    story.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    assert_eq!(story.wakes_at(), Some(story.now.boot_ms + 100), "killed, and still there");
+}
+
+/// Its time is up when one run is over and the next has not begun: nothing waits for a run that cannot come.
+#[test]
+fn a_session_whose_time_is_up_between_two_runs_ends_for_good() {
+    let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
+    let epoch = story.session.epoch;
+    story.see(Observation::Exited { epoch, exit: Exit::Code(0), oom: false });
+    story.send(prompt("one")).expect("it has time");
+    story.now.boot_ms += 5000;
+    story.see(Observation::Empty { epoch });
+    assert_eq!(story.owed(), vec![Effect::NextRun { epoch }]);
+    assert_eq!(story.start(), Err(Refusal::Expired));
+    story.pass(0);
+    assert_eq!(story.state(1), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.owed(), vec![Effect::Leave]);
+}
+
+/// A session's time is up once, and what it can no longer be given is not left waiting for ever.
+#[test]
+fn a_session_whose_time_is_up_ends_for_good() {
+    let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
+    let expiry = Expiry { boot_id: story.boot_id(), boot_ms: story.now.boot_ms + 5000 };
+    assert_eq!(story.session.expiry, Some(expiry));
+    story.send(prompt("one")).expect("there is room");
+    story.deliver();
+    story.send(prompt("two")).expect("there is room");
+    story.pass(4999);
+    assert!(matches!(story.session.phase, Phase::Running { .. }));
+    story.now.boot_ms += 1;
+    assert_eq!(story.send(prompt("three")), Err(Refusal::Expired), "it would wait for ever");
+    let events = story.pass(0);
+    assert!(matches!(events.last(), Some(Event::Released { why: Release::Expired, .. })), "{events:?}");
+    assert_eq!(story.state(2), TurnState::Over(Final::Cancelled));
+    assert_eq!(story.send(prompt("three")), Err(Refusal::Expired), "it would wait for ever");
+    story.end_run();
+    assert_eq!(story.owed(), vec![Effect::Leave]);
+    assert_eq!(story.start(), Err(Refusal::Expired));
+    assert_eq!(story.send(prompt("three")), Err(Refusal::Expired), "it would wait for ever");
+    story.reboot();
+    assert_eq!(story.start(), Err(Refusal::Expired), "for good, whatever clock there is");
+    assert_eq!(story.send(prompt("three")), Err(Refusal::Expired), "it would wait for ever");
+}
+
+/// H3: a session's time is counted by the clock of the host; one that was not ended for it begins anew with that.
+#[test]
+fn h3_a_session_that_was_at_rest_when_its_host_was_started_again_has_its_time_anew() {
+    let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
+    story.end_run();
+    story.now.boot_ms += 5000;
+    assert_eq!(story.start(), Err(Refusal::Expired));
+    story.reboot();
+    story.start().expect("the clock began anew");
+    assert_eq!(
+        story.session.expiry,
+        Some(Expiry { boot_id: story.boot_id(), boot_ms: story.now.boot_ms + 5000 })
+    );
+}

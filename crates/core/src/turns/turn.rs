@@ -1,0 +1,165 @@
+//! One turn: what was asked for, where it stands, how it ended.
+//!
+//! Start with [`Turn`] and [`TurnState`]; [`Prompt`] is what a caller brings, [`TurnEnd`] what is left.
+
+use std::sync::Arc;
+
+use crate::Actor;
+
+/// One accepted input.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Turn {
+    /// Where it stands.
+    pub state: TurnState,
+    /// What to say, until that is no longer needed.
+    pub prompt: Arc<str>,
+    /// What makes the prompt it was accepted with known again, for as long as the session lives.
+    pub(super) digest: [u64; 2],
+    /// What makes the call repeatable.
+    pub key: Option<Arc<str>>,
+    /// It is withdrawn if the agent does not have it by then, on the boot clock.
+    pub start_by: Option<StartBy>,
+    /// How it meets a turn that is running.
+    pub manner: Manner,
+    /// Whether the agent was given it.
+    pub(super) given: bool,
+    /// What makes every end that was told of it known again.
+    pub(super) ends: Vec<[u64; 2]>,
+}
+
+/// A moment until which a turn has to be with the agent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StartBy {
+    /// Of which boot.
+    pub boot_id: String,
+    /// On its clock.
+    pub boot_ms: u64,
+}
+
+/// The turn an agent has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Current {
+    /// Which.
+    pub turn: u64,
+    /// Where its output begins.
+    pub output_from: u64,
+    /// Turns whose text was added to it.
+    pub steered: Vec<u64>,
+    /// Somebody wants it broken off.
+    pub cancel: Option<Cancel>,
+}
+
+/// Somebody wants a turn broken off.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cancel {
+    /// Who.
+    pub by: Actor,
+    /// For another turn, rather than for its own sake.
+    pub for_another: bool,
+    /// When patience with the agent ends, on the boot clock.
+    pub until_boot_ms: u64,
+}
+
+/// Where a turn stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TurnState {
+    /// On disk, and waiting.
+    Queued,
+    /// On its way to the agent, or there.
+    Delivered,
+    /// The agent said that it has it.
+    Working,
+    /// Over, in this way.
+    Over(Final),
+}
+
+/// How a turn ended. Once, and for good.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Final {
+    /// The agent said so.
+    Done,
+    /// The agent, or its end, said so.
+    Failed,
+    /// Somebody wanted that.
+    Cancelled,
+    /// Cut off, and proven not to have been finished.
+    Interrupted,
+    /// With the agent, and nobody can prove how it ended.
+    Unknown,
+}
+
+impl TurnState {
+    /// The word people see.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Delivered => "delivered",
+            Self::Working => "working",
+            Self::Over(Final::Done) => "done",
+            Self::Over(Final::Failed) => "failed",
+            Self::Over(Final::Cancelled) => "cancelled",
+            Self::Over(Final::Interrupted) => "interrupted",
+            Self::Over(Final::Unknown) => "unknown",
+        }
+    }
+
+    /// Whether it will not change any more.
+    pub fn is_over(self) -> bool {
+        match self {
+            Self::Over(_) => true,
+            Self::Queued | Self::Delivered | Self::Working => false,
+        }
+    }
+}
+
+/// How a turn meets one that is running.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Manner {
+    /// It waits.
+    #[default]
+    Queue,
+    /// Its text is added to the running turn.
+    Steer,
+    /// The running turn is broken off for it.
+    Interrupt,
+}
+
+/// How a turn ended, in full.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TurnEnd {
+    /// How.
+    pub state: Final,
+    /// Why it is not done, for people.
+    pub reason: Option<String>,
+    /// What the agent said.
+    pub answer: String,
+    /// Whether that is only the beginning of it: the rest is in the output.
+    pub cut: bool,
+    /// What it read and wrote, if it said so.
+    pub input_tokens: Option<u64>,
+    /// The same for what it wrote.
+    pub output_tokens: Option<u64>,
+}
+
+impl TurnEnd {
+    /// An end without an answer.
+    pub fn without_answer(state: Final, reason: impl Into<String>) -> Self {
+        let (answer, reason) = (String::new(), Some(reason.into()));
+        Self { state, reason, answer, cut: false, input_tokens: None, output_tokens: None }
+    }
+}
+
+/// What a caller wants said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prompt {
+    /// Who wants it.
+    pub by: Actor,
+    /// What.
+    pub text: String,
+    /// What makes the call repeatable.
+    pub key: Option<String>,
+    /// It has to be with the agent by then.
+    pub start_by: Option<StartBy>,
+    /// How it meets a turn that is running.
+    pub manner: Manner,
+}

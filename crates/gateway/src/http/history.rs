@@ -1,0 +1,57 @@
+//! History: what is kept of a session's transcript, and putting that back.
+
+use axum::Json;
+use axum::http::Method;
+use berth_api::{Code, Scope};
+use berth_verbs::history::{self, History, Restored};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::caller::Target;
+use crate::fault::Fault;
+use crate::gate::work;
+use crate::http::body::Body;
+use crate::routes::Route;
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            Method::GET,
+            "/v1/sessions/{session}/history",
+            Scope::Read,
+            "get_history",
+            "What is kept of a session's transcript: a copy from the end of each turn.",
+            show,
+        )
+        .gives::<History>(200, "what the copies can give back, the oldest first")
+        .fails(&[Code::NotFound, Code::Refused]),
+        Route::new(
+            Method::POST,
+            "/v1/sessions/{session}/history/restore",
+            Scope::Control,
+            "restore_history",
+            "Puts a transcript back to where the agent looks for it. A file that is there is not written over.",
+            put_back,
+        )
+        .takes::<Chosen>()
+        .gives::<Restored>(200, "it is back")
+        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+    ]
+}
+
+async fn show(target: Target) -> Result<Json<History>, Fault> {
+    Ok(Json(work(move || history::of(&target.ctx, &target.id)).await?))
+}
+
+/// Which state of a transcript.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "HistoryChoice")]
+struct Chosen {
+    /// Its number; the last one if none is given.
+    at: Option<u64>,
+}
+
+async fn put_back(target: Target, Body(Chosen { at }): Body<Chosen>) -> Result<Json<Restored>, Fault> {
+    Ok(Json(work(move || history::restore(&target.ctx, &target.id, at, None)).await?))
+}

@@ -1,0 +1,250 @@
+//! How many terminals are open, and who has them.
+//!
+//! Promise: nobody with a token keeps others away from a session's terminal, and the gateway never takes all the
+//! places that a keeper has for those who stay: people at the machine itself always find one. Who finds none is told
+//! before the connection becomes a terminal, and nothing was attached.
+//! Not here: how many may be connected at all (see `server::limits`).
+//! Start with [`Terminals::enter`].
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use berth_api::{Code, Problem, TokenKind};
+use berth_core::SessionId;
+
+use crate::caller::Caller;
+use crate::fault::Fault;
+
+/// How many terminals one token may have open, with all the browsers that were logged in with it.
+pub(crate) const MOST_PER_TOKEN: usize = 32;
+/// How many terminals of one session there may be: fewer than its keeper has places for those who stay (64).
+pub(crate) const MOST_PER_SESSION: usize = 48;
+/// How many terminals and streams one token may have at another host.
+const MOST_PER_TOKEN_ELSEWHERE: usize = 8;
+/// How many terminals, streams and requests that may wait there are together: fewer than there are lines to it.
+const MOST_ELSEWHERE: usize = 24;
+/// How many requests of any kind one token may have under way there: whoever reads slowly keeps a line, too.
+const MOST_LINES_PER_TOKEN: usize = 16;
+/// When one may have been closed, in seconds.
+const RETRY_SECONDS: u64 = 5;
+
+/// All terminals of a gateway.
+#[derive(Debug, Default)]
+pub(crate) struct Terminals {
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    per_holder: HashMap<Holder, usize>,
+    per_session: HashMap<SessionId, usize>,
+    /// What may go on for long at other hosts, whoever wants it.
+    long_per_host: HashMap<String, usize>,
+    /// What stays there, and whose it is.
+    staying_per_holder: HashMap<(Holder, String), usize>,
+    /// And all that is under way there.
+    lines_per_holder: HashMap<(Holder, String), usize>,
+}
+
+/// What a line to another host is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Errand {
+    /// An answer that waits for nothing.
+    Asks,
+    /// One that may. It takes none of the places of what stays: who watches eight can still stop and answer them.
+    MayWait,
+    /// A terminal, or a stream of events.
+    Stays,
+}
+
+/// Whose a terminal is. The owner of the gateway at its socket is nobody's guest, and has all that a session has.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Holder {
+    /// A token, by its id, however it was carried: a browser's login counts as the token it was made with.
+    Token(String),
+    /// The agent of a session.
+    Agent(SessionId),
+}
+
+fn holder(caller: &Caller) -> Option<Holder> {
+    let token = caller.pass.as_ref().map(|pass| match (pass.kind, &pass.parent) {
+        // A token that was made with another one is somebody else's.
+        (TokenKind::Cookie, Some(parent)) => parent.clone(),
+        (TokenKind::Cookie | TokenKind::Token | TokenKind::Link, _) => pass.id.clone(),
+    });
+    token.map(Holder::Token).or_else(|| caller.agent.clone().map(Holder::Agent))
+}
+
+/// One terminal, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    terminals: Arc<Terminals>,
+    holder: Option<Holder>,
+    session: SessionId,
+}
+
+impl Terminals {
+    /// Gives whoever asks a terminal of this session, if there is one left for them.
+    pub(crate) fn enter(self: &Arc<Self>, caller: &Caller, session: &SessionId) -> Result<Place, Fault> {
+        let holder = holder(caller);
+        let mut open = self.open();
+        if holder.as_ref().is_some_and(|holder| open.per_holder.get(holder) >= Some(&MOST_PER_TOKEN)) {
+            let whose = if caller.pass.is_some() { "your token" } else { "your session" };
+            return Err(full(format!("{whose} has {MOST_PER_TOKEN} terminals open already")));
+        }
+        if open.per_session.get(session) >= Some(&MOST_PER_SESSION) {
+            return Err(full(format!("{MOST_PER_SESSION} terminals of this session are open already")));
+        }
+        if let Some(holder) = &holder {
+            *open.per_holder.entry(holder.clone()).or_default() += 1;
+        }
+        *open.per_session.entry(session.clone()).or_default() += 1;
+        Ok(Place { terminals: self.clone(), holder, session: session.clone() })
+    }
+
+    /// Gives whoever asks a line to another host, if there is one left for them. How many terminals a session has
+    /// there, that host counts.
+    pub(crate) fn enter_elsewhere(
+        self: &Arc<Self>,
+        caller: &Caller,
+        host: &str,
+        errand: Errand,
+    ) -> Result<PlaceElsewhere, Fault> {
+        let (stays, is_long) = (errand == Errand::Stays, errand != Errand::Asks);
+        let key = holder(caller).map(|holder| (holder, host.to_owned()));
+        let mut open = self.open();
+        if let Some(key) = &key {
+            if stays && open.staying_per_holder.get(key) >= Some(&MOST_PER_TOKEN_ELSEWHERE) {
+                return Err(full(format!(
+                    "{MOST_PER_TOKEN_ELSEWHERE} of your terminals and streams at host `{host}` are open already"
+                )));
+            }
+            if open.lines_per_holder.get(key) >= Some(&MOST_LINES_PER_TOKEN) {
+                return Err(full(format!(
+                    "{MOST_LINES_PER_TOKEN} of your requests to host `{host}` are under way already"
+                )));
+            }
+        }
+        if is_long && open.long_per_host.get(host) >= Some(&MOST_ELSEWHERE) {
+            return Err(full(format!(
+                "{MOST_ELSEWHERE} terminals, streams and waits at host `{host}` are open already"
+            )));
+        }
+        if let Some(key) = &key {
+            *open.lines_per_holder.entry(key.clone()).or_default() += 1;
+            if stays {
+                *open.staying_per_holder.entry(key.clone()).or_default() += 1;
+            }
+        }
+        if is_long {
+            *open.long_per_host.entry(host.to_owned()).or_default() += 1;
+        }
+        Ok(PlaceElsewhere { terminals: self.clone(), key, host: host.to_owned(), errand })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn full(what: String) -> Fault {
+    Fault::from(Problem::new(Code::Full, what).hint("close one, then try again")).retry_after(RETRY_SECONDS)
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.terminals.open();
+        if let Some(holder) = self.holder.take() {
+            one_less(&mut open.per_holder, holder);
+        }
+        one_less(&mut open.per_session, self.session.clone());
+    }
+}
+
+/// One line to another host, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct PlaceElsewhere {
+    terminals: Arc<Terminals>,
+    key: Option<(Holder, String)>,
+    host: String,
+    errand: Errand,
+}
+
+impl Drop for PlaceElsewhere {
+    fn drop(&mut self) {
+        let mut open = self.terminals.open();
+        if let Some(key) = self.key.take() {
+            if self.errand == Errand::Stays {
+                one_less(&mut open.staying_per_holder, key.clone());
+            }
+            one_less(&mut open.lines_per_holder, key);
+        }
+        if self.errand != Errand::Asks {
+            one_less(&mut open.long_per_host, std::mem::take(&mut self.host));
+        }
+    }
+}
+
+/// Counts down, and forgets who has none.
+fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_api::Scope;
+
+    use super::*;
+
+    fn agent(id: &str) -> Caller {
+        let agent = SessionId::parse(id);
+        assert!(agent.is_some(), "{id}");
+        Caller { place: String::new(), scope: Scope::Read, sessions: None, agent, also: vec![], pass: None }
+    }
+
+    #[test]
+    fn one_who_stays_at_another_host_keeps_nobody_else_from_it_and_can_still_do_something_there() {
+        let terminals = Arc::new(Terminals::default());
+        let enter = |who: &Caller, errand| terminals.enter_elsewhere(who, "box", errand);
+        let (one, two) = (agent("aaaaaaaaaaaa"), agent("bbbbbbbbbbbb"));
+        let long: Vec<_> = (0..99).map_while(|_| enter(&one, Errand::Stays).ok()).collect();
+        let deed = enter(&one, Errand::MayWait);
+        assert!(deed.is_ok(), "who watches can stop what it watches");
+        let short: Vec<_> = (0..99).map_while(|_| enter(&one, Errand::Asks).ok()).collect();
+        assert_eq!(
+            (long.len(), short.len()),
+            (MOST_PER_TOKEN_ELSEWHERE, MOST_LINES_PER_TOKEN - long.len() - 1)
+        );
+        let refused = enter(&one, Errand::Asks).expect_err("it has all it may");
+        assert_eq!((refused.problem.code, refused.retry_after), (Code::Full, Some(RETRY_SECONDS)));
+        assert!(enter(&two, Errand::Stays).is_ok());
+        assert!(terminals.enter_elsewhere(&one, "other", Errand::Stays).is_ok());
+        drop((long, deed, short));
+        assert!(enter(&one, Errand::Stays).is_ok(), "what is over counts no more");
+        let open = terminals.open();
+        assert!(
+            open.long_per_host.is_empty()
+                && open.staying_per_holder.is_empty()
+                && open.lines_per_holder.is_empty()
+        );
+    }
+
+    #[test]
+    fn all_who_wait_at_another_host_together_leave_lines_to_who_only_asks() {
+        let terminals = Arc::new(Terminals::default());
+        let owner = Caller { agent: None, ..agent("aaaaaaaaaaaa") };
+        let enter = |host, errand| terminals.enter_elsewhere(&owner, host, errand).ok();
+        let both = [Errand::Stays, Errand::MayWait].into_iter().cycle();
+        let long: Vec<_> = both.take(99).map_while(|errand| enter("box", errand)).collect();
+        assert_eq!(long.len(), MOST_ELSEWHERE);
+        assert!(enter("box", Errand::MayWait).is_none());
+        assert!(enter("box", Errand::Asks).is_some() && enter("other", Errand::Stays).is_some());
+    }
+}

@@ -1,0 +1,86 @@
+// Starting a session, here or on another host.
+import { html, use, useEffect, useRef, useState, mint, kept } from "./lib.js";
+import { get, post, under } from "./api.js";
+import { address, go, hosts, learn } from "./store.js";
+import { Dialog, ProblemBox } from "./parts.js";
+
+/** What was chosen last: the host, and for each host the agent and the directory. */
+const LAST = "berth.new";
+/** In place of an agent: any command. */
+const COMMAND = "-";
+/** A session is there once its agent is; some take their time. */
+const START_WAIT_MS = 60_000;
+
+export function NewSession({ onClose }) {
+  const around = use(hosts);
+  const before = useRef(kept.get(LAST) || {}).current;
+  const choices = (host) => before.on?.[host] || {};
+  const [host, setHost] = useState(() => (around.some((one) => one.name === before.host && !one.away) ? before.host : ""));
+  const [agents, setAgents] = useState(null);
+  const [agent, setAgent] = useState(choices(host).agent || "");
+  const [cwd, setCwd] = useState(choices(host).cwd || "");
+  const [name, setName] = useState("");
+  const [command, setCommand] = useState("");
+  const [prompt, setPrompt] = useState("");
+  const [problem, setProblem] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const underway = useRef(false);
+  // One key for what the form says: sent twice, it is still one session. Also after a refusal, which may come once the session
+  // is there (its first turn was not accepted).
+  const sent = useRef({});
+  useEffect(() => {
+    const stop = new AbortController();
+    setAgents(null);
+    setProblem(null);
+    get(`${under(host)}/agents`, { signal: stop.signal }).then(({ agents: all }) => {
+      setAgents(all);
+      setAgent((now) => (all.some((one) => one.name === now && one.installed) || now === COMMAND ? now : all.find((one) => one.installed)?.name || COMMAND));
+    }, (error) => {
+      if (stop.signal.aborted) return;
+      setAgents([]);
+      setAgent(COMMAND);
+      setProblem(error);
+    });
+    return () => stop.abort();
+  }, [host]);
+  const move = (next) => {
+    setHost(next);
+    setAgent(choices(next).agent || "");
+    // A directory of one host seldom is one of another.
+    setCwd(choices(next).cwd || "");
+  };
+  const submit = async (event) => {
+    event.preventDefault();
+    if (underway.current || !agents) return;
+    underway.current = true;
+    setBusy(true);
+    setProblem(null);
+    const body = { ...(name.trim() && { name: name.trim() }), ...(cwd.trim() && { cwd: cwd.trim() }), ...(agent === COMMAND ? { command: ["sh", "-c", command] } : { agent, ...(prompt.trim() && { prompt }) }) };
+    const form = JSON.stringify([host, body]);
+    if (sent.current.form !== form) sent.current = { form, key: mint() };
+    try {
+      const made = await post(`${under(host)}/sessions`, body, { headers: { "Idempotency-Key": sent.current.key }, timeout: START_WAIT_MS });
+      kept.set(LAST, { host, on: { ...before.on, [host]: { agent, cwd: cwd.trim() } } });
+      learn(made.session);
+      onClose();
+      go(address(made.session));
+    } catch (error) {
+      setProblem(error);
+    }
+    underway.current = false;
+    setBusy(false);
+  };
+  const choice = (id, title, about) => html`<button type="button" role="radio" class="choice" aria-checked=${agent === id ? "true" : "false"} onClick=${() => setAgent(id)}><b>${title}</b><span>${about}</span></button>`;
+  const missing = (agents || []).filter((one) => !one.installed).map((one) => one.name);
+  return html`<${Dialog} title="New session" onClose=${onClose}><form onSubmit=${submit} style="margin-top:14px"><${ProblemBox} problem=${problem} />
+    ${around.length > 0 && html`<div class="field"><label class="lab" for="new-host">Host</label><select class="f" id="new-host" value=${host} onChange=${(e) => move(e.target.value)}>
+      <option value="">This one (${location.hostname})</option>${around.map((one) => html`<option value=${one.name} disabled=${!!one.away}>${one.name}${one.away ? " (cannot be reached)" : ""}</option>`)}</select></div>`}
+    <div class="field"><span class="lab" id="agent-lab">Agent</span><div class="choices" role="radiogroup" aria-labelledby="agent-lab" aria-busy=${agents ? "false" : "true"}>
+      ${(agents || []).filter((one) => one.installed).map((one) => choice(one.name, one.name, one.version || one.about || one.driver))}${agents ? choice(COMMAND, "A command", "any program, in a terminal") : html`<div class="choice skel"></div>`}</div>
+      ${missing.length > 0 && html`<p class="hint">Not installed ${host ? `on ${host}` : "here"}: ${missing.join(", ")}. <code>berth agents</code> says how to get them.</p>`}</div>
+    <div class="field"><label class="lab" for="new-cwd">Directory</label><input class="f mono" id="new-cwd" autocomplete="off" autocapitalize="off" spellcheck="false" placeholder=${host ? `your home directory on ${host}` : "where the gateway was started"} value=${cwd} onInput=${(e) => setCwd(e.target.value)} /></div>
+    ${agent === COMMAND ? html`<div class="field"><label class="lab" for="new-command">Command</label><input class="f mono" id="new-command" required autofocus autocomplete="off" autocapitalize="off" spellcheck="false" placeholder="cargo test" value=${command} onInput=${(e) => setCommand(e.target.value)} /></div>`
+      : html`<div class="field"><label class="lab" for="new-prompt">What should it do?</label><textarea class="f" id="new-prompt" rows="4" autofocus placeholder="Find out why the login fails, and mend it." value=${prompt} onInput=${(e) => setPrompt(e.target.value)}></textarea></div>`}
+    <div class="field"><label class="lab" for="new-name">Name <span class="dimmer" style="font-weight:400">(if you like)</span></label><input class="f" id="new-name" autocomplete="off" autocapitalize="off" spellcheck="false" placeholder="fix-login" value=${name} onInput=${(e) => setName(e.target.value)} /></div>
+    <div class="acts"><button type="button" class="b" onClick=${onClose}>Cancel</button><button class="b main" aria-disabled=${busy ? "true" : "false"}>${busy ? "Starting …" : "Start"}</button></div></form></${Dialog}>`;
+}

@@ -1,0 +1,96 @@
+//! A session for a conversation that was had without us: made, and nothing started.
+//!
+//! Promise: the session is whole on disk before anybody can see its name; nobody of ours writes the conversation
+//! meanwhile; what fails leaves nothing. The agent's own record is not touched.
+//! Not here: finding such conversations (`berth_transcript::shelf`), what such a session runs (see the verbs).
+//! Start with [`import`].
+
+use std::fs;
+use std::path::PathBuf;
+
+use berth_api::{Code, Problem, Status};
+use berth_core::{Command, Conversation, Event, Name, Now, Observation, SessionId, Spec};
+use berth_host::clock;
+use berth_host::identity::Identity;
+
+use crate::conversations::{Claim, ConversationLock};
+use crate::home::Home;
+use crate::names::NamesLock;
+use crate::owner::Input;
+use crate::store::{self, Lease};
+use crate::view;
+
+/// A conversation that was had without us.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// What goes on with it.
+    pub spec: Spec,
+    /// What people will call it.
+    pub name: Name,
+    /// Which it is.
+    pub conversation: Conversation,
+    /// The agent's record of it.
+    pub file: PathBuf,
+    /// How long that is.
+    pub bytes: u64,
+    /// When it began, in milliseconds since 1970.
+    pub began_at_ms: u64,
+    /// When something was last said in it.
+    pub last_at_ms: u64,
+}
+
+/// Makes its session. Who holds the names keeps two of these from making two sessions of one conversation.
+pub fn import(home: &Home, names: &NamesLock, past: Past) -> Result<Status, Problem> {
+    let cannot = |what: &str, error: &dyn std::fmt::Display| {
+        Problem::new(Code::Refused, format!("cannot make a session: {what}: {error}"))
+    };
+    let id = home.mint().map_err(|error| cannot("making its directory", &error))?;
+    let name = past.name.clone();
+    let made = names.claim_name(&name, &id).and_then(|()| make(home, &id, past));
+    if made.is_err() {
+        // Nothing was ever said in it, and nobody has heard of it.
+        let _ = fs::remove_dir_all(home.session_dir(&id));
+        names.drop_name(&name, &id);
+    }
+    made
+}
+
+fn make(home: &Home, id: &SessionId, past: Past) -> Result<Status, Problem> {
+    let Past { spec, name, conversation, file, bytes, began_at_ms, last_at_ms } = past;
+    let dir = home.session_dir(id);
+    let native_id = conversation.id.clone();
+    let trouble = |error: std::io::Error| {
+        Problem::new(Code::Refused, format!("cannot make session {id} of {native_id}: {error}"))
+    };
+    let lease = Lease::claim(&dir).map_err(trouble)?.ok_or_else(|| {
+        Problem::new(Code::Held, format!("session {id} is being looked at by somebody else"))
+            .hint("try again")
+    })?;
+    let _ = Identity::me().and_then(|me| lease.sign(&me, 0));
+    // Held until the session is there: who else wants the conversation finds it ours, or not at all.
+    let claimed = ConversationLock::claim(home.root(), &spec.conversation, &conversation.id, id);
+    let _lock = match claimed.map_err(trouble)? {
+        Claim::Ours(lock) => lock,
+        Claim::Held(by) => {
+            let by = by.map_or_else(|| "another session".to_owned(), |by| format!("session {by}"));
+            let what = format!("conversation {} is being written by {by}", conversation.id);
+            return Err(Problem::new(Code::InUse, what).hint("`berth ls` shows it"));
+        }
+    };
+    let mut owner = store::create(&dir, id, &lease)?;
+    let inputs = vec![
+        Input::Command(Command::Create { spec, name: Some(name) }),
+        Input::Report(Observation::Conversation { conversation }),
+        Input::Note(Event::Imported { file: file.display().to_string(), bytes, began_at_ms, last_at_ms }),
+    ];
+    let now = Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
+    let taken = owner.take(inputs, now).map_err(|error| store::journal_problem(&error, id.as_str()))?;
+    if let Some(refusal) = taken.answers.into_iter().find_map(Result::err) {
+        return Err(berth_api::problem::refusal(&refusal, id.as_str()));
+    }
+    store::sync_dirs(&[&dir, &home.sessions_dir()]).map_err(trouble)?;
+    let status = view::describe(&dir, id, owner.history(), false);
+    owner.close().map_err(|error| store::journal_problem(&error, id.as_str()))?;
+    view::write_short_cut(&dir, &status);
+    Ok(status)
+}

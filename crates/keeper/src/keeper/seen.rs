@@ -1,0 +1,124 @@
+//! Whether somebody else said something in our conversation since our agent last did.
+//!
+//! An agent that lives from turn to turn read its conversation once. Whoever came and went between two turns left
+//! records it does not know of: its next answer would be a second branch, and one of the two would be forgotten.
+//! Promise: before a turn is delivered, what is new in the agent's own record is compared with what our agent printed;
+//! what it did not print somebody else said. Then the agent is started again, and reads everything, before it hears
+//! the turn. In doubt it is left as it is. One turn begins at most one such start.
+//! One in a terminal prints no ids, and is somebody's: what was answered while it told of no prompt is somebody else's,
+//! and the turn is held until the agent has opened its conversation again, or a person says that it may go on.
+//! Not here: others who are there now (`conversation`), what a record means (`berth_transcript::since`).
+
+use berth_transcript::since::{self, Mark, News};
+use memchr::memmem;
+
+use super::Keeper;
+use crate::{output, turn};
+
+/// How much of what our agent printed is searched.
+const MAX_PRINTED_BYTES: u64 = 64 << 20;
+const READ_BYTES: usize = 256 * 1024;
+
+/// The conversation as it was when our agent had nothing to do.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    id: String,
+    mark: Mark,
+    /// Where what the agent printed ended then.
+    output_end: u64,
+}
+
+impl Keeper {
+    /// Remembers the conversation as it is: the agent has just said all it had to say.
+    pub(super) fn remember_conversation(&mut self) {
+        let session = &self.owner.history().session;
+        let known = session.spec.as_ref().zip(session.conversation.as_ref());
+        let Some((spec, known)) = known.filter(|_| session.takes_turns()) else { return };
+        let again = self.seen.as_ref().filter(|seen| seen.id == known.id).and_then(|seen| seen.mark.again());
+        let env = turn::where_kept(spec, Some(known));
+        let mark = again.or_else(|| since::mark(&spec.conversation, &known.id, env));
+        let id = known.id.clone();
+        self.seen = mark.map(|mark| Seen { id, mark, output_end: self.output.end() });
+    }
+
+    /// The agent in the terminal works: what is written from now on is its own.
+    pub(super) fn forget_conversation(&mut self) {
+        self.seen = None;
+    }
+
+    /// What somebody else did to the conversation since then, for people.
+    pub(super) fn another_wrote(&self) -> Option<String> {
+        let session = &self.owner.history().session;
+        let known = session.conversation.as_ref()?;
+        let seen = self.seen.as_ref().filter(|seen| seen.id == known.id)?;
+        match seen.mark.news() {
+            News::Nothing => None,
+            News::Replaced if session.has_terminal() => Some(format!(
+                "somebody who replaced its file; have its agent read that with `/resume {}` in its terminal, or go on \
+                 without with `berth queue {} resume`",
+                known.id,
+                self.handle_name()
+            )),
+            News::Replaced => Some("somebody replaced the file of its conversation".to_owned()),
+            News::CannotTell { why } => {
+                tracing::debug!(why, "whether somebody else wrote the conversation cannot be told");
+                None
+            }
+            News::Said { answers, .. } if session.has_terminal() => {
+                // Its own commands are prompts in the record, and nobody answers them.
+                let is_strange = !answers.is_empty() && !self.says_it_works();
+                is_strange.then(|| {
+                    format!(
+                        "somebody who said something its agent has not read; have it read that with `/resume {}` \
+                         in its terminal, or go on without with `berth queue {} resume`",
+                        known.id,
+                        self.handle_name()
+                    )
+                })
+            }
+            News::Said { answers, prompts } => {
+                let was_silent = self.output.end() == seen.output_end;
+                let is_strange = match answers.is_empty() {
+                    true => was_silent && prompts > 0,
+                    // Only Claude Code itself prints the ids of what it writes down; one behind an adapter may be at
+                    // work by itself as long as anything is heard of it.
+                    false if self.prints_ids() => answers.iter().any(|id| !self.printed(id)),
+                    false => was_silent,
+                };
+                is_strange.then(|| "somebody else wrote its conversation since its last turn".to_owned())
+            }
+        }
+    }
+
+    fn prints_ids(&self) -> bool {
+        let spec = self.owner.history().session.spec.as_ref();
+        spec.is_some_and(|spec| spec.driver == berth_transcript::Kind::Claude.word())
+    }
+
+    /// Whether our agent printed this id since it was last given a turn. If that cannot be read, it did.
+    fn printed(&self, id: &str) -> bool {
+        let dir = self.dir.join("output");
+        let finder = memmem::Finder::new(id.as_bytes());
+        let overlap = id.len().saturating_sub(1);
+        let (mut offset, mut kept) = (self.delivery.given_from, 0);
+        let mut buffer = vec![0; READ_BYTES + overlap];
+        let until = self.output.end().min(offset.saturating_add(MAX_PRINTED_BYTES));
+        while offset < until {
+            let Ok((count, at)) = output::read_at(&dir, offset, &mut buffer[kept..]) else { return true };
+            if count == 0 {
+                break;
+            }
+            // A gap, where old output was dropped: what is on both sides does not belong together.
+            let from = if at == offset { 0 } else { kept };
+            offset = at + count as u64;
+            let filled = kept + count;
+            if finder.find(&buffer[from..filled]).is_some() {
+                return true;
+            }
+            kept = overlap.min(filled);
+            buffer.copy_within(filled - kept..filled, 0);
+        }
+        // More than is read may have it.
+        until < self.output.end()
+    }
+}

@@ -1,0 +1,283 @@
+//! Whether something somebody typed into a terminal still waits there, by the keys alone.
+//!
+//! Promise: text that was typed and neither sent nor taken back is noticed; a key that types nothing (an arrow, the
+//! mouse, a terminal's own answer) is not taken for text. Where keys cannot tell, it says that something waits.
+//! Not here: what an agent makes of it. A line that was brought back with an arrow key is not noticed; then the agent's
+//! hook names a prompt that is not the turn's, and the turn is `unknown`.
+//! Start with [`Typing::feed`].
+
+const ESCAPE: u8 = 0x1b;
+const DELETE: u8 = 0x7f;
+const BACKSPACE: u8 = 0x08;
+const CONTROL_C: u8 = 0x03;
+const TAB: u8 = b'\t';
+const LINE_FEED: u8 = b'\n';
+const RETURN: u8 = b'\r';
+/// How many letters are counted: whoever typed more does not take them back one by one.
+const MOST_LETTERS: u32 = 1 << 20;
+/// The longest parameters of a sequence that are looked at.
+const MAX_PARAMETERS: usize = 16;
+
+/// What was typed and not sent.
+#[derive(Debug, Default)]
+pub(super) struct Typing {
+    /// How many letters may be waiting.
+    letters: u32,
+    at: At,
+    /// The last letter was a backslash: agents take the Enter behind it for a new line.
+    escaped: bool,
+    /// In the middle of something that was pasted: nothing in it is a key.
+    pasting: bool,
+    /// A sequence was a key that breaks off.
+    broke_off: bool,
+    parameters: Vec<u8>,
+}
+
+/// Where in a sequence of keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum At {
+    #[default]
+    Text,
+    /// Behind an escape character.
+    Escape,
+    /// In a control sequence.
+    Control,
+    /// Behind `ESC O`.
+    Single,
+    /// In a string that a terminal answers with.
+    Answer,
+    /// Behind an escape character in there.
+    AnswerEscape,
+}
+
+impl Typing {
+    /// Whether something waits in the terminal that was not sent.
+    pub(super) fn waits(&self) -> bool {
+        self.letters > 0
+    }
+
+    /// Somebody knows that nothing waits, or the agent has taken it.
+    pub(super) fn forget(&mut self) {
+        self.letters = 0;
+        self.escaped = false;
+    }
+
+    /// Nobody knows what was typed before.
+    pub(super) fn doubt(&mut self) {
+        self.letters = MOST_LETTERS;
+    }
+
+    /// Takes keys in. `true` if an Escape was pressed, which breaks off what the agent does.
+    pub(super) fn feed(&mut self, keys: &[u8]) -> bool {
+        let mut broke_off = false;
+        self.broke_off = false;
+        for (at, key) in keys.iter().enumerate() {
+            // A lone escape character is the key; a terminal writes its sequences in one piece.
+            broke_off |= *key == ESCAPE && self.at == At::Text && at + 1 == keys.len() && !self.pasting;
+            broke_off |= *key == CONTROL_C && self.at == At::Text && !self.pasting;
+            self.at = self.step(*key);
+        }
+        if broke_off && self.at == At::Escape {
+            self.at = At::Text;
+        }
+        broke_off || self.broke_off
+    }
+
+    fn step(&mut self, key: u8) -> At {
+        match (self.at, key) {
+            (At::Text, ESCAPE) => At::Escape,
+            (At::Text, _) => {
+                self.letter(key);
+                At::Text
+            }
+            (At::Escape, b'[') => {
+                self.parameters.clear();
+                At::Control
+            }
+            (At::Escape, b'O') => At::Single,
+            (At::Escape, b']' | b'P' | b'_' | b'^' | b'X') => At::Answer,
+            (At::Escape, ESCAPE) => At::Escape,
+            (At::Escape, RETURN | LINE_FEED) => {
+                // With Alt: a new line in what is being typed.
+                self.more();
+                At::Text
+            }
+            // With Alt: moves about, or takes words back. Nobody can tell how many letters.
+            (At::Escape, _) => At::Text,
+            (At::Control, 0x40..=0x7e) => {
+                self.sequence(key);
+                At::Text
+            }
+            (At::Control, _) => {
+                if self.parameters.len() < MAX_PARAMETERS {
+                    self.parameters.push(key);
+                }
+                At::Control
+            }
+            (At::Single, _) => At::Text,
+            (At::Answer, ESCAPE) => At::AnswerEscape,
+            (At::Answer, 0x07) => At::Text,
+            (At::Answer, _) => At::Answer,
+            (At::AnswerEscape, b'\\') => At::Text,
+            (At::AnswerEscape, _) => At::Answer,
+        }
+    }
+
+    fn letter(&mut self, key: u8) {
+        let escaped = std::mem::take(&mut self.escaped);
+        match key {
+            // Inside of a paste these are text.
+            RETURN | LINE_FEED | TAB if self.pasting => self.more(),
+            RETURN if escaped => self.more(),
+            RETURN => self.letters = 0,
+            LINE_FEED | TAB => self.more(),
+            CONTROL_C => self.letters = 0,
+            DELETE | BACKSPACE => self.letters = self.letters.saturating_sub(1),
+            b'\\' => {
+                self.escaped = true;
+                self.more();
+            }
+            // The later bytes of a letter are no letters of their own.
+            0x80..=0xbf => {}
+            0x20..=0xff => self.more(),
+            0x00..=0x1f => {}
+        }
+    }
+
+    fn sequence(&mut self, last: u8) {
+        match (self.parameters.as_slice(), last) {
+            (b"200", b'~') => self.pasting = true,
+            (b"201", b'~') => self.pasting = false,
+            // The newer ways of reporting keys.
+            (parameters, b'u') => {
+                let mut fields = parameters.split(|byte| *byte == b';');
+                let (key, held) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+                // A key that is let go is no key.
+                if !held.ends_with(b":3") {
+                    self.reported(first_number(key), first_number(held));
+                }
+            }
+            (parameters, b'~') if parameters.starts_with(b"27;") => {
+                let mut fields = parameters.split(|byte| *byte == b';').skip(1);
+                let (held, key) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+                self.reported(first_number(key), first_number(held));
+            }
+            _ => {}
+        }
+    }
+
+    /// A key by its number, and what was held with it, plus one.
+    fn reported(&mut self, key: Option<u32>, held: Option<u32>) {
+        const CONTROL: u32 = 4;
+        const NO_LETTERS_FROM: u32 = 57344;
+        let held = held.unwrap_or(1).saturating_sub(1);
+        // Caps lock and num lock are no matter.
+        let held = held & 0x3f;
+        match key {
+            Some(13) if held == 0 => self.letters = 0,
+            Some(13) => self.more(),
+            Some(27) => self.broke_off |= held == 0,
+            Some(99) if held == CONTROL => {
+                self.letters = 0;
+                self.broke_off = true;
+            }
+            Some(8 | 127) => self.letters = self.letters.saturating_sub(1),
+            Some(0x20..NO_LETTERS_FROM) if held & CONTROL == 0 => self.more(),
+            Some(_) | None => {}
+        }
+    }
+
+    fn more(&mut self) {
+        self.letters = (self.letters + 1).min(MOST_LETTERS);
+    }
+}
+
+fn first_number(parameters: &[u8]) -> Option<u32> {
+    let digits = parameters.split(|byte| !byte.is_ascii_digit()).next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(keys: &[&str]) -> bool {
+        let mut typing = Typing::default();
+        for keys in keys {
+            typing.feed(keys.as_bytes());
+        }
+        typing.waits()
+    }
+
+    #[test]
+    fn what_was_typed_waits_until_it_is_sent_or_taken_back() {
+        assert!(after(&["h", "i"]));
+        assert!(!after(&["hi\r"]));
+        assert!(!after(&["hi", "\x03"]));
+        assert!(!after(&["hi", "\x7f", "\x7f"]));
+        assert!(after(&["hi", "\x7f"]));
+        assert!(after(&["hi\r", "more"]));
+        // One letter of two bytes, and one key that takes it back.
+        assert!(!after(&["é", "\x7f"]));
+    }
+
+    #[test]
+    fn a_new_line_in_what_is_typed_does_not_send_it() {
+        assert!(after(&["hi\\\r"]));
+        assert!(after(&["hi", "\x1b\r"]));
+        assert!(after(&["hi\n"]));
+        assert!(after(&["\x1b[200~one\rtwo\x1b[201~"]));
+        assert!(!after(&["\x1b[200~one\rtwo\x1b[201~", "\r"]));
+    }
+
+    #[test]
+    fn keys_that_type_nothing_are_not_taken_for_text() {
+        for keys in
+            ["\x1b[A", "\x1b[1;5C", "\x1bOB", "\x1b[I", "\x1b[O", "\x1b[<0;10;20M", "\x1b[?62;4c", "\x01"]
+        {
+            assert!(!after(&[keys]), "{keys:?}");
+        }
+        assert!(!after(&["\x1b]11;rgb:ffff/ffff/ffff\x1b\\"]));
+        assert!(!after(&["\x1b]11;rgb:ffff/ffff/ffff\x07"]));
+        assert!(!after(&["\x1bP>|term\x1b\\"]));
+        // In two pieces.
+        assert!(!after(&["\x1b[", "A"]));
+        assert!(after(&["\x1b[97u"]));
+        assert!(!after(&["\x1b[97u", "\x1b[13u"]));
+    }
+
+    #[test]
+    fn an_escape_is_one_only_alone() {
+        let mut typing = Typing::default();
+        assert!(typing.feed(b"\x1b"));
+        assert!(!typing.feed(b"x") && typing.waits());
+        assert!(!typing.feed(b"\x1b[A"));
+        assert!(typing.feed(b"\x03"));
+    }
+
+    #[test]
+    fn keys_in_the_newer_ways_are_what_they_are() {
+        for keys in ["\x1b[27u", "\x1b[27;1u", "\x1b[27;1:1u", "\x1b[99;5u", "\x1b[27;5;99~", "\x1b[27;129u"]
+        {
+            assert!(Typing::default().feed(keys.as_bytes()), "{keys:?}");
+        }
+        for keys in ["\x1b[27;1:3u", "\x1b[99;5:3u", "\x1b[99u", "\x1b[97;5u", "\x1b[57399u", "\x1b[15~"] {
+            assert!(!Typing::default().feed(keys.as_bytes()), "{keys:?}");
+        }
+        assert!(!after(&["hi", "\x1b[99;5u"]));
+        assert!(!after(&["\x1b[97u", "\x1b[127u"]));
+        assert!(!after(&["\x1b[97;5u", "\x1b[27u", "\x1b[57358u", "\x1b[97;1:3u"]));
+        assert!(after(&["hi", "\x1b[13;2u"]));
+        assert!(after(&["\x1b[27;2;65~"]));
+    }
+
+    #[test]
+    fn after_a_doubt_only_a_send_or_somebodys_word_helps() {
+        let mut typing = Typing::default();
+        typing.doubt();
+        typing.feed(b"\x7f\x7f\x7f");
+        assert!(typing.waits());
+        typing.feed(b"\r");
+        assert!(!typing.waits());
+    }
+}

@@ -1,0 +1,113 @@
+//! Everybody who has a conversation open, whichever it is: for lists.
+//!
+//! Promise: as with [`super::find`], whoever is named was alive under this very identity. One walk over the processes,
+//! and a closer look only at those that are agents by their names.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use berth_host::identity::{Identity, ProcessStat};
+use berth_host::process::census;
+use berth_host::tree;
+use berth_transcript::{Kind, config_dir};
+
+use super::{Evidence, Writer, look, signs};
+use crate::foreign;
+use crate::holders::Holders;
+use crate::home::Home;
+
+/// The most agents that are looked at.
+const MOST_AGENTS: usize = 10_000;
+
+/// Who has conversations of this kind open in the directory that `env` leads to, ours included: each by its strongest
+/// sign. A process that holds several is listed for each.
+pub fn live(kind: Kind, env: impl Fn(&str) -> Option<OsString>) -> Result<Vec<Writer>, String> {
+    let dir = config_dir(kind, env)?;
+    let mut found: Vec<(String, Identity, Evidence)> = Vec::new();
+    if kind == Kind::Claude {
+        for entry in signs::entries(&dir)? {
+            found.push((entry.session, entry.identity, Evidence::Registry { file: entry.file }));
+        }
+    }
+    let known: BTreeSet<u32> = found.iter().map(|(_, identity, _)| identity.pid).collect();
+    let all = census().map_err(|error| format!("cannot look through the processes: {error}"))?;
+    let agents = all.iter().filter(|stat| !stat.is_kernel && !stat.is_zombie() && !known.contains(&stat.pid));
+    for stat in agents.filter(|stat| signs::is_agent(kind.word(), stat)).take(MOST_AGENTS) {
+        let Ok(identity) = stat.identity() else { continue };
+        match kind {
+            Kind::Claude => {
+                let is_here =
+                    signs::place_of(kind, stat.pid).is_some_and(|place| signs::is_same(&place, &dir));
+                for id in named(stat).into_iter().filter(|_| is_here) {
+                    found.push((id, identity.clone(), Evidence::CommandLine));
+                }
+            }
+            Kind::Codex => {
+                for file in tree::held_files_in(stat.pid, &dir.join(signs::CODEX_LOCKS)).unwrap_or_default() {
+                    let id = file.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
+                    found.extend(id.map(|id| (id, identity.clone(), Evidence::Lock { file: file.clone() })));
+                }
+            }
+        }
+    }
+    found.extend(told(kind, &dir, &found));
+    let me = std::process::id();
+    found.retain(|(_, identity, _)| identity.pid != me);
+    // A launcher that waits for the program it started is not the one who writes.
+    let parents: Vec<u32> = all
+        .iter()
+        .filter(|stat| found.iter().any(|(_, identity, _)| identity.pid == stat.pid))
+        .map(|stat| stat.ppid)
+        .collect();
+    found.retain(|(_, identity, evidence)| {
+        !matches!(evidence, Evidence::CommandLine) || !parents.contains(&identity.pid)
+    });
+    Ok(found
+        .into_iter()
+        .filter_map(|(id, identity, evidence)| look(kind.word(), &id, identity, evidence))
+        .collect())
+}
+
+/// Those who told so through their hooks, and have no other sign of that conversation.
+fn told(kind: Kind, dir: &Path, found: &[(String, Identity, Evidence)]) -> Vec<(String, Identity, Evidence)> {
+    let Ok(root) = Home::place() else { return Vec::new() };
+    let holders = Holders::of(&root);
+    let mut open = holders.open();
+    open.retain(|holder| holder.kind == kind.word());
+    open.retain(|holder| holder.account().is_none_or(|place| signs::is_same(place, dir)));
+    open.retain(|holder| {
+        !found.iter().any(|(id, identity, _)| *id == holder.native_id && *identity == holder.identity)
+    });
+    open.into_iter()
+        .map(|holder| {
+            let file = holders.file(&holder.kind, &holder.identity);
+            (holder.native_id, holder.identity, Evidence::Hook { file })
+        })
+        .collect()
+}
+
+/// The conversations a command line says it will write.
+fn named(stat: &ProcessStat) -> Vec<String> {
+    let argv = stat.open().and_then(|opened| opened.argv()).unwrap_or_default();
+    let mut ids: Vec<String> = argv
+        .iter()
+        .flat_map(|word| [word.as_str(), word.split_once('=').map_or("", |(_, value)| value)])
+        .filter_map(|word| {
+            let stem = Path::new(word).file_stem()?.to_str()?;
+            let file = PathBuf::from(format!("{stem}.jsonl"));
+            berth_transcript::shelf::id_in(&file).filter(|id| signs::names(&argv, id))
+        })
+        .collect();
+    ids.sort();
+    ids.dedup();
+    ids
+}
+
+impl Writer {
+    /// The directory of the session that keeps it, here or in another state directory.
+    pub fn kept_in(&self) -> Option<PathBuf> {
+        let stat = berth_host::identity::stat(self.identity.pid).ok()?;
+        foreign::kept_by(self.identity.pid).or_else(|| foreign::keeper_above(&stat))
+    }
+}

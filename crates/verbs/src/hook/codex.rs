@@ -1,0 +1,35 @@
+//! Codex' events: its hooks have Claude Code's form, `notify` one of its own.
+//!
+//! Promise: an event of a later version is `None`.
+
+use std::path::PathBuf;
+
+use berth_api::hook::{Report, Told};
+use serde::Deserialize;
+
+/// What `notify` is given as its last argument.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Notice {
+    r#type: String,
+    thread_id: String,
+    cwd: Option<PathBuf>,
+    last_assistant_message: Option<String>,
+}
+
+pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<Report> {
+    if let Some(report) = super::claude::understand_as("codex", json, at_ms) {
+        return Some(report);
+    }
+    let notice: Notice = serde_json::from_slice(json).ok()?;
+    (notice.r#type == "agent-turn-complete").then_some(())?;
+    Some(Report {
+        kind: "codex".to_owned(),
+        native_id: notice.thread_id,
+        transcript: None,
+        cwd: notice.cwd,
+        at_ms,
+        told: Told::Stopped { answer: notice.last_assistant_message },
+        held_up: None,
+    })
+}

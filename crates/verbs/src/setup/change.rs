@@ -1,0 +1,165 @@
+//! One file before and after.
+//!
+//! Promise: it is written whole or not at all; it keeps its mode and its owner; a link stays a link. Who changed the
+//! file since it was read is not overwritten.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use berth_api::{Code, Problem};
+
+/// What a file of ours may be read by.
+const NEW_MODE: u32 = 0o600;
+
+/// What happens to a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// Which.
+    pub path: PathBuf,
+    /// What is in it; `None`: it is not there.
+    pub before: Option<String>,
+    /// What shall be in it; `None`: it goes away.
+    pub after: Option<String>,
+    /// The agent's own directory. It stays, and so does what is above it.
+    pub agent_dir: PathBuf,
+}
+
+impl Change {
+    /// Shown as people know it: what goes and what comes, between what stays.
+    pub fn diff(&self) -> String {
+        let lines = |text: &Option<String>| -> Vec<String> {
+            text.as_deref().unwrap_or_default().lines().map(str::to_owned).collect()
+        };
+        let (before, after) = (lines(&self.before), lines(&self.after));
+        let same = before.iter().zip(&after).take_while(|(one, other)| one == other).count();
+        let rest = before[same..].iter().rev().zip(after[same..].iter().rev());
+        let same_end = rest.take_while(|(one, other)| one == other).count();
+        let name = |text: &Option<String>| match text {
+            Some(_) => self.path.display().to_string(),
+            None => "/dev/null".to_owned(),
+        };
+        let gone = &before[same..before.len() - same_end];
+        let new = &after[same..after.len() - same_end];
+        let mut text = format!("--- {}\n+++ {}\n", name(&self.before), name(&self.after));
+        text.push_str(&format!("@@ -{},{} +{},{} @@\n", same + 1, gone.len(), same + 1, new.len()));
+        gone.iter().for_each(|line| text.push_str(&format!("-{line}\n")));
+        new.iter().for_each(|line| text.push_str(&format!("+{line}\n")));
+        text
+    }
+
+    /// Makes it so.
+    pub(super) fn make(&self) -> Result<(), Problem> {
+        self.is_as_it_was()?;
+        let cannot = |error: io::Error| {
+            Problem::new(Code::Refused, format!("cannot change {}: {error}", self.path.display()))
+                .hint("--dry-run prints the change, to make it by hand")
+        };
+        match &self.after {
+            Some(text) => {
+                let written = Written::beside(&self.path, text).map_err(cannot)?;
+                // Writing takes a while, and the agent may save its settings meanwhile.
+                self.is_as_it_was()?;
+                written.put_in_place().map_err(cannot)?;
+            }
+            None => fs::remove_file(&self.path).map_err(cannot)?,
+        }
+        if self.after.is_none() {
+            // Directories that were made for it; none goes away while something is in it.
+            let is_below = |dir: &&Path| dir.starts_with(&self.agent_dir) && *dir != self.agent_dir;
+            for dir in self.path.ancestors().skip(1).take_while(is_below) {
+                if fs::remove_dir(dir).is_err() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_as_it_was(&self) -> Result<(), Problem> {
+        if super::read(&self.path)? == self.before {
+            return Ok(());
+        }
+        let what = format!("{} changed meanwhile; nothing was done to it", self.path.display());
+        Err(Problem::new(Code::Refused, what).hint("try again"))
+    }
+}
+
+/// A file's new text beside it. What is not put in its place goes away.
+struct Written {
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl Written {
+    fn beside(path: &Path, text: &str) -> io::Result<Self> {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        // Where a link leads to: somebody keeps their settings elsewhere, and goes on doing so.
+        let path = if path.exists() { path.canonicalize()? } else { path.to_owned() };
+        let found = fs::metadata(&path).ok();
+        let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
+        let temporary = dir.join(format!(".{name}.berth-{}", std::process::id()));
+        let mut options = fs::File::options();
+        let mut file = options.write(true).create_new(true).mode(NEW_MODE).open(&temporary)?;
+        let written = Self { temporary, path };
+        file.write_all(text.as_bytes())?;
+        if let Some(found) = &found {
+            let own = file.metadata()?;
+            if (own.uid(), own.gid()) != (found.uid(), found.gid()) {
+                chown(&written.temporary, Some(found.uid()), Some(found.gid()))?;
+            }
+            file.set_permissions(fs::Permissions::from_mode(found.mode() & 0o7777))?;
+        }
+        file.sync_all()?;
+        Ok(written)
+    }
+
+    fn put_in_place(self) -> io::Result<()> {
+        fs::rename(&self.temporary, &self.path)
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lab(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("berth-change-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn what_is_written_and_not_put_in_its_place_leaves_nothing() {
+        let dir = lab("half");
+        let path = dir.join("config.toml");
+        fs::write(&path, "theirs").unwrap();
+        drop(Written::beside(&path, "ours").unwrap());
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn directories_go_up_to_the_agents_own_and_no_further() {
+        let dir = lab("up");
+        let agent_dir = dir.join("agent");
+        let path = agent_dir.join("skills/berth/hooks/hooks.json");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "x").unwrap();
+        let change = Change { path, before: Some("x".to_owned()), after: None, agent_dir: agent_dir.clone() };
+        change.make().unwrap();
+        assert_eq!(fs::read_dir(&agent_dir).unwrap().count(), 0, "it is there, and empty");
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
