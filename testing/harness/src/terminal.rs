@@ -167,7 +167,7 @@ impl Terminal {
                 std::thread::yield_now();
             }
         }
-        while self.pty.is_some() && self.read_now() {}
+        self.drain();
         self.reap()
     }
 
@@ -184,18 +184,28 @@ impl Terminal {
         code
     }
 
-    /// Waits a little for bytes and takes them in. `false` when the terminal is closed.
+    /// Waits a little for bytes and takes them in. `false` when no more will come: the terminal is closed, or
+    /// its command is over and all it wrote was taken in.
     fn read(&mut self) -> bool {
-        let Some(pty) = &self.pty else { return false };
-        let patience = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-        let _ = poll(&mut [PollFd::new(&pty.master, PollFlags::IN)], Some(&patience));
-        self.read_now();
-        self.pty.is_some() && !self.pidfd.has_exited()
+        let over = self.pty.is_none() || self.pidfd.has_exited();
+        if over {
+            self.drain();
+        } else {
+            self.read_within(Timespec { tv_sec: 0, tv_nsec: 50_000_000 });
+        }
+        !over
     }
 
-    /// Takes in what is there. `true` if there was something.
-    fn read_now(&mut self) -> bool {
+    /// Takes in all that is there: a command that is over may have written more than one read returns.
+    fn drain(&mut self) {
+        while self.read_within(Timespec { tv_sec: 0, tv_nsec: 0 }) {}
+    }
+
+    /// Takes in what comes within this time. `true` if there was something. It polls first, always: what was
+    /// written may still be on its way inside the kernel, and a poll hurries it along where a read does not.
+    fn read_within(&mut self, patience: Timespec) -> bool {
         let Some(pty) = &self.pty else { return false };
+        let _ = poll(&mut [PollFd::new(&pty.master, PollFlags::IN)], Some(&patience));
         let mut buffer = [0; 65536];
         match rustix::io::read(&pty.master, &mut buffer) {
             Ok(count) if count > 0 => {
