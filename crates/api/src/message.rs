@@ -50,6 +50,42 @@ impl From<String> for Asker {
     }
 }
 
+/// Who is ended, of those who write the conversation that a run takes up.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Take {
+    /// Nobody: they are named, and nothing is started.
+    #[default]
+    Nobody,
+    /// These, by their pids. If somebody else writes it, too, nobody is ended: who they are was not known to
+    /// whoever wrote these down.
+    Only(Vec<u32>),
+    /// Whoever it is.
+    Anybody,
+}
+
+impl Take {
+    /// Whether this process is one of those.
+    pub fn means(&self, pid: u32) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Only(pids) => pids.contains(&pid),
+            Self::Anybody => true,
+        }
+    }
+
+    /// Whether anybody may be ended at all.
+    pub fn takes(&self) -> bool {
+        *self != Self::Nobody
+    }
+}
+
+impl From<bool> for Take {
+    fn from(anybody: bool) -> Self {
+        if anybody { Self::Anybody } else { Self::Nobody }
+    }
+}
+
 /// What a client asks of a keeper.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
@@ -62,9 +98,9 @@ pub enum Request {
         name: Option<String>,
         /// The terminal's size.
         size: Size,
-        /// End whoever else writes the conversation to take up.
+        /// Who is ended, of those who write the conversation to take up.
         #[serde(default)]
-        take: bool,
+        take: Take,
         /// What people sort it by.
         #[serde(default)]
         tags: Vec<String>,
@@ -79,9 +115,9 @@ pub enum Request {
         /// Begin a new conversation instead of going on with the one there was.
         #[serde(default)]
         fresh: bool,
-        /// End whoever else writes the conversation.
+        /// Who is ended, of those who write the conversation.
         #[serde(default)]
-        take: bool,
+        take: Take,
         /// Bring it back if it was put away; else that is refused.
         #[serde(default)]
         restore: bool,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use berth_api::message::{Request, Size};
+use berth_api::message::{Request, Size, Take};
 use berth_api::record::Spec;
 use berth_api::{Code, Connection, Problem};
 use berth_harness::{Lab, Said, said, wait_child, wait_until};
@@ -175,7 +175,7 @@ fn e10_a_second_keeper_yields_with_exit_4_and_changes_nothing() {
     let (problem, code) = second_keeper(
         &lab,
         &id,
-        Request::Resume { size: Size::default(), fresh: false, take: false, restore: false },
+        Request::Resume { size: Size::default(), fresh: false, take: Take::Nobody, restore: false },
     );
     assert_eq!((problem.code, code), (Code::Held, 4), "{problem:?}");
     assert!(problem.what.contains(&format!("pid={}", keeper.pid)), "it names the holder: {problem:?}");
@@ -183,7 +183,7 @@ fn e10_a_second_keeper_yields_with_exit_4_and_changes_nothing() {
         spec: Spec::default(),
         name: None,
         size: Size::default(),
-        take: false,
+        take: Take::Nobody,
         tags: vec![],
         note: None,
     };
@@ -202,7 +202,7 @@ fn a_keeper_asked_to_create_a_session_that_exists_refuses_and_deletes_nothing() 
         spec: Spec::default(),
         name: None,
         size: Size::default(),
-        take: false,
+        take: Take::Nobody,
         tags: vec![],
         note: None,
     };

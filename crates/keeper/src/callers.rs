@@ -308,8 +308,8 @@ impl Seen {
 /// What a request is, as far as it matters who may and as far as it tells by itself.
 pub fn deed_of(request: &Request) -> Deed {
     match request {
-        Request::Create { spec, take, .. } => Deed::Start { grant: spec.grant.into(), takes: *take },
-        Request::Resume { take, .. } => Deed::Resume { takes: *take },
+        Request::Create { spec, take, .. } => Deed::Start { grant: spec.grant.into(), takes: take.takes() },
+        Request::Resume { take, .. } => Deed::Resume { takes: take.takes() },
         Request::StartHelper { .. } | Request::Join { .. } => Deed::Share,
         Request::Leave { .. } => Deed::Release,
         Request::Stop { .. } => Deed::Stop,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use berth_api::message::Request;
+use berth_api::message::{Request, Take};
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
 use berth_keeper::{recover, start, view};
@@ -19,7 +19,7 @@ pub fn begin(
     id: &SessionId,
     named: &str,
     fresh: bool,
-    take: bool,
+    take: Take,
 ) -> Result<(Connection, Status), Problem> {
     let asked_at = Instant::now();
     while ctx.is_kept(id) {

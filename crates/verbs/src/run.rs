@@ -210,7 +210,14 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<(Connection, 
         let size = ctx.size.unwrap_or_default();
         let tags = tags.iter().map(ToString::to_string).collect();
         let note = note.map(str::to_owned);
-        let create = Request::Create { spec, name: name.map(ToString::to_string), size, take, tags, note };
+        let create = Request::Create {
+            spec,
+            name: name.map(ToString::to_string),
+            size,
+            take: take.into(),
+            tags,
+            note,
+        };
         let variables = [secrets, &history::variables()].concat();
         start::keeper_with(&ctx.home, &id, create, ctx.asker(), &variables)
     })();

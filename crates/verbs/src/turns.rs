@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use berth_api::client::Arrival;
-use berth_api::message::{Answer, Notice, Request, Submit};
+use berth_api::message::{Answer, Notice, Request, Submit, Take};
 use berth_api::record::Event;
 use berth_api::turn::{Hold, Receipt, TurnView, split_turn_id, turn_id};
 use berth_api::{Code, Connection, Problem};
@@ -151,8 +151,12 @@ pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Probl
     recover::heal(&ctx.home, id)?;
     free_conversation(ctx, id)?;
     // Whoever sends something has not asked for what was put away.
-    let resume =
-        Request::Resume { size: ctx.size.unwrap_or_default(), fresh: false, take: false, restore: false };
+    let resume = Request::Resume {
+        size: ctx.size.unwrap_or_default(),
+        fresh: false,
+        take: Take::Nobody,
+        restore: false,
+    };
     start::keeper_with(&ctx.home, id, resume, ctx.asker(), &history::variables())
         .map(|(connection, _)| connection)
 }

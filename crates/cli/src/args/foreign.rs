@@ -18,7 +18,8 @@ pub(crate) const KEEPERS_OF_CONVERSATIONS: [&str; 2] = ["claude", "codex"];
 Examples:
   berth adopt 1b4e28ba                       as a session, named by its words
   berth adopt 1b4e28ba --name fix --wait     once it is closed over there
-  berth adopt 1b4e28ba --take --detach       end it there, go on here")]
+  berth adopt 1b4e28ba --take --detach       end it there, go on here
+  berth adopt 1b4e28ba --take=4711           only if it is that process")]
 pub(crate) struct Adopt {
     /// The conversation: its id, the beginning of it, or its file
     #[arg(value_name = "ID")]
@@ -26,9 +27,10 @@ pub(crate) struct Adopt {
     /// What to call the session [default: from how the conversation began]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// End whoever has it open, and what they started: politely, then firmly
-    #[arg(long)]
-    pub(crate) take: bool,
+    /// End whoever has it open, and what they started: politely, then firmly; with pids only if it is they and nobody
+    /// else
+    #[arg(long, value_name = "PID", num_args = 0.., require_equals = true, value_delimiter = ',')]
+    pub(crate) take: Option<Vec<u32>>,
     /// Wait until nobody has it open
     #[arg(long, conflicts_with = "take")]
     pub(crate) wait: bool,

@@ -1,6 +1,7 @@
 //! `berth adopt`: a conversation had without berth, gone on with here.
 
 use berth_api::Problem;
+use berth_api::message::Take;
 use berth_verbs::foreign::adopt::{self, Adopted, Order, Others};
 use berth_verbs::foreign::{self};
 use berth_verbs::run::id_of;
@@ -13,10 +14,11 @@ use crate::{print, tty};
 pub(crate) fn run(ctx: &Ctx, args: &Adopt) -> Result<u8, Problem> {
     let agent = args.agent.as_deref().map(foreign::kind).transpose()?;
     let conversation = foreign::find(ctx, &args.conversation, agent)?;
-    let others = match (args.take, args.wait) {
-        (true, _) => Others::Take,
-        (false, true) => Others::Wait(args.timeout),
-        (false, false) => Others::Refuse,
+    let others = match &args.take {
+        Some(pids) if pids.is_empty() => Others::Take(Take::Anybody),
+        Some(pids) => Others::Take(Take::Only(pids.clone())),
+        None if args.wait => Others::Wait(args.timeout),
+        None => Others::Refuse,
     };
     let order = Order { name: args.name.clone(), others, tui: args.tui };
     let adopted = adopt::adopt(ctx, &conversation, &order, &mut |what| print::note(what))?;

@@ -25,7 +25,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
         }
     };
     let named = handle.as_str();
-    let (connection, status) = resume::begin(ctx, &id, named, args.fresh, args.take)?;
+    let (connection, status) = resume::begin(ctx, &id, named, args.fresh, args.take.into())?;
     let takes_turns = status.turns.is_some() && !status.what.has_terminal();
     let (connection, status) = berth_verbs::run::await_agent(ctx, connection, status)?;
     ctx.make_current(&id);

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use berth_api::message::{Request, Submit};
+use berth_api::message::{Request, Submit, Take};
 use berth_api::turn::split_turn_id;
 use berth_api::{Code, Problem};
 use berth_core::{Command, Refusal, SessionId};
@@ -59,7 +59,7 @@ fn run(ctx: &Ctx, handle: &str, action: &Action) -> Result<String, Problem> {
             Ok(format!("{handle} was told to break off turn {number}"))
         }
         Action::Resume { id } => {
-            let (_, status) = resume::begin(ctx, id, handle, false, false)?;
+            let (_, status) = resume::begin(ctx, id, handle, false, Take::Nobody)?;
             Ok(format!("{handle} is {}", status.state))
         }
         Action::Archive { id } => {

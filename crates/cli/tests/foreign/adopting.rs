@@ -43,6 +43,30 @@ fn b14_a_taken_conversation_is_free_before_it_is_written_here() {
 }
 
 #[test]
+fn b14_taken_is_who_was_named_and_nobody_who_came_since() {
+    let world = World::new();
+    world.claude(&id('a'), "mend the login page", 1);
+    let (mut first, mut second) = (world.open(&id('a')), world.open(&id('a')));
+    let take = |pids: &str| {
+        world.berth(&["adopt", "aaaa", "--tui", "--detach", "--name", "login", &format!("--take={pids}")])
+    };
+    let refused = take(&first.pid().to_string());
+    assert!(refused.code == 4 && refused.err.contains(&format!("pid {}", second.pid())), "{refused:?}");
+    assert!(!first.is_gone() && !second.is_gone() && world.sessions().is_empty(), "{refused:?}");
+    // It is looked again with the conversation's lock held, and there, too, only who was named is ended.
+    world.ok(&["adopt", "aaaa", "--tui", "--detach", "--name", "login", "--take"]);
+    assert!(first.is_gone() && second.is_gone());
+    world.ok(&["stop", "login"]);
+    let (mut first, mut second) = (world.open(&id('a')), world.open(&id('a')));
+    let take = |pids: &str| world.berth(&["adopt", "aaaa", "--detach", &format!("--take={pids}")]);
+    let refused = take(&second.pid().to_string());
+    assert!(refused.code == 4 && refused.err.contains(&format!("pid {}", first.pid())), "{refused:?}");
+    assert!(!first.is_gone() && !second.is_gone(), "{refused:?}");
+    let done = take(&format!("{},{}", first.pid(), second.pid()));
+    assert!(done.code == 0 && first.is_gone() && second.is_gone(), "{done:?}");
+}
+
+#[test]
 fn b14_who_waits_goes_on_when_it_is_closed_and_not_before() {
     let world = World::new();
     world.claude(&id('a'), "mend the login page", 1);

@@ -28,6 +28,8 @@ fn everything_about_foreign_conversations_can_be_asked_over_http() {
     let path = format!("/v1/foreign/claude/{}/adopt", id('b'));
     gateway.post(&path, &json!({"tui": true})).problem(409, "in-use");
     gateway.post(&path, &json!({"tui": true, "take": true, "wait_ms": 5})).problem(400, "usage");
+    gateway.post(&path, &json!({"take": true, "take_only": [1]})).problem(400, "usage");
+    gateway.post(&path, &json!({"tui": true, "take_only": [open.pid() + 1]})).problem(409, "in-use");
     gateway.post(&path, &json!({"wait_ms": 1})).problem(504, "timed-out");
     gateway.post("/v1/foreign/import", &json!({})).problem(400, "usage");
     let dry = gateway.post("/v1/foreign/import", &json!({"all": true, "dry_run": true})).ok();
@@ -41,7 +43,7 @@ fn everything_about_foreign_conversations_can_be_asked_over_http() {
         Some(1),
         "only the one that is open: {again}"
     );
-    let taken = gateway.post(&path, &json!({"tui": true, "take": true, "name": "poem"}));
+    let taken = gateway.post(&path, &json!({"tui": true, "take_only": [open.pid()], "name": "poem"}));
     assert_eq!((taken.status, &taken.json()["state"]), (201, &"running".into()), "{}", taken.text());
     let sessions = gateway.get("/v1/sessions?all").ok();
     assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(2), "{sessions}");

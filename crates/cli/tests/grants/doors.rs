@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use berth_api::frame::{self, Kind};
-use berth_api::message::{Answer, Asker, Call, PROTOCOL, Request, Role, Size};
+use berth_api::message::{Answer, Asker, Call, PROTOCOL, Request, Role, Size, Take};
 use berth_api::record::{Grant, Spec};
 use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
@@ -96,7 +96,8 @@ fn forge(home: &Home, grant: &str) -> String {
         ..Spec::default()
     };
     let name = Some("forged".to_owned());
-    let create = Request::Create { spec, name, size: Size::default(), take: false, tags: vec![], note: None };
+    let create =
+        Request::Create { spec, name, size: Size::default(), take: Take::Nobody, tags: vec![], note: None };
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let mut command = Command::new(BERTH);
     // Keepers are known by their first word.

@@ -158,7 +158,7 @@ fn a_helper_is_not_called_a_session() {
     let resume = berth_api::message::Request::Resume {
         size: berth_api::message::Size::default(),
         fresh: false,
-        take: false,
+        take: berth_api::message::Take::Nobody,
         restore: false,
     };
     let problem = keeper.ask(resume).expect_err("it runs");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use berth_api::message::{Answer, Request, Size};
+use berth_api::message::{Answer, Request, Size, Take};
 use berth_api::record::Spec;
 use berth_api::{Connection, Problem};
 use berth_core::{Event, Name, Scope, SessionId, Terms};
@@ -35,7 +35,7 @@ fn legacy(lab: &Lab, place: &std::path::Path, name: &str) -> String {
         spec,
         name: Some(name.into()),
         size: Size::default(),
-        take: false,
+        take: Take::Nobody,
         tags: vec![],
         note: None,
     };
@@ -81,7 +81,7 @@ fn a_helper_cannot_be_resumed_like_a_session() {
         &lab,
         &place,
         "web",
-        Request::Resume { size: Size::default(), fresh: false, take: false, restore: false },
+        Request::Resume { size: Size::default(), fresh: false, take: Take::Nobody, restore: false },
     );
     assert_eq!(resumed, id);
     let problem = answer.expect_err("refused");

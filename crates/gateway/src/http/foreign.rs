@@ -8,6 +8,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
+use berth_api::message::Take;
 use berth_api::{Code, Problem, Scope, Status};
 use berth_verbs::Progress;
 use berth_verbs::foreign::adopt::{self, Others};
@@ -170,6 +171,8 @@ struct Adopt {
     /// End whoever has it open.
     #[serde(default)]
     take: bool,
+    /// End these, by their pids, who have it open. If it is somebody else, nobody is ended, and the answer is 409.
+    take_only: Option<Vec<u32>>,
     /// Wait so long for whoever has it open, at most an hour; then the answer is 504.
     #[schemars(range(max = 3_600_000))]
     wait_ms: Option<u64>,
@@ -184,14 +187,15 @@ async fn adopted(
     Path((agent, id)): Path<(String, String)>,
     Body(how): Body<Adopt>,
 ) -> Result<Response, Fault> {
-    if how.take {
+    if how.take || how.take_only.is_some() {
         caller.needs(Scope::Control)?;
     }
-    let others = match (how.take, how.wait_ms) {
-        (true, Some(_)) => return Err(Fault::usage("`take` and `wait_ms` do not go together")),
-        (true, None) => Others::Take,
-        (false, Some(ms)) => Others::Wait(Some(Duration::from_millis(at_most_an_hour("wait_ms", ms)?))),
-        (false, None) => Others::Refuse,
+    let others = match (how.take, how.take_only, how.wait_ms) {
+        (true, None, None) => Others::Take(Take::Anybody),
+        (false, Some(pids), None) => Others::Take(Take::Only(pids)),
+        (false, None, Some(ms)) => Others::Wait(Some(Duration::from_millis(at_most_an_hour("wait_ms", ms)?))),
+        (false, None, None) => Others::Refuse,
+        _ => return Err(Fault::usage("of `take`, `take_only` and `wait_ms` only one can be said")),
     };
     let ctx = caller.ctx(&gate);
     let adopted = long_work(move || {

@@ -216,7 +216,7 @@ async fn again(target: Target, Body(how): Body<Again>) -> Result<Json<Status>, F
     }
     let resumed = long_work(move || {
         let Target { id, handle, ctx, .. } = target;
-        let (connection, status) = resume::begin(&ctx, &id, &handle, how.fresh, how.take)?;
+        let (connection, status) = resume::begin(&ctx, &id, &handle, how.fresh, how.take.into())?;
         run::await_agent(&ctx, connection, status).map(|(_, status)| status)
     });
     Ok(Json(resumed.await?))

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use berth_api::client::SOCKET_NAME;
 use berth_api::frame::{self, Kind};
-use berth_api::message::{Answer, Call, Request, Size};
+use berth_api::message::{Answer, Call, Request, Size, Take};
 use berth_api::{Code, Problem};
 use berth_core::{Actor, Command, Event, Hold, Name, Observation, Origin, Outcome, Refusal, SessionId, Spec};
 use berth_driver::Begin;
@@ -174,7 +174,7 @@ impl Keeper {
         let Plan { before: mut inputs, after, size, spec, take } = plan;
         let root = dir.parent().and_then(Path::parent).unwrap_or(&dir);
         let ahead = owner.ahead(&inputs, now());
-        let take_up = TakeUp::prepare(root, &id, &ahead, &spec, take)?;
+        let take_up = TakeUp::prepare(root, &id, &ahead, &spec, &take)?;
         inputs.extend(take_up.inputs);
         let contained = Contained::make(&id, owner.history().session.epoch.next(), &spec.limits)?;
         inputs.push(Input::Command(Command::Start {
@@ -234,7 +234,7 @@ impl Keeper {
         let spec = session.spec.clone().unwrap_or_default();
         // The right to write it is ours already; whoever else writes it is looked for again.
         self.conversation = None;
-        let take_up = TakeUp::prepare(self.root(), &self.id, session, &spec, false)?;
+        let take_up = TakeUp::prepare(self.root(), &self.id, session, &spec, &Take::Nobody)?;
         let contained = Contained::make(&self.id, session.epoch.next(), &spec.limits)?;
         let mut inputs = take_up.inputs;
         inputs.push(Input::Command(Command::Start {
@@ -359,8 +359,8 @@ pub(super) struct Plan {
     pub(super) size: Size,
     /// What will run.
     pub(super) spec: Spec,
-    /// Whether to end whoever else writes its conversation.
-    pub(super) take: bool,
+    /// Who is ended, of those who write its conversation.
+    pub(super) take: Take,
 }
 
 struct Parts {

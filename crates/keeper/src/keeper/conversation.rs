@@ -8,6 +8,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use berth_api::message::Take;
 use berth_api::{Code, Problem};
 use berth_core::{
     Conversation, Event, Final, Hold, Observation, Origin, Session, SessionId, Spec, TurnState,
@@ -52,13 +53,13 @@ pub(super) struct TakeUp {
 }
 
 impl TakeUp {
-    /// Decides how, and takes the right to write it. `take` ends whoever else does.
+    /// Decides how, and takes the right to write it. Others who write it are ended if `take` means them.
     pub(super) fn prepare(
         root: &Path,
         id: &SessionId,
         session: &Session,
         spec: &Spec,
-        take: bool,
+        take: &Take,
     ) -> Result<Self, Problem> {
         let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
         let begin = begin_of(session, spec, id, &name)?;
@@ -115,7 +116,7 @@ fn look_for_others(
     spec: &Spec,
     known: &str,
     name: &str,
-    take: bool,
+    take: &Take,
 ) -> Result<(), Problem> {
     let find = || {
         writers::find(
@@ -130,16 +131,15 @@ fn look_for_others(
             .hint("mend that, then try again")
     };
     let mut found = find().map_err(unclear)?;
-    if take {
+    if !found.is_empty() && found.iter().all(|writer| take.means(writer.identity.pid)) {
+        // Before anybody is ended: what another session keeps is not ended here, and then the rest stays as well.
+        if let Some((writer, dir)) = found.iter().find_map(|writer| Some((writer, writer.kept_in()?))) {
+            let session = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let what =
+                format!("conversation {known} is being written in session {session}: {}", writer.line());
+            return Err(Problem::new(Code::InUse, what).hint(format!("end that with `berth stop {session}`")));
+        }
         for writer in &found {
-            if let Some(dir) = writer.kept_in() {
-                let session = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let what =
-                    format!("conversation {known} is being written in session {session}: {}", writer.line());
-                return Err(
-                    Problem::new(Code::InUse, what).hint(format!("end that with `berth stop {session}`"))
-                );
-            }
             let ended = writers::end(writer, TAKE_GRACE, None);
             ended.map_err(|why| {
                 Problem::new(Code::Refused, format!("cannot take conversation {known} over: {why}"))

@@ -9,6 +9,7 @@
 
 use std::time::{Duration, Instant};
 
+use berth_api::message::Take;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Deed, Name};
 use berth_host::identity::Verdict;
@@ -25,15 +26,15 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const UNSEEN_PAUSE: Duration = Duration::from_millis(200);
 
 /// What to do about whoever has it open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Others {
     /// Say who it is, and leave it.
     #[default]
     Refuse,
     /// Wait until they are gone, for so long; for ever, if nothing is said.
     Wait(Option<Duration>),
-    /// End them, politely and then firmly.
-    Take,
+    /// End them, politely and then firmly, if they are meant; else say who it is, and leave all of them.
+    Take(Take),
 }
 
 /// What is wanted.
@@ -64,8 +65,12 @@ pub fn adopt(
     order: &Order,
     told: &mut dyn FnMut(&str),
 ) -> Result<Adopted, Problem> {
-    let takes = order.others == Others::Take;
-    ctx.may_at_all(Deed::Start { grant: berth_core::Grant::Nothing, takes }, "a session")?;
+    let take = match &order.others {
+        Others::Take(take) => take.clone(),
+        Others::Refuse | Others::Wait(_) => Take::Nobody,
+    };
+    let grant = berth_core::Grant::Nothing;
+    ctx.may_at_all(Deed::Start { grant, takes: take.takes() }, "a session")?;
     if conversation.file.is_none() {
         let what = format!(
             "nothing was said in conversation {} yet: there is nothing to go on with",
@@ -84,13 +89,13 @@ pub fn adopt(
     }
     let until = match order.others {
         Others::Wait(Some(patience)) => Some(Instant::now() + patience),
-        Others::Refuse | Others::Wait(None) | Others::Take => None,
+        Others::Refuse | Others::Wait(None) | Others::Take(_) => None,
     };
     loop {
         if matches!(order.others, Others::Wait(_)) {
             wait(conversation, until, told)?;
         }
-        match begin(ctx, conversation, order, takes) {
+        match begin(ctx, conversation, order, &take) {
             // Somebody else came between the wait and the start, or one of ours has it, whom no wait is for.
             Err(problem)
                 if problem.code == Code::InUse
@@ -99,7 +104,7 @@ pub fn adopt(
             {
                 std::thread::sleep(UNSEEN_PAUSE);
             }
-            Err(problem) if problem.code == Code::InUse && !takes => {
+            Err(problem) if problem.code == Code::InUse && take != Take::Anybody => {
                 let id = &conversation.id;
                 return Err(problem.hint(format!(
                     "close it there and try again, wait for it with `berth adopt {id} --wait`, or end it with \
@@ -111,28 +116,29 @@ pub fn adopt(
     }
 }
 
-fn begin(ctx: &Ctx, conversation: &Conversation, order: &Order, take: bool) -> Result<Adopted, Problem> {
+fn begin(ctx: &Ctx, conversation: &Conversation, order: &Order, take: &Take) -> Result<Adopted, Problem> {
     let session = match &conversation.session {
         Some(session) => session.clone(),
         None => {
-            if !take {
-                is_free(conversation)?;
-            }
+            is_free(conversation, take)?;
             let name = order.name.as_deref().map(Name::parse).transpose();
             let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
             import::make(ctx, conversation, name.as_ref(), order.tui)?.1
         }
     };
     let id = ctx.home.find(&session.id)?;
-    let (connection, status) = resume::begin(ctx, &id, session.handle(), false, take)?;
+    let (connection, status) = resume::begin(ctx, &id, session.handle(), false, take.clone())?;
     let (connection, status) = run::await_agent(ctx, connection, status)?;
     Ok(Adopted { status, connection, was_ours: conversation.session.is_some() })
 }
 
-/// Refuses one that somebody has open, before anything is made of it. The keeper looks again.
-fn is_free(conversation: &Conversation) -> Result<(), Problem> {
+/// Refuses one that somebody has open who is not to be ended, before anything is made of it. The keeper looks again.
+fn is_free(conversation: &Conversation, take: &Take) -> Result<(), Problem> {
+    if *take == Take::Anybody {
+        return Ok(());
+    }
     let found = others(conversation)?;
-    if found.is_empty() {
+    if found.iter().all(|writer| take.means(writer.identity.pid)) {
         return Ok(());
     }
     let who: Vec<String> = found.iter().map(writers::Writer::line).collect();

@@ -18,8 +18,6 @@ const where = (one, rest = "") => `${under(one.host)}/foreign/${one.agent}/${enc
 const about = (one) => one.title || one.first_words || (one.unreadable ? "It cannot be read" : "Nothing was said yet");
 /** Somebody who has it open, in words. */
 const holder = ({ pid, terminal, since }) => `pid ${pid}${terminal ? ` on ${String(terminal).replace(/^\/dev\//, "")}` : ""}, since ${hour(since)}`;
-/** Whether it is the same process. Its start is reckoned from its age, and so a little different each time. */
-const isSame = (one, other) => one.pid === other.pid && Math.abs(new Date(one.since) - new Date(other.since)) < 2000;
 const unheld = (all) => all.filter((one) => !one.held_by.length);
 const holders = (one) => one.held_by.map(holder).join("; ");
 
@@ -125,13 +123,8 @@ function Adopt({ one, onClose, onDone }) {
     setBusy(true);
     setProblem(null);
     try {
-      // Who came since they were named is named first: only who was read of is ended.
-      const there = isHeld ? (await get(where(one))).conversation.held_by : [];
-      if (there.some((now) => !held.some((was) => isSame(was, now)))) {
-        setHeld(there);
-        throw new Problem({ title: "Somebody else has it open now", detail: "Nobody was ended. Look who it is, then decide again." }, 409);
-      }
-      const status = await post(where(one, "/adopt"), { tui, ...(there.length && { take: true }), ...(name.trim() && { name: name.trim() }) }, { timeout: ADOPT_WAIT_MS });
+      // Only who was read of is ended: if it is somebody else by now, nobody is.
+      const status = await post(where(one, "/adopt"), { tui, ...(isHeld && { take_only: held.map((holder) => holder.pid) }), ...(name.trim() && { name: name.trim() }) }, { timeout: ADOPT_WAIT_MS });
       learn(status);
       onDone();
       go(address(status));
