@@ -105,7 +105,8 @@ impl Drop for Home {
         let mark = self.0.display().to_string();
         for left in tree::with_mark("BERTH_TEST_HOME", &mark).unwrap().processes {
             if let Verdict::Alive(pidfd) = left.check() {
-                pidfd.signal(9).unwrap();
+                // Whoever is just leaving needs no signal.
+                let _ = pidfd.signal(9);
             }
         }
         let _ = fs::remove_dir_all(&self.0);
@@ -298,6 +299,9 @@ fn a_command_line_names_a_writer() {
     assert_eq!(home.registered("claude"), []);
     let codex = home.run("codex", ":", &["exec", "resume", "--json", ID], &[]);
     assert_eq!(pids(&home.find("codex")), [codex.pid()]);
+    let lock = |id: &str| format!("exec 8<>{}; flock 8", home.lock(id).display());
+    let _moved = home.run("codex", &lock("another"), &["resume", ID], &[]);
+    assert_eq!(pids(&home.find("codex")), [codex.pid()], "the other holds the lock of another conversation");
     assert_eq!(find("claude", ID, home.env(), |pid| pid == resumed.pid()), Ok(vec![]), "it is ours");
     home.register(resumed.pid(), "another", &resumed.start());
     assert_eq!(home.find("claude"), [], "it went on to another conversation, by its own word");
@@ -462,6 +466,9 @@ fn pid_in(file: &Path) -> Identity {
     }
 }
 
+/// What Claude Code wraps the command of a tool in, as far as it matters here.
+const WRAPPING: &str = ": .claude/shell-snapshots/snapshot-sh-1.sh; ";
+
 /// What an agent that is dead started: a command in a session of its own, told apart by the file it writes its pid to.
 fn leave(
     home: &Home,
@@ -498,22 +505,24 @@ fn left_by_dead_agents(home: &Home) -> (Orphans, Vec<u32>, Vec<u32>) {
 }
 
 #[test]
-fn a_tool_of_a_dead_agent_is_ended_with_all_in_its_session() {
+fn a_tool_of_a_dead_agent_is_ended_with_all_in_its_session_and_what_a_tool_left_on_purpose_is_not() {
     let home = Home::new();
-    let tool = leave(&home, &["setsid"], None, "tool", "sleep 1000; true");
-    let (found, tools, _) = left_by_dead_agents(&home);
-    assert_eq!(tools, [tool.pid]);
+    let tool = leave(&home, &["setsid"], None, "tool", &format!("{WRAPPING}sleep 1000; true"));
+    // `setsid sh -c 'npm run dev' &`, in a tool that was over long before its agent.
+    let server = leave(&home, &["setsid"], None, "server", "sleep 1000; true");
+    let (found, tools, others) = left_by_dead_agents(&home);
+    assert_eq!((tools, others.contains(&server.pid)), (vec![tool.pid], true), "{found:?}");
     let ended = found.end().unwrap();
     assert!(ended.iter().any(|line| line.starts_with(&format!("pid {} (sh -c", tool.pid))), "{ended:?}");
-    assert!(!is_alive(&tool));
-    assert_eq!(left_by_dead_agents(&home).0, Orphans::default());
+    assert!(!is_alive(&tool) && is_alive(&server));
+    assert_eq!(left_by_dead_agents(&home).1, Vec::<u32>::new());
 }
 
 #[test]
 fn what_codex_left_is_told_when_nobody_holds_its_lock_and_never_ended() {
     let home = Home::new();
     let left = || orphans("codex", ID, home.env()).unwrap();
-    let tool = leave(&home, &["setsid"], None, "tool", "sleep 1000; true");
+    let tool = leave(&home, &["setsid"], None, "tool", &format!("{WRAPPING}sleep 1000; true"));
     let server = leave(&home, &["sh", "-c", "\"$@\" &", "sh"], None, "server", "sleep 1000; true");
     assert_eq!(left(), Orphans::default(), "there was no lock: it may be anybody's");
     let mut agent = home.run("codex", &format!("exec 8<>{0}; flock 8", home.lock(ID).display()), &[], &[]);
@@ -574,7 +583,8 @@ fn what_is_in_a_terminal_is_no_tool() {
     let name = rustix::pty::ptsname(&window, Vec::new()).unwrap();
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
     let end = rustix::fs::open(&*name, flags, rustix::fs::Mode::empty()).unwrap();
-    let pane = leave(&home, &["setsid", "--ctty"], Some(&end), "pane", "sleep 1000; true");
+    let pane =
+        leave(&home, &["setsid", "--ctty"], Some(&end), "pane", &format!("{WRAPPING}sleep 1000; true"));
     assert_ne!(stat(pane.pid).unwrap().tty, 0);
     let (found, tools, others) = left_by_dead_agents(&home);
     assert!(tools.is_empty() && others.contains(&pane.pid), "{found:?}");
@@ -587,7 +597,7 @@ fn what_somebody_with_the_same_marks_started_is_no_tool() {
     let home = Home::new();
     // As a multiplexer does for what it runs without a terminal.
     let inner = home.0.join("inner");
-    let script = format!("setsid sh -c 'echo $$ >{}; sleep 1000; true'; true", inner.display());
+    let script = format!("setsid sh -c '{WRAPPING}echo $$ >{}; sleep 1000; true'; true", inner.display());
     let server = leave(&home, &["sh", "-c", "\"$@\" &", "sh"], None, "server", &script);
     let inner = pid_in(&inner);
     assert_eq!(stat(inner.pid).unwrap().ppid, server.pid);
@@ -603,7 +613,7 @@ fn a_session_with_an_agent_in_it_is_left_alone_also_if_that_came_later() {
     let (go, agent) = (home.0.join("go"), home.0.join("agent"));
     let inner = format!("{}/claude -c 'echo $$ >{}; sleep 1000; true'", home.0.display(), agent.display());
     let wait = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
-    let tool = leave(&home, &["setsid"], None, "tool", &format!("{wait}; {inner}; true"));
+    let tool = leave(&home, &["setsid"], None, "tool", &format!("{WRAPPING}{wait}; {inner}; true"));
     let (before, tools, _) = left_by_dead_agents(&home);
     assert_eq!(tools, [tool.pid]);
     fs::write(&go, "").unwrap();

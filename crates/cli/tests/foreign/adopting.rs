@@ -156,10 +156,11 @@ fn a_tool_that_a_killed_agent_left_is_ended_first_and_what_may_be_meant_to_stay_
     let mut dead = Command::new("true").spawn().expect("true can be started");
     let dead_pid = dead.id();
     dead.wait().expect("our own child");
-    leave(&world, dead_pid, &["bash", "-c", "sleep 1000; true"]);
+    let wrapped = ": .claude/shell-snapshots/snapshot-bash-1.sh; sleep 1000; true";
+    leave(&world, dead_pid, &["bash", "-c", wrapped]);
     leave(&world, dead_pid, &["sleep", "1001"]);
     // Its agent lives: it is nobody's orphan.
-    leave(&world, std::process::id(), &["bash", "-c", "sleep 1002; true"]);
+    leave(&world, std::process::id(), &["bash", "-c", wrapped]);
     let left = Left(&world);
     wait_until("them to run", || left.leaders("bash").len() == 2 && left.leaders("sleep").len() == 1);
     let shells = left.leaders("bash");

@@ -6,7 +6,8 @@
 //! Promise: an orphan is told only with the proof that its agent is dead: the pid it names is free, or was given to
 //! somebody who started later; for Codex, nobody holds the conversation's lock and no agent is above it.
 //! Ended is only a tool: the shell that the agent started for it, still at work, and what is in that shell's
-//! session. A tool has no terminal and nobody above it that carries the same id: a multiplexer that a tool started
+//! session. That shell is known by the words only an agent wraps a command in: what a tool puts into a session of its
+//! own (`setsid bash -c 'npm run dev' &`) looks the same in every other way, and is meant to stay. A tool has no terminal and nobody above it that carries the same id: a multiplexer that a tool started
 //! hands its environment to every pane. An agent, and a session that has one in it, is never ended.
 //! What a tool left running on purpose (a server, a multiplexer) is named and left alone. A process of another pid
 //! namespace, a keeper and what it keeps are nobody's orphans.
@@ -41,6 +42,9 @@ const ROUNDS: usize = 3;
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ash", "ksh", "fish"];
 /// How far into a shell's words the command stands.
 const WORDS_BEFORE_COMMAND: usize = 5;
+/// What Claude Code wraps the command of a tool in: the shell's settings before it, if it could read them, and where
+/// it is afterwards. Nobody writes that by hand.
+const WRAPPINGS: [&str; 2] = ["/shell-snapshots/snapshot-", " && pwd -P >| "];
 
 /// A process that an agent left behind.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,7 +128,7 @@ pub fn orphans(
         // Tools of agents read and write pipes. Who has a terminal is in somebody's window.
         stat.pid == stat.session
             && stat.tty == 0
-            && runs_a_command(&argv)
+            && runs_a_tool(&argv)
             && !carriers.contains(&stat.ppid)
             && !identity::stat(stat.ppid).is_ok_and(|parent| is_an_agent(&parent))
     };
@@ -172,12 +176,15 @@ fn with_agents(all: &[ProcessStat], sessions: &[u32]) -> BTreeSet<u32> {
     within.filter(|stat| is_an_agent(stat)).map(|stat| stat.session).collect()
 }
 
-/// Whether these words have a shell run a command.
-fn runs_a_command(argv: &[String]) -> bool {
+/// Whether these words have a shell run a tool's command.
+fn runs_a_tool(argv: &[String]) -> bool {
     let program = argv.first().map(|word| Path::new(word.trim_start_matches('-')));
     let name = program.and_then(|path| path.file_name()?.to_str()).unwrap_or_default();
-    let is_command = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
-    SHELLS.contains(&name) && argv.iter().skip(1).take(WORDS_BEFORE_COMMAND).any(is_command)
+    let is_option = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+    let mut words = argv.iter().skip(1).take(WORDS_BEFORE_COMMAND);
+    SHELLS.contains(&name)
+        && words.any(is_option)
+        && argv.iter().skip(2).any(|word| WRAPPINGS.iter().any(|wrapping| word.contains(wrapping)))
 }
 
 impl Orphans {
@@ -251,16 +258,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_shell_that_was_given_a_command_is_a_tool() {
-        let is = |line: &str| runs_a_command(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        assert!(is("/bin/bash -c eval"));
-        assert!(is("bash -lc make"));
-        assert!(is("zsh -o x -c make"));
-        assert!(!is("tmux -c /dir new"));
-        assert!(!is("bash"));
-        assert!(!is("bash --rc"));
-        assert!(!is("node server.js -c x"));
-        assert!(!runs_a_command(&[]));
+    fn only_a_shell_that_an_agent_gave_a_command_is_a_tool() {
+        let is = |words: &[&str], command: &str| {
+            let words = words.iter().chain(std::iter::once(&command));
+            runs_a_tool(&words.map(ToString::to_string).collect::<Vec<_>>())
+        };
+        // As Claude Code 2.1.325 writes it, with and without the shell's settings.
+        let full = "source /h/.claude/shell-snapshots/snapshot-bash-1.sh 2>/dev/null || true && eval make";
+        let bare =
+            "shopt -u extglob 2>/dev/null || true && eval make < /dev/null && pwd -P >| /tmp/claude-b7-cwd";
+        for command in [full, bare] {
+            assert!(is(&["/bin/bash", "-c"], command));
+            assert!(is(&["bash", "-lc"], command));
+            assert!(is(&["zsh", "-o", "x", "-c"], command));
+            assert!(!is(&["tmux", "-c", "/dir"], command));
+            assert!(!is(&["bash"], command));
+            assert!(!is(&["bash", "--rc"], command));
+            assert!(!is(&["node", "server.js", "-c"], command));
+        }
+        assert!(!is(&["/bin/bash", "-c"], "npm run dev"), "what a tool left running on purpose");
+        assert!(!runs_a_tool(&[]));
     }
 
     #[test]

@@ -202,10 +202,13 @@ pub(super) fn by_process(
         (Some(kind), Some(dir)) => place_of(kind, pid).is_none_or(|place| is_same(&place, dir)),
         _ => true,
     };
-    // Who has gone on to another conversation says so, and still has the first one on its command line, and what it
+    // Who has gone on to another conversation says so (Codex by the lock that it holds instead), and still has the first one on its command line, and what it
     // started then has it in its environment.
     let mut entries = None;
     let mut has_moved_on = |pid: u32| -> Result<bool, String> {
+        if let (Some(Kind::Codex), Some(dir)) = (known, &dir) {
+            return Ok(other_locks(pid, &codex_lock(dir, id)) > 0);
+        }
         let entries: &Vec<Entry> = match &mut entries {
             Some(entries) => entries,
             none => none.insert(dir.as_deref().map(self::entries).transpose()?.unwrap_or_default()),
