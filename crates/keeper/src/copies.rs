@@ -110,10 +110,14 @@ impl Copies {
     pub fn begin(&self, kind: &str, id: &str) -> io::Result<Taking<'_>> {
         // Whoever tidies up takes away what no copy names, and empty directories: not while one is being made.
         let nobody_tidies = self.lock()?.shared()?;
-        DirBuilder::new().recursive(true).mode(0o700).create(self.dir_of(kind, id))?;
+        let dir = self.dir_of(kind, id);
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        // Two who copy one conversation (a run, and somebody who imports it) would each describe what they know of it.
+        let nobody_else = Lock(File::open(&dir)?);
+        nobody_else.0.lock()?;
         let before = self.list(kind, id)?;
         let order = before.iter().flat_map(|copy| &copy.marks).map(|mark| mark.order).max().unwrap_or(0) + 1;
-        Ok(Taking { copies: self, before, order, _nobody_tidies: nobody_tidies })
+        Ok(Taking { copies: self, before, order, _nobody_else: nobody_else, _nobody_tidies: nobody_tidies })
     }
 
     /// Makes pieces of what is behind the end of the copy.
@@ -125,7 +129,10 @@ impl Copies {
         let full = copy.pieces.iter().take_while(|piece| piece.size == PIECE_BYTES).count();
         let begin_of_short = full as u64 * PIECE_BYTES;
         // What is short at the end becomes one with what follows as soon as it is enough for a full piece, or is much.
+        let mut known = Vec::new();
         if size - begin_of_short >= PIECE_BYTES || copy.pieces.len() - full >= MOST_SHORT_PIECES {
+            // From what was copied: the file may have been damaged there since, and nobody has looked.
+            known = self.joined(&copy.pieces[full..]).unwrap_or_default();
             copy.pieces.truncate(full);
             end = begin_of_short;
         }
@@ -133,13 +140,21 @@ impl Copies {
         while end < size {
             let want = (size - end).min(PIECE_BYTES) as usize;
             let bytes = &mut buffer[..want];
-            file.read_exact_at(bytes, end)?;
+            let (again, more) = bytes.split_at_mut(known.len().min(want));
+            again.copy_from_slice(&known[..again.len()]);
+            known.drain(..again.len());
+            file.read_exact_at(more, end + again.len() as u64)?;
             let hash: [u8; 32] = Sha256::digest(&*bytes).into();
             added += self.pieces.put(&hash, bytes)?;
             copy.pieces.push(Piece { hash, size: want as u64 });
             end += want as u64;
         }
         Ok(added)
+    }
+
+    /// What is in some pieces.
+    fn joined(&self, pieces: &[Piece]) -> io::Result<Vec<u8>> {
+        pieces.iter().try_fold(Vec::new(), |bytes, piece| Ok([bytes, self.pieces.get(&piece.hash)?].concat()))
     }
 
     /// The copies of a conversation's files, the oldest first. One that cannot be read is an error: what it names
@@ -235,7 +250,7 @@ impl Copies {
     }
 }
 
-/// Many who copy, or one who tidies up. Given back on drop.
+/// Many who copy, or one who tidies up; of one conversation, one who copies. Given back on drop.
 #[derive(Debug)]
 struct Lock(File);
 
@@ -277,6 +292,8 @@ pub struct Taking<'a> {
     /// What there is.
     before: Vec<Copy>,
     order: u64,
+    /// Given back first.
+    _nobody_else: Lock,
     _nobody_tidies: Lock,
 }
 

@@ -1,5 +1,6 @@
 use std::fs;
 use std::io::{Seek, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
@@ -170,6 +171,44 @@ fn a_file_that_was_changed_behind_what_is_looked_at_is_noticed_when_all_is() {
     assert_eq!(place.at(1), noise(1, 1_000_000));
     assert!(place.at(2).starts_with(b"damage") && place.at(2).ends_with(b"more"));
     assert_eq!(place.copies.list("claude", "x").unwrap().len(), 2);
+}
+
+#[test]
+fn what_was_copied_is_not_replaced_by_damage_that_came_before_the_last_piece() {
+    let place = Place::new();
+    let mut file = File::create(place.file()).unwrap();
+    let good = noise(1, 10_000);
+    for turn in 0..10_u64 {
+        file.write_all(&good[turn as usize * 1000..][..1000]).unwrap();
+        place.take(turn, Look::AtItsEnd);
+    }
+    // A block of zeros, where nobody looks; then so much that all short pieces become one.
+    file.write_all_at(&[0; 1000], 4000).unwrap();
+    file.write_all(&noise(2, PIECE_BYTES as usize)).unwrap();
+    place.take(10, Look::AtItsEnd);
+    place.copies.tidy(Limit(u64::MAX)).unwrap();
+    assert!(place.at(9) == good, "the zeros are in the copy of a turn before them");
+}
+
+#[test]
+fn of_two_who_copy_one_conversation_at_once_both_are_in_what_is_kept() {
+    let place = Place::new();
+    let (one, other) = (place.root.join("one"), place.root.join("other"));
+    for round in 1..=50_u64 {
+        fs::write(&one, noise(1, 1000 * round as usize)).unwrap();
+        fs::write(&other, noise(2, 1000 * round as usize)).unwrap();
+        std::thread::scope(|scope| {
+            for path in [&one, &other] {
+                let place = &place;
+                scope.spawn(move || {
+                    place.copies.take(&place.source("x", path), (round, Some(round)), Look::AtItsEnd).unwrap()
+                });
+            }
+        });
+        let all = place.copies.list("claude", "x").unwrap();
+        assert_eq!(all.len(), 2, "round {round}");
+        assert!(all.iter().all(|copy| copy.marks.len() as u64 == round), "round {round}");
+    }
 }
 
 #[test]
