@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
@@ -42,9 +42,12 @@ fn size_of(dir: &Path) -> u64 {
 /// the last event that whoever decided this knew of. Says how many bytes that was.
 pub fn purge(home: &Home, id: &SessionId, seen: u64) -> Result<u64, Problem> {
     recover::heal(home, id)?;
+    let dir = home.session_dir(id);
+    if !view::history(home, id)?.session.is_live() {
+        outwait_goodbye(&dir);
+    }
     // In the order in which everybody takes them: names first, then the lease.
     let names = home.lock_names()?;
-    let dir = home.session_dir(id);
     let lease = claim(&dir, id)?;
     let History { session, seq, .. } = History::replay(&store::read(&dir, id, 1)?);
     if session.is_live() {
@@ -106,6 +109,14 @@ fn forget(home: &Home, id: &SessionId, patience: Duration) -> io::Result<()> {
         heir.clone()
     };
     Copies::of(home.root()).forget(id.as_str(), patience, heir).map(drop)
+}
+
+/// Whoever has ended a run holds the lease a moment longer: to tell everybody, and for the last copy.
+fn outwait_goodbye(dir: &Path) {
+    let until = Instant::now() + recover::GOODBYE_PATIENCE;
+    while Instant::now() < until && view::is_kept(dir).unwrap_or_default() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn claim(dir: &Path, id: &SessionId) -> Result<Lease, Problem> {

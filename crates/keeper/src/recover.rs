@@ -34,6 +34,8 @@ pub const MARK: &str = "BERTH_RUN";
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 /// How long a keeper that lost its lease may take to be gone.
 const KEEPER_PATIENCE: Duration = Duration::from_secs(2);
+/// How long whoever ended a run may take to let go of its session: to tell everybody, and for the last copy.
+pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait for somebody else who clears up: the proof has its time, and so has the disk.
 pub const HEALER_PATIENCE: Duration = PROOF_PATIENCE.saturating_mul(2);
 /// Whoever looks at the run's lock has it for an instant; proving it free must outwait them.

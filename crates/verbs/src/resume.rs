@@ -10,9 +10,6 @@ use berth_keeper::{recover, start, view};
 use crate::ctx::Ctx;
 use crate::{history, turns};
 
-/// How long a keeper may take to leave once its run is over.
-const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
-
 /// Starts the next run, once the last one is proven gone.
 pub fn begin(
     ctx: &Ctx,
@@ -31,7 +28,7 @@ pub fn begin(
             }
         } else if (session.is_live() && ctx.keeper_of(id)?.is_some())
             // Who has ended a run holds the lease a moment longer, to say goodbye.
-            || asked_at.elapsed() > GOODBYE_PATIENCE
+            || asked_at.elapsed() > recover::GOODBYE_PATIENCE
         {
             return Err(Problem::new(Code::Held, format!("session `{named}` is running already"))
                 .hint(format!("join it with `berth attach {named}`")));

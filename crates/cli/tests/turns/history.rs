@@ -4,9 +4,10 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use berth_harness::{Lab, said, wait_until};
+use berth_host::lock;
 use serde_json::Value;
 
 use super::*;
@@ -202,6 +203,28 @@ fn a_purge_takes_the_history_with_it() {
     kept.lab.ok(["sweep"]);
     assert_eq!(files(&kept.copies().join("pieces")), 0);
     assert!(kept.file.exists(), "the agent's own file is not ours");
+}
+
+/// A keeper says that its run is over, and then makes the last copy: whoever purges then waits for that.
+#[test]
+fn a_purge_waits_for_the_last_copy() {
+    let kept = Remembered::new(None);
+    kept.turn("one");
+    kept.wait_points(1);
+    let lease = kept.lab.session_dir(&kept.id).join("lease");
+    kept.stop();
+    wait_until("its keeper to leave", || matches!(lock::probe(&lease), Ok(Some(lock::Probe::Free))));
+    // As if it were still at it, with its goodbye to somebody who does not listen before that.
+    let copying = lock::LockFile::open_or_create(&lease).expect("its lease");
+    assert!(copying.try_exclusive().expect("a lock"), "somebody has it");
+    let mut purge = spawn(&kept.lab, ["purge", "fix", "--yes"]);
+    let begun = Instant::now();
+    wait_until("it to have claimed in vain", || {
+        begun.elapsed() > Duration::from_secs(4) || purge.try_wait().expect("our own child").is_some()
+    });
+    drop(copying);
+    let purge = finish(purge);
+    assert_eq!(purge.code, 0, "{purge:?}");
 }
 
 /// Who deletes it is killed: the next sweep does it.

@@ -15,7 +15,7 @@ use berth_api::message::{Answer, Request};
 use berth_api::record::Spec;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Name, OWNERLESS_GRACE, PROOF_PATIENCE, Scope, SessionId};
-use berth_keeper::{helpers, start};
+use berth_keeper::{helpers, recover, start};
 
 use super::{described, reworded};
 use crate::ctx::Ctx;
@@ -25,8 +25,6 @@ use crate::run::directory;
 const AGAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// How long whoever ended a run may take to let go of it.
-const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a keeper may take for everything but what it waits for itself.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -238,7 +236,7 @@ fn owns(helper: &HelperStatus, wish: &Wish) -> bool {
 fn wait_until_free(ctx: &Ctx, id: &SessionId) {
     let started = Instant::now();
     let mut pause = Duration::from_micros(200);
-    while ctx.is_kept(id) && started.elapsed() < GOODBYE_PATIENCE {
+    while ctx.is_kept(id) && started.elapsed() < recover::GOODBYE_PATIENCE {
         if ctx.home.session_dir(id).join(berth_api::client::SOCKET_NAME).exists() {
             // Somebody else was faster: there is a new one to join.
             return;
