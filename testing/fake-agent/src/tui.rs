@@ -15,10 +15,12 @@
 //! REMIND        tells that it has had nothing to do for a minute: a reminder of an earlier end that comes late
 //! SURPRISE      begins something of its own when this was pasted, before it is sent
 //! /menu         a menu, of which Enter picks something and Escape nothing
+//! /clear late   the same, and then a hook of the one before comes
 //! /clear        another conversation      /resume ID  that one      /exit  ends
 //! ```
 //!
-//! Hooks are what `--plugin-dir DIR` or `--hook COMMAND` says; `fake-agent tell` is one that needs no berth. What it does
+//! With `--late NAME` it tells that it is there, and reads its terminal when the file NAME is there; what was typed until
+//! then is lost, as it is with Claude Code. Hooks are what `--plugin-dir DIR` or `--hook COMMAND` says; `fake-agent tell` is one that needs no berth. What it does
 //! is in `$CLAUDE_CONFIG_DIR/sessions/PID.json`, too.
 //! Start with [`run`].
 
@@ -84,8 +86,17 @@ pub(crate) fn run(words: &[String]) -> io::Result<ExitCode> {
     let stdin = rustix::stdio::stdin();
     let mut modes = tcgetattr(stdin)?;
     modes.make_raw();
-    tcsetattr(stdin, OptionalActions::Now, &modes)?;
+    let late = value("--late");
+    if late.is_none() {
+        tcsetattr(stdin, OptionalActions::Now, &modes)?;
+    }
     tui.tell("SessionStart", json!({"source": "startup"}))?;
+    if let Some(name) = late {
+        while !Path::new(&name).exists() {
+            poll(&mut [], Some(&LOOK))?;
+        }
+        tcsetattr(stdin, OptionalActions::Flush, &modes)?;
+    }
     tui.status("idle")?;
     show("\x1b[?2004hready\r\n> ")?;
     loop {
@@ -108,11 +119,17 @@ pub(crate) fn run(words: &[String]) -> io::Result<ExitCode> {
 
 impl Tui {
     fn prompt(&mut self, text: &str) -> io::Result<()> {
-        if text == "/clear" {
+        if text == "/clear" || text == "/clear late" {
             self.tell("SessionEnd", json!({"reason": "clear"}))?;
             self.clears += 1;
-            self.session = format!("{}-{}", self.session, self.clears);
-            return self.tell("SessionStart", json!({"source": "clear"}));
+            let next = format!("{}-{}", self.session, self.clears);
+            let before = std::mem::replace(&mut self.session, next);
+            self.tell("SessionStart", json!({"source": "clear"}))?;
+            if text == "/clear late" {
+                let about = json!({"last_assistant_message": "of before"});
+                tell("Stop", &before, about, self.hook.as_deref(), self.plugin.as_deref())?;
+            }
+            return show("\r\ncleared");
         }
         if text == "/menu" {
             show("\r\nmenu:")?;

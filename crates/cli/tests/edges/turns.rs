@@ -1,6 +1,8 @@
 //! Turns that are typed for somebody, and what the agent tells of them.
 
-use berth_harness::wait_until;
+use berth_harness::{signal, wait_until};
+use berth_host::identity::Identity;
+use rustix::process::Signal;
 
 use super::{idle, idle_with, lab, release, state, text, turn, turn_state, wait_state, wait_turn};
 
@@ -15,6 +17,32 @@ fn a_turn_is_pasted_once_confirmed_and_answered() {
     assert_eq!(shown.matches("ECHO: hello").count(), 1, "{shown}");
     let why = lab.ok(["why", "s"]);
     assert!(why.contains("Stop hook"), "{why}");
+}
+
+#[test]
+fn after_a_death_the_next_turn_waits_until_the_next_agent_reads_its_terminal() {
+    let lab = lab();
+    let config = std::fs::read_to_string(lab.config()).expect("a config file");
+    std::fs::write(lab.config(), config.replace("\"tui\"", "\"tui\", \"--late\", \"paint\""))
+        .expect("a config file");
+    release(&lab, "paint");
+    idle(&lab);
+    lab.ok(["send", "s", "HOLD never"]);
+    wait_turn(&lab, 1, "working");
+    std::fs::remove_file(lab.dir().join("paint")).expect("our own file");
+    lab.ok(["send", "s", "second"]);
+    let pid = u32::try_from(lab.show("s")["pid"].as_u64().expect("an agent")).expect("pids fit");
+    signal(&Identity::of(pid).expect("it runs"), Signal::KILL);
+    wait_turn(&lab, 1, "interrupted");
+    // It has told that it is there. What the last one had set its terminal to says nothing about this one's.
+    wait_until("the next one", || {
+        let status = lab.show("s");
+        status["epoch"] == 2 && status["turns"]["told"]["how"] == "SessionStart hook"
+    });
+    assert_eq!(turn_state(&lab, 2), "queued");
+    release(&lab, "paint");
+    wait_turn(&lab, 2, "done");
+    assert_eq!(text(&turn(&lab, 2), "answer"), "ECHO: second");
 }
 
 #[test]
@@ -114,6 +142,19 @@ fn g8_the_conversation_is_followed_and_its_lock_with_it() {
     let lock = lab.home().join("conversations/claude").join(format!("{first}-1"));
     assert!(std::fs::read_to_string(lock).expect("a lock").starts_with(&id));
     assert_eq!(lab.ok(["send", "s", "--wait", "after that"]), "ECHO: after that");
+}
+
+#[test]
+fn g8_a_hook_of_the_conversation_before_that_comes_late_does_not_lead_back_to_it() {
+    let lab = lab();
+    idle(&lab);
+    let first = text(&lab.show("s"), "native_id");
+    lab.ok(["input", "s", "--enter", "/clear late"]);
+    lab.wait_output("s", "cleared");
+    assert_eq!(lab.ok(["send", "s", "--wait", "after that"]), "ECHO: after that");
+    let entered: Vec<String> =
+        lab.events("s", "conversation_entered").iter().map(|event| text(event, "id")).collect();
+    assert_eq!(entered, [first.clone(), format!("{first}-1")]);
 }
 
 #[test]

@@ -167,7 +167,10 @@ impl Keeper {
             }
             Some((_, Stage::Pasted { .. })) => {}
             // Somebody typed it, and the agent put it back into its box.
-            None => self.desk.typing.doubt(),
+            None => {
+                self.desk.typing.taken();
+                self.desk.typing.doubt();
+            }
         }
         self.after_edge();
     }
@@ -183,13 +186,16 @@ impl Keeper {
             return;
         }
         let Report { kind, native_id, at_ms, told, .. } = report;
+        let opens = matches!(told, hook::Told::Started { .. } | hook::Told::Prompt { .. });
+        if !opens && self.is_of_another_conversation(&native_id) {
+            return;
+        }
         let epoch = self.owner.history().session.epoch;
         let mut reports = Vec::new();
         // Whoever opens a conversation reads all of it, unless it only makes what it has shorter.
         let reads = matches!(&told, hook::Told::Started { how } if how != COMPACTS);
         // What was closed is no longer written; what is open next is told in a moment.
         if !matches!(told, hook::Told::Ended { .. }) {
-            let opens = matches!(told, hook::Told::Started { .. } | hook::Told::Prompt { .. });
             self.follow_conversation(native_id, opens, reads, &mut reports);
         }
         self.desk.told = Some(ToldStatus { how: name_of(&told), at: Timestamp(at_ms) });
@@ -199,7 +205,7 @@ impl Keeper {
                 self.desk.works(at_ms);
                 // What was typed while ours was on its way is still there.
                 if self.desk.paste.is_none() {
-                    self.desk.typing.forget();
+                    self.desk.typing.taken();
                 }
                 Some(Told::Prompt { text })
             }
@@ -239,6 +245,13 @@ impl Keeper {
         self.after_edge();
     }
 
+    /// Hooks are processes of their own, and may come late: what was told of the conversation that the agent had before
+    /// says nothing about the one it has.
+    fn is_of_another_conversation(&self, id: &str) -> bool {
+        let known = self.owner.history().session.conversation.as_ref().map(|known| known.id.as_str());
+        !id.is_empty() && known.is_some_and(|known| known != id) && self.desk.conflict.as_deref() != Some(id)
+    }
+
     /// Who follows the turn hears what the agent said, all at once: a terminal has no pieces of it.
     fn tell_answer(&mut self, answer: Option<&str>) {
         let session = &self.owner.history().session;
@@ -275,7 +288,7 @@ impl Keeper {
     }
 
     /// What is looked at from now on follows from what the agent does.
-    fn after_edge(&mut self) {
+    pub(super) fn after_edge(&mut self) {
         let session = &self.owner.history().session;
         let unsent = self.desk.paste.as_ref().is_some_and(|paste| {
             session.turns.get(paste.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
@@ -528,6 +541,8 @@ impl Keeper {
         let has_turn = session.turns.current.is_some();
         let end = turn::recorded_end(self.owner.history(), &self.id);
         if end.is_none() && (has_turn || still_ms < STILL_LONG_MS) {
+            // Reading it takes as long as it is large: the longer nothing happens, the more rarely it is read.
+            self.desk.look_at_ms = Some(clock::boot_ms() + still_ms.clamp(LOOK_MS, STILL_LONG_MS));
             return;
         }
         self.desk.told =

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Notice, Size};
 use berth_core::{Event, Fence};
+use berth_screen::{Screen, Splitter};
 use rustix::event::epoll;
 
 use super::{Keeper, TERMINAL, now, screen_size};
@@ -103,11 +104,16 @@ impl Keeper {
         self.keys.clear();
     }
 
-    /// The run is over, and the next one has a terminal of its own.
+    /// The run is over, and the next one has a terminal of its own: whatever the last agent set it to, pastes among it,
+    /// the next one has not.
     pub(super) fn forget_terminal(&mut self) {
         self.close_terminal();
-        (self.terminal, self.terminal_closed) = (None, false);
+        (self.terminal, self.terminal_closed, self.wants_room) = (None, false, false);
+        (self.screen, self.splitter) = (Screen::new(self.screen.size()), Splitter::new());
         self.desk = super::edges::Desk::default();
+        for attached in self.clients.values_mut().filter_map(|client| client.attached.as_mut()) {
+            attached.behind = true;
+        }
     }
 
     /// The terminal, while the agent's side of it is open.

@@ -17,13 +17,19 @@ const RETURN: u8 = b'\r';
 const MOST_LETTERS: u32 = 1 << 20;
 /// The longest parameters of a sequence that are looked at.
 const MAX_PARAMETERS: usize = 16;
+/// The longest string that a terminal answers with; what is longer is none.
+const MAX_ANSWER: usize = 4096;
 
 /// What was typed and not sent.
 #[derive(Debug, Default)]
 pub(super) struct Typing {
     /// How many letters may be waiting.
     letters: u32,
+    /// How many times something was sent that the agent has not told of.
+    sent: u32,
     at: At,
+    /// How long the string is that a terminal answers with.
+    answered: usize,
     /// The last letter was a backslash: agents take the Enter behind it for a new line.
     escaped: bool,
     /// In the middle of something that was pasted: nothing in it is a key.
@@ -56,10 +62,19 @@ impl Typing {
         self.letters > 0
     }
 
-    /// Somebody knows that nothing waits, or the agent has taken it.
+    /// Somebody knows that nothing waits.
     pub(super) fn forget(&mut self) {
-        self.letters = 0;
+        (self.letters, self.sent) = (0, 0);
         self.escaped = false;
+    }
+
+    /// The agent has taken what was sent. What was typed behind that is still there; if nothing was seen to be sent,
+    /// it was by a key nobody knows, and with everything.
+    pub(super) fn taken(&mut self) {
+        match self.sent.checked_sub(1) {
+            Some(left) => self.sent = left,
+            None => self.forget(),
+        }
     }
 
     /// Nobody knows what was typed before.
@@ -80,6 +95,10 @@ impl Typing {
         if broke_off && self.at == At::Escape {
             self.at = At::Text;
         }
+        // A terminal writes its answers in one piece. Two bytes alone are a key with Alt.
+        if self.at == At::Answer && self.answered == 0 && keys.len() == 2 {
+            self.at = At::Text;
+        }
         broke_off || self.broke_off
     }
 
@@ -95,7 +114,10 @@ impl Typing {
                 At::Control
             }
             (At::Escape, b'O') => At::Single,
-            (At::Escape, b']' | b'P' | b'_' | b'^' | b'X') => At::Answer,
+            (At::Escape, b']' | b'P' | b'_' | b'^' | b'X') => {
+                self.answered = 0;
+                At::Answer
+            }
             (At::Escape, ESCAPE) => At::Escape,
             (At::Escape, RETURN | LINE_FEED) => {
                 // With Alt: a new line in what is being typed.
@@ -117,7 +139,15 @@ impl Typing {
             (At::Single, _) => At::Text,
             (At::Answer, ESCAPE) => At::AnswerEscape,
             (At::Answer, 0x07) => At::Text,
-            (At::Answer, _) => At::Answer,
+            (At::Answer, key) if key == RETURN || self.answered >= MAX_ANSWER => {
+                // It was no answer, and nobody knows what was typed meanwhile.
+                self.doubt();
+                At::Text
+            }
+            (At::Answer, _) => {
+                self.answered += 1;
+                At::Answer
+            }
             (At::AnswerEscape, b'\\') => At::Text,
             (At::AnswerEscape, _) => At::Answer,
         }
@@ -129,7 +159,7 @@ impl Typing {
             // Inside of a paste these are text.
             RETURN | LINE_FEED | TAB if self.pasting => self.more(),
             RETURN if escaped => self.more(),
-            RETURN => self.letters = 0,
+            RETURN => self.send(),
             LINE_FEED | TAB => self.more(),
             CONTROL_C => self.letters = 0,
             DELETE | BACKSPACE => self.letters = self.letters.saturating_sub(1),
@@ -174,7 +204,7 @@ impl Typing {
         // Caps lock and num lock are no matter.
         let held = held & 0x3f;
         match key {
-            Some(13) if held == 0 => self.letters = 0,
+            Some(13) if held == 0 => self.send(),
             Some(13) => self.more(),
             Some(27) => self.broke_off |= held == 0,
             Some(99) if held == CONTROL => {
@@ -184,6 +214,12 @@ impl Typing {
             Some(8 | 127) => self.letters = self.letters.saturating_sub(1),
             Some(0x20..NO_LETTERS_FROM) if held & CONTROL == 0 => self.more(),
             Some(_) | None => {}
+        }
+    }
+
+    fn send(&mut self) {
+        if std::mem::take(&mut self.letters) > 0 {
+            self.sent = self.sent.saturating_add(1);
         }
     }
 
@@ -219,6 +255,33 @@ mod tests {
         assert!(after(&["hi\r", "more"]));
         // One letter of two bytes, and one key that takes it back.
         assert!(!after(&["é", "\x7f"]));
+    }
+
+    #[test]
+    fn what_was_typed_behind_something_that_was_sent_waits_when_the_agent_has_taken_that() {
+        let mut typing = Typing::default();
+        typing.feed(b"one\rtwo\rdraft");
+        typing.taken();
+        assert!(typing.waits());
+        typing.taken();
+        assert!(typing.waits());
+        // It has one more: that was sent by a key nobody knows.
+        typing.taken();
+        assert!(!typing.waits());
+        typing.feed(b"\r\rsecond draft");
+        typing.taken();
+        assert!(!typing.waits(), "an Enter in an empty box sends nothing");
+    }
+
+    #[test]
+    fn a_key_with_alt_does_not_hide_what_is_typed_after_it() {
+        for key in ["\x1bP", "\x1bX", "\x1b]", "\x1b_", "\x1b^"] {
+            assert!(after(&[key, "hi"]), "{key:?}");
+            assert!(!after(&[key, "hi\r"]), "{key:?}");
+        }
+        assert!(after(&["\x1bPhi\r"]), "no answer has an Enter in it");
+        assert!(after(&["\x1bP", "a"]) && !after(&["\x1b]11;rgb:", "ffff\x07"]));
+        assert!(after(&[&format!("\x1b]{}", "x".repeat(MAX_ANSWER + 1))]));
     }
 
     #[test]

@@ -408,7 +408,7 @@ impl Keeper {
             self.retry_output();
             self.look_at_memory();
             self.on_children();
-            self.report(vec![]);
+            self.report_again();
             self.release_absent_writer();
             self.look_again_at_owners();
             self.deliver_again();
