@@ -233,11 +233,11 @@ fn f4_an_order_to_kill_that_cannot_be_recorded_is_given_when_it_can() {
     let id = lab.start(&["ignore:TERM,HUP", "raw", "say:up", "echo"]);
     lab.wait_output(&id, "up");
     let grace_was_set_at = Instant::now();
-    let mut stop = lab.command(["stop", &id, "--grace", "3s"]).spawn().expect("berth");
+    let mut stop = lab.command(["stop", &id, "--grace", "15s"]).spawn().expect("berth");
     wait_until("the order to stop", || lab.show(&id)["state"] == "stopping");
     small.fill();
     while lab.berth(["input", &id, "x"]).code == 0 {}
-    wait_until("the end of the grace", || grace_was_set_at.elapsed() > Duration::from_secs(3));
+    wait_until("the end of the grace", || grace_was_set_at.elapsed() > Duration::from_secs(15));
     assert_idle(lab, &id);
     small.empty();
     assert!(stop.wait().expect("our own child").success());

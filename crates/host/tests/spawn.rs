@@ -138,7 +138,9 @@ fn a_program_has_the_descriptors_it_was_given_and_no_others() {
     // SAFETY: it was just made, and nobody else owns it.
     let careless = unsafe { OwnedFd::from_raw_fd(careless) };
 
-    let shell = Shell::run_with("read x", &[], &[kept.as_fd()]);
+    let mut shell = Shell::run_with("echo up; read x", &[], &[kept.as_fd()]);
+    // Whoever loads the program has its files open for a moment.
+    assert_eq!(shell.line(), "up");
     let open: BTreeSet<i32> = fs::read_dir(format!("/proc/{}/fd", shell.child.pid))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())

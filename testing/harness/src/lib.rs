@@ -158,6 +158,14 @@ impl Lab {
         self.start_with(&[], script)
     }
 
+    /// Starts one that says `ready` and from then on repeats every key; its id. A terminal that is not raw yet would
+    /// repeat keys itself.
+    pub fn start_echo(&self) -> String {
+        let id = self.start(&["raw", "say:ready", "echo"]);
+        self.wait_output(&id, "ready");
+        id
+    }
+
     /// The same with options for `run`.
     pub fn start_with(&self, options: &[&str], script: &[&str]) -> String {
         let agent = self.agent();

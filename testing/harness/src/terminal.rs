@@ -75,16 +75,29 @@ impl Terminal {
     }
 
     /// Types.
-    pub fn type_keys(&self, keys: &str) {
-        let pty = self.pty.as_ref().expect("the terminal is open");
+    pub fn type_keys(&mut self, keys: &str) {
         let mut keys = keys.as_bytes();
+        let until = Instant::now() + PATIENCE;
         while !keys.is_empty() {
+            let pty = self.pty.as_ref().expect("the terminal is open");
             match rustix::io::write(&pty.master, keys) {
                 Ok(count) => keys = &keys[count..],
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => std::thread::yield_now(),
+                // Whoever is to read these may wait for somebody to take what it shows.
+                Err(rustix::io::Errno::AGAIN) => drop(self.read()),
+                Err(rustix::io::Errno::INTR) => {}
                 Err(error) => panic!("cannot type: {error}"),
             }
+            assert!(
+                Instant::now() < until,
+                "nobody takes the keys; the screen shows:\n{}",
+                self.screen.text()
+            );
         }
+    }
+
+    /// Takes in what is there, and waits for nothing.
+    pub fn look(&mut self) {
+        self.drain();
     }
 
     /// Types the same again and again until nothing of it was taken for a while, or `limit` bytes

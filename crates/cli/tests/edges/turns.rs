@@ -120,7 +120,7 @@ fn what_somebody_broke_off_at_the_terminal_is_noticed_although_no_hook_tells() {
 #[test]
 fn a_turn_the_agent_never_confirms_is_unknown_and_not_typed_again() {
     let lab = lab();
-    idle_with(&lab, &[("BERTH_CONFIRM_MS", "300")]);
+    idle_with(&lab, &[("BERTH_CONFIRM_MS", "3000")]);
     lab.ok(["send", "s", "MUTE me"]);
     lab.ok(["send", "s", "behind it"]);
     wait_turn(&lab, 1, "unknown");

@@ -56,7 +56,7 @@ fn what_is_typed_ahead_stays_whole_and_so_does_the_turn() {
 #[test]
 fn a_menu_in_place_of_the_box_never_gets_an_enter() {
     let lab = lab();
-    idle_with(&lab, &[("BERTH_ECHO_MS", "1000")]);
+    idle_with(&lab, &[("BERTH_ECHO_MS", "4000")]);
     lab.ok(["input", "s", "--enter", "/menu"]);
     lab.wait_output("s", "menu:");
     lab.ok(["send", "s", "mine"]);
@@ -75,7 +75,7 @@ fn a_menu_in_place_of_the_box_never_gets_an_enter() {
 #[test]
 fn a_menu_gets_no_enter_although_the_beginning_of_the_prompt_is_on_the_screen_already() {
     let lab = lab();
-    idle_with(&lab, &[("BERTH_ECHO_MS", "1000")]);
+    idle_with(&lab, &[("BERTH_ECHO_MS", "4000")]);
     let first = "Please review file a.rs and report every problem";
     assert_eq!(lab.ok(["send", "s", "--wait", first]), format!("ECHO: {first}"));
     lab.ok(["input", "s", "--enter", "/menu"]);
@@ -95,7 +95,7 @@ fn a_menu_gets_no_enter_although_the_beginning_of_the_prompt_is_on_the_screen_al
 #[test]
 fn an_agent_that_began_something_else_behind_the_paste_gets_no_enter() {
     let lab = lab();
-    idle_with(&lab, &[("BERTH_ECHO_MS", "1000")]);
+    idle_with(&lab, &[("BERTH_ECHO_MS", "4000")]);
     lab.ok(["send", "s", "SURPRISE"]);
     wait_turn(&lab, 1, "unknown");
     assert!(text(&turn(&lab, 1), "reason").contains("was not sent"), "{}", turn(&lab, 1));

@@ -44,10 +44,18 @@ impl Cast {
 #[test]
 fn a_recording_has_the_bytes_and_the_pauses_of_the_terminal() {
     let lab = lab();
-    // Half a character before a pause, colours, and a lot.
+    // Half a character before a pause, colours, and a lot. The pause is one of what is recorded, and begins when its
+    // beginning is.
+    let gate = lab.dir().join("gate");
+    let pause = format!("wait-file:{}", gate.display());
     let script =
-        ["say:\\e[1mcaf\\xc3", "sleep:400", "say:\\xa9\\e[0m \\xf0\\x9f\\x98\\x80\\n", "flood-colour:300K"];
-    let id = said(&lab, "term", &script);
+        ["say:\\e[1mcaf\\xc3", &pause, "say:\\xa9\\e[0m \\xf0\\x9f\\x98\\x80\\n", "flood-colour:300K"];
+    let id = lab.start_with(&["--name", "term"], &script);
+    lab.wait_output(&id, "caf");
+    let recorded = std::time::Instant::now();
+    berth_harness::wait_until("a pause", || recorded.elapsed() > std::time::Duration::from_millis(400));
+    std::fs::write(&gate, "").expect("a file");
+    lab.berth(["wait", &id]);
     let cast = Cast::read(&(lab.ok(["export", "term"]) + "\n"));
     assert_eq!(cast.bytes(), lab.output(&id));
     assert_eq!((&cast.header["title"], cast.header.get("idle_time_limit")), (&Value::from("term"), None));

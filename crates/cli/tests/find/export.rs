@@ -114,6 +114,7 @@ fn of_a_damaged_session_what_can_be_read_is_written_and_the_exit_is_1() {
     let lab = lab();
     let id = talked(&lab, "hurt", &["the first words", "the second words", "the third words"]);
     lab.ok(["stop", &id]);
+    berth_harness::wait_until("its keeper to leave", || lab.processes().is_empty());
     let segment = hurt(&lab, &id);
     let told = lab.berth(["export", &id]);
     assert_eq!(told.code, 1, "{told:?}");

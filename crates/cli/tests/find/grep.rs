@@ -173,6 +173,7 @@ fn a_damaged_session_is_searched_as_far_as_it_can_be_read_and_said_to_be_damaged
     said(&lab, "healthy", &["say:needle here\\n"]);
     let id = talked(&lab, "hurt", &["the first needle", "the second needle"]);
     lab.ok(["stop", &id]);
+    berth_harness::wait_until("its keeper to leave", || lab.processes().is_empty());
     let segment = hurt(&lab, &id);
     let found = lab.berth(["grep", "needle"]);
     assert_eq!(found.code, 1, "{found:?}");

@@ -130,8 +130,11 @@ fn the_api_makes_lists_and_revokes_tokens_as_the_command_line_does() {
         .problem(400, "usage");
     ask(&gateway, "POST", "/v1/tokens", &admin, Some(&json!({"name": "../x", "scope": "read"})))
         .problem(400, "usage");
-    let listed = ask(&gateway, "GET", "/v1/tokens", &admin, None).ok();
-    assert_eq!(listed["tokens"], lab.json(["token", "ls", "--json"]));
+    // When one was used is written down behind the answer.
+    let all = || ask(&gateway, "GET", "/v1/tokens", &admin, None).ok()["tokens"].clone();
+    let used = |token: &serde_json::Value| !token["last_used_at"].is_null();
+    wait_until("both to have been used", || all().as_array().is_some_and(|all| all.iter().all(used)));
+    assert_eq!(all(), lab.json(["token", "ls", "--json"]));
     for odd in ["..%2f..%2flease", "lock", "%00", "..", "bot%2f", "bot.json"] {
         let reply = ask(&gateway, "DELETE", &format!("/v1/tokens/{odd}"), &admin, None);
         assert!(matches!(reply.status, 400 | 404 | 405), "{odd}: {reply:?}");

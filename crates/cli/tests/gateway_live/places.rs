@@ -21,7 +21,7 @@ fn is_full(refused: Result<Socket, Reply>, about: &str) {
 fn a_token_has_so_many_terminals_and_keeps_nobody_else_out() {
     let lab = lab();
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let secret =
         |name: &str| format!("Bearer {}", lab.ok(["token", "new", "--scope", "control", "--name", name]));
     let (one, other) = (secret("one"), secret("other"));
@@ -43,7 +43,7 @@ fn a_token_has_so_many_terminals_and_keeps_nobody_else_out() {
 fn a_session_has_so_many_terminals_and_room_for_who_is_at_the_machine() {
     let lab = lab();
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let mut open: Vec<Socket> = (0..OF_A_SESSION).map(|_| gateway.terminal(&id, "role=observer")).collect();
     open.iter_mut().for_each(|terminal| terminal.wait_for("ready"));
     is_full(gateway.terminal_as(&id, &[]), "of this session");

@@ -12,7 +12,7 @@ use crate::{connect, lab, resident_kib};
 fn who_attaches_sees_the_screen_types_and_leaves_and_the_run_goes_on() {
     let lab = lab();
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let pid = lab.number(&id, "pid");
     let mut terminal = gateway.terminal(&id, "role=writer&rows=30&cols=100");
     let fence = terminal.wait_remark("attached")["fence"].as_u64().expect("a number to type with");
@@ -37,7 +37,7 @@ fn who_attaches_sees_the_screen_types_and_leaves_and_the_run_goes_on() {
 fn an_observer_sees_and_its_keys_and_sizes_reach_nobody() {
     let lab = lab();
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let mut writer = gateway.terminal(&id, "role=writer&rows=20&cols=90");
     writer.wait_for("ready");
     let mut observer = gateway.terminal(&id, "rows=5&cols=5");
@@ -57,7 +57,7 @@ fn an_observer_sees_and_its_keys_and_sizes_reach_nobody() {
 fn who_watches_sees_the_screen_in_the_writers_new_size_at_once_though_the_agent_says_nothing() {
     let lab = lab();
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let mut writer = gateway.terminal(&id, "role=writer&rows=20&cols=90");
     writer.wait_for("ready");
     let mut observer = gateway.terminal(&id, "role=observer");
@@ -122,7 +122,7 @@ fn a_browser_that_reads_nothing_holds_up_nobody_and_then_sees_a_screen_without_a
 fn nonsense_is_answered_and_what_is_too_large_ends_the_connection() {
     let lab = lab();
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let path = format!("/v1/sessions/{id}/terminal");
     let refused =
         |path: &str, protocol: Option<&str>| gateway.socket(path, protocol).err().expect("a refusal");
@@ -164,7 +164,7 @@ fn nonsense_is_answered_and_what_is_too_large_ends_the_connection() {
 fn a_gateway_killed_while_somebody_is_attached_frees_the_right_to_type_and_the_run_goes_on() {
     let lab = lab();
     let mut gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let pid = lab.number(&id, "pid");
     let mut terminal = gateway.terminal(&id, "role=writer");
     terminal.wait_for("ready");
@@ -190,7 +190,7 @@ fn a_gateway_killed_while_somebody_is_attached_frees_the_right_to_type_and_the_r
 fn a_terminal_is_a_connection_that_counts_and_ends_with_the_gateway() {
     let lab = lab();
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let connections = || {
         let metrics = gateway.get("/metrics").text();
         let line = metrics.lines().find_map(|line| line.strip_prefix("berth_http_connections "));

@@ -52,7 +52,7 @@ fn types(terminal: &mut Socket, mark: &str) -> bool {
 fn b14_a_writer_is_refused_while_there_is_one_and_takes_over_when_it_says_so() {
     let lab = lab();
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let mut first = attach(&gateway, &id, "writer");
     let mut refused = gateway.terminal(&id, "role=writer");
     let problem = refused.wait_remark("problem");
@@ -79,7 +79,7 @@ fn b14_a_writer_is_refused_while_there_is_one_and_takes_over_when_it_says_so() {
 fn everybody_can_tell_who_is_attached_and_who_types() {
     let lab = lab();
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let path = format!("/v1/sessions/{id}");
     let attached = || gateway.get(&path).ok()["attached"].as_array().expect("a list").clone();
     assert_eq!(attached(), [] as [Value; 0]);
@@ -105,7 +105,7 @@ fn b14_whoever_is_cut_off_in_a_hand_over_there_are_never_two_writers_and_the_rig
     let lab = lab();
     let mut seed = Seed::announce("b14");
     let mut gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     for round in 0..12 {
         let mut old = attach(&gateway, &id, "take");
         old.type_keys(b"o");
@@ -134,7 +134,7 @@ fn b14_whoever_is_cut_off_in_a_hand_over_there_are_never_two_writers_and_the_rig
 fn b15_keys_sizes_and_the_end_of_who_was_replaced_change_nothing() {
     let lab = lab();
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let mut old = attach(&gateway, &id, "writer");
     let mut new = gateway.terminal(&id, "role=take&rows=33&cols=77");
     new.wait_remark("attached");
@@ -159,7 +159,7 @@ fn b15_of_keys_typed_while_the_right_is_taken_none_comes_after_the_taking() {
     let lab = lab();
     let mut seed = Seed::announce("b15");
     let gateway = lab.serve();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     for round in 0..10 {
         let mut old = attach(&gateway, &id, "take");
         let mut pause = seed.fork();

@@ -164,7 +164,7 @@ fn a_browser_logs_in_and_opens_a_terminal_through_tls() {
     let set = reply.header("set-cookie").expect("a cookie");
     assert!(set.starts_with(&format!("__Host-berth-{port}=")) && set.ends_with("; Secure"), "{set}");
     let cookie = set.split(';').next().expect("a pair");
-    lab.start_with(&["--name", "one"], &["say:ready", "raw", "echo"]);
+    lab.start_with(&["--name", "one"], &["raw", "say:ready", "echo"]);
     let ask = |origin: &str| {
         let request = tungstenite::http::Request::builder()
             .uri(format!("wss://{host}/v1/sessions/one/terminal?role=writer&rows=24&cols=80"))

@@ -100,7 +100,7 @@ fn what_lets_somebody_in_is_made_on_the_host_itself() {
 #[test]
 fn a_terminal_of_another_host_is_typed_into_through_the_gateway() {
     let hosts = added();
-    let id = hosts.there.start_with(&["--name", "far"], &["say:ready", "raw", "echo"]);
+    let id = hosts.there.start_with(&["--name", "far"], &["raw", "say:ready", "echo"]);
     let gateway = served(&hosts);
     let path = "/v1/hosts/box/sessions/far/terminal?role=writer&rows=30&cols=100";
     let mut terminal = gateway.socket(path, Some("berth.terminal.v1")).expect("a terminal");

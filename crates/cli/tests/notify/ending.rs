@@ -45,7 +45,7 @@ fn a_session_ends_and_its_keeper_leaves_while_a_webhook_hangs() {
 fn a_notifier_gives_up_by_its_limit() {
     let server = Server::new(&[Reply::Hang]);
     let lab = lab_telling(&server);
-    start_with_limit(&lab, "300", "s");
+    start_with_limit(&lab, "3000", "s");
     lab.ok(["send", "s", "say:done"]);
     server.wait(1);
     settled(&lab);
@@ -124,6 +124,7 @@ fn there_is_a_limit_to_how_many_notifiers_work_and_who_is_too_many_waits_or_says
             .any(|line| line["detail"].as_str().is_some_and(|why| why.contains("at work all the time")))
     });
     // And of one who has: it tells as soon as another is done.
+    wait_until("the hasty one to be gone", || notifiers(&lab).len() == berth_keeper::notify::MOST_AT_WORK);
     let at_work = notifiers(&lab);
     lab.ok(["send", "s", "say:the_next"]);
     wait_until("one more", || notifiers(&lab).len() > at_work.len());

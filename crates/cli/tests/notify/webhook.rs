@@ -170,8 +170,7 @@ fn a_webhook_that_hangs_has_its_time_and_one_beside_it_does_not_wait() {
     let hook = |name: &str, server: &Server, more: &str| {
         format!("[notify.webhooks.{name}]\nurl = {:?}\n{more}", server.url("/"))
     };
-    let lab =
-        lab_with(&(hook("bad", &hanging, "timeout = \"200ms\"\ntries = 2\n") + &hook("good", &good, "")));
+    let lab = lab_with(&(hook("bad", &hanging, "timeout = \"2s\"\ntries = 2\n") + &hook("good", &good, "")));
     lab.start_with(&["--name", "s"], &["exit:0"]);
     good.wait(1);
     assert!(!notifiers(&lab).is_empty(), "the other one still waits");

@@ -78,6 +78,7 @@ fn a_copy_that_went_its_own_way_ends_nothing_of_the_original() {
     let id = lab.start(&["ignore:HUP,TERM", "say:ready", "hang"]);
     lab.wait_output(&id, "ready");
     lab.ok(["stop", "--grace", "0s", &id]);
+    berth_harness::wait_until("its keeper to leave", || lab.processes().is_empty());
     let copy = copy_of(&lab);
     lab.ok(["resume", "-d", &id]);
     lab.wait_output(&id, "ready");

@@ -63,6 +63,7 @@ fn e11_a_sequence_cut_in_half_by_the_replacement_is_whole_for_whoever_attaches_t
 fn e11_the_size_of_the_terminal_survives_the_replacement() {
     let lab = lab();
     let id = lab.start(&["winch", "raw", "say:ready\n", "echo"]);
+    lab.wait_output(&id, "ready");
     let mut terminal = lab.terminal_of_size(["attach", &id], 30, 100);
     terminal.wait_for("size 100x30");
     terminal.resize(33, 111);

@@ -30,7 +30,7 @@ fn input_types_the_text_and_presses_enter_only_when_asked() {
 #[test]
 fn input_is_refused_while_a_person_types_and_take_turns_them_into_an_observer() {
     let lab = lab();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let mut person = lab.terminal(["attach", &id]);
     person.wait_for("ready");
     let said = lab.berth(["input", &id, "WRONG"]);

@@ -39,7 +39,7 @@ fn b1_of_two_who_attach_at_once_one_wins_and_the_other_is_told_who_where_and_sin
     let lab = lab();
     let mut seed = Seed::announce("b1");
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     for round in 1..=6 {
         let mut one = lab.terminal_of_size(["attach", &id], 24, 250);
         seed.dawdle(3000);
@@ -69,7 +69,7 @@ fn b1_of_two_who_attach_at_once_one_wins_and_the_other_is_told_who_where_and_sin
 #[test]
 fn an_observer_sees_everything_and_its_keys_reach_nobody() {
     let lab = lab();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let mut observer = lab.terminal(["attach", "--observe", &id]);
     observer.wait_for("ready");
     observer.type_keys("WRONG");
@@ -95,7 +95,7 @@ fn an_observer_sees_everything_and_its_keys_reach_nobody() {
 #[test]
 fn b3_a_writer_that_was_stopped_while_another_took_over_types_into_the_void() {
     let lab = lab();
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     let mut first = lab.terminal(["attach", &id]);
     first.wait_for("ready");
     first.signal(Signal::STOP);
@@ -144,7 +144,7 @@ fn b3_keys_with_an_old_number_are_refused_by_the_keeper_itself() {
 fn b14_whichever_side_of_a_take_over_is_killed_and_whenever_there_is_never_a_second_writer() {
     let lab = lab();
     let mut seed = Seed::announce("b14");
-    let id = lab.start(&["say:ready", "raw", "echo"]);
+    let id = lab.start_echo();
     for round in 0..10 {
         let mut giver = lab.terminal(["attach", &id]);
         giver.wait_for("ready");
@@ -210,6 +210,7 @@ fn b14_two_who_take_over_from_each_other_all_the_time_leave_one_writer_and_no_st
 fn the_writers_size_is_the_agents_and_observers_change_nothing() {
     let lab = lab();
     let id = lab.start(&["winch", "raw", "say:ready\n", "echo"]);
+    lab.wait_output(&id, "ready");
     let mut writer = lab.terminal_of_size(["attach", &id], 30, 100);
     writer.wait_for("size 100x30");
     writer.resize(40, 120);

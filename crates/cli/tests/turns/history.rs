@@ -264,6 +264,7 @@ fn what_sub_agents_wrote_is_put_back_beside_whatever_the_file_is_called() {
     fs::create_dir_all(&beside).expect("a directory");
     fs::write(beside.join("agent-1.jsonl"), "{}\n").expect("a file");
     kept.turn("one");
+    kept.wait_points(1);
     kept.turn("two");
     kept.wait_points(2);
     kept.stop();

@@ -1,6 +1,5 @@
 //! A1, A2, and agents that start agents.
 
-use serde_json::json;
 use std::collections::BTreeSet;
 
 use berth_harness::wait_until;
@@ -119,7 +118,10 @@ fn a_sweep_knows_an_agent_that_takes_turns_as_alive_whatever_it_does() {
     let id = start(&lab, &[]);
     let is_alive = || {
         let report = lab.json(["sweep", "--json"]);
-        assert_eq!((&report["no_record"], &report["cannot_tell"]), (&json!([]), &json!([])), "{report}");
+        // Of this session: others of this machine end just now, and may look like anything.
+        for list in ["no_record", "cannot_tell"] {
+            assert!(!report[list].to_string().contains(&id), "{list}: {report}");
+        }
         let alive = report["alive"].as_array().expect("a list").clone();
         let processes = alive.iter().find(|alive| alive["id"] == id.as_str());
         processes.and_then(|alive| alive["processes"].as_u64())

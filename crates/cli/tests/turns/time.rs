@@ -90,7 +90,7 @@ fn h2_a_session_whose_time_is_up_ends_for_good_and_takes_no_turn_any_more() {
     let lab = lab();
     let (_, wait) = gate(&lab, "never");
     let (begun, touch) = mark(&lab, "begun");
-    let id = start(&lab, &["--ttl", "1500ms", "--prompt", &format!("{touch} {wait} long")]);
+    let id = start(&lab, &["--ttl", "8s", "--prompt", &format!("{touch} {wait} long")]);
     wait_mark(&begun);
     lab.ok(["send", &id, "waits"]);
     wait_unkept(&lab, &id);
