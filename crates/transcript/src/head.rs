@@ -89,8 +89,10 @@ pub(crate) struct Head {
     pub(crate) leaf: Option<Id>,
     pub(crate) session: Option<Id>,
     /// Where the values of `sessionId` and, of Codex, of the `id` and `session_id` in a `session_meta` are, with the
-    /// quotes: of a key that is there twice the last one counts. Empty where there is none.
+    /// quotes: of a key that is there twice the last one counts. Empty where there is none, or where it names another.
     pub(crate) session_at: [Range<u64>; 3],
+    /// Codex: `session_id`, which is the id of the thread at the root of all. Older ones have no other.
+    root: Option<Id>,
     pub(crate) is_sidechain: bool,
     pub(crate) is_meta: bool,
     pub(crate) is_summary: bool,
@@ -233,6 +235,13 @@ impl Head {
             self.session = None;
             self.session_at = Default::default();
         }
+        if self.kind == Type::SessionMeta && self.session.is_none() {
+            self.session = self.root;
+        }
+        // A sub-agent says under which thread it was started: that is somebody else's id, and stays.
+        if self.root != self.session {
+            self.session_at[2] = 0..0;
+        }
     }
 
     fn end_block(&mut self) {
@@ -304,9 +313,13 @@ impl Visit for Head {
                 Key::Type => self.item = item(raw),
                 Key::Role => self.is_users = raw == b"user",
                 Key::CallId => self.block.id = Some(Id::of(raw)),
-                Key::Id | Key::SessionIdSnake => {
-                    self.session = self.session.or(Some(Id::of(raw)));
-                    self.session_at[if key == Key::Id { 1 } else { 2 }] = text.from..text.to;
+                Key::Id => {
+                    self.session = Some(Id::of(raw));
+                    self.session_at[1] = text.from..text.to;
+                }
+                Key::SessionIdSnake => {
+                    self.root = Some(Id::of(raw));
+                    self.session_at[2] = text.from..text.to;
                 }
                 _ => {}
             },

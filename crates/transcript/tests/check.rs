@@ -289,6 +289,34 @@ fn a_fork_of_a_thread_is_clean_and_its_copy_identical() {
 }
 
 #[test]
+fn a_sub_agent_of_codex_is_the_thread_of_its_own_id_whatever_it_says_of_its_root() {
+    let [root, parent, new] =
+        ["bbbbbbbb", "cccccccc", "dddddddd"].map(|start| SESSION.replace("aaaaaaaa", start));
+    let meta = format!(
+        "{{\"timestamp\":\"2026-11-16T09:00:00.000Z\",\"type\":\"session_meta\",\"payload\":{{\"session_id\":\"{root}\",\
+         \"parent_thread_id\":\"{parent}\",\"id\":\"{SESSION}\",\"cwd\":\"/x\"}}}}\n"
+    );
+    let home = Home::new();
+    let (path, copy) =
+        (home.0.join(format!("rollout-2026-11-16T08-57-35-{SESSION}.jsonl")), home.0.join("copy.jsonl"));
+    fs::write(&path, &meta).unwrap();
+    let report = check(&path, &mut |_| {}).unwrap();
+    assert_eq!((found(&report), report.conversation.as_deref()), (vec![], Some(SESSION)), "{report:#?}");
+    let made = repair(&path, &copy, &Wish::default()).unwrap();
+    assert!(fs::read_to_string(&copy).unwrap() == meta && made.changes.is_empty(), "{made:#?}");
+    // With an id of its own it is still under the same root; only a thread that is its own root is renamed in both.
+    let wish = Wish { new_id: Some(new.clone()), force: true, ..Wish::default() };
+    for meta in [meta.clone(), meta.replace(&root, SESSION)] {
+        fs::write(&path, &meta).unwrap();
+        repair(&path, &copy, &wish).unwrap();
+        assert_eq!(fs::read_to_string(&copy).unwrap(), meta.replace(SESSION, &new));
+    }
+    // Without an `id` the other one is all there is.
+    let old = meta.replace("\"id\"", "\"was\"");
+    assert_eq!(found(&look_named(&format!("rollout-x-{root}.jsonl"), old.as_bytes())), []);
+}
+
+#[test]
 fn what_is_told_has_no_escapes_in_it_and_an_id_that_is_none_is_not_spread() {
     let odd = "x\u{1b}[31m\"\u{7}";
     let mut records = [prompt(1, 0, "A"), answer(2, 1, "a"), prompt(3, 2, "B")];
