@@ -11,6 +11,7 @@
 //! Not here: deciding what is wrong (see `check`), writing (see `copy`). Start with [`repair`].
 
 mod copy;
+mod made;
 mod plan;
 
 use std::fs;
@@ -229,7 +230,7 @@ struct Beside {
 impl Beside {
     /// A copy of one branch, as a conversation of its own.
     fn branch(&mut self, source: &Path, target: &Path, head: Id) -> Result<(), String> {
-        let id = plan::made_up_id(&format!("{}{:x}", target.display(), head.0));
+        let id = made::made_up_id(&format!("{}{:x}", target.display(), head.0));
         let path = target.with_file_name(format!("{id}.jsonl"));
         if path.symlink_metadata().is_ok() {
             return Err(format!("{} is there already: move it away, or name another copy", path.display()));

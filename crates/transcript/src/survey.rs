@@ -4,6 +4,8 @@
 //! megabytes; of what does not fit, the lines are still looked at, and how much was left out is said.
 //! Not here: what is wrong with it (see `check`). Start with [`survey`].
 
+mod index;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -13,6 +15,7 @@ use crate::Kind;
 use crate::head::{Head, Id, Item, Parent, Type};
 use crate::place;
 use crate::walk::{Flaw, Place, Seen, Walked, walk};
+use index::Index;
 
 /// How many records are kept. With all that is kept of them they take less than 50 MiB.
 pub(crate) const MAX_RECORDS: usize = 1_500_000;
@@ -85,7 +88,7 @@ pub(crate) struct FlawAt {
     pub(crate) is_last: bool,
 }
 
-/// A call of a tool.
+/// A call of a tool and its result, or one of the two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     pub(crate) id: Id,
@@ -122,7 +125,8 @@ pub(crate) struct Survey {
     index: Index,
     pub(crate) tools: Vec<Tool>,
     tool_index: Index,
-    /// Calls and results that came again: which tool, and in which record.
+    /// Calls that came while one under their id was open, and results that came while none was: of which pair, and in
+    /// which record.
     pub(crate) used_twice: Vec<(u32, u32)>,
     pub(crate) answered_twice: Vec<(u32, u32)>,
     /// The record, and the one that had its id before.
@@ -388,37 +392,43 @@ impl Survey {
         Some(this)
     }
 
+    /// Calls and results pair in the order in which they come: some providers count their ids from zero in every turn.
     fn tools(&mut self, head: &Head, this: u32) {
-        for (ids, is_use) in [(&head.uses, true), (&head.results, false)] {
-            for id in ids {
-                let tools = &self.tools;
-                let at = match self.tool_index.find(id.0, |at| tools[at as usize].id.0) {
-                    Some(at) => at,
-                    None if self.tools.len() >= MAX_TOOLS => {
-                        self.is_cut = true;
-                        continue;
-                    }
-                    None => {
-                        let at = self.tools.len() as u32;
-                        self.tools.push(Tool { id: *id, used_in: NONE, result_in: NONE });
-                        let tools = &self.tools;
-                        self.tool_index.put(id.0, at, |at| tools[at as usize].id.0);
-                        at
-                    }
-                };
-                let tool = &mut self.tools[at as usize];
-                let (place, again) = if is_use {
-                    (&mut tool.used_in, &mut self.used_twice)
-                } else {
-                    (&mut tool.result_in, &mut self.answered_twice)
-                };
-                if *place == NONE {
-                    *place = this;
-                } else if again.len() < MAX_ODD {
-                    again.push((at, this));
+        for id in &head.uses {
+            match self.last_pair(*id) {
+                // What was asked for and answered is over: the same id is another call.
+                Some((_, tool)) if tool.used_in != NONE && tool.result_in != NONE => {
+                    self.pair(Tool { id: *id, used_in: this, result_in: NONE });
                 }
+                Some((at, tool)) if tool.used_in == NONE => self.tools[at as usize].used_in = this,
+                Some((at, _)) => push_odd(&mut self.used_twice, (at, this)),
+                None => self.pair(Tool { id: *id, used_in: this, result_in: NONE }),
             }
         }
+        for id in &head.results {
+            match self.last_pair(*id) {
+                Some((at, tool)) if tool.result_in == NONE => self.tools[at as usize].result_in = this,
+                Some((at, _)) => push_odd(&mut self.answered_twice, (at, this)),
+                None => self.pair(Tool { id: *id, used_in: NONE, result_in: this }),
+            }
+        }
+    }
+
+    /// The last pair under an id, and its number.
+    fn last_pair(&self, id: Id) -> Option<(u32, Tool)> {
+        let at = self.tool_index.find(id.0, |at| self.tools[at as usize].id.0)?;
+        Some((at, self.tools[at as usize]))
+    }
+
+    /// Keeps a new pair, if there is room. It is the last one under its id from now on.
+    fn pair(&mut self, tool: Tool) {
+        if self.tools.len() >= MAX_TOOLS {
+            self.is_cut = true;
+            return;
+        }
+        let at = self.tools.len() as u32;
+        self.tools.push(tool);
+        self.tool_index.put(tool.id.0, at, |at| self.tools[at as usize].id.0);
     }
 
     /// What can be said only when everything was seen.
@@ -436,6 +446,12 @@ impl Survey {
         if self.bits.iter().filter(in_tree).all(|bits| bits & bit::SIDE != 0) {
             self.bits.iter_mut().for_each(|bits| *bits &= !bit::SIDE);
         }
+    }
+}
+
+fn push_odd(odd: &mut Vec<(u32, u32)>, one: (u32, u32)) {
+    if odd.len() < MAX_ODD {
+        odd.push(one);
     }
 }
 
@@ -514,71 +530,6 @@ impl Marks {
         let last = self.places.len().saturating_sub(1) as u64;
         let mark = (line.saturating_sub(1) / self.lines_per_mark).min(last);
         (self.places.get(mark as usize).copied().unwrap_or(0), mark * self.lines_per_mark + 1)
-    }
-}
-
-/// Finds numbers of things by their keys, which somebody else has.
-#[derive(Debug)]
-struct Index {
-    slots: Vec<u32>,
-    used: usize,
-    /// No more than this many are ever put in.
-    most: usize,
-}
-
-impl Index {
-    fn for_about(count: usize, most: usize) -> Self {
-        Self { slots: vec![NONE; (count + count / 3).clamp(64, Self::room_for(most))], used: 0, most }
-    }
-
-    /// How many slots are enough: a sixth of them stays free.
-    fn room_for(count: usize) -> usize {
-        count + count / 5 + 2
-    }
-
-    fn slot(&self, key: u64) -> usize {
-        ((u128::from(key) * self.slots.len() as u128) >> 64) as usize
-    }
-
-    fn find(&self, key: u64, key_of: impl Fn(u32) -> u64) -> Option<u32> {
-        let mut slot = self.slot(key);
-        loop {
-            match self.slots[slot] {
-                NONE => return None,
-                at if key_of(at) == key => return Some(at),
-                _ => slot = if slot + 1 == self.slots.len() { 0 } else { slot + 1 },
-            }
-        }
-    }
-
-    /// Puts a number in; returns the one that was there, which is replaced.
-    fn put(&mut self, key: u64, number: u32, key_of: impl Fn(u32) -> u64) -> Option<u32> {
-        if (self.used + 1) * 6 > self.slots.len() * 5 && self.slots.len() < Self::room_for(self.most) {
-            let larger = (self.slots.len() + self.slots.len() * 2 / 3 + 1).min(Self::room_for(self.most));
-            let old = std::mem::replace(&mut self.slots, vec![NONE; larger]);
-            for at in old.into_iter().filter(|at| *at != NONE) {
-                let mut slot = self.slot(key_of(at));
-                while self.slots[slot] != NONE {
-                    slot = if slot + 1 == self.slots.len() { 0 } else { slot + 1 };
-                }
-                self.slots[slot] = at;
-            }
-        }
-        let mut slot = self.slot(key);
-        loop {
-            match self.slots[slot] {
-                NONE => {
-                    self.slots[slot] = number;
-                    self.used += 1;
-                    return None;
-                }
-                at if at != number && key_of(at) == key => {
-                    self.slots[slot] = number;
-                    return Some(at);
-                }
-                _ => slot = if slot + 1 == self.slots.len() { 0 } else { slot + 1 },
-            }
-        }
     }
 }
 

@@ -195,11 +195,11 @@ fn calls_and_results_that_do_not_pair_are_found() {
         &[
             prompt(1, 0, "A"),
             call(2, 1, "t", "m"),
-            result(3, 2, "t", "x"),
-            call(4, 3, "t", "m2"),
+            call(3, 2, "t", "m2"),
+            result(4, 3, "t", "x"),
             answer(5, 4, "a"),
         ],
-        &[(What::SecondCall, 4)],
+        &[(What::SecondCall, 3)],
     );
 }
 

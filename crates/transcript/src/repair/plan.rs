@@ -12,8 +12,9 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::made::{Made, claude_result, codex_result, leaf_note};
 use crate::Kind;
 use crate::check;
 use crate::head::Id;
@@ -21,12 +22,6 @@ use crate::shape::{Branch, Shape, is_said};
 use crate::survey::{NONE, Numbers, Survey, bit};
 use crate::walk::{Flaw, MAX_HELD_BYTES, Place, Seen, walk};
 use crate::words;
-
-/// What Claude Code itself writes as the result of a call that broke off.
-const INTERRUPTED: &str = "[Tool call interrupted: the session ended before this call's result was recorded, so \
-                           its outcome is unknown. Check whether it took effect before relying on it or running it again.]";
-/// What Codex tells its model of such a call.
-const ABORTED: &str = "aborted";
 
 /// What has to change. Records are called by their numbers.
 #[derive(Debug, Default)]
@@ -86,15 +81,6 @@ pub(super) fn ancestors(survey: &Survey, record: u32) -> impl Iterator<Item = u3
     .take(survey.len() as usize)
 }
 
-/// An id that looks like an agent's, and is the same whenever the same is mended.
-pub(super) fn made_up_id(seed: &str) -> String {
-    let half = |salt: &str| Id::of(format!("{salt}{seed}").as_bytes()).0;
-    let (high, low) = (half("high"), half("low"));
-    let (a, b, c) = (high >> 32, (high >> 16) & 0xffff, high & 0x0fff);
-    let (d, e) = ((low >> 48) & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
-    format!("{a:08x}-{b:04x}-4{c:03x}-{d:04x}-{e:012x}")
-}
-
 /// The end of the branch that was chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tip {
@@ -137,13 +123,6 @@ pub(super) fn plan(file: &File, survey: &Survey, shape: &Shape, kept: Option<Tip
 enum Link {
     Nobody,
     Record(u32),
-}
-
-/// A record that is made up.
-#[derive(Debug, Default)]
-struct Made {
-    id: String,
-    text: String,
 }
 
 struct Making<'a> {
@@ -447,15 +426,21 @@ impl Making<'_> {
         calls.sort_unstable();
         let lines = survey.lines_of(&calls);
         let record_on: HashMap<u64, u32> = lines.iter().copied().zip(calls).collect();
-        let open: HashSet<Id> =
-            survey.tools.iter().filter(|tool| tool.result_in == NONE).map(|tool| tool.id).collect();
+        let open: HashSet<(u32, Id)> = survey
+            .tools
+            .iter()
+            .filter(|tool| tool.result_in == NONE)
+            .map(|tool| (tool.used_in, tool.id))
+            .collect();
         self.made.clear();
         words::each(file, survey, lines, |line, call: Option<Value>| {
             let call = call.unwrap_or_default();
-            let made = if is_claude { claude_result(&call, &open) } else { codex_result(&call) };
+            let record = record_on[&line];
+            let is_open = |id: &str| open.contains(&(record, Id::of(id.as_bytes())));
+            let made = if is_claude { claude_result(&call, is_open) } else { codex_result(&call) };
             if let Some(made) = made {
-                self.made.insert(record_on[&line], made);
-                self.told(record_on[&line], "its call got a result that says it was interrupted");
+                self.made.insert(record, made);
+                self.told(record, "its call got a result that says it was interrupted");
             }
         })
     }
@@ -534,83 +519,4 @@ fn ids_of(file: &File, survey: &Survey, wanted: &HashSet<u32>) -> io::Result<Has
     };
     walk(source, survey.walked.bytes, |_, _| {}, visit)?;
     failed.map_or(Ok(ids), Err)
-}
-
-/// What Claude Code notes of where it is, so that a resume goes on there whatever was written last.
-fn leaf_note(file: &File, survey: &Survey, tip: u32) -> io::Result<String> {
-    let prompt = ancestors(survey, tip).find(|at| survey.is(*at, bit::PROMPT));
-    let line = prompt.map(|prompt| survey.line_of(prompt));
-    let said = words::fetch(file, survey, line)?.into_values().next().and_then(|words| words.said);
-    let said = Value::from(said.unwrap_or_default());
-    let mut source = file;
-    source.seek(SeekFrom::Start(0))?;
-    let (mut numbers, mut note) = (Numbers::default(), Ok(None));
-    let raw = |at: &std::ops::Range<u64>| {
-        let mut bytes = vec![0; (at.end - at.start) as usize];
-        file.read_exact_at(&mut bytes, at.start)?;
-        String::from_utf8(bytes).map_err(io::Error::other)
-    };
-    let visit = |_: &Place, seen: Seen<'_>| {
-        let Seen::Record(head) = seen else { return };
-        if numbers.of(head) != Some(tip) {
-            return;
-        }
-        note = raw(&head.uuid_at).and_then(|id| {
-            let session = raw(&head.session_at[0])?;
-            let session = if session.is_empty() { session } else { format!(",\"sessionId\":{session}") };
-            Ok(Some(format!("{{\"type\":\"last-prompt\",\"lastPrompt\":{said},\"leafUuid\":{id}{session}}}")))
-        });
-    };
-    walk(source, survey.walked.bytes, |_, _| {}, visit)?;
-    note?.ok_or_else(|| io::Error::other("the file was changed meanwhile"))
-}
-
-/// What Claude Code would write; nothing for a record that cannot be read.
-fn claude_result(call: &Value, open: &HashSet<Id>) -> Option<Made> {
-    let uuid = call["uuid"].as_str()?;
-    let blocks = call["message"]["content"].as_array()?;
-    let ids =
-        blocks.iter().filter(|block| block["type"] == "tool_use").filter_map(|block| block["id"].as_str());
-    let results: Vec<Value> = ids
-        .filter(|id| open.contains(&Id::of(id.as_bytes())))
-        .map(|id| json!({"type": "tool_result", "content": INTERRUPTED, "is_error": true, "tool_use_id": id}))
-        .collect();
-    if results.is_empty() {
-        return None;
-    }
-    let id = made_up_id(uuid);
-    let mut record = json!({
-        "parentUuid": uuid,
-        "isSidechain": call["isSidechain"],
-        "type": "user",
-        "message": {"role": "user", "content": results},
-        "uuid": id,
-        "timestamp": call["timestamp"],
-        "toolDenialKind": "interrupted",
-    });
-    for key in ["userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "agentId"] {
-        if !call[key].is_null() {
-            record[key] = call[key].clone();
-        }
-    }
-    Some(Made { id, text: record.to_string() })
-}
-
-/// What Codex tells its model; nothing for a call of which it is not known what it would be told.
-fn codex_result(call: &Value) -> Option<Made> {
-    let payload = &call["payload"];
-    let kind = match payload["type"].as_str()? {
-        "custom_tool_call" => "custom_tool_call_output",
-        "function_call" | "local_shell_call" => "function_call_output",
-        _ => return None,
-    };
-    let mut record = json!({
-        "timestamp": call["timestamp"],
-        "type": "response_item",
-        "payload": {"type": kind, "call_id": payload["call_id"].as_str()?, "output": ABORTED},
-    });
-    if !call["ordinal"].is_null() {
-        record["ordinal"] = call["ordinal"].clone();
-    }
-    Some(Made { id: String::new(), text: record.to_string() })
 }
