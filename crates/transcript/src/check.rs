@@ -5,7 +5,8 @@
 //! side, sub-agents, compaction) is not a finding. Somebody who went back and said something else is a note.
 //! Not here: mending it (see `repair`). Start with [`check`].
 
-use std::collections::BTreeMap;
+mod branches;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -13,10 +14,10 @@ use serde::Serialize;
 
 use crate::Kind;
 use crate::place;
-use crate::shape::{Branch, Shape};
+use crate::shape::{self, Shape};
 use crate::survey::{self, MAX_RECORDS, NONE, Survey, bit};
 use crate::walk::Flaw;
-use crate::words::{self, Words};
+use crate::words;
 
 /// How many findings are told; of more there is only the number.
 pub const MAX_FINDINGS: usize = 1000;
@@ -67,6 +68,8 @@ pub enum What {
     NotATranscript,
     /// Somebody was writing it meanwhile.
     Growing,
+    /// Somebody cut it meanwhile.
+    Shrinking,
 }
 
 /// How much a finding matters.
@@ -96,6 +99,9 @@ pub struct Finding {
     /// The branches of a fork: first the one that a resume follows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<Side>,
+    /// Whether it is a call behind which nothing was said: while its agent lives, its tool may be at work.
+    #[serde(skip)]
+    pub(crate) may_be_at_work: bool,
 }
 
 /// One side of a fork.
@@ -177,6 +183,19 @@ impl Report {
         let listed = self.findings.iter().filter(|one| one.weight == Weight::Fault).count();
         listed as u64 + self.more_findings
     }
+
+    /// Whether a call is at its end that has no result: no fault while the agent that wrote it lives.
+    pub fn may_be_at_work(&self) -> bool {
+        self.findings.iter().any(|one| one.may_be_at_work)
+    }
+
+    /// Takes note that somebody has it open: the result of a call at its end is still to come.
+    pub fn is_held_by(&mut self, who: &str) {
+        for one in self.findings.iter_mut().filter(|one| one.may_be_at_work) {
+            (one.weight, one.resume) = (Weight::Note, None);
+            one.text.push_str(&format!(" yet: {who} has it open"));
+        }
+    }
 }
 
 /// Looks at a transcript. `progress` is told how many bytes more were read. The error says why it cannot be read.
@@ -208,6 +227,10 @@ pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -
     if survey.walked.grew {
         found.note(What::Growing, 0, "somebody was writing it while it was read", None);
     }
+    if survey.shrank {
+        let resume = Some("what it has now is not what is told here; look at it again");
+        found.fault(What::Shrinking, 0, "somebody made it shorter while it was read", resume);
+    }
     if survey.kind.is_none() {
         if survey.walked.bytes == 0 {
             found.fault(What::Empty, 0, "the file is empty", Some("there is nothing to resume"));
@@ -225,7 +248,7 @@ pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -
     sessions(path, file, survey, &mut found)?;
     tools(file, survey, &mut found)?;
     match survey.kind {
-        Some(Kind::Claude) => tree(file, survey, shape, &mut found)?,
+        Some(Kind::Claude) => branches::tree(file, survey, shape, &mut found)?,
         Some(Kind::Codex) | None => {}
     }
     if survey.is_cut {
@@ -238,6 +261,9 @@ pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -
         found.note(What::TooManyRecords, 0, &text, None);
     }
     report.findings.sort_by_key(|one| (one.line, one.what));
+    if survey.walked.grew {
+        report.is_held_by("whoever was writing it");
+    }
     Ok(report)
 }
 
@@ -255,6 +281,7 @@ impl Found<'_> {
             text: text.to_owned(),
             resume: resume.map(str::to_owned),
             branches: Vec::new(),
+            may_be_at_work: false,
         });
     }
 
@@ -266,6 +293,7 @@ impl Found<'_> {
             text: text.to_owned(),
             resume: resume.map(str::to_owned),
             branches: Vec::new(),
+            may_be_at_work: false,
         });
     }
 
@@ -288,6 +316,9 @@ fn flaws(survey: &Survey, found: &mut Found<'_>) {
     for at in &survey.flaws {
         let bytes = at.bytes.end - at.bytes.start;
         match at.flaw {
+            Flaw::Torn if at.is_last && survey.walked.grew => {
+                found.note(What::TornLine, at.line, "a record at its end was being written", None)
+            }
             Flaw::Torn if at.is_last => found.fault(
                 What::TornLine,
                 at.line,
@@ -414,20 +445,24 @@ fn tools(file: &File, survey: &Survey, found: &mut Found<'_>) -> std::io::Result
     let lines = survey.lines_of(&odd.iter().map(|(record, ..)| *record).collect::<Vec<_>>());
     let all = words::fetch(file, survey, lines.iter().copied())?;
     let is_claude = survey.kind == Some(Kind::Claude);
+    let is_any_open = odd.iter().any(|(_, what, _)| *what == What::CallWithoutResult);
+    let tip = if is_any_open { shape::tip(survey) } else { NONE };
     for ((record, what, other), line) in odd.into_iter().zip(lines) {
         let name = all.get(&line).and_then(|words| words.tool.as_deref()).unwrap_or("a tool");
         let other = if other == NONE { 0 } else { survey.line_of(other) };
         match what {
-            What::CallWithoutResult => found.fault(
-                what,
-                line,
-                &format!("{name} was called and there is no result"),
-                Some(if is_claude {
-                    "the model is told that the call was interrupted"
-                } else {
-                    "the model is told that the call was aborted"
-                }),
-            ),
+            What::CallWithoutResult => {
+                let word = if is_claude { "interrupted" } else { "aborted" };
+                found.push(Finding {
+                    what,
+                    weight: Weight::Fault,
+                    line,
+                    text: format!("{name} was called and there is no result"),
+                    resume: Some(format!("the model is told that the call was {word}")),
+                    branches: Vec::new(),
+                    may_be_at_work: record >= tip,
+                });
+            }
             What::ResultWithoutCall => {
                 found.fault(
                     what,
@@ -455,146 +490,6 @@ fn tools(file: &File, survey: &Survey, found: &mut Found<'_>) -> std::io::Result
         }
     }
     Ok(())
-}
-
-fn tree(file: &File, survey: &Survey, shape: &Shape, found: &mut Found<'_>) -> std::io::Result<()> {
-    let mut missing: Vec<u32> = (0..survey.len()).filter(|at| survey.is(*at, bit::MISSING)).collect();
-    found.few(&mut missing);
-    for line in survey.lines_of(&missing) {
-        let resume = Some("the agent goes on with the record before it; what was between them is lost");
-        found.fault(What::MissingParent, line, "it hangs on a record that is not there", resume);
-    }
-    let mut twins = survey.twins.clone();
-    found.few(&mut twins);
-    let mut both: Vec<u32> = twins.iter().flat_map(|(one, other)| [*one, *other]).collect();
-    both.sort_unstable();
-    both.dedup();
-    let line_of: BTreeMap<u32, u64> = both.iter().copied().zip(survey.lines_of(&both)).collect();
-    for (record, other) in twins {
-        let text = format!("it has the id of the record on line {}", line_of[&other]);
-        found.fault(What::DuplicateId, line_of[&record], &text, Some("the agent has only the later one"));
-    }
-    if let Some(record) = shape.first_more {
-        let text =
-            format!("this is the first of {} more branches, which are not told apart", shape.more_branches);
-        let resume = Some("the model is not given what is on them");
-        found.fault(What::Fork, survey.line_of(record), &text, resume);
-    }
-    if let Some(record) = shape.loops_at {
-        let resume = Some("the agent cannot find the beginning");
-        found.fault(What::Ring, survey.line_of(record), "it is its own ancestor", resume);
-    }
-    let mut wanted: Vec<u32> = Vec::new();
-    for branch in &shape.branches {
-        wanted.extend(branch.fork);
-        wanted.extend(branch.instead);
-        wanted.extend(&branch.prompts);
-        wanted.extend([branch.head, branch.last]);
-    }
-    wanted.extend(shape.leaf);
-    let next = next_prompts(survey, shape);
-    wanted.extend(next.values());
-    wanted.sort_unstable();
-    wanted.dedup();
-    let lines: BTreeMap<u32, u64> = wanted.iter().copied().zip(survey.lines_of(&wanted)).collect();
-    let all = words::fetch(file, survey, lines.values().copied())?;
-    for branch in &shape.branches {
-        let line = |record: u32| lines.get(&record).copied().unwrap_or(0);
-        let words = |record: u32| all.get(&line(record)).cloned().unwrap_or_default();
-        let turn = |record: u32, kind: &'static str| Turn {
-            line: line(record),
-            at_ms: words(record).at_ms,
-            kind,
-            said: words(record).said.unwrap_or_default(),
-        };
-        let prompts = branch.prompts.iter().copied().filter(|at| words(*at).is_persons());
-        let mut turns: Vec<Turn> = prompts.map(|at| turn(at, "prompt")).collect();
-        if turns.is_empty() {
-            turns.push(turn(branch.last, "answer"));
-        }
-        let lost = Side {
-            resumed: false,
-            from_line: line(branch.head),
-            to_line: line(branch.last),
-            writer: writer(&words(branch.head), &words(branch.last)),
-            turns,
-        };
-        let kept = branch.instead.map(|instead| {
-            let end = shape.leaf.unwrap_or(instead);
-            Side {
-                resumed: true,
-                from_line: line(instead),
-                to_line: line(end),
-                writer: writer(&words(instead), &words(end)),
-                turns: next.get(&instead).map(|at| turn(*at, "prompt")).into_iter().collect(),
-            }
-        });
-        let room = MAX_LOST.saturating_sub(found.report.lost.len());
-        found.report.lost.extend(lost.turns.iter().take(room).cloned());
-        found.push(fork(branch, line(branch.fork.unwrap_or(branch.head)), kept, lost));
-    }
-    found.report.lost.sort_by_key(|turn| turn.line);
-    Ok(())
-}
-
-/// For the records of the path at which branches leave: the first prompt from there on.
-fn next_prompts(survey: &Survey, shape: &Shape) -> BTreeMap<u32, u32> {
-    let mut next = BTreeMap::new();
-    let (mut at, mut prompt, mut steps) = (shape.leaf, None, survey.len());
-    while let Some(record) = at.filter(|_| steps > 0) {
-        if survey.is(record, bit::PROMPT) {
-            prompt = Some(record);
-        }
-        if let Some(prompt) = prompt.filter(|_| shape.branches.iter().any(|one| one.instead == Some(record)))
-        {
-            next.insert(record, prompt);
-        }
-        (at, steps) = (survey.parent(record), steps - 1);
-    }
-    next
-}
-
-fn writer(first: &Words, last: &Words) -> Writer {
-    let text =
-        |text: &Option<String>| text.as_ref().map(|text| text.chars().filter(|c| !c.is_control()).collect());
-    Writer {
-        entrypoint: text(&first.entrypoint),
-        version: text(&first.version),
-        cwd: text(&first.cwd),
-        from_ms: first.at_ms,
-        to_ms: last.at_ms,
-    }
-}
-
-fn fork(branch: &Branch, line: u64, kept: Option<Side>, lost: Side) -> Finding {
-    let (from, to) = (lost.from_line, lost.to_line);
-    let what = if branch.fork.is_none() { What::SecondRoot } else { What::Fork };
-    let text = match (&kept, branch.is_race) {
-        _ if branch.fork.is_none() => {
-            format!("the conversation begins a second time: lines {from} to {to} hang on nothing")
-        }
-        (Some(kept), true) => {
-            let other = kept.from_line;
-            format!("two wrote at once: lines {from} to {to} and those from {other} on both follow this one")
-        }
-        (Some(kept), false) => {
-            let other = kept.from_line;
-            format!("somebody went back: lines {from} to {to} were left for line {other}")
-        }
-        (None, _) => format!("lines {from} to {to} follow the record at which a resume begins"),
-    };
-    let has = match (branch.prompt_count, branch.answers) {
-        (0, answers) => counted(answers, "answer"),
-        (prompts, answers) => format!("{} and {}", counted(prompts, "prompt"), counted(answers, "answer")),
-    };
-    Finding {
-        what,
-        weight: if branch.is_race { Weight::Fault } else { Weight::Note },
-        line,
-        text,
-        resume: Some(format!("the model is not given what is on lines {from} to {to}: {has}")),
-        branches: kept.into_iter().chain([lost]).collect(),
-    }
 }
 
 /// `1 line`, `2 lines`.

@@ -35,7 +35,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::PathBuf;
 
-pub use place::{EveryFile, Kind, config_dir, every_file, is_plain_id, open};
+pub use place::{EveryFile, Kind, Own, config_dir, every_file, is_plain_id, open, own};
 pub use survey::kind_in;
 
 /// How much of an answer is kept.

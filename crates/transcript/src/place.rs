@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open as open_fd};
 
+use crate::shelf;
+
 /// The longest id of a conversation.
 const MAX_ID_BYTES: usize = 128;
 
@@ -118,6 +120,45 @@ pub(crate) fn files(
         is_new
     });
     Ok(found)
+}
+
+/// What a path says of an agent's own transcript.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Own {
+    /// Whose it is.
+    pub kind: Kind,
+    /// The directory in which that agent keeps everything.
+    pub account: PathBuf,
+    /// The conversation it is of; of a sub-agent the one it works for. Older versions do not say that in the path.
+    pub conversation: Option<String>,
+}
+
+/// Whether a path is one where an agent keeps a transcript of its own, by whatever link it is called.
+pub fn own(path: &Path) -> Option<Own> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A link in an agent's directory is the agent's as much as what it leads to.
+    let named = path.file_name().and_then(|name| Some(fs::canonicalize(dir).ok()?.join(name)));
+    named.as_deref().and_then(own_at).or_else(|| own_at(&fs::canonicalize(path).ok()?))
+}
+
+fn own_at(path: &Path) -> Option<Own> {
+    let name = |up: usize| path.ancestors().nth(up)?.file_name()?.to_str();
+    let own = |kind: Kind, up: usize, conversation: Option<String>| {
+        Some(Own { kind, account: path.ancestors().nth(up)?.to_owned(), conversation })
+    };
+    match shelf::named(path) {
+        Some((Kind::Claude, id)) if name(2) == Some("projects") => own(Kind::Claude, 3, Some(id)),
+        Some((Kind::Codex, id)) if name(4) == Some("sessions") => own(Kind::Codex, 5, Some(id)),
+        Some((Kind::Codex, id)) if name(1) == Some("archived_sessions") => own(Kind::Codex, 2, Some(id)),
+        None if name(0)?.starts_with("agent-") && name(0)?.ends_with(".jsonl") => {
+            match (name(1), name(2), name(4)) {
+                (Some("subagents"), Some(id), Some("projects")) => own(Kind::Claude, 5, Some(id.to_owned())),
+                (_, Some("projects"), _) => own(Kind::Claude, 3, None),
+                (_, _, _) => None,
+            }
+        }
+        Some(_) | None => None,
+    }
 }
 
 /// Every transcript of an agent, and what could not be looked at, with the reason.

@@ -14,6 +14,7 @@ mod copy;
 mod made;
 mod plan;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,8 +24,8 @@ use crate::Kind;
 use crate::check::{self, Finding, Weight, named_id};
 use crate::head::Id;
 use crate::place;
-use crate::shape::Shape;
-use crate::survey::{self, Survey};
+use crate::shape::{self, Shape};
+use crate::survey::{self, NONE, Survey, Tool};
 
 /// How often a copy is looked at and mended again: branches may have branches.
 const MAX_ROUNDS: usize = 16;
@@ -54,6 +55,9 @@ pub struct Wish {
     pub force: bool,
     /// Whether branches that cannot stay become copies of their own.
     pub beside: bool,
+    /// Whether somebody who lives has the original open. A call at its end is at work then: nobody may say that it was
+    /// interrupted, and in the copy it stays without a result.
+    pub is_held: bool,
 }
 
 /// A change.
@@ -110,6 +114,7 @@ fn make(source: &Path, target: &Path, wish: &Wish, mut choice: Choice<'_>) -> Re
     let mut changes = Vec::new();
     let mut aside: Vec<Id> = Vec::new();
     let mut known = None;
+    let mut at_work = HashSet::new();
     let mut round = 0;
     loop {
         let from = if round == 0 { source.to_owned() } else { work.current() };
@@ -126,7 +131,13 @@ fn make(source: &Path, target: &Path, wish: &Wish, mut choice: Choice<'_>) -> Re
         }
         let file = place::open(&from)?;
         let wrong = |error: std::io::Error| format!("cannot read {}: {error}", from.display());
-        let plan = plan::plan(&file, &survey, &shape, tip).map_err(wrong)?;
+        // Only the original has an end at which somebody works; in a copy other turns may come behind it.
+        if wish.is_held && round == 0 {
+            let end = shape::tip(&survey);
+            let is_open = |tool: &&Tool| tool.result_in == NONE && tool.used_in >= end;
+            at_work = survey.tools.iter().filter(is_open).map(|tool| tool.id).collect();
+        }
+        let plan = plan::plan(&file, &survey, &shape, tip, &at_work).map_err(wrong)?;
         if known.is_none() {
             known = Some((kind, survey.sessions.clone(), check::is_fork(&file, &survey).map_err(wrong)?));
         }
@@ -191,7 +202,7 @@ fn make(source: &Path, target: &Path, wish: &Wish, mut choice: Choice<'_>) -> Re
     // Branches first: what cannot be made is known before the copy has its name.
     let mut beside = Beside::default();
     for head in aside {
-        beside.branch(source, target, head)?;
+        beside.branch(source, target, head, wish.is_held)?;
     }
     // Whatever was put there meanwhile.
     is_free_of(target, &before)?;
@@ -229,13 +240,13 @@ struct Beside {
 
 impl Beside {
     /// A copy of one branch, as a conversation of its own.
-    fn branch(&mut self, source: &Path, target: &Path, head: Id) -> Result<(), String> {
+    fn branch(&mut self, source: &Path, target: &Path, head: Id, is_held: bool) -> Result<(), String> {
         let id = made::made_up_id(&format!("{}{:x}", target.display(), head.0));
         let path = target.with_file_name(format!("{id}.jsonl"));
         if path.symlink_metadata().is_ok() {
             return Err(format!("{} is there already: move it away, or name another copy", path.display()));
         }
-        let wish = Wish { new_id: Some(id), ..Wish::default() };
+        let wish = Wish { new_id: Some(id), is_held, ..Wish::default() };
         let made = make(source, &path, &wish, Choice::Record(head))?;
         self.copies.push(made.copy);
         self.rests.extend(made.rest);

@@ -281,6 +281,13 @@ pub(crate) fn is_said(survey: &Survey, record: u32) -> bool {
     survey.is(record, bit::PROMPT) || survey.is(record, bit::ASSISTANT) && !survey.is(record, bit::SYNTHETIC)
 }
 
+/// The record from which on nothing is said but one message and what its tools gave back: a call behind it that has no
+/// result may be at work.
+pub(crate) fn tip(survey: &Survey) -> u32 {
+    let begins = |at: &u32| is_said(survey, *at) && !survey.is(*at, bit::BLOCK | bit::SIDE);
+    (0..survey.len()).rev().find(begins).unwrap_or(0)
+}
+
 /// Where a parent is missing, the agent goes on with the record before.
 fn link_missing(survey: &mut Survey) {
     let mut before = None;

@@ -127,7 +127,8 @@ pub fn id_in(path: &Path) -> Option<String> {
     named(path).map(|(_, id)| id)
 }
 
-fn named(path: &Path) -> Option<(Kind, String)> {
+/// The same, and whose it is.
+pub(crate) fn named(path: &Path) -> Option<(Kind, String)> {
     let name = path.file_name()?.as_bytes();
     let stem = name.strip_suffix(b".zst").unwrap_or(name).strip_suffix(b".jsonl")?;
     Some(match stem.strip_prefix(b"rollout-") {

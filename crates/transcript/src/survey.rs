@@ -110,6 +110,8 @@ pub(crate) struct Survey {
     /// Whose it is; nobody's that is known if no record says so.
     pub(crate) kind: Option<Kind>,
     pub(crate) walked: Walked,
+    /// Somebody cut it meanwhile.
+    pub(crate) shrank: bool,
     /// All records, with those that are not kept.
     pub(crate) records: u64,
     pub(crate) flaws: Vec<FlawAt>,
@@ -149,11 +151,11 @@ pub(crate) fn survey(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<Surve
     let wrong = |error: io::Error| format!("cannot read {}: {error}", path.display());
     let file = place::open(path)?;
     let size = file.metadata().map_err(wrong)?.len();
-    read(file, size, progress).map_err(wrong)
+    read(&file, size, progress).map_err(wrong)
 }
 
 /// The same of a file that is open.
-pub(crate) fn read(file: File, size: u64, progress: &mut dyn FnMut(u64)) -> io::Result<Survey> {
+fn read(file: &File, size: u64, progress: &mut dyn FnMut(u64)) -> io::Result<Survey> {
     let mut survey = Survey::new(size);
     let mut marks = Marks::default();
     let mut told = 0;
@@ -176,6 +178,10 @@ pub(crate) fn read(file: File, size: u64, progress: &mut dyn FnMut(u64)) -> io::
     progress(walked.bytes.saturating_sub(told));
     survey.walked = walked;
     survey.marks = marks;
+    // What changed behind the place that was being read shows only now.
+    let now = file.metadata()?.len();
+    survey.walked.grew |= now > walked.bytes;
+    survey.shrank = now < walked.bytes || walked.bytes < size;
     survey.finish();
     Ok(survey)
 }
@@ -203,6 +209,7 @@ impl Survey {
         Self {
             kind: None,
             walked: Walked::default(),
+            shrank: false,
             records: 0,
             flaws: Vec::new(),
             flaw_count: 0,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
+use berth_keeper::writers::{self, Writer};
 use berth_keeper::{turn, view};
 use berth_transcript::check::Report;
 use berth_transcript::{EveryFile, Kind, every_file};
@@ -113,11 +114,31 @@ pub fn check_files(
             progress.add((bytes >> 20) - before);
         });
         told(match found {
-            Ok(report) => Checked::Report(Box::new(report)),
+            Ok(mut report) => {
+                if report.may_be_at_work()
+                    && let Some(holder) = holder(path)
+                {
+                    report.is_held_by(&holder.line());
+                }
+                Checked::Report(Box::new(report))
+            }
             Err(why) => Checked::Unreadable { path: path.clone(), why },
         })?;
     }
     Ok(())
+}
+
+/// Who lives and has a transcript open, by the agent's own signs, ours included. Nobody if the file is not where an agent
+/// keeps its own: then it is a copy.
+pub fn holder(path: &Path) -> Option<Writer> {
+    let own = berth_transcript::own(path)?;
+    let variable = match own.kind {
+        Kind::Claude => "CLAUDE_CONFIG_DIR",
+        Kind::Codex => "CODEX_HOME",
+    };
+    let env = |name: &str| (name == variable).then(|| own.account.clone().into_os_string());
+    // Who cannot be seen makes no claim: then a call without a result is told as what it looks like.
+    writers::registered(own.kind.word(), &own.conversation?, env, |_| false).ok()?.into_iter().next()
 }
 
 /// The turns of a transcript and how they hang together.
@@ -133,19 +154,22 @@ pub fn tree_of(path: &Path, progress: &dyn Progress) -> Result<tree::Tree, Probl
 }
 
 /// Makes a copy that is whole. With a new id a directory may be named: the copy is called as its agent calls it.
+/// Who has the original open is told with it: what a tool of theirs may still give back is not made up, and that call
+/// stays open in the copy.
 pub fn repair_file(
     source: &Path,
     target: &Path,
     new_id: bool,
     wish: repair::Wish,
-) -> Result<repair::Repaired, Problem> {
+) -> Result<(repair::Repaired, Option<Writer>), Problem> {
     let new_id = new_id.then(random_id).transpose()?;
     let target = match &new_id {
         Some(id) if target.is_dir() => target.join(name_for(source, id)),
         Some(_) | None => target.to_owned(),
     };
-    let wish = repair::Wish { new_id, ..wish };
-    repair::repair(source, &target, &wish).map_err(|why| {
+    let holder = holder(source);
+    let wish = repair::Wish { new_id, is_held: holder.is_some(), ..wish };
+    let made = repair::repair(source, &target, &wish).map_err(|why| {
         let is_there = why.ends_with("is there already");
         let problem = Problem::new(Code::Refused, why);
         if is_there {
@@ -153,7 +177,8 @@ pub fn repair_file(
         } else {
             problem.hint("nothing was made; `berth transcript check` says what is in it")
         }
-    })
+    })?;
+    Ok((made, holder))
 }
 
 /// A random UUID, as agents make them.

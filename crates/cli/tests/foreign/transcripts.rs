@@ -59,6 +59,31 @@ fn all_of_both_agents_are_checked_and_the_exit_code_says_how_they_are() {
 }
 
 #[test]
+fn a_tool_of_somebody_who_has_it_open_is_at_work_and_one_of_the_dead_broke_off() {
+    let world = World::new();
+    let file = world.claude(&id('a'), "list", 1);
+    let call = r#"{"type":"assistant","uuid":"a2","parentUuid":"a1","sessionId":"ID","message":{"id":"m","model":"m","content":[{"type":"tool_use","id":"t","name":"Bash","input":{}}]}}"#;
+    let text = fs::read_to_string(&file).expect("text") + &call.replace("ID", &id('a')) + "\n";
+    fs::write(&file, &text).expect("a file");
+    let copy = world.work("copy.jsonl").display().to_string();
+    let repair = ["transcript", "repair", &id('a'), "--force", "--to", &copy];
+    let open = world.open(&id('a'));
+    let named = format!("claude, pid {}", open.identity.pid);
+    let live = world.berth(&["transcript", "check", "--all"]);
+    assert!(live.code == 0 && live.out.contains("no result yet") && live.out.contains(&named), "{live:?}");
+    // Its copy has what it had: nobody says that the tool was interrupted.
+    let made = world.berth(&repair);
+    assert!(made.code == 12 && made.err.contains(&named), "{made:?}");
+    assert_eq!(fs::read_to_string(&copy).expect("a copy"), text);
+    // A copy is nobody's, whoever has the original.
+    assert_eq!(world.berth(&["transcript", "check", &copy]).code, 12);
+    drop(open);
+    assert_eq!(world.berth(&["transcript", "check", "--all"]).code, 12);
+    let made = world.berth(&repair);
+    assert!(made.code == 0 && !made.err.contains("has it open"), "{made:?}");
+}
+
+#[test]
 fn a_folder_that_cannot_be_listed_keeps_no_other_from_being_checked() {
     let world = World::new();
     codex(&world, 'b');

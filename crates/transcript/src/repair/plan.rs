@@ -89,11 +89,19 @@ pub(super) struct Tip {
     pub(super) is_taken: bool,
 }
 
-/// Finds out what has to change. With `kept` branches are not joined: the path to that record stays, alone.
-pub(super) fn plan(file: &File, survey: &Survey, shape: &Shape, kept: Option<Tip>) -> io::Result<Plan> {
+/// Finds out what has to change. With `kept` branches are not joined: the path to that record stays, alone. Calls that are
+/// `at_work` stay open.
+pub(super) fn plan(
+    file: &File,
+    survey: &Survey,
+    shape: &Shape,
+    kept: Option<Tip>,
+    at_work: &HashSet<Id>,
+) -> io::Result<Plan> {
     let mut making = Making {
         survey,
         shape,
+        at_work,
         plan: Plan::default(),
         texts: Vec::new(),
         links: BTreeMap::new(),
@@ -128,6 +136,7 @@ enum Link {
 struct Making<'a> {
     survey: &'a Survey,
     shape: &'a Shape,
+    at_work: &'a HashSet<Id>,
     plan: Plan,
     /// What is done, to which record.
     texts: Vec<(u32, String)>,
@@ -205,7 +214,7 @@ impl Making<'_> {
                     let text = "a result of a tool that was never called is set aside";
                     odd.push((result, survey.parent(result), text));
                 }
-                (used, NONE) => {
+                (used, NONE) if !self.at_work.contains(&tool.id) => {
                     self.made.insert(used, Made::default());
                 }
                 (_, _) => {}
@@ -429,7 +438,7 @@ impl Making<'_> {
         let open: HashSet<(u32, Id)> = survey
             .tools
             .iter()
-            .filter(|tool| tool.result_in == NONE)
+            .filter(|tool| tool.result_in == NONE && !self.at_work.contains(&tool.id))
             .map(|tool| (tool.used_in, tool.id))
             .collect();
         self.made.clear();

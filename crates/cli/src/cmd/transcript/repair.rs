@@ -20,8 +20,12 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptRepair) -> Result<u8, Problem> {
         Some("longest") => Keep::Longest,
         Some(leaf) => Keep::Leaf(leaf.to_owned()),
     };
-    let wish = Wish { keep, new_id: None, force: args.force, beside: args.beside };
-    let made = records::repair_file(&source, &args.to, args.new_id, wish)?;
+    let wish = Wish { keep, force: args.force, beside: args.beside, ..Wish::default() };
+    let (made, holder) = records::repair_file(&source, &args.to, args.new_id, wish)?;
+    if let Some(holder) = holder {
+        let who = print::visible(&holder.line());
+        print::note(&format!("{who} has it open: what it writes from now on is not in the copy"));
+    }
     if args.json {
         print::json(&made)?;
     } else {
