@@ -201,12 +201,13 @@ impl Report {
 /// Looks at a transcript. `progress` is told how many bytes more were read. The error says why it cannot be read.
 pub fn check(path: &Path, progress: &mut dyn FnMut(u64)) -> Result<Report, String> {
     let mut survey = survey::survey(path, progress)?;
-    let shape = match survey.kind {
+    let mut shape = match survey.kind {
         Some(Kind::Claude) => Shape::of(&mut survey),
         Some(Kind::Codex) | None => Shape::default(),
     };
     let file = place::open(path)?;
-    report(path, &file, &survey, &shape).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    let told = shape.weigh(&file, &survey).and_then(|()| report(path, &file, &survey, &shape));
+    told.map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
 /// Puts it into words.

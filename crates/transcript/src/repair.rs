@@ -194,10 +194,10 @@ fn make(source: &Path, target: &Path, wish: &Wish, mut choice: Choice<'_>) -> Re
         let cwd = cwd_of(&copy, &survey);
         (survey, cwd)
     };
-    let shape = if kind == Kind::Claude { Shape::of(&mut survey) } else { Shape::default() };
+    let mut shape = if kind == Kind::Claude { Shape::of(&mut survey) } else { Shape::default() };
     let file = place::open(&copy)?;
-    let left = check::report(target, &file, &survey, &shape)
-        .map_err(|error| format!("cannot read {}: {error}", copy.display()))?;
+    let left = shape.weigh(&file, &survey).and_then(|()| check::report(target, &file, &survey, &shape));
+    let left = left.map_err(|error| format!("cannot read {}: {error}", copy.display()))?;
     let aside = if wish.beside { aside } else { Vec::new() };
     // Branches first: what cannot be made is known before the copy has its name.
     let mut beside = Beside::default();
@@ -288,7 +288,9 @@ fn look(path: &Path, choice: Choice<'_>) -> Result<(Survey, Shape, Option<plan::
             }
         };
     }
-    let shape = Shape::of(&mut survey);
+    let mut shape = Shape::of(&mut survey);
+    let wrong = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    shape.weigh(&place::open(path)?, &survey).map_err(wrong)?;
     let wanted = match choice {
         Choice::Keep(Keep::All) => None,
         Choice::Keep(Keep::Newest) => shape.newest(&survey),

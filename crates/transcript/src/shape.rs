@@ -8,8 +8,11 @@
 //! Start with [`Shape::of`].
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io;
 
 use crate::survey::{NONE, Survey, bit};
+use crate::words;
 
 /// How many branches are told apart.
 pub(crate) const MAX_BRANCHES: usize = 250;
@@ -35,6 +38,8 @@ pub(crate) struct Branch {
     pub(crate) last: u32,
     /// Whether two wrote at the same time, or one went back and said something else.
     pub(crate) is_race: bool,
+    /// Another beginning, and nothing but the times can tell whether somebody went back to it: see [`Shape::weigh`].
+    may_be_back: bool,
 }
 
 /// The shape of a conversation.
@@ -183,6 +188,7 @@ impl Shape {
                 answers: 0,
                 last: record,
                 is_race: false,
+                may_be_back: false,
             });
             self.branch_of[record as usize] = self.branches.len() as u8;
         }
@@ -249,8 +255,36 @@ impl Shape {
             let goes_on = !survey.is(later, bit::PROMPT);
             let is_made_up = survey.is(branch.head, bit::SYNTHETIC | bit::INTERRUPTED)
                 || survey.is(instead, bit::SYNTHETIC | bit::INTERRUPTED);
-            branch.is_race = is_mixed || goes_on || is_made_up || branch.fork.is_none();
+            let has_sign = is_mixed || goes_on || is_made_up;
+            branch.may_be_back = branch.fork.is_none() && !has_sign;
+            branch.is_race = has_sign || branch.fork.is_none();
         }
+    }
+
+    /// Asks the times whether a second beginning is somebody who went back to the first prompt: what is left was over then.
+    /// Two cold starts with one id write at the same time, whatever the order of the file is.
+    pub(crate) fn weigh(&mut self, file: &File, survey: &Survey) -> io::Result<()> {
+        let Some(end) = self.leaf.filter(|_| self.branches.iter().any(|one| one.may_be_back)) else {
+            return Ok(());
+        };
+        let mut records: Vec<u32> = vec![end];
+        records
+            .extend(self.branches.iter().filter(|one| one.may_be_back).flat_map(|one| [one.head, one.last]));
+        records.extend(self.root);
+        records.sort_unstable();
+        records.dedup();
+        let lines: HashMap<u32, u64> = records.iter().copied().zip(survey.lines_of(&records)).collect();
+        let words = words::fetch(file, survey, lines.values().copied())?;
+        let at_ms = |record: u32| words.get(&lines[&record])?.at_ms;
+        for branch in self.branches.iter_mut().filter(|one| one.may_be_back) {
+            let Some(instead) = branch.instead else { continue };
+            let (before, after) =
+                if branch.head < instead { (branch.last, instead) } else { (end, branch.head) };
+            // One that does not say when it was written proves nothing.
+            branch.is_race =
+                !matches!((at_ms(before), at_ms(after)), (Some(before), Some(after)) if before < after);
+        }
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ mod talk;
 use std::fs;
 use std::io::Write;
 
-use berth_transcript::check::check;
+use berth_transcript::check::{Weight, What, check};
 use berth_transcript::repair::{Keep, Wish};
 use common::real;
 use copies::{Place, mends};
@@ -29,6 +29,37 @@ fn a_branch_that_makes_no_sense_behind_the_other_is_set_aside_and_may_be_a_copy(
     let other = fs::read(&made.beside[0]).unwrap();
     assert_eq!(resumed(&other), ["A", "one"]);
     assert!(check(&made.beside[0], &mut |_| {}).unwrap().is_clean());
+}
+
+#[test]
+fn who_went_back_to_the_first_prompt_is_left_alone_and_a_cold_start_race_is_not() {
+    let look = |records: &[Value]| {
+        let place = Place::new(&lines(records));
+        (check(&place.original, &mut |_| {}).unwrap(), place)
+    };
+    let back = [prompt(1, 0, "A"), answer(2, 1, "a"), prompt(3, 0, "B"), answer(4, 3, "b")];
+    // Wherever a resume goes on.
+    let note = json!({"type": "last-prompt", "leafUuid": id(2), "sessionId": SESSION});
+    for (records, lost) in [(back.to_vec(), "A"), ([&back[..], &[note]].concat(), "B")] {
+        let (report, place) = look(&records);
+        let found = &report.findings[0];
+        assert_eq!((found.what, found.weight), (What::SecondRoot, Weight::Note), "{report:#?}");
+        assert!(found.text.starts_with("somebody went back to the start"), "{report:#?}");
+        assert_eq!((report.is_clean(), report.lost[0].said.as_str()), (true, lost));
+        let (made, copy) = place.mended();
+        assert!(copy == lines(&records) && made.changes.is_empty(), "{made:#?}");
+    }
+    // Two at once, of whom one wrote first; and one that does not say when it wrote.
+    let mut race = back.clone();
+    race[1]["timestamp"] = json!("2026-11-16T09:00:03.500Z");
+    let mut unsaid = back;
+    unsaid[2].as_object_mut().unwrap().remove("timestamp");
+    for records in [race, unsaid] {
+        let (report, _) = look(&records);
+        let found = &report.findings[0];
+        assert_eq!((found.what, found.weight), (What::SecondRoot, Weight::Fault), "{report:#?}");
+        mends(&records, &["A", "a", "B", "b"]);
+    }
 }
 
 #[test]

@@ -109,14 +109,14 @@ fn nothing_is_made_up_for_a_tool_of_somebody_who_lives() {
     let fork = [
         prompt(1, 0, "0"),
         answer(2, 1, "0"),
-        prompt(3, 2, "B"),
-        prompt(4, 2, "A"),
-        answer(5, 3, "b"),
-        call(6, 4, "t", "m"),
+        prompt(3, 2, "A"),
+        prompt(4, 2, "B"),
+        answer(5, 4, "b"),
+        call(6, 3, "t", "m"),
     ];
     let place = Place::new(&lines(&fork));
     let made = place.repair(&held).unwrap();
     let copy = fs::read(&place.copy).unwrap();
     assert!(!String::from_utf8_lossy(&copy).contains("toolDenialKind"), "{made:#?}");
-    assert_eq!(resumed(&copy), ["0", "0", "B", "b", "A", "Bash"]);
+    assert_eq!(resumed(&copy), ["0", "0", "A", "Bash", "B", "b"]);
 }

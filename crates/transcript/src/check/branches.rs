@@ -128,6 +128,10 @@ fn fork(branch: &Branch, line: u64, kept: Option<Side>, lost: Side) -> Finding {
     let (from, to) = (lost.from_line, lost.to_line);
     let what = if branch.fork.is_none() { What::SecondRoot } else { What::Fork };
     let text = match (&kept, branch.is_race) {
+        (Some(kept), false) if branch.fork.is_none() => {
+            let other = kept.from_line;
+            format!("somebody went back to the start: lines {from} to {to} were left for line {other}")
+        }
         _ if branch.fork.is_none() => {
             format!("the conversation begins a second time: lines {from} to {to} hang on nothing")
         }
