@@ -51,7 +51,7 @@ pub struct Wish {
     pub keep: Keep,
     /// Another id for the conversation, so that the copy can lie beside the original: a UUID.
     pub new_id: Option<String>,
-    /// Whether a file with the name of the copy may be replaced. The original never is, nor is any other.
+    /// Whether a file with the name of the copy may be replaced. No original ever is, nor is any other file.
     pub force: bool,
     /// Whether branches that cannot stay become copies of their own.
     pub beside: bool,
@@ -103,7 +103,13 @@ fn make(source: &Path, target: &Path, wish: &Wish, mut choice: Choice<'_>) -> Re
     let rest = copy::beside(target, "rest");
     is_free_of(target, &before)?;
     is_free_of(&rest, &before)?;
-    if !wish.force && target.symlink_metadata().is_ok() {
+    let is_there = target.symlink_metadata().is_ok();
+    // An agent's own files are originals, all of them, whoever says that they may be replaced.
+    let is_own = place::own(target).is_some();
+    if is_own && is_there {
+        return Err(format!("{} is another original, which is never replaced", target.display()));
+    }
+    if !wish.force && is_there {
         return Err(format!("{} is there already", target.display()));
     }
     // Nobody named it, so nobody said that it may be replaced.
@@ -206,7 +212,7 @@ fn make(source: &Path, target: &Path, wish: &Wish, mut choice: Choice<'_>) -> Re
     }
     // Whatever was put there meanwhile.
     is_free_of(target, &before)?;
-    let rest = work.finish(target, &rest, wish.force)?;
+    let rest = work.finish(target, &rest, wish.force && !is_own)?;
     let beside = beside.keep();
     Ok(Repaired {
         copy: target.to_owned(),

@@ -294,6 +294,43 @@ fn force_replaces_the_copy_and_nothing_that_nobody_named() {
 }
 
 #[test]
+fn force_replaces_no_other_original() {
+    let force = Wish { force: true, ..Wish::default() };
+    let place = Place::new(&lines(&[prompt(1, 0, "A")]));
+    let home = &place.home.0;
+    let projects = home.join(".claude/projects");
+    let (project, days) = (projects.join("-x"), home.join(".codex/sessions/2026/11/16"));
+    let (beside, away) = (project.join(SESSION).join("subagents"), home.join(".codex/archived_sessions"));
+    for dir in [&project, &beside, &days, &away] {
+        fs::create_dir_all(dir).unwrap();
+    }
+    symlink(&project, home.join("link")).unwrap();
+    fs::write(project.join(format!("{SESSION}.jsonl")), "mine").unwrap();
+    let rollout = format!("rollout-2026-11-16T08-57-35-{SESSION}.jsonl");
+    for target in [
+        project.join(format!("{SESSION}.jsonl")),
+        home.join(format!("link/{SESSION}.jsonl")),
+        project.join("agent-1.jsonl"),
+        beside.join("agent-1.jsonl"),
+        days.join(&rollout),
+        away.join(&rollout),
+    ] {
+        fs::write(&target, "mine").unwrap();
+        for wish in [&force, &Wish::default()] {
+            let error = repair(&place.original, &target, wish).unwrap_err();
+            assert!(error.contains("is another original, which is never replaced"), "{error}");
+        }
+        assert_eq!(fs::read(&target).unwrap(), b"mine");
+    }
+    // A new one may lie there, and what is no agent's may be replaced.
+    let new = id(7);
+    let wish = Wish { new_id: Some(new.clone()), ..Wish::default() };
+    repair(&place.original, &project.join(format!("{new}.jsonl")), &wish).unwrap();
+    fs::write(project.join("mended.jsonl"), "mine").unwrap();
+    repair(&place.original, &project.join("mended.jsonl"), &force).unwrap();
+}
+
+#[test]
 fn a_copy_with_an_id_of_its_own_says_so_in_every_record() {
     let new = "cccccccc-2222-4333-8444-555555555555";
     for kind in ["claude", "codex"] {
