@@ -166,6 +166,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// How many more there are.
     pub more_findings: u64,
+    /// How many of those are faults.
+    pub more_faults: u64,
     /// What was said and a resume would not have.
     pub lost: Vec<Turn>,
     /// On which line a resume begins to go on; 0 if that is not known.
@@ -181,7 +183,12 @@ impl Report {
     /// How many faults were found.
     pub fn faults(&self) -> u64 {
         let listed = self.findings.iter().filter(|one| one.weight == Weight::Fault).count();
-        listed as u64 + self.more_findings
+        listed as u64 + self.more_faults
+    }
+
+    /// How many notes there are.
+    pub fn notes(&self) -> u64 {
+        self.findings.len() as u64 + self.more_findings - self.faults()
     }
 
     /// Whether a call is at its end that has no result: no fault while the agent that wrote it lives.
@@ -221,6 +228,7 @@ pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -
         records: survey.records,
         findings: Vec::new(),
         more_findings: 0,
+        more_faults: 0,
         lost: Vec::new(),
         resumes_from: shape.leaf.map_or(0, |leaf| survey.line_of(leaf)),
     };
@@ -298,9 +306,9 @@ impl Found<'_> {
         });
     }
 
-    /// As many as can be told; of the others only the number.
+    /// As many faults as can be told; of the others only the number.
     fn few<T>(&mut self, all: &mut Vec<T>) {
-        self.report.more_findings += all.len().saturating_sub(MAX_FINDINGS) as u64;
+        self.more(Weight::Fault, all.len().saturating_sub(MAX_FINDINGS) as u64);
         all.truncate(MAX_FINDINGS);
     }
 
@@ -308,8 +316,14 @@ impl Found<'_> {
         if self.report.findings.len() < MAX_FINDINGS {
             self.report.findings.push(finding);
         } else {
-            self.report.more_findings += 1;
+            self.more(finding.weight, 1);
         }
+    }
+
+    /// Takes note of so many that are not told.
+    fn more(&mut self, weight: Weight, count: u64) {
+        self.report.more_findings += count;
+        self.report.more_faults += if weight == Weight::Fault { count } else { 0 };
     }
 }
 
@@ -358,7 +372,8 @@ fn flaws(survey: &Survey, found: &mut Found<'_>) {
             ),
         }
     }
-    found.report.more_findings += survey.flaw_count - survey.flaws.len() as u64;
+    found.more(Weight::Fault, survey.flaw_count - survey.flaws.len() as u64);
+    found.more(Weight::Fault, survey.more_odd);
 }
 
 /// The id that the name of a file promises.
@@ -418,6 +433,7 @@ fn sessions(path: &Path, file: &File, survey: &Survey, found: &mut Found<'_>) ->
             found.fault(What::SecondBeginning, line, "the rollout begins a second time", resume);
         }
     }
+    found.more(if is_fork { Weight::Note } else { Weight::Fault }, survey.more_metas);
     Ok(())
 }
 

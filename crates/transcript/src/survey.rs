@@ -133,11 +133,14 @@ pub(crate) struct Survey {
     pub(crate) answered_twice: Vec<(u32, u32)>,
     /// The record, and the one that had its id before.
     pub(crate) twins: Vec<(u32, u32)>,
+    /// How many more of these three there are than are kept.
+    pub(crate) more_odd: u64,
     pub(crate) sessions: Vec<SessionSeen>,
     /// Where Claude Code noted it was.
     pub(crate) leaf_id: Option<Id>,
     /// Beginnings of a rollout that are not the first.
     pub(crate) metas: Vec<u32>,
+    pub(crate) more_metas: u64,
     /// Parents that come later than their children, or not at all.
     waiting: Vec<(u32, Id)>,
     recent: Vec<(u32, Id)>,
@@ -225,9 +228,11 @@ impl Survey {
             used_twice: Vec::new(),
             answered_twice: Vec::new(),
             twins: Vec::new(),
+            more_odd: 0,
             sessions: Vec::new(),
             leaf_id: None,
             metas: Vec::new(),
+            more_metas: 0,
             waiting: Vec::new(),
             recent: Vec::new(),
             marks: Marks::default(),
@@ -331,10 +336,8 @@ impl Survey {
             | set(!head.results.is_empty(), bit::RESULT)
             | set(head.is_interrupted_result && !head.results.is_empty(), bit::INTERRUPTED);
         let Some(this) = self.keep(uuid.0, bits, line) else { return };
-        match self.index.put(uuid.0, this, |at| self.ids[at as usize]) {
-            None => {}
-            Some(other) if self.twins.len() < MAX_ODD => self.twins.push((this, other)),
-            Some(_) => {}
+        if let Some(other) = self.index.put(uuid.0, this, |at| self.ids[at as usize]) {
+            push_odd(&mut self.twins, &mut self.more_odd, (this, other));
         }
         let parent = match (head.parent, head.logical_parent) {
             (Parent::Of(id), _) => Some((id, true)),
@@ -374,8 +377,8 @@ impl Survey {
             }
         }
         let Some(this) = self.keep(0, bits, line) else { return };
-        if head.kind == Type::SessionMeta && this > 0 && self.metas.len() < MAX_ODD {
-            self.metas.push(this);
+        if head.kind == Type::SessionMeta && this > 0 {
+            push_odd(&mut self.metas, &mut self.more_metas, this);
         }
         self.tools(head, this);
     }
@@ -408,14 +411,14 @@ impl Survey {
                     self.pair(Tool { id: *id, used_in: this, result_in: NONE });
                 }
                 Some((at, tool)) if tool.used_in == NONE => self.tools[at as usize].used_in = this,
-                Some((at, _)) => push_odd(&mut self.used_twice, (at, this)),
+                Some((at, _)) => push_odd(&mut self.used_twice, &mut self.more_odd, (at, this)),
                 None => self.pair(Tool { id: *id, used_in: this, result_in: NONE }),
             }
         }
         for id in &head.results {
             match self.last_pair(*id) {
                 Some((at, tool)) if tool.result_in == NONE => self.tools[at as usize].result_in = this,
-                Some((at, _)) => push_odd(&mut self.answered_twice, (at, this)),
+                Some((at, _)) => push_odd(&mut self.answered_twice, &mut self.more_odd, (at, this)),
                 None => self.pair(Tool { id: *id, used_in: NONE, result_in: this }),
             }
         }
@@ -456,9 +459,12 @@ impl Survey {
     }
 }
 
-fn push_odd(odd: &mut Vec<(u32, u32)>, one: (u32, u32)) {
+/// Keeps what is odd, if there is room; else only how many there are.
+fn push_odd<T>(odd: &mut Vec<T>, more: &mut u64, one: T) {
     if odd.len() < MAX_ODD {
         odd.push(one);
+    } else {
+        *more += 1;
     }
 }
 

@@ -371,3 +371,25 @@ fn of_more_findings_than_are_told_there_is_the_number() {
     let missing = report.findings.iter().filter(|one| one.what == What::MissingParent).count() as u64;
     assert_eq!((missing, report.faults()), (1000, 1500), "{:#?}", report.findings.last());
 }
+
+#[test]
+fn what_is_not_told_is_counted_as_what_it_is_however_much_it_is() {
+    let line = |kind: &str, payload: Value| json!({"timestamp": "2026-11-16T09:00:00.000Z", "type": kind, "payload": payload});
+    let meta = line("session_meta", json!({"id": SESSION, "cwd": "/x"}));
+    let fork = line("session_meta", json!({"id": SESSION, "forked_from_id": SESSION, "cwd": "/x"}));
+    let many = |first: &Value, count: usize| {
+        let report = look(&lines(&[vec![first.clone()], vec![meta.clone(); count]].concat()));
+        (report.findings.len(), report.faults(), report.notes())
+    };
+    assert_eq!(many(&fork, 1500), (1000, 0, 1500));
+    assert_eq!(many(&meta, 1500), (1000, 1500, 0));
+    assert_eq!(many(&fork, 10_500), (1000, 0, 10_500));
+    assert_eq!(many(&meta, 10_500), (1000, 10_500, 0));
+    let call = line("response_item", json!({"type": "function_call", "call_id": "c", "name": "exec"}));
+    let report = look(&lines(&[vec![meta], vec![call; 10_502]].concat()));
+    assert_eq!(
+        (report.faults(), report.notes()),
+        (10_502, 0),
+        "a call without a result, and all that came again"
+    );
+}

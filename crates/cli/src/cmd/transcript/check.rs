@@ -67,8 +67,7 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptCheck) -> Result<u8, Problem> {
 }
 
 fn text(report: &Report) -> String {
-    let notes = report.findings.iter().filter(|one| one.weight == Weight::Note).count() as u64;
-    let found = match (report.faults(), notes) {
+    let found = match (report.faults(), report.notes()) {
         (0, 0) => "clean".to_owned(),
         (0, notes) => format!("clean, {}", count(notes, "note")),
         (faults, 0) => count(faults, "fault"),
