@@ -78,9 +78,33 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Problem> {
 
 /// Prints data for programs.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Problem> {
-    let json = serde_json::to_string_pretty(value)
-        .map_err(|error| Problem::new(Code::Bug, format!("cannot print as JSON: {error}")))?;
-    text(&(json + "\n"))
+    text(&(pretty(value)? + "\n"))
+}
+
+fn pretty(value: &impl Serialize) -> Result<String, Problem> {
+    serde_json::to_string_pretty(value)
+        .map_err(|error| Problem::new(Code::Bug, format!("cannot print as JSON: {error}")))
+}
+
+/// Prints an array for programs element by element, as they come: none is kept.
+#[derive(Default)]
+pub(crate) struct Array {
+    is_begun: bool,
+}
+
+impl Array {
+    /// Prints one more.
+    pub(crate) fn push(&mut self, value: &impl Serialize) -> Result<(), Problem> {
+        let json = pretty(value)?;
+        let before = if std::mem::replace(&mut self.is_begun, true) { ",\n  " } else { "[\n  " };
+        // In JSON an end of line is never part of a text.
+        text(&format!("{before}{}", json.replace('\n', "\n  ")))
+    }
+
+    /// To be called when there are no more.
+    pub(crate) fn end(self) -> Result<(), Problem> {
+        text(if self.is_begun { "\n]\n" } else { "[]\n" })
+    }
 }
 
 /// The colour of a state.

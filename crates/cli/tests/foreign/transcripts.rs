@@ -1,8 +1,10 @@
 //! `berth transcript`: looked at, drawn, copied, by whatever name, and never written.
 
 use std::fs;
+use std::io::Read;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
 
@@ -56,6 +58,28 @@ fn all_of_both_agents_are_checked_and_the_exit_code_says_how_they_are() {
     let all: serde_json::Value = serde_json::from_str(&unread.out).expect("JSON");
     let errors: Vec<_> = all.as_array().expect("an array").iter().map(|one| one.get("error")).collect();
     assert_eq!((errors.len(), errors.iter().flatten().count()), (4, 1), "{all}");
+}
+
+#[test]
+fn the_first_report_is_printed_before_the_last_file_is_looked_at() {
+    let world = World::new();
+    assert_eq!(world.json(&["transcript", "check", "--all", "--json"]), serde_json::json!([]));
+    let talk = fs::read(world.claude(&id('a'), "list", 1)).expect("a file");
+    // So many that their reports do not fit into a pipe: it goes on only while somebody reads.
+    let files: Vec<PathBuf> = (0..1000).map(|number| world.work(&format!("{number}.jsonl"))).collect();
+    files.iter().for_each(|file| fs::write(file, &talk).expect("a file"));
+    let mut command = world.command(&["transcript", "check", "--json"]);
+    let mut child = command.args(&files).stdout(Stdio::piped()).spawn().expect("berth can be started");
+    let mut out = child.stdout.take().expect("a pipe");
+    let mut begin = [0; 1];
+    out.read_exact(&mut begin).expect("its first word");
+    fs::write(&files[999], b"{\"torn").expect("a file");
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("text");
+    let all: Vec<serde_json::Value> = serde_json::from_str(&format!("[{}", &rest)).expect("JSON");
+    assert_eq!((begin, all.len()), (*b"[", 1000));
+    assert_eq!(all[999]["bytes"], 6, "{}", all[999]);
+    assert_eq!(child.wait().expect("our own child").code(), Some(12));
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptCheck) -> Result<u8, Problem> {
     } else {
         EveryFile { files: files(ctx, &args.files)?, damaged: Vec::new() }
     };
-    let mut all = Vec::new();
+    let mut all = print::Array::default();
     let (mut clean, mut broken, mut unreadable) = (0_u64, 0_u64, 0_u64);
     let progress = Later::new("checking (MiB)");
     let mut told = |checked| {
@@ -34,9 +34,10 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptCheck) -> Result<u8, Problem> {
             Checked::Unreadable { .. } => unreadable += 1,
         }
         match checked {
-            Checked::Report(report) if args.json => all.push(json!(report)),
+            Checked::Report(report) if args.json => progress.suspend(|| all.push(&report))?,
             Checked::Unreadable { path, why } if args.json => {
-                all.push(json!({"path": path.to_string_lossy(), "error": why}));
+                let unreadable = json!({"path": path.to_string_lossy(), "error": why});
+                progress.suspend(|| all.push(&unreadable))?;
             }
             // Of many, those that have nothing to say are not listed.
             Checked::Report(report) if args.all && report.findings.is_empty() => {}
@@ -53,7 +54,7 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptCheck) -> Result<u8, Problem> {
     records::check_files(&files, &progress, &mut told)?;
     drop(progress);
     if args.json {
-        print::json(&all)?;
+        all.end()?;
     } else if args.all || files.len() != 1 {
         let total = count(files.len() as u64, "transcript");
         let more = if unreadable > 0 { format!(", {unreadable} could not be read") } else { String::new() };
