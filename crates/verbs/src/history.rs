@@ -1,7 +1,7 @@
 //! What an agent's transcript was at the end of each turn, and putting that back.
 //!
 //! Promise: a file that is there is never written over; what is put back is what was copied, by its hash, and
-//! appears whole or not at all.
+//! appears whole or not at all. Who fails leaves nothing, so that the next try begins where this one did.
 //! Not here: the copies (`berth_keeper::copies`), when they are made (the keeper's `copying`).
 //! Start with [`of`], then [`restore`].
 
@@ -71,6 +71,8 @@ pub struct Restored {
     pub point: Point,
     /// The files that were written, the transcript first.
     pub files: Vec<PathBuf>,
+    /// Files of other agents that were there already, and stay as they are.
+    pub there: Vec<PathBuf>,
 }
 
 /// What is kept of a session's conversation.
@@ -128,22 +130,37 @@ pub fn restore(
     for (copy, size) in beside(&all, mark) {
         wanted.push((folder.join(&copy.name), copy, size));
     }
-    if let Some((there, ..)) = wanted.iter().find(|(path, ..)| fs::symlink_metadata(path).is_ok()) {
-        let what = format!("{} is there already, and is not written over", there.display());
+    if fs::symlink_metadata(place).is_ok() {
+        let what = format!("{} is there already, and is not written over", place.display());
         return Err(Problem::new(Code::Held, what).hint("write it elsewhere with --to FILE"));
     }
-    let mut files = Vec::new();
-    // The transcript last: an agent that finds it finds the rest.
-    for (path, copy, size) in wanted.iter().rev() {
-        write_new(&copies, copy, *size, path).map_err(|error| {
-            let what = format!("cannot write {}: {error}", path.display());
-            Problem::new(Code::Refused, what).hint(format!(
-                "what is there is untouched; `berth history {handle}` shows other points to try"
-            ))
-        })?;
-        files.insert(0, path.clone());
+    let (files, there) = put_back(&copies, &wanted).map_err(|(path, error)| {
+        let what = format!("cannot write {}: {error}", path.display());
+        Problem::new(Code::Refused, what)
+            .hint(format!("what was there is untouched; `berth history {handle}` shows other points to try"))
+    })?;
+    Ok(Restored { point, files, there })
+}
+
+/// Writes files, the first of them last: an agent that finds the transcript finds the rest. Others that are there are
+/// passed over: whatever is in them is the agent's. Which were written, and which were there.
+fn put_back(
+    copies: &Copies,
+    wanted: &[(PathBuf, &Copy, u64)],
+) -> Result<(Vec<PathBuf>, Vec<PathBuf>), (PathBuf, io::Error)> {
+    let (mut files, mut there) = (Vec::new(), Vec::new());
+    for (number, (path, copy, size)) in wanted.iter().enumerate().rev() {
+        match write_new(copies, copy, *size, path) {
+            Ok(()) => files.insert(0, path.clone()),
+            Err(_) if number > 0 && fs::symlink_metadata(path).is_ok() => there.insert(0, path.clone()),
+            Err(error) => {
+                // Ours, of just now: without the transcript they are of no use to anybody.
+                files.iter().for_each(|file| drop(fs::remove_file(file)));
+                return Err((path.clone(), error));
+            }
+        }
     }
-    Ok(Restored { point, files })
+    Ok((files, there))
 }
 
 /// A sweep's last part: takes away what no copy needs, and copies beyond the limit of the config file. Nothing if
@@ -234,6 +251,9 @@ fn write_new(copies: &Copies, copy: &Copy, size: u64, path: &Path) -> io::Result
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let temporary = dir.join(format!(".{name}.{}-{number}.berth", std::process::id()));
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
     let file = File::options().write(true).create_new(true).mode(0o600).open(&temporary)?;
     let written = (|| {
         let mut to = BufWriter::new(file);
@@ -273,6 +293,34 @@ mod tests {
         let points: Vec<_> =
             marks(&all).into_iter().map(|(point, _, mark)| (point.turn, beside_sizes(&all, mark))).collect();
         assert_eq!(points, [(Some(1), vec![1]), (Some(2), vec![2])]);
+        fs::remove_dir_all(&root).expect("our own directory");
+    }
+
+    #[test]
+    fn who_fails_leaves_nothing_and_what_is_there_is_passed_over() {
+        let root = std::env::temp_dir().join(format!("berth-put-back-all-{}", std::process::id()));
+        fs::create_dir_all(&root).expect("a directory");
+        let file = root.join("x.jsonl");
+        fs::write(&file, "copied").expect("a file");
+        let copies = Copies::of(&root);
+        let source = Source { kind: "claude", id: "x", session: "s", name: "", path: &file };
+        copies.take(&source, (1, None), Look::Whole).expect("a copy");
+        let copy = copies.list("claude", "x").expect("copies").remove(0);
+        let (one, two) = (root.join("back/subagents/one.jsonl"), root.join("back/subagents/two.jsonl"));
+        let wanted = |main: PathBuf| [main, one.clone(), two.clone()].map(|path| (path, &copy, 6));
+        let text = |path: &Path| fs::read_to_string(path).ok();
+        // No file system has names of that length: as if the disk was full just then.
+        let (path, _) = put_back(&copies, &wanted(root.join("x".repeat(300)))).expect_err("no such name");
+        assert!(path.ends_with("x".repeat(300)) && text(&one).is_none() && text(&two).is_none());
+        fs::write(&two, "there").expect("a file");
+        let main = root.join("back.jsonl");
+        let (files, there) = put_back(&copies, &wanted(main.clone())).expect("it is put back");
+        assert_eq!((files, there), (vec![main.clone(), one.clone()], vec![two.clone()]));
+        assert_eq!((text(&one).as_deref(), text(&two).as_deref()), (Some("copied"), Some("there")));
+        // The transcript itself is another matter; and what was there is not ours to remove.
+        let (path, error) = put_back(&copies, &wanted(main.clone())).expect_err("it is there");
+        assert_eq!((path, error.kind()), (main, io::ErrorKind::AlreadyExists));
+        assert!(text(&one).is_some() && text(&two).is_some());
         fs::remove_dir_all(&root).expect("our own directory");
     }
 

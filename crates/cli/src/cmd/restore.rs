@@ -54,6 +54,9 @@ fn transcript(ctx: &Ctx, args: &Restore, meant: &[Meant]) -> Result<u8, Problem>
     for file in &restored.files {
         print::text(&format!("{}\n", file.display()))?;
     }
+    for file in &restored.there {
+        print::note(&format!("{} was there already, and is left as it is", file.display()));
+    }
     let after = restored.point.turn.map(|turn| format!(", after turn {turn}")).unwrap_or_default();
     let next =
         if args.to.is_some() { String::new() } else { format!("; `berth resume {handle}` goes on with it") };
