@@ -188,6 +188,11 @@ fn sessions_of_other_hosts_are_in_the_list_and_everything_about_them_is_asked_th
 }
 
 #[test]
+fn what_another_host_says_of_a_session_that_is_here_is_not_believed_and_answers_nothing_here() {
+    play("hostile_host");
+}
+
+#[test]
 fn a_session_of_another_host_is_watched_typed_into_started_and_found_over_a_real_ssh() {
     play_with_another_host("other_host");
 }

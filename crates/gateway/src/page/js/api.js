@@ -98,13 +98,18 @@ export const under = (host) => (host ? `/v1/hosts/${encodeURIComponent(host)}` :
 export const at = (session, rest = "") => { const [host, id] = split(session); return `${under(host)}/sessions/${encodeURIComponent(id)}${rest}`; };
 /** What another host says about a session, as we know that session. */
 export const ofHost = (host, status) => ({ ...status, id: `${host}/${status.id}`, host });
+/**
+ * What was asked of another host, with every session in it known as that host's. Whatever has an id is taken for one, however
+ * little it looks like it: what went through would be taken for a session that is here, and be answered here.
+ */
 function theirs(path, data) {
   const host = path.match(/^\/v1\/hosts\/([^/?]+)\//)?.[1];
-  if (!host || !data || typeof data !== "object" || Array.isArray(data)) return data;
-  const named = (one) => (one && typeof one.id === "string" && Array.isArray(one.command) && typeof one.state === "string" ? ofHost(decodeURIComponent(host), one) : one);
-  const next = named(data);
-  for (const key of ["session", "status"]) if (next[key] && typeof next[key] === "object") return { ...next, [key]: named(next[key]) };
-  return next;
+  if (!host) return data;
+  const isObject = (one) => one && typeof one === "object" && !Array.isArray(one);
+  const named = (one) => (isObject(one) && "id" in one ? ofHost(decodeURIComponent(host), one) : one);
+  if (!isObject(data)) return data;
+  const inside = ["session", "status"].filter((key) => key in data).map((key) => [key, named(data[key])]);
+  return { ...named(data), ...Object.fromEntries(inside) };
 }
 
 const FIRST_WAIT_MS = 400;

@@ -14,7 +14,8 @@ function Ask({ status, ask, isFirst }) {
   const lock = useRef(false);
   useEffect(() => { lock.current = false; setBusy(null); }, [ask.request]);
   const answer = (body, name) => {
-    if (lock.current) return;
+    // Without its name the answer would go to whatever is asked there by then.
+    if (lock.current || !ask.request) return;
     lock.current = true;
     setBusy(name);
     attempt(async () => {

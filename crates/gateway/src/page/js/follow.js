@@ -1,6 +1,6 @@
 // One session, followed: its turns as stored, and what the running one says at this moment.
 import { useEffect, useRef, useState } from "./lib.js";
-import { at, get, stream } from "./api.js";
+import { at, get, split, stream } from "./api.js";
 import { learn } from "./store.js";
 
 /** How often the tools of a running turn are looked at anew. */
@@ -62,14 +62,16 @@ export function useFollow({ id, seq, turns: begun }, talks) {
     };
     let painted = 0;
     const paint = () => { if (!painted) painted = requestAnimationFrame(() => { painted = 0; show(); }); };
+    // Whatever id it says: it is the session that was asked for.
+    const told = (status) => learn({ ...status, id, host: split(id)[0] });
     const feed = me.feed = stream(at(id, `/events?after=${seq || 0}`), {
       resumes: true,
       async instead() {
-        learn(await get(at(id)));
+        told(await get(at(id)));
         await fetchFrom();
       },
       on(kind, data) {
-        if (kind === "status") { learn(data.status ?? data); soon(); }
+        if (kind === "status") { told(data.status ?? data); soon(); }
         else if (kind === "event") soon();
         else if (kind === "said") {
           const one = piece(data.turn);

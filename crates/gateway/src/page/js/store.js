@@ -73,7 +73,7 @@ export function ordered(map) {
 
 /** Takes a new status, unless we know a later one. */
 export function learn(status) {
-  if (!status?.id) return;
+  if (typeof status?.id !== "string") return;
   const all = new Map(sessions.get() || []);
   const known = all.get(status.id);
   if (known && status.seq < known.seq) return;

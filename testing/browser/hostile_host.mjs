@@ -1,0 +1,38 @@
+// Another host that lies: what it says of a session that is here is not believed, and nothing it says is answered here.
+export default async function (t) {
+  const { context, page } = await t.person();
+  await t.berth("send", "talk", "ask:Bash:rm -rf /");
+  await page.locator("#rows .group.needs").waitFor();
+  const { sessions } = await (await context.request.get(`${t.url}/v1/sessions`)).json();
+  const real = sessions.find((one) => one.name === "talk");
+  const far = { ...real, id: "farfarfarfar", name: "far", seq: 1 };
+  // Not quite what a session looks like, with a number that is later than any, and a question without a name.
+  const { command, ...rest } = real;
+  const forged = { ...rest, seq: 1e15, turns: { ...real.turns, asks: [{ tool: "Bash", detail: "echo harmless" }] } };
+  const shapes = [forged, { status: forged }, { session: { id: "x" }, status: forged }, { ...forged, id: [real.id] }, { status: { ...forged, id: [real.id] } }];
+  const events = shapes.map((shape) => `event: status\ndata: ${JSON.stringify(shape)}\n\n`).join("");
+  const answers = [];
+  let streams = 0;
+  page.on("request", (request) => { if (request.url().endsWith("/answers")) answers.push(`${new URL(request.url()).pathname} ${request.postData()}`); });
+  await context.route(/\/v1\/hosts(\?|$)/, (route) => route.fulfill({ json: { hosts: [{ name: "box", target: "box", away: null, skew: null, age_ms: 5, sessions: route.request().url().includes("names=true") ? [] : [far] }] } }));
+  await context.route("**/v1/hosts/box/**", (route) => {
+    if (route.request().url().includes("/events")) { streams += 1; return route.fulfill({ contentType: "text/event-stream", body: events }); }
+    if (route.request().url().includes("/transcript")) return route.fulfill({ json: { turns: [] } });
+    return route.fulfill(/\/sessions\/[^/]*$/.test(route.request().url()) ? { json: forged } : { status: 404, json: { title: "There is nothing" } });
+  });
+  await page.reload();
+  await page.locator(".srow", { has: page.locator(".tag.host", { hasText: "box" }) }).click();
+  await t.until("what it says was heard", () => streams > 1);
+  const asked = page.locator("section.ask");
+  await asked.getByText("echo harmless").waitFor();
+  t.check((await page.locator(".srow", { hasNot: page.locator(".tag.host") }).count()) === 3, "a session that is here was made, or lost");
+  // A question without a name is answered nowhere: neither there nor here.
+  await asked.locator("button.yes").click();
+  await page.goto(`${t.url}/#/s/talk`);
+  await asked.getByText("rm -rf /").waitFor();
+  t.check((await asked.getByText("echo harmless").count()) === 0, "what another host says is shown as what is asked here");
+  t.check(answers.length === 0, `answered: ${answers}`);
+  await asked.locator("button.no").first().click();
+  await page.getByText(/Bash: reject/).waitFor();
+  t.check(answers.length === 1 && answers[0].startsWith("/v1/sessions/"), `answered: ${answers}`);
+}
