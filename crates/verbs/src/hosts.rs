@@ -17,7 +17,7 @@ use berth_core::Name;
 use berth_keeper::Home;
 use serde::{Deserialize, Serialize};
 
-pub use list::{Look, PATIENCE, ask, look, look_at_all, skew};
+pub use list::{Look, MAX_SESSIONS, PATIENCE, ask, look, look_at_all, skew};
 
 /// Where they are recorded in the state directory.
 const DIR: &str = "hosts";
@@ -54,6 +54,9 @@ pub struct Known {
     pub version: String,
     /// Its sessions.
     pub sessions: Vec<Status>,
+    /// How many it had besides these.
+    #[serde(default)]
+    pub beyond: u64,
 }
 
 impl Host {
@@ -204,12 +207,15 @@ fn known(home: &Home, host: &Host) -> Option<Known> {
     serde_json::from_slice(&fs::read(known_file(home, &host.name)).ok()?).ok()
 }
 
-/// Remembers what a host said. A memory that cannot be kept is no reason to fail.
+/// Remembers what a host said, unless that is more than a host may say. A memory that cannot be kept is no reason to fail.
 pub fn remember(home: &Home, host: &Host, known: &Known) {
     if host.added_at.is_none() {
         return;
     }
     let written = serde_json::to_vec(known).map_err(io::Error::from).and_then(|json| {
+        if json.len() as u64 > list::MAX_ANSWER_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         berth_host::disk::write_atomically(&dir(home), &format!("{}.known", host.name), &json, false)
     });
     if let Err(error) = written {

@@ -1,6 +1,6 @@
 //! `berth hosts`: the hosts there are.
 
-use berth_api::Problem;
+use berth_api::{Problem, Status};
 use berth_verbs::hosts::{self, Host, Look, PATIENCE, ssh::Asking};
 
 use crate::args::{Hosts, HostsAdd, HostsLs, HostsVerb};
@@ -32,7 +32,7 @@ fn add(ctx: &Ctx, args: &HostsAdd) -> Result<u8, Problem> {
         print::note(&format!("{} is added, and was not asked", host.name));
         return Ok(0);
     };
-    let sessions = crate::cmd::archive::sessions(known.sessions.len());
+    let sessions = sessions(&known.sessions, known.beyond);
     print::note(&format!("{} is added: berth {}, {sessions}", host.name, known.version));
     if let Some(skew) = hosts::skew(&known.version) {
         print::note(&format!("{skew}: most things work, and what does not says so"));
@@ -56,7 +56,7 @@ fn list(ctx: &Ctx, args: &HostsLs) -> Result<u8, Problem> {
 }
 
 fn line(look: &Look) -> String {
-    let sessions = crate::cmd::archive::sessions(look.sessions.len());
+    let sessions = sessions(&look.sessions, look.beyond);
     let state = match (&look.away, look.age_ms) {
         (None, _) => sessions,
         (Some(why), Some(age)) => format!("{sessions} {} ago; away ({})", print::age(age), one_line(why)),
@@ -65,6 +65,12 @@ fn line(look: &Look) -> String {
     let version = look.version.as_deref().unwrap_or("?");
     let skew = look.skew.as_ref().map(|skew| format!("; {skew}")).unwrap_or_default();
     format!("{:12} {:24} {version:8} {state}{skew}\n", look.host.name, look.host.target)
+}
+
+/// How many there are, also of those that are not kept here.
+fn sessions(kept: &[Status], beyond: u64) -> String {
+    let beyond = usize::try_from(beyond).unwrap_or(usize::MAX);
+    crate::cmd::archive::sessions(kept.len().saturating_add(beyond))
 }
 
 fn one_line(text: &str) -> String {

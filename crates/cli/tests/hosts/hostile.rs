@@ -5,22 +5,25 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use berth_harness::{Gateway, wait_until};
+use serde_json::Value;
 
 use crate::{Hosts, strangers};
 
 /// Answers every request but the first with a page that would like to be one of the gateway's own, and writes down the id
-/// of each request.
+/// of each request. Its sessions are what is in a file.
 const STAND_IN: &str = r#"#!/bin/sh
 cr=$(printf '\r')
 while IFS= read -r line; do
     line=${line%"$cr"}
     case "$line" in
     "GET /healthz "*) answer=health ;;
+    "GET /v1/sessions?"*) answer=list ;;
     "GET "*) answer=page ;;
     [Xx]-[Rr]equest-[Ii]d:*) echo "${line#*: }" >>TOLD ;;
     "")
         case $answer in
-        health) printf 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}' ;;
+        health) printf 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n{"version":"9.9"}' ;;
+        list) printf 'HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n' "$(wc -c <LIST)" && cat LIST ;;
         page)
             printf 'HTTP/1.1 200 OK\r\nContent-Type: KIND\r\nContent-Security-Policy: script-src *\r\n'
             printf 'Set-Cookie: berth=theirs\r\nClear-Site-Data: "*"\r\nAccess-Control-Allow-Origin: *\r\n'
@@ -39,6 +42,7 @@ fn hostile(kind: &str) -> (Hosts, Gateway, PathBuf) {
     let hosts = strangers();
     let (program, told) = (hosts.here.dir().join("theirs"), hosts.here.dir().join("told"));
     let text = STAND_IN.replace("KIND", kind).replace("TOLD", &told.display().to_string());
+    let text = text.replace("LIST", &list_of(&hosts).display().to_string());
     fs::write(&program, text).expect("a script");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("our own file");
     hosts.ok(&["hosts", "add", "box", "--no-check", "--berth", &program.display().to_string()]);
@@ -69,6 +73,36 @@ fn whoever_runs_another_host_gets_no_page_and_no_script_into_the_gateways_origin
         }
         assert_eq!(reply.header("x-output-end"), Some("7"), "what the API tells comes through");
     }
+}
+
+/// What the program of a hostile host says its sessions are.
+fn list_of(hosts: &Hosts) -> PathBuf {
+    hosts.here.dir().join("list")
+}
+
+#[test]
+fn a_host_that_says_it_has_more_sessions_than_anybody_fills_neither_memory_nor_disk() {
+    let (hosts, gateway, _) = hostile("application/json");
+    let known = hosts.here.home().join("hosts/box.known");
+    let real = |number: usize| format!("{{\"id\":\"{number:012}\"}}");
+    // As small as a session can be written, names that are no ids, and then more than are kept.
+    let empty = ["{}", r#"{"id":"../../x"}"#].map(str::to_owned).into_iter().cycle().take(200_000);
+    let all: Vec<String> = empty.chain((0..2100).map(real)).collect();
+    fs::write(list_of(&hosts), format!("{{\"sessions\":[{}]}}", all.join(","))).expect("a list");
+    let look = gateway.get("/v1/hosts").ok()["hosts"][0].take();
+    assert_eq!((&look["away"], &look["beyond"]), (&Value::Null, &100.into()), "{}", look["version"]);
+    let sessions = look["sessions"].as_array().expect("sessions");
+    assert_eq!((sessions.len(), &sessions[0]["id"]), (2000, &"000000000000".into()));
+    let size = fs::metadata(&known).expect("it is remembered").len();
+    assert!(size < 8 << 20, "{size}");
+    assert!(hosts.ok(&["hosts"]).contains("2100 sessions"), "all are counted");
+
+    // What each of them says is limited, too.
+    let long = format!("{{\"sessions\":[{{\"id\":\"000000000000\",\"note\":\"{}\"}}]}}", "x".repeat(9 << 20));
+    fs::write(list_of(&hosts), long).expect("a list");
+    let said = hosts.ok(&["hosts"]);
+    assert!(said.contains("away") && said.contains("8388608 are the most"), "{said}");
+    assert_eq!(fs::metadata(&known).expect("what was known").len(), size);
 }
 
 #[test]

@@ -6,7 +6,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, Request, Response, header};
-use berth_api::{Code, Problem, Scope};
+use axum::response::IntoResponse;
+use berth_api::{Code, Problem, Scope, Status};
 use berth_verbs::hosts::{self, Host, Look};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .filtered()
         .query::<Which>()
-        .gives::<HostList>(200, "the hosts"),
+        .gives::<HostList<'static>>(200, "the hosts"),
         pass(Method::GET, "get_at_host", "Ask another host what could be asked here under /v1."),
         pass(Method::POST, "post_at_host", "The same with POST."),
         pass(Method::PATCH, "patch_at_host", "The same with PATCH."),
@@ -59,48 +60,52 @@ struct Which {
 
 /// Hosts.
 #[derive(Serialize, JsonSchema)]
-struct HostList {
-    hosts: Vec<HostView>,
+struct HostList<'a> {
+    hosts: Vec<HostView<'a>>,
     /// How long ago the hosts were asked, in milliseconds: who asks again within a moment hears the same.
     age_ms: u64,
 }
 
 /// What is known of one host.
 #[derive(Serialize, JsonSchema)]
-struct HostView {
+struct HostView<'a> {
     /// What it is called.
-    name: String,
+    name: &'a str,
     /// What ssh calls it.
-    target: String,
+    target: &'a str,
     /// Why it cannot be asked now.
-    away: Option<String>,
+    away: Option<&'a str>,
     /// How old what is known is, in milliseconds.
     age_ms: Option<u64>,
     /// berth's version there.
-    version: Option<String>,
+    version: Option<&'a str>,
     /// What differs, if the versions do.
-    skew: Option<String>,
-    /// Its sessions, as `GET /v1/sessions` gives them.
-    sessions: Vec<serde_json::Value>,
+    skew: Option<&'a str>,
+    /// Its sessions, as `GET /v1/sessions` gives them: 2,000 at most.
+    // Written from what everybody shares: a copy for each who asks is what a host with many could fill the memory with.
+    #[schemars(with = "Vec<serde_json::Value>")]
+    sessions: &'a [Status],
+    /// How many it has besides these.
+    beyond: u64,
 }
 
-impl HostView {
+impl<'a> HostView<'a> {
     /// One that nobody asked.
-    fn bare(host: Host) -> Self {
+    fn bare(host: &'a Host) -> Self {
         let Host { name, target, .. } = host;
-        Self { name, target, away: None, age_ms: None, version: None, skew: None, sessions: vec![] }
+        Self { name, target, away: None, age_ms: None, version: None, skew: None, sessions: &[], beyond: 0 }
     }
 
     /// What was seen of one, so long ago.
-    fn of(look: &Look, ago_ms: u64) -> Self {
+    fn of(look: &'a Look, ago_ms: u64) -> Self {
         Self {
-            name: look.host.name.clone(),
-            target: look.host.target.clone(),
-            away: look.away.clone(),
+            away: look.away.as_deref(),
             age_ms: look.age_ms.map(|age_ms| age_ms.saturating_add(ago_ms)),
-            version: look.version.clone(),
-            skew: look.skew.clone(),
-            sessions: look.sessions.iter().filter_map(|status| serde_json::to_value(status).ok()).collect(),
+            version: look.version.as_deref(),
+            skew: look.skew.as_deref(),
+            sessions: &look.sessions,
+            beyond: look.beyond,
+            ..Self::bare(&look.host)
         }
     }
 }
@@ -109,22 +114,24 @@ async fn list(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
     Query(which): Query<Which>,
-) -> Result<Json<HostList>, Fault> {
+) -> Result<Response<Body>, Fault> {
     // Whoever may see only some sessions may see none of other hosts.
     if caller.sessions.is_some() {
-        return Ok(Json(HostList { hosts: vec![], age_ms: 0 }));
+        return Ok(Json(HostList { hosts: vec![], age_ms: 0 }).into_response());
     }
     let home = gate.home.clone();
     let known = work(move || hosts::all(&home)).await?;
     if which.names {
-        return Ok(Json(HostList { hosts: known.into_iter().map(HostView::bare).collect(), age_ms: 0 }));
+        let hosts = known.iter().map(HostView::bare).collect();
+        return Ok(Json(HostList { hosts, age_ms: 0 }).into_response());
     }
     // A host that was added or taken away a moment ago is another question.
     let home = gate.home.clone();
     let look = move || Ok(hosts::look_at_all(&home, hosts::PATIENCE)?.into());
     let (looks, age): (Arc<[Look]>, _) = gate.fleet.known.ask(known, look).await?;
     let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-    Ok(Json(HostList { hosts: looks.iter().map(|look| HostView::of(look, age_ms)).collect(), age_ms }))
+    let hosts = looks.iter().map(|look| HostView::of(look, age_ms)).collect();
+    Ok(Json(HostList { hosts, age_ms }).into_response())
 }
 
 async fn pass_on(

@@ -6,7 +6,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem, Status, Timestamp};
+use berth_core::SessionId;
 use berth_keeper::Home;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::ssh::{self, Asking};
@@ -14,8 +16,10 @@ use super::{Host, Known, all, known, remember};
 
 /// How long a host may take before it is away.
 pub const PATIENCE: Duration = Duration::from_secs(15);
-/// The largest answer: thousands of sessions.
-const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
+/// The most sessions of one host: it is somebody else's machine, and what it says is kept in memory and on disk.
+pub const MAX_SESSIONS: usize = 2000;
+/// The largest answer: that many sessions, with some words about each.
+pub(super) const MAX_ANSWER_BYTES: u64 = 8 * 1024 * 1024;
 /// How much of what ssh complains about is kept.
 const MAX_COMPLAINT_BYTES: u64 = 4 * 1024;
 /// How long is listened to it, if it gave no answer.
@@ -37,6 +41,8 @@ pub struct Look {
     pub skew: Option<String>,
     /// Its sessions.
     pub sessions: Vec<Status>,
+    /// How many it has besides these: see [`MAX_SESSIONS`].
+    pub beyond: u64,
 }
 
 /// Looks at one host. One that is away is what it last was.
@@ -52,14 +58,8 @@ pub fn look(home: &Home, host: &Host, asking: Asking, patience: Duration) -> Loo
     let age_ms = known.as_ref().map(|known| now_ms.saturating_sub(known.at.0));
     let version = known.as_ref().map(|known| known.version.clone());
     let skew = version.as_deref().and_then(skew);
-    Look {
-        host: host.clone(),
-        away,
-        age_ms,
-        version,
-        skew,
-        sessions: known.map_or(vec![], |known| known.sessions),
-    }
+    let (sessions, beyond) = known.map_or((vec![], 0), |known| (known.sessions, known.beyond));
+    Look { host: host.clone(), away, age_ms, version, skew, sessions, beyond }
 }
 
 /// Looks at all hosts that were added, at the same time.
@@ -162,7 +162,41 @@ struct Health {
 
 #[derive(Deserialize)]
 struct Sessions {
-    sessions: Vec<Status>,
+    sessions: Listed,
+}
+
+/// As many sessions as are kept, and how many there are besides. What has no id is none: every field of a [`Status`] may
+/// be left out, and three bytes must not become a session.
+#[derive(Default, Debug)]
+struct Listed {
+    kept: Vec<Status>,
+    beyond: u64,
+}
+
+impl<'de> Deserialize<'de> for Listed {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Counting;
+        impl<'de> Visitor<'de> for Counting {
+            type Value = Listed;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list of sessions")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Listed, A::Error> {
+                let mut some = Listed::default();
+                while some.kept.len() < MAX_SESSIONS {
+                    let Some(status) = list.next_element::<Status>()? else { return Ok(some) };
+                    some.kept.extend(Some(status).filter(|status| SessionId::parse(&status.id).is_some()));
+                }
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    some.beyond += 1;
+                }
+                Ok(some)
+            }
+        }
+        from.deserialize_seq(Counting)
+    }
 }
 
 impl Talk {
@@ -170,7 +204,8 @@ impl Talk {
         let health: Health = serde_json::from_slice(&self.get("/healthz")?)?;
         let listed: Sessions = serde_json::from_slice(&self.get("/v1/sessions?all=true")?)?;
         let at = Timestamp(berth_host::clock::wall_ms());
-        Ok(Known { at, version: health.version, sessions: listed.sessions })
+        let Listed { kept, beyond } = listed.sessions;
+        Ok(Known { at, version: health.version, sessions: kept, beyond })
     }
 
     fn get(&mut self, path: &str) -> io::Result<Vec<u8>> {
@@ -189,9 +224,10 @@ impl Talk {
                 Some(_) | None => {}
             }
         }
-        let length = length
-            .filter(|length| *length <= MAX_ANSWER_BYTES)
-            .ok_or_else(|| odd("an answer without end"))?;
+        let length = length.ok_or_else(|| odd("an answer without end"))?;
+        if length > MAX_ANSWER_BYTES {
+            return Err(odd(&format!("an answer of {length} bytes, and {MAX_ANSWER_BYTES} are the most")));
+        }
         let mut body = Vec::new();
         self.read.by_ref().take(length).read_to_end(&mut body)?;
         if first.split(' ').nth(1) != Some("200") {

@@ -84,6 +84,10 @@ impl Fleet {
         });
         let skew =
             self.looks.iter().filter_map(|look| Some(format!("{}: {}", look.host.name, look.skew.as_ref()?)));
-        away.chain(skew).collect()
+        let beyond =
+            self.looks.iter().filter(|look| look.beyond > 0).map(|look| {
+                format!("{}: {} more sessions are only listed there", look.host.name, look.beyond)
+            });
+        away.chain(skew).chain(beyond).collect()
     }
 }
