@@ -1,4 +1,5 @@
-// Another host that lies: what it says of a session that is here is not believed, and nothing it says is answered here.
+// Another host that lies: what it says of a session that is here is not believed, nothing it says is answered here, and what it
+// calls its own leads nowhere else.
 export default async function (t) {
   const { context, page } = await t.person();
   await t.berth("send", "talk", "ask:Bash:rm -rf /");
@@ -11,17 +12,23 @@ export default async function (t) {
   const forged = { ...rest, seq: 1e15, turns: { ...real.turns, asks: [{ tool: "Bash", detail: "echo harmless" }] } };
   const shapes = [forged, { status: forged }, { session: { id: "x" }, status: forged }, { ...forged, id: [real.id] }, { status: { ...forged, id: [real.id] } }];
   const events = shapes.map((shape) => `event: status\ndata: ${JSON.stringify(shape)}\n\n`).join("");
-  const answers = [];
+  // What is in an address, and what is in a command to copy.
+  const up = "%2e%2e/".repeat(5);
+  const odd = { ...far, id: "0dd0dd0dd0dd", name: "odd; reboot", state: "working", conversation: "../../../foreign/claude", native_id: "x", turns: { total: 0, queued: [], asks: [], current: `x.${up}sessions/talk/stop?` } };
+  const answers = [], astray = [];
   let streams = 0;
   page.on("request", (request) => { if (request.url().endsWith("/answers")) answers.push(`${new URL(request.url()).pathname} ${request.postData()}`); });
-  await context.route(/\/v1\/hosts(\?|$)/, (route) => route.fulfill({ json: { hosts: [{ name: "box", target: "box", away: null, skew: null, age_ms: 5, sessions: route.request().url().includes("names=true") ? [] : [far] }] } }));
+  page.on("request", (request) => { const { pathname } = new URL(request.url()); if (/^\/v1\/(foreign|sessions)\/.*(claude|stop)/.test(pathname)) astray.push(`${request.method()} ${pathname}`); });
+  await context.route(/\/v1\/hosts(\?|$)/, (route) => route.fulfill({ json: { hosts: [{ name: "box", target: "box", away: null, skew: null, age_ms: 5, sessions: route.request().url().includes("names=true") ? [] : [far, odd] }] } }));
   await context.route("**/v1/hosts/box/**", (route) => {
+    if (route.request().url().includes(odd.id)) return route.fulfill(route.request().url().includes("/events") ? { contentType: "text/event-stream", body: ": nothing\n\n" } : route.request().url().includes("/transcript") ? { json: { turns: [] } } : { status: route.request().method() === "POST" ? 200 : 404, json: { title: "There is nothing" } });
     if (route.request().url().includes("/events")) { streams += 1; return route.fulfill({ contentType: "text/event-stream", body: events }); }
     if (route.request().url().includes("/transcript")) return route.fulfill({ json: { turns: [] } });
     return route.fulfill(/\/sessions\/[^/]*$/.test(route.request().url()) ? { json: forged } : { status: 404, json: { title: "There is nothing" } });
   });
   await page.reload();
-  await page.locator(".srow", { has: page.locator(".tag.host", { hasText: "box" }) }).click();
+  const there = page.locator(".srow", { has: page.locator(".tag.host", { hasText: "box" }) });
+  await there.filter({ hasNotText: "odd" }).click();
   await t.until("what it says was heard", () => streams > 1);
   const asked = page.locator("section.ask");
   await asked.getByText("echo harmless").waitFor();
@@ -35,4 +42,10 @@ export default async function (t) {
   await asked.locator("button.no").first().click();
   await page.getByText(/Bash: reject/).waitFor();
   t.check(answers.length === 1 && answers[0].startsWith("/v1/sessions/"), `answered: ${answers}`);
+
+  await there.filter({ hasText: "odd" }).click();
+  await page.getByText("berth --host box send 'odd; reboot'").waitFor();
+  await page.click("[aria-label='break off the running turn']");
+  await page.getByText("Asked the agent to break off").waitFor();
+  t.check(astray.length === 0, `asked elsewhere: ${astray}`);
 }

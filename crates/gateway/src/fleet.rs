@@ -257,6 +257,10 @@ impl Fleet {
             Ok(Err(_)) => return Err(broke_off(host, &mut line.complaint).await),
             Err(_) => return Err(away(host, "it does not answer")),
         };
+        // A login here is not theirs to end: a page that is told 401 asks its person to sign in.
+        if response.status() == StatusCode::UNAUTHORIZED {
+            return Err(away(host, "berth there asks for a token, and does not take ssh for one"));
+        }
         let turn = place_here(host, &response);
         clean(response.headers_mut());
         response.headers_mut().extend(turn.map(|turn| (header::LOCATION, turn)));

@@ -18,11 +18,13 @@ while IFS= read -r line; do
     case "$line" in
     "GET /healthz "*) answer=health ;;
     "GET /v1/sessions?"*) answer=list ;;
+    "GET /v1/whoami "*) answer=nobody ;;
     "GET "*) answer=page ;;
     [Xx]-[Rr]equest-[Ii]d:*) echo "${line#*: }" >>TOLD ;;
     "")
         case $answer in
         health) printf 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n{"version":"9.9"}' ;;
+        nobody) printf 'HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n' ;;
         list) printf 'HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n' "$(wc -c <LIST)" && cat LIST ;;
         page)
             printf 'HTTP/1.1 200 OK\r\nContent-Type: KIND\r\nContent-Security-Policy: script-src *\r\n'
@@ -103,6 +105,13 @@ fn a_host_that_says_it_has_more_sessions_than_anybody_fills_neither_memory_nor_d
     let said = hosts.ok(&["hosts"]);
     assert!(said.contains("away") && said.contains("8388608 are the most"), "{said}");
     assert_eq!(fs::metadata(&known).expect("what was known").len(), size);
+}
+
+#[test]
+fn a_host_that_refuses_a_login_ends_none_here() {
+    let (_hosts, gateway, _) = hostile("application/json");
+    let told = gateway.get("/v1/hosts/box/whoami").problem(503, "unreachable");
+    assert!(told["title"].as_str().is_some_and(|title| title.contains("host `box` is away")), "{told}");
 }
 
 #[test]

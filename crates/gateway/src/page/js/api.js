@@ -38,7 +38,17 @@ export const may = (scope) => { const mine = me.get()?.scope; return !mine || SC
 
 const WAIT_MS = 30_000;
 
+/**
+ * The address, if a browser asks for it as it is written. What another host said is in some: with `..` in it the question would go
+ * to another host, or be about what is here.
+ */
+function plain(path) {
+  if (new URL(path, location.origin).pathname !== path.split(/[?#]/)[0]) throw new Problem({ title: "There is no such address", detail: path }, 400);
+  return path;
+}
+
 export async function ask(method, path, body, { headers = {}, signal, timeout = WAIT_MS, as = "json" } = {}) {
+  plain(path);
   const stop = new AbortController();
   const timer = timeout && setTimeout(() => stop.abort(new DOMException("no answer", "TimeoutError")), timeout);
   signal?.addEventListener("abort", () => stop.abort(signal.reason), { once: true });
@@ -168,7 +178,7 @@ export function stream(path, { on, instead, state = () => {}, resumes = false })
       }
       const headers = { Accept: "text/event-stream" };
       if (resumes && last != null) headers["Last-Event-ID"] = last;
-      const response = await fetch(path, { headers, credentials: "same-origin", cache: "no-store", signal: mine.signal });
+      const response = await fetch(plain(path), { headers, credentials: "same-origin", cache: "no-store", signal: mine.signal });
       if (!response.ok) throw await problem(response);
       heard();
       let isLive = false;

@@ -13,7 +13,7 @@ const PAGE = 50;
 /** An agent is started, and whoever had it open is ended before that. */
 const ADOPT_WAIT_MS = 90_000;
 
-const where = (one, rest = "") => `${under(one.host)}/foreign/${one.agent}/${encodeURIComponent(one.id)}${rest}`;
+const where = (one, rest = "") => `${under(one.host)}/foreign/${encodeURIComponent(one.agent)}/${encodeURIComponent(one.id)}${rest}`;
 /** What it is about. */
 const about = (one) => one.title || one.first_words || (one.unreadable ? "It cannot be read" : "Nothing was said yet");
 /** Somebody who has it open, in words. */

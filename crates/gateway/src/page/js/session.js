@@ -54,7 +54,7 @@ function Known({ status, tab, details, setDetails, setDialog, isWide }) {
   }, [handle(status)]);
   const cancel = () => attempt(async () => {
     const current = status.turns?.current;
-    await post(at(status.id, `/turns/${current.split(".").pop()}/cancel`));
+    await post(at(status.id, `/turns/${encodeURIComponent(current.split(".").pop())}/cancel`));
     tell("good", "Asked the agent to break off");
   });
   return html`<main class="pane middle" aria-label=${`session ${handle(status)}`}>

@@ -46,7 +46,7 @@ export const handle = (status) => status.name || split(status.id)[1];
 /** What it is called in an address of this page: also where it is. */
 export const address = (status) => (status.host ? `${status.host}/${handle(status)}` : handle(status));
 /** The same in a terminal. */
-export const shell = (status, verb) => `berth ${status.host ? `--host ${status.host} ` : ""}${verb} ${handle(status)}`;
+export const shell = (status, verb) => spoken(["berth", ...(status.host ? ["--host", status.host] : []), verb, handle(status)]);
 /** Somebody, as whoever reads knows them. */
 export const person = (place) => {
   const [who] = (place || "somebody").split(", terminal ");

@@ -95,7 +95,7 @@ export function Record({ path, cwd, title, nothing = null }) {
 function Silent({ status }) {
   const nothing = html`<div class="empty">${icon("send", "big")}<h2>Nothing was said yet</h2><p>Write below, or from a terminal:</p><${Cmd} text=${`${shell(status, "send")} 'why does the login fail?'`} /></div>`;
   if (!status.native_id || !status.conversation) return nothing;
-  return html`<${Record} title="Said before it came here" path=${`${under(status.host)}/foreign/${status.conversation}/${encodeURIComponent(status.native_id)}`} cwd=${status.cwd} nothing=${nothing} />`;
+  return html`<${Record} title="Said before it came here" path=${`${under(status.host)}/foreign/${encodeURIComponent(status.conversation)}/${encodeURIComponent(status.native_id)}`} cwd=${status.cwd} nothing=${nothing} />`;
 }
 
 export function Transcript({ status, follow, turn: wanted }) {
