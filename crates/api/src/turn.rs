@@ -71,6 +71,15 @@ pub struct TurnView {
     pub output_from: Option<u64>,
 }
 
+impl TurnView {
+    /// How much text it has: what of it may be long.
+    pub fn text_bytes(&self) -> usize {
+        let late = self.late.iter().map(|end| &end.answer);
+        let texts = [&self.answer, &self.reason].into_iter().flatten().chain(late);
+        self.prompt.len() + texts.map(String::len).sum::<usize>()
+    }
+}
+
 /// What whoever sent a turn gets: it is on disk.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -91,7 +91,7 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
             None => Items::default(),
         };
         let told = told(view, items);
-        bytes += told.items.iter().map(Item::bytes).sum::<usize>();
+        bytes += told.turn.text_bytes() + told.items.iter().map(Item::bytes).sum::<usize>();
         page.turns.push(told);
     }
     Ok(page)

@@ -129,3 +129,31 @@ fn c15_a_full_queue_answers_429_with_a_time_and_stores_nothing() {
     let ran = did(&lab, id);
     assert_eq!((ran.len(), ran.last().expect("one").prompt.as_str()), (101, "one too many"));
 }
+
+#[test]
+fn what_is_long_comes_in_parts_that_can_be_gone_on_with() {
+    const MANY: usize = 7;
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = start(&lab, &[]);
+    // As long as a prompt may be; the agent says it all again.
+    let long = "x".repeat(1 << 20);
+    for _ in 0..MANY {
+        told(&gateway, &id, &long);
+    }
+    for what in ["turns", "transcript"] {
+        let (mut after, mut numbers) = (0, Vec::new());
+        while numbers.len() < MANY {
+            let part = gateway.get(&at(&id, &format!("{what}?after={after}&limit=100")));
+            assert!(part.body.len() < 9 << 20, "{what} behind {after}: {} bytes", part.body.len());
+            let part = part.ok();
+            let turns = part["turns"].as_array().expect("turns");
+            numbers.extend(turns.iter().filter_map(|turn| turn["number"].as_u64()));
+            after = *numbers.last().expect("at least one each time");
+        }
+        assert_eq!(numbers, (1..=MANY as u64).collect::<Vec<_>>(), "{what}");
+    }
+    let output = gateway.get(&at(&id, "output?limit=8388608"));
+    let end: usize = output.header("x-output-end").expect("an end").parse().expect("a number");
+    assert!(output.body.len() == 1 << 20 && end > MANY << 20, "{} of {end}", output.body.len());
+}

@@ -14,9 +14,9 @@ use crate::gate::work;
 use crate::http::body::{Body, Query};
 use crate::routes::{Route, bytes, text};
 
-/// How much output is given, if nothing is said.
+/// How much output is given at a time, whatever is asked for: a client that reads slowly costs as much memory.
 const PIECE_BYTES: usize = 1024 * 1024;
-/// How much is given at most.
+/// How much can be asked for.
 const MAX_PIECE_BYTES: usize = 8 * 1024 * 1024;
 /// Where the bytes given begin.
 const FROM: &str = "x-output-from";
@@ -71,7 +71,7 @@ struct Piece {
     /// The offset of the first byte.
     #[serde(default)]
     from: u64,
-    /// How many at most, up to 8 MiB.
+    /// How many at most, up to 8 MiB. No more than 1 MiB comes at a time: go on behind it.
     #[schemars(range(max = 8_388_608))]
     limit: Option<usize>,
 }
@@ -81,6 +81,7 @@ async fn output_(target: Target, Query(piece): Query<Piece>) -> Result<Response,
     if limit > MAX_PIECE_BYTES {
         return Err(Fault::usage(format!("`limit` is {limit}, and can be {MAX_PIECE_BYTES} at most")));
     }
+    let limit = limit.min(PIECE_BYTES);
     let piece = work(move || output::read(&target.ctx, &target.id, piece.from, limit)).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),

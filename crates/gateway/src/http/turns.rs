@@ -36,6 +36,8 @@ pub(crate) const LONGEST_WAIT_MS: u64 = 60 * 60 * 1000;
 const RETRY_SECONDS: u64 = 5;
 /// How many turns one answer has at most.
 const MOST_TURNS: usize = 1000;
+/// How much text they have together, but for the last one: each may have mebibytes, and an answer is made as a whole.
+const MOST_BYTES: usize = 4 << 20;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -115,7 +117,7 @@ struct Which {
     /// Those behind this number.
     #[serde(default)]
     after: u64,
-    /// At most so many; 1000 if nothing is said, and never more.
+    /// At most so many; 1000 if nothing is said, and never more. Fewer come if they are long (4 MiB): go on behind the last.
     limit: Option<usize>,
 }
 
@@ -199,6 +201,13 @@ async fn list(
     let total = turns.len() as u64;
     turns.retain(|turn| turn.number > which.after);
     turns.truncate(which.limit.unwrap_or(MOST_TURNS).min(MOST_TURNS));
+    let mut bytes = 0;
+    // Each may be long: the last one goes beyond the limit, so that whoever goes on always gets one.
+    let full = turns.iter().position(|turn| {
+        bytes += turn.text_bytes();
+        bytes > MOST_BYTES
+    });
+    turns.truncate(full.map_or(turns.len(), |last| last + 1));
     Ok(Json(Turns { turns, total }))
 }
 
