@@ -46,7 +46,14 @@ fn what_is_counted_about_sessions_is_the_same_after_the_gateway_was_killed() {
     assert_eq!(before, [1.0, 1.0, 0.0, 2.0, 2.0, 0.0, 2.0, 2.0, 0.0, sweeps, 0.0]);
     assert!(sweeps >= 1.0);
     assert!(sample(&gateway, "berth_sessions_memory_bytes") > 1e6);
-    // What is new is added to what is known, and nothing is counted twice.
+    // What is new is added to what is known, and nothing is counted twice: also not after it was away for a moment.
+    for file in ["sessions", "sweep.json"] {
+        let (there, away) = (lab.home().join(file), lab.home().join("away"));
+        std::fs::rename(&there, &away).expect("our own file");
+        sample(&gateway, "berth_turns_accepted_total");
+        std::fs::rename(&away, &there).expect("our own file");
+        assert_eq!(known(&gateway)[3..], before[3..], "{file}");
+    }
     lab.ok(["send", "fake", "--wait", "three"]);
     assert_eq!(sample(&gateway, "berth_turns_total{outcome=\"done\"}"), 3.0);
     assert_eq!(sample(&gateway, "berth_turns_total{outcome=\"done\"}"), 3.0);

@@ -124,12 +124,13 @@ impl Sessions {
         new
     }
 
-    /// Looks at all of them.
+    /// Looks at all of them. If they cannot be listed everything stays as it was: a journal whose place is forgotten
+    /// would be counted twice.
     pub(super) fn look(&mut self, home: &Home) {
+        let Ok(ids) = home.session_ids() else { return };
         let mut states: BTreeMap<String, i64> = STATES.iter().map(|state| ((*state).to_owned(), 0)).collect();
         let (mut queued, mut in_work, mut asks, mut unreadable) = (0, 0, 0, 0);
         let mut alive = Vec::new();
-        let ids = home.session_ids().unwrap_or_default();
         for id in &ids {
             let Ok(status) = view::status(home, id) else {
                 unreadable += 1;
@@ -162,7 +163,9 @@ impl Sessions {
         let counts = sweep::counts(home);
         self.sweeps.inc_by(counts.sweeps.saturating_sub(self.counted.sweeps));
         self.left_over.inc_by(counts.left_over.saturating_sub(self.counted.left_over));
-        self.counted = counts;
+        // Never less: a file that is away for a moment says nothing, and what it said before is counted.
+        self.counted.sweeps = self.counted.sweeps.max(counts.sweeps);
+        self.counted.left_over = self.counted.left_over.max(counts.left_over);
     }
 
     /// Takes in what is new in a journal.
