@@ -58,7 +58,10 @@ pub(crate) async fn run(feed: Arc<Feed>, ctx: Ctx, id: SessionId, list: Arc<List
                 continue;
             }
             Ok((status, false)) => feed.begin(&status),
-            Err(problem) if problem.code == Code::NotFound => return feed.end(id.as_str()),
+            // Only if it was purged: where all of them are may be away for a moment.
+            Err(problem) if problem.code == Code::NotFound && feed.pages.is_gone() => {
+                return feed.end(id.as_str());
+            }
             Err(problem) => tracing::warn!(%id, "cannot be read along: {problem}"),
         }
         pause = Duration::from_millis(1);
@@ -216,5 +219,37 @@ async fn sleep_until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use berth_keeper::Home;
+    use tokio::sync::Semaphore;
+
+    use super::super::pages::Pages;
+    use super::*;
+
+    #[test]
+    fn a_session_is_gone_when_it_was_purged_and_not_while_all_of_them_are_away() {
+        let dir = std::env::temp_dir().join(format!("berth-upstream-{}", std::process::id()));
+        let home = Home::open(dir.clone()).expect("a state directory");
+        let ctx = Ctx { home, place: "a test".into(), size: None, parent: None, also: vec![], unseen: None };
+        let id = SessionId::parse("mj277ycbmc9g").expect("an id");
+        let (sessions, away) = (ctx.home.sessions_dir(), dir.join("away"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let ends_within = |patience| {
+            let pages = Pages::new(ctx.clone(), id.clone(), Arc::new(Semaphore::new(1)));
+            let list = Arc::new(List::new(ctx.clone()));
+            let followed = run(Arc::new(Feed::new(pages)), ctx.clone(), id.clone(), list);
+            runtime.block_on(async { tokio::time::timeout(patience, followed).await.is_ok() })
+        };
+        fs::rename(&sessions, &away).expect("our own directory");
+        assert!(!ends_within(Duration::from_millis(300)), "nobody knows whether it is there");
+        fs::rename(&away, &sessions).expect("our own directory");
+        assert!(ends_within(Duration::from_secs(60)), "all are there, and this one is not");
+        fs::remove_dir_all(dir).expect("our own directory");
     }
 }
