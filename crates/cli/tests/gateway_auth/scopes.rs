@@ -2,6 +2,7 @@
 
 use berth_api::Scope;
 use berth_gateway::routes::{Route, all};
+use berth_harness::wait_until;
 use serde_json::json;
 
 use crate::{ask, bearer, lab, serve, status, token};
@@ -245,4 +246,28 @@ fn who_may_only_send_ends_nobody_to_go_on_with_a_conversation() {
     resume(&controls, json!({"take": true})).ok();
     lab.berth(["wait", "one", "--for", "exit"]);
     assert_eq!(lab.show("one")["epoch"], 3);
+}
+
+#[test]
+fn a_token_with_a_list_of_sessions_is_told_the_same_of_every_process_that_is_none_of_theirs() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    let one = lab.start_with(&["--name", "one"], &["hang"]);
+    let two = lab.start_with(&["--name", "two"], &["hang"]);
+    let some = token(&lab, "read", "some", &["--session", "one"]);
+    let ask_why = |pid: u32| ask(&gateway, "GET", &format!("/v1/why?pid={pid}"), &some, None);
+    assert_eq!(ask_why(lab.number(&one, "pid")).ok()["session"], one.as_str());
+    // Nobody has taken note of its end yet.
+    let mut ended = std::process::Command::new("true").spawn().expect("a child");
+    let stat = format!("/proc/{}/stat", ended.id());
+    wait_until("its end", || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z ")));
+    let told = |pid: u32| {
+        ask_why(pid).problem(404, "not-found").to_string().replace(&format!("process {pid}\""), "process N\"")
+    };
+    let absent = told(4_194_303);
+    for pid in [lab.number(&two, "pid"), gateway.pid(), ended.id()] {
+        assert_eq!(told(pid), absent);
+    }
+    ended.wait().expect("our own child");
+    lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
 }

@@ -9,6 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use berth_api::{Code, Problem, Scope};
+use berth_core::SessionId;
 use berth_keeper::killpoint;
 use berth_keeper::sweep::{self, Depth, Order, Report};
 use berth_keeper::view::{self, Why};
@@ -156,16 +157,18 @@ async fn why_process(
     Query(Process { pid }): Query<Process>,
 ) -> Result<Json<Whose>, Fault> {
     let home = gate.home.clone();
-    let whose = work(move || whose::whose(&home, pid)).await?;
-    // Whoever may see some sessions only may see their processes only.
-    let is_theirs = || {
-        let id = whose.session.as_deref().and_then(berth_core::SessionId::parse);
+    let whose = work(move || whose::whose(&home, pid)).await;
+    if caller.sessions.is_none() {
+        return Ok(Json(whose?));
+    }
+    // Whoever may see some sessions only may see their processes only: of every other they are told the same.
+    let is_theirs = |whose: &Whose| {
+        let id = whose.session.as_deref().and_then(SessionId::parse);
         id.is_some_and(|id| caller.may_see(&id))
     };
-    if caller.sessions.is_some() && !is_theirs() {
-        return Err(Problem::new(Code::NotFound, format!("there is no process {pid}")).into());
-    }
-    Ok(Json(whose))
+    let theirs = whose.ok().filter(is_theirs);
+    let none = || Problem::new(Code::NotFound, format!("there is no process {pid}"));
+    Ok(Json(theirs.ok_or_else(none)?))
 }
 
 async fn of_session(target: Target) -> Result<Json<Block>, Fault> {
@@ -187,7 +190,7 @@ async fn of_all(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Json<Pr
         let (mut sessions, trouble) = ps::of_all(&ctx).map_err(|problem| or_no_store(&ctx.home, problem))?;
         sessions.retain(|block| {
             caller.sessions.is_none()
-                || berth_core::SessionId::parse(&block.session).is_some_and(|id| caller.may_see(&id))
+                || SessionId::parse(&block.session).is_some_and(|id| caller.may_see(&id))
         });
         let trouble = trouble.into_iter().filter(|_| caller.sessions.is_none());
         Ok(Processes { sessions, damaged: trouble.map(|problem| problem.what).collect() })
