@@ -397,28 +397,27 @@ async fn end(
     Body(grace): Body<Grace>,
 ) -> Result<Json<Status>, Fault> {
     let grace_ms = at_most_an_hour("grace_ms", grace.grace_ms.unwrap_or(USUAL_GRACE_MS))?;
-    let (helpers, id, known) = helper(&gate, &caller, &named).await?;
-    let owners: Vec<String> =
-        known.helper.into_iter().flat_map(|it| it.owners).map(|owner| owner.session).collect();
-    let (seen, others): (Vec<_>, Vec<_>) = owners.into_iter().partition(|owner| is_seen(&caller, owner));
-    if caller.sessions.is_some() && !others.is_empty() {
-        // It is others', too: it ends for theirs alone.
-        let left = work(move || {
-            let mut left = None;
-            for owner in seen.iter().filter_map(|owner| SessionId::parse(owner)) {
-                left = Some(helper::release(&helpers, &id, &owner)?);
-            }
-            left.ok_or_else(|| Problem::new(Code::Bug, "a helper is shown to who does not own it"))
-        });
-        let mut left = left.await?;
-        hide_others(&caller, &mut left);
-        return Ok(Json(left));
-    }
+    let (helpers, id, _) = helper(&gate, &caller, &named).await?;
+    let asker = caller.clone();
     let ended = long_work(move || {
-        let ended = stop::stop(&helpers, &id, grace_ms);
-        ended.map(|status| described(&helpers, status)).map_err(|problem| reworded(problem, &id))
+        // Looked at here, after whatever was waited for: whoever began to own it meanwhile keeps it.
+        let known = described(&helpers, helpers.known(&id).map_err(|problem| reworded(problem, &id))?.0);
+        let owners = known.helper.into_iter().flat_map(|it| it.owners).map(|owner| owner.session);
+        let (seen, others): (Vec<_>, Vec<_>) = owners.partition(|owner| is_seen(&asker, owner));
+        if others.is_empty() {
+            let ended = stop::stop(&helpers, &id, grace_ms);
+            return ended.map(|status| described(&helpers, status)).map_err(|problem| reworded(problem, &id));
+        }
+        // It is others', too: it ends for theirs alone.
+        let mut left = None;
+        for owner in seen.iter().filter_map(|owner| SessionId::parse(owner)) {
+            left = Some(helper::release(&helpers, &id, &owner)?);
+        }
+        left.ok_or_else(|| not_there(&named).problem)
     });
-    Ok(Json(ended.await?))
+    let mut status = ended.await?;
+    hide_others(&caller, &mut status);
+    Ok(Json(status))
 }
 
 /// Which events.
