@@ -266,7 +266,8 @@ impl Server {
         description = "Wait for a turn to be over, or for a session to be idle, to need somebody, or to end. When the time is \
                        up, what is known then comes back, with reached false; call again to wait on.",
         output_schema = schema_for_output::<Waited>(),
-        annotations(read_only_hint = true, open_world_hint = false)
+        // Whoever waits for a turn of a session that was lost has it brought back, and its agent started.
+        annotations(read_only_hint = false, destructive_hint = false, open_world_hint = false)
     )]
     async fn wait(&self, Parameters(wanted): Parameters<Wait>) -> Result<CallToolResult, ErrorData> {
         self.call(move |ctx, gone| {

@@ -107,7 +107,11 @@ fn next(ctx: &Ctx, id: &SessionId, known: &Status, until: Instant) -> Result<Sta
             Ok(Some(Arrival::Answer(Answer::Done { status }))) if status.seq > known.seq => {
                 return Ok(*status);
             }
-            Ok(Some(Arrival::Answer(Answer::Problem { problem }))) => return Err(problem),
+            // It serves too many already: then it is looked at now and then.
+            Ok(Some(Arrival::Answer(Answer::Problem { .. }))) => {
+                std::thread::sleep(left);
+                return ctx.status(id);
+            }
             Ok(Some(Arrival::Notice(berth_api::message::Notice::Event { .. }))) => return ctx.status(id),
             Ok(Some(_)) => {}
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {

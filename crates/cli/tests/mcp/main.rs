@@ -3,6 +3,8 @@
 //! Promise: everything goes over the wire; what became of it is looked at with other berth commands.
 //! Start with [`Client`].
 
+use berth_api::message::{Answer, Request};
+use berth_api::{Code, Connection};
 use berth_harness::{Lab, Rpc, wait_until};
 use serde_json::{Value, json};
 
@@ -74,6 +76,9 @@ fn every_tool_says_what_it_takes_and_what_it_gives() {
         let fields = tool["inputSchema"]["properties"].as_object().expect("fields");
         assert!(fields.values().all(|field| field["description"].is_string()), "each is explained: {tool}");
         assert!(tool["description"].is_string(), "{tool}");
+        // Who waits for a turn may bring its session back.
+        let only_looks = !["send", "start_session", "wait"].contains(&tool["name"].as_str().expect("a name"));
+        assert_eq!(tool["annotations"]["readOnlyHint"] == true, only_looks, "{tool}");
     }
 }
 
@@ -135,6 +140,30 @@ fn a_wait_that_takes_too_long_says_so_and_the_turn_goes_on() {
     std::fs::write(&go, "").expect("a file");
     let said = client.rpc.answer(waiting);
     assert_eq!(said["result"]["structuredContent"]["turn"]["answer"], "ECHO: late", "{said}");
+}
+
+#[test]
+fn a_wait_goes_on_though_the_keeper_has_as_many_listeners_as_it_can() {
+    let lab = lab();
+    let id = lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
+    let go = lab.dir().join("go");
+    lab.ok(["send", "s", &format!("wait-file:{} late", go.display())]);
+    let mut listeners = Vec::new();
+    loop {
+        let mut one =
+            Connection::open(&lab.session_dir(&id), "a test".to_owned()).expect("the keeper listens");
+        match one.ask(Request::Watch { from: u64::MAX }) {
+            Ok(Answer::Done { .. }) => listeners.push(one),
+            Err(full) if full.code == Code::Full => break,
+            other => panic!("an odd answer: {other:?}"),
+        }
+    }
+    let mut client = Client::start(&lab);
+    let waiting = client.begin("wait", json!({"session": "s"}));
+    assert_eq!(client.call("status", json!({"session": "s"}))["state"], "working");
+    std::fs::write(&go, "").expect("a file");
+    let said = client.rpc.answer(waiting);
+    assert_eq!(said["result"]["structuredContent"]["reached"], true, "{said}");
 }
 
 #[test]
