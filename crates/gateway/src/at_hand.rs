@@ -36,6 +36,10 @@ pub(crate) fn answer<B>(gate: &Gate, peer: &Peer, wire: &Wire, request: &Request
     let seen = auth::examine(gate, wire, peer.clone(), &Head::of(request)).ok()?;
     let (caller, _) = seen.found.ok()??;
     ONE.allows(gate, &caller).ok()?;
+    // What is at hand was made for who may see all of it.
+    if caller.sessions.is_some() {
+        return None;
+    }
     let (id, body) = gate.known.again(&gate.home, handle)?;
     if !caller.may_see(&id) {
         return None;

@@ -28,6 +28,7 @@ pub mod routes;
 mod seats;
 mod server;
 mod trace;
+mod veil;
 
 pub use proxy::serve_stdio;
 pub use server::{Address, Inherited, Listen, LogFormat, Options, TlsFiles, serve};

@@ -271,7 +271,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
                     async move {
                         crate::trace::came_from(&caller.place);
                         let answer = match guard.allows(&gate, &caller) {
-                            Ok(()) => next.run(request).await,
+                            Ok(()) => crate::veil::draw(&gate, &caller, next.run(request).await).await,
                             Err(fault) => fault.into_response(),
                         };
                         matched(answer, path)

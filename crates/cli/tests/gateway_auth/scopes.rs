@@ -249,6 +249,53 @@ fn who_may_only_send_ends_nobody_to_go_on_with_a_conversation() {
 }
 
 #[test]
+fn a_token_with_a_list_of_sessions_is_not_told_which_session_its_own_was_started_in() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    let outer = lab.start_with(&["--name", "outer"], &["hang"]);
+    let mut inside = lab.command(["run", "-d", "--name", "inner", "--", &lab.agent(), "hang"]);
+    inside.env("BERTH_SESSION", &outer).env("BERTH_RUN", format!("{outer}:1"));
+    assert!(inside.output().expect("berth").status.success());
+    assert_eq!(lab.show("inner")["parent"], outer.as_str());
+    let some = token(&lab, "admin", "some", &["--session", "inner"]);
+    let both = token(&lab, "admin", "both", &["--session", "inner", "--session", "outer"]);
+    // The second time it is answered from memory, to who may see all of it.
+    for path in [
+        "/v1/sessions/inner",
+        "/v1/sessions/inner",
+        "/v1/sessions",
+        "/v1/sessions/inner/why",
+        "/v1/sessions/inner/events",
+        "/v1/sessions/inner/export?format=events",
+        "/v1/sessions/inner/export?format=json",
+    ] {
+        gateway.get(path);
+        assert!(ask(&gateway, "GET", path, &both, None).text().contains(&outer), "{path}");
+        let told = ask(&gateway, "GET", path, &some, None);
+        assert!(told.text().contains("inner") && !told.text().contains(&outer), "{path}: {}", told.text());
+    }
+    let noted = ask(&gateway, "PATCH", "/v1/sessions/inner", &some, Some(&json!({"note": "mine"}))).ok();
+    assert_eq!((&noted["note"], &noted["parent"]), (&json!("mine"), &json!(null)));
+    for (path, last) in [("/v1/events", "hello"), ("/v1/sessions/inner/events?after=0", "status")] {
+        let heard = |token: &str| {
+            let mut stream = gateway.events(path, &[("Authorization", &bearer(token))]);
+            let mut heard = String::new();
+            loop {
+                let event = stream.next().expect("more");
+                heard += &event.json().to_string();
+                if event.event == last {
+                    return heard;
+                }
+            }
+        };
+        assert!(heard(&both).contains(&outer), "{path}");
+        let told = heard(&some);
+        assert!(told.contains("inner") && !told.contains(&outer), "{path}: {told}");
+    }
+    lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
+}
+
+#[test]
 fn a_token_with_a_list_of_sessions_is_told_the_same_of_every_process_that_is_none_of_theirs() {
     let lab = lab();
     let gateway = serve(&lab);

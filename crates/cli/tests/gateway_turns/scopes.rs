@@ -49,3 +49,23 @@ fn whoever_may_only_read_starts_nothing_by_waiting_and_may_not_send_or_answer() 
     let last = ask(&reader, "POST", &at(&id, "wait"), Some(&done)).ok();
     assert_eq!(text(&last["turn"], "answer"), "ECHO: third");
 }
+
+#[test]
+fn a_token_with_a_list_of_sessions_is_not_told_which_other_writes_its_conversation() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let one = start(&lab, &["--name", "one"]);
+    told(&gateway, "one", "remember this");
+    lab.ok(["stop", "--grace", "0s", "one"]);
+    let other = start(&lab, &["--resume", &text(&lab.show("one"), "native_id")]);
+    let resume = |sessions: &[&str]| {
+        let name = format!("for-{}", sessions.len());
+        let secret = lab.ok([&["token", "new", "--scope", "admin", "--name", &name], sessions].concat());
+        let bearer = format!("Bearer {secret}");
+        let asked = gateway.ask("POST", &at(&one, "resume"), &[("Authorization", &bearer)], Some(&json!({})));
+        asked.problem(409, "in-use").to_string()
+    };
+    assert!(resume(&[]).contains(&other), "whoever may see it is told");
+    let told = resume(&["--session", "one"]);
+    assert!(!told.contains(&other) && told.contains("none of yours"), "{told}");
+}

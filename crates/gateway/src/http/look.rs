@@ -48,6 +48,9 @@ const SEARCH_VARIABLE: &str = "BERTH_SEARCH_MS";
 /// How long what was found out about this host counts: looking starts processes.
 const EXAMINED_FOR: Duration = Duration::from_secs(2);
 
+/// What is said before the id of the session that another was started in.
+const STARTED_IN: &str = "; started in session ";
+
 pub(crate) fn routes() -> Vec<Route> {
     let get = Method::GET;
     vec![
@@ -140,7 +143,17 @@ pub(crate) fn routes() -> Vec<Route> {
 }
 
 async fn why(target: Target) -> Result<Json<Why>, Fault> {
-    Ok(Json(work(move || view::why(&target.ctx.home, &target.id)).await?))
+    let caller = target.caller.clone();
+    let mut why = work(move || view::why(&target.ctx.home, &target.id)).await?;
+    // In words, so nobody else hides it; see `veil`.
+    for fact in &mut why.evidence {
+        if let Some((given, parent)) = fact.fact.split_once(STARTED_IN)
+            && SessionId::parse(parent).is_some_and(|parent| !caller.may_see(&parent))
+        {
+            fact.fact.truncate(given.len());
+        }
+    }
+    Ok(Json(why))
 }
 
 /// Which process is meant.

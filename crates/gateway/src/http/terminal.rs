@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request, Role, Size};
 use berth_api::{Code, Problem, Scope, problem};
-use berth_core::Refusal;
+use berth_core::{Refusal, SessionId};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use schemars::JsonSchema;
@@ -331,7 +331,12 @@ impl Visit {
             Ok((status, _)) if status.epoch == 0 => {
                 Left::problem(problem::refusal(&Refusal::NotRunning, &self.target.handle))
             }
-            Ok((status, _)) => {
+            Ok((mut status, _)) => {
+                // No answer, so nobody else hides it; see `veil`.
+                let parent = status.what.parent.as_deref().and_then(SessionId::parse);
+                if parent.is_some_and(|parent| !self.target.caller.may_see(&parent)) {
+                    status.what.parent = None;
+                }
                 Left::Told(Some(Remark::Ended(Box::new(status))), NORMAL, "the run is over".into())
             }
             Err(fault) => Left::problem(fault.problem),
