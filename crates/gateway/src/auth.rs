@@ -299,7 +299,7 @@ fn stranger(what: &str) -> Fault {
 /// An answer that no handler gave, under the route that was asked.
 fn of_route(mut response: Response, route: Option<&'static str>) -> Response {
     if let Some(route) = route {
-        response.extensions_mut().insert(Matched(route));
+        response.extensions_mut().insert(Matched { path: route, is_known: false });
     }
     response
 }

@@ -232,9 +232,14 @@ pub fn all() -> Vec<Route> {
     .collect()
 }
 
-/// The route that answered, for records: it goes with the answer as far as the door.
+/// The route that answered: it goes with the answer as far as the door.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Matched(pub(crate) &'static str);
+pub(crate) struct Matched {
+    /// For records.
+    pub(crate) path: &'static str,
+    /// Whether it is known who asks.
+    pub(crate) is_known: bool,
+}
 
 /// How far one must be allowed to go for a route, and what else is asked of who asks.
 #[derive(Clone, Copy, Debug)]
@@ -274,12 +279,12 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
                             Ok(()) => crate::veil::draw(&gate, &caller, next.run(request).await).await,
                             Err(fault) => fault.into_response(),
                         };
-                        matched(answer, path)
+                        matched(answer, Matched { path, is_known: true })
                     }
                 }))
             }
             None => route.handler.layer(axum::middleware::from_fn(move |request, next: Next| async move {
-                matched(next.run(request).await, path)
+                matched(next.run(request).await, Matched { path, is_known: false })
             })),
         };
         router = router.route(path, handler);
@@ -292,7 +297,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         .with_state(gate)
 }
 
-fn matched(mut answer: Response, path: &'static str) -> Response {
-    answer.extensions_mut().insert(Matched(path));
+fn matched(mut answer: Response, route: Matched) -> Response {
+    answer.extensions_mut().insert(route);
     answer
 }

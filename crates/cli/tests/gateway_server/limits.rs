@@ -82,6 +82,36 @@ fn at_the_limit_who_does_nothing_makes_room() {
 }
 
 #[test]
+fn strangers_who_do_not_read_their_answers_keep_nobody_out() {
+    let lab = lab();
+    lab.ok(["ls"]);
+    let mut command = Command::new("sh");
+    let berth = env!("CARGO_BIN_EXE_berth");
+    command.args(["-c", "ulimit -n 100 && exec \"$0\" serve --listen 127.0.0.1:0", berth]);
+    command.env("BERTH_HOME", lab.home()).env("BERTH_CONFIG", lab.config());
+    let gateway = lab.serve_from(command, &["--listen", "127.0.0.1:0"]);
+    let host = gateway.address.clone().expect("it listens on TCP");
+    // More than all buffers on the way hold, of what is there for everybody.
+    let asked = format!("GET /openapi.json HTTP/1.1\r\nHost: {host}\r\n\r\n").repeat(100);
+    let strangers: Vec<TcpStream> = (0..60)
+        .map(|_| {
+            let mut stream = gateway.connect_tcp();
+            rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).expect("a socket");
+            // One that makes room for the next may be closed already.
+            if stream.write_all(asked.as_bytes()).is_ok() {
+                let _ = stream.peek(&mut [0; 1]);
+            }
+            stream
+        })
+        .collect();
+    for _ in 0..20 {
+        assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).status, 200);
+    }
+    assert_eq!(metric(&gateway, "berth_http_connections_refused_total"), 0);
+    drop(strangers);
+}
+
+#[test]
 fn at_the_limit_a_stranger_is_told_so_and_the_owner_is_served() {
     let lab = lab();
     lab.ok(["ls"]);

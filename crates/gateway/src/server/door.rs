@@ -75,7 +75,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
         {
             told.trace.came_from(&caller.place);
             told.answered(server, &mut response, ONE.path);
-            return Answering::AtHand(Some(Outgoing::whole(response, serving)));
+            return Answering::AtHand(Some(Outgoing::whole(response, Some(serving))));
         }
         request.extensions_mut().insert(self.peer.clone());
         request.extensions_mut().insert(self.wire.clone());
@@ -109,8 +109,10 @@ async fn work(
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         seat.stay();
     }
-    let route = response.extensions_mut().remove::<Matched>().map_or("-", |matched| matched.0);
-    told.answered(&server, &mut response, route);
+    let matched = response.extensions_mut().remove::<Matched>();
+    told.answered(&server, &mut response, matched.map_or("-", |matched| matched.path));
+    // Whoever nobody knows is in nobody's way: with their answers on the way they would be, for as long as they like to read.
+    let serving = Some(serving).filter(|_| matched.is_some_and(|matched| matched.is_known));
     Ok(Outgoing::wrap(response, serving, &server.gate))
 }
 

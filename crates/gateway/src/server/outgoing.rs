@@ -1,8 +1,8 @@
 //! The body of an answer on its way out.
 //!
-//! Promise: a connection counts as served until the last piece of its answer is handed over, and pieces are no larger than
-//! what may wait for a client: one in the middle of a download is not idle. A stream of events is counted, and ends when
-//! the gateway does.
+//! Promise: a connection of somebody who is known counts as served until the last piece of its answer is handed over, and
+//! pieces are no larger than what may wait for a client: one in the middle of a download is not idle. A stream of events is
+//! counted, and ends when the gateway does.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use crate::gate::Gate;
 /// A body, and what goes with it.
 pub(super) struct Outgoing {
     body: Content,
-    _serving: Serving,
+    _serving: Option<Serving>,
     stream: Option<Stream>,
     /// What is left of a frame that was too large.
     rest: Bytes,
@@ -42,7 +42,7 @@ struct Stream {
 }
 
 impl Outgoing {
-    pub(super) fn wrap(response: Response<Body>, serving: Serving, gate: &Gate) -> Response<Self> {
+    pub(super) fn wrap(response: Response<Body>, serving: Option<Serving>, gate: &Gate) -> Response<Self> {
         let kind = response.headers().get(header::CONTENT_TYPE);
         let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         let stream = is_stream.then(|| Stream {
@@ -58,7 +58,7 @@ impl Outgoing {
     }
 
     /// What is there as a whole.
-    pub(super) fn whole(response: Response<Bytes>, serving: Serving) -> Response<Self> {
+    pub(super) fn whole(response: Response<Bytes>, serving: Option<Serving>) -> Response<Self> {
         let content = |body: Bytes| Content::Whole(Some(body).filter(|body| !body.is_empty()));
         let rest = Bytes::new();
         response.map(|body| Self { body: content(body), _serving: serving, stream: None, rest })
