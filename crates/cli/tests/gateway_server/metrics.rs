@@ -1,6 +1,6 @@
 //! What can be counted, and whether the gateway can work.
 
-use berth_harness::{Gateway, Lab};
+use berth_harness::{Gateway, Lab, ServerEvent};
 
 use crate::lab;
 
@@ -66,6 +66,22 @@ fn what_is_counted_about_sessions_is_the_same_after_the_gateway_was_killed() {
     assert_eq!(sample(&gateway, line), 1.0);
     let bucket = "berth_http_request_seconds_count{route=\"/v1/sessions/{session}\"}";
     assert_eq!(sample(&gateway, bucket), 1.0);
+}
+
+#[test]
+fn events_are_counted_however_many_are_sent_together() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = lab.start(&["hang"]);
+    for note in ["one", "two", "three", "four"] {
+        lab.ok(["note", &id, note]);
+    }
+    let mut stream = gateway.events(&format!("/v1/sessions/{id}/events?after=0"), &[]);
+    let mut heard = 0.0;
+    let is_last = |event: &ServerEvent| event.event == "event" && event.data.contains("four");
+    while !is_last(&stream.next().inspect(|_| heard += 1.0).expect("more")) {}
+    let counted = sample(&gateway, "berth_events_sent_total");
+    assert!(counted >= heard, "{counted} of {heard}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::http::{Response, header};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use memchr::memmem;
 use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
@@ -71,6 +72,12 @@ impl Outgoing {
     }
 }
 
+/// How many events there are in a piece of a stream: many may be sent together, and an empty line ends each.
+fn events_in(piece: &[u8]) -> u64 {
+    // A comment keeps the connection open, and tells nothing.
+    if piece.starts_with(b":") { 0 } else { memmem::find_iter(piece, b"\n\n").count() as u64 }
+}
+
 impl hyper::body::Body for Outgoing {
     type Data = Bytes;
     type Error = axum::Error;
@@ -86,6 +93,9 @@ impl hyper::body::Body for Outgoing {
             Content::Pieces(body) => body,
         };
         let mut polled = Pin::new(body).poll_frame(context);
+        if let (Some(stream), Poll::Ready(Some(Ok(frame)))) = (&this.stream, &polled) {
+            stream.sent.inc_by(frame.data_ref().map_or(0, |data| events_in(data)));
+        }
         let is_large =
             |frame: &Frame<Bytes>| frame.data_ref().is_some_and(|data| data.len() > MAX_HEAD_BYTES);
         if let Poll::Ready(Some(Ok(frame))) = &mut polled
@@ -95,15 +105,10 @@ impl hyper::body::Body for Outgoing {
             polled = Poll::Ready(this.piece().map(Ok));
         }
         let Some(stream) = &mut this.stream else { return polled };
-        match &polled {
-            // A comment keeps the connection open, and tells nothing.
-            Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(|data| !data.starts_with(b":")) => {
-                stream.sent.inc();
-                polled
-            }
-            Poll::Pending if stream.ending.as_mut().poll(context).is_ready() => Poll::Ready(None),
-            Poll::Ready(_) | Poll::Pending => polled,
+        if polled.is_pending() && stream.ending.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
