@@ -1,13 +1,14 @@
 //! What is no request, or an odd one: an answer with a reason, and the gateway goes on.
 
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 
-use berth_harness::{exchange, request, wait_until};
+use berth_harness::{Gateway, exchange, request, wait_until};
 
 use crate::lab;
 
 /// Says something and hears everything until the end; the statuses of the answers. What is refused is told as a problem.
-fn statuses(gateway: &berth_harness::Gateway, bytes: &[u8]) -> Vec<u16> {
+fn statuses(gateway: &Gateway, bytes: &[u8]) -> Vec<u16> {
     let mut stream = gateway.connect();
     let _ = stream.write_all(bytes);
     // Who hangs up before the answer wants none; of what is no whole request it is all that ends it.
@@ -124,4 +125,43 @@ fn what_a_session_wrote_is_never_taken_for_a_refusal() {
     let reply = gateway.get(&format!("/v1/sessions/{id}/output?from={from}"));
     assert_eq!(reply.status, 200);
     assert!(reply.body == all[from..], "{:?}", String::from_utf8_lossy(&reply.body[PIECE..]));
+    // Nor behind an answer that was sent whole, on the same connection.
+    let mut stream = kept(&gateway);
+    let path = format!("/v1/sessions/{id}/output?from={from}");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("connected");
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).expect("an answer");
+    assert!(heard.ends_with(&all[from..]), "{:?}", String::from_utf8_lossy(&heard));
+}
+
+/// A connection on which one request was answered.
+fn kept(gateway: &Gateway) -> UnixStream {
+    let mut stream = gateway.connect();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").expect("connected");
+    let mut heard = Vec::new();
+    // All that it has to say is one object.
+    while heard.last() != Some(&b'}') {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("an answer");
+        heard.extend(byte);
+    }
+    assert!(heard.starts_with(b"HTTP/1.1 200"), "{:?}", String::from_utf8_lossy(&heard));
+    stream
+}
+
+#[test]
+fn what_cannot_be_read_on_a_connection_that_was_kept_is_a_problem_too() {
+    let lab = lab();
+    let gateway = lab.serve();
+    for bytes in ["nonsense\r\n\r\n".to_owned(), format!("GET /{} HTTP/1.1\r\n", "x".repeat(70_000))] {
+        let mut stream = kept(&gateway);
+        stream.write_all(bytes.as_bytes()).expect("connected");
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).expect("text");
+        assert!(heard.starts_with("HTTP/1.1 4"), "{heard}");
+        assert!(
+            heard.contains("application/problem+json") && heard.contains("\"code\":\"usage\""),
+            "{heard}"
+        );
+    }
 }

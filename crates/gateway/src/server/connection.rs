@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -21,7 +20,7 @@ use super::listeners::{Kind, Listener};
 use super::log::Log;
 use super::patient::Patient;
 use super::tls::Tls;
-use super::worded::Worded;
+use super::worded::{Ours, Worded};
 use crate::auth::leash::Leash;
 use crate::auth::{Peer, Wire};
 use crate::fault::Fault;
@@ -193,10 +192,10 @@ async fn serve(
     server: Arc<Server>,
 ) {
     let wire = Wire { secure, leash: Leash::default() };
-    let was_asked = Arc::new(AtomicBool::default());
-    let stream = Worded::new(wire.leash.hold(stream), was_asked.clone());
+    let answering = Ours::default();
+    let stream = Worded::new(wire.leash.hold(stream), answering.clone());
     let seat = ticket.seat.clone();
-    let door = Door::new(&server, peer, wire, seat.clone(), was_asked);
+    let door = Door::new(&server, peer, wire, seat.clone(), answering);
     let stream = Patient::new(stream, limits::patience(limits::WRITE_PATIENCE), Some(ticket));
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())

@@ -7,7 +7,6 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -24,6 +23,7 @@ use super::connection::{Never, Server};
 use super::limits::{Seat, Serving};
 use super::log::Line;
 use super::outgoing::Outgoing;
+use super::worded;
 use crate::at_hand::{self, AtHand};
 use crate::auth::{Peer, Wire, headers};
 use crate::fault::Fault;
@@ -39,8 +39,8 @@ pub(super) struct Door {
     peer: Peer,
     wire: Wire,
     seat: Arc<Seat>,
-    /// Whether anything came through; see [`super::worded`].
-    was_asked: Arc<AtomicBool>,
+    /// Whether something of ours is on its way out.
+    answering: worded::Ours,
 }
 
 impl Door {
@@ -49,9 +49,9 @@ impl Door {
         peer: Peer,
         wire: Wire,
         seat: Arc<Seat>,
-        was_asked: Arc<AtomicBool>,
+        answering: worded::Ours,
     ) -> Self {
-        Self { router: server.router.clone(), server: server.clone(), peer, wire, seat, was_asked }
+        Self { router: server.router.clone(), server: server.clone(), peer, wire, seat, answering }
     }
 }
 
@@ -61,7 +61,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
     type Future = Answering;
 
     fn call(&self, mut request: Request<Incoming>) -> Answering {
-        self.was_asked.store(true, Ordering::Relaxed);
+        self.answering.begin();
         let server = &self.server;
         let told = Told {
             started: Instant::now(),
@@ -75,12 +75,17 @@ impl hyper::service::Service<Request<Incoming>> for Door {
         {
             told.trace.came_from(&caller.place);
             told.answered(server, &mut response, ONE.path);
-            return Answering::AtHand(Some(Outgoing::whole(response, Some(serving))));
+            return Answering::AtHand(Some(Outgoing::whole(
+                response,
+                serving,
+                self.answering.until_dropped(),
+            )));
         }
         request.extensions_mut().insert(self.peer.clone());
         request.extensions_mut().insert(self.wire.clone());
         let answered = self.router.clone().call(request.map(axum::body::Body::new));
-        Answering::Worked(Box::pin(work(server.clone(), self.seat.clone(), told, serving, answered)))
+        let (server, seat, answering) = (server.clone(), self.seat.clone(), self.answering.clone());
+        Answering::Worked(Box::pin(work(server, seat, answering, told, serving, answered)))
     }
 }
 
@@ -88,6 +93,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
 async fn work(
     server: Arc<Server>,
     seat: Arc<Seat>,
+    answering: worded::Ours,
     told: Told,
     serving: Serving,
     answered: impl Future<Output = Result<Response<Body>, Never>>,
@@ -106,14 +112,17 @@ async fn work(
             response
         }
     };
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+    // A connection that becomes something else is ours to its end.
+    let is_http = response.status() != StatusCode::SWITCHING_PROTOCOLS;
+    if !is_http {
         seat.stay();
     }
     let matched = response.extensions_mut().remove::<Matched>();
     told.answered(&server, &mut response, matched.map_or("-", |matched| matched.path));
     // Whoever nobody knows is in nobody's way: with their answers on the way they would be, for as long as they like to read.
     let serving = Some(serving).filter(|_| matched.is_some_and(|matched| matched.is_known));
-    Ok(Outgoing::wrap(response, serving, &server.gate))
+    let rest = is_http.then(|| answering.until_dropped());
+    Ok(Outgoing::wrap(response, serving, rest, &server.gate))
 }
 
 /// An answer on its way: at hand, or being worked on.

@@ -17,12 +17,15 @@ use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::limits::{MAX_HEAD_BYTES, Serving};
+use super::worded::Rest;
 use crate::gate::Gate;
 
 /// A body, and what goes with it.
 pub(super) struct Outgoing {
     body: Content,
     _serving: Option<Serving>,
+    /// Nothing if the connection becomes something else than HTTP.
+    _answering: Option<Rest>,
     stream: Option<Stream>,
     /// What is left of a frame that was too large.
     rest: Bytes,
@@ -43,7 +46,12 @@ struct Stream {
 }
 
 impl Outgoing {
-    pub(super) fn wrap(response: Response<Body>, serving: Option<Serving>, gate: &Gate) -> Response<Self> {
+    pub(super) fn wrap(
+        response: Response<Body>,
+        serving: Option<Serving>,
+        answering: Option<Rest>,
+        gate: &Gate,
+    ) -> Response<Self> {
         let kind = response.headers().get(header::CONTENT_TYPE);
         let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         let stream = is_stream.then(|| Stream {
@@ -53,16 +61,21 @@ impl Outgoing {
         response.map(|body| Self {
             body: Content::Pieces(body),
             _serving: serving,
+            _answering: answering,
             stream,
             rest: Bytes::new(),
         })
     }
 
     /// What is there as a whole.
-    pub(super) fn whole(response: Response<Bytes>, serving: Option<Serving>) -> Response<Self> {
-        let content = |body: Bytes| Content::Whole(Some(body).filter(|body| !body.is_empty()));
-        let rest = Bytes::new();
-        response.map(|body| Self { body: content(body), _serving: serving, stream: None, rest })
+    pub(super) fn whole(response: Response<Bytes>, serving: Serving, answering: Rest) -> Response<Self> {
+        response.map(|body| Self {
+            body: Content::Whole(Some(body).filter(|body| !body.is_empty())),
+            _serving: Some(serving),
+            _answering: Some(answering),
+            stream: None,
+            rest: Bytes::new(),
+        })
     }
 
     /// A piece of what is left, if something is.

@@ -4,13 +4,16 @@
 //! reads requests (hyper) answers these by itself, with a status and nothing else, and has no place to say more; so it is
 //! said on the way out.
 //!
-//! Only until the first request was read: from then on what is sent may be ours, and a piece of a body can look like
-//! anything. What cannot be read later on a connection that was kept gets the bare status, and the connection ends.
+//! Only while nobody is answered: from the moment a request was read what is sent may be ours, and a piece of a body can
+//! look like anything. That ends when the answer was handed over whole (its body is dropped, after its last bytes were put
+//! into hyper's buffer) and hyper then flushes us, which it does when that buffer is empty: so all of it has passed here,
+//! and what comes next is hyper's own, or the answer to a request that is said to be read before. What cannot be read while
+//! an answer is on its way gets the bare status.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
 use axum::http::StatusCode;
@@ -20,23 +23,65 @@ use super::connection::answer;
 use super::limits::MAX_HEAD_BYTES;
 use crate::fault::Fault;
 
+/// What is on its way out of a connection.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Ours(Arc<AtomicU8>);
+
+/// Nothing of ours.
+const NOTHING: u8 = 0;
+/// An answer, or a connection that became something else than HTTP.
+const OURS: u8 = 1;
+/// The rest of an answer, in buffers.
+const REST: u8 = 2;
+
+impl Ours {
+    /// A request was read.
+    pub(super) fn begin(&self) {
+        self.0.store(OURS, Ordering::Relaxed);
+    }
+
+    /// The answer is over when what comes back is dropped.
+    pub(super) fn until_dropped(&self) -> Rest {
+        Rest(self.clone())
+    }
+
+    /// Everything that was to be sent is sent.
+    fn is_sent(&self) {
+        let _ = self.0.compare_exchange(REST, NOTHING, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn is_ours(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != NOTHING
+    }
+}
+
+/// An answer that is being handed over.
+#[derive(Debug)]
+pub(super) struct Rest(Ours);
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        self.0.0.store(REST, Ordering::Relaxed);
+    }
+}
+
 /// A stream on which refusals have words.
 pub(super) struct Worded<S> {
     stream: S,
-    /// Whether a request was read, so that what is sent may be ours.
-    was_asked: Arc<AtomicBool>,
+    /// Whether what is sent may be ours.
+    answering: Ours,
     /// A refusal on its way, and how much was to be sent in its place.
     instead: Option<(Vec<u8>, usize)>,
 }
 
 impl<S> Worded<S> {
-    pub(super) fn new(stream: S, was_asked: Arc<AtomicBool>) -> Self {
-        Self { stream, was_asked, instead: None }
+    pub(super) fn new(stream: S, answering: Ours) -> Self {
+        Self { stream, answering, instead: None }
     }
 
     /// Takes note of what is to be sent, if that is a refusal without words.
     fn look_at(&mut self, head: &[u8]) {
-        if self.instead.is_none() && !self.was_asked.load(Ordering::Relaxed) {
+        if self.instead.is_none() && !self.answering.is_ours() {
             self.instead = worded(head).map(|instead| (instead, head.len()));
         }
     }
@@ -117,7 +162,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Worded<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.stream).poll_flush(context))?;
+        this.answering.is_sent();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -157,14 +205,21 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         // A pipe that takes a little at a time.
         let (near, mut far) = tokio::io::duplex(7);
-        let was_asked = Arc::new(AtomicBool::default());
+        let answering = Ours::default();
         let heard = runtime.block_on(async {
-            let mut stream = Worded::new(near, was_asked.clone());
+            let mut stream = Worded::new(near, answering.clone());
             let mut heard = String::new();
             let saying = async {
                 stream.write_all(bare).await.expect("somebody reads");
+                answering.begin();
+                let rest = answering.until_dropped();
                 stream.write_all(b"and then ").await.expect("somebody reads");
-                was_asked.store(true, Ordering::Relaxed);
+                // In the middle of an answer, and while its end may be in a buffer.
+                stream.flush().await.expect("somebody reads");
+                stream.write_all(bare).await.expect("somebody reads");
+                drop(rest);
+                stream.write_all(bare).await.expect("somebody reads");
+                stream.flush().await.expect("somebody reads");
                 stream.write_all(bare).await.expect("somebody reads");
                 drop(stream);
             };
@@ -172,9 +227,10 @@ mod tests {
             read.expect("text");
             heard
         });
-        let (head, body) = heard.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("HTTP/1.1 431 ") && head.contains("application/problem+json"), "{head}");
-        assert!(body.contains("\"code\":\"usage\"") && body.contains("}and then HTTP/1.1 431 "), "{body}");
-        assert!(heard.as_bytes().ends_with(bare), "{body}");
+        let (first, later) = heard.split_once("and then ").expect("an answer");
+        assert!(first.starts_with("HTTP/1.1 431 ") && first.contains("application/problem+json"), "{first}");
+        assert!(first.contains("\"code\":\"usage\""), "{first}");
+        let bare = std::str::from_utf8(bare).expect("text");
+        assert_eq!(later.strip_prefix(&bare.repeat(2)), Some(first));
     }
 }
