@@ -2,6 +2,15 @@
 export default async function (t) {
   await t.berth("send", "talk", "tool:Bash:cargo test\nthink:first this\nsay:**bold** and `code`\n", "--wait");
   await t.berth("send", "asks", "ask:Edit:src/login.rs");
+  // A browser that is slow to draw is told who it is before anybody in the page listens.
+  const { context: late } = await t.stranger();
+  await late.addInitScript(() => {
+    const after = window.setTimeout.bind(window);
+    window.requestAnimationFrame = (draw) => after(draw, 1000);
+    window.setTimeout = (act, ms, ...rest) => after(act, ms > 0 && ms <= 100 ? 1000 : ms, ...rest);
+  });
+  await (await t.tab(late)).locator("#token").waitFor();
+  await late.close();
   for (const [size, options] of [["phone", t.PHONE], ["desktop", t.DESK]]) {
     for (const colorScheme of ["light", "dark"]) {
       const stranger = await t.stranger({ ...options, colorScheme });

@@ -23,8 +23,14 @@ export function cell(value) {
 /** The value of a cell, in a view. */
 export function use(source) {
   const [, again] = useState(0);
-  useEffect(() => source.listen(() => again((n) => n + 1)), [source]);
-  return source.get();
+  const shown = source.get();
+  useEffect(() => {
+    const draw = () => again((n) => n + 1);
+    // What changed after this was drawn, and before anybody listened, would never be shown.
+    if (source.get() !== shown) draw();
+    return source.listen(draw);
+  }, [source]);
+  return shown;
 }
 
 // One clock for all ages that are shown, so that a list of a hundred sessions has one timer.
