@@ -1,5 +1,5 @@
 // A live terminal: watch first, take over when you mean to. Comes back by itself.
-import { html, useEffect, useRef, useState, capital } from "./lib.js";
+import { html, useEffect, useLayoutEffect, useRef, useState, capital } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, forPage, may, post } from "./api.js";
 import { attempt, handle, isOver, person, shell } from "./store.js";
@@ -159,7 +159,7 @@ export function Terminal({ status, talks, onTyping }) {
   // A new run is watched first, as every terminal.
   useEffect(() => setRole("observer"), [status.id, status.epoch]);
   useEffect(() => state.current?.become(role), [role]);
-  useEffect(() => { onTyping(role !== "observer" && !over); return () => onTyping(false); }, [role, over]);
+  useLayoutEffect(() => { onTyping(role !== "observer" && !over); return () => onTyping(false); }, [role, over]);
 
   // Both at once: nobody shall read "You type" before keys reach anything.
   const turn = (next) => { setNow({ phase: "opening" }); setRole(next); };
