@@ -80,7 +80,7 @@ fn systemd_hears_of_a_gateway_that_started_again_in_place_and_of_its_life() {
             ("NOTIFY_SOCKET", &address),
             ("WATCHDOG_USEC", "200000"),
             ("BERTH_KILLPOINT", "stall:gateway-accept"),
-            ("BERTH_STUCK_MS", "800"),
+            ("BERTH_STUCK_MS", "2000"),
         ],
     );
     assert_eq!(manager.hear(), "READY=1");

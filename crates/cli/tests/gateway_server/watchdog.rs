@@ -15,7 +15,7 @@ fn stalling(lab: &Lab, client: u32, args: &[&str]) -> Gateway {
     let mut command = lab.command(["serve"].iter().chain(args));
     command
         .env("BERTH_KILLPOINT", format!("stall:gateway-accept:{client}"))
-        .env("BERTH_STUCK_MS", "800")
+        .env("BERTH_STUCK_MS", "2000")
         .stderr(Stdio::piped());
     lab.serve_from(command, args)
 }
@@ -125,7 +125,7 @@ fn a_gateway_that_is_told_to_read_its_certificate_again_and_again_is_not_taken_f
 #[test]
 fn a_gateway_that_was_suspended_is_not_taken_for_one_that_stands_still() {
     let (lab, beside) = (lab(), lab());
-    let gateway = lab.serve_in(&[], &[("BERTH_STUCK_MS", "800")]);
+    let gateway = lab.serve_in(&[], &[("BERTH_STUCK_MS", "2000")]);
     let stuck = stalling(&beside, 1, &[]);
     assert_eq!(gateway.get("/healthz").status, 200);
     gateway.signal(Signal::STOP);

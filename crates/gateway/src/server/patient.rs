@@ -108,7 +108,7 @@ mod tests {
             let given_up = patient.write_all(&[0; 64]).await.expect_err("nobody reads");
             assert_eq!(given_up.kind(), io::ErrorKind::TimedOut);
             let (ours, mut theirs) = tokio::io::duplex(16);
-            let mut patient = Patient::new(ours, Duration::from_millis(300), None);
+            let mut patient = Patient::new(ours, Duration::from_secs(1), None);
             let reading = tokio::spawn(async move {
                 let mut buffer = [0; 8];
                 while tokio::io::AsyncReadExt::read(&mut theirs, &mut buffer)
@@ -119,7 +119,7 @@ mod tests {
                 }
             });
             // Longer in all than anybody is waited for, and each time something is taken.
-            patient.write_all(&[0; 800]).await.expect("it is read slowly, and read");
+            patient.write_all(&[0; 1600]).await.expect("it is read slowly, and read");
             drop(patient);
             reading.await.expect("it ends");
         });
