@@ -402,10 +402,13 @@ fn sessions(path: &Path, file: &File, survey: &Survey, found: &mut Found<'_>) ->
         Some(Kind::Claude) | None => survey.sessions.iter().max_by_key(|seen| seen.records),
     };
     let expected = named.map(|id| crate::head::Id::of(id.as_bytes())).or(most.map(|seen| seen.id));
-    let all = words::fetch(file, survey, survey.sessions.iter().map(|seen| seen.first))?;
+    let is_strange = survey.sessions.iter().any(|seen| Some(seen.id) != expected);
+    // Where the name says it all and nothing is strange, nothing is looked up.
+    let wanted = survey.sessions.iter().filter(|_| named.is_none() || is_strange);
+    let all = words::fetch(file, survey, wanted.map(|seen| seen.first))?;
     let name_of = |line: u64| all.get(&line)?.session.clone();
     found.report.conversation = named.map(str::to_owned).or_else(|| name_of(most?.first));
-    let is_fork = is_fork(file, survey)?;
+    let is_fork = (is_strange || !survey.metas.is_empty()) && is_fork(file, survey)?;
     for (at, seen) in survey.sessions.iter().enumerate().filter(|(_, seen)| Some(seen.id) != expected) {
         let name = name_of(seen.first).unwrap_or_else(|| "another".to_owned());
         let count = seen.records;

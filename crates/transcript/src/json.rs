@@ -347,10 +347,25 @@ fn special(text: &[u8]) -> Option<usize> {
     memchr2(b'"', b'\\', &text[at..]).map(|found| at + found)
 }
 
-/// Whether there is a byte that a string may have only escaped. Without a way out in the middle this vectorizes: one
-/// pass over a whole line is cheaper than a look at every string.
+/// What one pass over bytes finds out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looked {
+    /// Whether there is a byte that a string may have only escaped.
+    pub(crate) has_control: bool,
+    /// Whether it is ASCII, and so UTF-8 without another look.
+    pub(crate) is_ascii: bool,
+}
+
+/// Looks at all of a line. Without a way out in the middle this vectorizes: one pass over a whole line is cheaper than a
+/// look at every string.
+pub(crate) fn look(bytes: &[u8]) -> Looked {
+    let (odd, all) = bytes.iter().fold((0, 0), |(odd, all), byte| (odd | u8::from(*byte < 0x20), all | byte));
+    Looked { has_control: odd != 0, is_ascii: all < 0x80 }
+}
+
+/// Whether there is a byte that a string may have only escaped.
 pub(crate) fn has_control(bytes: &[u8]) -> bool {
-    bytes.iter().fold(false, |odd, byte| odd | (*byte < 0x20))
+    look(bytes).has_control
 }
 
 fn word(bytes: &mut impl Bytes, word: &[u8], means: Plain) -> Result<Plain, Wrong> {

@@ -5,13 +5,14 @@
 //! A file that grows meanwhile is read up to the end of the line that was its last when this began.
 //! Not here: what the records mean (see `survey`). Start with [`walk`].
 
+use std::cell::Cell;
 use std::io::{self, Read};
 use std::ops::Range;
 
 use memchr::{memchr, memmem};
 
 use crate::head::{Head, Type};
-use crate::json::{self, Bytes, Slice, Wrong};
+use crate::json::{self, Bytes, Looked, Slice, Wrong};
 
 /// The longest line that is held as a whole. A longer one is walked through in pieces.
 pub(crate) const MAX_HELD_BYTES: usize = 4 << 20;
@@ -64,6 +65,12 @@ pub(crate) struct Walked {
     pub(crate) grew: bool,
 }
 
+thread_local! {
+    /// The buffer of the last walk: many files are walked through one after the other, and fresh memory costs more than
+    /// reading a small one.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// Goes through a file of `size` bytes. `begun` hears where each line begins.
 pub(crate) fn walk(
     source: impl Read,
@@ -71,9 +78,11 @@ pub(crate) fn walk(
     mut begun: impl FnMut(u64, u64),
     mut visit: impl FnMut(&Place, Seen<'_>),
 ) -> io::Result<Walked> {
+    let mut buffer = SPARE.take();
+    buffer.resize(CHUNK_BYTES, 0);
     let mut walk = Walk {
         source,
-        buffer: vec![0; CHUNK_BYTES],
+        buffer,
         start: 0,
         end: 0,
         base: 0,
@@ -124,7 +133,12 @@ pub(crate) fn walk(
         }
     }
     let bytes = walk.base + walk.start as u64;
-    Ok(Walked { bytes, lines: line, grew: bytes > size || !walk.is_over && walk.has_more()? })
+    let grew = bytes > size || !walk.is_over && walk.has_more()?;
+    // One that a long line made larger is not kept.
+    if walk.buffer.len() == CHUNK_BYTES {
+        SPARE.set(walk.buffer);
+    }
+    Ok(Walked { bytes, lines: line, grew })
 }
 
 struct Walk<R> {
@@ -319,12 +333,12 @@ fn held(
     visit: &mut impl FnMut(&Place, Seen<'_>),
 ) {
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-    let is_plain = !json::has_control(bytes);
-    if let Ok(length) = record(bytes, from, is_plain, head).0
+    let Looked { has_control, is_ascii } = json::look(bytes);
+    if let Ok(length) = record(bytes, from, !has_control, head).0
         && bytes[length..].iter().all(u8::is_ascii_whitespace)
     {
         let place = Place { line, bytes: from..from + length as u64, is_last };
-        if std::str::from_utf8(bytes).is_err() {
+        if !is_ascii && std::str::from_utf8(bytes).is_err() {
             visit(&place, Seen::Flaw(Flaw::NotUtf8));
         }
         visit(&place, Seen::Record(head));

@@ -119,6 +119,9 @@ pub(crate) fn each<T: DeserializeOwned>(
     let mut wanted: Vec<u64> = lines.into_iter().collect();
     wanted.sort_unstable();
     wanted.dedup();
+    if wanted.is_empty() {
+        return Ok(());
+    }
     let mut reader = BufReader::with_capacity(64 << 10, file);
     // Which line begins where the reader is.
     let mut at = u64::MAX;

@@ -42,6 +42,10 @@ pub(super) fn tree(
         let resume = Some("the agent cannot find the beginning");
         found.fault(What::Ring, survey.line_of(record), "it is its own ancestor", resume);
     }
+    // Most have none, and then no words are needed.
+    if shape.branches.is_empty() {
+        return Ok(());
+    }
     let mut wanted: Vec<u32> = Vec::new();
     for branch in &shape.branches {
         wanted.extend(branch.fork);
