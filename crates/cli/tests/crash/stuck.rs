@@ -1,5 +1,8 @@
 //! E11: a loop that stands still is replaced in place, and nobody but the log notices.
 
+use berth_api::Connection;
+use berth_api::client::Arrival;
+use berth_api::message::{Answer, Request};
 use berth_harness::{Lab, Terminal, signal, wait_until};
 use rustix::process::Signal;
 
@@ -65,6 +68,24 @@ fn e11_a_keeper_that_stands_still_is_replaced_in_place_and_the_agent_goes_on() {
     lab.ok(["stop", &id]);
     assert_eq!(endings(&lab, &id).len(), 1);
     assert_eq!(observer.wait_exit(), 143);
+}
+
+#[test]
+fn who_comes_after_many_who_gave_up_on_a_keeper_that_stood_still_is_served() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    let keeper = lab.process(&id, "keeper_pid");
+    signal(&keeper, Signal::STOP);
+    let open = || Connection::open(&lab.session_dir(&id), "a test".into()).expect("room in the queue");
+    // More than a keeper serves at once, and each has asked something.
+    for _ in 0..110 {
+        open().send(Request::Status).expect("room in the socket");
+    }
+    let mut last = open();
+    last.send(Request::Status).expect("room in the socket");
+    signal(&keeper, Signal::CONT);
+    let heard = last.next().expect("an answer");
+    assert!(matches!(heard, Some(Arrival::Answer(Answer::Done { .. }))), "{heard:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use berth_api::status::Status;
 use berth_api::{Code, Problem, problem, redact, trace};
 use berth_core::{Command, Deed, Fence, Name, Phase, Refusal, SessionId, Target};
 use berth_host::{clock, socket};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use super::{Keeper, STATUS_DELAY_MS, actor_of};
 use crate::callers::{self, Peer, Seen};
@@ -43,6 +43,9 @@ impl Keeper {
             if !allowed {
                 continue;
             }
+            if self.clients.len() >= MAX_CLIENTS {
+                self.let_go_of_the_gone();
+            }
             if self.clients.len() < MAX_CLIENTS {
                 let _ = self.add_client(stream);
             } else {
@@ -51,6 +54,26 @@ impl Keeper {
                 // Small enough for the buffer of a new socket; who does not read it is told by its end.
                 let _ = stream.set_nonblocking(true);
                 let _ = frame::write(&mut &stream, Kind::Answer, &[&answer]);
+            }
+        }
+    }
+
+    /// Serves those who have hung up, and forgets them. After a keeper stood still, all who gave up on it are in the
+    /// queue before the first who did not.
+    fn let_go_of_the_gone(&mut self) {
+        let keys: Vec<u64> = self.clients.keys().copied().collect();
+        let mut looks: Vec<PollFd<'_>> =
+            self.clients.values().map(|client| PollFd::new(client, PollFlags::RDHUP)).collect();
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An error means that nobody is known to be gone.
+        let _ = poll(&mut looks, Some(&now));
+        let is_gone = |look: &PollFd<'_>| look.revents().intersects(PollFlags::RDHUP | PollFlags::HUP);
+        let gone: Vec<u64> =
+            keys.into_iter().zip(&looks).filter(|(_, look)| is_gone(look)).map(|(key, _)| key).collect();
+        for key in gone {
+            // First what it said, then its end.
+            while self.clients.contains_key(&key) {
+                self.on_client(key, epoll::EventFlags::IN);
             }
         }
     }
