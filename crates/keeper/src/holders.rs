@@ -44,42 +44,55 @@ const MAX_LEFT: usize = 16;
 /// The most that is kept of what an agent waits for.
 const MAX_WHAT_CHARS: usize = 200;
 
-/// A process that has a conversation open.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A process that has a conversation open. A record of it may be of an older version, and lack anything that is
+/// read with a default.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Holder {
     /// What kind of conversations it writes.
     pub kind: String,
     /// The one it has open.
     pub native_id: String,
     /// Where it writes that down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<PathBuf>,
     /// The directory it works in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
     /// Which process it is.
+    #[serde(flatten, with = "record::Process")]
     pub identity: Identity,
     /// Its terminal, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<PathBuf>,
     /// The session of ours that it runs in, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// When it opened that conversation, in milliseconds since 1970.
     pub opened_ms: u64,
     /// The same by the boot clock, and later than that of all who were there: who came first is decided by it.
+    #[serde(default)]
     pub opened_boot_ms: u64,
     /// When it last read it from disk, by the boot clock: what others wrote since then it does not know.
+    #[serde(default)]
     pub loaded_boot_ms: u64,
     /// When it last told anything.
     pub seen_ms: u64,
     /// What it does.
     pub doing: Doing,
     /// When it last wrote there, or was last noticed to have been able to, by the boot clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrote_boot_ms: Option<u64>,
     /// Its last prompt did not go out: the end of that turn is the end of nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_held_up: bool,
     /// What it wrote before and left, the latest last: whoever has that open must know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Left>,
     /// Who had it open already and has no hooks, by pid and start: of those that no hook tells of only they came first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub was_open_in: Vec<(u32, u64)>,
     /// It closed the conversation, for this reason in its own word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
 }
 

@@ -58,16 +58,21 @@ fn a_thousand_idle_connections_keep_nobody_out_and_cost_little() {
     wait_until("their end", || metric(&gateway, "berth_http_connections") == 1);
 }
 
+/// A gateway on TCP that may have so many files open.
+fn with_files(lab: &Lab, count: u32) -> Gateway {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -n {count} && exec \"$0\" serve --listen 127.0.0.1:0");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_berth")]);
+    command.env("BERTH_HOME", lab.home()).env("BERTH_CONFIG", lab.config());
+    lab.serve_from(command, &["--listen", "127.0.0.1:0"])
+}
+
 #[test]
 fn at_the_limit_who_does_nothing_makes_room() {
     let lab = lab();
     lab.ok(["ls"]);
     // Half of the files it may have open are for connections.
-    let mut command = Command::new("sh");
-    let berth = env!("CARGO_BIN_EXE_berth");
-    command.args(["-c", "ulimit -n 100 && exec \"$0\" serve --listen 127.0.0.1:0", berth]);
-    command.env("BERTH_HOME", lab.home()).env("BERTH_CONFIG", lab.config());
-    let gateway = lab.serve_from(command, &["--listen", "127.0.0.1:0"]);
+    let gateway = with_files(&lab, 100);
     let mut idle: Vec<TcpStream> = (0..300).map(|_| gateway.connect_tcp()).collect();
     for _ in 0..20 {
         assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).status, 200);
@@ -85,11 +90,7 @@ fn at_the_limit_who_does_nothing_makes_room() {
 fn strangers_who_do_not_read_their_answers_keep_nobody_out() {
     let lab = lab();
     lab.ok(["ls"]);
-    let mut command = Command::new("sh");
-    let berth = env!("CARGO_BIN_EXE_berth");
-    command.args(["-c", "ulimit -n 100 && exec \"$0\" serve --listen 127.0.0.1:0", berth]);
-    command.env("BERTH_HOME", lab.home()).env("BERTH_CONFIG", lab.config());
-    let gateway = lab.serve_from(command, &["--listen", "127.0.0.1:0"]);
+    let gateway = with_files(&lab, 100);
     let host = gateway.address.clone().expect("it listens on TCP");
     // More than all buffers on the way hold, of what is there for everybody.
     let asked = format!("GET /openapi.json HTTP/1.1\r\nHost: {host}\r\n\r\n").repeat(100);
@@ -116,11 +117,7 @@ fn at_the_limit_a_stranger_is_told_so_and_the_owner_is_served() {
     let lab = lab();
     lab.ok(["ls"]);
     let token = lab.ok(["token", "new", "--scope", "read", "--name", "bot"]);
-    let mut command = Command::new("sh");
-    let berth = env!("CARGO_BIN_EXE_berth");
-    command.args(["-c", "ulimit -n 200 && exec \"$0\" serve --listen 127.0.0.1:0", berth]);
-    command.env("BERTH_HOME", lab.home()).env("BERTH_CONFIG", lab.config());
-    let gateway = lab.serve_from(command, &["--listen", "127.0.0.1:0"]);
+    let gateway = with_files(&lab, 200);
     let host = gateway.address.clone().expect("it listens on TCP");
     let headers =
         [("Host", &*host), ("Authorization", &*format!("Bearer {token}")), ("Accept", "text/event-stream")];
