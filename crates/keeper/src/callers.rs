@@ -67,6 +67,11 @@ impl Peer {
         Ok(Self { pid, uid, process: socket::peer_process(stream) })
     }
 
+    /// Whether that process is known to be gone, so that its number may be another's.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.process.as_ref().is_ok_and(Pidfd::has_exited)
+    }
+
     /// Looks at them.
     pub(crate) fn look(&self, home: &Home) -> Seen {
         // Of another account there is only root here, and root needs nobody's leave. What can be seen counts.

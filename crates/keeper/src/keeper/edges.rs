@@ -19,6 +19,7 @@ use berth_host::clock;
 
 use super::Keeper;
 use super::typing::Typing;
+use crate::callers::Peer;
 use crate::conversations::LOCK_PATIENCE;
 use crate::writers::{self, Doing};
 use crate::{ancestry, killpoint, turn};
@@ -132,9 +133,11 @@ impl Keeper {
         let kind = session.spec.as_ref().map(|spec| spec.conversation.as_str());
         let agent = session.agent().map(|agent| agent.pid);
         let is_ours = session.has_terminal() && !report.kind.is_empty() && kind == Some(report.kind.as_str());
-        let peer = self.clients.get(&key).map(|client| client.actor.pid);
-        let own = agent.zip(peer).filter(|_| is_ours).is_some_and(|(agent, peer)| {
-            let own = ancestry::is_told_by(peer, agent);
+        let client = self.clients.get(&key);
+        let own = agent.zip(client).filter(|_| is_ours).is_some_and(|(agent, client)| {
+            let peer = client.actor.pid;
+            // What was seen is about whoever asks only if that still has its number.
+            let own = ancestry::is_told_by(peer, agent) && !client.peer.as_ref().is_some_and(Peer::is_gone);
             tracing::debug!(peer, agent, own, "a hook");
             own
         });
