@@ -166,6 +166,35 @@ fn b13_a_missing_permission_is_reported_as_that_and_not_as_in_use_or_not_there()
 }
 
 #[test]
+fn a_transcript_that_may_not_be_read_is_said_to_be_that_and_nothing_is_made() {
+    if !can_be_nobody() {
+        return;
+    }
+    let lab = lab();
+    lab.ok(["ls"]);
+    give_to(NOBODY, &lab.home());
+    let (talk, place) = (lab.dir().join("talk.jsonl"), lab.dir().join("place"));
+    fs::write(&talk, "{\"type\":\"user\"}\n").expect("a file");
+    fs::set_permissions(&talk, fs::Permissions::from_mode(0o600)).expect("chmod");
+    fs::create_dir(&place).expect("a directory");
+    give_to(NOBODY, &place);
+    let (path, copy) = (talk.display().to_string(), place.join("copy.jsonl").display().to_string());
+    for args in [
+        &["transcript", "check", &path][..],
+        &["transcript", "tree", &path],
+        &["transcript", "show", &path],
+        &["transcript", "repair", &path, "--to", &copy],
+    ] {
+        let said = as_nobody(&lab, args);
+        assert_eq!(said.code, 1, "{args:?}: {said:?}");
+        assert!(said.err.contains("ermission denied") && said.err.contains(&path), "{args:?}: {said:?}");
+        assert!(said.out.is_empty(), "{args:?}: {said:?}");
+    }
+    assert_eq!(fs::read_dir(&place).expect("a directory").count(), 0, "half a copy was left");
+    give_to(0, &lab.home());
+}
+
+#[test]
 fn e10_a_second_keeper_yields_with_exit_4_and_changes_nothing() {
     let lab = lab();
     let id = lab.start(&["say:up", "hang"]);
