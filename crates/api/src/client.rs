@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::frame::{self, Frame, Kind};
 use crate::message::{Answer, Asker, Call, Notice, PROTOCOL, Request};
@@ -54,6 +55,18 @@ impl Connection {
         Ok(Self::over_for(stream, asker))
     }
 
+    /// Connects, asks and waits for an answer, all of it within this time.
+    pub fn ask_within(dir: &Path, place: String, request: Request, patience: Duration) -> io::Result<()> {
+        let until = Instant::now() + patience;
+        let mut keeper = Self::over(berth_host::socket::connect_within(dir, SOCKET_NAME, patience)?, place);
+        // No time at all would mean all the time there is.
+        let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        keeper.stream.set_write_timeout(Some(left()))?;
+        keeper.send(request)?;
+        keeper.set_patience(Some(left()))?;
+        keeper.next().map(drop)
+    }
+
     /// Uses a stream that is connected already.
     pub fn over(stream: UnixStream, place: String) -> Self {
         Self::over_for(stream, place.into())
@@ -68,7 +81,7 @@ impl Connection {
     /// connection of its own.
     pub fn ask(&mut self, request: Request) -> Result<Answer, Problem> {
         let request_kind = tracing::enabled!(tracing::Level::INFO).then(|| redact::kind(&request));
-        let asked = std::time::Instant::now();
+        let asked = Instant::now();
         let answer = self.answered(request);
         if let Some(request) = request_kind {
             let ms = u64::try_from(asked.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -126,7 +139,7 @@ impl Connection {
     }
 
     /// Gives up waiting after this long; `None` waits for ever.
-    pub fn set_patience(&self, patience: Option<std::time::Duration>) -> io::Result<()> {
+    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         self.stream.set_read_timeout(patience)
     }
 }

@@ -51,9 +51,14 @@ pub fn listen(dir: &Path, name: &str) -> io::Result<UnixListener> {
 /// Connects to the socket `name` in `dir`. A listener whose queue stays full, because it is stopped
 /// or stuck, is given up after a while.
 pub fn connect(dir: &Path, name: &str) -> io::Result<UnixStream> {
+    connect_within(dir, name, QUEUE_PATIENCE)
+}
+
+/// The same for who has only so much time to wait in the queue.
+pub fn connect_within(dir: &Path, name: &str, patience: Duration) -> io::Result<UnixStream> {
     let place = Place::new(dir, name)?;
     let address = SocketAddrUnix::new(&place.path)?;
-    let until = Instant::now() + QUEUE_PATIENCE;
+    let until = Instant::now() + patience;
     loop {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -11,7 +11,6 @@ mod codex;
 pub mod guard;
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use berth_api::hook::{Report, Told};
@@ -203,14 +202,7 @@ fn tell_keeper(root: &Path, agent: &Agent, report: Report) {
             KEEPER_PATIENCE
         }
     };
-    // On the side: a keeper that is stuck may not even take the connection.
-    let (done, is_done) = mpsc::channel();
-    std::thread::spawn(move || {
-        if let Ok(mut keeper) = Connection::open(&dir, format!("{}, a hook", client::NO_TERMINAL)) {
-            let _ = keeper.set_patience(Some(patience));
-            let _ = keeper.ask(Request::Hook { report });
-        }
-        let _ = done.send(());
-    });
-    let _ = is_done.recv_timeout(patience);
+    // A keeper that cannot be told is no reason to hold up a prompt.
+    let place = format!("{}, a hook", client::NO_TERMINAL);
+    let _ = Connection::ask_within(&dir, place, Request::Hook { report }, patience);
 }

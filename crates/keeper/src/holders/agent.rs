@@ -36,19 +36,16 @@ pub struct Agent {
 
 /// Finds the agent of this kind above this process. `named` is the one it says it is, which counts if it is above us.
 pub fn agent(kind: &str, named: Option<u32>) -> Option<Agent> {
-    let line = ancestors();
-    let keeper = line.iter().position(|stat| is_keeper(stat.pid));
-    let of_run = &line[..keeper.unwrap_or(line.len())];
+    let (of_run, dir) = ancestors();
     let is_between = |stat: &ProcessStat| BETWEEN.contains(&stat.comm.as_str());
     let at = named.and_then(|named| of_run.iter().position(|stat| stat.pid == named));
     // The nearest that does more than start others. Above an orphan that may be anybody, and `--take` would end it.
     let nearest = || of_run.iter().position(|stat| !is_between(stat));
-    let is_one = |at: &usize| keeper.is_some() || writers::is_agent(kind, &of_run[*at]);
+    let is_one = |at: &usize| dir.is_some() || writers::is_agent(kind, &of_run[*at]);
     let at = at.or_else(|| nearest().filter(is_one));
     // A run may well be a script.
-    let at = at.or_else(|| keeper.and_then(|keeper| keeper.checked_sub(1)))?;
+    let at = at.or_else(|| dir.as_ref().and(of_run.len().checked_sub(1)))?;
     let stat = &of_run[at];
-    let dir = keeper.and_then(|keeper| foreign::kept_by(line[keeper].pid));
     let session = dir.as_deref().filter(|dir| is_session(dir)).and_then(Path::file_name);
     Some(Agent {
         identity: stat.identity().ok()?,
@@ -63,18 +60,18 @@ fn is_session(dir: &Path) -> bool {
     dir.parent().is_some_and(|shelf| shelf.ends_with("sessions"))
 }
 
-/// Who is above us, nearest first, without the first process.
-fn ancestors() -> Vec<ProcessStat> {
+/// Who is above us, nearest first, without the first process; up to the keeper of the session that we are in, if we are,
+/// and where that session is. An agent waits for this, so nobody above a keeper is looked at.
+fn ancestors() -> (Vec<ProcessStat>, Option<PathBuf>) {
     let mut line: Vec<ProcessStat> = Vec::new();
     let mut next = identity::stat(std::process::id()).map_or(0, |me| me.ppid);
     while next > 1 && line.len() < MOST_ANCESTORS && line.iter().all(|stat| stat.pid != next) {
         let Ok(stat) = identity::stat(next) else { break };
+        if let Some(dir) = foreign::kept_by(stat.pid) {
+            return (line, Some(dir));
+        }
         next = stat.ppid;
         line.push(stat);
     }
-    line
-}
-
-fn is_keeper(pid: u32) -> bool {
-    foreign::kept_by(pid).is_some()
+    (line, None)
 }
