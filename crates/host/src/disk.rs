@@ -3,20 +3,21 @@
 //! Promise: a reader of the name sees the old contents or the new, never a part, also when the writer
 //! is killed half way.
 //! Not here: append-only files (the journal has its own rules).
-//! Start with [`write_atomically`].
+//! Start with [`write_atomically`]; [`write_briefly`] is for what a power cut may take.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 /// Writes a file through a temporary one beside it. With `sync` it survives a power cut once this
 /// returns; without, a power cut may bring the old one back.
 pub fn write_atomically(dir: &Path, name: &str, bytes: &[u8], sync: bool) -> io::Result<()> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let temporary = dir.join(format!(".{name}.{}.{count}.tmp", std::process::id()));
+    let temporary = temporary(dir, name);
     let written = write_new(&temporary, bytes, sync).and_then(|()| fs::rename(&temporary, dir.join(name)));
     if let Err(error) = written {
         // The first error is the one to tell. If this fails too, a stray file is all that is left.
@@ -28,6 +29,34 @@ pub fn write_atomically(dir: &Path, name: &str, bytes: &[u8], sync: bool) -> io:
         File::open(dir)?.sync_all()?;
     }
     Ok(())
+}
+
+/// The same for what is written often and is worth nothing after a power cut: that may leave an empty file.
+///
+/// Nobody waits for the disk, nor does it do anything at once: some file systems (ext4 among them) begin to write a
+/// file that replaces another one by its name, because that often stands for a sync. Two that change places do not look
+/// like that, and what the next version overtakes is never written at all.
+pub fn write_briefly(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let (temporary, path) = (temporary(dir, name), dir.join(name));
+    let exchange = || renameat_with(CWD, &temporary, CWD, &path, RenameFlags::EXCHANGE);
+    let written = write_new(&temporary, bytes, false).and_then(|()| match exchange() {
+        // What had the name before goes; what cannot, because it is a directory, gets it back.
+        Ok(()) => fs::remove_file(&temporary).inspect_err(|_| exchange().unwrap_or_default()),
+        // There was none, or the file system cannot do it.
+        Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS) => fs::rename(&temporary, &path),
+        Err(error) => Err(error.into()),
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// A name that no living process uses.
+fn temporary(dir: &Path, name: &str) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    dir.join(format!(".{name}.{}.{count}.tmp", std::process::id()))
 }
 
 fn write_new(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
@@ -51,12 +80,16 @@ mod tests {
         for (text, sync) in [("a longer text", false), ("short", true)] {
             write_atomically(&dir, "file", text.as_bytes(), sync).unwrap();
             assert_eq!(fs::read_to_string(dir.join("file")).unwrap(), text);
+            write_briefly(&dir, "file", b"even longer than that").unwrap();
+            assert_eq!(fs::read_to_string(dir.join("file")).unwrap(), "even longer than that");
         }
+        write_briefly(&dir, "new", b"").unwrap();
         // A file cannot take the name of a directory.
         assert!(write_atomically(&dir, "taken", b"text", true).is_err());
+        assert!(write_briefly(&dir, "taken", b"text").is_err() && dir.join("taken").is_dir());
         let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         fs::remove_dir_all(&dir).unwrap();
-        assert_eq!(names, ["file", "taken"]);
+        assert_eq!(names, ["file", "new", "taken"]);
     }
 }

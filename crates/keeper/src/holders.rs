@@ -348,16 +348,16 @@ impl Holders {
         Ok(file.acquire(LOCK_PATIENCE)?.then_some(file))
     }
 
-    /// The record of a process.
+    /// The record of a process. What has its name from an earlier boot is of another one.
     pub fn of_process(&self, kind: &str, identity: &Identity) -> Option<Holder> {
-        record::read(&self.file(kind, identity)).ok()?
+        record::read(&self.file(kind, identity)).ok()?.filter(|holder| holder.identity == *identity)
     }
 
-    /// Writes the record of a process. Not synced: no process survives a power cut.
+    /// Writes the record of a process, which no power cut survives.
     pub fn write(&self, holder: &Holder) -> io::Result<()> {
         let path = self.file(&holder.kind, &holder.identity);
         let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
-        disk::write_atomically(&self.dir, name, &record::to_json(holder)?, false)
+        disk::write_briefly(&self.dir, name, &record::to_json(holder)?)
     }
 
     /// Everything that is there.
@@ -420,7 +420,7 @@ impl Holders {
         let is_one = |file: &PathBuf| {
             of_name(file).is_some_and(|(pid, _)| pids.contains(&pid)) && living(file).is_some()
         };
-        self.files().0.iter().any(is_one)
+        !pids.is_empty() && self.files().0.iter().any(is_one)
     }
 
     /// Removes the records of processes that are proven gone for long. How many.
