@@ -163,8 +163,7 @@ impl Client {
                 Ok(count) => self.sent += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let too_much = self.queued_bytes > TOTAL_QUEUE_BYTES;
-                    return if too_much { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) };
+                    return if self.has_too_much() { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(()) };
                 }
                 Err(error) => return Err(error),
             }
@@ -178,6 +177,11 @@ impl Client {
             self.outgoing = VecDeque::new();
         }
         Ok(())
+    }
+
+    /// Whether more waits for it than may.
+    pub(crate) fn has_too_much(&self) -> bool {
+        self.queued_bytes > TOTAL_QUEUE_BYTES
     }
 
     /// Whether everything queued has been written.

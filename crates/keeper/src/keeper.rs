@@ -407,6 +407,9 @@ impl Keeper {
         self.write_status();
         let until = clock::boot_ms() + FAREWELL_PATIENCE.as_millis() as u64;
         while clock::boot_ms() < until {
+            // Nobody listens to the kernel any more.
+            let keys: Vec<u64> = self.clients.keys().copied().collect();
+            keys.into_iter().for_each(|key| self.write_now(key));
             self.flush_all();
             if self.clients.values().all(Client::is_drained) {
                 break;

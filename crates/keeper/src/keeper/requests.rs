@@ -134,6 +134,9 @@ impl Keeper {
             }
             self.pause_if_full(key);
         }
+        if flags.contains(epoll::EventFlags::OUT) {
+            self.write_now(key);
+        }
         self.flush(key);
     }
 
@@ -473,8 +476,17 @@ impl Keeper {
         self.write_out(key);
     }
 
-    /// The same without bringing it up to date: for the moment when our own screen is not.
+    /// The same without bringing it up to date: for the moment when our own screen is not. One that took nothing is
+    /// not asked again: the kernel says when there is room.
     pub(super) fn write_out(&mut self, key: u64) {
+        let waits = |client: &Client| client.wants_write && !client.has_too_much();
+        if !self.clients.get(&key).is_some_and(waits) {
+            self.write_now(key);
+        }
+    }
+
+    /// The same, whatever the kernel said last.
+    pub(super) fn write_now(&mut self, key: u64) {
         let Some(client) = self.clients.get_mut(&key) else { return };
         if client.flush().is_err() {
             return self.drop_client(key);

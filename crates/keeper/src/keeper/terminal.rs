@@ -201,16 +201,17 @@ impl Keeper {
         if bytes.is_empty() {
             return;
         }
-        let attached = self.clients.values().any(|client| client.attached.is_some());
+        // Who fell behind gets a screen once it has room, and not before the end of this turn: painted now, it would
+        // lack these very bytes for good.
+        let sees = |client: &Client| client.attached.is_some_and(|attached| !attached.behind);
+        let seeing: Vec<u64> =
+            self.clients.iter().filter(|(_, client)| sees(client)).map(|(key, _)| *key).collect();
         let safe = self.splitter.push(bytes);
-        if attached && !safe.is_empty() {
+        if !seeing.is_empty() && !safe.is_empty() {
             let frame: Rc<[u8]> = frame::encode(Kind::Output, &[&safe]).into();
-            let keys: Vec<u64> = self.clients.keys().copied().collect();
-            for key in keys {
-                if let Some(client) = self.clients.get_mut(&key).filter(|client| client.attached.is_some()) {
+            for key in seeing {
+                if let Some(client) = self.clients.get_mut(&key) {
                     client.send_output(&frame);
-                    // Who fell behind gets a screen at the end of this turn; painted now, it would
-                    // lack these very bytes for good.
                     self.write_out(key);
                 }
             }
