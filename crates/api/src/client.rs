@@ -1,10 +1,12 @@
 //! A client of one keeper. Blocking: clients have one thing to do at a time.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::frame::{self, Frame, Kind};
 use crate::message::{Answer, Asker, Call, Notice, PROTOCOL, Request};
@@ -64,7 +66,8 @@ impl Connection {
         keeper.stream.set_write_timeout(Some(left()))?;
         keeper.send(request)?;
         keeper.set_patience(Some(left()))?;
-        keeper.next().map(drop)
+        // What it says is not looked at: whoever has only so much time wants to know that it heard.
+        keeper.frame().map(drop)
     }
 
     /// Uses a stream that is connected already.
@@ -119,16 +122,19 @@ impl Connection {
     /// Waits for the next thing; `None` when the keeper closed the connection.
     #[expect(clippy::should_implement_trait, reason = "an iterator of results would hide the end")]
     pub fn next(&mut self) -> io::Result<Option<Arrival>> {
-        let mut buffer = [0; READ_BYTES];
+        self.frame()?.map(Arrival::understand).transpose()
+    }
+
+    fn frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some(frame) = frame::take(&mut self.ahead)? {
-                return Arrival::understand(frame).map(Some);
+                return Ok(Some(frame));
             }
-            match self.stream.read(&mut buffer) {
+            self.ahead.reserve(READ_BYTES);
+            match rustix::io::read(&self.stream, rustix::buffer::spare_capacity(&mut self.ahead)) {
                 Ok(0) => return Ok(None),
-                Ok(count) => self.ahead.extend_from_slice(&buffer[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }

@@ -317,6 +317,8 @@ pub enum Answer {
         /// What is known now.
         status: Box<Status>,
     },
+    /// It was heard, and that is all there is to know.
+    Heard,
     /// Attached; the screen follows.
     Attached {
         /// The number to type with; `None` for an observer.

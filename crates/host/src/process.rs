@@ -13,13 +13,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use rustix::fs::readlinkat;
+use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
 use crate::identity::{Identity, ProcessStat, boot_id, stat_at};
 use crate::{clock, proc};
 
 /// As much of a command line as anybody wants to see.
 const ARGV_SIZE: usize = 4096;
+/// Long enough for a few words and the longest path.
+const LINE_SIZE: usize = 8192;
 
 /// Every process there is, the ended ones that nobody collected included. Those that `/proc` hides from
 /// us are missing.
@@ -73,6 +75,16 @@ impl ProcessStat {
         }
         Ok(Opened { directory })
     }
+}
+
+/// The beginning of a process's command line as it shows it, with a zero byte behind each word; in one read, and long
+/// enough for any path in it. Empty for a thread of the kernel and for a zombie.
+pub fn command_line(pid: u32) -> io::Result<Vec<u8>> {
+    let path = format!("/proc/{pid}/cmdline");
+    let file = openat(CWD, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut line = Vec::with_capacity(LINE_SIZE);
+    proc::retry(|| rustix::io::read(&file, rustix::buffer::spare_capacity(&mut line)))?;
+    Ok(line)
 }
 
 /// A process whose files can be read. It may end at any time; then reading fails.

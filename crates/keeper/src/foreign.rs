@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use berth_host::identity::{self, Identity, Pidfd, ProcessStat, Verdict};
 use berth_host::lock::{Probe, probe};
-use berth_host::process::census;
+use berth_host::process::{census, command_line};
 use berth_host::tree;
 
 use crate::notify;
@@ -69,7 +69,7 @@ fn is_of_others(pid: u32) -> bool {
 
 /// The directory of the session that a process is proven to keep.
 pub(crate) fn kept_by(pid: u32) -> Option<PathBuf> {
-    let dir = fs::read(format!("/proc/{pid}/cmdline")).ok().and_then(|line| session_dir(&line))?;
+    let dir = command_line(pid).ok().and_then(|line| session_dir(&line))?;
     let signed = |identity: Identity| {
         fs::read(dir.join("lease")).is_ok_and(|text| text.starts_with(store::signature(&identity).as_bytes()))
     };
@@ -154,9 +154,8 @@ pub(crate) fn keeper_of(dir: &Path) -> Result<(Identity, Pidfd), NoKeeper> {
         Verdict::CannotTell(why) => return Err(NoKeeper::CannotTell(why)),
     };
     // Read while the process is held open: this is about the very one, or about nobody.
-    let process = PathBuf::from(format!("/proc/{}", signed.pid));
-    let account = fs::metadata(&process).map(|found| found.uid());
-    let line = fs::read(process.join("cmdline")).unwrap_or_default();
+    let account = fs::metadata(format!("/proc/{}", signed.pid)).map(|found| found.uid());
+    let line = command_line(signed.pid).unwrap_or_default();
     if pidfd.has_exited() {
         return Err(NoKeeper::NotKept);
     }

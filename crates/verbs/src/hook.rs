@@ -132,7 +132,6 @@ fn note(call: &Call, root: &Path, agent: &Agent, report: &Report) -> Option<Answ
     holders.make().ok()?;
     // Held until the record is written: of two at the same instant the second sees the first.
     let _lock = holders.lock().ok()??;
-    let before = holders.of_process(&report.kind, &agent.identity);
     let opens = match &report.told {
         Told::Prompt { .. } => true,
         Told::Started { how } => how != "compact",
@@ -143,7 +142,10 @@ fn note(call: &Call, root: &Path, agent: &Agent, report: &Report) -> Option<Answ
         | Told::Ended { .. } => false,
     };
     // Only who comes or goes on has to know of the others.
-    let mut others = if opens || before.is_none() { holders.all_with_room().holders } else { Vec::new() };
+    let known = if opens { None } else { holders.of_process(&report.kind, &agent.identity) };
+    let mut others = if known.is_none() { holders.all_with_room().holders } else { Vec::new() };
+    let is_mine = |other: &&Holder| other.kind == report.kind && other.identity == agent.identity;
+    let before = known.or_else(|| others.iter().find(is_mine).cloned());
     others.retain(|other| other.identity != agent.identity);
     let now = settled(&holders, &mut others, report);
     let mut after = Holder::after(before.as_ref(), agent, report, now)?;

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem};
 use berth_verbs::hook::{self, Call, MAX_EVENT_BYTES, Source};
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -77,7 +78,7 @@ fn understand(args: &[OsString]) -> Option<(Call, Option<String>)> {
 /// What the agent says, if it is not too much and comes to an end in time.
 fn read_event() -> Option<Vec<u8>> {
     let until = Instant::now() + INPUT_PATIENCE;
-    let (mut event, mut filled) = (Vec::new(), 0);
+    let mut event = Vec::new();
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
@@ -87,17 +88,13 @@ fn read_event() -> Option<Vec<u8>> {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return None,
         }
-        event.resize(filled + READ_BYTES, 0);
-        match rustix::io::read(rustix::stdio::stdin(), &mut event[filled..]) {
-            Ok(0) => {
-                event.truncate(filled);
-                return Some(event);
-            }
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
+        event.reserve(READ_BYTES);
+        match rustix::io::read(rustix::stdio::stdin(), spare_capacity(&mut event)) {
+            Ok(0) => return Some(event),
+            Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return None,
         }
-        if filled as u64 > MAX_EVENT_BYTES {
+        if event.len() as u64 > MAX_EVENT_BYTES {
             return None;
         }
     }

@@ -392,6 +392,7 @@ async fn show(
             Arrival::Answer(Answer::Problem { problem }) => Remark::Problem(problem.into()).message(),
             Arrival::Answer(
                 Answer::Done { .. }
+                | Answer::Heard
                 | Answer::Attached { .. }
                 | Answer::Screen { .. }
                 | Answer::Receipt { .. },

@@ -194,6 +194,7 @@ impl Upstream<'_> {
                 // A turn that was over before it could be followed is in the journal.
                 Arrival::Answer(
                     Answer::Problem { .. }
+                    | Answer::Heard
                     | Answer::Receipt { .. }
                     | Answer::Attached { .. }
                     | Answer::Screen { .. },

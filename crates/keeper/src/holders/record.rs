@@ -14,6 +14,8 @@ use super::Holder;
 
 /// The largest record. They have less than one.
 const MAX_BYTES: u64 = 64 << 10;
+/// More than most of them have.
+const USUAL_BYTES: usize = 2 << 10;
 
 /// A process, as it stands in a record.
 #[derive(Serialize, Deserialize)]
@@ -34,7 +36,8 @@ pub(super) fn to_json(holder: &Holder) -> io::Result<Vec<u8>> {
 
 /// Reads one. `None` if there is none.
 pub(super) fn read(path: &Path) -> Result<Option<Holder>, String> {
-    let mut json = Vec::new();
+    // Room for most of them, so that one read is enough.
+    let mut json = Vec::with_capacity(USUAL_BYTES);
     match fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut json)) {
         Ok(_) if json.len() as u64 > MAX_BYTES => return Err("it is too long".to_owned()),
         Ok(_) => {}

@@ -251,3 +251,17 @@ fn one_id_in_two_accounts_is_two_conversations() {
     assert!(!one.is_of_one_with(&elsewhere));
     assert!(one.is_of_one_with(&other_project) && one.is_of_one_with(&unknown));
 }
+
+#[test]
+fn e2_a_record_that_has_our_name_from_an_earlier_boot_is_of_another_process() {
+    let (root, holders) = lab("boot");
+    let mine = after(&[("a", 1, started("startup"))]).unwrap();
+    let mut old = mine.clone();
+    old.identity.boot_id = "before".to_owned();
+    holders.write(&old).unwrap();
+    assert_eq!(holders.file("claude", &old.identity), holders.file("claude", &mine.identity));
+    assert_eq!(holders.of_process("claude", &mine.identity), None);
+    holders.write(&mine).unwrap();
+    assert_eq!(holders.of_process("claude", &mine.identity), Some(mine));
+    std::fs::remove_dir_all(root).unwrap();
+}

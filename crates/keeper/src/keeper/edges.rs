@@ -143,11 +143,8 @@ impl Keeper {
         });
         // The agent waits, and learns nothing from the answer: whose hook it is can be seen only while it waits, and
         // that is all it has to wait for. What it told is recorded before anybody else is answered.
-        let heard = self.done()?;
-        if let Some(heard) = heard {
-            self.answer(key, &heard);
-            self.flush(key);
-        }
+        self.answer(key, &Answer::Heard);
+        self.flush(key);
         if own {
             // Nobody tells it again, and a new image would not know of it.
             self.undisturbed(|keeper| keeper.hear_hook(report));

@@ -15,6 +15,7 @@ use berth_api::{Code, Problem};
 use berth_core::{Occasion, SessionId};
 use berth_host::identity::Identity;
 use berth_host::lock::{LockFile, Probe, probe};
+use berth_host::process::command_line;
 use berth_host::{clock, dir, disk};
 use serde::{Deserialize, Serialize};
 
@@ -231,7 +232,7 @@ pub(crate) fn is_at_work(pid: u32) -> bool {
 
 /// The directory of the session that a process tells of, if it is proven to be a notifier.
 pub(crate) fn told_by(pid: u32) -> Option<PathBuf> {
-    let dir = session_dir(&fs::read(format!("/proc/{pid}/cmdline")).ok()?)?;
+    let dir = session_dir(&command_line(pid).ok()?)?;
     let desk = dir.parent().and_then(Path::parent).and_then(Desk::existing)?;
     let signature = store::signature(&Identity::of(pid).ok()?);
     let signed = |number| {

@@ -205,6 +205,7 @@ impl<'a> Looking<'a> {
                     // One that was over before we could follow it is in the journal.
                     Answer::Problem { .. }
                     | Answer::Done { .. }
+                    | Answer::Heard
                     | Answer::Attached { .. }
                     | Answer::Receipt { .. } => {}
                 }
