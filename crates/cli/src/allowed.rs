@@ -78,6 +78,6 @@ fn of_nobody(verb: &Verb) -> Deed {
         | Verb::Hook(_)
         | Verb::OpenApi(_)
         | Verb::Doctor(_)
-        | Verb::Demo => Deed::Look,
+        | Verb::Demo(_) => Deed::Look,
     }
 }

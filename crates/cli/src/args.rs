@@ -28,7 +28,7 @@ mod wait;
 
 use berth_api::{Code, Problem};
 use clap::builder::TypedValueParser;
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::{Args as _, Command, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
 pub(crate) use berth_verbs::time::duration;
@@ -46,7 +46,9 @@ pub(crate) use ls::{Ls, Which};
 pub(crate) use notify::{CONFIGURED, Notify, NotifyLog, NotifyTest, NotifyVerb, occasions};
 pub(crate) use run::{Resume, Run};
 pub(crate) use serve::{OpenApi, Serve};
-pub(crate) use shell::{Completions, Man, Setup, SetupClaude, SetupCodex, SetupHow, SetupSystemd, SetupVerb};
+pub(crate) use shell::{
+    Completions, Demo, Man, Setup, SetupClaude, SetupCodex, SetupHow, SetupSystemd, SetupVerb,
+};
 pub(crate) use terminal::{Attach, Input, Output, Screen};
 pub(crate) use token::{Link, Token, TokenLs, TokenNew, TokenRevoke, TokenVerb};
 pub(crate) use transcript::{Transcript, TranscriptCheck, TranscriptRepair, TranscriptTree, TranscriptVerb};
@@ -87,10 +89,7 @@ First steps:  berth demo
 )]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(crate) global: Global,
-    /// The session, for a command that is about one
-    #[arg(long = "session", value_name = "S")]
-    pub(crate) meant: Option<String>,
+    pub(crate) before: Before,
     #[arg(skip)]
     session_misplaced: Option<Problem>,
     /// What was typed where a session is meant.
@@ -98,6 +97,16 @@ pub(crate) struct Args {
     pub(crate) named: Vec<String>,
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
+}
+
+/// What stands before the verb.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Before {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// The session, for a command that is about one
+    #[arg(long = "session", value_name = "S")]
+    pub(crate) meant: Option<String>,
 }
 
 /// What every command understands, before the verb and after it.
@@ -130,7 +139,10 @@ fn color() -> impl clap::builder::TypedValueParser<Value = Color> {
 impl Args {
     /// What was typed.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let found = crate::help::command().try_get_matches().map_err(crate::guess::with_advice)?;
+        let first = std::env::args_os().nth(1);
+        let command =
+            first.as_ref().and_then(|word| only(word.to_str()?)).unwrap_or_else(crate::help::command);
+        let found = command.try_get_matches().map_err(crate::guess::with_advice)?;
         let mut args = Self::from_arg_matches(&found)?;
         args.named = named(&found);
         let below = found.subcommand().map(|(verb, found)| (verb, found, found.try_get_one::<String>(MEANT)));
@@ -140,11 +152,13 @@ impl Args {
         };
         match below {
             Some((_, found, Ok(meant))) => {
-                args.meant = meant.cloned().or(args.meant);
-                args.session_misplaced = args.meant.as_ref().and_then(|_| in_its_place(found));
+                args.before.meant = meant.cloned().or(args.before.meant);
+                args.session_misplaced = args.before.meant.as_ref().and_then(|_| in_its_place(found));
             }
-            Some((verb, _, Err(_))) if args.meant.is_some() => args.session_misplaced = Some(nothing(verb)),
-            None if args.meant.is_some() => args.session_misplaced = Some(nothing("ls")),
+            Some((verb, _, Err(_))) if args.before.meant.is_some() => {
+                args.session_misplaced = Some(nothing(verb))
+            }
+            None if args.before.meant.is_some() => args.session_misplaced = Some(nothing("ls")),
             Some((_, _, Err(_))) | None => {}
         }
         Ok(args)
@@ -156,66 +170,90 @@ impl Args {
     }
 }
 
-#[derive(Subcommand, Debug)]
-pub(crate) enum Verb {
-    Run(Box<Run>),
-    Resume(Resume),
-    Ls(Ls),
-    Show(Show),
-    Why(Why),
-    Ps(Ps),
-    Attach(Attach),
-    Input(Input),
-    Screen(Screen),
-    Output(Output),
-    Log(Log),
-    Grep(Grep),
-    Export(Export),
-    Stop(Stop),
-    Wait(Wait),
-    Send(Send),
-    Turns(Turns),
-    Turn(Turn),
-    Result(TurnResult),
-    Cancel(Cancel),
-    Queue(Queue),
-    Answer(Answer),
-    Fork(Fork),
-    Adopt(Adopt),
-    Import(Import),
-    Rename(Rename),
-    Use(Use),
-    Tag(Tag),
-    Note(Note),
-    Policy(Policy),
-    Archive(Archive),
-    Restore(Restore),
-    History(History),
-    Purge(Purge),
-    Helper(Helper),
-    Sweep(Sweep),
-    Agents(Agents),
-    Notify(Notify),
-    Config(Config),
-    Completions(Completions),
-    Man(Man),
-    Setup(Setup),
+/// The command with this verb alone.
+fn only(verb: &str) -> Option<Command> {
+    let verb = with_session(Verb::definition(verb)?);
+    let whole = Command::new("berth").version(env!("CARGO_PKG_VERSION"));
+    Some(Before::augment_args(whole).subcommand(verb))
+}
+
+/// Makes [`Verb`], and a way to define one verb alone: to define all of them takes longer than most commands do.
+macro_rules! verbs {
+    ($($(#[$attribute:meta])* $name:literal $variant:ident($arguments:ty),)*) => {
+        /// What can be done.
+        #[derive(Subcommand, Debug)]
+        pub(crate) enum Verb {
+            $($(#[$attribute])* #[command(name = $name)] $variant($arguments),)*
+        }
+
+        impl Verb {
+            /// How the verb of this name is typed.
+            fn definition(name: &str) -> Option<Command> {
+                match name {
+                    $($name => Some(<$arguments as clap::Args>::augment_args(Command::new($name))),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+verbs! {
+    "run" Run(Box<Run>),
+    "resume" Resume(Resume),
+    "ls" Ls(Ls),
+    "show" Show(Show),
+    "why" Why(Why),
+    "ps" Ps(Ps),
+    "attach" Attach(Attach),
+    "input" Input(Input),
+    "screen" Screen(Screen),
+    "output" Output(Output),
+    "log" Log(Log),
+    "grep" Grep(Grep),
+    "export" Export(Export),
+    "stop" Stop(Stop),
+    "wait" Wait(Wait),
+    "send" Send(Send),
+    "turns" Turns(Turns),
+    "turn" Turn(Turn),
+    "result" Result(TurnResult),
+    "cancel" Cancel(Cancel),
+    "queue" Queue(Queue),
+    "answer" Answer(Answer),
+    "fork" Fork(Fork),
+    "adopt" Adopt(Adopt),
+    "import" Import(Import),
+    "rename" Rename(Rename),
+    "use" Use(Use),
+    "tag" Tag(Tag),
+    "note" Note(Note),
+    "policy" Policy(Policy),
+    "archive" Archive(Archive),
+    "restore" Restore(Restore),
+    "history" History(History),
+    "purge" Purge(Purge),
+    "helper" Helper(Helper),
+    "sweep" Sweep(Sweep),
+    "agents" Agents(Agents),
+    "notify" Notify(Notify),
+    "config" Config(Config),
+    "completions" Completions(Completions),
+    "man" Man(Man),
+    "setup" Setup(Setup),
     #[command(hide = true)]
-    Hook(Hook),
-    Serve(Serve),
-    Hosts(Hosts),
-    Proxy(Proxy),
-    Token(Token),
-    Transcript(Transcript),
-    Link(Link),
-    Acp(Acp),
-    Mcp(Mcp),
-    #[command(name = "openapi")]
-    OpenApi(OpenApi),
-    Doctor(Doctor),
-    /// Show the promise in twenty seconds, on this machine, touching nothing of yours.
-    #[command(after_help = "Examples:\n  berth demo")]
-    Demo,
+    "hook" Hook(Hook),
+    "serve" Serve(Serve),
+    "hosts" Hosts(Hosts),
+    "proxy" Proxy(Proxy),
+    "token" Token(Token),
+    "transcript" Transcript(Transcript),
+    "link" Link(Link),
+    "acp" Acp(Acp),
+    "mcp" Mcp(Mcp),
+    "openapi" OpenApi(OpenApi),
+    "doctor" Doctor(Doctor),
+    "demo" Demo(Demo),
 }
 
 #[cfg(test)]
@@ -228,5 +266,20 @@ mod tests {
     #[test]
     fn the_definition_of_the_arguments_holds_together() {
         <Args as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_verb_that_is_defined_alone_is_the_same_as_among_all_others() {
+        let mut whole = <Args as clap::CommandFactory>::command();
+        whole.build();
+        for verb in whole.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
+            let name = verb.get_name().to_owned();
+            let mut alone = only(&name).unwrap_or_else(|| panic!("`{name}` is not known alone"));
+            alone.build();
+            let alone = alone.find_subcommand_mut(&name).expect("it is the only one");
+            assert_eq!(alone.render_long_help().to_string(), verb.render_long_help().to_string());
+            let options = |verb: &Command| format!("{:?}", verb.get_arguments().collect::<Vec<_>>());
+            assert_eq!(options(alone), options(verb), "{name}");
+        }
     }
 }

@@ -70,12 +70,13 @@ fn main() -> ExitCode {
             });
         }
     };
-    ui::set(ui::Options { quiet: args.global.quiet, color: args.global.color });
-    if let Err(problem) = log::of_a_command(args.global.verbose) {
+    let global = &args.before.global;
+    ui::set(ui::Options { quiet: global.quiet, color: global.color });
+    if let Err(problem) = log::of_a_command(global.verbose) {
         print::problem(&problem);
         return ExitCode::from(problem.code.exit_code());
     }
-    if let Some(host) = args.global.called.clone() {
+    if let Some(host) = global.called.clone() {
         ui::set_called(host);
     }
     let done = match remote::elsewhere(&args) {
@@ -110,7 +111,7 @@ fn run(args: Args) -> Result<u8, Problem> {
     };
     // These must not make the state directory: one brings its own, the others only look.
     match &verb {
-        Verb::Demo => return cmd::demo::run(),
+        Verb::Demo(_) => return cmd::demo::run(),
         Verb::Doctor(args) => return cmd::doctor::run(args),
         Verb::Agents(args) => return cmd::agents::run(args),
         Verb::Config(args) => return cmd::config::run(args),
@@ -122,7 +123,7 @@ fn run(args: Args) -> Result<u8, Problem> {
         Verb::Proxy(args) => return cmd::proxy::run(args),
         _ => {}
     }
-    let ctx = Ctx::open()?.about(args.meant);
+    let ctx = Ctx::open()?.about(args.before.meant);
     // Hooks and scripts wait for these two, and for nothing else; and a gateway that was told to end ends.
     let is_hurried = matches!(&verb, Verb::Sweep(_) | Verb::Helper(_) | Verb::Serve(_));
     let done = dispatch(&ctx, verb);
@@ -181,7 +182,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Link(args) => cmd::link::run(ctx, &args),
         Verb::Acp(args) => cmd::acp::run(ctx, &args),
         Verb::Mcp(_) => cmd::mcp::run(ctx),
-        Verb::Demo
+        Verb::Demo(_)
         | Verb::Doctor(_)
         | Verb::Agents(_)
         | Verb::Config(_)

@@ -19,7 +19,7 @@ const OF: char = ':';
 
 /// Where this is to be done, and what is to be said there; `None` if it is here.
 pub(crate) fn elsewhere(args: &Args) -> Result<Option<(Host, Vec<String>)>, Problem> {
-    if let Some(host) = &args.global.host {
+    if let Some(host) = &args.before.global.host {
         return Ok(Some((Host::meant(&Home::locate()?, host)?, without_host(typed()?)?)));
     }
     // Hardly anybody names another host, and nobody else shall wait for a look at the disk.

@@ -161,3 +161,8 @@ pub(crate) struct SetupSystemd {
     #[arg(long, conflicts_with = "remove")]
     pub(crate) force: bool,
 }
+
+/// Show the promise in twenty seconds, on this machine, touching nothing of yours.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  berth demo")]
+pub(crate) struct Demo {}

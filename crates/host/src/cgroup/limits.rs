@@ -202,15 +202,20 @@ fn write_all(dir: &Path, values: &[(&'static str, String, Needed)]) -> Result<()
 /// The group of version 1 that this process is in for a controller. Groups for runs are made in it, so
 /// that whatever limits us limits them too.
 pub(crate) fn old_group(controller: &str) -> Option<PathBuf> {
-    let mounts = fs::read("/proc/self/mountinfo").ok()?;
-    old_group_in(&String::from_utf8_lossy(&mounts), &own_groups().ok()?, controller)
+    old_groups_for(&[controller]).pop()
 }
 
 /// The groups of version 1 that this process is in, for all controllers that can limit.
 pub(super) fn old_groups() -> Vec<PathBuf> {
-    let mut groups: Vec<PathBuf> = CONTROLLERS.iter().filter_map(|name| old_group(name)).collect();
+    let mut groups = old_groups_for(&CONTROLLERS);
     groups.dedup();
     groups
+}
+
+fn old_groups_for(controllers: &[&str]) -> Vec<PathBuf> {
+    let (Ok(mounts), Ok(own)) = (fs::read("/proc/self/mountinfo"), own_groups()) else { return Vec::new() };
+    let mounts = String::from_utf8_lossy(&mounts);
+    controllers.iter().filter_map(|name| old_group_in(&mounts, &own, name)).collect()
 }
 
 /// Moves this process out of limits that were set for the run it was started from: what it starts is
