@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use berth_harness::{Hosts, said, wait_child};
+use berth_harness::{Hosts, Lab, said, wait_child};
 
 use crate::{added, strangers};
 
@@ -98,6 +98,31 @@ fn one_list_over_all_hosts_and_one_that_is_away_is_shown_as_it_was() {
     hosts.ok(&["hosts", "rm", "box"]);
     assert_eq!(hosts.berth(&["hosts", "rm", "box"]).code, 3);
     assert_eq!(list(&hosts).len(), 1);
+}
+
+#[test]
+fn two_hosts_that_tell_of_the_same_session_have_a_row_each() {
+    let hosts = added();
+    let here = hosts.here.start_with(&["--name", "mine"], &["hang"]);
+    // As a copy of a whole machine has it.
+    let place = |lab: &Lab| lab.home().join("sessions").join(&here);
+    hosts.here.ok(["stop", &here]);
+    let copied =
+        std::process::Command::new("cp").arg("-a").args([place(&hosts.here), place(&hosts.there)]).status();
+    assert!(copied.is_ok_and(|copied| copied.success()));
+    let rows: Vec<serde_json::Value> =
+        serde_json::from_str(&hosts.ok(&["ls", "--hosts", "--all", "--json"])).expect("JSON");
+    let mut placed: Vec<_> = rows.iter().map(|row| (row["host"].as_str(), row["id"].as_str())).collect();
+    placed.sort_unstable();
+    assert_eq!(placed, [(None, Some(here.as_str())), (Some("box"), Some(here.as_str()))]);
+    let text = hosts.ok(&["ls", "--hosts", "--all"]);
+    let called: Vec<_> =
+        text.lines().filter_map(|line| line.split_whitespace().find(|word| word.contains("mine"))).collect();
+    assert!(called.len() == 2 && called.contains(&"mine") && called.contains(&"box:mine"), "{text}");
+    // What is printed to be typed can be typed.
+    let ids = hosts.ok(&["ls", "--hosts", "--all", "--ids"]);
+    assert!(ids.lines().any(|id| id == here) && ids.lines().any(|id| id == format!("box:{here}")), "{ids}");
+    assert!(hosts.ok(&["show", &format!("box:{here}")]).contains("mine"));
 }
 
 #[test]

@@ -1,4 +1,7 @@
 //! `berth ls --hosts`: the sessions of other hosts in the same list.
+//!
+//! Promise: which host a session is of is what was asked there, whatever the host says: two may say the same id, because
+//! one was copied from the other or lies, and each row is of its own.
 
 use std::collections::HashMap;
 
@@ -14,7 +17,7 @@ use crate::print;
 pub(super) struct Fleet {
     pub(super) listing: Listing,
     looks: Vec<Look>,
-    /// By the id of a session, the place in `looks`.
+    /// The place in `looks`, by the id of a session as one types it here: `HOST:ID`.
     host_of: HashMap<String, usize>,
 }
 
@@ -25,7 +28,7 @@ struct Placed<'a> {
     host_away: bool,
     host_age_ms: Option<u64>,
     #[serde(flatten)]
-    status: &'a Status,
+    status: Status,
 }
 
 impl Fleet {
@@ -35,7 +38,8 @@ impl Fleet {
         let mut host_of = HashMap::new();
         let now_ms = berth_host::clock::wall_ms();
         for (at, look) in looks.iter_mut().enumerate() {
-            for status in std::mem::take(&mut look.sessions) {
+            for mut status in std::mem::take(&mut look.sessions) {
+                status.id = placed(&look.host.name, &status.id);
                 host_of.insert(status.id.clone(), at);
                 seen.push(shown(filter, status, None, now_ms));
             }
@@ -54,12 +58,17 @@ impl Fleet {
 
     /// What a session is called in the list.
     pub(super) fn called(&self, status: &Status) -> Option<String> {
-        self.look(status).map(|look| format!("{}:{}", look.host.name, status.handle()))
+        let named = |look: &Look| status.name.as_deref().map(|name| placed(&look.host.name, name));
+        self.look(status).map(|look| named(look).unwrap_or_else(|| status.id.clone()))
     }
 
     pub(super) fn print_json(&self) -> Result<(), Problem> {
-        let placed = |status| {
+        let placed = |status: &Status| {
             let look = self.look(status);
+            let mut status = status.clone();
+            // There is a field for the host.
+            let own = look.and_then(|look| status.id.strip_prefix(&placed(&look.host.name, "")));
+            status.id = own.unwrap_or(&status.id).to_owned();
             Placed {
                 host: look.map(|look| look.host.name.as_str()),
                 host_away: look.is_some_and(|look| look.away.is_some()),
@@ -90,4 +99,9 @@ impl Fleet {
             });
         away.chain(skew).chain(beyond).collect()
     }
+}
+
+/// Something of another host, as one types it here.
+fn placed(host: &str, what: &str) -> String {
+    format!("{host}:{what}")
 }
