@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
 
 /// Writes a file through a temporary one beside it. With `sync` it survives a power cut once this
 /// returns; without, a power cut may bring the old one back.
@@ -41,10 +40,13 @@ pub fn write_briefly(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let exchange = || renameat_with(CWD, &temporary, CWD, &path, RenameFlags::EXCHANGE);
     let written = write_new(&temporary, bytes, false).and_then(|()| match exchange() {
         // What had the name before goes; what cannot, because it is a directory, gets it back.
-        Ok(()) => fs::remove_file(&temporary).inspect_err(|_| exchange().unwrap_or_default()),
-        // There was none, or the file system cannot do it.
-        Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS) => fs::rename(&temporary, &path),
-        Err(error) => Err(error.into()),
+        Ok(()) => match fs::remove_file(&temporary) {
+            // A sweep took it for one that was given up: it is as old as the one before.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.inspect_err(|_| exchange().unwrap_or_default()),
+        },
+        // There was none, or it cannot be done here; who renames says what is really wrong.
+        Err(_) => fs::rename(&temporary, &path),
     });
     if written.is_err() {
         let _ = fs::remove_file(&temporary);

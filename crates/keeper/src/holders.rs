@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use agent::{Agent, agent};
 
 /// Where in the state directory they are.
-const HOLDERS: &str = "holders";
+pub(crate) const HOLDERS: &str = "holders";
 /// Who changes a record, or decides by them, holds this. Never unlinked.
 const LOCK: &str = "lock";
 /// How long somebody may take over that. An agent waits meanwhile, so it is short.
@@ -353,7 +353,7 @@ impl Holders {
         record::read(&self.file(kind, identity)).ok()?.filter(|holder| holder.identity == *identity)
     }
 
-    /// Writes the record of a process, which no power cut survives.
+    /// Writes the record of a process. No process survives a power cut.
     pub fn write(&self, holder: &Holder) -> io::Result<()> {
         let path = self.file(&holder.kind, &holder.identity);
         let name = path.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
@@ -423,7 +423,7 @@ impl Holders {
         !pids.is_empty() && self.files().0.iter().any(is_one)
     }
 
-    /// Removes the records of processes that are proven gone for long. How many.
+    /// Removes the records of processes that are proven gone for long, and what a power cut left of some. How many.
     pub fn sweep(&self, now_ms: u64) -> usize {
         let Ok(Some(_lock)) = self.lock() else { return 0 };
         let is_over = |holder: &Holder| {
@@ -431,7 +431,10 @@ impl Holders {
                 && matches!(holder.identity.check(), Verdict::Gone)
         };
         let gone = self.all().holders.into_iter().filter(is_over);
-        gone.filter(|holder| fs::remove_file(self.file(&holder.kind, &holder.identity)).is_ok()).count()
+        let gone = gone.map(|holder| self.file(&holder.kind, &holder.identity));
+        let is_empty = |file: &PathBuf| fs::metadata(file).is_ok_and(|file| file.len() == 0);
+        let empty = self.files().0.into_iter().filter(|file| is_empty(file) && living(file).is_none());
+        gone.chain(empty).filter(|file| fs::remove_file(file).is_ok()).count()
     }
 
     /// Whether there ever was one.

@@ -24,7 +24,7 @@ use berth_host::process::census;
 use berth_host::{clock, disk, tree};
 use serde::{Deserialize, Serialize};
 
-use crate::holders::Holders;
+use crate::holders::{HOLDERS, Holders};
 use crate::home::Home;
 use crate::terminals::{self, Presence, TERMINALS};
 use crate::whose::{self, Claim, Record, Source, Verdict};
@@ -386,7 +386,7 @@ impl Sweep<'_> {
 
     fn look_at_files(&mut self) {
         let mut dirs = vec![self.home.root().to_owned()];
-        dirs.extend(["names", "keys", TERMINALS].map(|name| self.home.root().join(name)));
+        dirs.extend(["names", "keys", TERMINALS, HOLDERS].map(|name| self.home.root().join(name)));
         dirs.extend(notify::desk_dirs(self.home.root()));
         let over = self.known.records.iter().filter(|(_, (_, status))| is_over(status));
         dirs.extend(over.map(|(id, (shelf, _))| shelf.session_dir(id)));
@@ -506,7 +506,11 @@ impl Sweep<'_> {
             step();
         }
         for file in &known.stray_files {
-            let remove = || fs::remove_file(file).map(|()| vec![]).map_err(|error| error.to_string());
+            let remove = || match fs::remove_file(file) {
+                // Its writer was there after all.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
+                Ok(()) | Err(_) => Ok(vec![]),
+            };
             let (done, _) = self.doing(remove);
             let what = format!("{}, which a killed writer left", file.display());
             self.report.no_process.push(Cleared { what, session: None, processes: vec![], done });

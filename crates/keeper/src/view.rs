@@ -282,7 +282,7 @@ struct ShortCut<'a> {
 pub(crate) fn write_short_cut(dir: &Path, status: &Status) {
     let short_cut = ShortCut { status, reaches: JournalEnd::of(dir).unwrap_or_default() };
     if let Ok(json) = serde_json::to_vec(&short_cut) {
-        let _ = berth_host::disk::write_briefly(dir, STATUS_FILE, &json);
+        let _ = berth_host::disk::write_atomically(dir, STATUS_FILE, &json, false);
     }
 }
 

@@ -111,7 +111,6 @@ fn a_browser_that_reads_nothing_holds_up_nobody_and_then_sees_a_screen_without_a
     assert!(lab.number(&id, "output_bytes") > 20 * 1024 * 1024);
     terminal.wait_for("all-done");
     assert!(terminal.screens >= 2, "it was given a fresh screen");
-    println!("{} bytes waited for it", terminal.received);
     assert!(terminal.received < 2 * 1024 * 1024, "{} bytes waited for it", terminal.received);
     let mut screen = Screen::new(Size { rows: 24, cols: 80 });
     screen.feed(&terminal.shown);

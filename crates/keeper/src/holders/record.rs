@@ -34,11 +34,12 @@ pub(super) fn to_json(holder: &Holder) -> io::Result<Vec<u8>> {
     Ok(json)
 }
 
-/// Reads one. `None` if there is none.
+/// Reads one. `None` if there is none: of one that was written shortly before a power cut an empty file may be left.
 pub(super) fn read(path: &Path) -> Result<Option<Holder>, String> {
     // Room for most of them, so that one read is enough.
     let mut json = Vec::with_capacity(USUAL_BYTES);
     match fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut json)) {
+        Ok(0) => return Ok(None),
         Ok(_) if json.len() as u64 > MAX_BYTES => return Err("it is too long".to_owned()),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -186,6 +186,22 @@ fn a_record_is_read_as_it_was_written_and_damage_is_passed_over_and_kept() {
 }
 
 #[test]
+fn what_a_power_cut_left_of_a_record_is_no_damage_and_goes() {
+    let (root, holders) = lab("cut");
+    let [mut mine, gone] = [1, 2].map(|at| after(&[("a", at, started("startup"))]).unwrap());
+    mine.identity = Identity::me().unwrap();
+    let empty = [&mine, &gone].map(|holder| holders.file("claude", &holder.identity));
+    empty.iter().for_each(|file| fs::write(file, b"").unwrap());
+    assert_eq!(holders.all(), Found::default());
+    // A living process may be about to write its own.
+    assert_eq!(holders.sweep(0), 1);
+    assert_eq!(empty.map(|file| file.exists()), [true, false]);
+    holders.write(&mine).unwrap();
+    assert_eq!(holders.of_process("claude", &mine.identity), Some(mine));
+    fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
 fn f14_a_record_goes_only_when_its_process_is_proven_gone_and_it_is_old() {
     let (root, holders) = lab("f14");
     let holder = after(&[("a", 1000, started("startup"))]).unwrap();

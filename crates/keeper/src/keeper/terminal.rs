@@ -231,7 +231,9 @@ impl Keeper {
     /// Brings clients that fell behind, and watchers, up to date once they have room.
     pub(super) fn catch_up(&mut self, key: u64) {
         let end = self.output.end();
-        let Some(client) = self.clients.get_mut(&key).filter(|client| client.is_drained()) else { return };
+        // One whose queue was dropped is empty, too, and takes nothing all the same until the kernel says so.
+        let has_room = |client: &&mut Client| client.is_drained() && !client.wants_write;
+        let Some(client) = self.clients.get_mut(&key).filter(has_room) else { return };
         // Painting into the middle of a sequence that had to be let through in pieces would leave its
         // rest to be shown as text.
         if let Some(attached @ Attached { behind: true, .. }) = client.attached
