@@ -80,6 +80,7 @@ Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by
             5 keeper unreachable · 6 timed out waiting · 7 needs --yes · 11 not allowed · 70 a bug
             `run` in the foreground, `attach` and `wait --for exit` pass the command's own code through;
             `send --wait`, `wait T` and `result T`: 0 done · 1 failed · 8 cancelled · 9 interrupted · 10 unknown
+            `transcript check` and `transcript repair`: 12 something is broken
 
 `berth` alone opens the dashboard on a terminal, and lists the sessions off it.
 

@@ -87,8 +87,8 @@ function History({ status }) {
 
 export function Details({ status: known, onTag, onNote }) {
   const now = useNow();
-  // Who is attached is known to the keeper alone and is no event, so the list does not tell it.
-  const fresh = useAsked(at(known.id), known.seq, 5000).data;
+  // Who is attached is known to the keeper alone and is no event. The list tells that it changed, and of hosts elsewhere not even that.
+  const fresh = useAsked(at(known.id), `${known.seq} ${known.clients}`, 5000).data;
   const status = fresh && fresh.id === known.id && fresh.seq >= known.seq ? { ...known, clients: fresh.clients, attached: fresh.attached, writer: fresh.writer } : known;
   const w = status.writer;
   return html`<div class="scroll" tabindex="0" role="region" aria-label="details">
