@@ -15,6 +15,17 @@ export default async function (t) {
   await isAt(first);
   await press("g", "l");
   await isAt(null);
+  await page.locator("main[aria-label^=session]").waitFor({ state: "detached" });
+  // One that comes before what the last one opened is drawn.
+  await page.evaluate(() => {
+    const row = document.querySelector("#rows .srow");
+    row.focus();
+    location.hash = row.getAttribute("href");
+    row.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
+  });
+  await isAt(second);
+  await press("g", "l");
+  await isAt(null);
   // Who needs you, and the answers by their numbers.
   await t.berth("send", "asks", "ask:Bash:make");
   await page.locator("#rows .group.needs").waitFor();

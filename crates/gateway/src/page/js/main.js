@@ -2,7 +2,7 @@
 import { html, render, use, useEffect, useRef, useState, useErrorBoundary, capital, span } from "./lib.js";
 import { icon } from "./icons.js";
 import { may, post, signedIn } from "./api.js";
-import { address, again, announce, attempt, begin, go, handle, isOver, link, ordered, rank, route, sessions } from "./store.js";
+import { address, again, announce, attempt, begin, go, handle, isOver, link, ordered, rank, route, sessions, where } from "./store.js";
 import { List, does } from "./list.js";
 import { Session, actions, useStatus } from "./session.js";
 import { Details } from "./details.js";
@@ -116,9 +116,11 @@ function keyboard(ref) {
       const from = at >= 0 ? at : open;
       const next = rows[Math.max(0, Math.min(rows.length - 1, from + by))] || rows[0];
       next?.focus();
-      if (next && matchMedia("(min-width: 761px)").matches && k.here.session) next.click();
+      if (next && matchMedia("(min-width: 761px)").matches && where().session) next.click();
     };
-    const verbs = k.status && actions(k.status, k.setDialog);
+    // What is drawn may still be the session before: nothing is done to that one, nor answered.
+    const isDrawn = where().session === k.here.session;
+    const verbs = isDrawn && k.status && actions(k.status, k.setDialog);
     const act = {
       j: () => step(1), k: () => step(-1), "/": find,
       "?": k.onHelp, c: k.onNew, n: () => { const rest = k.needs.filter((one) => one.id !== k.status?.id); const next = ordered(new Map((rest.length ? rest : k.needs).map((one) => [one.id, one])))[0]; if (next) go(address(next)); },
@@ -128,7 +130,7 @@ function keyboard(ref) {
     }[event.key];
     if (pair === "gl" || pair === "gg") { event.preventDefault(); go(null); return; }
     if (act) { event.preventDefault(); act(); return; }
-    if (/^[1-9]$/.test(event.key)) {
+    if (isDrawn && /^[1-9]$/.test(event.key)) {
       const button = document.querySelectorAll(".ask .acts button")[Number(event.key) - 1];
       if (button) { event.preventDefault(); button.click(); }
     }

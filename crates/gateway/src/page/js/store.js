@@ -4,18 +4,19 @@ import { stream, get, me, ofHost, signedIn, signedOut, split } from "./api.js";
 
 export const sessions = cell(null); // Map id → Status, null before the first answer
 export const link = cell({ live: false, first: true, knownAt: 0 });
-export const route = cell(parse());
+export const route = cell(where());
 export const toasts = cell([]);
 export const announce = cell("");
 
-function parse() {
+/** Where we are by the address, which is ahead of what is drawn. */
+export function where() {
   const [, kind, id, tab, turn] = location.hash.replace(/^#/, "").split("/");
   if (kind === "s" && id) {
     try { return { session: decodeURIComponent(id), tab: tab || null, turn: Number(turn) || null }; } catch { return { session: null }; }
   }
   return { session: null, foreign: kind === "foreign" };
 }
-addEventListener("hashchange", () => route.set(parse()));
+addEventListener("hashchange", () => route.set(where()));
 export const href = (session, tab) => `#/s/${encodeURIComponent(session)}${tab ? `/${tab}` : ""}`;
 export const go = (session, tab) => { location.hash = session ? href(session, tab) : "#/"; };
 
