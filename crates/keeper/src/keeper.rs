@@ -21,6 +21,7 @@ mod seen;
 mod terminal;
 mod turns;
 mod typing;
+mod unjournalled;
 mod world;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +36,7 @@ use berth_api::frame::Kind;
 use berth_api::message::{Notice, Size};
 use berth_api::status::{AttachedStatus, Status};
 use berth_api::{Code, Problem, Timestamp, redact};
-use berth_core::{Actor, Effect, Event, Now, Observation, Refusal, SessionId, Told};
+use berth_core::{Actor, Effect, Event, Now, Observation, Refusal, SessionId};
 use berth_host::cgroup::Watch;
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
@@ -71,10 +72,6 @@ const ACTIVITY_DELAY_MS: u64 = 250;
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 /// How long clients may take to read the last words of a keeper that leaves.
 const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
-/// How much of what an agent tells may wait for a disk that takes nothing.
-const MOST_TOLD: usize = 256;
-/// The same in bytes of text.
-const MOST_TOLD_BYTES: usize = 16 << 20;
 /// How much of the output is replayed to restore a screen after a restart in place.
 const REPLAY_BYTES: u64 = 1024 * 1024;
 /// How patient an orderly end by SIGTERM is with the agent.
@@ -255,14 +252,8 @@ impl Keeper {
 
     /// Takes a report. If the journal refuses, the report waits: the world will not repeat it.
     fn report(&mut self, observations: Vec<Observation>) {
-        for observation in observations {
-            // What an agent tells is a sequence, in which the same may come again; everything else is true or not.
-            let is_told = matches!(observation, Observation::Told { .. });
-            if is_told || !self.unjournalled.contains(&observation) {
-                self.unjournalled.push(observation);
-            }
-        }
-        self.bound_what_was_told();
+        let epoch = self.owner.history().session.epoch;
+        unjournalled::add(&mut self.unjournalled, observations, epoch);
         if self.unjournalled.is_empty() {
             return;
         }
@@ -280,30 +271,6 @@ impl Keeper {
         if waited && self.unjournalled.is_empty() && self.owner.history().session.tells {
             // What follows from it could not be known when it was told.
             self.after_edge();
-        }
-    }
-
-    /// An agent goes on telling while the disk takes nothing. Past a limit it counts as one that tells nothing: what it
-    /// does now is known again with its next word, and how its turn ended is not claimed.
-    fn bound_what_was_told(&mut self) {
-        let size = |observation: &Observation| match observation {
-            Observation::Told { told: Told::Prompt { text }, .. } => text.len(),
-            Observation::Told { told: Told::Stopped { answer, .. }, .. } => {
-                answer.as_ref().map_or(0, String::len)
-            }
-            _ => 0,
-        };
-        let is_told = |observation: &&Observation| matches!(observation, Observation::Told { .. });
-        let (count, bytes) = self
-            .unjournalled
-            .iter()
-            .filter(is_told)
-            .fold((0, 0), |(count, bytes), told| (count + 1, bytes + size(told)));
-        if count > MOST_TOLD || bytes > MOST_TOLD_BYTES {
-            tracing::warn!(count, bytes, "what the agent told is dropped: the disk takes nothing");
-            self.unjournalled.retain(|observation| !is_told(&observation));
-            let epoch = self.owner.history().session.epoch;
-            self.unjournalled.push(Observation::Told { epoch, told: Told::Quiet { end: None } });
         }
     }
 
