@@ -112,6 +112,9 @@ fn turns_are_answered_one_after_the_other(world: &World) {
     assert_eq!(world.ok(&["send", "s", "--wait", second]), format!("ECHO: {second}"));
     assert_eq!(world.turn(2)["state"], "done");
     assert!(world.turn(2)["ended_at"].as_str() < world.turn(3)["delivered_at"].as_str());
+    // An agent tells the end of a turn before it has written it down.
+    let answers = || world.agents.transcripts().first().map_or(0, |written| written.answers().len());
+    wait_until("all three are written down", || answers() >= 3);
     let transcripts = world.agents.transcripts();
     assert_eq!(transcripts.len(), 1);
     assert_eq!(transcripts[0].no_fork(), Ok(()));
