@@ -6,7 +6,7 @@ use std::time::Duration;
 #[cfg(debug_assertions)]
 const STUCK_VARIABLE: &str = "BERTH_STUCK_MS";
 /// The variable that arms a point: `NAME` or `NAME:COUNT` dies there, the COUNTth time that it is passed;
-/// `stall:NAME` and `stall:NAME:COUNT` stand still, `panic:NAME` and `panic:NAME:COUNT` panic,
+/// `stall:NAME` and `stall:NAME:COUNT` stand still, `panic:NAME` and `panic:NAME:COUNT` panic, `panic:NAME:every` each time,
 /// `stop:NAME` waits there for SIGCONT.
 pub const VARIABLE: &str = "BERTH_KILLPOINT";
 
@@ -21,7 +21,9 @@ pub fn reached(name: &str) {
         Some(_) | None => ("die", armed.as_str()),
     };
     let (wanted, count) = point.split_once(':').unwrap_or((point, "1"));
-    if wanted != name || PASSED.fetch_add(1, Ordering::Relaxed) + 1 != count.parse().unwrap_or(1) {
+    let is_it =
+        || count == "every" || PASSED.fetch_add(1, Ordering::Relaxed) + 1 == count.parse().unwrap_or(1);
+    if wanted != name || !is_it() {
         return;
     }
     match deed {

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem};
+use berth_keeper::killpoint;
 use berth_verbs::hook::{self, Call, MAX_EVENT_BYTES, Source};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -48,6 +49,7 @@ fn take(call: &Call, notice: Option<String>) {
     std::panic::set_hook(Box::new(|_| {}));
     let _ = std::panic::catch_unwind(move || {
         let event = notice.map(String::into_bytes).or_else(read_event);
+        killpoint::reached("hook");
         if let Some(said) = event.and_then(|event| hook::take(call, &event)) {
             let mut out = std::io::stdout().lock();
             let _ =

@@ -101,6 +101,18 @@ fn g8_a_hook_whose_agent_is_gone_is_nobodys_and_who_is_left_above_it_is_let_be()
 }
 
 #[test]
+fn i4_a_hook_that_panics_is_quiet_and_one_that_is_killed_blocks_no_prompt() {
+    let lab = lab();
+    let broken = |deed: &str| Hand::open_with(&lab, &command(&lab), &[("BERTH_KILLPOINT", deed)]);
+    broken("panic:hook").prompt().is_quiet();
+    let killed = broken("hook").prompt();
+    // Agents take 2 for a word of the hook's, and everything else for its own trouble.
+    assert_eq!((killed.code, killed.out.as_str()), (128 + 9, ""), "{killed:?}");
+    // Neither is in the way of whoever comes next.
+    Hand::open(&lab).prompt().is_quiet();
+}
+
+#[test]
 fn i4_a_lock_that_somebody_holds_and_an_event_that_never_ends_hold_up_nothing() {
     let lab = lab();
     let mut hand = Hand::open(&lab);
