@@ -1,30 +1,37 @@
 //! The description as a judge: does an answer look as it says?
+//!
+//! Every problem that a test hears from a gateway is held against it, whatever the test is about: see [`judge`].
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
 
-use berth_harness::{Gateway, Reply};
 use serde_json::{Value, json};
 
+use crate::{Gateway, Reply};
+
 /// The description a gateway gives.
-pub(crate) struct Description {
+#[derive(Debug)]
+pub struct Description {
     whole: Value,
     /// What was held against it, and did: the operation's name and the status.
-    pub(crate) seen: BTreeSet<(String, u16)>,
+    pub seen: BTreeSet<(String, u16)>,
 }
 
 impl Description {
     /// As the gateway tells it.
-    pub(crate) fn of(gateway: &Gateway) -> Self {
+    pub fn of(gateway: &Gateway) -> Self {
         Self { whole: gateway.get("/openapi.json").ok(), seen: BTreeSet::new() }
     }
 
     /// The description itself.
-    pub(crate) fn whole(&self) -> &Value {
+    pub fn whole(&self) -> &Value {
         &self.whole
     }
 
     /// All operations: method, path and the operation itself.
-    pub(crate) fn operations(&self) -> Vec<(String, String, Value)> {
+    pub fn operations(&self) -> Vec<(String, String, Value)> {
         let paths = self.whole["paths"].as_object().expect("paths");
         let of_path = paths.iter().flat_map(|(path, operations)| {
             let operations = operations.as_object().expect("operations").iter();
@@ -34,13 +41,41 @@ impl Description {
     }
 
     /// The operation of this name.
-    pub(crate) fn operation(&self, name: &str) -> Value {
+    pub fn operation(&self, name: &str) -> Value {
         let found = self.operations().into_iter().find(|(_, _, operation)| operation["operationId"] == name);
         found.unwrap_or_else(|| panic!("no operation is called {name}")).2
     }
 
+    /// The operation behind a method and a path, if there is one.
+    fn asked(&self, method: &str, path: &str) -> Option<String> {
+        let path = path.split('?').next().unwrap_or_default();
+        let fits = |template: &str| {
+            let (mut known, mut given) = (template.split('/'), path.split('/'));
+            loop {
+                match (known.next(), given.next()) {
+                    (None, None) => return true,
+                    // All the rest is of another host.
+                    (Some("{path}"), Some(_)) => return true,
+                    (Some(known), Some(given)) if known == given => {}
+                    (Some(known), Some(given)) if known.starts_with('{') && !given.is_empty() => {}
+                    _ => return false,
+                }
+            }
+        };
+        let all = self.operations().into_iter();
+        let fitting = all.filter(|(known, template, _)| known == method && fits(template));
+        // What is there by its own name is not what is meant by any name.
+        let found = fitting.min_by_key(|(_, template, _)| template.matches('{').count())?;
+        found.2["operationId"].as_str().map(str::to_owned)
+    }
+
     /// Checks an answer: its status, its media type and its body are those of the description.
-    pub(crate) fn holds(&mut self, name: &str, reply: &Reply) {
+    pub fn holds(&mut self, name: &str, reply: &Reply) {
+        self.check(name, reply);
+        self.seen.insert((name.to_owned(), reply.status));
+    }
+
+    fn check(&self, name: &str, reply: &Reply) {
         let operation = self.operation(name);
         let shown = || format!("{name}: {} {}", reply.status, reply.text());
         let answers = &operation["responses"];
@@ -61,11 +96,10 @@ impl Description {
         } else if !answers["default"].is_object() {
             assert!(reply.body.is_empty(), "a body is not described: {}", shown());
         }
-        self.seen.insert((name.to_owned(), reply.status));
     }
 
     /// Checks that a value has this shape.
-    pub(crate) fn fits(&self, schema: &Value, value: &Value, about: &str) {
+    pub fn fits(&self, schema: &Value, value: &Value, about: &str) {
         let mut schema = schema.clone();
         // References are from the root on.
         schema["components"] = json!({"schemas": self.whole["components"]["schemas"]});
@@ -74,5 +108,23 @@ impl Description {
         let errors: Vec<String> =
             validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();
         assert!(errors.is_empty(), "{about}\ndoes not have the shape it should: {errors:#?}");
+    }
+}
+
+/// Holds a problem against the description that this berth prints. What is no problem, or is said of no route, passes.
+pub(crate) fn judge(berth: &Path, method: &str, path: &str, reply: &Reply) {
+    static PRINTED: OnceLock<Description> = OnceLock::new();
+    if reply.header("content-type") != Some("application/problem+json") {
+        return;
+    }
+    let description = PRINTED.get_or_init(|| {
+        let printed = Command::new(berth).arg("openapi").output().expect("berth can be started");
+        Description {
+            whole: serde_json::from_slice(&printed.stdout).expect("a description"),
+            seen: BTreeSet::new(),
+        }
+    });
+    if let Some(name) = description.asked(method, path) {
+        description.check(&name, reply);
     }
 }

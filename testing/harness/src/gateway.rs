@@ -9,10 +9,13 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use crate::described::judge;
 use crate::{Lab, PATIENCE};
 
 /// `berth serve`, until this is dropped.
 pub struct Gateway {
+    /// The program.
+    berth: PathBuf,
     child: Child,
     socket: PathBuf,
     /// The network address, if it listens on one.
@@ -96,7 +99,7 @@ impl Lab {
         let heard: Vec<String> = lines.by_ref().take(wanted).map_while(Result::ok).collect();
         assert_eq!(heard.len(), wanted, "the gateway did not come up: {heard:?}");
         let address = heard.iter().find_map(|line| Some(line.split_once("://")?.1.to_owned()));
-        Gateway { child, socket: self.home().join("gateway.sock"), address }
+        Gateway { berth: self.berth.clone(), child, socket: self.home().join("gateway.sock"), address }
     }
 }
 
@@ -162,14 +165,16 @@ impl Gateway {
 
     /// Asks over the socket, with headers and a body.
     pub fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Reply {
-        exchange(self.connect(), &request(method, path, headers, body))
+        let reply = exchange(self.connect(), &request(method, path, headers, body));
+        judge(&self.berth, method, path, &reply);
+        reply
     }
 
     /// Asks with these headers, and does not wait for the answer. The connection is the client: dropped, it is gone.
     pub fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Asked {
         let mut stream = self.connect();
         stream.write_all(&request(method, path, headers, body)).expect("the gateway listens");
-        Asked(stream)
+        Asked { stream, berth: self.berth.clone(), what: (method.to_owned(), path.to_owned()) }
     }
 
     /// The same over TCP. The `Host` is the address, if no other is given.
@@ -178,7 +183,9 @@ impl Gateway {
         let has_host = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
         let host = [("Host", address.as_str())];
         let headers: Vec<_> = headers.iter().chain(host.iter().filter(|_| !has_host)).copied().collect();
-        exchange(self.connect_tcp(), &request(method, path, &headers, body))
+        let reply = exchange(self.connect_tcp(), &request(method, path, &headers, body));
+        judge(&self.berth, method, path, &reply);
+        reply
     }
 
     /// Opens a stream of events, and gives its lines as they come.
@@ -209,19 +216,26 @@ impl Drop for Gateway {
 }
 
 /// Somebody who asked, and has not heard the answer yet.
-pub struct Asked(UnixStream);
+pub struct Asked {
+    stream: UnixStream,
+    berth: PathBuf,
+    /// Method and path.
+    what: (String, String),
+}
 
 impl Asked {
     /// Waits for the answer.
     pub fn reply(self) -> Reply {
-        answer(self.0)
+        let reply = answer(self.stream);
+        judge(&self.berth, &self.what.0, &self.what.1, &reply);
+        reply
     }
 
     /// Waits for the end of the connection; whether there was an answer before.
     pub fn is_answered(mut self) -> bool {
         let mut bytes = Vec::new();
         // A connection that is reset has no answer, either.
-        let _ = self.0.read_to_end(&mut bytes);
+        let _ = self.stream.read_to_end(&mut bytes);
         !bytes.is_empty()
     }
 }

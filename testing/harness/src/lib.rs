@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod described;
 mod gateway;
 mod groups;
 mod hosts;
@@ -29,6 +30,7 @@ use berth_host::identity::{Identity, Verdict};
 use berth_host::lock::{Probe, probe};
 use berth_host::tree;
 
+pub use described::Description;
 pub use fake_model as model;
 pub use gateway::{Asked, Events, Gateway, Reply, ServerEvent, exchange, request};
 pub use hosts::Hosts;

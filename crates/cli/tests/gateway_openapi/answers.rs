@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 
 use berth_gateway::routes;
-use berth_harness::{Gateway, Lab, Reply, exchange, wait_until};
+use berth_harness::{Description, Gateway, Lab, Reply, exchange, wait_until};
 use serde_json::{Value, json};
 
-use crate::described::Description;
 use crate::lab;
 use crate::refusals::filled;
 

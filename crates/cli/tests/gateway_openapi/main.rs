@@ -1,10 +1,9 @@
 //! The description of the API, held against what a running gateway answers; and input that makes no sense.
 //!
-//! Start with [`described::Description::holds`].
+//! Start with [`berth_harness::Description::holds`]. Every problem that any test hears is held against it, too.
 
 mod answers;
 mod bad_input;
-mod described;
 mod refusals;
 
 use berth_harness::Lab;

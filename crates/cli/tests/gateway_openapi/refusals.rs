@@ -1,9 +1,8 @@
 //! Every route, asked in every way that it refuses, answers with a problem that is described.
 
-use berth_harness::{Gateway, Reply, exchange};
+use berth_harness::{Description, Gateway, Reply, exchange};
 use serde_json::{Value, json};
 
-use crate::described::Description;
 use crate::lab;
 
 /// The largest body, as `gateway` has it.
@@ -119,6 +118,65 @@ fn every_query_refuses_what_it_does_not_know_and_every_number_what_is_none() {
         }
     }
     assert!(count > 80, "there are more parameters than that: {count}");
+}
+
+#[test]
+fn a_body_that_does_not_come_and_too_many_wrong_tokens_are_described_for_every_route() {
+    let lab = lab();
+    lab.start_with(&["--name", "nobody"], &["hang"]);
+    let gateway = lab.serve_in(&["--listen", "127.0.0.1:0"], &[("BERTH_CLIENT_MS", "300")]);
+    let mut description = Description::of(&gateway);
+    let (mut slow, mut many) = (0, 0);
+    for (method, path, operation) in description.operations() {
+        let name = operation["operationId"].as_str().expect("a name");
+        // Of what is in a path only the session is there; what is not is found out first.
+        let is_there = !path.replace("{session}", "").contains('{');
+        if is_there && operation["requestBody"]["content"]["application/json"].is_object() {
+            let head = format!(
+                "{method} {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n\
+                 Content-Length: 9\r\n\r\n",
+                filled(&path)
+            );
+            let reply = exchange(gateway.connect(), head.as_bytes());
+            assert_eq!(reply.status, 408, "{name}: {}", reply.text());
+            description.holds(name, &reply);
+            slow += 1;
+        }
+        if operation["security"].is_array() {
+            continue;
+        }
+        let guess = || gateway.ask_tcp(&method, &filled(&path), &[("Authorization", "Bearer wrong")], None);
+        let reply = std::iter::repeat_with(guess).take(99).find(|reply| reply.status != 401).expect("an end");
+        assert_eq!(reply.status, 429, "{name}: {}", reply.text());
+        assert!(reply.header("retry-after").is_some(), "{name}");
+        description.holds(name, &reply);
+        many += 1;
+    }
+    assert!(slow > 15 && many > 60, "there are more routes than that: {slow} {many}");
+}
+
+#[test]
+fn a_mistake_of_the_gateways_own_is_described_wherever_something_is_done() {
+    let lab = lab();
+    lab.start_with(&["--name", "nobody"], &["hang"]);
+    let gateway = lab.serve_in(&[], &[("BERTH_KILLPOINT", "panic:gateway-verb:every")]);
+    let mut description = Description::of(&gateway);
+    let mut count = 0;
+    for (method, path, operation) in description.operations() {
+        let name = operation["operationId"].as_str().expect("a name");
+        // These begin to answer, or to wait, before anything is done.
+        let streams = operation["responses"]["200"]["content"]["text/event-stream"].is_object();
+        if streams || name == "wait" {
+            continue;
+        }
+        let needs_body = operation["requestBody"]["required"] == true;
+        let reply = gateway.ask(&method, &filled(&path), &[], needs_body.then(|| json!({})).as_ref());
+        if reply.status == 500 {
+            description.holds(name, &reply);
+            count += 1;
+        }
+    }
+    assert!(count > 30, "more than that do something: {count}");
 }
 
 /// What only a session that is there can refuse.
