@@ -34,9 +34,15 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
         } else {
             format!("listening on {address}\n")
         };
+        // Written down before it is said: whoever hears it may ask for a link at once.
+        let written = write_down(ctx, &address, &allow_hosts, &mut urls);
         // Whoever does not read this wants the gateway all the same.
         let _ = print::text(&line);
-        if let Err(problem) = welcome(ctx, &address, &allow_hosts, &mut urls, !is_json) {
+        let welcomed = written.and_then(|first| match first {
+            Some(base) if !is_json && std::io::stdout().is_terminal() => invite(ctx, &base),
+            Some(_) | None => Ok(()),
+        });
+        if let Err(problem) = welcomed {
             print::note(&problem.what);
         }
     })?;
@@ -92,25 +98,25 @@ fn in_config(key: &str, why: &str) -> Problem {
         .hint(format!("`berth config --explain serve.{key}` explains it"))
 }
 
-/// Writes down where browsers find the gateway, and lets whoever looks at this terminal log in.
-fn welcome(
+/// Writes down where browsers find the gateway. The first address that they can use, if this one brought it.
+fn write_down(
     ctx: &Ctx,
     address: &str,
     names: &[String],
     urls: &mut Vec<String>,
-    invites: bool,
-) -> Result<(), Problem> {
+) -> Result<Option<String>, Problem> {
     let is_first = urls.is_empty();
-    let is_url = address.starts_with("http://") || address.starts_with("https://");
-    if is_url {
+    if address.starts_with("http://") || address.starts_with("https://") {
         urls.extend(links::reachable(address, names));
     }
     links::announce(&ctx.home, urls)?;
-    if let (true, true, Some(base)) = (is_first && invites, std::io::stdout().is_terminal(), urls.first()) {
-        let wish = TokenWish { name: None, scope: Scope::Admin, sessions: None, life: Some(LINK_LIFE) };
-        let maker = Maker { place: &ctx.place, pass: None };
-        let link = Tokens::open(&ctx.home)?.mint(TokenKind::Link, &wish, maker)?;
-        print::text(&format!("log in once, within 10 minutes: {}\n", links::url(base, &link.secret)))?;
-    }
-    Ok(())
+    Ok(urls.first().filter(|_| is_first).cloned())
+}
+
+/// Lets whoever looks at this terminal log in.
+fn invite(ctx: &Ctx, base: &str) -> Result<(), Problem> {
+    let wish = TokenWish { name: None, scope: Scope::Admin, sessions: None, life: Some(LINK_LIFE) };
+    let maker = Maker { place: &ctx.place, pass: None };
+    let link = Tokens::open(&ctx.home)?.mint(TokenKind::Link, &wish, maker)?;
+    print::text(&format!("log in once, within 10 minutes: {}\n", links::url(base, &link.secret)))
 }
