@@ -97,9 +97,11 @@ fn is_left_over(root: &Path, session: &SessionId, id: &str) -> bool {
     if !matches!(probe(&dir.join("run")), Ok(Some(Probe::Held))) {
         return false;
     }
-    // It may have gone on to another one. One that cannot be read may well be it.
-    let writes = store::read(&dir, session, 1).map(|past| History::replay(&past).session.conversation);
-    writes.map_or(true, |writes| writes.is_some_and(|writes| writes.id == id))
+    // A run that is recorded as over left nothing: then it is only its keeper, which is about to leave. One that is not may
+    // have gone on to another conversation; what cannot be read may well be it.
+    let Ok(past) = store::read(&dir, session, 1) else { return true };
+    let session = History::replay(&past).session;
+    session.is_live() && session.conversation.is_some_and(|writes| writes.id == id)
 }
 
 /// Clears up after whoever wrote a conversation last, if its keeper died: what it ran may still write, and whoever

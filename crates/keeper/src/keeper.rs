@@ -369,6 +369,10 @@ impl Keeper {
 
     /// The last words: everything on disk, everyone told.
     fn leave(mut self) {
+        // Nothing of ours writes the conversation any more, and everybody was told so: whoever goes on with it need not
+        // wait for our farewells or a copy.
+        self.conversation = None;
+        killpoint::reached("keeper-leaves");
         let _ = self.output.finish();
         let _ = berth_host::disk::write_atomically(&self.dir, SCREEN_FILE, &self.screen.restore(), false);
         self.write_status();
@@ -392,8 +396,6 @@ impl Keeper {
         if status.state == "idle" {
             view::write_short_cut(&self.dir, &status);
         }
-        // Nothing of ours writes the conversation any more: whoever goes on with it by hand need not wait for a copy.
-        self.conversation = None;
         // With the lease held: nobody purges what is being copied.
         self.copying.finish();
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_harness::{Lab, Said, Seed};
+use berth_harness::{Lab, Said, Seed, signal, wait_until};
 use serde_json::Value;
 
 use crate::{finish, lab, only_did, prompts, rounds, spawn, start, text};
@@ -59,6 +59,25 @@ fn b1_of_two_sessions_that_resume_one_conversation_at_once_one_runs() {
         assert_eq!(prompts(&only_did(&lab)), said, "round {round}");
         lab.ok(["stop", "--grace", "0s", id]);
     }
+}
+
+/// What has ended holds up nobody, however long its keeper takes to say goodbye.
+#[test]
+fn b1_a_conversation_is_free_as_soon_as_its_run_is_over() {
+    let lab = lab();
+    let (first, native) = conversation(&lab);
+    let mut again = lab.command(["resume", "-d", &first]);
+    let again = again.env("BERTH_KILLPOINT", "stop:keeper-leaves").output().expect("berth can be started");
+    assert!(again.status.success(), "{again:?}");
+    let keeper = lab.process(&first, "keeper_pid");
+    lab.ok(["stop", "--grace", "0s", &first]);
+    wait_until("a keeper that stands still while it leaves", || {
+        std::fs::read_to_string(format!("/proc/{}/stat", keeper.pid)).is_ok_and(|stat| stat.contains(") T "))
+    });
+    let other = lab.berth(["run", "-d", "--agent", "fake", "--resume", &native]);
+    signal(&keeper, rustix::process::Signal::CONT);
+    assert_eq!(other.code, 0, "{other:?}");
+    assert_eq!(lab.ok(["send", "--wait", other.out.trim(), "mine now"]), "ECHO: mine now");
 }
 
 /// The one who has it works on a turn, and the other one comes then.
