@@ -114,9 +114,11 @@ fn c14_a_conversation_that_is_not_there_is_a_typed_error_and_no_success() {
     let body =
         json!({"agent": "fake", "cwd": api.lab.dir(), "resume": "no-such-conversation", "name": "gone"});
     let refused = api.post("/v1/sessions", body);
-    assert!((400..500).contains(&refused.status), "{}", refused.text());
-    let problem = refused.json();
-    assert!(problem["code"].is_string() && problem["title"].is_string(), "{problem}");
+    let problem = refused.problem(409, "refused");
+    assert!(
+        problem["title"].as_str().is_some_and(|title| title.contains("no-such-conversation")),
+        "{problem}"
+    );
     // One that lost its transcript: refused until somebody asks for a fresh start, and that is visible.
     let id = api.fake(json!({"prompt": "say:hello"}));
     api.wait_idle(&id);
@@ -125,8 +127,7 @@ fn c14_a_conversation_that_is_not_there_is_a_typed_error_and_no_success() {
     for file in std::fs::read_dir(api.lab.dir().join("store")).expect("the agent's own store") {
         std::fs::remove_file(file.expect("a file").path()).expect("our own file");
     }
-    let refused = do_to(&api, &id, "resume", json!({}));
-    assert!((400..500).contains(&refused.status), "{}", refused.text());
+    do_to(&api, &id, "resume", json!({})).problem(409, "refused");
     let fresh = do_to(&api, &id, "resume", json!({"fresh": true})).ok();
     assert_ne!(text(&fresh, "native_id"), native, "a new conversation, and the dead id is not kept");
     assert_eq!(text(&api.session(&id), "native_id"), text(&fresh, "native_id"));
