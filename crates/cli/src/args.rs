@@ -178,7 +178,8 @@ fn only(verb: &str) -> Option<Command> {
     Some(Before::augment_args(whole).subcommand(verb))
 }
 
-/// Makes [`Verb`], and a way to define one verb alone: to define all of them takes longer than most commands do.
+/// Makes [`Verb`], and a way to define one verb alone: to define all of them for one that was typed is a good part of
+/// what a short command takes.
 macro_rules! verbs {
     ($($(#[$attribute:meta])* $name:literal $variant:ident($arguments:ty),)*) => {
         /// What can be done.
