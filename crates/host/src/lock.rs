@@ -12,7 +12,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, lstat, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, fstat, lstat, open};
 use rustix::io::{Errno, pread, pwrite};
 
 use crate::proc::retry;
@@ -28,11 +28,52 @@ const READS: usize = 100;
 #[derive(Debug)]
 pub struct LockFile(OwnedFd);
 
+/// The identity of a file or directory, whatever its name is: device and inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileId {
+    /// The device.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+}
+
+impl FileId {
+    /// The file of that name; `None` if there is none. Symbolic links are not followed.
+    pub fn at(path: &Path) -> io::Result<Option<Self>> {
+        match retry(|| lstat(path)) {
+            Ok(stat) => Ok(Some(Self::of(&stat))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    #[allow(clippy::useless_conversion, reason = "the width of these fields depends on the target")]
+    fn of(stat: &Stat) -> Self {
+        FileId { device: u64::from(stat.st_dev), inode: u64::from(stat.st_ino) }
+    }
+}
+
 impl LockFile {
     /// Opens the file, or makes it, readable by its owner only. Takes no lock.
     pub fn open_or_create(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(LockFile(retry(|| open(path, flags, Mode::RUSR | Mode::WUSR))?))
+    }
+
+    /// Opens a directory, to lock the directory itself. Takes no lock.
+    pub fn open_dir(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(LockFile(retry(|| open(path, flags, Mode::empty()))?))
+    }
+
+    /// Opens a file that is there, for reading its text; `None` if there is none. Takes no lock.
+    pub fn open_existing(path: &Path) -> io::Result<Option<Self>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match retry(|| open(path, flags, Mode::empty())) {
+            Ok(file) => Ok(Some(LockFile(file))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// A lock file that somebody else opened.
@@ -72,14 +113,14 @@ impl LockFile {
         Ok(true)
     }
 
+    /// The identity of the open file, which no rename changes.
+    pub fn id(&self) -> io::Result<FileId> {
+        Ok(FileId::of(&retry(|| fstat(&self.0))?))
+    }
+
     /// Whether this is the file of that name. Another one, or none, means that ours was moved or removed.
     pub fn is_at(&self, path: &Path) -> io::Result<bool> {
-        let ours = retry(|| fstat(&self.0))?;
-        match retry(|| lstat(path)) {
-            Ok(there) => Ok((there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(FileId::at(path)? == Some(self.id()?))
     }
 
     /// Replaces the text in the file, at most 496 bytes without a zero byte. A concurrent reader sees

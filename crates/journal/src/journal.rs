@@ -15,7 +15,7 @@ use crate::error::JournalError;
 use crate::event::{Committed, Record, Seq};
 use crate::files;
 use crate::frame::{Codec, MAX_RECORD_BYTES};
-use crate::recover::{Recovered, Tail, Torn, TornTail, scan};
+use crate::recover::{History, Recovered, Tail, Torn, TornTail, scan};
 use crate::segment::{Header, file_name};
 
 /// How large things may get.
@@ -60,6 +60,37 @@ struct Open<F> {
     bytes: u64,
 }
 
+/// A journal that was read and checked, and that nothing was written to yet.
+pub struct Unsettled<T: Record, D: Disk = RealDisk> {
+    disk: D,
+    codec: Codec,
+    limits: Limits,
+    history: History<T>,
+}
+
+impl<T: Record, D: Disk> Unsettled<T, D> {
+    /// All events. Those of the last write may not be safe on disk yet.
+    pub fn events(&self) -> &[Committed<T>] {
+        &self.history.events
+    }
+
+    /// Settles the tail, and opens the journal for writing.
+    pub fn settle(self) -> Result<(Journal<T, D>, Recovered<T>), JournalError> {
+        let Unsettled { disk, codec, limits, history } = self;
+        // The seal of the last writer may have failed to reach the disk although we see it, hence the doubt.
+        let (next, current) = (history.next, Current::Doubtful);
+        let mut journal = Journal { disk, codec, limits, next, current, record: PhantomData };
+        let torn = journal.settle(history.tail)?;
+        Ok((journal, Recovered { events: history.events, torn }))
+    }
+}
+
+impl<T: Record, D: Disk> fmt::Debug for Unsettled<T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unsettled").field("dir", &self.disk.path("")).finish_non_exhaustive()
+    }
+}
+
 impl<T: Record, D: Disk> fmt::Debug for Journal<T, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dir = self.disk.path("");
@@ -77,6 +108,12 @@ impl<T: Record, D: Disk> Journal<T, D> {
     /// directory is a journal without events, as a crash right after `create` leaves it.
     pub fn open(disk: D, owner: &str, limits: Limits) -> Result<(Self, Recovered<T>), JournalError> {
         Self::open_with(disk, Codec::new(owner), limits)
+    }
+
+    /// Reads and checks everything, as [`open`](Journal::open) does, and writes nothing yet: a caller that may not write
+    /// after all, as the events tell, drops the result.
+    pub fn inspect(disk: D, owner: &str, limits: Limits) -> Result<Unsettled<T, D>, JournalError> {
+        Self::inspect_with(disk, Codec::new(owner), limits)
     }
 
     /// [`create`](Journal::create), with bugs.
@@ -157,13 +194,13 @@ impl<T: Record, D: Disk> Journal<T, D> {
     }
 
     fn open_with(disk: D, codec: Codec, limits: Limits) -> Result<(Self, Recovered<T>), JournalError> {
+        Self::inspect_with(disk, codec, limits)?.settle()
+    }
+
+    fn inspect_with(disk: D, codec: Codec, limits: Limits) -> Result<Unsettled<T, D>, JournalError> {
         let segments = files::segments(&disk)?;
         let history = scan(&disk, &codec, &segments, Seq(1))?;
-        // The seal of the last writer may have failed to reach the disk although we see it, hence the doubt.
-        let (next, current) = (history.next, Current::Doubtful);
-        let mut journal = Journal { disk, codec, limits, next, current, record: PhantomData };
-        let torn = journal.settle(history.tail)?;
-        Ok((journal, Recovered { events: history.events, torn }))
+        Ok(Unsettled { disk, codec, limits, history })
     }
 
     /// Encodes the batch behind what is in `write`, or refuses it. Nothing has touched the disk yet.

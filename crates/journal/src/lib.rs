@@ -28,7 +28,7 @@ mod segment;
 pub use disk::{Disk, RealDisk};
 pub use error::{Damage, Flaw, JournalError};
 pub use event::{Committed, Record, Seq};
-pub use journal::{Journal, Limits};
+pub use journal::{Journal, Limits, Unsettled};
 #[cfg(feature = "testing")]
 pub use planted::Planted;
 pub use recover::{Recovered, TornTail, read, read_range};

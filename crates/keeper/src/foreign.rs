@@ -10,13 +10,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use berth_host::identity::{self, Identity, Pidfd, ProcessStat, Verdict};
-use berth_host::lock::{Probe, probe};
 use berth_host::process::{census, command_line};
 use berth_host::tree;
 
 use crate::notify;
 use crate::start::{ADOPT_FLAG, KEEPER_VERB};
-use crate::store;
+use crate::{store, view};
 
 /// How far up the tree a keeper is looked for.
 const MOST_ANCESTORS: usize = 1000;
@@ -102,6 +101,31 @@ pub(crate) fn kept_elsewhere(pid: u32, dir: &Path) -> Option<PathBuf> {
     (other.file_name() == dir.file_name() && place(&other) != place(dir)).then_some(other)
 }
 
+/// A process that was started as the keeper of the session at this path and lives, whether or not its lease says so:
+/// the lease, or the whole directory, may have been replaced under it.
+pub(crate) fn keeper_started_for(dir: &Path) -> io::Result<Option<(u32, Pidfd)>> {
+    let ours = rustix::process::geteuid().as_raw();
+    let resolved = |dir: &Path| Some((dir.file_name()?.to_owned(), fs::canonicalize(dir.parent()?).ok()?));
+    let wanted = resolved(dir);
+    for stat in census()? {
+        if stat.pid == std::process::id() || stat.is_zombie() {
+            continue;
+        }
+        // Before the command line: what is read of another process that has this pid later is then not believed.
+        let Ok(identity) = Identity::of(stat.pid) else { continue };
+        let Some(keeps) = command_line(stat.pid).ok().and_then(|line| session_dir(&line)) else { continue };
+        let is_ours = fs::metadata(format!("/proc/{}", stat.pid)).is_ok_and(|found| found.uid() == ours);
+        let is_of_this = keeps.file_name() == dir.file_name() && resolved(&keeps) == wanted;
+        if is_ours
+            && is_of_this
+            && let Verdict::Alive(pidfd) = identity.check()
+        {
+            return Ok(Some((stat.pid, pidfd)));
+        }
+    }
+    Ok(None)
+}
+
 /// The session's directory a keeper's command line names.
 fn session_dir(line: &[u8]) -> Option<PathBuf> {
     let words: Vec<&str> =
@@ -140,9 +164,9 @@ pub(crate) fn keeper_of(dir: &Path) -> Result<(Identity, Pidfd), NoKeeper> {
     if found.uid() != ours {
         return Err(NoKeeper::OtherAccount(found.uid()));
     }
-    match probe(&dir.join("lease")) {
-        Ok(Some(Probe::Held)) => {}
-        Ok(Some(Probe::Free) | None) => return Err(NoKeeper::NotKept),
+    match view::is_kept(dir) {
+        Ok(true) => {}
+        Ok(false) => return Err(NoKeeper::NotKept),
         Err(error) => return Err(cannot_tell("look at its lease", error)),
     }
     let Some(signed) = store::signed_by(&store::holder(dir)) else {

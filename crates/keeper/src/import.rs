@@ -84,6 +84,7 @@ fn make(home: &Home, id: &SessionId, past: Past) -> Result<Status, Problem> {
         Input::Note(Event::Imported { file: file.display().to_string(), bytes, began_at_ms, last_at_ms }),
     ];
     let now = Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() };
+    lease.confirm(id)?;
     let taken = owner.take(inputs, now).map_err(|error| store::journal_problem(&error, id.as_str()))?;
     if let Some(refusal) = taken.answers.into_iter().find_map(Result::err) {
         return Err(berth_api::problem::refusal(&refusal, id.as_str()));

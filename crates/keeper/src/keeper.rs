@@ -15,6 +15,7 @@ mod delivery;
 pub(crate) mod edges;
 mod helper;
 mod look;
+mod lost_lease;
 mod ready;
 mod requests;
 mod seen;
@@ -159,6 +160,8 @@ struct Keeper {
     exits: Vec<Observation>,
     /// Reports that did not fit into the journal.
     unjournalled: Vec<Observation>,
+    /// What became of the lease, once it is no longer the one that was locked.
+    lost_lease: Option<lost_lease::LeaseLoss>,
     /// When it was last asked whether only other sessions are in the run's group, on the boot clock.
     looked_for_others_at_ms: Option<u64>,
     /// How many processes of the run the kernel was seen to have killed because memory ran out.
@@ -218,6 +221,7 @@ impl Keeper {
             }
             self.on_time();
             self.settle();
+            self.leave_if_disowned();
             self.flush_all();
             if let Some(watchdog) = &self.watchdog {
                 watchdog.disarm();
@@ -241,6 +245,11 @@ impl Keeper {
 
     /// Lets the owner take a batch and tells everyone what came of it.
     fn take(&mut self, inputs: Vec<Input>) -> Result<Vec<Result<(), Refusal>>, Problem> {
+        self.check_lease(&inputs)?;
+        self.commit(inputs)
+    }
+
+    fn commit(&mut self, inputs: Vec<Input>) -> Result<Vec<Result<(), Refusal>>, Problem> {
         match self.owner.take(inputs, now()) {
             Ok(taken) => {
                 self.publish(&taken.events);
@@ -348,6 +357,9 @@ impl Keeper {
     /// Writes the short cut for lists. It is derived, so a failure costs only time.
     fn write_status(&mut self) {
         self.status_at_ms = None;
+        if self.is_disowned() {
+            return;
+        }
         view::write_short_cut(&self.dir, &self.written_status());
     }
 
@@ -374,7 +386,11 @@ impl Keeper {
         self.conversation = None;
         killpoint::reached("keeper-leaves");
         let _ = self.output.finish();
-        let _ = berth_host::disk::write_atomically(&self.dir, SCREEN_FILE, &self.screen.restore(), false);
+        let is_disowned = self.is_disowned();
+        if !is_disowned {
+            let screen = self.screen.restore();
+            let _ = berth_host::disk::write_atomically(&self.dir, SCREEN_FILE, &screen, false);
+        }
         self.write_status();
         let until = clock::boot_ms() + FAREWELL_PATIENCE.as_millis() as u64;
         while clock::boot_ms() < until {
@@ -393,7 +409,7 @@ impl Keeper {
         // Sealing is a courtesy to the next reader; the events themselves are on disk.
         let _ = self.owner.close();
         // A session that can go on is believed only as long as its journal is as the short cut says.
-        if status.state == "idle" {
+        if status.state == "idle" && !is_disowned {
             view::write_short_cut(&self.dir, &status);
         }
         // With the lease held: nobody purges what is being copied.
@@ -436,7 +452,8 @@ impl Keeper {
         fds
     }
 
-    /// What it needs besides, by name: a terminal or pipes, and the right to write a conversation.
+    /// What it needs besides, by name: the lock on its directory, a terminal or pipes, and the right to write a
+    /// conversation.
     fn named_fds(&self) -> Vec<(&'static str, RawFd)> {
         let terminal = self.terminal.as_ref().map(|terminal| ("pty", terminal.pty.master.as_raw_fd()));
         let pipes = self.talk.as_ref().map(agent::Talk::pipes);
@@ -444,7 +461,9 @@ impl Keeper {
         let rest = pipes.map(|pipes| [("out", pipes.stdout.as_raw_fd()), ("err", pipes.stderr.as_raw_fd())]);
         let conversation =
             self.conversation.as_ref().map(|lock| ("conversation", lock.file().fd().as_raw_fd()));
-        terminal.into_iter().chain(stdin).chain(rest.into_iter().flatten()).chain(conversation).collect()
+        let dir = ("dir", self.lease.dir_lock().as_fd().as_raw_fd());
+        let talk = stdin.into_iter().chain(rest.into_iter().flatten());
+        [dir].into_iter().chain(terminal).chain(talk).chain(conversation).collect()
     }
 
     fn retry_soon(&mut self) {

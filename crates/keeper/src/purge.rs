@@ -49,7 +49,9 @@ pub fn purge(home: &Home, id: &SessionId, seen: u64) -> Result<u64, Problem> {
     // In the order in which everybody takes them: names first, then the lease.
     let names = home.lock_names()?;
     let lease = claim(&dir, id)?;
-    let History { session, seq, .. } = History::replay(&store::read(&dir, id, 1)?);
+    let events = store::read(&dir, id, 1)?;
+    lease.prove_sole_keeper(id, store::recorded_keeper(&events))?;
+    let History { session, seq, .. } = History::replay(&events);
     if session.is_live() {
         return Err(runs(id, "its last run is not over"));
     }

@@ -32,8 +32,6 @@ use crate::{turn, view};
 pub const MARK: &str = "BERTH_RUN";
 /// How long a leftover may take to end before it is killed.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
-/// How long a keeper that lost its lease may take to be gone.
-const KEEPER_PATIENCE: Duration = Duration::from_secs(2);
 /// How long whoever ended a run may take to let go of its session: to tell everybody, and for the last copy.
 pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
 /// How long to wait for somebody else who clears up: the proof has its time, and so has the disk.
@@ -56,7 +54,7 @@ pub fn identity(process: &Process) -> Identity {
     Identity { pid: process.pid, start_ticks: process.start_ticks, boot_id: process.boot_id.clone() }
 }
 
-/// Ends what is left of a run whose keeper is gone, and proves it. The lease must be held. Says what was
+/// Ends what is left of a run whose keeper is gone, as [`store::open`] proved. The lease must be held. Says what was
 /// ended; the error names what is left and why.
 pub fn end_leftovers(dir: &Path, id: &SessionId, session: &Session) -> Result<Vec<String>, Vec<String>> {
     // Nothing survives a reboot, and a number from before it means another process now.
@@ -71,7 +69,6 @@ pub fn end_leftovers(dir: &Path, id: &SessionId, session: &Session) -> Result<Ve
 }
 
 fn end_by_evidence(dir: &Path, id: &SessionId, session: &Session) -> Result<Vec<String>, Vec<String>> {
-    keeper_is_gone(session)?;
     let contained = Contained::of(session, id)
         .map_err(|error| vec![format!("cannot look into the run's control group: {error}")])?;
     if let Some(other) = contained.used_elsewhere(dir) {
@@ -87,6 +84,12 @@ pub(crate) fn end_group(path: &Path, name: &str, dir: &Path) -> Result<Vec<Strin
     let contained = Contained::known(path, name).map_err(trouble)?;
     if let Some(other) = contained.used_elsewhere(dir) {
         return Err(vec![format!("it belongs to {}: is this a copy of it?", other.display())]);
+    }
+    // A directory that was replaced by an older copy knows nothing of the run that its keeper is in.
+    match foreign::keeper_started_for(dir) {
+        Ok(None) => {}
+        Ok(Some((pid, _))) => return Err(vec![format!("the session has a keeper, pid {pid}")]),
+        Err(error) => return Err(trouble(error)),
     }
     if contained.has_unseen() {
         return Err(vec!["somebody is in it who cannot be seen from here".to_owned()]);
@@ -284,7 +287,7 @@ struct Held<'a> {
     owner: Owner,
     /// What happened that people may want to know.
     told: Vec<Told>,
-    _lease: Lease,
+    lease: Lease,
 }
 
 impl<'a> Held<'a> {
@@ -302,7 +305,7 @@ impl<'a> Held<'a> {
         }
         // What was never made gets no first event.
         let torn = torn.filter(|_| session.spec.is_some());
-        let mut held = Self { dir, id, owner, told: vec![], _lease: lease };
+        let mut held = Self { dir, id, owner, told: vec![], lease };
         if let Some(what) = torn {
             // At once: nobody will find the torn end again, whatever becomes of what we came for.
             held.take(vec![Input::Note(Event::Warned { what })])?;
@@ -322,6 +325,7 @@ impl<'a> Held<'a> {
             // Nothing changes, and the short cut keeps its word.
             return Err(berth_api::problem::refusal(&refusal, &self.handle()));
         }
+        self.lease.confirm(self.id)?;
         self.doubt_short_cut()?;
         let taken =
             self.owner.take(inputs, now).map_err(|error| store::journal_problem(&error, self.id.as_str()))?;
@@ -352,27 +356,6 @@ impl<'a> Held<'a> {
 fn is_of_another_boot(session: &Session) -> bool {
     let of_another = |keeper: &Process| identity(keeper).is_of_another_boot().unwrap_or(false);
     session.keeper.as_ref().is_some_and(of_another)
-}
-
-/// Refuses to clear up while the keeper that recorded the run lives. It has not this lease, so this is
-/// a copy of its session, or somebody else removed the file it had locked: its run is not ours to end.
-fn keeper_is_gone(session: &Session) -> Result<(), Vec<String>> {
-    let Some(keeper) = session.keeper.as_ref() else { return Ok(()) };
-    let until = Instant::now() + KEEPER_PATIENCE;
-    // The kernel frees a dying process's locks a moment before it is gone.
-    while let Verdict::Alive(pidfd) = identity(keeper).check() {
-        if keeper.pid == std::process::id() {
-            return Ok(());
-        }
-        if Instant::now() >= until {
-            return Err(vec![format!(
-                "its keeper, pid {}, lives and does not hold this lease: is this a copy of its directory?",
-                keeper.pid
-            )]);
-        }
-        wait_for_exit([&pidfd].into_iter(), KEEPER_PATIENCE);
-    }
-    Ok(())
 }
 
 /// Why a process that was killed is still there, for people.

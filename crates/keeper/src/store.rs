@@ -3,86 +3,28 @@
 //! The seam for a fleet is here: `claim`, `create`/`open`, `read`; release is dropping the lease.
 //! Nothing else in the keeper knows that they are a kernel lock and local files.
 
+mod lease;
+
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
-use berth_core::SessionId;
-use berth_host::identity::Identity;
-use berth_host::lock::LockFile;
-use berth_journal::{Committed, Journal, JournalError, Limits, RealDisk, Recovered, Seq};
+use berth_core::{Event, Process, SessionId};
+use berth_journal::{Committed, Journal, JournalError, Limits, RealDisk, Recovered, Seq, Unsettled};
 
 /// The largest event. Prompts and answers are texts of up to a megabyte, of which JSON may make six.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
 use crate::history::Stored;
 use crate::owner::Owner;
+pub use lease::{Lease, Standing, holder};
+pub(crate) use lease::{lost_problem, signature, signed_by, unreadable};
 
 pub(crate) const JOURNAL_DIR: &str = "journal";
-/// Readers look at a lease by locking it for an instant; claiming must outwait them.
-const CLAIM_PATIENCE: Duration = Duration::from_millis(200);
-
 /// How often a disk in trouble is asked again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-
-/// The right to be a session's keeper. Held until dropped; the kernel drops it when we die.
-#[derive(Debug)]
-pub struct Lease {
-    file: LockFile,
-}
-
-impl Lease {
-    /// Claims the session in `dir`. `None` if somebody else has it; not found if it is no more.
-    pub fn claim(dir: &Path) -> io::Result<Option<Self>> {
-        let file = LockFile::open_or_create(&dir.join("lease"))?;
-        if !file.acquire(CLAIM_PATIENCE)? {
-            return Ok(None);
-        }
-        // Who waited for somebody who purged the session has a file that is nowhere any more.
-        if !file.is_at(&dir.join("lease"))? {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the session was purged"));
-        }
-        Ok(Some(Self { file }))
-    }
-
-    /// A lease that came along through an exec.
-    pub fn inherited(file: LockFile) -> Self {
-        Self { file }
-    }
-
-    /// Writes into the file who holds it, for people and for `berth why`.
-    pub fn sign(&self, holder: &Identity, epoch: u64) -> io::Result<()> {
-        self.file.write_text(&format!("{}epoch={epoch}\n", signature(holder)))
-    }
-
-    /// The lock itself.
-    pub fn file(&self) -> &LockFile {
-        &self.file
-    }
-}
-
-/// What a lease held by this process begins with.
-pub(crate) fn signature(holder: &Identity) -> String {
-    format!("pid={} start={} boot={} ", holder.pid, holder.start_ticks, holder.boot_id)
-}
-
-/// Who signed a lease with this text.
-pub(crate) fn signed_by(text: &str) -> Option<Identity> {
-    let mut words = text.split_ascii_whitespace();
-    let mut word = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
-    let pid = word("pid")?.parse().ok()?;
-    let start_ticks = word("start")?.parse().ok()?;
-    let boot_id = word("boot")?.to_owned();
-    Some(Identity { pid, start_ticks, boot_id })
-}
-
-/// What the lease in `dir` says about who holds, or last held it.
-pub fn holder(dir: &Path) -> String {
-    let text = LockFile::open_or_create(&dir.join("lease")).and_then(|file| file.read_text());
-    text.map_or_else(|error| format!("unreadable: {error}"), |text| text.trim().to_owned())
-}
 
 /// Whether there is a session in `dir`, in whatever state: something is in its journal. One that we
 /// may not look at is not one that is not there.
@@ -96,16 +38,32 @@ pub fn exists(dir: &Path) -> Result<bool, Problem> {
 }
 
 /// Makes the journal of a new session.
-pub fn create(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<Owner, Problem> {
+pub fn create(dir: &Path, id: &SessionId, lease: &Lease) -> Result<Owner, Problem> {
     let path = dir.join(JOURNAL_DIR);
-    let journal = Journal::create(RealDisk::new(path), id.as_str(), limits());
-    Ok(Owner::new(journal.map_err(|error| journal_problem(&error, id.as_str()))?, &[]))
+    let journal = Journal::create(RealDisk::new(path), id.as_str(), limits())
+        .map_err(|error| journal_problem(&error, id.as_str()))?;
+    lease.is_of_a_new_session();
+    Ok(Owner::new(journal, &[]))
 }
 
-/// Opens the journal of a session. The lease must be held. Says what was found torn, if anything.
-pub fn open(dir: &Path, id: &SessionId, _lease: &Lease) -> Result<(Owner, Option<String>), Problem> {
-    owned(Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), limits()), id)
-        .map_err(|problem| unless_gone(dir, id, problem))
+/// Opens the journal of a session for writing. The lease must be held, and that is not enough: a lease that was removed
+/// or restored while its keeper ran is free. So the keeper that the journal names is proven gone before the first byte
+/// is written, because settling the end of the journal would void what a live keeper commits. Says what was found torn,
+/// if anything.
+pub fn open(dir: &Path, id: &SessionId, lease: &Lease) -> Result<(Owner, Option<String>), Problem> {
+    let unsettled: Unsettled<Stored> =
+        Journal::inspect(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), limits())
+            .map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))?;
+    lease.prove_sole_keeper(id, recorded_keeper(unsettled.events()))?;
+    owned(unsettled.settle(), id).map_err(|problem| unless_gone(dir, id, problem))
+}
+
+/// The keeper of the last run, as the journal has it.
+pub(crate) fn recorded_keeper(events: &[Committed<Stored>]) -> Option<&Process> {
+    events.iter().rev().find_map(|event| match &event.get().event {
+        Event::RunStarting { keeper, .. } => Some(keeper),
+        _ => None,
+    })
 }
 
 fn owned(

@@ -32,9 +32,11 @@ pub const STATUS_FILE: &str = "status.json";
 /// Where one that cannot be read is kept.
 const ASIDE_FILE: &str = "status.json.aside";
 
-/// Whether somebody holds the session in `dir`: its keeper, or who clears up after one.
+/// Whether somebody holds the session in `dir`: its keeper, or who clears up after one. A lease file that was removed
+/// or replaced says nothing about its keeper; the lock on the directory does.
 pub fn is_kept(dir: &Path) -> io::Result<bool> {
-    Ok(matches!(probe(&dir.join("lease"))?, Some(Probe::Held)))
+    let is_held = |path: &Path| probe(path).map(|found| found == Some(Probe::Held));
+    Ok(is_held(&dir.join("lease"))? || is_held(dir)?)
 }
 
 /// What the journal tells.

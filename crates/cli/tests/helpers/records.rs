@@ -201,6 +201,25 @@ fn events_of(lab: &Lab, id: &str) -> usize {
         .sum()
 }
 
+/// The lease of a helper is removed while it runs: nobody joins a keeper that cannot record it, and nothing is lost.
+#[test]
+fn helper_whose_lease_was_removed_is_joined_by_nobody_and_ensured_again_after_its_end() {
+    let lab = lab();
+    let place = dir(&lab, "place");
+    let (first, second) = (owner(&lab), owner(&lab));
+    let id = text(&ensured(&lab, &place, "web", &first, &[], &["hang"]), "id");
+    let running = process(&shown(&lab, &id), "pid");
+    fs::remove_file(lab.home().join("helpers").join(&id).join("lease")).expect("the lease");
+    let said = ensure(&lab, &place, "web", &second, &[], &["hang"]);
+    assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
+    assert!(said.err.contains("was removed or replaced while its keeper ran"), "{said:?}");
+    wait_gone(&running);
+    wait_until("its end", || shown(&lab, &id)["state"] == "stopped");
+    ensured(&lab, &place, "web", &second, &[], &["hang"]);
+    assert_eq!(events(&lab, &id, "run_ended").len(), 1);
+    lab.ok(["helper", "stop", "--grace", "0s", &id]);
+}
+
 /// A directory that was copied is not the helper it says it is.
 #[test]
 fn a_record_that_was_copied_is_not_used() {

@@ -14,6 +14,7 @@ mod first;
 mod history;
 mod keys;
 mod leaving;
+mod lost_lease;
 mod order;
 mod outcomes;
 mod queue;

@@ -187,6 +187,7 @@ impl Keeper {
             // Before any of it is recorded: a run that began and whose owner was refused would be nobody's.
             return Err(berth_api::problem::refusal(&refusal, id.as_str()));
         }
+        lease.confirm(&id)?;
         let taken = std::thread::scope(|scope| {
             // A session whose name is lost with the power is lost as well. Synced at the same time as
             // its first events, because then the disk commits both at once.
@@ -333,6 +334,7 @@ impl Keeper {
             unwritten: Vec::new(),
             exits: Vec::new(),
             unjournalled: Vec::new(),
+            lost_lease: None,
             looked_for_others_at_ms: None,
             oom_kills: contained_oom_kills,
             ran_out_at_ms: None,
@@ -385,7 +387,7 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
         let fd = number(at).ok_or_else(|| usage("the number of a file"))?;
         watchdog::inherited(fd).map_err(|error| bug("taking a file over", &error))
     };
-    let lease = Lease::inherited(LockFile::from_fd(inherit(2)?));
+    let lease_file = LockFile::from_fd(inherit(2)?);
     let run_lock = LockFile::from_fd(inherit(3)?);
     let listener = UnixListener::from(inherit(4)?);
     // By name, because which there are depends on the agent. One that did not come along is not there.
@@ -393,6 +395,9 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
         let fd = args.iter().find_map(|arg| arg.to_str()?.strip_prefix(name)?.strip_prefix('='));
         watchdog::inherited(fd?.parse().ok()?).ok()
     };
+    let dir_lock = named("dir").map(LockFile::from_fd).ok_or_else(|| usage("the lock on its directory"))?;
+    let lease =
+        Lease::inherited(lease_file, dir_lock, &dir).map_err(|error| bug("taking the lease over", &error))?;
     let pty = named("pty").map(|master| Pty { master });
     let pipes = named("out").zip(named("err"));
     let pipes = pipes.map(|(stdout, stderr)| Pipes { stdin: named("in"), stdout, stderr });

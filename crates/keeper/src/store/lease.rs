@@ -1,0 +1,248 @@
+//! The lease: the right to be a session's keeper.
+//!
+//! Promise: of all processes that claim one directory at most one has its lease, also if the lease file is removed or
+//! replaced meanwhile: the directory itself is locked as well. Nobody gets to write to a session whose recorded keeper
+//! lives. A holder can tell whether file and directory are still those it locked.
+//! Not here: what a keeper does when they are not (see `keeper/lost_lease.rs`).
+//! Start with [`Lease::claim`].
+
+use std::cell::Cell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use berth_api::{Code, Problem};
+use berth_core::{Process, SessionId};
+use berth_host::identity::{Identity, Pidfd, Verdict};
+use berth_host::lock::{FileId, LockFile};
+
+use crate::{foreign, recover};
+
+/// The name of the lease file in a session's directory.
+const LEASE_FILE: &str = "lease";
+/// Readers look at a lease by locking it for an instant; claiming must outwait them.
+const CLAIM_PATIENCE: Duration = Duration::from_millis(200);
+/// How long a keeper that has released its lease may take to be gone: the kernel frees the locks of a dying process a
+/// moment before the process is gone.
+const KEEPER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The right to be a session's keeper. Held until dropped; the kernel drops it when we die.
+#[derive(Debug)]
+pub struct Lease {
+    file: LockFile,
+    /// The second lock, on the session's directory. `rm lease` or a rename over it leaves this one as it is.
+    dir_lock: LockFile,
+    dir: PathBuf,
+    file_id: FileId,
+    dir_id: FileId,
+    /// Whether the last holder signed the lease in this very directory. If not, the lease is new, or the directory is a
+    /// copy, and its last keeper may be one that the journal here does not name.
+    was_signed_here: bool,
+    /// Whether it is proven that nobody else keeps this session. Only then does the signature name the directory: the
+    /// next one to claim it believes that.
+    is_proven: Cell<bool>,
+}
+
+/// What became of a lease that somebody holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// File and directory are those that were locked.
+    Intact,
+    /// The lease file was removed or replaced. The directory is the same, so nobody else can have claimed it.
+    FileReplaced,
+    /// The whole directory was moved away, replaced or deleted: what is at its path belongs to somebody else.
+    DirectoryReplaced,
+}
+
+impl Lease {
+    /// Claims the session in `dir`. `None` if somebody else has it; not found if it is no more.
+    pub fn claim(dir: &Path) -> io::Result<Option<Self>> {
+        let dir_lock = LockFile::open_dir(dir)?;
+        let file = LockFile::open_or_create(&dir.join(LEASE_FILE))?;
+        if !dir_lock.acquire(CLAIM_PATIENCE)? || !file.acquire(CLAIM_PATIENCE)? {
+            return Ok(None);
+        }
+        // Who waited for somebody who purged the session has a directory that is nowhere any more.
+        if !dir_lock.is_at(dir)? || !file.is_at(&dir.join(LEASE_FILE))? {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the session was purged"));
+        }
+        Self::held(file, dir_lock, dir).map(Some)
+    }
+
+    /// A lease whose two locks came along through an exec.
+    pub fn inherited(file: LockFile, dir_lock: LockFile, dir: &Path) -> io::Result<Self> {
+        Self::held(file, dir_lock, dir)
+    }
+
+    fn held(file: LockFile, dir_lock: LockFile, dir: &Path) -> io::Result<Self> {
+        let (file_id, dir_id) = (file.id()?, dir_lock.id()?);
+        let was_signed_here = file.read_text().is_ok_and(|text| text.contains(&place(dir_id)));
+        Ok(Self {
+            file,
+            dir_lock,
+            dir: dir.to_owned(),
+            file_id,
+            dir_id,
+            was_signed_here,
+            is_proven: Cell::new(was_signed_here),
+        })
+    }
+
+    /// Writes into the file who holds it, for people and for `berth why`.
+    pub fn sign(&self, holder: &Identity, epoch: u64) -> io::Result<()> {
+        let place = if self.is_proven.get() { place(self.dir_id) } else { String::new() };
+        self.file.write_text(&format!("{}{place}epoch={epoch}\n", signature(holder)))
+    }
+
+    /// The lock on the lease file.
+    pub fn file(&self) -> &LockFile {
+        &self.file
+    }
+
+    /// The lock on the session's directory.
+    pub fn dir_lock(&self) -> &LockFile {
+        &self.dir_lock
+    }
+
+    /// Whether file and directory are still those that were locked. Costs one `stat` while they are.
+    pub fn standing(&self) -> io::Result<Standing> {
+        if FileId::at(&self.dir.join(LEASE_FILE))? == Some(self.file_id) {
+            return Ok(Standing::Intact);
+        }
+        Ok(match FileId::at(&self.dir)? {
+            Some(there) if there == self.dir_id => Standing::FileReplaced,
+            Some(_) | None => Standing::DirectoryReplaced,
+        })
+    }
+
+    /// Refuses a commit if file or directory are no longer those that were locked.
+    pub(crate) fn confirm(&self, id: &SessionId) -> Result<(), Problem> {
+        match self.standing() {
+            Ok(Standing::Intact) => Ok(()),
+            Ok(lost) => Err(lost_problem(lost, id.as_str(), &self.dir)),
+            Err(error) => Err(unreadable(&self.dir, &error)),
+        }
+    }
+
+    /// Says that the session is new: nobody can ever have kept it.
+    pub(super) fn is_of_a_new_session(&self) {
+        self.is_proven.set(true);
+    }
+
+    /// Proves that no other process may still be the keeper of this session: `recorded` is the one that its journal
+    /// names last.
+    pub(crate) fn prove_sole_keeper(
+        &self,
+        id: &SessionId,
+        recorded: Option<&Process>,
+    ) -> Result<(), Problem> {
+        let until = Instant::now() + KEEPER_PATIENCE;
+        while let Some((pid, pidfd)) = self.other_keeper(id, recorded)? {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(kept_elsewhere(id, pid));
+            }
+            recover::wait_for_exit([&pidfd].into_iter(), left);
+        }
+        self.is_proven.set(true);
+        Ok(())
+    }
+
+    fn other_keeper(
+        &self,
+        id: &SessionId,
+        recorded: Option<&Process>,
+    ) -> Result<Option<(u32, Pidfd)>, Problem> {
+        if let Some(keeper) = recorded.filter(|keeper| keeper.pid != std::process::id()) {
+            match recover::identity(keeper).check() {
+                Verdict::Alive(pidfd) => return Ok(Some((keeper.pid, pidfd))),
+                Verdict::Gone => {}
+                // In the directory that its keeper locked, the free lock is the proof.
+                Verdict::CannotTell(_) if self.was_signed_here => {}
+                Verdict::CannotTell(why) => {
+                    let what = format!("cannot tell whether the keeper of session {id} is gone: {why}");
+                    return Err(Problem::new(Code::Refused, what).hint("nothing was changed"));
+                }
+            }
+        }
+        if self.was_signed_here {
+            return Ok(None);
+        }
+        // The journal of an older copy does not name the keeper that lives. A look at all processes is dear, and is
+        // needed only for a lease that is new or came with a copy.
+        let live = foreign::keeper_started_for(&self.dir).map_err(|error| {
+            let what = format!("cannot tell whether session {id} has another keeper: {error}");
+            Problem::new(Code::Refused, what).hint("nothing was changed")
+        })?;
+        Ok(live)
+    }
+}
+
+/// The directory that a lease was signed in, as it is written into the lease.
+fn place(dir: FileId) -> String {
+    format!("dir={}:{} ", dir.device, dir.inode)
+}
+
+fn kept_elsewhere(id: &SessionId, pid: u32) -> Problem {
+    let what = format!(
+        "session {id} still has a keeper, pid {pid}, which holds neither this lease nor this directory: they were \
+         removed or replaced while it ran, or is this a copy of its directory? Nothing was changed"
+    );
+    Problem::new(Code::Refused, what).hint(format!(
+        "use the original directory; or end that keeper with `kill {pid}` and try again. What it accepted since then \
+         is only in the original"
+    ))
+}
+
+/// The answer to a request that cannot be committed because of what became of the lease.
+pub(crate) fn lost_problem(lost: Standing, session: &str, dir: &Path) -> Problem {
+    let (what, hint) = match lost {
+        Standing::Intact | Standing::FileReplaced => (
+            "the lease file of session `{}` was removed or replaced while its keeper ran",
+            format!(
+                "nothing that was accepted before is lost. Keep cleaners and restores away from {}; when the run is \
+                 over, `berth resume {session}` or the next `berth send` goes on",
+                dir.display()
+            ),
+        ),
+        Standing::DirectoryReplaced => (
+            "the directory of session `{}` was moved away or replaced while its keeper ran",
+            format!(
+                "what was accepted before is in the original directory; put it back at {} once the keeper is gone",
+                dir.display()
+            ),
+        ),
+    };
+    let what = format!("{}: this was not accepted, and the keeper ends its run", what.replace("{}", session));
+    Problem::new(Code::Unavailable, what).hint(hint)
+}
+
+/// The answer to a request that cannot be committed because the lease cannot be looked at.
+pub(crate) fn unreadable(dir: &Path, error: &io::Error) -> Problem {
+    let path = dir.join(LEASE_FILE);
+    Problem::new(Code::Unavailable, format!("cannot look at the lease {}: {error}", path.display()))
+        .hint("nothing was accepted; try again")
+}
+
+/// What a lease held by this process begins with.
+pub(crate) fn signature(holder: &Identity) -> String {
+    format!("pid={} start={} boot={} ", holder.pid, holder.start_ticks, holder.boot_id)
+}
+
+/// Who signed a lease with this text.
+pub(crate) fn signed_by(text: &str) -> Option<Identity> {
+    let mut words = text.split_ascii_whitespace();
+    let mut word = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
+    let pid = word("pid")?.parse().ok()?;
+    let start_ticks = word("start")?.parse().ok()?;
+    let boot_id = word("boot")?.to_owned();
+    Some(Identity { pid, start_ticks, boot_id })
+}
+
+/// What the lease in `dir` says about who holds, or last held it. A lease that is missing is not made: a new file would
+/// hide that the old one was removed.
+pub fn holder(dir: &Path) -> String {
+    let text = LockFile::open_existing(&dir.join(LEASE_FILE))
+        .and_then(|file| file.map_or_else(|| Ok("missing".to_owned()), |file| file.read_text()));
+    text.map_or_else(|error| format!("unreadable: {error}"), |text| text.trim().to_owned())
+}
