@@ -49,9 +49,14 @@ impl Connection {
         Self::open_for(dir, place.into())
     }
 
-    /// The same for somebody who may be an agent.
+    /// Connects for a caller that may be an agent.
     pub fn open_for(dir: &Path, asker: Asker) -> io::Result<Self> {
-        let stream = berth_host::socket::connect(dir, SOCKET_NAME)
+        Self::open_within(dir, asker, berth_host::socket::QUEUE_PATIENCE)
+    }
+
+    /// Connects, and gives up after `patience` if the keeper accepts nobody.
+    pub fn open_within(dir: &Path, asker: Asker, patience: Duration) -> io::Result<Self> {
+        let stream = berth_host::socket::connect_within(dir, SOCKET_NAME, patience)
             .inspect_err(|error| tracing::debug!(?dir, %error, "no keeper answers there"))?;
         tracing::debug!(?dir, "connected to the keeper");
         Ok(Self::over_for(stream, asker))

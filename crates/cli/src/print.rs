@@ -54,6 +54,15 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Notes that a keeper did not answer, and that the files did in its place.
+pub(crate) fn note_if_silent(keeper_silent: bool, session: &str) {
+    if keeper_silent {
+        note(&format!(
+            "the keeper of session {session} does not answer: this is what the files tell; `berth why {session}` tells more"
+        ));
+    }
+}
+
 /// Prints text to standard output, and admits it when that fails.
 pub(crate) fn text(text: &str) -> Result<(), Problem> {
     bytes(text.as_bytes())

@@ -24,8 +24,8 @@ const ADDRESS_SIZE: usize = 107;
 /// Hundreds may come at the same moment, and who finds the queue full is refused for no fault of theirs.
 const BACKLOG: i32 = i32::MAX;
 
-/// How long a full queue is waited for, and how often it is tried.
-const QUEUE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a client waits for room in a full queue of connections.
+pub const QUEUE_PATIENCE: Duration = Duration::from_secs(2);
 const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Listens on `name` in `dir`, in place of a socket that an earlier process left there. Non-blocking.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use berth_api::message::{Answer, Request, Size};
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Actor, SessionId};
+use berth_host::socket::QUEUE_PATIENCE;
 use berth_keeper::{Home, recover, view};
 
 /// How long a keeper that holds its lease may take to be reachable: it is starting, leaving, or
@@ -13,6 +14,19 @@ use berth_keeper::{Home, recover, view};
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a keeper may take to answer a simple question.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a keeper may take to answer a read before the files answer it: connecting included.
+const READ_PATIENCE: Duration = Duration::from_millis(800);
+
+/// The answer to a read, see [`Ctx::read`].
+#[derive(Debug)]
+pub enum ReadAnswer {
+    /// The keeper's answer.
+    Keeper(Answer),
+    /// The session has no keeper: the files have everything.
+    NoKeeper,
+    /// The keeper holds the session and does not answer: the files have what is recorded.
+    Silent,
+}
 
 /// Where the sessions are, and who asks.
 #[derive(Clone, Debug)]
@@ -52,11 +66,15 @@ impl Ctx {
 
     /// A connection to the session's keeper; `None` when it has none.
     pub fn keeper_of(&self, id: &SessionId) -> Result<Option<Connection>, Problem> {
+        self.keeper_within(id, CONNECT_PATIENCE)
+    }
+
+    fn keeper_within(&self, id: &SessionId, patience: Duration) -> Result<Option<Connection>, Problem> {
         let dir = self.home.session_dir(id);
         let started = Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
-            let error = match Connection::open_for(&dir, self.asker()) {
+            let error = match Connection::open_within(&dir, self.asker(), patience.min(QUEUE_PATIENCE)) {
                 Ok(connection) => return Ok(Some(connection)),
                 Err(error) => error,
             };
@@ -64,7 +82,7 @@ impl Ctx {
             if absent && !self.has_keeper(id) {
                 return Ok(None);
             }
-            if !absent || started.elapsed() > CONNECT_PATIENCE {
+            if !absent || started.elapsed() > patience {
                 let is_helper = self.home.is_helpers();
                 let (kind, show) = if is_helper { ("helper", "helper show") } else { ("session", "why") };
                 let what = format!("the keeper of {kind} {id} cannot be reached: {error}");
@@ -78,12 +96,45 @@ impl Ctx {
 
     /// Asks the keeper one thing; `None` when there is no keeper to ask.
     pub fn ask(&self, id: &SessionId, request: Request) -> Result<Option<Answer>, Problem> {
-        let Some(mut keeper) = self.keeper_of(id)? else { return Ok(None) };
-        let _ = keeper.set_patience(Some(ANSWER_PATIENCE));
+        let Some(keeper) = self.keeper_of(id)? else { return Ok(None) };
+        self.answer_of(keeper, id, request, ANSWER_PATIENCE)
+    }
+
+    /// Asks the keeper for what the files tell as well. A keeper that is suspended or stuck delays the caller for less
+    /// than a second: this is the one place with that rule, and every read goes through it.
+    pub fn read(&self, id: &SessionId, request: Request) -> Result<ReadAnswer, Problem> {
+        let until = Instant::now() + READ_PATIENCE;
+        let answer = self.keeper_within(id, READ_PATIENCE).and_then(|keeper| {
+            // No time at all would mean all the time there is.
+            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            keeper.map_or(Ok(None), |keeper| self.answer_of(keeper, id, request, left))
+        });
+        match answer {
+            Ok(Some(answer)) => Ok(ReadAnswer::Keeper(answer)),
+            Ok(None) => Ok(ReadAnswer::NoKeeper),
+            Err(problem) if problem.code == Code::Unreachable => Ok(ReadAnswer::Silent),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    fn answer_of(
+        &self,
+        mut keeper: Connection,
+        id: &SessionId,
+        request: Request,
+        patience: Duration,
+    ) -> Result<Option<Answer>, Problem> {
+        let until = Instant::now() + patience;
+        let _ = keeper.set_patience(Some(patience));
         match keeper.ask(request) {
             Ok(answer) => Ok(Some(answer)),
-            // It ended while we asked: then there is no keeper, and the files tell the rest.
-            Err(problem) if problem.code == Code::Unreachable && self.is_gone(id) => Ok(None),
+            Err(problem) if problem.code == Code::Unreachable => {
+                // A keeper that breaks off may take a moment to be gone. One that let the time pass is either
+                // gone by now, or silent.
+                let broke_off = Instant::now() < until;
+                let is_gone = if broke_off { self.is_gone(id) } else { !self.has_keeper(id) };
+                if is_gone { Ok(None) } else { Err(problem) }
+            }
             Err(problem) => Err(problem),
         }
     }
@@ -126,12 +177,15 @@ impl Ctx {
     /// The same for who wants to see a session as well that could not be brought to its end: then
     /// what is in the way comes along.
     pub fn known(&self, id: &SessionId) -> Result<(Status, Option<Problem>), Problem> {
-        match self.ask(id, Request::Status) {
-            Ok(Some(Answer::Done { status })) => Ok((*status, None)),
-            Ok(_) => self.healed(id),
-            // A keeper that is stopped or stuck does not make its session unknown.
-            Err(problem) if problem.code == Code::Unreachable => Ok((view::status(&self.home, id)?, None)),
-            Err(problem) => Err(problem),
+        match self.read(id, Request::Status)? {
+            ReadAnswer::Keeper(Answer::Done { status }) => Ok((*status, None)),
+            ReadAnswer::Keeper(_) | ReadAnswer::NoKeeper => self.healed(id),
+            ReadAnswer::Silent => {
+                let status = view::status(&self.home, id)?;
+                // The run may have ended meanwhile, and its keeper with it.
+                let keeper_silent = status.keeper_pid.is_some();
+                Ok((Status { keeper_silent, ..status }, None))
+            }
         }
     }
 

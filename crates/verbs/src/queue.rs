@@ -22,6 +22,9 @@ pub struct Waiting {
     pub current: Option<String>,
     /// The turns that wait, the next one first.
     pub queued: Vec<TurnView>,
+    /// Only there, and true, if the session's keeper does not answer: this is what the files tell.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keeper_silent: bool,
 }
 
 /// What waits in a session. `handle` is how whoever asks calls it.
@@ -30,10 +33,11 @@ pub fn waiting(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Waiting, Probl
     let Some(known) = status.turns else {
         return Err(berth_api::problem::refusal(&Refusal::NoTurns, handle));
     };
-    let mut queued = turns::views(ctx, id)?;
+    let (mut queued, _) = turns::read_views(ctx, id, status.keeper_silent)?;
     queued.retain(|view| view.position.is_some());
     queued.sort_by_key(|view| view.position);
-    Ok(Waiting { session: id.to_string(), held: known.held, current: known.current, queued })
+    let keeper_silent = status.keeper_silent;
+    Ok(Waiting { session: id.to_string(), held: known.held, current: known.current, queued, keeper_silent })
 }
 
 /// Withdraws a turn that waits.

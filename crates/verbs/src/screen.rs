@@ -8,16 +8,19 @@ use berth_keeper::{output, view};
 use berth_screen::{Screen, Size};
 
 use crate::Ctx;
+use crate::ctx::ReadAnswer;
 
 /// How much output is replayed to find the screen of a run whose keeper died.
 const REPLAY_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The screen as text, with colours or without.
 pub fn text(ctx: &Ctx, id: &SessionId, ansi: bool) -> Result<String, Problem> {
-    match ctx.ask(id, Request::Screen { ansi })? {
-        Some(Answer::Screen { text, .. }) => Ok(text),
-        Some(other) => Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
-        None => {
+    match ctx.read(id, Request::Screen { ansi })? {
+        ReadAnswer::Keeper(Answer::Screen { text, .. }) => Ok(text),
+        ReadAnswer::Keeper(other) => {
+            Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}")))
+        }
+        ReadAnswer::NoKeeper | ReadAnswer::Silent => {
             let mut screen = remembered(ctx, id)?;
             Ok(if ansi { screen.ansi() } else { screen.text() })
         }

@@ -39,10 +39,20 @@ pub fn views(ctx: &Ctx, id: &SessionId) -> Result<Vec<TurnView>, Problem> {
 
 /// The same, and the number of the last event they follow from: what comes later is news.
 pub fn views_and_seq(ctx: &Ctx, id: &SessionId) -> Result<(Vec<TurnView>, u64), Problem> {
-    ctx.known(id)?;
+    let (status, _) = ctx.known(id)?;
+    read_views(ctx, id, status.keeper_silent)
+}
+
+/// The turns on disk, and the number of the last event they follow from, for a caller that has asked the keeper already.
+pub(crate) fn read_views(
+    ctx: &Ctx,
+    id: &SessionId,
+    keeper_silent: bool,
+) -> Result<(Vec<TurnView>, u64), Problem> {
     let events = store::read(&ctx.home.session_dir(id), id, 1)?;
     let mut views = turn::views(&events, id);
     hide_own_keys(&mut views);
+    views.iter_mut().for_each(|view| view.keeper_silent = keeper_silent);
     Ok((views, events.last().map_or(0, |event| event.seq().0)))
 }
 

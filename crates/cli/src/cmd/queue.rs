@@ -31,6 +31,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Queue) -> Result<u8, Problem> {
 /// What waits, and why nothing begins.
 fn show(ctx: &Ctx, id: &SessionId, handle: &str, json: bool) -> Result<u8, Problem> {
     let waiting = queue::waiting(ctx, id, handle)?;
+    print::note_if_silent(waiting.keeper_silent, handle);
     if json {
         print::json(&waiting)?;
         return Ok(0);

@@ -15,6 +15,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Show) -> Result<u8, Problem> {
     } else {
         print::text(&lines(ctx, &status))?;
     }
+    print::note_if_silent(status.keeper_silent, status.handle());
     let Some(problem) = trouble else { return Ok(0) };
     print::problem(&problem);
     Ok(problem.code.exit_code())

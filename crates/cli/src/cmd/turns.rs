@@ -12,6 +12,7 @@ use crate::{print, turns};
 pub(crate) fn list(ctx: &Ctx, args: &Turns) -> Result<u8, Problem> {
     let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
     let views = turns::views(ctx, &id)?;
+    print::note_if_silent(views.iter().any(|view| view.keeper_silent), &handle);
     if args.json {
         print::json(&views)?;
         return Ok(0);
@@ -55,6 +56,7 @@ pub(crate) fn table(views: &[TurnView]) -> String {
 pub(crate) fn show(ctx: &Ctx, args: &Turn) -> Result<u8, Problem> {
     let (id, number) = turns::find(ctx, &args.turn, None)?;
     let view = turns::view(ctx, &id, number)?;
+    print::note_if_silent(view.keeper_silent, &view.session);
     if args.items {
         let page = transcript::page(ctx, &id, number.saturating_sub(1), 1)?;
         print::json(&page.turns.first())?;
@@ -93,6 +95,7 @@ fn lines(view: &TurnView) -> String {
 pub(crate) fn result(ctx: &Ctx, args: &TurnResult) -> Result<u8, Problem> {
     let (id, number) = turns::find(ctx, &args.turn, None)?;
     let view = turns::view(ctx, &id, number)?;
+    print::note_if_silent(view.keeper_silent, &view.session);
     if args.json {
         print::json(&view)?;
         return Ok(turns::exit_code(&view));

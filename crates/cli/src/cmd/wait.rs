@@ -15,12 +15,14 @@ use crate::meant::Meant;
 use crate::{print, turns};
 
 pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
+    // The time runs from here on, whatever has to be read first.
+    let until = end_of(args.timeout);
     let named = args.session.as_deref();
     let found = ctx.target(named);
     let is_turn = named.is_some_and(|named| split_turn_id(named).is_some());
     // A session may be called `v1.2`, and then that is meant.
     if is_turn && found.as_ref().is_err_and(|problem| problem.code == Code::NotFound) {
-        return until_turn_is_over(ctx, named.unwrap_or_default(), args);
+        return until_turn_is_over(ctx, named.unwrap_or_default(), args, until);
     }
     let Meant { id, handle, .. } = found?;
     let session = view::history(&ctx.home, &id)?.session;
@@ -31,9 +33,12 @@ pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
         WaitFor::Idle | WaitFor::NeedsYou | WaitFor::Done if !takes_turns => {
             Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, &handle))
         }
-        WaitFor::Idle => until_state(ctx, &id, &handle, args, Wanted::Idle),
-        WaitFor::NeedsYou => until_state(ctx, &id, &handle, args, Wanted::NeedsYou),
-        WaitFor::Done => until_over(ctx, &id, wait::latest_turn(&ctx.status(&id)?, &handle)?, args),
+        WaitFor::Idle => until_state(ctx, &id, &handle, args, (Wanted::Idle, until)),
+        WaitFor::NeedsYou => until_state(ctx, &id, &handle, args, (Wanted::NeedsYou, until)),
+        WaitFor::Done => {
+            let number = wait::latest_turn(&ctx.status(&id)?, &handle)?;
+            until_over(ctx, &id, number, args, until)
+        }
         WaitFor::Exit => {
             let status = until_exit(ctx, &id, args.timeout)?;
             if args.json {
@@ -42,7 +47,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
             exit_code(&status)
         }
         WaitFor::Output(regex) => {
-            until_output(ctx, &id, regex, args.timeout)?;
+            until_output(ctx, &id, regex, args.timeout, until)?;
             if args.json {
                 print::json(&ctx.status(&id)?)?;
             }
@@ -51,20 +56,26 @@ pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
     }
 }
 
-fn until_turn_is_over(ctx: &Ctx, turn: &str, args: &Wait) -> Result<u8, Problem> {
+fn until_turn_is_over(ctx: &Ctx, turn: &str, args: &Wait, until: Option<Instant>) -> Result<u8, Problem> {
     let (id, number) = turns::find(ctx, turn, None)?;
     if let Some(WaitFor::Idle | WaitFor::NeedsYou | WaitFor::Exit | WaitFor::Output(_)) = &args.what {
         let what = format!("{turn} is a turn; it can only be waited for until it is done");
         return Err(Problem::new(Code::Usage, what).hint("name its session to wait for something else"));
     }
-    until_over(ctx, &id, number, args)
+    until_over(ctx, &id, number, args, until)
 }
 
-fn until_over(ctx: &Ctx, id: &SessionId, number: u64, args: &Wait) -> Result<u8, Problem> {
+fn until_over(
+    ctx: &Ctx,
+    id: &SessionId,
+    number: u64,
+    args: &Wait,
+    until: Option<Instant>,
+) -> Result<u8, Problem> {
     let mut known = turns::view(ctx, id, number)?;
     if !turns::is_over(&known.state) {
         let keeper = ctx.keeper_of(id)?;
-        known = turns::follow(ctx, id, number, keeper, end_of(args.timeout), |_| Ok(false))?;
+        known = turns::follow(ctx, id, number, keeper, until, |_| Ok(false))?;
     }
     if args.json {
         print::json(&known)?;
@@ -73,8 +84,13 @@ fn until_over(ctx: &Ctx, id: &SessionId, number: u64, args: &Wait) -> Result<u8,
 }
 
 /// Waits until a session whose agent takes turns is in this state.
-fn until_state(ctx: &Ctx, id: &SessionId, handle: &str, args: &Wait, wanted: Wanted) -> Result<u8, Problem> {
-    let until = end_of(args.timeout);
+fn until_state(
+    ctx: &Ctx,
+    id: &SessionId,
+    handle: &str,
+    args: &Wait,
+    (wanted, until): (Wanted, Option<Instant>),
+) -> Result<u8, Problem> {
     let is_there = |status: &Status| wait::is_there(status, wanted);
     loop {
         let mut status = ctx.status(id)?;
@@ -137,6 +153,7 @@ fn until_output(
     id: &SessionId,
     regex: &regex::bytes::Regex,
     timeout: Option<Duration>,
+    until: Option<Instant>,
 ) -> Result<(), Problem> {
     let mut matcher = Matcher::new(ctx, id, ctx.status(id)?.output_from, regex.clone());
     if matcher.look()? {
@@ -146,7 +163,7 @@ fn until_output(
         News::Output => matcher.look(),
         News::Event { .. } => Ok(false),
     };
-    match follow(ctx, id, u64::MAX, end_of(timeout), hear)? {
+    match follow(ctx, id, u64::MAX, until, hear)? {
         Followed::Enough => Ok(()),
         Followed::TimedOut => Err(timed_out(id, timeout, "nothing in its output matches")),
         Followed::Ended if matcher.look()? => Ok(()),

@@ -156,6 +156,8 @@ fn c9_a_keeper_that_stands_still_is_unavailable_and_other_sessions_are_not() {
     crate::told(&gateway, &id, "first");
     let keeper = lab.process(&id, "keeper_pid");
     signal(&keeper, Signal::STOP);
+    let first = gateway.get(&at(&id, "turns/1")).ok();
+    assert_eq!((&first["state"], &first["keeper_silent"]), (&"done".into(), &true.into()), "{first}");
     let body = json!({"text": "while it stands still"});
     let sends: Vec<_> = (0..MANY)
         .map(|number| {

@@ -21,6 +21,7 @@ mod queue;
 mod random;
 mod resumes;
 mod secrets;
+mod silent;
 mod starting;
 mod talking;
 mod time;
