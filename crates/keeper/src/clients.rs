@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use berth_api::frame::{self, Frame, Kind};
 use berth_core::{Actor, Fence};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::callers::{Peer, Seen};
 
@@ -130,6 +131,13 @@ impl Client {
         Ok(frame)
     }
 
+    /// Whether the client has closed its connection. What it sent before that may still be unread.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        let mut look = [PollFd::new(&self.stream, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut look, Some(&now)).is_ok() && look[0].revents().contains(PollFlags::HUP)
+    }
+
     /// Queues something that must arrive.
     pub(crate) fn send(&mut self, kind: Kind, payload: &[u8]) {
         self.push(frame::encode(kind, &[payload]).into(), false);
@@ -231,6 +239,17 @@ mod tests {
         let mut client = Client::new(ours, Actor::default(), None);
         client.attached = Some(Attached { fence: None, behind: false, since_ms: 0 });
         (client, theirs)
+    }
+
+    #[test]
+    fn a_client_has_hung_up_only_once_it_closed_both_directions() {
+        let (client, mut theirs) = pair();
+        theirs.write_all(b"unread").expect("room in the socket");
+        assert!(!client.has_hung_up());
+        theirs.shutdown(std::net::Shutdown::Write).expect("connected");
+        assert!(!client.has_hung_up(), "it can still hear an answer");
+        drop(theirs);
+        assert!(client.has_hung_up());
     }
 
     fn output(text: &str) -> Rc<[u8]> {

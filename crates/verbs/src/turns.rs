@@ -113,7 +113,7 @@ pub fn send(ctx: &Ctx, id: &SessionId, mut submit: Submit) -> Result<(Option<Con
             Some(keeper) => match ask_in_time(keeper, Request::Send { submit: submit.clone() }) {
                 Ok(Answer::Receipt { receipt }) => return Ok((connection, *receipt)),
                 Ok(other) => return Err(odd(&other)),
-                Err(problem) if problem.code == Code::Unreachable => problem,
+                Err(problem) if problem.code == Code::Unreachable => unanswered(problem, &submit),
                 Err(problem) => return Err(problem),
             },
             None => {
@@ -136,8 +136,19 @@ pub fn send(ctx: &Ctx, id: &SessionId, mut submit: Submit) -> Result<(Option<Con
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
-        connection = ctx.keeper_of(id)?;
+        connection = ctx.keeper_of(id).map_err(|problem| unanswered(problem, &submit))?;
     }
+}
+
+/// What a sender is told whose turn got no answer. The keeper drops a turn whose sender has hung up, but may have
+/// accepted it in the very moment that the sender gave up: only the key makes sending it again safe.
+fn unanswered(problem: Problem, submit: &Submit) -> Problem {
+    let key = submit.key.as_deref().unwrap_or_default();
+    let what = format!("{}; the turn is withdrawn, unless it was accepted in that moment", problem.what);
+    Problem::new(problem.code, what).hint(format!(
+        "send the same text again with the key `{key}`: under one key a turn never runs twice; `berth why` tells \
+         what the keeper does"
+    ))
 }
 
 /// Gives a key to what has none: then every send can be repeated when its answer is lost.

@@ -179,3 +179,30 @@ fn c9_a_keeper_that_stands_still_is_unavailable_and_other_sessions_are_not() {
     assert!(ran.len() <= 4, "three keys: {ran:?}");
     assert_eq!(seen_states(&gateway, &id).len(), ran.len());
 }
+
+/// A sender that was told 503 must not find later that its turn ran after all.
+#[test]
+fn turns_refused_with_503_by_a_suspended_keeper_do_not_run_when_it_goes_on() {
+    let lab = lab();
+    let gateway = lab.serve_in(&[], &[("BERTH_ACCEPT_MS", "1000")]);
+    let id = start(&lab, &[]);
+    crate::told(&gateway, &id, "first");
+    let keeper = lab.process(&id, "keeper_pid");
+    signal(&keeper, Signal::STOP);
+    let sends: Vec<_> = (0..16)
+        .map(|number| {
+            let (key, body) = (format!("k{number}"), json!({"text": format!("suspended {number}")}));
+            (key.clone(), gateway.begin("POST", &at(&id, "turns"), &[("Idempotency-Key", &key)], Some(&body)))
+        })
+        .collect();
+    for (key, client) in sends {
+        let problem = client.reply().problem(503, "unreachable");
+        assert!(text(&problem, "detail").contains(&format!("`{key}`")), "{problem}");
+    }
+    signal(&keeper, Signal::CONT);
+    // Accepted behind everything that was sent before it.
+    crate::told(&gateway, &id, "last");
+    let prompts: Vec<String> = did(&lab, &id).into_iter().map(|did| did.prompt).collect();
+    assert_eq!(prompts, ["first", "last"]);
+    assert_eq!(seen_states(&gateway, &id), ["done", "done"]);
+}

@@ -177,6 +177,10 @@ impl Keeper {
                 if let Some(client) = self.clients.get_mut(&key) {
                     client.actor.place = call.place;
                 }
+                if self.is_withdrawn(key, &call.request) {
+                    tracing::info!(client = key, trace, "withdrawn: the client has hung up");
+                    return;
+                }
                 let agents: Vec<String> = call.agent.into_iter().chain(call.also).collect();
                 self.permitted(key, &agents, &call.request).and_then(|()| self.on_request(key, call.request))
             }
@@ -195,6 +199,13 @@ impl Keeper {
                 self.answer(key, &Answer::Problem { problem });
             }
         }
+    }
+
+    /// Whether the client of an order has gone away and told its own caller that it got no answer: a keeper that stood
+    /// still must not carry out later what somebody was told had failed. Reads and hooks change nothing by themselves.
+    fn is_withdrawn(&self, key: u64, request: &Request) -> bool {
+        let is_order = callers::deed_of(request) != Deed::Look;
+        is_order && self.clients.get(&key).is_some_and(Client::has_hung_up)
     }
 
     /// Refuses what whoever asks may not: an agent does not command its supervisor.
