@@ -13,7 +13,8 @@ use berth_api::message::Answer;
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_harness::{Lab, Said, said};
-use berth_host::identity::Verdict;
+use berth_host::identity::{Identity, Verdict};
+use berth_host::lock::LockFile;
 use berth_keeper::store::{self, Lease};
 use berth_keeper::{Home, recover};
 
@@ -26,6 +27,8 @@ fn orphan(lab: &Lab) -> (String, Lease) {
     let id = lab.start(&["hang"]);
     lab.kill_keeper(&id);
     let lease = Lease::claim(&lab.session_dir(&id)).expect("a lease").expect("nobody has it");
+    // As every berth command does that holds a lease.
+    lease.sign(&Identity::me().expect("this process"), 1).expect("a lease");
     (id, lease)
 }
 
@@ -207,4 +210,67 @@ fn whoever_clears_up_signs_the_lease() {
     assert_eq!(end(healer).code, 0);
     let holder = store::holder(&lab.session_dir(&id));
     assert!(holder.starts_with(&format!("pid={pid} ")) && holder.ends_with("epoch=1"), "{holder}");
+}
+
+/// What every command says that cannot do without the lease: who has it, at once, and nothing that does not help.
+fn names_the_stranger(said: &Said) {
+    let stranger = format!("another program has locked its lease: pid {} (", std::process::id());
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(said.err.contains(&stranger), "{said:?}");
+    assert!(!said.err.contains("running already") && !said.err.contains("berth stop"), "{said:?}");
+}
+
+#[test]
+fn a_lease_locked_by_another_program_is_said_to_be_by_every_command_that_needs_it() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    lab.ok(["stop", &id]);
+    let keeper_was = lab.json(["why", &id, "--json"]);
+    let foreign = LockFile::open_or_create(&lab.session_dir(&id).join("lease")).expect("a lease");
+    // The keeper that stopped holds it a moment longer.
+    assert!(foreign.acquire(Duration::from_secs(10)).expect("a lock"));
+    for args in [
+        &["resume", "-d", &id][..],
+        &["purge", "--yes", &id],
+        &["archive", &id],
+        &["tag", &id, "a"],
+        &["rename", &id, "other"],
+    ] {
+        names_the_stranger(&lab.berth(args));
+    }
+    // It is stopped, whoever has locked a file of it.
+    lab.ok(["stop", &id]);
+    assert_eq!(lab.show(&id)["state"], "stopped");
+    let why = lab.json(["why", &id, "--json"]);
+    assert_eq!(why["state"], keeper_was["state"]);
+    let lease = why["evidence"][0]["fact"].as_str().expect("a text");
+    assert!(lease.contains(&format!("locked by another program, pid {} (", std::process::id())), "{why}");
+    let pids = |why: &serde_json::Value| why.to_string().matches("keeper, pid").count();
+    assert_eq!(pids(&why), 0, "{why}");
+    drop(foreign);
+    lab.ok(["resume", "-d", &id]);
+    lab.ok(["stop", &id]);
+}
+
+#[test]
+fn a_lost_session_whose_lease_another_program_has_locked_is_not_said_to_be_cleared_up() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    lab.kill_keeper(&id);
+    let foreign = LockFile::open_or_create(&lab.session_dir(&id).join("lease")).expect("a lease");
+    assert!(foreign.acquire(Duration::from_secs(5)).expect("a lock"));
+    let show = lab.berth(["show", &id, "--json"]);
+    names_the_stranger(&show);
+    let shown: serde_json::Value = serde_json::from_str(&show.out).expect("JSON");
+    assert_eq!(
+        (&shown["state"], &shown["keeper_pid"]),
+        (&"lost".into(), &serde_json::Value::Null),
+        "{shown}"
+    );
+    for args in [&["resume", "-d", &id][..], &["stop", &id]] {
+        names_the_stranger(&lab.berth(args));
+    }
+    drop(foreign);
+    lab.ok(["stop", &id]);
+    assert!(lab.show(&id)["ended_at"].is_string());
 }

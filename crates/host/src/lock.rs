@@ -3,7 +3,7 @@
 //! Promise: an `flock` belongs to the open file, so it lives as long as any process has an inherited
 //! descriptor, and no crash can leave it behind. The file is never removed: two processes could lock
 //! two files of one name.
-//! Not here: who holds it (see [`crate::tree::with_open_lock`]).
+//! Not here: who inherited it (see [`crate::tree::with_open_lock`]).
 //! Start with [`LockFile::try_exclusive`].
 
 use std::io;
@@ -193,6 +193,46 @@ pub fn probe(path: &Path) -> io::Result<Option<Probe>> {
     Ok(Some(if free { Probe::Free } else { Probe::Held }))
 }
 
+/// The processes that took a lock on this file, by the kernel's list of locks. A process in another pid namespace is not
+/// listed, and neither is one that has ended and left the lock to a child.
+pub fn takers(path: &Path) -> io::Result<Vec<u32>> {
+    let file = retry(|| lstat(path))?;
+    let device = format!("{:02x}:{:02x}", rustix::fs::major(file.st_dev), rustix::fs::minor(file.st_dev));
+    let locks = std::fs::read_to_string("/proc/locks")?;
+    let taken = locks.lines().filter_map(|line| taken_lock(line)).filter(|lock| lock.inode == file.st_ino);
+    // Overlay file systems and Btrfs show another device to `stat` than to the kernel's list: there the open files of
+    // the process decide.
+    let is_this =
+        |lock: &TakenLock<'_>| lock.device == device || has_open(lock.pid, (file.st_dev, file.st_ino));
+    let mut pids: Vec<u32> = taken.filter(is_this).map(|lock| lock.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    Ok(pids)
+}
+
+/// One line of `/proc/locks`.
+#[derive(PartialEq, Eq, Debug)]
+struct TakenLock<'a> {
+    pid: u32,
+    device: &'a str,
+    inode: u64,
+}
+
+/// Parses a line such as `7: FLOCK  ADVISORY  WRITE 1234 fe:00:5859194 0 EOF`. A process that waits has `->` before `FLOCK`.
+fn taken_lock(line: &str) -> Option<TakenLock<'_>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [_, "FLOCK", _, _, pid, file, ..] = words[..] else { return None };
+    let (device, inode) = file.rsplit_once(':')?;
+    Some(TakenLock { pid: pid.parse().ok()?, device, inode: inode.parse().ok()? })
+}
+
+fn has_open(pid: u32, file: (u64, u64)) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut places = files.filter_map(|open| std::fs::metadata(open.path()).ok());
+    places.any(|open| (open.dev(), open.ino()) == file)
+}
+
 fn try_lock(fd: &OwnedFd, operation: FlockOperation) -> io::Result<bool> {
     match flock(fd, operation) {
         Ok(()) => Ok(true),
@@ -205,4 +245,30 @@ fn try_lock(fd: &OwnedFd, operation: FlockOperation) -> io::Result<bool> {
 fn check_sum(bytes: &[u8]) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     bytes.iter().fold(start, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_list_of_locks_names_process_and_file_of_a_taken_flock_only() {
+        let taken = taken_lock("7: FLOCK  ADVISORY  WRITE 1234 fe:00:5859194 0 EOF");
+        assert_eq!(taken, Some(TakenLock { pid: 1234, device: "fe:00", inode: 5_859_194 }));
+        assert_eq!(taken_lock("7: -> FLOCK  ADVISORY  WRITE 1234 fe:00:5859194 0 EOF"), None);
+        assert_eq!(taken_lock("8: POSIX  ADVISORY  WRITE 1234 fe:00:5859194 0 EOF"), None);
+        assert_eq!(taken_lock(""), None);
+    }
+
+    #[test]
+    fn the_taker_of_a_lock_is_listed_until_the_lock_is_free() {
+        let path = std::env::temp_dir().join(format!("berth-takers-{}", std::process::id()));
+        let file = LockFile::open_or_create(&path).expect("a file");
+        assert_eq!(takers(&path).expect("a list"), []);
+        assert!(file.try_exclusive().expect("a lock"));
+        assert_eq!(takers(&path).expect("a list"), [std::process::id()]);
+        drop(file);
+        assert_eq!(takers(&path).expect("a list"), []);
+        std::fs::remove_file(&path).expect("our own file");
+    }
 }

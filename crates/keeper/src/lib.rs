@@ -34,6 +34,7 @@ pub mod recover;
 pub mod sight;
 pub mod start;
 pub mod store;
+pub mod stranger;
 pub mod sweep;
 pub mod terminals;
 pub mod turn;

@@ -21,6 +21,7 @@ use crate::copies::{Copies, FORGET_PATIENCE};
 use crate::home::Home;
 use crate::names::NamesLock;
 use crate::store::{self, Lease};
+use crate::stranger::StrangeHolder;
 use crate::{History, conversations, killpoint, recover, view};
 
 /// How many bytes a session's directory holds. What cannot be read counts nothing.
@@ -116,7 +117,8 @@ fn forget(home: &Home, id: &SessionId, patience: Duration) -> io::Result<()> {
 /// Whoever has ended a run holds the lease a moment longer: to tell everybody, and for the last copy.
 fn outwait_goodbye(dir: &Path) {
     let until = Instant::now() + recover::GOODBYE_PATIENCE;
-    while Instant::now() < until && view::is_kept(dir).unwrap_or_default() {
+    let is_kept = || view::is_kept(dir).unwrap_or_default() && StrangeHolder::of(dir).is_none();
+    while Instant::now() < until && is_kept() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -124,6 +126,7 @@ fn outwait_goodbye(dir: &Path) {
 fn claim(dir: &Path, id: &SessionId) -> Result<Lease, Problem> {
     match Lease::claim(dir) {
         Ok(Some(lease)) => Ok(lease),
+        Ok(None) if let Err(problem) = StrangeHolder::refuse(dir, id.as_str()) => Err(problem),
         Ok(None) => Err(runs(id, &format!("somebody has it ({})", store::holder(dir)))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(store::no_session(id)),
         Err(error) => Err(Problem::new(Code::Refused, format!("cannot claim session {id}: {error}"))),

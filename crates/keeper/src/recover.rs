@@ -26,6 +26,7 @@ use crate::killpoint;
 use crate::notify::{self, Known, Teller, Told};
 use crate::owner::{Input, Owner};
 use crate::store::{self, Lease};
+use crate::stranger::StrangeHolder;
 use crate::{turn, view};
 
 /// The variable every process of a run inherits.
@@ -245,6 +246,7 @@ fn claim_to_heal<'a>(home: &Home, dir: &'a Path, id: &'a SessionId) -> Result<Op
         if Connection::open(dir, String::new()).is_ok() {
             return Ok(None);
         }
+        StrangeHolder::refuse(dir, id.as_str())?;
         if Instant::now() >= until {
             return Err(is_being_healed(id.as_str()));
         }
@@ -257,10 +259,11 @@ fn claim_to_heal<'a>(home: &Home, dir: &'a Path, id: &'a SessionId) -> Result<Op
 /// Does one thing to a session that has no keeper, as its keeper for that moment.
 pub fn with_lease(home: &Home, id: &SessionId, command: Command) -> Result<(), Problem> {
     let dir = home.session_dir(id);
-    let mut held = Held::claim(&dir, id)?.ok_or_else(|| {
-        Problem::new(Code::Held, format!("session {id} is being started or ended by somebody else"))
-            .hint("try again")
-    })?;
+    let Some(mut held) = Held::claim(&dir, id)? else {
+        StrangeHolder::refuse(&dir, id.as_str())?;
+        let what = format!("session {id} is being started or ended by somebody else");
+        return Err(Problem::new(Code::Held, what).hint("try again"));
+    };
     held.take(vec![Input::Command(command)])?;
     held.release()
 }

@@ -25,6 +25,7 @@ use crate::boundary;
 use crate::history::Stored;
 use crate::home::Home;
 use crate::recover;
+use crate::stranger::StrangeHolder;
 use crate::{History, killpoint, output, store};
 
 /// The name of the short cut.
@@ -137,18 +138,34 @@ impl Look {
 const MOST_LOOKS: usize = 16;
 
 /// Who holds a session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Lease {
     /// Its keeper.
     Kept,
     /// Who clears up after its keeper.
     Cleared,
+    /// A program that is not berth.
+    Strange(StrangeHolder),
     Free,
 }
 
 impl Lease {
-    fn is_kept(self) -> bool {
-        self == Self::Kept
+    fn is_kept(&self) -> bool {
+        *self == Self::Kept
+    }
+
+    /// Tells who holds a lease that is held.
+    fn held(dir: &Path, session: &Session) -> Self {
+        let keeper = session.keeper.as_ref().map(|keeper| recover::identity(keeper).check());
+        match keeper {
+            // A live keeper holds its lease: nobody else has to be looked for.
+            Some(Verdict::Alive(_) | Verdict::CannotTell(_)) => Self::Kept,
+            Some(Verdict::Gone) | None => match StrangeHolder::of(dir) {
+                Some(stranger) => Self::Strange(stranger),
+                None if recover::lost_its_keeper(session) => Self::Cleared,
+                None => Self::Kept,
+            },
+        }
     }
 }
 
@@ -171,8 +188,7 @@ fn events_and_lease(
             Problem::new(Code::Refused, format!("cannot look at the lease of session {id}: {error}"))
         })?;
         let lease = match held {
-            true if recover::lost_its_keeper(&history.session) => Lease::Cleared,
-            true => Lease::Kept,
+            true => Lease::held(&dir, &history.session),
             false => Lease::Free,
         };
         let claims_a_loss = history.session.is_live() && !lease.is_kept();
@@ -342,6 +358,10 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
     let kept = lease.is_kept();
     let holder = store::holder(&dir);
     let lease = match lease {
+        Lease::Strange(stranger) => format!(
+            "locked by another program, {}: there is no keeper, and none can start until that program lets go",
+            stranger.describe()
+        ),
         Lease::Kept => format!("held ({holder})"),
         Lease::Cleared => format!("held, but not by its keeper: somebody is clearing up ({holder})"),
         Lease::Free => "free: there is no keeper".to_owned(),

@@ -7,6 +7,7 @@ use berth_api::message::{Answer, Request, Size};
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Actor, SessionId};
 use berth_host::socket::QUEUE_PATIENCE;
+use berth_keeper::stranger::StrangeHolder;
 use berth_keeper::{Home, recover, view};
 
 /// How long a keeper that holds its lease may take to be reachable: it is starting, leaving, or
@@ -158,11 +159,12 @@ impl Ctx {
         view::is_kept(&self.home.session_dir(id)).unwrap_or(false)
     }
 
-    /// Whether who holds the session is its keeper, and not somebody who clears up after one: nobody
-    /// will ever listen there.
+    /// Whether the process that holds the session is its keeper, and neither a command that clears up after one nor
+    /// another program: neither of those will ever listen.
     fn has_keeper(&self, id: &SessionId) -> bool {
         let lost = || view::history(&self.home, id).is_ok_and(|past| recover::lost_its_keeper(&past.session));
-        self.is_kept(id) && !lost()
+        let is_strange = || StrangeHolder::of(&self.home.session_dir(id)).is_some();
+        self.is_kept(id) && !lost() && !is_strange()
     }
 
     /// What is known: from the keeper if there is one, else from the files. A run whose keeper

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use berth_api::message::{Request, Take};
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
+use berth_keeper::stranger::StrangeHolder;
 use berth_keeper::{recover, start, view};
 
 use crate::ctx::Ctx;
@@ -20,6 +21,7 @@ pub fn begin(
 ) -> Result<(Connection, Status), Problem> {
     let asked_at = Instant::now();
     while ctx.is_kept(id) {
+        StrangeHolder::refuse(&ctx.home.session_dir(id), named)?;
         let session = view::history(&ctx.home, id)?.session;
         if recover::lost_its_keeper(&session) {
             // Somebody else clears up after a crash, and needs the lease for that.

@@ -43,6 +43,7 @@ use crate::output::{self, OutputLog};
 use crate::owner::{Input, Owner};
 use crate::start::{ADOPT_FLAG, LOOKING_SINCE};
 use crate::store::{self, Lease};
+use crate::stranger::StrangeHolder;
 use crate::{recover, view};
 
 /// How much of a run's beginning is replayed after a restart in place, where what was painted last is not all of it.
@@ -519,6 +520,7 @@ fn claim(home: &Home, id: &SessionId) -> Result<Lease, Problem> {
     match Lease::claim(&dir) {
         Ok(Some(lease)) => Ok(lease),
         Ok(None) => {
+            StrangeHolder::refuse(&dir, id.as_str())?;
             let holder = store::holder(&dir);
             if home.is_helpers() {
                 return Err(Problem::new(Code::Held, format!("helper {id} has a keeper already ({holder})"))

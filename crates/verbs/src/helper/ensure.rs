@@ -15,6 +15,7 @@ use berth_api::message::{Answer, Request};
 use berth_api::record::Spec;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Name, OWNERLESS_GRACE, PROOF_PATIENCE, Scope, SessionId};
+use berth_keeper::stranger::StrangeHolder;
 use berth_keeper::{helpers, recover, start};
 
 use super::{described, reworded};
@@ -248,6 +249,7 @@ fn wait_until_free(ctx: &Ctx, id: &SessionId) {
 
 fn start(ctx: &Ctx, wish: &Wish) -> Result<Tried, Problem> {
     wait_until_free(ctx, &wish.id);
+    StrangeHolder::refuse(&ctx.home.session_dir(&wish.id), wish.terms.name.as_str())?;
     make_dirs(ctx, &wish.id)?;
     let lock = helpers::starting(&ctx.home, &wish.id)?;
     if ctx.is_kept(&wish.id) {

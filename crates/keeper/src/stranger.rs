@@ -1,0 +1,75 @@
+//! A lease that another program has locked: berth can neither keep the session nor ask anybody to let go of it.
+//!
+//! Promise: a stranger is named only if the kernel's list of locks has it, it did not sign the lease, and it is not a
+//! berth command, which may hold a lease for a moment before it signs.
+//! Start with [`StrangeHolder::of`].
+
+use std::path::Path;
+
+use berth_api::{Code, Problem};
+use berth_host::identity::Verdict;
+use berth_host::lock::takers;
+use berth_host::{identity, process};
+
+use crate::store;
+
+/// The name that keepers and commands of berth have in the kernel's list of processes.
+const OWN_COMM: &str = "berth";
+/// How much of a command line is shown, in characters.
+const SHOWN_COMMAND: usize = 120;
+
+/// A process that holds a lease and is not berth.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StrangeHolder {
+    pid: u32,
+    command: String,
+}
+
+impl StrangeHolder {
+    /// The stranger that holds the lease in `dir`, if there is one.
+    pub fn of(dir: &Path) -> Option<Self> {
+        let pids = takers(&dir.join("lease")).ok()?;
+        if pids.is_empty() {
+            return None;
+        }
+        let signed = store::signed_by(&store::holder(dir));
+        // The number of a signer that has ended may be another process by now.
+        let signer =
+            signed.filter(|signer| !matches!(signer.check(), Verdict::Gone)).map(|signer| signer.pid);
+        let is_strange =
+            |pid: &u32| Some(*pid) != signer && identity::stat(*pid).is_ok_and(|stat| stat.comm != OWN_COMM);
+        let pid = pids.into_iter().find(is_strange)?;
+        Some(Self { pid, command: command(pid) })
+    }
+
+    /// Fails if a stranger holds the lease of a session, or helper, in `dir`: waiting or asking again does not help.
+    /// `handle` is how people call it.
+    pub fn refuse(dir: &Path, handle: &str) -> Result<(), Problem> {
+        Self::of(dir).map_or(Ok(()), |stranger| Err(stranger.problem(dir, handle)))
+    }
+
+    fn problem(&self, dir: &Path, handle: &str) -> Problem {
+        let lease = dir.join("lease");
+        let what =
+            format!("`{handle}` cannot be kept: another program has locked its lease: {}", self.describe());
+        Problem::new(Code::InUse, what)
+            .hint(format!("end that program, or have it let go of {}; nothing was changed", lease.display()))
+    }
+
+    /// The stranger in words.
+    pub fn describe(&self) -> String {
+        format!("pid {} ({})", self.pid, self.command)
+    }
+}
+
+/// The command line of a process on one line, without control characters.
+fn command(pid: u32) -> String {
+    let line = process::command_line(pid).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    let line: String = line.trim_end().chars().take(SHOWN_COMMAND).collect();
+    if line.is_empty() {
+        identity::stat(pid).map(|stat| stat.comm).unwrap_or_default()
+    } else {
+        line.escape_debug().to_string()
+    }
+}
