@@ -34,9 +34,16 @@ pub(crate) struct Caller {
 impl Caller {
     /// What a verb needs to act for them.
     pub(crate) fn ctx(&self, gate: &Gate) -> Ctx {
-        let (home, place) = (gate.home.clone(), self.place.clone());
-        // Whoever cannot be told may only read, which `auth` sees to.
-        Ctx { home, place, size: None, parent: self.agent.clone(), also: self.also.clone(), unseen: None }
+        Ctx {
+            home: gate.home.clone(),
+            place: self.place.clone(),
+            size: None,
+            parent: self.agent.clone(),
+            also: self.also.clone(),
+            // Whoever cannot be told may only read, which `auth` sees to.
+            unseen: None,
+            scope: self.scope,
+        }
     }
 
     /// Whether there is such a session, as far as they may know.

@@ -115,7 +115,7 @@ impl Followers {
         known.retain(|_, follower| follower.strong_count() > 0);
         // A program that waits is nobody who could answer a question, and looks for all who wait.
         let place = format!("{NO_TERMINAL} that waits over HTTP");
-        let ctx = Ctx { place, parent: None, also: vec![], unseen: None, ..ctx.clone() };
+        let ctx = Ctx { place, parent: None, also: vec![], unseen: None, scope: Scope::Admin, ..ctx.clone() };
         let follower = Arc::new(Follower {
             ctx,
             id: id.clone(),

@@ -17,6 +17,7 @@ mod keys;
 pub mod notify;
 mod policy;
 pub mod registry;
+mod send;
 pub mod serve;
 mod ui;
 
@@ -35,6 +36,7 @@ pub use hosts::Hosts;
 use keys::Document;
 pub use keys::{Origin, Setting, Spot};
 pub use policy::Policy;
+pub use send::SendKeys;
 pub use ui::{Color, Ui};
 
 /// A file larger than this was not written by a person.
@@ -65,6 +67,8 @@ pub struct Config {
     pub history: HistoryKeys,
     /// `[serve]`.
     pub serve: serve::ServeKeys,
+    /// `[send]`.
+    pub send: SendKeys,
 }
 
 impl Config {
@@ -115,6 +119,7 @@ impl Config {
         let notify = notify::NotifyKeys::read(top.table("notify")?)?;
         let history = HistoryKeys::read(top.table("history")?)?;
         let serve = serve::ServeKeys::read(top.table("serve")?)?;
+        let send = SendKeys::read(top.table("send")?)?;
         top.finish()?;
         let settings = document.settings();
         Ok(Self {
@@ -129,6 +134,7 @@ impl Config {
             notify,
             history,
             serve,
+            send,
         })
     }
 

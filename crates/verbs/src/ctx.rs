@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use berth_api::message::{Answer, Request, Size};
-use berth_api::{Code, Connection, Problem, Status};
+use berth_api::{Code, Connection, Problem, Scope, Status};
 use berth_core::{Actor, SessionId};
 use berth_host::socket::QUEUE_PATIENCE;
 use berth_keeper::stranger::StrangeHolder;
@@ -44,6 +44,8 @@ pub struct Ctx {
     pub also: Vec<SessionId>,
     /// Why nobody can tell who they are, if so: then they may look, and start what has no grant.
     pub unseen: Option<String>,
+    /// The scope of the token that the caller showed; `admin` without one.
+    pub scope: Scope,
 }
 
 impl Ctx {
@@ -51,7 +53,7 @@ impl Ctx {
     pub fn open(place: String, size: Option<Size>) -> Result<Self, Problem> {
         let home = Home::locate()?;
         tracing::info!(root = ?home.root(), "the state directory");
-        Ok(Self { home, place, size, parent: None, also: vec![], unseen: None })
+        Ok(Self { home, place, size, parent: None, also: vec![], unseen: None, scope: Scope::Admin })
     }
 
     /// The same for helpers: everything that can be asked of a session can be asked of them.

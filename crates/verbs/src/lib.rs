@@ -14,6 +14,7 @@ pub mod changes;
 #[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]
 pub mod config;
 pub mod ctx;
+pub mod directories;
 pub mod doctor;
 pub mod events;
 pub mod export;

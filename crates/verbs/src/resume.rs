@@ -19,6 +19,7 @@ pub fn begin(
     fresh: bool,
     take: Take,
 ) -> Result<(Connection, Status), Problem> {
+    ctx.may_start_again(id)?;
     let asked_at = Instant::now();
     while ctx.is_kept(id) {
         StrangeHolder::refuse(&ctx.home.session_dir(id), named)?;

@@ -192,6 +192,7 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<(Connection, 
     let Besides { name, lock, take, secrets, tags, note } = *asked;
     // The keeper looks as well; here it is said before a name or a directory is made.
     ctx.may_at_all(Deed::Start { grant: spec.grant.into(), takes: take }, "a session")?;
+    ctx.may_start_in(Path::new(&spec.cwd))?;
     let id = ctx.home.mint().map_err(|error| {
         Problem::new(
             Code::Refused,

@@ -170,6 +170,7 @@ fn ask_in_time(keeper: &mut Connection, request: Request) -> Result<Answer, Prob
 /// Starts the next run of a session that has none.
 pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Problem> {
     recover::heal(&ctx.home, id)?;
+    ctx.may_start_again(id)?;
     free_conversation(ctx, id)?;
     // Whoever sends something has not asked for what was put away.
     let resume = Request::Resume {

@@ -48,3 +48,32 @@ fn everything_about_foreign_conversations_can_be_asked_over_http() {
     let sessions = gateway.get("/v1/sessions?all").ok();
     assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(2), "{sessions}");
 }
+
+#[test]
+fn a_send_token_adopts_and_imports_only_conversations_of_directories_that_the_owner_chose() {
+    let world = World::new();
+    world.claude(&id('a'), "mend the login page", 1);
+    let variables = world.env();
+    let variables: Vec<(&str, String)> =
+        variables.iter().map(|(name, value)| (*name, value.display().to_string())).collect();
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let gateway = world.lab.serve_in(&["--listen=127.0.0.1:0"], &variables);
+    let secret = world.ok(&["token", "new", "--scope", "send", "--name", "sends"]);
+    let bearer = format!("Bearer {}", secret.trim());
+    let post = |path: &str, body: &serde_json::Value| {
+        gateway.ask_tcp("POST", path, &[("Authorization", &bearer)], Some(body))
+    };
+    let adopt = format!("/v1/foreign/claude/{}/adopt", id('a'));
+    let problem = post(&adopt, &json!({"tui": true})).problem(403, "not-allowed");
+    assert!(problem["detail"].as_str().is_some_and(|it| it.contains("[send]")), "{problem}");
+    for dry_run in [true, false] {
+        let body = json!({"conversations": [id('a')], "dry_run": dry_run});
+        let done = post("/v1/foreign/import", &body).ok();
+        assert_eq!(done["conversations"][0]["outcome"], "refused", "{done}");
+    }
+    assert!(world.sessions().is_empty());
+    world.ok(&["run", "-d", "--", &world.lab.agent(), "hang"]);
+    let adopted = post(&adopt, &json!({"tui": true}));
+    assert_eq!(adopted.status, 201, "{}", adopted.text());
+}

@@ -4,6 +4,7 @@
 //! Start with [`inside`].
 
 mod children;
+mod directories;
 mod doors;
 mod escapes;
 mod given;

@@ -7,7 +7,7 @@ use crate::{agent, file, inside, lab};
 
 /// Says these lines to a command inside of the session `outer`, each when the one before it is answered, and hears its
 /// answers.
-fn said(lab: &Lab, command: &str, lines: &[Value]) -> Vec<Value> {
+pub(crate) fn said(lab: &Lab, command: &str, lines: &[Value]) -> Vec<Value> {
     let heard = file(lab, "heard");
     std::fs::write(&heard, "").expect("a file");
     let heard = heard.display();
@@ -25,11 +25,11 @@ fn said(lab: &Lab, command: &str, lines: &[Value]) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-fn call(id: u64, method: &str, params: &Value) -> Value {
+pub(crate) fn call(id: u64, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-fn answer(heard: &[Value], id: u64) -> &Value {
+pub(crate) fn answer(heard: &[Value], id: u64) -> &Value {
     heard.iter().find(|said| said["id"] == id).unwrap_or_else(|| panic!("no answer {id}: {heard:?}"))
 }
 

@@ -123,3 +123,21 @@ fn a_gateway_that_is_killed_while_it_follows_another_host_leaves_nobody_there() 
     gateway.kill();
     // The lab of the other host fails if somebody of it is left, sooner than the next sign of life would tell them.
 }
+
+#[test]
+fn a_send_token_starts_on_another_host_no_session_in_a_directory_that_its_owner_did_not_choose() {
+    let hosts = added();
+    hosts.there.add_agent("fake", &[]);
+    hosts.configure();
+    let gateway = hosts.here.serve_with(&["--listen=127.0.0.1:0"]);
+    let post = |token: &str, body: &serde_json::Value| {
+        let bearer = format!("Bearer {}", token.trim());
+        gateway.ask_tcp("POST", "/v1/hosts/box/sessions", &[("Authorization", &bearer)], Some(body))
+    };
+    let sends = hosts.here.ok(["token", "new", "--scope", "send", "--name", "sends"]);
+    let controls = hosts.here.ok(["token", "new", "--scope", "control", "--name", "controls"]);
+    let body = json!({"agent": "fake", "cwd": hosts.there.dir()});
+    let problem = post(&sends, &body).problem(403, "not-allowed");
+    assert!(problem["detail"].as_str().is_some_and(|it| it.contains("[send]")), "{problem}");
+    assert_eq!(post(&controls, &body).status, 201);
+}

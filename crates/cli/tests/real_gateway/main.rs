@@ -118,3 +118,64 @@ fn a_turn_of_claude_is_posted_asked_about_answered_and_taken_up_again() {
 fn a_turn_of_codex_is_posted_asked_about_answered_and_taken_up_again() {
     a_life_over_http("codex");
 }
+
+/// Settings in `dir` that make each agent run a command as soon as a session begins there; the file that it makes.
+fn booby_trap(world: &World, dir: &std::path::Path) -> std::path::PathBuf {
+    let ran = dir.join("ran");
+    let command = format!("touch {}", ran.display());
+    for folder in [".claude", ".codex"] {
+        std::fs::create_dir_all(dir.join(folder)).expect("a directory");
+    }
+    let hook = json!([{"hooks": [{"type": "command", "command": command}]}]);
+    std::fs::write(dir.join(".claude/settings.json"), json!({"hooks": {"SessionStart": hook}}).to_string())
+        .expect("settings of Claude Code");
+    let server = format!("[mcp_servers.trap]\ncommand = \"sh\"\nargs = [\"-c\", {command:?}]\n");
+    std::fs::write(dir.join(".codex/config.toml"), server).expect("settings of Codex");
+    // Codex obeys the settings of directories that its owner trusts.
+    let file = world.agents.home().join(".codex/config.toml");
+    let before = std::fs::read_to_string(&file).expect("settings of Codex");
+    let trusted = format!("{before}[projects.{:?}]\ntrust_level = \"trusted\"\n", dir.display().to_string());
+    std::fs::write(&file, trusted).expect("settings of Codex");
+    ran
+}
+
+/// The same directory, asked for with `send` and with `control`: only the second makes the agent run what is in it.
+fn a_directory_with_a_command(agent: &str) {
+    let world = World::new();
+    let dir = world.lab.dir().canonicalize().expect("the lab").join("trap");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let ran = booby_trap(&world, &dir);
+    let gateway = world.lab.serve_as(world.command(&["serve", "--listen=127.0.0.1:0"]), 2);
+    let post = |scope: &str| {
+        let secret = world.ok(&["token", "new", "--scope", scope, "--name", scope]);
+        let bearer = format!("Bearer {}", secret.trim());
+        let body = json!({"agent": agent, "cwd": dir, "prompt": "hello"});
+        gateway.ask_tcp("POST", "/v1/sessions", &[("Authorization", &bearer)], Some(&body))
+    };
+    let problem = post("send").problem(403, "not-allowed");
+    assert!(problem["detail"].as_str().is_some_and(|it| it.contains("[send]")), "{problem}");
+    assert_eq!(world.ok(&["ls", "--all", "--ids"]), "");
+    assert!(!ran.exists(), "the agent ran a command of the directory");
+    assert_eq!(post("control").status, 201);
+    wait_until("the agent to run the command of the directory", || ran.exists());
+}
+
+#[test]
+fn a_send_token_does_not_make_claude_run_the_hook_of_a_directory() {
+    a_directory_with_a_command("claude");
+}
+
+#[test]
+fn a_send_token_does_not_make_codex_run_the_mcp_server_of_a_directory() {
+    a_directory_with_a_command("codex");
+}
+
+#[test]
+fn a_send_token_does_not_make_claude_over_acp_run_the_hook_of_a_directory() {
+    a_directory_with_a_command("claude-acp");
+}
+
+#[test]
+fn a_send_token_does_not_make_codex_over_acp_run_the_mcp_server_of_a_directory() {
+    a_directory_with_a_command("codex-acp");
+}

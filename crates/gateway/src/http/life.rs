@@ -1,5 +1,6 @@
 //! What a session goes through: made, stopped, resumed, forked, put away, brought back.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::Json;
@@ -146,6 +147,8 @@ async fn create(
     starts_others(&caller)?;
     let ctx = caller.ctx(&gate);
     let created = long_work(move || {
+        // Before anything is said of the directory: a token below `control` is no way to search the disk.
+        ctx.may_start_in(new.cwd.as_deref().unwrap_or(Path::new(".")))?;
         let (key, prompt) = (new.key.clone(), new.prompt.clone());
         let started = run::prepare(&new.wanted()?)?.start(&ctx);
         let made = started.map_err(|problem| or_no_store(&ctx.home, problem))?;

@@ -111,7 +111,7 @@ pub(crate) struct NewSession {
     name: Option<String>,
     /// Where it runs, from / on; where the gateway was started if nobody says.
     #[schemars(regex(pattern = "^/"))]
-    cwd: Option<PathBuf>,
+    pub(crate) cwd: Option<PathBuf>,
     /// Variables on top of the gateway's own environment. What looks like a secret is in no record.
     #[serde(default)]
     env: BTreeMap<String, String>,

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use berth_api::Scope;
 use berth_core::SessionId;
 use berth_keeper::Home;
 use berth_verbs::Ctx;
@@ -50,7 +51,15 @@ pub(crate) struct Subscription {
 
 impl Hub {
     pub(crate) fn new(home: Home) -> Self {
-        let ctx = Ctx { home, place: PLACE.to_owned(), size: None, parent: None, also: vec![], unseen: None };
+        let ctx = Ctx {
+            home,
+            place: PLACE.to_owned(),
+            size: None,
+            parent: None,
+            also: vec![],
+            unseen: None,
+            scope: Scope::Admin,
+        };
         Self {
             list: Arc::new(List::new(ctx.clone())),
             ctx,

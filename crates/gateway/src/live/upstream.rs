@@ -237,7 +237,15 @@ mod tests {
     fn a_session_is_gone_when_it_was_purged_and_not_while_all_of_them_are_away() {
         let dir = std::env::temp_dir().join(format!("berth-upstream-{}", std::process::id()));
         let home = Home::open(dir.clone()).expect("a state directory");
-        let ctx = Ctx { home, place: "a test".into(), size: None, parent: None, also: vec![], unseen: None };
+        let ctx = Ctx {
+            home,
+            place: "a test".into(),
+            size: None,
+            parent: None,
+            also: vec![],
+            unseen: None,
+            scope: berth_api::Scope::Admin,
+        };
         let id = SessionId::parse("mj277ycbmc9g").expect("an id");
         let (sessions, away) = (ctx.home.sessions_dir(), dir.join("away"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

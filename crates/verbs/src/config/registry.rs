@@ -21,6 +21,7 @@ pub const TABLES: &[&Table] = &[
     &super::hooks::TABLE,
     &super::history::TABLE,
     &super::serve::TABLE,
+    &super::send::TABLE,
     &super::agents::TABLE,
     &super::hosts::TABLE,
 ];

@@ -72,7 +72,7 @@ fn an_unknown_key_is_refused_with_its_line_and_what_was_probably_meant() {
     );
     assert_eq!(
         refused("\n[agent.mine]\ndriver = \"acp\"\n"),
-        "/c/berth.toml:2:2: the file has no key `agent`; did you mean `agents`?\nknown there: ui, policy, agents, hooks, hosts, notify, history, serve"
+        "/c/berth.toml:2:2: the file has no key `agent`; did you mean `agents`?\nknown there: ui, policy, agents, hooks, hosts, notify, history, serve, send"
     );
     // Nothing is near, so nothing is offered; and of two the first is told.
     assert!(

@@ -5,7 +5,7 @@
 //! whoever brings it here wants it here.
 //! Start with [`import`].
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem, Timestamp};
 use berth_core::{Deed, Grant, Name};
@@ -111,6 +111,9 @@ fn one(ctx: &Ctx, conversation: &Conversation, wanted: Option<&Name>, dry_run: b
     if let Some(why) = unfit(conversation) {
         return told(Outcome::Refused, None, Some(why));
     }
+    if let Some(Err(problem)) = conversation.cwd.as_deref().map(|cwd| ctx.may_start_in(cwd)) {
+        return told(Outcome::Refused, None, Some(problem.what));
+    }
     if dry_run {
         let name = wanted.cloned().or_else(|| guess(conversation, 1)).map(|name| name.to_string());
         return Imported { name, ..told(Outcome::Would, None, None) };
@@ -177,6 +180,7 @@ pub(super) fn make(
             format!("the directory {odd:?} of conversation {} is not UTF-8", conversation.id),
         )
     })?;
+    ctx.may_start_in(Path::new(&cwd))?;
     let store = store(kind)?;
     let spec = run::spec_of_kept(kind.word(), &conversation.id, tui, cwd, place_variables(kind))?;
     let spec = berth_api::record::Spec { parent: ctx.parent.as_ref().map(ToString::to_string), ..spec };
