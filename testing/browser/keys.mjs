@@ -31,7 +31,7 @@ export default async function (t) {
   await page.locator("#rows .group.needs").waitFor();
   await press("n");
   await isAt("asks");
-  await page.locator("[data-ask] .acts button").first().waitFor();
+  await page.locator("[data-ask] .acts button:not([aria-disabled=true])").first().waitFor();
   await press("1");
   await page.getByText(/Bash: allow/).waitFor();
   await press("m");

@@ -246,7 +246,9 @@ impl Server {
                 }
                 _ if is_last => {
                     let (what, session) = (&problem.what, &asked.session);
-                    let next = format!("if it is still asked, `berth answer {session} {option}` answers");
+                    let request = &asked.request;
+                    let command = format!("berth answer {session} {option} --request {request}");
+                    let next = format!("if it is still asked, `{command}` answers");
                     return self.tell(&asked.wire, &format!("your answer did not arrive: {what}; {next}"));
                 }
                 _ => std::thread::sleep(ANSWER_PAUSE),

@@ -95,13 +95,15 @@ struct Dashboard {
 impl Dashboard {
     fn until_left(&mut self) -> io::Result<Left> {
         let mut timeout = Some(FIRST_PATIENCE);
-        let mut typed_at = Instant::now();
+        let begun_at = Instant::now();
+        let mut typed_at = begun_at;
         loop {
             let woken = self.screen.wait(std::os::fd::AsFd::as_fd(&*self.mailbox), timeout);
             if woken.is_gone {
                 return Ok(Left::BySignal(Signal::HUP.as_raw()));
             }
             self.model.set_now(clock::wall_ms());
+            self.model.set_uptime(begun_at.elapsed());
             let mut inputs = self.keys.push(&woken.keys);
             if !woken.keys.is_empty() {
                 typed_at = Instant::now();
@@ -127,8 +129,10 @@ impl Dashboard {
             if self.screen.drain() {
                 let (model, look) = (&mut self.model, self.look);
                 self.screen.draw(|buffer| view::draw(model, look, buffer))?;
+                self.model.drawn();
             }
-            timeout = Some(if self.keys.waits() { KEY_PATIENCE } else { self.tick() });
+            let tick = if self.keys.waits() { KEY_PATIENCE } else { self.tick() };
+            timeout = Some(self.model.reading_left().map_or(tick, |left| left.min(tick)));
         }
     }
 

@@ -23,6 +23,7 @@ mod meant;
 mod notify;
 mod print;
 mod progress;
+mod reading;
 mod remote;
 mod tty;
 mod turns;

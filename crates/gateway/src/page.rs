@@ -59,6 +59,7 @@ const FILES: &[(&str, &[u8])] = files![
     "js/new.js",
     "js/outbox.js",
     "js/parts.js",
+    "js/reading.js",
     "js/session.js",
     "js/store.js",
     "js/terminal.js",

@@ -181,8 +181,8 @@ pub(crate) enum QueueVerb {
 #[command(after_help = "\
 Examples:
   berth show fix                        what it asks, in full, and the options
-  berth answer fix allow
-  berth answer fix allow-always --request toolu_01")]
+  berth answer fix allow --request toolu_01
+  berth answer fix allow-always         the only question there is")]
 pub(crate) struct Answer {
     /// The session
     #[arg(value_name = "S")]
@@ -190,7 +190,7 @@ pub(crate) struct Answer {
     /// allow, deny, or the id of one of the options
     #[arg(value_name = "OPTION")]
     pub(crate) option: Option<String>,
-    /// Which question, if there are several
+    /// The question that is answered: its `request` in `show`. Without it, the only one that is asked by then
     #[arg(long, value_name = "R")]
     pub(crate) request: Option<String>,
     /// Print what `show --json` prints

@@ -11,10 +11,12 @@ use berth_api::{Code, Connection, Problem};
 use berth_core::{MAX_PROMPT_BYTES, SessionId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::stdio::stdin;
+use rustix::termios::{QueueSelector, tcflush};
 
 use crate::args::Send;
 use crate::ctx::Ctx;
 use crate::meant::Meant;
+use crate::reading::ReadingTime;
 use crate::turns::{self, Heard, News};
 use crate::{print, tty};
 
@@ -180,6 +182,8 @@ struct Shown {
     said: String,
     /// What the agent wants to know; the first one is on the screen.
     questions: VecDeque<Ask>,
+    /// While the first one is read: when it takes an answer.
+    reading: Option<ReadingTime>,
     /// In which run they are asked, if that was heard.
     epoch: Option<u64>,
 }
@@ -200,6 +204,7 @@ impl Shown {
             tokens: None,
             said: String::new(),
             questions: VecDeque::new(),
+            reading: None,
             epoch: None,
         }
     }
@@ -219,7 +224,7 @@ impl Shown {
             }
             News::Event(Event::Asked { .. }) if self.asks => {}
             News::Event(Event::Asked { ask }) => self.note(&format!(
-                "needs you ({}): {}: {} — answer with `berth answer {} {}`",
+                "needs you ({0}): {1}: {2} — answer with `berth answer {3} {4} --request {0}`",
                 ask.request,
                 print::visible(&ask.tool),
                 print::excerpt(&ask.detail, 200),
@@ -249,8 +254,20 @@ impl Shown {
     fn show_question(&mut self) {
         self.clear();
         let Some(ask) = self.questions.front() else { return };
-        let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
         print::note(&format!("{} wants to: {}", print::visible(&ask.tool), print::visible(&ask.detail)));
+        self.reading = Some(ReadingTime::begin(self.since.elapsed()));
+    }
+
+    /// Prompts for an answer once the question could be read. Whatever was typed before that is discarded: it was
+    /// meant for something else.
+    fn prompt(&mut self) {
+        let Some(ask) = self.questions.front() else { return };
+        if self.reading.is_none_or(|reading| !reading.is_over(self.since.elapsed())) {
+            return;
+        }
+        self.reading = None;
+        let _ = tcflush(stdin(), QueueSelector::IFlush);
+        let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
         let _ = write!(std::io::stderr().lock(), "answer ({}): ", options.join(", "));
     }
 
@@ -266,6 +283,10 @@ impl Shown {
 
     /// Takes the answer if the person has typed one. No answer is none: the question stays, for whoever knows.
     fn answer(&mut self, ctx: &Ctx, id: &SessionId) {
+        self.prompt();
+        if self.reading.is_some() {
+            return;
+        }
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut input = [PollFd::from_borrowed_fd(stdin(), PollFlags::IN)];
         let has_typed =
@@ -279,7 +300,8 @@ impl Shown {
         let wish = match line.trim() {
             "" => {
                 let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
-                print::note(&format!("not answered; `berth answer {id} {}` does", options.join("|")));
+                let (options, request) = (options.join("|"), &ask.request);
+                print::note(&format!("not answered; `berth answer {id} {options} --request {request}` does"));
                 return self.show_question();
             }
             "y" | "yes" | "allow" => Wish::Allow,

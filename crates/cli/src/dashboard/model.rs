@@ -8,6 +8,7 @@
 mod input;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use berth_api::turn::{Ask, Wish};
 use berth_api::{Code, Problem};
@@ -18,6 +19,7 @@ use super::composer::Composer;
 use super::layout::{Layout, Pane};
 use super::preview::Preview;
 use super::row::{Known, Row};
+use crate::reading::ReadingTime;
 
 /// Everything that is shown.
 #[derive(Debug, Default)]
@@ -51,6 +53,8 @@ pub(crate) struct Model {
     /// How many lines the footer takes, as the view last found.
     pub(crate) footer_height: u16,
     now_ms: u64,
+    /// The time since the dashboard began, which never jumps.
+    uptime: Duration,
 }
 
 /// What the keys are for.
@@ -70,6 +74,8 @@ pub(crate) enum Mode {
         ask: Ask,
         /// Of this run: agents number their questions anew in each.
         epoch: u64,
+        /// When it takes an answer; not known until it is drawn.
+        reading: Option<ReadingTime>,
     },
     /// A yes to exactly this.
     Confirm {
@@ -140,6 +146,32 @@ impl Model {
     /// The time for everything that has an age.
     pub(crate) fn set_now(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
+    }
+
+    /// The time for everything that takes a while.
+    pub(crate) fn set_uptime(&mut self, uptime: Duration) {
+        self.uptime = uptime;
+    }
+
+    /// The picture of this state is on the screen: whoever looks begins to read the question in it.
+    pub(crate) fn drawn(&mut self) {
+        let now = self.uptime;
+        if let Mode::Answer { reading: reading @ None, .. } = &mut self.mode {
+            *reading = Some(ReadingTime::begin(now));
+        }
+    }
+
+    /// How long the question on the screen takes no answer yet.
+    pub(crate) fn reading_left(&self) -> Option<Duration> {
+        match &self.mode {
+            Mode::Answer { reading: Some(reading), .. } => reading.left(self.uptime),
+            _ => None,
+        }
+    }
+
+    /// Whether a key answers the question on the screen.
+    pub(crate) fn takes_answer(&self) -> bool {
+        matches!(&self.mode, Mode::Answer { reading: Some(reading), .. } if reading.is_over(self.uptime))
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
@@ -294,7 +326,7 @@ impl Model {
 
     /// A question that was answered elsewhere, or withdrawn, needs no answer any more.
     fn drop_answer_to_nothing(&mut self) {
-        let Mode::Answer { of, ask, epoch } = &self.mode else { return };
+        let Mode::Answer { of, ask, epoch, .. } = &self.mode else { return };
         let still = self.all.get(of).is_some_and(|row| {
             row.epoch() == *epoch && row.asks().iter().any(|it| it.request == ask.request)
         });

@@ -118,6 +118,8 @@ fn variables(told: &Notification) -> impl Iterator<Item = (String, String)> {
         ("CWD", data.cwd.clone()),
         ("HOST", data.host.clone()),
         ("TURN", data.turn.clone().unwrap_or_default()),
+        ("REQUEST", data.request.clone().unwrap_or_default()),
+        ("EPOCH", data.epoch.map(|epoch| epoch.to_string()).unwrap_or_default()),
         ("NUMBER", data.event.to_string()),
     ];
     all.into_iter().map(|(name, value)| (format!("{EVENT_VARIABLES}{name}"), value))

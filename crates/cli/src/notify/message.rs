@@ -81,6 +81,9 @@ pub(crate) struct Data {
     /// The number of the event in the session's journal.
     pub(crate) event: u64,
     pub(crate) turn: Option<String>,
+    /// The question that is asked, and in which run: an answer names both.
+    pub(crate) request: Option<String>,
+    pub(crate) epoch: Option<u64>,
     pub(crate) title: String,
     /// What happened, on one line.
     pub(crate) text: String,
@@ -191,7 +194,11 @@ impl Past {
             Occasion::Finished => "finished",
         };
         (data.text, data.next) = match &stored.event {
-            Event::Asked { ask } => (question(ask), self.how_to_answer(ask)),
+            Event::Asked { ask } => {
+                data.request = Some(ask.request.clone());
+                data.epoch = self.epoch_at(seq);
+                (question(ask), self.how_to_answer(ask))
+            }
             Event::QueueHeld { hold } => held(&Hold::from(hold.clone()), who),
             Event::TurnEnded { turn, end, .. } => {
                 data.turn = Some(turn_id(self.id.as_str(), *turn));
@@ -218,14 +225,21 @@ impl Past {
         }
     }
 
+    /// The run in which an event happened.
+    fn epoch_at(&self, seq: u64) -> Option<u64> {
+        let before = self.events.iter().rev().skip_while(|event| event.seq().0 > seq);
+        before.into_iter().find_map(|event| match &event.get().event {
+            Event::RunStarting { epoch, .. } => Some(epoch.0),
+            _ => None,
+        })
+    }
+
     fn how_to_answer(&self, ask: &Ask) -> String {
         if self.history.session.has_terminal() {
             return format!("berth attach {}", self.handle);
         }
-        match self.history.session.turns.asks.len() {
-            0 | 1 => format!("berth answer {} allow", self.handle),
-            _ => format!("berth answer {} allow --request {}", self.handle, short(&ask.request)),
-        }
+        // With its name: a command that is pasted late must not answer another question.
+        format!("berth answer {} allow --request {}", self.handle, short(&ask.request))
     }
 
     fn how_to_look(&self, outcome: &Outcome) -> String {

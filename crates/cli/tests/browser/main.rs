@@ -168,6 +168,11 @@ fn a_question_is_shown_in_full_and_answered_once() {
 }
 
 #[test]
+fn a_held_key_and_quick_clicks_answer_no_question_that_was_not_in_view_long_enough_to_read() {
+    play("unread");
+}
+
+#[test]
 fn a_queue_is_seen_edited_reordered_dropped_and_paused() {
     play("queue");
 }

@@ -198,7 +198,12 @@ fn turns(asker: &mut Asker<'_>, lab: &Lab) {
         gateway.get(at).ok()["turns"]["asks"].as_array().is_some_and(|it| it.len() == 1)
     });
     asker.get("get_session", at);
-    asker.post("answer", 200, &format!("{at}/answers"), &json!({"answer": "allow"}));
+    asker.post(
+        "answer",
+        200,
+        &format!("{at}/answers"),
+        &json!({"answer": "allow", "request": "0", "epoch": 1}),
+    );
     asker.post("wait", 200, &format!("{at}/wait"), &json!({"for": "idle"}));
     let key = [("Idempotency-Key", "k")];
     asker.ask_with("send_turn", 202, "POST", &format!("{at}/turns"), &key, Some(&json!({"text": "a"})));

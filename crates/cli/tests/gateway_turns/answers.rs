@@ -41,17 +41,23 @@ fn an_agent_that_asks_gets_the_answer_that_was_posted() {
             json!({"answer": "maybe"}),
             json!({}),
             json!({"answer": "allow", "more": 1}),
+            // Without the name of the question, or without its run.
+            json!({"answer": "allow"}),
+            json!({"answer": "allow", "epoch": 1}),
+            json!({"answer": "allow", "request": asks(&gateway, "s", 1)[0]}),
         ] {
             answer(&gateway, "s", &odd).problem(400, "usage");
         }
-        answer(&gateway, "s", &json!({"answer": "allow", "request": "no-such"})).problem(404, "not-found");
+        answer(&gateway, "s", &json!({"answer": "allow", "request": "no-such", "epoch": 1}))
+            .problem(404, "not-found");
         let mut named = body.clone();
+        named["epoch"] = 1.into();
         named["request"] = asks(&gateway, "s", 1)[0].clone().into();
         let status = answer(&gateway, "s", &named).ok();
         assert_eq!(status["turns"]["asks"], json!([]), "{status}");
         assert_eq!(text(&waiting.reply().ok(), "answer"), format!("Bash: {expected}\n"));
-        // It is gone: nothing is asked, and who named it hears that it was answered.
-        answer(&gateway, "s", &body).problem(404, "not-found");
+        // It is gone, and the next question is not answered by a click that was meant for this one.
+        answer(&gateway, "s", &named).problem(409, "refused");
     }
     assert_eq!(answered(&lab, &id), 3);
 }
@@ -67,7 +73,7 @@ fn of_two_tabs_that_answer_at_once_exactly_one_counts() {
         gateway.post(&at(&id, "turns"), &json!({"text": "ask:Bash:x"})).ok();
         let request = &asks(&gateway, &id, 1)[0];
         let post = |answer: &str| {
-            let body = json!({"answer": answer, "request": request});
+            let body = json!({"answer": answer, "request": request, "epoch": 1});
             gateway.begin("POST", &at(&id, "answers"), &[], Some(&body))
         };
         let allow = post("allow");
@@ -95,7 +101,7 @@ fn b15_what_was_meant_for_an_earlier_run_has_no_effect_on_the_next() {
     let old = asks(&gateway, &id, 1)[0].clone();
     assert_eq!(lab.number(&id, "epoch"), 1);
     lab.ok(["stop", "--grace", "0s", &id]);
-    answer(&gateway, &id, &json!({"answer": "allow", "request": old})).problem(404, "not-found");
+    answer(&gateway, &id, &json!({"answer": "allow", "request": old, "epoch": 1})).problem(404, "not-found");
     ask();
     let new = asks(&gateway, &id, 1)[0].clone();
     assert_eq!(lab.number(&id, "epoch"), 2);

@@ -201,7 +201,7 @@ fn the_gateways_socket_tells_an_agent_from_a_person() {
     for (method, path, body) in [
         ("POST", "/sessions/other/turns", "{\"text\":\"do this\"}"),
         ("POST", "/sessions/outer/turns", "{\"text\":\"do that\"}"),
-        ("POST", "/sessions/child/answers", "{\"answer\":\"allow\"}"),
+        ("POST", "/sessions/child/answers", "{\"answer\":\"allow\",\"request\":\"0\",\"epoch\":1}"),
         ("PATCH", "/sessions/other/queue", "{\"paused\":true}"),
         ("POST", "/sessions/other/stop", "{}"),
         ("POST", "/sessions/outer/stop", "{}"),

@@ -342,9 +342,11 @@ fn a_terminal_that_can_only_print_lines_gets_lines_and_its_question_goes_away_wh
         lab.ok(["answer", "s", "deny"]);
         terminal.wait_for("Bash: reject");
         assert!(terminal.text().contains("answered by a script on"), "{}", terminal.text());
-        terminal.type_keys("ask:Bash:ls\n");
+        // A line that was typed before the question could be read answers nothing.
+        terminal.type_keys("ask:Bash:ls\ny\n");
         terminal
             .wait_until("the second question", |terminal| terminal.text().matches("answer (").count() == 2);
+        assert_eq!(lab.events(&id, "answered").len(), 1);
         terminal.type_keys("y\n");
         terminal.wait_for("Bash: allow-once");
         assert_eq!(lab.events(&id, "answered").len(), 2);

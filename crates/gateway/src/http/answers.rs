@@ -38,14 +38,15 @@ pub(crate) fn routes() -> Vec<Route> {
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 struct NewAnswer {
-    /// Which question (`turns.asks[].request` of the session); the only one if none is named.
-    request: Option<String>,
+    /// The question that is answered: `turns.asks[].request` of the session. An answer without it would go to
+    /// whatever the agent asks by then.
+    request: String,
     /// What.
     answer: Decision,
     /// With `option`: the id of one of the question's options.
     option: Option<String>,
-    /// Only if it is a question of this run (`epoch` of the session): agents number their questions anew in each.
-    epoch: Option<u64>,
+    /// The run in which it is asked: `epoch` of the session. Agents number their questions anew in each run.
+    epoch: u64,
 }
 
 /// What can be answered.
@@ -77,7 +78,8 @@ async fn answer(
         }
     };
     let follower = gate.followers.of(&target.ctx, &target.id);
-    let answered = follower
-        .work(move || answer::answer(&target.ctx, &target.id, &target.handle, new.request, wish, new.epoch));
+    let (request, epoch) = (Some(new.request), Some(new.epoch));
+    let answered =
+        follower.work(move || answer::answer(&target.ctx, &target.id, &target.handle, request, wish, epoch));
     answered.await.map(Json).map_err(refused)
 }

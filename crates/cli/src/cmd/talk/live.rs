@@ -26,10 +26,9 @@ use super::foot::Foot;
 use super::keys::{Key, Keys};
 use super::story::Story;
 use crate::ctx::Ctx;
+use crate::reading::ReadingTime;
 use crate::tty;
 
-/// How long a question is on the screen before a key answers it: whoever is typing then types on.
-const READING_TIME: Duration = Duration::from_millis(500);
 /// How long the rest of a key's sequence may take.
 const KEY_PATIENCE: Duration = Duration::from_millis(50);
 /// How often a session without a keeper is looked at, and how often the time that has passed is painted.
@@ -51,7 +50,7 @@ enum Left {
 /// The question on the screen.
 struct Asked {
     request: String,
-    since: Instant,
+    reading: ReadingTime,
     /// The person has answered; nobody else has said so yet.
     is_answered: bool,
 }
@@ -70,6 +69,7 @@ pub(super) struct Live<'a> {
     keeper: Option<Connection>,
     /// The last event we know of.
     seq: u64,
+    begun_at: Instant,
     looked_at: Instant,
     /// Whether everything is told that happened before the session lost its keeper.
     is_caught_up: bool,
@@ -108,6 +108,7 @@ impl<'a> Live<'a> {
             foot: Foot::default(),
             keeper: None,
             seq,
+            begun_at: Instant::now(),
             looked_at: Instant::now(),
             is_caught_up: false,
             asked: None,
@@ -190,7 +191,7 @@ impl<'a> Live<'a> {
 
     fn timeout(&self) -> Option<Duration> {
         let escape = self.keys.is_waiting().then_some(KEY_PATIENCE);
-        let reading = self.asked.as_ref().and_then(|asked| READING_TIME.checked_sub(asked.since.elapsed()));
+        let reading = self.asked.as_ref().and_then(|asked| asked.reading.left(self.uptime()));
         let clock = (self.story.current.is_some() || self.keeper.is_none()).then_some(TICK);
         [escape, reading, clock].into_iter().flatten().min()
     }
@@ -218,7 +219,15 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
+    /// The time since the talk began, which never jumps.
+    fn uptime(&self) -> Duration {
+        self.begun_at.elapsed()
+    }
+
     fn press(&mut self, key: &Key) -> Result<(), Left> {
+        let now = self.uptime();
+        // A key that comes before the question could be read is for the message that is being written.
+        let may_answer = self.asked.as_mut().is_some_and(|asked| asked.reading.press(now));
         let hint = self.hint.take();
         if self.leaving && matches!(key, Key::Interrupt | Key::EndOfInput | Key::Leave) {
             // They have waited enough.
@@ -244,7 +253,7 @@ impl<'a> Live<'a> {
                 self.write(b"\x1b[H\x1b[2J")?;
             }
             Key::Suspend => self.suspend()?,
-            Key::Char(c) if self.editor.is_empty() && self.answer(*c) => {}
+            Key::Char(c) if may_answer && self.editor.is_empty() && self.answer(*c) => {}
             key => match self.editor.take(key) {
                 Did::Send(text) => self.give(Errand::Send(text)),
                 Did::Changed | Did::Nothing => {}
@@ -290,7 +299,7 @@ impl<'a> Live<'a> {
     fn answerable(&self) -> Option<&Ask> {
         let ask = self.story.asks.first()?;
         let asked = self.asked.as_ref().filter(|asked| asked.request == ask.request)?;
-        (!asked.is_answered && asked.since.elapsed() >= READING_TIME).then_some(ask)
+        (!asked.is_answered && asked.reading.is_over(self.uptime())).then_some(ask)
     }
 
     fn give(&mut self, errand: Errand) {

@@ -180,7 +180,7 @@ impl Model {
         let Some(row) = self.selected() else { return };
         match row.asks().first().cloned() {
             Some(ask) => {
-                self.mode = Mode::Answer { of: row.id.clone(), ask, epoch: row.epoch() };
+                self.mode = Mode::Answer { of: row.id.clone(), ask, epoch: row.epoch(), reading: None };
                 // The question is at the end.
                 self.scrolled = 0;
                 self.pane = Pane::Preview;
@@ -300,7 +300,9 @@ impl Model {
     }
 
     fn answer(&mut self, key: Key) -> Vec<Effect> {
-        let Mode::Answer { of, ask, epoch } = &self.mode else { return vec![] };
+        let now = self.uptime;
+        let Mode::Answer { of, ask, epoch, reading } = &mut self.mode else { return vec![] };
+        let is_read = reading.as_mut().is_some_and(|reading| reading.press(now));
         let has = |kinds: [AskKind; 2]| ask.options.iter().any(|option| kinds.contains(&option.kind));
         let wish = match key {
             Key::Char('y') if has([AskKind::AllowOnce, AskKind::AllowAlways]) => Wish::Allow,
@@ -324,6 +326,10 @@ impl Model {
             }
             _ => return vec![],
         };
+        // Pressed before the question could be read: the key was meant for something else.
+        if !is_read {
+            return vec![];
+        }
         let request = ask.request.clone();
         let action = Action::Answer { id: of.clone(), request, wish, epoch: *epoch };
         self.mode = Mode::Browse;

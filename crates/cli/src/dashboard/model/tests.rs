@@ -34,6 +34,12 @@ fn key(model: &mut Model, key: Key) -> Vec<Effect> {
     model.input(Input::Key(key))
 }
 
+/// The question is drawn, and stays for as long as it takes to read.
+fn read(model: &mut Model) {
+    model.drawn();
+    model.set_uptime(model.uptime + crate::reading::READING_TIME);
+}
+
 fn names(model: &Model) -> Vec<String> {
     model.rows().map(Row::handle).collect()
 }
@@ -194,6 +200,7 @@ fn an_answer_is_to_the_question_that_was_seen() {
     for (pressed, wish) in [('y', Wish::Allow), ('n', Wish::Deny), ('2', Wish::Option("always".into()))] {
         let mut model = three();
         press(&mut model, "a");
+        read(&mut model);
         let answered = press(&mut model, &pressed.to_string());
         let action = Action::Answer { id: id('b'), request: "7".into(), wish, epoch: 0 };
         assert_eq!(answered, [Effect::Do(action)]);
@@ -214,6 +221,30 @@ fn an_answer_is_to_the_question_that_was_seen() {
 }
 
 #[test]
+fn a_key_that_comes_before_the_question_could_be_read_answers_nothing() {
+    let mut model = three();
+    // All in one go, before anything is drawn.
+    assert_eq!(press(&mut model, "ay1"), []);
+    assert!(matches!(model.mode, Mode::Answer { .. }) && !model.takes_answer());
+    model.drawn();
+    // Held down: each repetition comes before the question could be read.
+    for _ in 0..100 {
+        assert_eq!(press(&mut model, "y1"), []);
+        assert_eq!(model.reading_left(), Some(crate::reading::READING_TIME));
+        model.set_uptime(model.uptime + Duration::from_millis(600));
+        model.drawn();
+    }
+    model.set_uptime(model.uptime + Duration::from_millis(100));
+    assert!(model.takes_answer());
+    assert_eq!(press(&mut model, "y").len(), 1);
+    // It can be left at any time.
+    let mut model = three();
+    press(&mut model, "a");
+    key(&mut model, Key::Esc);
+    assert_eq!(model.mode, Mode::Browse);
+}
+
+#[test]
 fn a_question_without_yes_and_no_is_answered_by_number_only() {
     let mut model = three();
     let mut other = asking('b', "fix");
@@ -222,6 +253,7 @@ fn a_question_without_yes_and_no_is_answered_by_number_only() {
     }
     model.found([known(other)]);
     press(&mut model, "a");
+    read(&mut model);
     assert_eq!(press(&mut model, "yn9"), []);
     assert_eq!(press(&mut model, "3").len(), 1);
 }

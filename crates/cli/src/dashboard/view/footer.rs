@@ -48,6 +48,12 @@ pub(super) fn lines(model: &Model, look: Look, width: u16) -> Foot {
             spans.extend([Span::styled("n", look.accent()), Span::raw(" no")]);
             foot.lines.push(Line::from(spans));
         }
+        Mode::Answer { .. } if !model.takes_answer() => {
+            let keys = [("Esc", "later".to_owned())];
+            let mut line = Line::styled("read the question first  ", look.dim());
+            line.spans.extend(key_line(&keys, look, cols.saturating_sub(line.width())).spans);
+            foot.lines.push(line);
+        }
         Mode::Answer { ask, .. } => {
             let mut keys = Vec::new();
             let has = |kinds: [AskKind; 2]| ask.options.iter().any(|option| kinds.contains(&option.kind));

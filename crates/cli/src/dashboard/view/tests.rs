@@ -212,6 +212,10 @@ fn a_question_is_shown_in_full_with_what_can_be_answered() {
     question.turns.as_mut().expect("turns").asks[0].detail = long;
     let mut model = model(vec![question]);
     model.input(Input::Key(Key::Char('a')));
+    let unread = picture(&mut model, 80, 24);
+    assert!(unread.contains("read the question first") && !unread.contains("y allow"), "{unread}");
+    model.drawn();
+    model.set_uptime(crate::reading::READING_TIME);
     for (width, height) in [(80, 24), (40, 30)] {
         let shown = picture(&mut model, width, height);
         let (_, question) = shown.split_once("asks for your word").expect("the question");

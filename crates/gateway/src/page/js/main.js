@@ -106,6 +106,7 @@ function keyboard(ref) {
     const k = ref.current;
     if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey || event.isComposing) return;
     const target = event.target;
+    if (event.repeat && /^[0-9]$/.test(event.key)) return event.preventDefault();
     if (k.dialog || target.closest?.("input, textarea, select, [contenteditable], .term, .menu")) return;
     const pair = before + event.key;
     before = event.key === "g" ? "g" : "";
@@ -131,12 +132,19 @@ function keyboard(ref) {
     if (pair === "gl" || pair === "gg") { event.preventDefault(); go(null); return; }
     if (act) { event.preventDefault(); act(); return; }
     if (isDrawn && /^[1-9]$/.test(event.key)) {
-      const button = document.querySelectorAll(".ask .acts button")[Number(event.key) - 1];
-      if (button) { event.preventDefault(); button.click(); }
+      const button = document.querySelector(".ask")?.querySelectorAll(".acts button")[Number(event.key) - 1];
+      if (!button) return;
+      event.preventDefault();
+      button.click();
+      // One that is out of view is not answered, but shown.
+      if (button.getAttribute("aria-disabled") === "true") button.scrollIntoView({ block: "nearest" });
     }
   };
+  // A key that is held down presses a button once, also in a dialog, which keeps its keys to itself.
+  const once = (event) => { if (event.repeat && /^(Enter| )$/.test(event.key) && event.target.closest?.("button, summary")) event.preventDefault(); };
+  addEventListener("keydown", once, true);
   addEventListener("keydown", on);
-  return () => removeEventListener("keydown", on);
+  return () => { removeEventListener("keydown", once, true); removeEventListener("keydown", on); };
 }
 
 function Root() {

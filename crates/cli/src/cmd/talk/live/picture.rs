@@ -1,12 +1,11 @@
 //! What is painted: what stays, and below it the line the agent is writing, what it does, what waits, and what the person
 //! writes.
 
-use std::time::Instant;
-
 use berth_api::message::Size;
 
 use super::{Asked, Left, Live, QUEUED_SHOWN, choices};
 use crate::cmd::talk::cells::{self, Row};
+use crate::reading::ReadingTime;
 use crate::{print, tty};
 
 impl Live<'_> {
@@ -32,7 +31,8 @@ impl Live<'_> {
         match self.story.asks.first() {
             Some(ask) if self.asked.as_ref().is_none_or(|asked| asked.request != ask.request) => {
                 let request = ask.request.clone();
-                self.asked = Some(Asked { request, since: Instant::now(), is_answered: false });
+                self.asked =
+                    Some(Asked { request, reading: ReadingTime::begin(self.uptime()), is_answered: false });
             }
             Some(_) => {}
             None => self.asked = None,
