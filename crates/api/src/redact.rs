@@ -3,7 +3,8 @@
 //! Promise: what looks like a secret, by its name, its neighbour or its shape, is shown as `***`. In doubt
 //! it is masked: a word too many costs a look elsewhere, a secret too few stays in a log for ever.
 //! Not here: what people typed as their own record (`show --json` gives it back as it was), and secrets
-//! that look like any other word: `-p hunter2` cannot be told from a port.
+//! that look like any other word: `-p hunter2` cannot be told from a port. Which callers get a command line only
+//! masked is decided in the gateway (`argv_mask`).
 //! Start with [`command_line`].
 
 /// What stands where a secret was.
@@ -16,7 +17,7 @@ const SECRET_NAMES: [&str; 10] =
 const HARMLESS_WORDS: [&str; 8] =
     ["author", "keyboard", "keymap", "keyring", "keyword", "monkey", "tokenizer", "tokeniser"];
 /// How the secrets of well known services begin, all of them followed by letters, digits, `-` and `_`.
-const SECRET_BEGINNINGS: [&str; 20] = [
+const SECRET_BEGINNINGS: [&str; 30] = [
     "sk-",
     "sk_live_",
     "sk_test_",
@@ -29,7 +30,11 @@ const SECRET_BEGINNINGS: [&str; 20] = [
     "ghr_",
     "github_pat_",
     "glpat-",
+    "gldt-",
+    "glrt-",
     "npm_",
+    "pypi-",
+    "dckr_pat_",
     "hf_",
     "gsk_",
     "xai-",
@@ -37,7 +42,37 @@ const SECRET_BEGINNINGS: [&str; 20] = [
     "ASIA",
     "AIza",
     "dop_v1_",
+    "ya29.",
+    "SG.",
+    "shpat_",
+    "whsec_",
+    "lin_api_",
+    "tskey-",
 ];
+/// How berth's own tokens, logins and links begin; what follows has 49 letters and digits.
+const BERTH_BEGINNING: &str = "berth_";
+/// The shortest rest of one of berth's own: `berth_` also begins the names of our crates.
+const SHORTEST_BERTH_SECRET: usize = 32;
+/// Addresses whose path is the secret: how the host ends, and how the path begins. The rest of the address is masked.
+const SECRET_PATHS: [(&str, &str); 11] = [
+    ("hooks.slack.com", "/services/"),
+    ("hooks.slack.com", "/workflows/"),
+    ("hooks.slack.com", "/triggers/"),
+    ("discord.com", "/api/webhooks/"),
+    ("discordapp.com", "/api/webhooks/"),
+    ("webhook.office.com", "/webhookb2/"),
+    ("outlook.office.com", "/webhook/"),
+    ("logic.azure.com", "/workflows/"),
+    ("hooks.zapier.com", "/hooks/catch/"),
+    ("maker.ifttt.com", "/trigger/"),
+    ("api.telegram.org", "/bot"),
+];
+/// Names that are a secret's only if the value looks random.
+const WEAK_NAMES: [&str; 6] = ["private", "licen", "salt", "seed", "signature", "access"];
+/// The shortest value that can look random.
+const SHORTEST_RANDOM: usize = 20;
+/// How many bits each letter of a random value has at least. English text has fewer than 3 in so few letters without a space.
+const LEAST_BITS: f64 = 3.5;
 /// What follows such a beginning is at least this long.
 const SHORTEST_SECRET: usize = 8;
 /// What may stand between a header's name and the secret.
@@ -85,7 +120,8 @@ pub fn words(argv: &[String]) -> Vec<String> {
 }
 
 fn mask_word(word: &str, before: &str) -> String {
-    if is_option(before) && !before.contains('=') && is_secret_name(before) && !is_option(word) {
+    let names_secret = is_secret_name(before) || is_webhook(before, word);
+    if is_option(before) && !before.contains('=') && names_secret && !is_option(word) {
         return if is_harmless_value(before, word) { word.to_owned() } else { MASK.to_owned() };
     }
     if matches!(before, "-u" | "--user" | "--proxy-user")
@@ -98,13 +134,16 @@ fn mask_word(word: &str, before: &str) -> String {
     masked(word, if is_script { Reach::Value } else { Reach::Word })
 }
 
-/// How far a secret goes that follows the name at the very beginning.
+/// How a text is read: which names in it lead to a secret, and how far that goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// To the end: it was one word when it was given, spaces and all.
     Word,
     /// As far as a value in a script would.
     Value,
+    /// The text is a value. A name in it counts only before `=`, as in the query of an address: a `PATH` has
+    /// directories like `keys` with a colon behind them.
+    Setting,
 }
 
 fn masked(text: &str, reach: Reach) -> String {
@@ -126,7 +165,9 @@ fn masked(text: &str, reach: Reach) -> String {
         if is_secret(run) {
             shown.push_str(MASK);
             rest = after;
-        } else if let Some((between, value)) = value_of(run, after) {
+        } else if let Some((between, value)) = value_of(run, after)
+            && (reach != Reach::Setting || is_setting(&shown, after))
+        {
             let whole = at_start && reach == Reach::Word;
             let opened = shown.chars().next_back();
             let end = if whole { value.len() } else { end_of(value, opened, between) };
@@ -136,6 +177,9 @@ fn masked(text: &str, reach: Reach) -> String {
         } else if let Some((user, host)) = user_of(run, after) {
             shown.extend([run, "://", user, MASK]);
             rest = host;
+        } else if let Some((address, behind)) = secret_path_of(run, after) {
+            shown.extend([run, address, MASK]);
+            rest = behind;
         } else {
             shown.push_str(run);
             rest = after;
@@ -146,6 +190,12 @@ fn masked(text: &str, reach: Reach) -> String {
 
 fn is_name_letter(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.".contains(c)
+}
+
+/// Whether a name is set to something: `=` follows, and it begins the text or is one of several settings.
+fn is_setting(before: &str, after: &str) -> bool {
+    let separates = |c: char| c.is_whitespace() || "?&;'\"".contains(c);
+    after.starts_with('=') && before.chars().next_back().is_none_or(separates)
 }
 
 /// Whether it is written like an option. A secret may begin with a dash, but then it has capital letters
@@ -161,13 +211,50 @@ fn is_secret_name(name: &str) -> bool {
     for harmless in HARMLESS_WORDS {
         name = name.replace(harmless, "");
     }
-    let has_part = |part: &str| name.split(['-', '_', '.']).any(|found| found == part);
-    SECRET_NAMES.iter().any(|secret| name.contains(secret)) || has_part("pass")
+    let parts = || name.split(['-', '_', '.']).filter(|part| !part.is_empty());
+    let has_part = |part: &str| parts().any(|found| found == part);
+    // `PWD` alone is the working directory.
+    let is_password = has_part("pass") || (has_part("pwd") && parts().count() > 1);
+    SECRET_NAMES.iter().any(|secret| name.contains(secret))
+        || is_password
+        || ["pat", "dsn", "sig"].iter().any(|part| has_part(part))
+        || name.contains("amz-signature")
 }
 
-/// Whether a variable of this name with this value is a secret.
+/// Whether a variable is a secret: by its name, or by a value that has the shape of a secret or contains one.
 pub fn is_secret_variable(name: &str, value: &str) -> bool {
-    is_secret_name(name) && !is_harmless_value(name, value)
+    (is_secret_name(name) && !is_harmless_value(name, value))
+        || is_webhook(name, value)
+        || is_random_secret(name, value)
+        || masked(value, Reach::Setting) != value
+}
+
+/// The addresses of webhooks are passwords, whoever they are of.
+fn is_webhook(name: &str, value: &str) -> bool {
+    name.to_ascii_lowercase().contains("webhook") && value.starts_with("http")
+}
+
+/// Whether a value that looks random goes by a name that some secrets have.
+fn is_random_secret(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    WEAK_NAMES.iter().any(|weak| name.contains(weak)) && looks_random(value)
+}
+
+/// Whether a value is long, of letters and digits mixed, and without repetition: a path or a sentence is not.
+fn looks_random(value: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte);
+    let mixes = value.bytes().any(|byte| byte.is_ascii_digit())
+        && value.bytes().any(|byte| byte.is_ascii_alphabetic());
+    if value.len() < SHORTEST_RANDOM || value.starts_with('/') || !value.bytes().all(is_plain) || !mixes {
+        return false;
+    }
+    let mut counts = [0_u32; 256];
+    value.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
+    let bits = counts.iter().filter(|count| **count > 0).map(|count| {
+        let share = f64::from(*count) / value.len() as f64;
+        -share * share.log2()
+    });
+    bits.sum::<f64>() >= LEAST_BITS
 }
 
 /// Language models are told how many tokens they may use; that is no secret.
@@ -183,13 +270,17 @@ fn is_secret(run: &str) -> bool {
     // Slack: xoxb-, xoxp-, xapp- and whatever comes next.
     let slack = ["xox", "xapp"].iter().any(|beginning| run.starts_with(beginning)) && run.len() > 12;
     let jwt = run.starts_with("eyJ") && run.matches('.').count() >= 2 && run.len() > 20;
-    SECRET_BEGINNINGS.iter().any(begins) || (slack && run.contains('-')) || jwt
+    let of_berth = run.strip_prefix(BERTH_BEGINNING).is_some_and(|rest| {
+        rest.len() >= SHORTEST_BERTH_SECRET && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    });
+    SECRET_BEGINNINGS.iter().any(begins) || (slack && run.contains('-')) || jwt || of_berth
 }
 
 /// For a name of a secret: what leads to its value (`=`, `: "`, a space after an option), and the text
 /// from the value on.
 fn value_of<'t>(name: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
-    if !is_secret_name(name) {
+    let is_secret = is_secret_name(name);
+    if !is_secret && !name.to_ascii_lowercase().contains("webhook") {
         return None;
     }
     let mut value = after.strip_prefix(['"', '\'']).unwrap_or(after).trim_start();
@@ -203,7 +294,8 @@ fn value_of<'t>(name: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
     let is_scheme =
         |scheme: &&&str| value.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
     value = SCHEMES.iter().find(is_scheme).map_or(value, |scheme| &value[scheme.len()..]);
-    (!value.is_empty()).then(|| (&after[..after.len() - value.len()], value))
+    let is_meant = is_secret || is_webhook(name, value);
+    (is_meant && !value.is_empty()).then(|| (&after[..after.len() - value.len()], value))
 }
 
 /// Where a value ends that is part of a longer text. `opened` is the letter before the name: in
@@ -238,6 +330,23 @@ fn user_of<'t>(scheme: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
         None if matches!(scheme, "http" | "https") => Some(("", host)),
         None => None,
     }
+}
+
+/// For an address whose path is the secret: the address up to it, and the text behind the address.
+fn secret_path_of<'t>(scheme: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
+    if !matches!(scheme, "http" | "https") {
+        return None;
+    }
+    let address = after.strip_prefix("://")?;
+    let end = address.find(|c: char| c.is_whitespace() || "\"'`<>".contains(c)).unwrap_or(address.len());
+    let (host, path) = address[..end].split_at(address[..end].find('/')?);
+    let host = host.split(':').next().unwrap_or_default().to_ascii_lowercase();
+    let of_host =
+        |known: &str| host.strip_suffix(known).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'));
+    let (_, begin) = SECRET_PATHS.iter().find(|(known, begin)| of_host(known) && path.starts_with(begin))?;
+    let shown = after.len() - address.len() + end - path.len() + begin.len();
+    let behind = after.len() - address.len() + end;
+    (shown < behind).then(|| (&after[..shown], &after[behind..]))
 }
 
 /// No line ends and no escape sequences: others chose these letters.
@@ -315,6 +424,9 @@ mod tests {
             "github_pat_11ABCDEFG0abcdefghijkl",
             "xoxb-123456789012-abcdefghijkl",
             "AKIAIOSFODNN7EXAMPLE",
+            "pypi-AgEIcHlwaS5vcmcCJDAx",
+            "SG.ngeVfQFYQlKU0ufo8x5d1A.TwL2iGABf9DHoTf",
+            "berth_0123456789abcdefghijABCDEFGHIJ0123456789abcdefghi",
             "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
         ] {
             assert_eq!(shown(&["agent", secret, "x"]), "agent *** x", "{secret}");
@@ -337,6 +449,51 @@ mod tests {
             shown(&["open", "http://h/?a=1&access_token=abc&b=2"]),
             "open 'http://h/?a=1&access_token=***&b=2'"
         );
+    }
+
+    #[test]
+    fn the_path_of_a_webhook_is_masked_and_its_host_stays() {
+        assert_eq!(
+            shown(&["post", "https://hooks.slack.com/services/T0/B0/xyz", "x"]),
+            "post https://hooks.slack.com/services/*** x"
+        );
+        assert_eq!(
+            text("curl 'https://discord.com/api/webhooks/1/abc?wait=1' -d x"),
+            "curl 'https://discord.com/api/webhooks/***' -d x"
+        );
+        assert_eq!(shown(&["post", "https://slack.com/services/x"]), "post https://slack.com/services/x");
+        assert_eq!(shown(&["x", "--webhook-url", "https://host/in/abc"]), "x --webhook-url ***");
+        assert_eq!(text("webhook: the server answered 500"), "webhook: the server answered 500");
+    }
+
+    #[test]
+    fn a_variable_is_a_secret_by_its_name_or_by_the_shape_of_its_value() {
+        for (name, value) in [
+            ("GH_PAT", "x"),
+            ("MYSQL_PWD", "x"),
+            ("FOO", "ghp_0123456789abcdefghij0123456789abcdef"),
+            ("DATABASE_URL", "postgres://ada:hunter2@db/x"),
+            ("DATABASE_URL", "jdbc:postgresql://db/x?user=ada&password=hunter2"),
+            ("CONNECTION", "host=db user=ada password=hunter2"),
+            ("REDIS", "redis://:hunter2@cache:6379"),
+            ("SLACK_WEBHOOK_URL", "https://example.org/in/0"),
+            ("NOTIFY", "https://hooks.slack.com/services/T0/B0/xyz"),
+            ("PEM", "-----BEGIN PRIVATE KEY-----\nMII"),
+            ("ACCESS", "Zk3vQ9xT7bL1pW8sR2mN"),
+        ] {
+            assert!(is_secret_variable(name, value), "{name}={value}");
+        }
+        for (name, value) in [
+            ("PWD", "/home/ada"),
+            ("PATH", "/home/ada/.keys:/opt/tokens:/usr/bin"),
+            ("DATABASE_URL", "postgres://db/x"),
+            ("URL", "https://example.org/services/T0"),
+            ("ACCESS", "read-only-for-everybody-here"),
+            ("MAX_TOKENS", "4096"),
+            ("LANG", "C.UTF-8"),
+        ] {
+            assert!(!is_secret_variable(name, value), "{name}={value}");
+        }
     }
 
     #[test]

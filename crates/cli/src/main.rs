@@ -46,6 +46,8 @@ fn main() -> ExitCode {
         Some(verb) if verb == berth_keeper::start::KEEPER_VERB => {
             let args: Vec<_> = raw.collect();
             berth_host::spawn::take_name("berth");
+            // Its environment has the agent's secrets. Without this it works as well, so a failure stops nothing.
+            let _ = berth_host::memory::close_to_others();
             log::of_a_keeper(&args);
             return ExitCode::from(berth_keeper::keeper::keep(&args));
         }

@@ -8,6 +8,7 @@
 use axum::http::{HeaderMap, Method, Request, Response};
 use bytes::Bytes;
 
+use crate::argv_mask;
 use crate::auth::{self, Head, Peer, Wire, headers};
 use crate::caller::Caller;
 use crate::gate::Gate;
@@ -44,6 +45,7 @@ pub(crate) fn answer<B>(gate: &Gate, peer: &Peer, wire: &Wire, request: &Request
     if !caller.may_see(&id) {
         return None;
     }
+    let body = if argv_mask::is_for(&caller) { argv_mask::whole(&body) } else { body };
     let mut response = Response::new(body);
     *response.headers_mut() = json_headers(headers::insists_on_tls(Some(&seen.asked.host), wire.secure));
     Some(AtHand { response, caller })

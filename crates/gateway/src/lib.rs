@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod argv_mask;
 mod at_hand;
 mod auth;
 mod caller;

@@ -276,7 +276,10 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
                     async move {
                         crate::trace::came_from(&caller.place);
                         let answer = match guard.allows(&gate, &caller) {
-                            Ok(()) => crate::veil::draw(&gate, &caller, next.run(request).await).await,
+                            Ok(()) => {
+                                let answer = crate::veil::draw(&gate, &caller, next.run(request).await).await;
+                                crate::argv_mask::apply(&caller, answer).await
+                            }
                             Err(fault) => fault.into_response(),
                         };
                         matched(answer, Matched { path, is_known: true })

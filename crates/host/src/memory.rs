@@ -1,9 +1,20 @@
-//! Being small while idle.
+//! The memory of this process: small while idle, and closed to others.
 //!
 //! Promise: nothing is lost. What is given back is either free heap or clean pages of the program
 //! file, which the kernel maps again when they are next used.
 
-use std::fs;
+use std::{fs, io};
+
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+/// Keeps other processes of this account from looking into this one: no core dump, no `ptrace`, and
+/// `/proc/PID/environ`, `mem`, `fd`, `cwd` and `exe` are root's. `stat`, `cmdline` and `cgroup` stay readable for
+/// everybody. An exec ends it, so what this process starts is as open as ever.
+///
+/// To be called after [`crate::spawn::take_name`]: `/proc/self/comm` is root's as well from then on.
+pub fn close_to_others() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
 
 /// Keeps the heap in one piece. Threads that come and go would each leave one of their own.
 pub fn one_heap() {

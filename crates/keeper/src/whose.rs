@@ -155,10 +155,12 @@ pub(crate) fn claims_on(stat: &ProcessStat) -> Claims {
         }
         Err(error) => found.unreadable.push(format!("its control group: {error}")),
     }
-    if found.claims.first().is_none_or(|claim| claim.by != Source::Keeper) {
-        let above = foreign::keeper_above(stat);
-        found.claims.extend(above.and_then(|dir| claim_of_dir(Source::Descent, dir)));
+    if found.claims.first().is_some_and(|claim| claim.by == Source::Keeper) {
+        // The lease says it all. A keeper closes its open files and its environment to others of its account.
+        return found;
     }
+    let above = foreign::keeper_above(stat);
+    found.claims.extend(above.and_then(|dir| claim_of_dir(Source::Descent, dir)));
     match tree::held_files(stat.pid, "run") {
         Ok(files) => {
             let dirs = files.into_iter().filter_map(|file| file.parent().map(PathBuf::from));

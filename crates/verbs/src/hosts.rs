@@ -12,7 +12,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem, Status, Timestamp};
+use berth_api::{Code, Problem, Status, Timestamp, redact};
 use berth_core::Name;
 use berth_keeper::Home;
 use serde::{Deserialize, Serialize};
@@ -208,11 +208,16 @@ fn known(home: &Home, host: &Host) -> Option<Known> {
 }
 
 /// Remembers what a host said, unless that is more than a host may say. A memory that cannot be kept is no reason to fail.
+/// Command lines are kept without their secrets: the memory is for lists, and may be served to others.
 pub fn remember(home: &Home, host: &Host, known: &Known) {
     if host.added_at.is_none() {
         return;
     }
-    let written = serde_json::to_vec(known).map_err(io::Error::from).and_then(|json| {
+    let mut known = known.clone();
+    for status in &mut known.sessions {
+        status.what.command = redact::words(&status.what.command);
+    }
+    let written = serde_json::to_vec(&known).map_err(io::Error::from).and_then(|json| {
         if json.len() as u64 > list::MAX_ANSWER_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }

@@ -427,7 +427,8 @@ pub fn spec_of_kept(
     }
     // What was had long ago is at rest for long already, and was brought here on purpose.
     let policy = Policy { archive_after_ms: None, ..Config::load()?.policy.of_agent() };
-    Ok(Spec {
+    // Nothing runs yet that could be given the secrets: whoever resumes it has them, or the config.
+    let (spec, _) = without_secrets(Spec {
         driver: driver.to_owned(),
         command,
         cwd,
@@ -438,7 +439,8 @@ pub fn spec_of_kept(
         origin: Origin::Resumed(id.to_owned()),
         policy,
         ..Spec::default()
-    })
+    });
+    Ok(spec)
 }
 
 /// What a command runs.

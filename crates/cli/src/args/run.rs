@@ -35,8 +35,8 @@ pub(crate) struct Run {
     /// Where to run it [default: here]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// Set a variable, on top of this environment (kept in the session's record, but for what is called
-    /// a key, token, secret or password: that has to be in the environment when the session is resumed)
+    /// Set a variable, on top of this environment (kept in the session's record, unless its name or its value
+    /// looks like a secret: then it has to be in the environment when the session is resumed)
     #[arg(long = "env", value_name = "K=V")]
     pub(crate) env: Vec<String>,
     /// Make this call repeatable: a second `run` with the same key means the same session

@@ -27,6 +27,10 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
     if is_only_local && !is_json && std::io::stdout().is_terminal() {
         print::note("for a browser, too: `berth serve --listen :7070`");
     }
+    // A gateway inside of a session stays open: who looks whose it is reads its environment and open files.
+    if ctx.parent.is_none() && ctx.unseen.is_none() {
+        let _ = berth_host::memory::close_to_others();
+    }
     let mut urls = Vec::new();
     berth_gateway::serve(ctx.home.clone(), options, |address| {
         let line = if is_json {

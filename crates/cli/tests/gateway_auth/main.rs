@@ -4,6 +4,7 @@ mod directories;
 mod door;
 mod login;
 mod scopes;
+mod secrets;
 mod streams;
 mod tokens;
 

@@ -141,3 +141,26 @@ fn a_send_token_starts_on_another_host_no_session_in_a_directory_that_its_owner_
     assert!(problem["detail"].as_str().is_some_and(|it| it.contains("[send]")), "{problem}");
     assert_eq!(post(&controls, &body).status, 201);
 }
+
+#[test]
+fn what_is_remembered_of_a_host_has_no_secrets_of_its_command_lines() {
+    const SECRET: &str = "hunter2-not-to-be-seen";
+    let hosts = added();
+    let script = format!("exec {} hang", hosts.there.agent());
+    let there = &hosts.there;
+    there.ok(["run", "-d", "--name", "fix", "--", "sh", "-c", &script, "sh", "--token", SECRET]);
+    let listed = hosts.ok(&["ls", "--hosts", "--json"]);
+    assert!(listed.contains("fix"), "{listed}");
+    let file = hosts.here.home().join("hosts/box.known");
+    let remembered = std::fs::read_to_string(&file).expect("what was remembered");
+    assert!(remembered.contains("\"***\"") && !remembered.contains(SECRET), "{remembered}");
+    let gateway = served(&hosts);
+    let secret = hosts.here.ok(["token", "new", "--scope", "read", "--name", "r"]);
+    let bearer = format!("Bearer {}", secret.trim());
+    for path in ["/v1/hosts", "/v1/hosts/box/sessions/fix"] {
+        let reply = gateway.ask("GET", path, &[("Authorization", &bearer)], None);
+        let text = reply.text();
+        assert!(reply.status == 200 && text.contains("***") && !text.contains(SECRET), "{path}: {text}");
+    }
+    hosts.there.ok(["stop", "fix", "--grace", "0s"]);
+}

@@ -74,3 +74,59 @@ fn shows(process: &Identity, text: &str) -> bool {
     let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
     String::from_utf8_lossy(&line).contains(text)
 }
+
+/// Whether the ordinary user may read this file of a process in `/proc`.
+fn can_read(pid: u32, file: &str) -> bool {
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "cat", &format!("/proc/{pid}/{file}")]);
+    command.output().expect("setpriv is installed").status.success()
+}
+
+#[test]
+fn an_ordinary_user_cannot_look_into_its_keeper_and_gateway_and_every_command_still_works() {
+    let Some(ordinary) = crate::refused::Ordinary::new() else { return };
+    let agent = ordinary.lab.agent();
+    let ok = |args: &[&str]| {
+        let said = ordinary.berth(args);
+        assert_eq!(said.code, 0, "{args:?}: {said:?}");
+        said.out
+    };
+    let id = ok(&["run", "-d", "--name", "s", "--", &agent, "say:ready", "hang"]).trim().to_owned();
+    let shown: serde_json::Value = serde_json::from_str(&ok(&["show", "s", "--json"])).expect("JSON");
+    let pid = |field: &str| u32::try_from(shown[field].as_u64().expect("a pid")).expect("a pid");
+    let (keeper, first) = (pid("keeper_pid"), pid("pid"));
+    let gateway = ordinary.lab.serve_as(ordinary.command(&["serve"]), 1);
+    for process in [keeper, gateway.pid()] {
+        assert!(!can_read(process, "environ") && !can_read(process, "mem"), "{process}");
+        assert!(can_read(process, "stat") && can_read(process, "cmdline"), "{process}");
+    }
+    assert!(can_read(first, "environ"), "the agent is as open as without berth");
+    // What looks at keepers, by everything that /proc still shows.
+    let whose = ok(&["why", "--json", "--pid", &keeper.to_string()]);
+    assert!(whose.contains(&id) && whose.contains("\"keeper\"") && !whose.contains("not seen"), "{whose}");
+    let whose = ok(&["why", "--json", "--pid", &first.to_string()]);
+    assert!(whose.contains(&id) && whose.contains("\"ours\""), "{whose}");
+    let listed = ok(&["ps", "s", "--json"]);
+    assert!([keeper, first].iter().all(|pid| listed.contains(&pid.to_string())), "{listed}");
+    let helper = ["helper", "ensure", "web", "--owner", "s", "--", &agent, "say:up", "hang"];
+    ok(&helper);
+    assert!(ok(&["helper", "ls", "--json"]).contains(&id), "the session owns the helper");
+    let swept = ok(&["sweep", "--json"]);
+    assert!(swept.contains(&id), "{swept}");
+    ok(&["stop", "s", "--grace", "0s"]);
+    wait_until("the helper to end with its last owner", || {
+        !ok(&["helper", "ls", "--json"]).contains("\"running\"")
+    });
+    // After a keeper that died: what is left of its run is found and ended.
+    let again = ok(&["run", "-d", "--", &agent, "ignore:HUP,TERM", "say:ready", "hang"]);
+    let shown: serde_json::Value =
+        serde_json::from_str(&ok(&["show", again.trim(), "--json"])).expect("JSON");
+    let process = |field: &str| {
+        Identity::of(u32::try_from(shown[field].as_u64().expect("a pid")).expect("a pid")).expect("it runs")
+    };
+    let (keeper, left) = (process("keeper_pid"), process("pid"));
+    berth_harness::signal(&keeper, rustix::process::Signal::KILL);
+    wait_gone(&keeper);
+    ok(&["sweep"]);
+    wait_gone(&left);
+}

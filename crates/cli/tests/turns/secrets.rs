@@ -82,3 +82,37 @@ fn a_key_given_or_inherited_reaches_the_agent_and_is_in_no_file_and_no_list() {
         assert!(!String::from_utf8_lossy(&line).contains(GIVEN));
     }
 }
+
+#[test]
+fn a_variable_whose_value_has_the_shape_of_a_secret_reaches_the_agent_and_is_in_no_file() {
+    const VALUES: [(&str, &str); 5] = [
+        ("GH_PAT", "ghp_0123456789abcdefghij0123456789abcdef"),
+        ("PLACE", "glpat-0123456789abcdefghij"),
+        ("DATABASE_URL", "postgres://ada:hunter2-f2b9c1@db/x"),
+        ("MYSQL_PWD", "hunter2-83ae51"),
+        ("TELL", "https://hooks.slack.com/services/T0001/B0001/abcdefghijkl"),
+    ];
+    let lab = lab();
+    let pairs: Vec<String> = VALUES.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let mut args = vec!["run", "-d", "--name", "s", "--agent", "fake", "--env", "PLAIN=postgres://db/x"];
+    args.extend(pairs.iter().flat_map(|pair| ["--env", pair]));
+    let told = lab.berth(&args);
+    assert_eq!(told.code, 0, "{told:?}");
+    for (name, value) in VALUES {
+        assert!(told.err.contains(name) && !told.err.contains(value), "{told:?}");
+        assert_eq!(files_with(&lab.home(), value), Vec::<std::path::PathBuf>::new(), "{name}");
+    }
+    assert!(!told.err.contains("PLAIN"), "an address without a password is recorded: {told:?}");
+    let ask = "sh:printf '%s ' ${#GH_PAT} ${#PLACE} ${#DATABASE_URL} ${#MYSQL_PWD} ${#TELL} $PLAIN";
+    let sizes: String = VALUES.iter().map(|(_, value)| format!("{} ", value.len())).collect();
+    let expected = format!("{sizes}postgres://db/x");
+    assert_eq!(lab.ok(["send", "--wait", "s", ask]).trim(), expected);
+    // A run that comes later has them from the environment of the caller that resumes it.
+    lab.kill_keeper("s");
+    let mut again = lab.command(["send", "--wait", "s", ask]);
+    let again = said(again.envs(VALUES).output().expect("berth starts"));
+    assert_eq!(again.out.trim(), expected, "{again:?}");
+    for (name, value) in VALUES {
+        assert_eq!(files_with(&lab.home(), value), Vec::<std::path::PathBuf>::new(), "{name}");
+    }
+}

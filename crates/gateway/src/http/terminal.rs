@@ -337,6 +337,7 @@ impl Visit {
                 if parent.is_some_and(|parent| !self.target.caller.may_see(&parent)) {
                     status.what.parent = None;
                 }
+                crate::argv_mask::status(&self.target.caller, &mut status);
                 Left::Told(Some(Remark::Ended(Box::new(status))), NORMAL, "the run is over".into())
             }
             Err(fault) => Left::problem(fault.problem),
