@@ -74,6 +74,31 @@ fn a_flipped_byte_in_a_journal_is_refused_by_all_who_need_it_and_by_nobody_else(
     assert_refused(&lab, &id, "hurt", "is damaged at byte");
 }
 
+/// The advice of docs/recovery.md, for a session that people know by its name.
+#[test]
+fn session_with_a_damaged_journal_is_stopped_and_its_output_read_by_name() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "hurt"], &["say:said", "hang"]);
+    lab.wait_output(&id, "said");
+    let segment = first_segment(&lab, &id);
+    let mut bytes = fs::read(&segment).expect("the segment");
+    bytes[60] ^= 1;
+    // In place: the keeper has the file open.
+    let file = fs::OpenOptions::new().write(true).open(&segment).expect("the segment");
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes[60..61], 60).expect("the segment");
+    let agent = lab.processes();
+    assert_eq!(lab.berth(["log", "hurt"]).code, 1, "the journal is damaged");
+    let output = lab.berth(["output", "hurt"]);
+    assert!(output.out.contains("said"), "{output:?}");
+    let stopped = lab.berth(["stop", "--grace", "0s", "hurt"]);
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    agent.iter().for_each(berth_harness::wait_gone);
+    // Nothing but the journal says what became of it.
+    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the short cut");
+    let output = lab.berth(["output", "hurt"]);
+    assert!(output.out.contains("said") && output.err.contains("is damaged at byte"), "{output:?}");
+}
+
 #[test]
 fn a_journal_that_lost_its_first_file_is_refused() {
     let lab = lab();

@@ -177,8 +177,12 @@ impl Home {
         if let Some(id) = SessionId::parse(text).filter(|id| self.session_dir(id).exists()) {
             return Ok(id);
         }
-        if let Some(id) = self.session_named(text)? {
-            return Ok(id);
+        match self.session_named(text) {
+            Ok(Some(id)) => return Ok(id),
+            Ok(None) => {}
+            // Its journal cannot be read, so nothing contradicts the pointer. What needs no journal (`stop`, `output`)
+            // goes on with it; what needs the journal finds the same trouble and says so.
+            Err(problem) => return self.pointed_at_by(text).ok_or(problem),
         }
         let ids = self.session_ids().map_err(|error| {
             Problem::new(Code::Refused, format!("cannot list {}: {error}", self.sessions_dir().display()))
