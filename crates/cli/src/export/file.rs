@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem};
@@ -104,14 +105,15 @@ fn begin(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         Some(_) | None => Path::new("."),
     };
-    let mode = Mode::from_raw_mode(0o666);
+    // What a session said is for its owner, wherever the file is put.
+    let mode = Mode::from_raw_mode(0o600);
     match openat(CWD, dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
         Ok(file) => return Ok((File::from(file), None)),
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::INVAL) => {}
         Err(error) => return Err(error.into()),
     }
     let temporary = beside(path);
-    let file = File::options().write(true).create_new(true).open(&temporary)?;
+    let file = File::options().write(true).create_new(true).mode(0o600).open(&temporary)?;
     Ok((file, Some(temporary)))
 }
 

@@ -150,3 +150,19 @@ fn the_ending_of_a_file_says_what_is_written_unless_the_flag_says_otherwise() {
     assert_eq!((code, written.as_str()), (2, ""), "{told}");
     assert!(told.contains("--format says cast") && told.contains("leave --format out"), "{told}");
 }
+
+#[test]
+fn an_exported_file_can_be_read_by_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let lab = lab();
+    talked(&lab, "bot", &["hello"]);
+    let file = lab.dir().join("bot.md");
+    let file = file.to_str().expect("UTF-8");
+    let mode = || std::fs::metadata(file).expect("a file").permissions().mode() & 0o777;
+    lab.ok(["export", "bot", "-o", file]);
+    assert_eq!(mode(), 0o600);
+    // Also where one that everybody could read is replaced.
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o644)).expect("our own file");
+    lab.ok(["export", "bot", "-o", file, "--force"]);
+    assert_eq!(mode(), 0o600);
+}
