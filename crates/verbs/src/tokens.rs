@@ -39,6 +39,8 @@ const MOST_SESSIONS: usize = 256;
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// How exactly it is known when a token was last used.
 const USE_GRAIN: Duration = Duration::from_secs(60);
+/// How long a token is good for if its maker does not say.
+pub const TOKEN_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 /// How long a link is good for if nobody says.
 pub const LINK_LIFE: Duration = Duration::from_secs(10 * 60);
 /// The longest a link is good for.
@@ -69,7 +71,7 @@ pub struct TokenWish {
     pub scope: Scope,
     /// The only sessions it is for.
     pub sessions: Option<BTreeSet<SessionId>>,
-    /// How long it is good for.
+    /// How long it is good for; `None` is for ever.
     pub life: Option<Duration>,
 }
 
@@ -129,7 +131,7 @@ impl Tokens {
         }
         if wish.life.is_some_and(|life| life > LONGEST_LIFE) {
             return Err(Problem::new(Code::Usage, "a token lives at most a hundred years")
-                .hint("say nothing about its end for one that has none"));
+                .hint("`--expires never` makes one that does not end"));
         }
         let mut expires_at_ms = wish.life.map(|life| now.saturating_add(milliseconds(life)));
         if let Some(pass) = maker.pass {
@@ -421,6 +423,17 @@ fn with_all_below(records: &[(String, Record)], id: &str) -> Vec<String> {
         at += 1;
     }
     all
+}
+
+/// What `--session` does not do together with this scope, in one sentence; `None` if the list of sessions holds.
+pub fn void_sessions(scope: Scope, has_sessions: bool) -> Option<String> {
+    let is_void = has_sessions && scope >= Scope::Control;
+    is_void.then(|| {
+        format!(
+            "a list of sessions does not confine the scope `{scope}`: it may start commands with your account, and those \
+             reach every session"
+        )
+    })
 }
 
 /// Refuses a token that goes further than its maker may.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_api::Scope;
+use berth_api::life::Term;
 use clap::Subcommand;
 use clap::builder::TypedValueParser;
 
@@ -34,6 +35,7 @@ pub(crate) enum TokenVerb {
 Examples:
   berth token new --scope send --name ci --expires 30d
   berth token new --scope read --name guest --session fix
+  berth token new --scope read --name grafana --expires never
   TOKEN=$(berth token new --scope control --name bot)")]
 pub(crate) struct TokenNew {
     /// How far it goes; each includes the ones before it: read, send, control, admin
@@ -42,12 +44,16 @@ pub(crate) struct TokenNew {
     /// What to call it; no two have the same name
     #[arg(long, value_name = "N")]
     pub(crate) name: String,
-    /// After how long it ends, as in 12h or 30d [default: never]
-    #[arg(long, value_name = "TIME", value_parser = super::duration)]
-    pub(crate) expires: Option<Duration>,
-    /// Only for this session; may be given more than once [default: all]
+    /// After how long it ends, as in 12h or 30d, or `never`
+    #[arg(long, value_name = "TIME", value_parser = super::life::term, default_value = "90d")]
+    pub(crate) expires: Term,
+    /// Only for this session; may be given more than once [default: all]. It does not confine `control` and `admin`,
+    /// which start commands with your account: those need --yes
     #[arg(long = "session", value_name = "S")]
     pub(crate) only: Vec<String>,
+    /// Make a token of the scope `control` or `admin` although --session does not confine it
+    #[arg(long, requires = "only")]
+    pub(crate) yes: bool,
     /// Print an object with the token (`secret`) and what is known of it
     #[arg(long)]
     pub(crate) json: bool,
@@ -98,9 +104,13 @@ pub(crate) struct Link {
     /// How long the link works, at most 24h
     #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "10m")]
     pub(crate) expires: Duration,
-    /// Only for this session; may be given more than once [default: all]
+    /// Only for this session; may be given more than once [default: all]. It does not confine `control` and `admin`,
+    /// which start commands with your account: those need --yes
     #[arg(long = "session", value_name = "S")]
     pub(crate) only: Vec<String>,
+    /// Make a link of the scope `control` or `admin` although --session does not confine it
+    #[arg(long, requires = "only")]
+    pub(crate) yes: bool,
     /// Where browsers find the gateway [default: where it listens]
     #[arg(long, value_name = "URL", value_parser = berth_verbs::links::parse_base)]
     pub(crate) base: Option<String>,

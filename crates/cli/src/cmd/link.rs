@@ -28,6 +28,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Link) -> Result<u8, Problem> {
         sessions: super::token::only(ctx, &args.only)?,
         life: Some(args.expires),
     };
+    super::token::confirmed(&wish, args.yes)?;
     let new =
         Tokens::open(&ctx.home)?.mint(TokenKind::Link, &wish, Maker { place: &ctx.place, pass: None })?;
     let url = links::url(&base, &new.secret);

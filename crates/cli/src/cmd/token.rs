@@ -1,12 +1,15 @@
 //! `berth token`: who may do what over the gateway.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use berth_api::life::Term;
 use berth_api::{Code, Problem, Token, TokenKind};
 use berth_core::SessionId;
-use berth_verbs::tokens::{Maker, TokenWish, Tokens};
+use berth_verbs::tokens::{Maker, TOKEN_LIFE, TokenWish, Tokens, void_sessions};
 
 use crate::args;
+use crate::consent;
 use crate::ctx::Ctx;
 use crate::print;
 
@@ -23,10 +26,21 @@ fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
         name: Some(args.name.clone()),
         scope: args.scope,
         sessions: only(ctx, &args.only)?,
-        life: args.expires,
+        life: match args.expires {
+            Term::Never => None,
+            Term::After(ms) => Some(Duration::from_millis(ms)),
+            Term::Same => Some(TOKEN_LIFE),
+        },
     };
+    confirmed(&wish, args.yes)?;
     let new =
         Tokens::open(&ctx.home)?.mint(TokenKind::Token, &wish, Maker { place: &ctx.place, pass: None })?;
+    if new.token.expires_at.is_none() {
+        print::note(&format!(
+            "warning: token `{0}` never ends: whoever finds it can use it until `berth token revoke {0}`",
+            new.token.name
+        ));
+    }
     if args.json {
         print::json(&new)?;
         return Ok(0);
@@ -39,6 +53,14 @@ fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
         reach(ctx, &new.token),
     ));
     Ok(0)
+}
+
+/// Gets a yes to a list of sessions that does not confine the scope.
+pub(super) fn confirmed(wish: &TokenWish, yes: bool) -> Result<(), Problem> {
+    match void_sessions(wish.scope, wish.sessions.is_some()) {
+        Some(what) => consent::ask(&what, yes),
+        None => Ok(()),
+    }
 }
 
 fn list(ctx: &Ctx, args: &args::TokenLs) -> Result<u8, Problem> {

@@ -103,7 +103,7 @@ fn c16_for_a_token_with_a_list_of_sessions_there_are_no_others() {
     let gateway = serve(&lab);
     let one = lab.start_with(&["--name", "one"], &["hang"]);
     let two = lab.start_with(&["--name", "two"], &["hang"]);
-    let some = token(&lab, "admin", "some", &["--session", "one"]);
+    let some = token(&lab, "admin", "some", &["--yes", "--session", "one"]);
     assert_eq!(ask(&gateway, "GET", "/v1/whoami", &some, None).ok()["sessions"], json!([one]));
     let listed = ask(&gateway, "GET", "/v1/sessions", &some, None).ok();
     let ids: Vec<_> =
@@ -152,7 +152,7 @@ fn a_token_with_a_list_of_sessions_hears_of_no_other_by_its_name() {
     let gateway = serve(&lab);
     lab.start_with(&["--name", "one"], &["hang"]);
     let two = lab.start_with(&["--name", "two"], &["hang"]);
-    let some = token(&lab, "admin", "some", &["--session", "one"]);
+    let some = token(&lab, "admin", "some", &["--yes", "--session", "one"]);
     let taken = ask(&gateway, "PATCH", "/v1/sessions/one", &some, Some(&json!({"name": "two"})));
     let problem = taken.problem(409, "refused");
     assert!(!problem.to_string().contains(&two), "{problem}");
@@ -176,7 +176,7 @@ fn a_token_with_a_list_of_sessions_hears_of_no_other_by_a_helper_and_ends_none_o
     let gateway = serve(&lab);
     let one = lab.start_with(&["--name", "one"], &["hang"]);
     let two = lab.start_with(&["--name", "two"], &["hang"]);
-    let some = token(&lab, "admin", "some", &["--session", "one"]);
+    let some = token(&lab, "admin", "some", &["--yes", "--session", "one"]);
     let all = token(&lab, "admin", "all", &[]);
     let ensure = |token: &str, name: &str, owner: &str, script: &str, more: serde_json::Value| {
         let mut body = json!({"name": name, "owner": owner, "command": [lab.agent(), script, "hang"]});
@@ -257,8 +257,8 @@ fn a_token_with_a_list_of_sessions_is_not_told_which_session_its_own_was_started
     inside.env("BERTH_SESSION", &outer).env("BERTH_RUN", format!("{outer}:1"));
     assert!(inside.output().expect("berth").status.success());
     assert_eq!(lab.show("inner")["parent"], outer.as_str());
-    let some = token(&lab, "admin", "some", &["--session", "inner"]);
-    let both = token(&lab, "admin", "both", &["--session", "inner", "--session", "outer"]);
+    let some = token(&lab, "admin", "some", &["--yes", "--session", "inner"]);
+    let both = token(&lab, "admin", "both", &["--yes", "--session", "inner", "--session", "outer"]);
     // The second time it is answered from memory, to who may see all of it.
     for path in [
         "/v1/sessions/inner",

@@ -160,7 +160,7 @@ fn a_token_for_some_sessions_makes_no_token_for_others_and_knows_of_none() {
     let gateway = serve(&lab);
     let (one, two) =
         (lab.start_with(&["--name", "one"], &["hang"]), lab.start_with(&["--name", "two"], &["hang"]));
-    let admin = token(&lab, "admin", "some", &["--session", "one"]);
+    let admin = token(&lab, "admin", "some", &["--yes", "--session", "one"]);
     token(&lab, "read", "stranger", &["--session", "two"]);
     let make = |name: &str, more: serde_json::Value| {
         let mut body = json!({"name": name, "scope": "read"});
@@ -182,5 +182,71 @@ fn a_token_for_some_sessions_makes_no_token_for_others_and_knows_of_none() {
     };
     assert_eq!(names(ask(&gateway, "GET", "/v1/tokens", &admin, None).ok()), ["some", "a"]);
     ask(&gateway, "DELETE", "/v1/tokens/stranger", &admin, None).problem(404, "not-found");
+    lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
+}
+
+#[test]
+fn a_token_ends_after_90_days_unless_its_maker_says_never_and_then_there_is_a_warning() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    let days = |token: &serde_json::Value| {
+        let time = |field: &str| -> jiff::Timestamp {
+            token[field].as_str().and_then(|time| time.parse().ok()).unwrap_or_else(|| panic!("{token}"))
+        };
+        time("expires_at").duration_since(time("created_at")).as_hours() / 24
+    };
+    let new = |name: &str, more: &[&str]| {
+        let said =
+            lab.berth([&["token", "new", "--scope", "admin", "--json", "--name", name], more].concat());
+        assert_eq!(said.code, 0, "{said:?}");
+        (serde_json::from_str::<serde_json::Value>(&said.out).expect("JSON"), said.err)
+    };
+    let (usual, heard) = new("usual", &[]);
+    assert_eq!(days(&usual["token"]), 90);
+    assert!(!heard.contains("warning"), "{heard}");
+    assert_eq!(days(&new("short", &["--expires", "3d"]).0["token"]), 3);
+    let (never, heard) = new("never", &["--expires", "never"]);
+    assert!(never["token"]["expires_at"].is_null(), "{never}");
+    assert!(heard.contains("warning: token `never` never ends"), "{heard}");
+    let post = |body: serde_json::Value| gateway.ask("POST", "/v1/tokens", &[], Some(&body));
+    let made = post(json!({"name": "a", "scope": "read"})).ok();
+    assert_eq!(days(&made["token"]), 90);
+    let made = post(json!({"name": "b", "scope": "read", "never_expires": true})).ok();
+    assert!(made["token"]["expires_at"].is_null(), "{made}");
+    post(json!({"name": "c", "scope": "read", "never_expires": true, "expires_in_ms": 5}))
+        .problem(400, "usage");
+}
+
+#[test]
+fn a_list_of_sessions_for_a_scope_that_it_does_not_confine_needs_a_yes() {
+    let lab = lab();
+    let gateway = serve(&lab);
+    lab.start_with(&["--name", "one"], &["hang"]);
+    for scope in ["control", "admin"] {
+        let args = ["token", "new", "--scope", scope, "--name", scope, "--session", "one"];
+        let said = lab.berth(args);
+        assert_eq!(said.code, 7, "{said:?}");
+        assert!(said.err.contains("does not confine") && said.err.contains("--yes"), "{said:?}");
+        let said = lab.berth(["link", "--scope", scope, "--session", "one", "--base", "http://x"]);
+        assert_eq!(said.code, 7, "{said:?}");
+        for path in ["/v1/tokens", "/v1/links"] {
+            let mut body = json!({"scope": scope, "sessions": ["one"]});
+            if path == "/v1/tokens" {
+                body["name"] = json!("x");
+            }
+            let problem = gateway.ask("POST", path, &[], Some(&body)).problem(428, "needs-yes");
+            assert!(problem["title"].as_str().is_some_and(|it| it.contains("does not confine")), "{problem}");
+        }
+        assert_eq!(lab.json(["token", "ls", "--json"]), json!([]), "nothing was made");
+    }
+    lab.ok(["token", "new", "--scope", "control", "--name", "a", "--session", "one", "--yes"]);
+    lab.ok(["token", "new", "--scope", "send", "--name", "b", "--session", "one"]);
+    lab.ok(["link", "--scope", "control", "--session", "one", "--yes", "--base", "http://x"]);
+    let body = json!({"name": "c", "scope": "admin", "sessions": ["one"], "yes": true});
+    gateway.ask("POST", "/v1/tokens", &[], Some(&body)).ok();
+    for help in [["token", "new", "--help"].as_slice(), &["link", "--help"]] {
+        let help = lab.ok(help).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains("does not confine `control` and `admin`"), "{help}");
+    }
     lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
 }

@@ -336,6 +336,9 @@ fn conflicts(asker: &mut Asker<'_>) {
     let token = json!({"name": "taken", "scope": "read"});
     asker.post("create_token", 201, "/v1/tokens", &token);
     asker.post("create_token", 409, "/v1/tokens", &token);
+    let void = json!({"name": "y", "scope": "admin", "sessions": [shell]});
+    asker.post("create_token", 428, "/v1/tokens", &void);
+    asker.post("create_link", 428, "/v1/links", &json!({"scope": "admin", "sessions": [shell]}));
     let of_nobody = json!({"name": "x", "scope": "read", "sessions": ["nobody"]});
     asker.post("create_token", 404, "/v1/tokens", &of_nobody);
     asker.post("create_link", 404, "/v1/links", &json!({"scope": "read", "sessions": ["nobody"]}));

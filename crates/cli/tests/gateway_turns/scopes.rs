@@ -66,6 +66,6 @@ fn a_token_with_a_list_of_sessions_is_not_told_which_other_writes_its_conversati
         asked.problem(409, "in-use").to_string()
     };
     assert!(resume(&[]).contains(&other), "whoever may see it is told");
-    let told = resume(&["--session", "one"]);
+    let told = resume(&["--session", "one", "--yes"]);
     assert!(!told.contains(&other) && told.contains("none of yours"), "{told}");
 }

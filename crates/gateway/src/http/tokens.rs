@@ -9,7 +9,7 @@ use axum::extract::{Extension, State};
 use axum::http::{Method, StatusCode};
 use berth_api::{Code, NewToken, Problem, Scope, Token, TokenKind};
 use berth_core::SessionId;
-use berth_verbs::tokens::{LINK_LIFE, LONGEST_LINK_LIFE, Maker, TokenWish};
+use berth_verbs::tokens::{LINK_LIFE, LONGEST_LINK_LIFE, Maker, TOKEN_LIFE, TokenWish, void_sessions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Vec<Route> {
         .filtered()
         .takes::<NewTokenBody>()
         .gives::<NewToken>(201, "the token, and its secret")
-        .fails(&[Code::NotFound, Code::Refused, Code::Full]),
+        .fails(&[Code::NotFound, Code::Refused, Code::NeedsYes, Code::Full]),
         Route::new(
             Method::DELETE,
             one_path,
@@ -67,7 +67,7 @@ pub(crate) fn routes() -> Vec<Route> {
         .filtered()
         .takes::<NewLinkBody>()
         .gives::<NewLink>(201, "the link")
-        .fails(&[Code::NotFound, Code::Full]),
+        .fails(&[Code::NotFound, Code::NeedsYes, Code::Full]),
     ]
 }
 
@@ -92,12 +92,19 @@ struct NewTokenBody {
     name: String,
     /// How far it goes; not further than your own.
     scope: Scope,
-    /// The only sessions it is for, by name or id; all if nothing is said.
+    /// The only sessions it is for, by name or id; all if nothing is said. The list does not confine `control` and
+    /// `admin`, which start commands with the owner's account: those need `yes`.
     #[serde(default)]
     sessions: Option<Vec<String>>,
-    /// How long it is good for, from now on by the gateway's clock; for ever if nothing is said.
+    /// How long it is good for, from now on by the gateway's clock; 90 days if nothing is said.
     #[serde(default)]
     expires_in_ms: Option<u64>,
+    /// The token never ends; not together with `expires_in_ms`.
+    #[serde(default)]
+    never_expires: bool,
+    /// Make it although `sessions` does not confine its scope.
+    #[serde(default)]
+    yes: bool,
 }
 
 async fn create(
@@ -105,12 +112,20 @@ async fn create(
     caller: Caller,
     Body(body): Body<NewTokenBody>,
 ) -> Result<(StatusCode, Json<NewToken>), Fault> {
+    let life = match (body.expires_in_ms, body.never_expires) {
+        (Some(_), true) => {
+            return Err(Fault::usage("`expires_in_ms` and `never_expires` exclude each other"));
+        }
+        (None, true) => None,
+        (ms, false) => Some(ms.map_or(TOKEN_LIFE, Duration::from_millis)),
+    };
+    confirmed(body.scope, body.sessions.as_ref(), body.yes)?;
     let new = work(move || {
         let wish = TokenWish {
             name: Some(body.name),
             scope: body.scope,
             sessions: meant(&gate, &caller, body.sessions)?,
-            life: body.expires_in_ms.map(Duration::from_millis),
+            life,
         };
         let maker = Maker { place: &caller.place, pass: caller.pass.as_deref() };
         gate.door.passes.tokens.mint(TokenKind::Token, &wish, maker)
@@ -141,12 +156,16 @@ struct NewLinkBody {
     /// How far whoever uses it may go; not further than you. `admin` if nothing is said.
     #[serde(default)]
     scope: Option<Scope>,
-    /// The only sessions it is for, by name or id; all if nothing is said.
+    /// The only sessions it is for, by name or id; all if nothing is said. The list does not confine `control` and
+    /// `admin`, which start commands with the owner's account: those need `yes`.
     #[serde(default)]
     sessions: Option<Vec<String>>,
     /// How long it is good for, from now on by the gateway's clock; ten minutes if nothing is said.
     #[serde(default)]
     expires_in_ms: Option<u64>,
+    /// Make it although `sessions` does not confine its scope.
+    #[serde(default)]
+    yes: bool,
 }
 
 /// A link that was just made. Only here the secret is told.
@@ -164,10 +183,12 @@ async fn link(
     Extension(asked): Extension<Asked>,
     Body(body): Body<NewLinkBody>,
 ) -> Result<(StatusCode, Json<NewLink>), Fault> {
+    let scope = body.scope.unwrap_or(Scope::Admin);
+    confirmed(scope, body.sessions.as_ref(), body.yes)?;
     let new = work(move || {
         let wish = TokenWish {
             name: None,
-            scope: body.scope.unwrap_or(Scope::Admin),
+            scope,
             sessions: meant(&gate, &caller, body.sessions)?,
             life: Some(body.expires_in_ms.map_or(LINK_LIFE, Duration::from_millis).min(LONGEST_LINK_LIFE)),
         };
@@ -179,6 +200,15 @@ async fn link(
     let port = asked.host.port.map(|port| format!(":{port}")).unwrap_or_default();
     let url = format!("{scheme}://{}{port}/login?link={}", asked.host.name, new.secret);
     Ok((StatusCode::CREATED, Json(NewLink { url, token: new.token })))
+}
+
+/// Refuses a list of sessions that does not confine the scope, unless the caller says yes to that.
+fn confirmed(scope: Scope, sessions: Option<&Vec<String>>, yes: bool) -> Result<(), Problem> {
+    match void_sessions(scope, sessions.is_some()) {
+        Some(what) if !yes => Err(Problem::new(Code::NeedsYes, what)
+            .hint("ask for `read` or `send`, or say `\"yes\": true` in the body")),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The sessions that are named, if the caller may know of them.
