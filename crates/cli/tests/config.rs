@@ -196,3 +196,34 @@ fn the_editor_gets_the_file_with_every_key_in_it_and_what_it_leaves_is_checked()
     let mode = std::fs::metadata(lab.config()).expect("it").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "it may have secrets in it");
 }
+
+#[test]
+fn a_config_that_another_account_could_have_written_is_refused_with_what_to_do() {
+    let lab = lab();
+    let file = lab.config().display().to_string();
+    configured(&lab, "[agents.mine]\ndriver = \"pty\"\ncommand = [\"true\"]\n");
+    let run = || with(&lab, &["run", "-d", "--agent", "mine"], &[]);
+    for mode in [0o666, 0o664, 0o646] {
+        std::fs::set_permissions(lab.config(), Permissions::from_mode(mode)).expect("our own file");
+        for told in [run(), with(&lab, &["config"], &[])] {
+            assert_ne!(told.code, 0, "{mode:o}: {told:?}");
+            assert!(told.err.contains(&format!("the config file {file} is not obeyed")), "{told:?}");
+            assert!(told.err.contains(&format!("chmod go-w {file}")), "{told:?}");
+        }
+    }
+    std::fs::set_permissions(lab.config(), Permissions::from_mode(0o644)).expect("our own file");
+    assert_eq!(run().code, 0);
+    // Nothing is kept in a device.
+    assert_eq!(with(&lab, &["config"], &[("BERTH_CONFIG", "/dev/null")]).code, 0);
+    if !rustix::process::geteuid().is_root() {
+        println!("the rest is left out: only root can give a file to another account");
+        return;
+    }
+    std::os::unix::fs::chown(lab.config(), Some(54_321), None).expect("root may");
+    let told = run();
+    assert_ne!(told.code, 0, "{told:?}");
+    assert!(told.err.contains("belongs to another account (uid 54321)"), "{told:?}");
+    // A command that does without the config works, and says what is wrong.
+    let told = with(&lab, &["ls"], &[]);
+    assert!(told.code == 0 && told.err.contains("is not obeyed"), "{told:?}");
+}

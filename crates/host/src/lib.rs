@@ -24,6 +24,7 @@ pub mod socket;
 pub mod spawn;
 pub mod systemd;
 pub mod tree;
+pub mod trust;
 pub mod watchdog;
 
 use std::io;

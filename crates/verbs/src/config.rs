@@ -3,7 +3,7 @@
 //! Promise: a file that is not there changes nothing. One that is there is understood completely or
 //! refused, with file, line and column, what is allowed there, and what was probably meant; no value that may
 //! be a secret is repeated in a message. A variable counts over the file, an option over both. A mistake in any
-//! of them never keeps people from commands that do without: see [`Config::load_or_default`].
+//! of them, and a file that another account could have written, never keeps people from commands that do without: see [`Config::load_or_default`].
 //! Not here: which keys there are and how to add one (see [`registry`]), what the agents are (see
 //! [`crate::agents`]), how TOML is taken apart (see `keys`).
 //! Start with [`Config::load`].
@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use berth_api::{Code, Problem};
+use berth_host::trust::{self, Untrusted};
 
 pub use agents::{AgentKeys, ID};
 pub use history::HistoryKeys;
@@ -185,13 +186,14 @@ fn nearest<'k>(given: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k 
 /// The bytes of the file; `None` when there is none.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
     let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
-    match read {
-        Ok(_) if bytes.len() as u64 > MAX_BYTES => {
+    match read_to(&mut bytes, path) {
+        // It names programs that run with this account.
+        Ok(Err(why)) => Err(untrusted(path, why)),
+        Ok(Ok(())) if bytes.len() as u64 > MAX_BYTES => {
             Err(Problem::new(Code::Usage, format!("{} is larger than {MAX_BYTES} bytes", path.display()))
                 .hint("is this the config file? BERTH_CONFIG=FILE names another one"))
         }
-        Ok(_) => Ok(Some(bytes)),
+        Ok(Ok(())) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         // `sudo -u other` may keep HOME: the file in a home that is closed to us is somebody else's.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_behind_a_closed_door(path) => {
@@ -203,6 +205,26 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
         )
         .hint("BERTH_CONFIG=FILE names another one")),
     }
+}
+
+/// Reads the file, and says whether another account could have written it.
+fn read_to(bytes: &mut Vec<u8>, path: &Path) -> io::Result<Result<(), Untrusted>> {
+    let file = std::fs::File::open(path)?;
+    let trusted = trust::unchangeable_by_others(&file)?;
+    file.take(MAX_BYTES + 1).read_to_end(bytes)?;
+    Ok(trusted)
+}
+
+/// The refusal of a file that another account could have written.
+fn untrusted(path: &Path, why: Untrusted) -> Problem {
+    let file = path.display();
+    let hint = match why {
+        Untrusted::Owner(_) => format!(
+            "make the file yours with `chown \"$(id -un)\" {file}`, or name another one with BERTH_CONFIG=FILE"
+        ),
+        Untrusted::Mode(_) => format!("keep others from writing it: `chmod go-w {file}`"),
+    };
+    Problem::new(Code::Refused, format!("the config file {file} is not obeyed: {why}")).hint(hint)
 }
 
 /// Whether we may not even look whether there is such a file. One that somebody names is meant to be read.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -90,6 +91,7 @@ fn pair(lab: &Lab, name: &str) -> Pair {
     let (cert, key) = (lab.dir().join(format!("{name}.cert.pem")), lab.dir().join(format!("{name}.key.pem")));
     std::fs::write(&cert, made.cert.pem()).expect("a file");
     std::fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("our own file");
     Pair { cert, key, der: made.cert.der().clone() }
 }
 
@@ -236,4 +238,20 @@ fn http_spoken_to_a_tls_port_is_told_so_in_plain_http() {
     let address = gateway.address.clone().expect("an address");
     let health = request("GET", "/healthz", &[("Host", &address)], None);
     assert_eq!(exchange(tls(&address, &one).expect("TLS"), &health).status, 200);
+}
+
+#[test]
+fn a_tls_key_that_others_can_read_is_refused_with_what_to_do() {
+    let lab = lab();
+    let pair = pair(&lab, "open");
+    let (cert, key) = (text(&pair.cert), text(&pair.key));
+    for mode in [0o644, 0o640, 0o604] {
+        std::fs::set_permissions(&pair.key, std::fs::Permissions::from_mode(mode)).expect("our own file");
+        let said = lab.berth(["serve", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key]);
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(said.err.contains(&format!("the TLS key {key} is not used")), "{said:?}");
+        assert!(said.err.contains(&format!("chmod 600 {key}")), "{said:?}");
+    }
+    std::fs::set_permissions(&pair.key, std::fs::Permissions::from_mode(0o600)).expect("our own file");
+    lab.serve_with(&["--listen=127.0.0.1:0", "--tls-cert", cert, "--tls-key", key]);
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use berth_api::{Code, Problem};
+use berth_host::trust::{self, Untrusted};
 use rustls::ServerConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -65,6 +66,7 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, Problem> {
             },
         )
     })?;
+    is_secret(&files.key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -79,6 +81,18 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, Problem> {
     })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// Refuses a key that other accounts can read. One that is not there is told of by whoever reads it.
+fn is_secret(key: &Path) -> Result<(), Problem> {
+    let judged = std::fs::File::open(key).and_then(|file| trust::closed_to_others(&file));
+    let Ok(Err(why)) = judged else { return Ok(()) };
+    let file = key.display();
+    let hint = match why {
+        Untrusted::Owner(_) => format!("make the file yours with `chown \"$(id -un)\" {file}`"),
+        Untrusted::Mode(_) => format!("close it to others: `chmod 600 {file}`"),
+    };
+    Err(Problem::new(Code::Usage, format!("the TLS key {file} is not used: {why}")).hint(hint))
 }
 
 fn why(error: &rustls_pki_types::pem::Error) -> String {

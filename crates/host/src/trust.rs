@@ -1,0 +1,73 @@
+//! Files that only their owner may change or read: what ssh asks of its own.
+//!
+//! Promise: a file passes if it belongs to this account or to root and nobody else has the permission in question. It is
+//! the open file that is looked at, not its name, so nobody can swap it in between.
+//! Not here: directories (see `dir`), what to do about a file that does not pass.
+//! Start with [`unchangeable_by_others`].
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// The permissions that let others change a file.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// The permissions that let others do anything at all with a file.
+const OPEN_TO_OTHERS: u32 = 0o077;
+
+/// Why a file is not obeyed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Untrusted {
+    /// It belongs to an account that is neither this one nor root.
+    #[error("it belongs to another account (uid {0})")]
+    Owner(u32),
+    /// Its permissions go too far.
+    #[error("its permissions go too far (mode {0:04o})")]
+    Mode(u32),
+}
+
+/// Whether another account could have written this file. Pipes and devices pass: nothing is kept in them.
+pub fn unchangeable_by_others(file: &File) -> io::Result<Result<(), Untrusted>> {
+    Ok(judged(&file.metadata()?, WRITABLE_BY_OTHERS))
+}
+
+/// Whether another account can read or could have written this file. Pipes and devices pass.
+pub fn closed_to_others(file: &File) -> io::Result<Result<(), Untrusted>> {
+    Ok(judged(&file.metadata()?, OPEN_TO_OTHERS))
+}
+
+fn judged(meta: &Metadata, forbidden: u32) -> Result<(), Untrusted> {
+    let mode = meta.mode() & 0o7777;
+    if !meta.is_file() {
+        return Ok(());
+    }
+    if meta.uid() != 0 && meta.uid() != rustix::process::geteuid().as_raw() {
+        return Err(Untrusted::Owner(meta.uid()));
+    }
+    if mode & forbidden != 0 { Err(Untrusted::Mode(mode)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_can_write_or_read_is_told_by_its_mode_and_a_device_passes() {
+        let path = std::env::temp_dir().join(format!("berth-host-trust-{}", std::process::id()));
+        fs::write(&path, "").unwrap();
+        let judged = |mode: u32| {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let file = File::open(&path).unwrap();
+            (unchangeable_by_others(&file).unwrap().is_ok(), closed_to_others(&file).unwrap().is_ok())
+        };
+        let all = [0o600, 0o400, 0o644, 0o640, 0o660, 0o602].map(judged);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(
+            all,
+            [(true, true), (true, true), (true, false), (true, false), (false, false), (false, false)]
+        );
+        assert_eq!(unchangeable_by_others(&File::open("/dev/null").unwrap()).unwrap(), Ok(()));
+    }
+}
