@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::frame::{self, Frame, Kind};
+use crate::frame::{self, Frame, Kind, MAX_FIRST_FRAME_BYTES};
 use crate::message::{Answer, Asker, Call, Notice, PROTOCOL, Request};
 use crate::problem::{Code, Problem};
 use crate::{redact, trace};
@@ -28,6 +28,8 @@ pub struct Connection {
     asker: Asker,
     /// What was read beyond the last whole frame.
     ahead: Vec<u8>,
+    /// Whether the keeper takes long requests: it has been asked something, or this process started it.
+    has_asked: bool,
 }
 
 /// What arrived.
@@ -59,30 +61,31 @@ impl Connection {
         let stream = berth_host::socket::connect_within(dir, SOCKET_NAME, patience)
             .inspect_err(|error| tracing::debug!(?dir, %error, "no keeper answers there"))?;
         tracing::debug!(?dir, "connected to the keeper");
-        Ok(Self::over_for(stream, asker))
+        Ok(Self { has_asked: false, ..Self::over_for(stream, asker) })
     }
 
     /// Connects, asks and waits for an answer, all of it within this time.
     pub fn ask_within(dir: &Path, place: String, request: Request, patience: Duration) -> io::Result<()> {
         let until = Instant::now() + patience;
-        let mut keeper = Self::over(berth_host::socket::connect_within(dir, SOCKET_NAME, patience)?, place);
+        let mut keeper = Self::open_within(dir, place.into(), patience)?;
         // No time at all would mean all the time there is.
         let left = || until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         keeper.stream.set_write_timeout(Some(left()))?;
+        keeper.set_patience(Some(left()))?;
         keeper.send(request)?;
         keeper.set_patience(Some(left()))?;
         // What it says is not looked at: whoever has only so much time wants to know that it heard.
         keeper.frame().map(drop)
     }
 
-    /// Uses a stream that is connected already.
+    /// Uses a stream to a keeper that this process has started. Its first request may be as long as any.
     pub fn over(stream: UnixStream, place: String) -> Self {
         Self::over_for(stream, place.into())
     }
 
-    /// The same for somebody who may be an agent.
+    /// Does the same for a caller that may be an agent.
     pub fn over_for(stream: UnixStream, asker: Asker) -> Self {
-        Self { stream, asker, ahead: Vec::new() }
+        Self { stream, asker, ahead: Vec::new(), has_asked: true }
     }
 
     /// Asks, and waits for the answer. News that arrives in between is dropped: watch on a
@@ -111,12 +114,28 @@ impl Connection {
         }
     }
 
-    /// Asks without waiting.
+    /// Asks without waiting, but for a first request too long for a keeper that does not know this client yet.
     pub fn send(&mut self, request: Request) -> io::Result<()> {
         let Asker { place, agent, also } = self.asker.clone();
         let call = Call { protocol: PROTOCOL, place, agent, also, trace: trace::current(), request };
         let json = serde_json::to_vec(&call)?;
+        if !self.has_asked && json.len() >= MAX_FIRST_FRAME_BYTES {
+            self.introduce(call)?;
+        }
+        self.has_asked = true;
         frame::write(&mut self.stream, Kind::Call, &[&json])
+    }
+
+    /// Asks for the status, so that the keeper has accepted a request of this client.
+    fn introduce(&mut self, call: Call) -> io::Result<()> {
+        let json = serde_json::to_vec(&Call { request: Request::Status, ..call })?;
+        frame::write(&mut self.stream, Kind::Call, &[&json])?;
+        while let Some(arrival) = self.next()? {
+            if matches!(arrival, Arrival::Answer(_)) {
+                return Ok(());
+            }
+        }
+        Err(io::ErrorKind::UnexpectedEof.into())
     }
 
     /// Types, as the writer with this number.

@@ -9,7 +9,10 @@
 use std::io::{self, Read, Write};
 
 /// The largest frame, kind included. A longer one ends the connection.
-const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
+/// The largest frame, kind included, that a keeper takes from a client before it has accepted a request of that client.
+/// A client with a longer first request asks for the status first.
+pub const MAX_FIRST_FRAME_BYTES: usize = 64 * 1024;
 const HEADER_BYTES: usize = 5;
 
 /// What a frame carries.
@@ -78,8 +81,17 @@ pub fn encode(kind: Kind, pieces: &[&[u8]]) -> Vec<u8> {
 
 /// Takes the first whole frame off the front of `buffer`, if it is there.
 pub fn take(buffer: &mut Vec<u8>) -> io::Result<Option<Frame>> {
+    take_within(buffer, MAX_FRAME_BYTES)
+}
+
+/// Takes the first whole frame off the front of `buffer`, if it is there. A frame that announces more than `limit` bytes is
+/// an error, before it has arrived.
+pub fn take_within(buffer: &mut Vec<u8>, limit: usize) -> io::Result<Option<Frame>> {
     let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let (length, kind) = parse_header(*header)?;
+    if length > limit {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")));
+    }
     if buffer.len() < 4 + length {
         return Ok(None);
     }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
-use berth_api::frame::{self, Frame, Kind};
+use berth_api::frame::{self, Frame, Kind, MAX_FIRST_FRAME_BYTES, MAX_FRAME_BYTES};
 use berth_core::{Actor, Fence};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -25,6 +25,8 @@ pub(crate) const TOTAL_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 const SCREEN_PIECE_BYTES: usize = 1024 * 1024;
 /// How much of a client is read at a time.
 const READ_BYTES: usize = 16 * 1024;
+/// How much of unfinished frames is kept for all clients together: the longest frame, and as much again for the others.
+pub(crate) const UNFINISHED_BYTES: usize = 2 * MAX_FRAME_BYTES;
 
 /// One connection.
 #[derive(Debug)]
@@ -36,6 +38,10 @@ pub(crate) struct Client {
     pub(crate) peer: Option<Peer>,
     /// Whether that is inside of a session: looked up when it first wants more than to look.
     pub(crate) seen: Option<Seen>,
+    /// Whether a request of it was accepted. Before that it may send short frames only.
+    pub(crate) is_known: bool,
+    /// Whether it is the gateway of this state directory: looked up when it first asks something.
+    pub(crate) is_gateway: Option<bool>,
     /// Whether it sees the terminal.
     pub(crate) attached: Option<Attached>,
     /// Whether it is told of events and output.
@@ -88,6 +94,8 @@ impl Client {
             actor,
             peer,
             seen: None,
+            is_known: false,
+            is_gateway: None,
             attached: None,
             watches: false,
             awaits_end: false,
@@ -124,11 +132,17 @@ impl Client {
 
     /// The next whole frame, if it has arrived.
     pub(crate) fn next_frame(&mut self) -> io::Result<Option<Frame>> {
-        let frame = frame::take(&mut self.incoming)?;
+        let limit = if self.is_known { MAX_FRAME_BYTES } else { MAX_FIRST_FRAME_BYTES };
+        let frame = frame::take_within(&mut self.incoming, limit)?;
         if self.incoming.is_empty() && self.incoming.capacity() > READ_BYTES {
             self.incoming = Vec::new();
         }
         Ok(frame)
+    }
+
+    /// How much of an unfinished frame has arrived.
+    pub(crate) fn unfinished_bytes(&self) -> usize {
+        self.incoming.len()
     }
 
     /// Whether the client has closed its connection. What it sent before that may still be unread.

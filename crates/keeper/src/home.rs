@@ -19,6 +19,9 @@ use crate::store::JOURNAL_DIR;
 /// yet, must not hit a stranger whose random id happens to begin with it.
 const SHORTEST_PREFIX: usize = 3;
 
+/// The file in the state directory that a gateway locks for as long as it runs.
+pub const GATEWAY_LOCK: &str = "gateway.lock";
+
 /// Where sessions live in the state directory.
 const SESSIONS: &str = "sessions";
 /// Where helpers live: sessions that are shared, and that lists of sessions never show.

@@ -65,8 +65,6 @@ use crate::view;
 /// How long lists may have to look into the journal for what happened to a turn. Writing the short cut
 /// costs as much as accepting a turn, and twice if the next event has to take its traces to the disk.
 const STATUS_DELAY_MS: u64 = 50;
-/// How much of where somebody is who is attached is told.
-const MOST_PLACE_CHARS: usize = 200;
 /// How long lists may be behind what the agent does at the moment, which is in no journal.
 const ACTIVITY_DELAY_MS: u64 = 250;
 /// A turn of the loop that takes longer than this replaces the program in place.
@@ -330,7 +328,7 @@ impl Keeper {
         let attached = self.clients.values().filter_map(|client| Some((client, client.attached?)));
         status.attached = attached
             .map(|(client, attached)| AttachedStatus {
-                place: client.actor.place.chars().take(MOST_PLACE_CHARS).collect(),
+                place: client.actor.place.clone(),
                 since: Timestamp(attached.since_ms),
                 writes: attached.fence.is_some(),
             })

@@ -29,6 +29,7 @@ pub mod names;
 pub mod notify;
 pub mod output;
 pub mod owner;
+mod place;
 pub mod purge;
 pub mod recover;
 pub mod sight;

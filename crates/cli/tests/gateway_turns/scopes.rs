@@ -69,3 +69,14 @@ fn a_token_with_a_list_of_sessions_is_not_told_which_other_writes_its_conversati
     let told = resume(&["--session", "one", "--yes"]);
     assert!(!told.contains(&other) && told.contains("none of yours"), "{told}");
 }
+
+/// The keeper takes the gateway's word for who sent a turn, and nobody else's.
+#[test]
+fn the_sender_that_the_gateway_names_is_recorded_without_a_mark() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = start(&lab, &[]);
+    let turn = crate::told(&gateway, &id, "hello");
+    let place = turn["by"]["place"].as_str().expect("a text");
+    assert!(place.contains("the local socket") && !place.contains("(claimed)"), "{turn}");
+}

@@ -23,6 +23,7 @@ mod resumes;
 mod secrets;
 mod silent;
 mod starting;
+mod strange_clients;
 mod talking;
 mod time;
 

@@ -16,14 +16,13 @@ use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
 use berth_host::{clock, socket, watchdog};
 use berth_keeper::Home;
+use berth_keeper::home::GATEWAY_LOCK;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::{Address, Listen, Options};
 
 /// The name of the socket in the state directory.
 pub(super) const SOCKET_NAME: &str = "gateway.sock";
-/// The name of the lock beside it.
-const LOCK_NAME: &str = "gateway.lock";
 
 /// Who looks whether the lock is held has it for an instant.
 const LOCK_PATIENCE: Duration = Duration::from_millis(300);
@@ -159,7 +158,7 @@ fn listens_on(fd: &OwnedFd, wanted: Option<SocketAddr>) -> bool {
 
 /// The lock of this state directory.
 fn held(home: &Home) -> Result<LockFile, Problem> {
-    let path = home.root().join(LOCK_NAME);
+    let path = home.root().join(GATEWAY_LOCK);
     let trouble = |error: &io::Error| {
         Problem::new(Code::Refused, format!("cannot lock {}: {error}", path.display()))
             .hint("`berth doctor` looks at the state directory")

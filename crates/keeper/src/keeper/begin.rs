@@ -44,7 +44,7 @@ use crate::owner::{Input, Owner};
 use crate::start::{ADOPT_FLAG, LOOKING_SINCE};
 use crate::store::{self, Lease};
 use crate::stranger::StrangeHolder;
-use crate::{recover, view};
+use crate::{place, recover, view};
 
 /// How much of a run's beginning is replayed after a restart in place, where what was painted last is not all of it.
 const FIRST_BYTES: usize = 64 * 1024;
@@ -63,7 +63,9 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
         let dir = args.first().map(PathBuf::from).ok_or_else(|| usage("the directory of a session"))?;
         let call = first_call(&mut caller)?;
         let (home, id) = Home::of(&dir)?;
-        let by = Actor { place: call.place.clone(), ..actor_of(&caller).unwrap_or_default() };
+        let by = actor_of(&caller).unwrap_or_default();
+        let place = place::recorded(&call.place, place::is_gateway(home.root(), by.pid));
+        let by = Actor { place, ..by };
         let peer = Peer::of(&caller).map_err(|error| bug("telling who asks", &error))?;
         let seen = peer.look(&home).and_for(&home, call.agent.iter().chain(&call.also));
         let request = callers::admitted(&home, &id, &seen, call.request)?;
@@ -74,6 +76,9 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
             let answer = Answer::Done { status: Box::new(keeper.status()) };
             // The agent runs; a caller that cannot be answered is no reason to end it.
             if let Ok(key) = keeper.add_client(caller) {
+                if let Some(client) = keeper.clients.get_mut(&key) {
+                    client.is_known = true;
+                }
                 keeper.answer(key, &answer);
                 keeper.await_ready(key);
                 keeper.flush(key);

@@ -15,11 +15,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use super::{Keeper, STATUS_DELAY_MS, actor_of};
 use crate::callers::{self, Peer, Seen};
-use crate::clients::{Attached, Client};
+use crate::clients::{Attached, Client, UNFINISHED_BYTES};
 use crate::home::Home;
-use crate::killpoint;
 use crate::owner::Input;
 use crate::store;
+use crate::{killpoint, place};
 
 /// How many may be attached, watch or wait at once.
 const MAX_LASTING: usize = 64;
@@ -132,12 +132,40 @@ impl Keeper {
             if !open {
                 return self.drop_client(key);
             }
+            self.bound_unfinished();
             self.pause_if_full(key);
         }
         if flags.contains(epoll::EventFlags::OUT) {
             self.write_now(key);
         }
         self.flush(key);
+    }
+
+    /// Disconnects the client with the longest unfinished frame if all of them together are too long. A client whose
+    /// request is as long as any prompt is not the longest while another one hoards.
+    fn bound_unfinished(&mut self) {
+        let total: usize = self.clients.values().map(Client::unfinished_bytes).sum();
+        if total <= UNFINISHED_BYTES {
+            return;
+        }
+        let longest = self.clients.iter().max_by_key(|(_, client)| client.unfinished_bytes());
+        if let Some((&longest, client)) = longest {
+            tracing::warn!(
+                client = longest,
+                pid = client.actor.pid,
+                "disconnected: its frame is not finished"
+            );
+            self.drop_client(longest);
+        }
+    }
+
+    /// Where a client is, as it may be recorded: see [`place`].
+    fn place_of(&mut self, key: u64, claim: &str) -> String {
+        let root = self.root().to_owned();
+        let Some(client) = self.clients.get_mut(&key) else { return String::new() };
+        let pid = client.actor.pid;
+        let is_gateway = *client.is_gateway.get_or_insert_with(|| place::is_gateway(&root, pid));
+        place::recorded(claim, is_gateway)
     }
 
     /// Forgets a client. If it was the writer, nobody is, and that is recorded.
@@ -174,15 +202,21 @@ impl Keeper {
             Ok(call) if call.protocol == PROTOCOL => {
                 trace = call.trace.filter(|trace| trace::is_trace(trace));
                 tracing::debug!(client = key, request = %redact::kind(&call.request), trace, "asked");
+                let place = self.place_of(key, &call.place);
                 if let Some(client) = self.clients.get_mut(&key) {
-                    client.actor.place = call.place;
+                    client.actor.place = place;
                 }
                 if self.is_withdrawn(key, &call.request) {
                     tracing::info!(client = key, trace, "withdrawn: the client has hung up");
                     return;
                 }
                 let agents: Vec<String> = call.agent.into_iter().chain(call.also).collect();
-                self.permitted(key, &agents, &call.request).and_then(|()| self.on_request(key, call.request))
+                self.permitted(key, &agents, &call.request).and_then(|()| {
+                    if let Some(client) = self.clients.get_mut(&key) {
+                        client.is_known = true;
+                    }
+                    self.on_request(key, call.request)
+                })
             }
             Ok(call) => Err(Problem::new(
                 Code::Unreachable,

@@ -1,0 +1,57 @@
+//! Where a client says it is, made fit for the journal and for everybody who reads it.
+//!
+//! Promise: what is recorded is short and on one line, and says that it is the client's own word unless the gateway of this
+//! state directory said it. The kernel's word about a client is its pid and account, which are recorded beside it.
+//! Start with [`recorded`].
+
+use std::path::Path;
+
+use berth_host::lock::takers;
+
+use crate::home::GATEWAY_LOCK;
+
+/// How much of a claim is recorded, in characters.
+const MOST_CHARS: usize = 200;
+/// Ends a place that a client claims to be at.
+const CLAIMED: &str = " (claimed)";
+
+/// A place as it is recorded.
+pub(crate) fn recorded(claim: &str, is_gateway: bool) -> String {
+    let mut place: String =
+        claim.chars().take(MOST_CHARS).map(|c| if is_plain(c) { c } else { '?' }).collect();
+    if !is_gateway && !place.is_empty() {
+        place.push_str(CLAIMED);
+    }
+    place
+}
+
+/// Whether a process is the gateway of the state directory at `root`: it has locked the gateway's file, by the kernel's
+/// list. The text in that file proves nothing, because every process of this account can write it.
+pub(crate) fn is_gateway(root: &Path, pid: u32) -> bool {
+    takers(&root.join(GATEWAY_LOCK)).is_ok_and(|takers| takers.contains(&pid))
+}
+
+/// Whether a character is neither a control character nor one that changes the order or the lines of a text.
+fn is_plain(c: char) -> bool {
+    let reorders =
+        matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !c.is_control() && !reorders && !matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claimed_place_is_cut_cleaned_and_marked() {
+        assert_eq!(recorded("pts/3 on host", false), "pts/3 on host (claimed)");
+        assert_eq!(recorded("\x1b[2Ja\nb\u{202e}c\u{9b}", false), "?[2Ja?b?c? (claimed)");
+        assert_eq!(recorded(&"x".repeat(10_000), false).chars().count(), MOST_CHARS + CLAIMED.len());
+        assert_eq!(recorded("", false), "");
+    }
+
+    #[test]
+    fn a_place_that_the_gateway_tells_is_not_marked_and_still_cleaned() {
+        assert_eq!(recorded("token a at 1.2.3.4\n", true), "token a at 1.2.3.4?");
+    }
+}
