@@ -31,7 +31,7 @@ pub const ADOPT_FLAG: &str = "--adopt";
 pub(crate) const LOOKING_SINCE: &str = "--looking-since=";
 
 /// How long a keeper may take until its agent runs: slow disks included, dead ones not.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+pub const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Variables that belong to the run a command was called from, not to the session it starts.
 const OF_THE_CALLER: [&str; 17] = [

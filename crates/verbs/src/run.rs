@@ -6,15 +6,16 @@
 //! Start with [`prepare`].
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use berth_api::life::PolicyChange;
 use berth_api::message::{Answer, Request, Submit};
 use berth_api::record::{Grant, Limits, Spec};
 use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
-use berth_core::{Deed, Name, SessionId};
+use berth_core::{Deed, Event, Name, SessionId, State};
 use berth_keeper::keeper::last_complaints;
-use berth_keeper::{conversations, names::NamesLock, start, turn, view};
+use berth_keeper::{History, conversations, names::NamesLock, start, store, turn};
 
 use crate::agents::{Driver, Table, TuiBegin};
 use crate::config::Config;
@@ -27,6 +28,8 @@ const MAX_KEY_BYTES: usize = 76;
 const MAX_CONVERSATION_BYTES: usize = 256;
 /// The agents whose interface a word alone starts.
 const INTERFACES: [&str; 2] = ["claude", "codex"];
+/// The pause between two looks at a session that is about to run.
+const BEGIN_PAUSE: Duration = Duration::from_millis(20);
 /// How much of a command a problem shows.
 const SHOWN_COMMAND_CHARS: usize = 60;
 
@@ -304,8 +307,9 @@ pub fn id_of(status: &Status) -> Result<SessionId, Problem> {
 
 /// The session that a key already means, if it is of the same kind.
 fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem> {
-    let status = ctx.status(id)?;
-    let made = view::history(&ctx.home, id)?.session.spec.map(Spec::from).unwrap_or_default();
+    let status = once_begun(ctx, id)?;
+    let events = store::read(&ctx.home.session_dir(id), id, 1)?;
+    let made = History::replay(&events).session.spec.map(Spec::from).unwrap_or_default();
     if !is_same(&made, spec) {
         let shown: String =
             redact::command_line(&status.what.command).chars().take(SHOWN_COMMAND_CHARS).collect();
@@ -316,7 +320,35 @@ fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem
         )
         .hint("use another key for another command"));
     }
+    let ran = events.iter().any(|event| matches!(event.get().event, Event::RunStarted { .. }));
+    if let Some(failure) = status.failure.as_ref().filter(|_| !ran) {
+        // Whoever repeats a call takes its success for a command that runs, or did. Nothing proves that it never ran, so
+        // it is not started again unasked.
+        let what =
+            format!("session {id}, which the key means, ended before its command was seen to run: {failure}");
+        return Err(Problem::new(Code::Refused, what)
+            .hint(format!("`berth resume {id}` starts it; another key makes a new session")));
+    }
     Ok(status)
+}
+
+/// What is known of a session once its run has begun or failed to: the caller that made it may be gone by now, and its
+/// keeper still at it.
+fn once_begun(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
+    let until = Instant::now() + start::START_PATIENCE;
+    loop {
+        let status = ctx.status(id)?;
+        if status.state != State::Starting.word() {
+            return Ok(status);
+        }
+        if Instant::now() >= until {
+            let what = format!("session {id}, which the key means, is still starting");
+            return Err(
+                Problem::new(Code::Unreachable, what).hint(format!("`berth why {id}` shows what is known"))
+            );
+        }
+        std::thread::sleep(BEGIN_PAUSE);
+    }
 }
 
 /// Refuses as the id of a conversation what an agent could take for something else: it is a word of its command line.
