@@ -26,9 +26,9 @@ function useReading(box, isFirst) {
   };
   useEffect(() => {
     let isInView = false;
-    const change = () => { if (isInView && !document.hidden) reading.show(now()); else reading.hide(); look(); };
+    const change = () => { if (isInView && !document.hidden) reading.show(now()); else reading.hide(now()); look(); };
     // One that moves up when the question before it is gone comes under a finger that was meant for that one.
-    reading.hide();
+    reading.reset();
     const watch = new IntersectionObserver(([...all]) => { isInView = all[all.length - 1].isIntersecting; change(); });
     watch.observe(box.current.querySelector(".acts"));
     document.addEventListener("visibilitychange", change);
