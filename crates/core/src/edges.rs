@@ -1,7 +1,7 @@
 //! Turn edges of an agent in a terminal: when it began, asked and ended, as its hooks told.
 //!
 //! Promise: what a hook tells of a turn of ours counts only if the prompt it names is that turn's, and the turn was
-//! given and not over; whatever somebody typed there is theirs, and only makes the agent busy. A run whose agent tells
+//! given and not over. A turn is `done` without a remark only if the agent's own record has its end. Whatever somebody typed there is theirs, and only makes the agent busy. A run whose agent tells
 //! nothing is as it was without hooks.
 //! Not here: whether a hook is the run's own agent's (the keeper proves that), typing and the screen (the keeper's
 //! `edges`).
@@ -22,6 +22,9 @@ const NOTES_WITH_HASH: &str = "claude";
 
 /// The agent that takes what is typed while it works into the turn it has.
 const JOINS_PROMPTS: &str = "codex";
+
+/// Why an end is not proven.
+const TOLD_BY_HOOK: &str = "told by a hook, not in the agent's own record";
 
 /// What stands for the tool where an agent did not name one.
 const ON_SCREEN: &str = "on its screen";
@@ -67,6 +70,17 @@ impl Edge {
     }
 }
 
+/// What the agent's own record says of an end that a hook told. Every tool of the agent can call its hooks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndProof {
+    /// The record has that end.
+    Recorded,
+    /// There is no record, or the turn cannot be found in it: the hook is all there is.
+    HookOnly,
+    /// The record has the turn, and not its end.
+    Contradicted,
+}
+
 /// What an agent in a terminal told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Told {
@@ -92,6 +106,8 @@ pub enum Told {
         answer: Option<String>,
         /** Whether that is only the beginning. */
         cut: bool,
+        /** What proves it. */
+        proof: EndProof,
     },
     /// It was made to break off.
     Interrupted,
@@ -203,15 +219,21 @@ pub(crate) fn told(session: &Session, epoch: Epoch, told: &Told, now: Now) -> Ve
                 events.extend(asked(session, request, what));
             }
         }
-        Told::Stopped { answer, cut } => {
+        Told::Stopped { answer, cut, proof } => {
             unask(session, &mut events);
             let is_news = session.edges.is_none_or(|edges| edges.working);
             events.extend(is_news.then(|| edge(session, Edge::Stopped)));
-            let end = TurnEnd {
+            let done = |reason: Option<&str>| TurnEnd {
                 answer: answer.clone().unwrap_or_default(),
                 cut: *cut,
-                reason: None,
+                reason: reason.map(str::to_owned),
                 ..TurnEnd::without_answer(Final::Done, "")
+            };
+            let end = match proof {
+                EndProof::Recorded => done(None),
+                EndProof::HookOnly => done(Some(TOLD_BY_HOOK)),
+                // Nor is the answer that came with it the agent's.
+                EndProof::Contradicted => TurnEnd::without_answer(Final::Unknown, TOLD_BY_HOOK),
             };
             // Of what it was given before ours it tells the end as well.
             let is_its_own = session.edges.is_none_or(|edges| edges.before == 0);

@@ -29,7 +29,7 @@ mod tests;
 mod turns;
 
 pub use decide::{Command, Refusal, decide};
-pub use edges::{Edge, Edges, Told};
+pub use edges::{Edge, Edges, EndProof, Told};
 pub use effects::{Effect, effects};
 pub use event::{Actor, Boundary, Conversation, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec};
 pub use grants::{Caller, Deed, Forbidden, Grant, Target, may, needed};

@@ -13,7 +13,7 @@ use berth_api::{Code, Problem};
 use berth_core::{Conversation, Event, Exit, Final, Origin, Session, SessionId, Spec, TurnEnd};
 use berth_driver::{Begin, Driver, Out, Update};
 use berth_journal::Committed;
-use berth_transcript::{Asked, Fate};
+use berth_transcript::{Asked, Fate, Progress};
 
 use crate::history::{History, Stored};
 use crate::{driver, output, recover};
@@ -180,7 +180,7 @@ pub(crate) fn of_dead_agent(
 ) -> Option<TurnEnd> {
     let session = &history.session;
     session.turns.current.as_ref()?;
-    if let Some(Recorded::Over(end)) = recorded(history, id) {
+    if let Recorded::Over(end) = recorded(history, id, 0) {
         return Some(end);
     }
     let (state, how) = match exit {
@@ -200,20 +200,21 @@ pub(crate) fn of_dead_agent(
 
 /// How the turn of an agent ended that lives, has nothing to do, and did not tell the end.
 pub(crate) fn of_quiet_agent(history: &History, id: &SessionId) -> Option<TurnEnd> {
-    match recorded(history, id)? {
+    match recorded(history, id, 0) {
         Recorded::Over(end) => Some(end),
-        Recorded::Unfinished(why) => {
+        Recorded::Unfinished(why, _) => {
             let reason = format!("it was broken off: {why}");
             Some(TurnEnd::without_answer(Final::Interrupted, reason))
         }
+        Recorded::CannotTell => None,
     }
 }
 
 /// The end of an agent's turn, if its own record has one.
 pub(crate) fn recorded_end(history: &History, id: &SessionId) -> Option<TurnEnd> {
-    match recorded(history, id)? {
+    match recorded(history, id, 0) {
         Recorded::Over(end) => Some(end),
-        Recorded::Unfinished(_) => None,
+        Recorded::Unfinished(..) | Recorded::CannotTell => None,
     }
 }
 
@@ -225,13 +226,13 @@ pub(crate) fn of_lost_run(history: &History, dir: &Path) -> Option<TurnEnd> {
     if let Some(end) = heard(session, &id, dir) {
         return Some(end);
     }
-    Some(match recorded(history, &id) {
-        Some(Recorded::Over(end)) => end,
-        Some(Recorded::Unfinished(why)) => {
+    Some(match recorded(history, &id, 0) {
+        Recorded::Over(end) => end,
+        Recorded::Unfinished(why, _) => {
             let reason = format!("the keeper died, and the agent had not finished: {why}");
             TurnEnd::without_answer(Final::Interrupted, reason)
         }
-        None => {
+        Recorded::CannotTell => {
             let reason = "the keeper died, and nothing tells whether the agent had finished";
             TurnEnd::without_answer(Final::Unknown, reason)
         }
@@ -239,16 +240,22 @@ pub(crate) fn of_lost_run(history: &History, dir: &Path) -> Option<TurnEnd> {
 }
 
 /// What an agent's own record says about the last prompt.
-enum Recorded {
+#[derive(Clone, Debug)]
+pub(crate) enum Recorded {
     Over(TurnEnd),
-    Unfinished(String),
+    Unfinished(String, Progress),
+    CannotTell,
 }
 
-fn recorded(history: &History, id: &SessionId) -> Option<Recorded> {
+/// Looks into the agent's own record for the turn it has. What is before `from_bytes` is not read.
+pub(crate) fn recorded(history: &History, id: &SessionId, from_bytes: u64) -> Recorded {
     let session = &history.session;
-    let (spec, known) = (session.spec.as_ref()?, session.conversation.as_ref()?);
-    let current = session.turns.current.as_ref()?;
-    let turn = session.turns.get(current.turn)?;
+    let known = session.spec.as_ref().zip(session.conversation.as_ref());
+    let current = session.turns.current.as_ref();
+    let turn = current.and_then(|current| session.turns.get(current.turn));
+    let (Some((spec, known)), Some(current), Some(turn)) = (known, current, turn) else {
+        return Recorded::CannotTell;
+    };
     let is_earlier = |number: u64| number != current.turn && session.turns.was_given(number);
     let is_new = matches!(spec.origin, Origin::New | Origin::Named(_));
     let keeper = session.keeper.as_ref().map(recover::identity);
@@ -259,17 +266,19 @@ fn recorded(history: &History, id: &SessionId) -> Option<Recorded> {
         given_at_ms: history.given_at_ms,
         first: is_new && !(1..=session.turns.last()).any(is_earlier),
         same_boot: keeper.is_some_and(|keeper| matches!(keeper.is_of_another_boot(), Ok(false))),
+        typed: session.has_terminal(),
+        from_bytes,
     };
     match berth_transcript::fate(&spec.conversation, &known.id, where_kept(spec, Some(known)), &asked) {
-        Fate::Done { answer, cut } => Some(Recorded::Over(TurnEnd {
+        Fate::Done { answer, cut } => Recorded::Over(TurnEnd {
             answer,
             cut,
             reason: Some("found in the agent's own record".to_owned()),
             ..TurnEnd::without_answer(Final::Done, "")
-        })),
-        Fate::Failed { why } => Some(Recorded::Over(TurnEnd::without_answer(Final::Failed, why))),
-        Fate::Unfinished { why } => Some(Recorded::Unfinished(why)),
-        Fate::CannotTell { .. } => None,
+        }),
+        Fate::Failed { why } => Recorded::Over(TurnEnd::without_answer(Final::Failed, why)),
+        Fate::Unfinished { why, progress } => Recorded::Unfinished(why, progress),
+        Fate::CannotTell { .. } => Recorded::CannotTell,
     }
 }
 

@@ -110,7 +110,7 @@ impl Scanner<'_> {
             return;
         }
         if record.kind == "queue-operation" {
-            let is_ours = record.content.as_ref().is_some_and(|content| content.is(self.asked.text));
+            let is_ours = record.content.as_ref().is_some_and(|content| content.is(&self.asked));
             self.is_queued |= record.operation.as_deref() == Some("enqueue") && is_ours;
             return;
         }
@@ -147,7 +147,7 @@ impl Scanner<'_> {
                 let merged = record.merged_send_uuids.iter().flat_map(|few| &few.0);
                 let is_merged = merged.into_iter().any(|uuid| asked.id == Some(uuid));
                 let is_line = self.is_queued && content.has_lines(asked.text);
-                let is_words = content.is(asked.text) && !record.is_meta;
+                let is_words = content.is(asked) && !record.is_meta;
                 let is_command = asked.text.trim_start().starts_with('/');
                 // An id alone is not enough: another session of ours may have given it to other words.
                 let is_id = has_id(&record.uuid) && (is_words || is_command || content.has_lines(asked.text));
@@ -158,11 +158,11 @@ impl Scanner<'_> {
                 if attachment.kind != "queued_command" {
                     return None;
                 }
-                let is_words = attachment.prompt.as_ref().is_some_and(|prompt| prompt.is(asked.text));
+                let is_words = attachment.prompt.as_ref().is_some_and(|prompt| prompt.is(asked));
                 (has_id(&attachment.source_uuid) && is_words, is_words)
             }
             "system" if record.subtype.as_deref() == Some("local_command") => {
-                let is_words = record.content.as_ref().is_some_and(|content| content.is(asked.text));
+                let is_words = record.content.as_ref().is_some_and(|content| content.is(asked));
                 (has_id(&record.submit_uuid) && is_words, is_words)
             }
             _ => return None,
@@ -454,8 +454,8 @@ impl<'a> Content<'a> {
         }
     }
 
-    fn is(&self, text: &str) -> bool {
-        self.text() == Some(text)
+    fn is(&self, asked: &Asked<'_>) -> bool {
+        self.text().is_some_and(|text| asked.is_text(text))
     }
 
     /// Whether the text is there as whole lines among others.

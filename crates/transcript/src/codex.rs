@@ -118,7 +118,7 @@ impl Scanner<'_> {
     }
 
     fn prompt(&mut self, turn: String, words: &str, client_id: Option<&str>, at: Option<&str>) {
-        if words != self.asked.text {
+        if !self.asked.is_text(words) {
             return;
         }
         let is_ours = self.asked.id.is_some() && client_id == self.asked.id;

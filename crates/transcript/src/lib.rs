@@ -33,6 +33,7 @@ mod words;
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
 use std::path::PathBuf;
 
 pub use place::{EveryFile, Kind, Own, config_dir, every_file, is_plain_id, open, own};
@@ -63,12 +64,25 @@ pub enum Fate {
     Unfinished {
         /** What the record shows. */
         why: String,
+        /** How far the record follows it. */
+        progress: Progress,
     },
     /// The record does not say.
     CannotTell {
         /** Why not. */
         why: String,
     },
+}
+
+/// How far the record of an agent follows a turn that has no end in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// The prompt is not in it.
+    NoPrompt,
+    /// The prompt is in it, and no end.
+    Open,
+    /// It says that the turn was broken off.
+    BrokenOff,
 }
 
 /// A prompt that was given to an agent: always the last one of its conversation.
@@ -87,12 +101,21 @@ pub struct Asked<'a> {
     /// Whether the machine has been up ever since. No agent syncs its transcript, so after a power cut the end
     /// of a turn may be missing that was reached.
     pub same_boot: bool,
+    /// Whether it was typed into a terminal, which changes blanks and line ends: then only the words are compared.
+    pub typed: bool,
+    /// How long the record was when the prompt was given, in bytes: what is before that is not read.
+    pub from_bytes: u64,
 }
 
 impl<'a> Asked<'a> {
     /// Just the words, somewhere in a conversation, on a machine that stayed up.
     pub fn new(text: &'a str) -> Self {
-        Self { text, id: None, given_at_ms: None, first: false, same_boot: true }
+        Self { text, id: None, given_at_ms: None, first: false, same_boot: true, typed: false, from_bytes: 0 }
+    }
+
+    /// Whether this is the text of the prompt.
+    fn is_text(&self, text: &str) -> bool {
+        text == self.text || (self.typed && text.split_whitespace().eq(self.text.split_whitespace()))
     }
 
     /// Whether a record with this time is of an earlier prompt.
@@ -114,24 +137,33 @@ pub fn fate(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>,
     };
     let Some(found) = files.pop() else {
         let why = format!("{} kept no record of conversation {native_id}", kind.word());
-        return if asked.first && asked.same_boot { Fate::Unfinished { why } } else { cannot_tell(why) };
+        let unfinished = |why| Fate::Unfinished { why, progress: Progress::NoPrompt };
+        return if asked.first && asked.same_boot { unfinished(why) } else { cannot_tell(why) };
     };
     if let Some(other) = files.pop() {
         let (one, other) = (found.path.display(), other.path.display());
         return cannot_tell(format!("there are two records of conversation {native_id}: {one} and {other}"));
     }
-    let file = match place::open(&found.path) {
+    let mut file = match place::open(&found.path) {
         Ok(file) => file,
         Err(why) => return cannot_tell(why),
     };
     if found.is_compressed {
         return cannot_tell(format!("{} is compressed", found.path.display()));
     }
-    let read = match kind {
+    let read = skip_to(&mut file, asked.from_bytes).and_then(|()| match kind {
         Kind::Claude => claude::fate(&file, asked),
         Kind::Codex => codex::fate(&file, asked),
-    };
+    });
     read.unwrap_or_else(|error| cannot_tell(format!("cannot read {}: {error}", found.path.display())))
+}
+
+/// Leaves out what was there before the prompt, unless another file is in the place of that one.
+fn skip_to(file: &mut File, from_bytes: u64) -> io::Result<()> {
+    if from_bytes > 0 && file.metadata()?.len() >= from_bytes {
+        file.seek(SeekFrom::Start(from_bytes))?;
+    }
+    Ok(())
 }
 
 /// Whether the agent has anything to take up under this id; `None` if that cannot be told. False for a file
@@ -215,7 +247,8 @@ fn judge(scan: Scan, asked: &Asked<'_>) -> Fate {
                 "the prompt is not in the agent's record, which may have lost its end with the machine",
             )
         } else {
-            Fate::Unfinished { why: "the agent's record does not have the prompt".to_owned() }
+            let why = "the agent's record does not have the prompt".to_owned();
+            Fate::Unfinished { why, progress: Progress::NoPrompt }
         }
     };
     let (by, at_ms, bad, end) = match scan {
@@ -236,7 +269,7 @@ fn judge(scan: Scan, asked: &Asked<'_>) -> Fate {
     match end {
         End::Done(answer) => keep(answer),
         End::Failed(why) => Fate::Failed { why },
-        End::BrokenOff(why) => Fate::Unfinished { why },
+        End::BrokenOff(why) => Fate::Unfinished { why, progress: Progress::BrokenOff },
         End::Unclear(why) => Fate::CannotTell { why },
         End::Open(_) if bad > 0 => {
             cannot_tell("the end of the turn is not in the agent's record, and parts of that cannot be read")
@@ -244,6 +277,6 @@ fn judge(scan: Scan, asked: &Asked<'_>) -> Fate {
         End::Open(_) if !asked.same_boot => cannot_tell(
             "the end of the turn is not in the agent's record, which may have lost its end with the machine",
         ),
-        End::Open(why) => Fate::Unfinished { why },
+        End::Open(why) => Fate::Unfinished { why, progress: Progress::Open },
     }
 }

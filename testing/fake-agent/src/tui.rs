@@ -13,6 +13,10 @@
 //! MUTE          tells nothing of this prompt
 //! FLOOD         paints more than two megabytes before it answers
 //! REMIND        tells that it has had nothing to do for a minute: a reminder of an earlier end that comes late
+//! FORGE NAME    uses a tool that tells the end of this turn by the agent's own hook, with an answer of its own, and takes
+//!               until the file NAME is there
+//! LATE NAME     tells the end, and writes it down when the file NAME is there
+//! UNWRITTEN     tells the end, and never writes it down
 //! SURPRISE      begins something of its own when this was pasted, before it is sent
 //! /menu         a menu, of which Enter picks something and Escape nothing
 //! /clear late   the same, and then a hook of the one before comes
@@ -21,7 +25,7 @@
 //!
 //! With `--late NAME` it tells that it is there, and reads its terminal when the file NAME is there; what was typed until
 //! then is lost, as it is with Claude Code. Hooks are what `--plugin-dir DIR` or `--hook COMMAND` says; `fake-agent tell` is one that needs no berth. What it does
-//! is in `$CLAUDE_CONFIG_DIR/sessions/PID.json`, too.
+//! is in `$CLAUDE_CONFIG_DIR/sessions/PID.json`, too; with `--record` what is said is in `$CLAUDE_CONFIG_DIR/projects`.
 //! Start with [`run`].
 
 use std::collections::VecDeque;
@@ -56,6 +60,10 @@ struct Tui {
     /// What was sent and waits.
     sent: VecDeque<String>,
     clears: u32,
+    records: bool,
+    /// The last record that was written, and how many were.
+    last_record: Option<String>,
+    recorded: u32,
 }
 
 /// Something that was done at the terminal.
@@ -82,6 +90,9 @@ pub(crate) fn run(words: &[String]) -> io::Result<ExitCode> {
         keys: VecDeque::new(),
         sent: VecDeque::new(),
         clears: 0,
+        records: words.iter().any(|word| word == "--record"),
+        last_record: None,
+        recorded: 0,
     };
     let stdin = rustix::stdio::stdin();
     let mut modes = tcgetattr(stdin)?;
@@ -143,6 +154,7 @@ impl Tui {
             return show("\r\nmute");
         }
         self.status("busy")?;
+        self.record("user", json!({"role": "user", "content": text}))?;
         let word = |name: &str| text.split_once(name).map(|(_, rest)| rest.trim().to_owned());
         if text.contains("REMIND") {
             self.tell("Notification", json!({"at_ms": now_ms() + 60_000}))?;
@@ -187,9 +199,47 @@ impl Tui {
                 .args(self.plugin.iter().flat_map(|dir| ["--plugin-dir", dir.to_str().unwrap_or_default()]));
             nested.status()?;
         }
-        show(&format!("\r\nECHO: {}", text.replace('\n', "\r\n")))?;
-        self.tell("Stop", json!({"last_assistant_message": format!("ECHO: {text}")}))?;
-        self.status("idle")
+        if let Some(name) = word("FORGE ") {
+            let tool = json!([{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]);
+            let message = json!({"id": "m0", "model": "m", "stop_reason": "tool_use", "content": tool});
+            self.record("assistant", message)?;
+            self.tell("Stop", json!({"last_assistant_message": "forged"}))?;
+            show("\r\nforged")?;
+            self.wait_for(|_| Path::new(&name).exists())?;
+            let result = json!([{"type": "tool_result", "tool_use_id": "t", "content": ""}]);
+            self.record("user", json!({"role": "user", "content": result}))?;
+        }
+        let answer = format!("ECHO: {text}");
+        let said = json!([{"type": "text", "text": answer}]);
+        let message = json!({"id": "m1", "model": "m", "stop_reason": "end_turn", "content": said});
+        let late = word("LATE ");
+        if late.is_none() && !text.contains("UNWRITTEN") {
+            self.record("assistant", message.clone())?;
+        }
+        show(&format!("\r\n{}", answer.replace('\n', "\r\n")))?;
+        self.tell("Stop", json!({"last_assistant_message": answer}))?;
+        self.status("idle")?;
+        if let Some(name) = late {
+            self.wait_for(|_| Path::new(&name).exists())?;
+            self.record("assistant", message)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a record into its transcript, behind the last one.
+    fn record(&mut self, kind: &str, message: Value) -> io::Result<()> {
+        let dir = std::env::var_os("CLAUDE_CONFIG_DIR").filter(|_| self.records);
+        let Some(projects) = dir.map(|dir| Path::new(&dir).join("projects")) else { return Ok(()) };
+        let name = format!("{}.jsonl", self.session);
+        std::fs::create_dir_all(projects.join("-w"))?;
+        let mut places = std::fs::read_dir(&projects)?.flatten().map(|project| project.path().join(&name));
+        let path = places.find(|path| path.exists()).unwrap_or_else(|| projects.join("-w").join(&name));
+        self.recorded += 1;
+        let uuid = format!("r{}-{}", std::process::id(), self.recorded);
+        let parent = self.last_record.replace(uuid.clone());
+        let record = json!({"type": kind, "uuid": uuid, "parentUuid": parent, "message": message});
+        let mut file = std::fs::File::options().append(true).create(true).open(path)?;
+        file.write_all(format!("{record}\n").as_bytes())
     }
 
     /// Shows which keys it gets until there is an Enter or a lone Escape, and never what was pasted.

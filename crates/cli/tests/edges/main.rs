@@ -3,6 +3,7 @@
 
 mod deaf;
 mod others;
+mod proof;
 mod turns;
 mod typing;
 
@@ -14,19 +15,25 @@ use berth_api::message::Request;
 use berth_harness::{Lab, wait_until};
 use serde_json::Value;
 
-/// A lab whose agent `fake` has a terminal interface that tells through hooks.
+/// A lab whose agent `fake` has a terminal interface that tells through hooks, and keeps a transcript.
 pub(crate) fn lab() -> Lab {
-    lab_telling(true)
+    lab_with(true, true)
 }
 
 /// The same, and whether it tells.
 pub(crate) fn lab_telling(tells: bool) -> Lab {
+    lab_with(tells, true)
+}
+
+/// The same, and whether it keeps a transcript.
+pub(crate) fn lab_with(tells: bool, records: bool) -> Lab {
     let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
     let hook = format!("'{}' tell", lab.agent());
     let mut tui = vec![lab.agent(), "tui".to_owned()];
     if tells {
         tui.extend(["--hook".to_owned(), hook]);
     }
+    tui.extend(records.then(|| "--record".to_owned()));
     let text = format!(
         "[agents.fake]\ndriver = \"claude\"\nconversation = \"claude\"\ncommand = [\"false\"]\ntui = {tui:?}\n\
          begin_tui = [\"--session-id\", \"{{id}}\"]\nresume_tui = [\"--resume\", \"{{id}}\"]\n"

@@ -94,7 +94,7 @@ fn prompt(text: &str) -> Told {
 }
 
 fn stopped(answer: &str) -> Told {
-    Told::Stopped { answer: Some(answer.to_owned()), cut: false }
+    Told::Stopped { answer: Some(answer.to_owned()), cut: false, proof: EndProof::Recorded }
 }
 
 fn asks(request: &str, what: &str) -> Told {
@@ -482,4 +482,35 @@ fn a_terminal_is_never_ended_for_having_nothing_to_do() {
     play.boot_ms = 1_000_000;
     assert_eq!(play.see(Observation::Tick), []);
     assert_eq!(play.state(), State::Idle);
+}
+
+/// A turn that the agent has, and whose end a hook tells with this proof; the turn's state and the event of its end.
+fn ended_by_hook(proof: EndProof) -> (TurnState, TurnEnd) {
+    let mut play = Play::new("pty");
+    play.tell(Told::Started);
+    play.send("hello").expect("it takes turns");
+    play.deliver(1);
+    play.tell(prompt("hello"));
+    let events = play.tell(Told::Stopped { answer: Some("yes".to_owned()), cut: false, proof });
+    let end = events.iter().find_map(|event| match event {
+        Event::TurnEnded { end, .. } => Some(end.clone()),
+        _ => None,
+    });
+    (play.turn(1), end.expect("its turn is over"))
+}
+
+#[test]
+fn an_end_that_only_a_hook_told_says_so_and_one_that_the_record_contradicts_is_unknown() {
+    let (state, end) = ended_by_hook(EndProof::Recorded);
+    assert_eq!((state, end.answer.as_str(), end.reason), (TurnState::Over(Final::Done), "yes", None));
+    let (state, end) = ended_by_hook(EndProof::HookOnly);
+    assert_eq!((state, end.answer.as_str()), (TurnState::Over(Final::Done), "yes"));
+    assert_eq!(end.reason.as_deref(), Some(TOLD_BY_HOOK));
+    let (state, end) = ended_by_hook(EndProof::Contradicted);
+    assert_eq!(
+        (state, end.answer.as_str()),
+        (TurnState::Over(Final::Unknown), ""),
+        "the answer is not the agent's"
+    );
+    assert_eq!(end.reason.as_deref(), Some(TOLD_BY_HOOK));
 }

@@ -1,11 +1,13 @@
 //! An agent in a terminal that tells through its hooks: what it tells, and when it is looked at because it does not.
 //!
-//! Promise: a hook counts only if it comes from the run's own agent, which is looked up and not told.
+//! Promise: a hook counts only if it comes from the run's own agent, which is looked up and not told; the end of a turn
+//! counts only with the agent's own record (`proof`).
 //! Not here: how a turn is typed for somebody (`paste`), what was typed by hand (`typing`), what follows for turns
 //! (`berth_core`), what an agent calls its hooks.
 //! Start with [`Keeper::on_hook`].
 
 mod paste;
+mod proof;
 
 use std::time::Duration;
 
@@ -14,7 +16,6 @@ use berth_api::hook::{self, Report};
 use berth_api::message::{Answer, Notice};
 use berth_api::status::{Timestamp, ToldStatus};
 use berth_core::{Actor, Command, Edge, Final, Hold, Observation, Phase, Told, TurnEnd, TurnState};
-use berth_driver::MAX_ANSWER_BYTES;
 use berth_host::clock;
 
 use super::Keeper;
@@ -25,6 +26,7 @@ use crate::writers::{self, Doing};
 use crate::{ancestry, killpoint, turn};
 pub(super) use paste::Typable;
 use paste::{Paste, Stage, confirm_patience_ms, echo_patience_ms};
+use proof::{RecordPosition, ReportedEnd};
 
 /// How long the terminal is quiet after a paste before Enter is pressed: an Enter that comes while a paste is being
 /// taken in is swallowed by some agents.
@@ -94,6 +96,10 @@ pub(super) struct Desk {
     asked: u64,
     /// When to remember its conversation as it is, on the boot clock: an agent tells an end before it has written it.
     remember_at_ms: Option<u64>,
+    /// An end that a hook told and that is not proven yet.
+    reported_end: Option<ReportedEnd>,
+    /// Where the agent's record ended when the turn it has was typed.
+    record_position: Option<RecordPosition>,
 }
 
 impl Desk {
@@ -202,6 +208,7 @@ impl Keeper {
         let told = match told {
             hook::Told::Started { .. } => Some(Told::Started),
             hook::Told::Prompt { text } => {
+                self.desk.reported_end = None;
                 self.desk.works(at_ms);
                 // What was typed while ours was on its way is still there.
                 if self.desk.paste.is_none() {
@@ -210,6 +217,7 @@ impl Keeper {
                 Some(Told::Prompt { text })
             }
             hook::Told::Tool { .. } => {
+                self.desk.reported_end = None;
                 self.desk.works(at_ms);
                 Some(Told::Tool)
             }
@@ -218,12 +226,7 @@ impl Keeper {
                 self.desk.asked_at_ms = at_ms;
                 Some(Told::NeedsYou { request: format!("screen-{}", self.desk.asked), what })
             }
-            hook::Told::Stopped { answer } => {
-                self.desk.ended_at_ms = Some(clock::boot_ms());
-                self.forget_conversation();
-                self.tell_answer(answer.as_deref());
-                Some(stopped(answer))
-            }
+            hook::Told::Stopped { answer } => self.end_reported(ReportedEnd::stopped(answer)),
             hook::Told::Interrupted if kind == PUTS_BACK && self.doing().is_some() => {
                 // It may be a reminder of an earlier end: that comes a minute later. Its own list tells. If the clock was
                 // set back meanwhile, the list seems to be older than its work; a minute later it is not.
@@ -234,7 +237,7 @@ impl Keeper {
                 self.look_soon();
                 None
             }
-            hook::Told::Interrupted => Some(Told::Interrupted),
+            hook::Told::Interrupted => self.end_reported(ReportedEnd::interrupted()),
             hook::Told::Ended { .. } => None,
         };
         reports.extend(told.map(|told| Observation::Told { epoch, told }));
@@ -413,7 +416,8 @@ impl Keeper {
         // A time that has passed and changed nothing is asked for again, but not at once.
         let now = clock::boot_ms();
         let typable = self.desk.due_since_ms.map(|_| now + SETTLED_MS);
-        let due = [paste, awaited, typable, self.desk.look_at_ms, self.desk.remember_at_ms];
+        let proof = self.desk.reported_end.as_ref().map(ReportedEnd::look_at_ms);
+        let due = [paste, awaited, typable, proof, self.desk.look_at_ms, self.desk.remember_at_ms];
         let due = due.into_iter().flatten().min()?;
         Some(if due <= now { now + SETTLED_MS } else { due })
     }
@@ -450,6 +454,7 @@ impl Keeper {
             self.deliver_again();
         }
         self.on_paste_time(now);
+        self.on_proof_time(now);
         if self.desk.look_at_ms.is_some_and(|at| at <= now) {
             self.desk.look_at_ms = Some(now + LOOK_MS);
             self.look_whether_it_works();
@@ -506,6 +511,10 @@ impl Keeper {
             self.desk.look_at_ms = None;
             return;
         }
+        // Its record is looked at already, and decides.
+        if self.desk.reported_end.is_some() {
+            return;
+        }
         if self.tells_late() {
             return self.look_into_record();
         }
@@ -550,15 +559,6 @@ impl Keeper {
         self.report(vec![Observation::Told { epoch, told: Told::Quiet { end } }]);
         self.after_edge();
     }
-}
-
-fn stopped(answer: Option<String>) -> Told {
-    let mut answer = answer;
-    let cut = answer.as_ref().is_some_and(|answer| answer.len() > MAX_ANSWER_BYTES);
-    if let Some(answer) = answer.as_mut().filter(|_| cut) {
-        answer.truncate(answer.floor_char_boundary(MAX_ANSWER_BYTES));
-    }
-    Told::Stopped { answer, cut }
 }
 
 /// What agents call the hook that told this.

@@ -45,6 +45,8 @@ fn text_bytes(report: &Observation) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use berth_core::EndProof;
+
     use super::*;
 
     const EPOCH: Epoch = Epoch(3);
@@ -75,7 +77,11 @@ mod tests {
         let mut waiting = vec![of_the_world()];
         add(&mut waiting, vec![told(Told::Tool); MOST_TOLD], EPOCH);
         assert_eq!(waiting.len(), 1 + MOST_TOLD, "so many may wait");
-        add(&mut waiting, vec![told(Told::Stopped { answer: None, cut: false })], EPOCH);
+        add(
+            &mut waiting,
+            vec![told(Told::Stopped { answer: None, cut: false, proof: EndProof::HookOnly })],
+            EPOCH,
+        );
         assert_eq!(waiting, [of_the_world(), quiet()], "no end is claimed, and nothing else is lost");
         // Its next word says what it does now.
         add(&mut waiting, vec![told(Told::Tool)], EPOCH);
@@ -87,7 +93,11 @@ mod tests {
         let long = || "x".repeat(MOST_TOLD_BYTES / 2);
         let mut waiting = vec![];
         add(&mut waiting, vec![told(Told::Prompt { text: long() })], EPOCH);
-        add(&mut waiting, vec![told(Told::Stopped { answer: Some(long()), cut: false })], EPOCH);
+        add(
+            &mut waiting,
+            vec![told(Told::Stopped { answer: Some(long()), cut: false, proof: EndProof::HookOnly })],
+            EPOCH,
+        );
         assert_eq!(waiting.len(), 2);
         add(&mut waiting, vec![told(Told::Prompt { text: "x".into() })], EPOCH);
         assert_eq!(waiting, [quiet()]);

@@ -94,6 +94,7 @@ impl Keeper {
         let before = rows(&self.screen.text());
         // What was broken off before is not looked for any more.
         self.desk.put_back = None;
+        self.mark_record();
         let keys = [PASTE_BEGINS, text.trim_end().as_bytes(), PASTE_ENDS].concat();
         self.desk.paste = Some(Paste { turn, stage: Stage::Pasted { since_ms: clock::boot_ms() }, before });
         self.queue_keys(&keys);

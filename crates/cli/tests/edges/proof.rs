@@ -1,0 +1,72 @@
+//! Ends of turns that a hook tells, with and without the agent's own record of them.
+
+use serde_json::Value;
+
+use super::{idle, idle_with, lab, lab_with, release, state, text, turn, turn_state, wait_state, wait_turn};
+
+/// What is said of an end that is not in the agent's own record.
+const TOLD_BY_HOOK: &str = "told by a hook, not in the agent's own record";
+
+fn last_told(lab: &berth_harness::Lab) -> String {
+    text(&lab.show("s")["turns"]["told"], "how")
+}
+
+/// `agent → sh → a program` calls the hook as the agent does.
+#[test]
+fn an_end_that_a_tool_of_the_agent_forges_does_not_end_the_turn() {
+    let lab = lab();
+    idle(&lab);
+    lab.ok(["send", "s", "FORGE go"]);
+    lab.ok(["send", "s", "second"]);
+    // The agent paints this when its hook was heard.
+    lab.wait_output("s", "forged");
+    berth_harness::wait_until("the hook", || last_told(&lab).starts_with("Stop hook"));
+    assert_eq!(last_told(&lab), "Stop hook, not in the agent's own record");
+    assert_eq!((turn_state(&lab, 1), turn_state(&lab, 2)), ("working".to_owned(), "queued".to_owned()));
+    assert_eq!(turn(&lab, 1)["answer"], Value::Null);
+    release(&lab, "go");
+    wait_turn(&lab, 2, "done");
+    assert_eq!(
+        (turn_state(&lab, 1), text(&turn(&lab, 1), "answer")),
+        ("done".into(), "ECHO: FORGE go".into())
+    );
+    assert_eq!(turn(&lab, 1)["reason"], Value::Null, "its end is proven");
+    assert_eq!(last_told(&lab), "Stop hook, the agent's own record has it");
+}
+
+#[test]
+fn a_turn_whose_end_is_written_after_the_hook_told_it_is_done_when_it_is_written() {
+    let lab = lab();
+    idle_with(&lab, &[("BERTH_PROOF_MS", "600000")]);
+    lab.ok(["send", "s", "LATE go"]);
+    berth_harness::wait_until("the hook", || last_told(&lab).starts_with("Stop hook"));
+    assert_eq!(turn_state(&lab, 1), "working");
+    release(&lab, "go");
+    wait_turn(&lab, 1, "done");
+    assert_eq!((text(&turn(&lab, 1), "answer"), state(&lab)), ("ECHO: LATE go".into(), "idle".into()));
+    assert_eq!(turn(&lab, 1)["reason"], Value::Null);
+}
+
+#[test]
+fn a_turn_of_an_idle_agent_whose_record_has_no_end_is_unknown_and_says_that_a_hook_told_it() {
+    let lab = lab();
+    idle_with(&lab, &[("BERTH_PROOF_MS", "500")]);
+    lab.ok(["send", "s", "UNWRITTEN"]);
+    lab.ok(["send", "s", "second"]);
+    wait_turn(&lab, 1, "unknown");
+    let first = turn(&lab, 1);
+    assert_eq!((text(&first, "reason"), text(&first, "answer")), (TOLD_BY_HOOK.into(), String::new()));
+    wait_state(&lab, "needs-you");
+    assert_eq!(turn_state(&lab, 2), "queued", "what waits may build on it");
+    lab.ok(["queue", "s", "resume"]);
+    wait_turn(&lab, 2, "done");
+}
+
+#[test]
+fn a_turn_of_an_agent_without_a_record_is_done_and_says_that_a_hook_told_it() {
+    let lab = lab_with(true, false);
+    idle_with(&lab, &[("BERTH_PROOF_MS", "100")]);
+    assert_eq!(lab.ok(["send", "s", "--wait", "hello"]), "ECHO: hello");
+    let turn = turn(&lab, 1);
+    assert_eq!((text(&turn, "state"), text(&turn, "reason")), ("done".into(), TOLD_BY_HOOK.into()));
+}

@@ -1,0 +1,241 @@
+//! The end of a turn, as a hook reported it, held against the agent's own record.
+//!
+//! Every tool of an agent can call the agent's hooks, and nothing tells the two apart: both are below the agent. So the
+//! end of a turn that was typed for somebody counts only when the agent's transcript has it, and the answer is the one
+//! in there.
+//! Promise: agents report an end before or after they write it, so the keeper waits for the record to change; the turn
+//! goes on meanwhile. Where the record does not follow although the agent is idle, the end is recorded as told by a
+//! hook: `done` with that remark if there is no record of the turn, `unknown` if the record has the turn and no end.
+//! Not here: reading a record (`berth_transcript`), ends that no hook reports (`edges`), the events (`berth_core`).
+//! Start with [`Keeper::end_reported`].
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use berth_api::status::{Timestamp, ToldStatus};
+use berth_core::{EndProof, Final, Observation, Told, TurnEnd, TurnState};
+use berth_driver::MAX_ANSWER_BYTES;
+use berth_host::clock;
+use berth_transcript::Progress;
+
+use super::{Keeper, STILL_MS};
+use crate::turn::Recorded;
+use crate::writers::Doing;
+use crate::{killpoint, turn};
+
+/// How long an idle agent may take to write down an end that a hook reported.
+const PROOF_PATIENCE: Duration = Duration::from_secs(5);
+/// The same for an agent that has no record at all: one that keeps records makes it with the first prompt.
+const NO_RECORD_PATIENCE: Duration = Duration::from_secs(2);
+/// How often the record is looked at while it is expected to change.
+const LOOK_MS: u64 = 50;
+/// The same when it has not changed for long: the agent works, and somebody else told of an end.
+const LOOK_SLOWLY_MS: u64 = 1000;
+
+/// An end that a hook reported and that is not proven.
+#[derive(Debug)]
+pub(super) struct ReportedEnd {
+    how: How,
+    turn: u64,
+    /// When the hook reported it, on the boot clock.
+    reported_at_ms: u64,
+    /// Since when the agent has not been seen at work, on the boot clock.
+    idle_since_ms: u64,
+    look_at_ms: u64,
+    /// The record when it was last read, and what it said.
+    read: Option<(RecordPosition, Recorded)>,
+}
+
+#[derive(Debug)]
+enum How {
+    Stopped { answer: Option<String> },
+    Interrupted,
+}
+
+/// A record as it was at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct RecordPosition {
+    path: PathBuf,
+    bytes: u64,
+    changed_at: (i64, i64),
+}
+
+impl ReportedEnd {
+    /// The agent ended its turn with this answer.
+    pub(super) fn stopped(answer: Option<String>) -> Self {
+        Self::new(How::Stopped { answer })
+    }
+
+    /// The agent broke its turn off.
+    pub(super) fn interrupted() -> Self {
+        Self::new(How::Interrupted)
+    }
+
+    fn new(how: How) -> Self {
+        let now = clock::boot_ms();
+        Self { how, turn: 0, reported_at_ms: now, idle_since_ms: now, look_at_ms: now, read: None }
+    }
+
+    /// When to look at the record again, on the boot clock.
+    pub(super) fn look_at_ms(&self) -> u64 {
+        self.look_at_ms
+    }
+}
+
+impl Keeper {
+    /// A hook reports an end. What follows now, if anything: the end of a turn of ours waits for its proof.
+    pub(super) fn end_reported(&mut self, mut reported: ReportedEnd) -> Option<Told> {
+        let Some(turn) = self.turn_to_prove() else {
+            return Some(self.unproven_end(reported, EndProof::HookOnly));
+        };
+        reported.turn = turn;
+        self.desk.reported_end = Some(reported);
+        self.proven_end(clock::boot_ms())
+    }
+
+    /// Looks at the record again, if that is due.
+    pub(super) fn on_proof_time(&mut self, now: u64) {
+        if self.desk.reported_end.as_ref().is_none_or(|reported| reported.look_at_ms > now) {
+            return;
+        }
+        let Some(told) = self.proven_end(now) else { return };
+        let epoch = self.owner.history().session.epoch;
+        self.report(vec![Observation::Told { epoch, told }]);
+        self.after_edge();
+    }
+
+    /// Remembers how long the record is, so that only what is behind that is read for the turn that is typed now.
+    pub(super) fn mark_record(&mut self) {
+        self.desk.record_position = self.record_position(None);
+    }
+
+    /// The turn of ours that the agent has, and that the next end it reports is about.
+    fn turn_to_prove(&self) -> Option<u64> {
+        let session = &self.owner.history().session;
+        let is_its_own = session.edges.is_none_or(|edges| edges.before == 0);
+        let is_known =
+            session.spec.as_ref().and_then(|spec| berth_transcript::Kind::of(&spec.conversation)).is_some();
+        let turn = session.turns.current.as_ref()?.turn;
+        let works = session.turns.get(turn).is_some_and(|turn| turn.state == TurnState::Working);
+        (is_its_own && is_known && works).then_some(turn)
+    }
+
+    /// What is known of the reported end now; `None` while it waits.
+    fn proven_end(&mut self, now: u64) -> Option<Told> {
+        let mut reported = self.desk.reported_end.take()?;
+        if self.turn_to_prove() != Some(reported.turn) {
+            // It came to its end another way.
+            return None;
+        }
+        let known = reported.read.as_ref().map(|(position, _)| position.path.clone());
+        let position = self.record_position(known);
+        if let Some(position) =
+            position.filter(|position| reported.read.as_ref().is_none_or(|(at, _)| at != position))
+        {
+            let begun = self.desk.record_position.as_ref().filter(|begun| begun.path == position.path);
+            let from_bytes = begun.map_or(0, |begun| begun.bytes);
+            let recorded = turn::recorded(self.owner.history(), &self.id, from_bytes);
+            reported.read = Some((position, recorded));
+        }
+        let contradicted = match &reported.read {
+            Some((_, Recorded::Over(end))) => {
+                let end = end.clone();
+                return Some(self.recorded_end(end));
+            }
+            Some((_, Recorded::Unfinished(why, Progress::BrokenOff))) => {
+                let reason = format!("it was broken off: {why}");
+                let end = TurnEnd::without_answer(Final::Interrupted, reason);
+                let told = match reported.how {
+                    How::Interrupted => Told::Interrupted,
+                    How::Stopped { .. } => Told::Quiet { end: Some(end) },
+                };
+                self.note_proof("the agent's own record has it");
+                return Some(told);
+            }
+            Some((_, Recorded::Unfinished(_, Progress::Open))) => true,
+            Some((_, Recorded::Unfinished(_, Progress::NoPrompt) | Recorded::CannotTell)) => false,
+            // There was a record when the turn was typed, and somebody took it away.
+            None => self.desk.record_position.is_some(),
+        };
+        self.note_proof("not in the agent's own record");
+        if self.is_at_work(now) {
+            reported.idle_since_ms = now;
+        }
+        let usually = if reported.read.is_some() { PROOF_PATIENCE } else { NO_RECORD_PATIENCE };
+        let patience = killpoint::patience("BERTH_PROOF_MS", usually).as_millis() as u64;
+        if now >= reported.idle_since_ms + patience {
+            let proof = if contradicted { EndProof::Contradicted } else { EndProof::HookOnly };
+            return Some(self.unproven_end(reported, proof));
+        }
+        let is_fresh = now < reported.reported_at_ms + PROOF_PATIENCE.as_millis() as u64;
+        reported.look_at_ms = now + if is_fresh { LOOK_MS } else { LOOK_SLOWLY_MS };
+        self.desk.reported_end = Some(reported);
+        None
+    }
+
+    /// The record has the end: what it says counts, and not what the hook said.
+    fn recorded_end(&mut self, end: TurnEnd) -> Told {
+        self.note_proof("the agent's own record has it");
+        self.desk.ended_at_ms = Some(clock::boot_ms());
+        self.forget_conversation();
+        if end.state != Final::Done {
+            return Told::Quiet { end: Some(end) };
+        }
+        self.tell_answer(Some(&end.answer));
+        Told::Stopped { answer: Some(end.answer), cut: end.cut, proof: EndProof::Recorded }
+    }
+
+    /// The hook is all there is.
+    fn unproven_end(&mut self, reported: ReportedEnd, proof: EndProof) -> Told {
+        self.desk.ended_at_ms = Some(clock::boot_ms());
+        self.forget_conversation();
+        let How::Stopped { answer } = reported.how else { return Told::Interrupted };
+        if proof != EndProof::Contradicted {
+            self.tell_answer(answer.as_deref());
+        }
+        stopped(answer, proof)
+    }
+
+    /// Says beside the last hook what the record says about it.
+    fn note_proof(&mut self, what: &str) {
+        if let Some(ToldStatus { how, .. }) = &mut self.desk.told {
+            let hook = how.split(", ").next().unwrap_or_default();
+            *how = format!("{hook}, {what}");
+        } else {
+            self.desk.told = Some(ToldStatus { how: what.to_owned(), at: Timestamp(clock::wall_ms()) });
+        }
+    }
+
+    /// Whether the agent is seen to work: by its own list, or, if it keeps none, by what it paints.
+    fn is_at_work(&self, now: u64) -> bool {
+        match self.doing() {
+            Some(Doing::Idle { .. }) => false,
+            Some(Doing::Busy { .. } | Doing::Other) => true,
+            None => {
+                let asks = self.owner.history().session.asks_on_screen();
+                asks || now.saturating_sub(self.desk.shown_at_ms) < STILL_MS
+            }
+        }
+    }
+
+    /// The agent's record of the conversation as it is now, if there is one. `known` is where it was found before.
+    fn record_position(&self, known: Option<PathBuf>) -> Option<RecordPosition> {
+        let path = match known {
+            Some(path) => path,
+            None => turn::conversation_files(&self.owner.history().session).ok()?.into_iter().next()?,
+        };
+        let file = fs::metadata(&path).ok()?;
+        Some(RecordPosition { path, bytes: file.len(), changed_at: (file.mtime(), file.mtime_nsec()) })
+    }
+}
+
+fn stopped(answer: Option<String>, proof: EndProof) -> Told {
+    let mut answer = answer;
+    let cut = answer.as_ref().is_some_and(|answer| answer.len() > MAX_ANSWER_BYTES);
+    if let Some(answer) = answer.as_mut().filter(|_| cut) {
+        answer.truncate(answer.floor_char_boundary(MAX_ANSWER_BYTES));
+    }
+    Told::Stopped { answer, cut, proof }
+}
