@@ -59,6 +59,10 @@ pub struct Token {
     pub expires_at: Option<Timestamp>,
     /// Whether it ended already.
     pub expired: bool,
+    /// True if the record was not made with the key of this state directory: it was copied here or edited, or the key
+    /// was lost. Such a token opens nothing.
+    #[serde(default)]
+    pub void: bool,
     /// When it was last used, to the minute.
     #[schemars(with = "Option<String>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]

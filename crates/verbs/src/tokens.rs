@@ -1,12 +1,13 @@
 //! Tokens: who may do what over HTTP.
 //!
 //! Promise: a secret is told once and stored nowhere, only its SHA-256 is; a record appears whole and never changes;
-//! what is revoked is gone from disk when the caller hears of it, with everything that was made with it; nobody
+//! one that was made in another state directory opens nothing; what is revoked is gone from disk when the caller hears of it, with everything that was made with it; nobody
 //! makes a token that goes further than their own; of two who use a link only one is let in.
 //! Not here: what a request may do (see the gateway).
 //! Start with [`Tokens::mint`] and [`Tokens::check`]. Why it is so: docs/design/auth.md.
 
 mod record;
+mod seal;
 mod secret;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use berth_keeper::Home;
 
 pub use record::Pass;
 use record::Record;
+use seal::Seal;
 pub use secret::Secret;
 
 /// How many tokens, cookies and links there may be.
@@ -60,6 +62,7 @@ const USED: &str = "used";
 #[derive(Clone, Debug)]
 pub struct Tokens {
     dir: PathBuf,
+    seal: Seal,
 }
 
 /// What somebody wants of a new token.
@@ -88,9 +91,10 @@ impl Tokens {
     /// The tokens of this state directory.
     pub fn open(home: &Home) -> Result<Self, Problem> {
         let dir = home.root().join("tokens");
-        dir::private_dir(&dir)
-            .map_err(|error| Problem::new(Code::Refused, format!("cannot keep tokens: {error}")))?;
-        Ok(Self { dir })
+        let cannot = |error: String| Problem::new(Code::Refused, format!("cannot keep tokens: {error}"));
+        dir::private_dir(&dir).map_err(|error| cannot(error.to_string()))?;
+        let seal = Seal::open(home.root()).map_err(|error| cannot(error.to_string()))?;
+        Ok(Self { dir, seal })
     }
 
     /// Makes one. The secret is in the answer and nowhere else.
@@ -151,7 +155,7 @@ impl Tokens {
             Some(name) => new_name(name, &known)?,
             None => format!("{}-{}", kind.word(), &id[..6]),
         };
-        let record = Record {
+        let mut record = Record {
             kind,
             name,
             sha256: hash.hex(),
@@ -161,14 +165,16 @@ impl Tokens {
             created_by: maker.place.to_owned(),
             parent: maker.pass.map(|pass| pass.id.clone()),
             expires_at_ms,
+            mac: String::new(),
         };
+        self.seal.close(&mut record).map_err(cannot)?;
         let json = serde_json::to_vec_pretty(&record)
             .map_err(|error| Problem::new(Code::Bug, format!("cannot write down a token: {error}")))?;
         if self.path(&id, RECORD).exists() {
             return Err(Problem::new(Code::Refused, "two secrets have the same id").hint("try again"));
         }
         disk::write_atomically(&self.dir, &format!("{id}.{RECORD}"), &json, true).map_err(cannot)?;
-        Ok(NewToken { secret: secret.text().to_owned(), token: record.view(&id, now, None) })
+        Ok(NewToken { secret: secret.text().to_owned(), token: record.view(&id, now, None, false) })
     }
 
     /// Logs out the browsers that were logged in with a token for longest, and what was made with them, so that one
@@ -196,7 +202,7 @@ impl Tokens {
         let mut records = self.records()?;
         records.sort_by_key(|(_, record)| record.created_at_ms);
         let seen = records.iter().filter(|(_, record)| may_know(pass, record));
-        Ok(seen.map(|(id, record)| record.view(id, now, self.last_used_ms(id))).collect())
+        Ok(seen.map(|(id, record)| self.view(id, record, now)).collect())
     }
 
     /// Takes back the token of this name or id, and what was made with it. Tells what is gone.
@@ -221,7 +227,7 @@ impl Tokens {
         let mut told = Vec::new();
         // The children first: killed in between, what is left can be revoked again.
         for (id, record) in gone.iter().rev().filter_map(|id| records.iter().find(|(known, _)| known == id)) {
-            let view = record.view(id, now, self.last_used_ms(id));
+            let view = self.view(id, record, now);
             match fs::remove_file(self.path(id, RECORD)) {
                 Ok(()) => told.push(view),
                 // A link that somebody used this moment is no more, either.
@@ -238,11 +244,15 @@ impl Tokens {
         Ok(told)
     }
 
+    fn view(&self, id: &str, record: &Record, now: u64) -> Token {
+        record.view(id, now, self.last_used_ms(id), !self.seal.is_ours(record))
+    }
+
     /// What somebody may do who shows this secret; `None` if it is not a good one.
     pub fn check(&self, secret: &Secret, kind: TokenKind) -> Option<Pass> {
         let hash = secret.hash();
         let id = hash.id();
-        let record = read(&self.path(&id, RECORD)).ok().flatten()?;
+        let record = self.ours(&id)?;
         let pass = record.pass(&id, &hash).filter(|pass| pass.kind == kind)?;
         (!record.is_expired(clock::wall_ms())).then_some(pass)
     }
@@ -289,7 +299,7 @@ impl Tokens {
         };
         let is_this =
             |record: &Record| record.pass(&id, &hash).is_some_and(|pass| pass.kind == TokenKind::Link);
-        let record = match read(&self.path(&id, RECORD)).ok().flatten().filter(&is_this) {
+        let record = match self.ours(&id).filter(&is_this) {
             Some(record) => record,
             None if read(&self.path(&id, CLAIMED)).ok().flatten().is_some_and(|it| is_this(&it)) => {
                 return Err(used());
@@ -330,12 +340,21 @@ impl Tokens {
 
     /// What the token of this id allows.
     fn pass_of(&self, id: &str) -> Result<Pass, Problem> {
-        let record = read(&self.path(id, RECORD)).ok().flatten();
-        let pass = record.and_then(|record| {
+        let pass = self.ours(id).and_then(|record| {
             let hash = secret::Hash::from_hex(&record.sha256)?;
             record.pass(id, &hash)
         });
         pass.ok_or_else(|| Problem::new(Code::NotAllowed, "what this was made with was revoked"))
+    }
+
+    /// The record of this id, if it was made here.
+    fn ours(&self, id: &str) -> Option<Record> {
+        let record = read(&self.path(id, RECORD)).ok().flatten()?;
+        if !self.seal.is_ours(&record) {
+            tracing::warn!(id, "the record of a token was not made with the key of this state directory");
+            return None;
+        }
+        Some(record)
     }
 
     fn path(&self, id: &str, ending: &str) -> PathBuf {

@@ -71,6 +71,14 @@ fn list(ctx: &Ctx, args: &args::TokenLs) -> Result<u8, Problem> {
         print::note("there are no tokens; `berth token new` makes one");
     } else {
         print::text(&table(ctx, &tokens))?;
+        let void = tokens.iter().filter(|token| token.void).count();
+        if void > 0 {
+            print::note(&format!(
+                "void: {void}. They open nothing: the key in {} was lost, or their records were copied here or edited. \
+                 Revoke them, and make new ones with `berth token new`",
+                ctx.home.root().join("token.key").display()
+            ));
+        }
     }
     Ok(0)
 }
@@ -121,6 +129,7 @@ fn table(ctx: &Ctx, tokens: &[Token]) -> String {
             Some(ids) => called(ctx, ids).join(","),
         };
         let ends = match token.expires_at {
+            _ if token.void => "void".to_owned(),
             None => "never".to_owned(),
             Some(_) if token.expired => "expired".to_owned(),
             Some(end) => format!("in {}", print::age(end.0.saturating_sub(now))),

@@ -250,3 +250,23 @@ fn a_list_of_sessions_for_a_scope_that_it_does_not_confine_needs_a_yes() {
     }
     lab.ok(["stop", "--all", "--yes", "--grace", "0s"]);
 }
+
+#[test]
+fn an_admin_token_of_another_state_directory_opens_nothing_after_it_is_copied() {
+    let (here, there) = (lab(), lab());
+    let gateway = serve(&here);
+    token(&here, "read", "own", &[]);
+    let stranger = token(&there, "admin", "stranger", &[]);
+    for entry in std::fs::read_dir(there.home().join("tokens")).expect("tokens") {
+        let path = entry.expect("ours").path();
+        if path.extension().is_some_and(|ending| ending == "json") {
+            let to = here.home().join("tokens").join(path.file_name().expect("a name"));
+            std::fs::copy(&path, to).expect("our own directory");
+        }
+    }
+    ask(&gateway, "GET", "/v1/whoami", &stranger, None).problem(401, "not-allowed");
+    let said = here.berth(["token", "ls"]);
+    assert!(said.out.contains("void") && said.err.contains("berth token new"), "{said:?}");
+    here.ok(["token", "revoke", "stranger"]);
+    assert!(!here.ok(["token", "ls"]).contains("void"));
+}

@@ -9,6 +9,7 @@ mod doors;
 mod escapes;
 mod given;
 mod notified;
+mod other_account;
 mod refused;
 mod stdio;
 

@@ -29,6 +29,9 @@ pub(crate) struct Record {
     pub(crate) parent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at_ms: Option<u64>,
+    /// Proves that the record was made in this state directory; see `seal`.
+    #[serde(default)]
+    pub(crate) mac: String,
 }
 
 impl Record {
@@ -36,7 +39,7 @@ impl Record {
         self.expires_at_ms.is_some_and(|end| now_ms >= end)
     }
 
-    pub(crate) fn view(&self, id: &str, now_ms: u64, last_used_ms: Option<u64>) -> Token {
+    pub(crate) fn view(&self, id: &str, now_ms: u64, last_used_ms: Option<u64>, is_void: bool) -> Token {
         Token {
             id: id.to_owned(),
             name: self.name.clone(),
@@ -48,6 +51,7 @@ impl Record {
             parent: self.parent.clone(),
             expires_at: self.expires_at_ms.map(Timestamp),
             expired: self.is_expired(now_ms),
+            void: is_void,
             last_used_at: last_used_ms.map(Timestamp),
         }
     }

@@ -221,3 +221,77 @@ fn browsers_are_called_after_what_they_look_like_each_by_another_name() {
     let long = enter(&"x".repeat(200));
     assert!(Name::parse(&long).is_ok() && Name::parse(&enter(&long)).is_ok(), "{long}");
 }
+
+#[test]
+fn a_record_of_another_state_directory_opens_nothing_and_neither_does_an_edited_one() {
+    let (here, there) = (Place::new(), Place::new());
+    let copy = |id: &str| {
+        let record = fs::read_to_string(there.tokens.path(id, RECORD)).expect("a record");
+        fs::write(here.tokens.path(id, RECORD), record).expect("our own directory");
+    };
+    for kind in [TokenKind::Token, TokenKind::Cookie, TokenKind::Link] {
+        let stranger = there.mint(kind, &wish(Scope::Admin), None).expect("a token");
+        copy(&stranger.token.id);
+        assert!(there.pass(&stranger).is_some() && here.pass(&stranger).is_none(), "{kind:?}");
+        let listed = here.tokens.list(None).expect("a list");
+        assert!(listed.iter().any(|it| it.id == stranger.token.id && it.void), "{listed:?}");
+        if kind == TokenKind::Link {
+            let secret = Secret::parse(kind, &stranger.secret).expect("our own");
+            assert!(here.tokens.claim(&secret, "a browser", "firefox").is_err());
+        }
+    }
+    let own = here.mint(TokenKind::Token, &wish(Scope::Read), None).expect("a token");
+    assert!(!own.token.void && here.pass(&own).is_some());
+    let path = here.tokens.path(&own.token.id, RECORD);
+    let record = fs::read_to_string(&path).expect("a record");
+    for edited in [record.replace("\"read\"", "\"admin\""), record.replace("\"mac\": \"", "\"mac\": \"00")] {
+        assert_ne!(edited, record);
+        fs::write(&path, edited).expect("our own file");
+        assert!(here.pass(&own).is_none());
+    }
+    fs::write(&path, record).expect("our own file");
+    assert!(here.pass(&own).is_some());
+}
+
+#[test]
+fn without_the_key_of_the_state_directory_all_tokens_are_void_and_new_ones_can_be_made() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let old = place.mint(TokenKind::Token, &wish(Scope::Admin), None).expect("a token");
+    let key = place.root.join("token.key");
+    let mode = fs::metadata(&key).expect("a key").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    fs::remove_file(&key).expect("our own file");
+    assert!(place.pass(&old).is_none());
+    let home = Home::open(place.root.clone()).expect("the same directory");
+    let tokens = Tokens::open(&home).expect("the same directory");
+    assert!(place.pass(&old).is_none(), "a new key is another one");
+    assert!(tokens.list(None).expect("a list").iter().all(|it| it.void));
+    let new = place.mint(TokenKind::Token, &wish(Scope::Admin), None).expect("a token");
+    assert!(place.pass(&new).is_some());
+    fs::write(&key, "short").expect("our own file");
+    assert!(Tokens::open(&home).expect_err("a damaged key").what.contains("damaged"));
+}
+
+#[test]
+fn of_many_who_open_a_new_state_directory_at_once_all_have_one_key() {
+    let place = Place::new();
+    for _ in 0..10 {
+        fs::remove_file(place.root.join("token.key")).expect("our own file");
+        let home = Home::open(place.root.clone()).expect("the same directory");
+        let gate = std::sync::Barrier::new(8);
+        let made: Vec<NewToken> = std::thread::scope(|scope| {
+            let make = || {
+                gate.wait();
+                let tokens = Tokens::open(&home).expect("the same directory");
+                let maker = Maker { place: "a test", pass: None };
+                tokens.mint(TokenKind::Token, &wish(Scope::Read), maker).expect("a token")
+            };
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(make)).collect();
+            all.into_iter().map(|it| it.join().expect("no panic")).collect()
+        });
+        assert!(made.iter().all(|new| place.pass(new).is_some()));
+    }
+    let left = fs::read_dir(&place.root).expect("ours").flatten();
+    assert!(left.map(|it| it.file_name()).all(|name| !name.to_string_lossy().ends_with(".tmp")));
+}
