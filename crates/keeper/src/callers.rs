@@ -1,7 +1,8 @@
 //! Who asks: somebody outside of all sessions, or a process of a session's run.
 //!
 //! Promise: a claim is looked up, never told by whoever asks; it is about the very process that connected, or
-//! about nobody. All claims count: who is inside of two sessions may do what both allow. What is said about an
+//! about nobody. The lasting evidence is taken when the process connects, and stays with the connection. All claims
+//! count: who is inside of two sessions may do what both allow. What is said about an
 //! agent that somebody else asks for (a gateway does) only takes rights away.
 //! Not here: what follows (see `berth_core::may`), whether a process may be ended (see `whose`).
 //! Start with [`of_process`], then [`Seen::allow`].
@@ -58,13 +59,25 @@ pub(crate) struct Peer {
     pid: u32,
     uid: u32,
     process: io::Result<Pidfd>,
+    /// The sessions that the process was inside of when it connected, by its lasting evidence; or why nobody can tell.
+    attribution: Result<Vec<SessionId>, String>,
 }
 
 impl Peer {
-    /// Takes hold of whoever connected. Looking at them can wait.
-    pub(crate) fn of(stream: &impl AsFd) -> io::Result<Self> {
+    /// Takes hold of the process that connected, and attributes it while it is known to be there: one that ends
+    /// before it is asked about its orders is still the process it was.
+    pub(crate) fn of(home: &Home, stream: &impl AsFd) -> io::Result<Self> {
         let socket::Peer { uid, pid } = socket::peer(stream)?;
-        Ok(Self { pid, uid, process: socket::peer_process(stream) })
+        let process = socket::peer_process(stream);
+        let attribution = match &process {
+            Ok(process) => {
+                let sessions = lasting_evidence(home, pid);
+                // What was read is about that very process only if that still has its number.
+                if process.has_exited() { Err(gone(pid)) } else { sessions }
+            }
+            Err(error) => Err(format!("process {pid} cannot be held on to: {error}")),
+        };
+        Ok(Self { pid, uid, process, attribution })
     }
 
     /// Whether that process is known to be gone, so that its number may be another's.
@@ -72,17 +85,21 @@ impl Peer {
         self.process.as_ref().is_ok_and(Pidfd::has_exited)
     }
 
-    /// Looks at them.
+    /// The sessions it is inside of: by the evidence from when it connected, and by what it carries now.
     pub(crate) fn look(&self, home: &Home) -> Seen {
         // Of another account there is only root here, and root needs nobody's leave. What can be seen counts.
         let is_root = self.uid != rustix::process::geteuid().as_raw();
-        let seen = match &self.process {
-            Ok(process) => {
-                let seen = of_process(home, self.pid);
-                // What was read is about that very process only if that still has its number.
-                if process.has_exited() { Seen::Unseen(gone(self.pid)) } else { seen }
+        let seen = match &self.attribution {
+            Ok(sessions) => {
+                let carried = carried_evidence(home, self.pid);
+                match self.is_gone() {
+                    false => seen(home, sessions.iter().cloned().chain(carried)),
+                    // What it carried cannot be read any more. It was of these sessions, or nobody can tell.
+                    true if sessions.is_empty() => Seen::Unseen(gone(self.pid)),
+                    true => seen(home, sessions.iter().cloned()),
+                }
             }
-            Err(error) => Seen::Unseen(format!("process {} cannot be held on to: {error}", self.pid)),
+            Err(why) => Seen::Unseen(why.clone()),
         };
         match seen {
             Seen::Unseen(_) if is_root => Seen::Outside,
@@ -97,7 +114,7 @@ fn gone(pid: u32) -> String {
 
 /// Which sessions whoever is at the other end of a connection is inside of.
 pub fn of_peer(home: &Home, stream: &impl AsFd) -> Seen {
-    match Peer::of(stream) {
+    match Peer::of(home, stream) {
         Ok(peer) => peer.look(home),
         Err(error) => Seen::Unseen(format!("the system does not tell: {error}")),
     }
@@ -105,41 +122,54 @@ pub fn of_peer(home: &Home, stream: &impl AsFd) -> Seen {
 
 /// Which sessions a process is inside of.
 pub fn of_process(home: &Home, pid: u32) -> Seen {
+    match lasting_evidence(home, pid) {
+        Ok(lasting) => seen(home, lasting.into_iter().chain(carried_evidence(home, pid))),
+        Err(why) => Seen::Unseen(why),
+    }
+}
+
+/// What a list of sessions, the strongest evidence first, makes of a caller.
+fn seen(home: &Home, sessions: impl Iterator<Item = SessionId>) -> Seen {
+    let mut all: Vec<SessionId> = Vec::new();
+    sessions.for_each(|id| {
+        if !all.contains(&id) {
+            all.push(id);
+        }
+    });
+    if all.is_empty() {
+        return Seen::Outside;
+    }
+    Seen::Inside(all.into_iter().map(|id| inside(home, id)).collect())
+}
+
+/// The sessions that a process is inside of by evidence that it cannot put away by itself: its control groups and the
+/// keepers above it.
+fn lasting_evidence(home: &Home, pid: u32) -> Result<Vec<SessionId>, String> {
     let stat = match identity::stat(pid) {
-        Ok(stat) if stat.is_zombie() => return Seen::Unseen(gone(pid)),
+        Ok(stat) if stat.is_zombie() => return Err(gone(pid)),
         Ok(stat) => stat,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Seen::Unseen(gone(pid)),
-        Err(error) => return Seen::Unseen(format!("process {pid} cannot be looked at: {error}")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(gone(pid)),
+        Err(error) => return Err(format!("process {pid} cannot be looked at: {error}")),
     };
-    let mut found: Vec<SessionId> = Vec::new();
-    let mut add = |id: SessionId| {
-        if !found.contains(&id) && is_kept_here(home, &id) {
-            found.push(id);
-        }
-    };
-    match groups_of(pid) {
-        Ok(ids) => ids.into_iter().for_each(&mut add),
-        Err(error) => {
-            return Seen::Unseen(format!("the control group of process {pid} cannot be read: {error}"));
-        }
-    }
-    match told_from_above(&stat) {
-        Ok(ids) => ids.into_iter().for_each(&mut add),
-        Err(error) => return Seen::Unseen(format!("what is above process {pid} cannot be read: {error}")),
-    }
-    // These two a process may hide from us, and then the others have to do.
+    let groups = groups_of(pid)
+        .map_err(|error| format!("the control group of process {pid} cannot be read: {error}"))?;
+    let above = told_from_above(&stat)
+        .map_err(|error| format!("what is above process {pid} cannot be read: {error}"))?;
+    Ok(groups.into_iter().chain(above).filter(|id| is_kept_here(home, id)).collect())
+}
+
+/// The same by what a process carries, and may have put away: then the lasting evidence has to do.
+fn carried_evidence(home: &Home, pid: u32) -> Vec<SessionId> {
     let locks = tree::held_files(pid, "run").unwrap_or_default();
-    locks.iter().filter_map(|file| id_of_dir(file.parent()?)).for_each(&mut add);
+    let mut sessions: Vec<SessionId> = locks.iter().filter_map(|file| id_of_dir(file.parent()?)).collect();
     if let Ok([Some(mark), _]) = tree::variables(pid, [recover::MARK, HOME_VARIABLE])
         && let Some(claim) = claim_of_mark(&mark, None)
         && claim.epoch.is_some_and(|epoch| runs(home, &claim.id, epoch))
     {
-        add(claim.id);
+        sessions.push(claim.id);
     }
-    if found.is_empty() {
-        return Seen::Outside;
-    }
-    Seen::Inside(found.into_iter().map(|id| inside(home, id)).collect())
+    sessions.retain(|id| is_kept_here(home, id));
+    sessions
 }
 
 /// The runs whose control groups a process is in. In one of its own below a run's it is in that as well.

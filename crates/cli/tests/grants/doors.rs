@@ -1,5 +1,6 @@
 //! The other doors: a keeper's socket, a keeper of one's own, and the gateway's socket.
 
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -10,8 +11,10 @@ use berth_api::message::{Answer, Asker, Call, PROTOCOL, Request, Role, Size, Tak
 use berth_api::record::{Grant, Spec};
 use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
-use berth_harness::{Lab, wait_until};
+use berth_harness::{Lab, signal, wait_until};
+use berth_host::identity::Identity;
 use berth_keeper::Home;
+use rustix::process::Signal;
 
 use crate::{BERTH, Heard, agent, inside, lab};
 
@@ -46,7 +49,16 @@ fn the_part_inside() {
         "take" => ask(Request::Attach { role: Role::Take, size: Size::default() }),
         "observe" => ask(Request::Attach { role: Role::Observer, size: Size::default() }),
         "restart" => ask(Request::Restart),
-        "leave" => vanish(&dir()),
+        "hand-on" => {
+            let requests = [Request::Status, Request::Stop { grace_ms: 0 }];
+            hand_on(&dir(), &requests, true)
+        }
+        "release" => {
+            let (helper, owner) = about.split_once('/').expect("a helper, and its owner");
+            let helpers = home.helpers().expect("the shelf of helpers");
+            let dir = helpers.session_dir(&SessionId::parse(helper).expect("an id"));
+            hand_on(&dir, &[Request::Leave { owner: owner.to_owned() }], false)
+        }
         "forge" => forge(&home, about),
         other => panic!("there is no part {other}"),
     };
@@ -57,30 +69,42 @@ fn word(answer: Result<Answer, Problem>) -> String {
     answer.map_or_else(|problem| problem.code.word().to_owned(), |_| "done".to_owned())
 }
 
-/// Connects, hands the connection to a child, and is gone before that asks.
+/// Connects, hands the connection to a child that writes these requests, and is gone before it does. `accepted`: the
+/// keeper has accepted the connection before that. The answers go to the file `test.answer` in the directory.
 #[expect(clippy::zombie_processes, reason = "this process ends before it, and init waits")]
-fn vanish(dir: &std::path::Path) -> String {
-    let stream = berth_host::socket::connect(dir, berth_api::client::SOCKET_NAME).expect("a keeper");
-    let call = |request| Call {
-        protocol: PROTOCOL,
-        place: "a test".into(),
-        agent: None,
-        also: vec![],
-        trace: None,
-        request,
+fn hand_on(dir: &std::path::Path, requests: &[Request], accepted: bool) -> String {
+    let mut stream = berth_host::socket::connect(dir, berth_api::client::SOCKET_NAME).expect("a keeper");
+    let call = |request| {
+        let place = "a test".into();
+        let call = Call { protocol: PROTOCOL, place, agent: None, also: vec![], trace: None, request };
+        frame::encode(Kind::Call, &[&serde_json::to_vec(&call).expect("plain data")])
     };
-    for (file, request) in [("status", Request::Status), ("stop", Request::Stop { grace_ms: 0 })] {
-        let json = serde_json::to_vec(&call(request)).expect("plain data");
-        std::fs::write(dir.join(format!("test.{file}")), frame::encode(Kind::Call, &[&json]))
-            .expect("a file");
+    if accepted {
+        stream.write_all(&call(Request::Status)).expect("a keeper that reads");
+        frame::read(&mut stream).expect("an answer");
     }
-    let script =
-        "while kill -0 $1 2>/dev/null; do sleep 0.01; done; cat test.status test.stop; cat <&1 >test.answer";
+    let calls: Vec<u8> = requests.iter().flat_map(|request| call(request.clone())).collect();
+    std::fs::write(dir.join("test.calls"), calls).expect("a file");
+    let script = "while kill -0 $1 2>/dev/null; do sleep 0.01; done; cat test.calls; cat <&1 >test.answer";
     let mut late = Command::new("setsid");
     late.args(["sh", "-c", script, "sh", &std::process::id().to_string()]).current_dir(dir);
     late.stdin(Stdio::null()).stdout(OwnedFd::from(stream)).stderr(Stdio::null());
     late.spawn().expect("setsid");
     "gone".to_owned()
+}
+
+/// The answers that came over a connection that was handed on, once there are so many.
+fn answers_to(dir: &std::path::Path, count: usize) -> Vec<Answer> {
+    let answers = || {
+        let mut bytes = std::fs::read(dir.join("test.answer")).unwrap_or_default();
+        let mut answers: Vec<Answer> = Vec::new();
+        while let Ok(Some(frame)) = frame::take(&mut bytes) {
+            answers.push(serde_json::from_slice(&frame.payload).expect("an answer"));
+        }
+        answers
+    };
+    wait_until("the answers", || answers().len() == count);
+    answers()
 }
 
 /// Starts a keeper by hand, with a record that gives everything and names another parent.
@@ -127,29 +151,50 @@ fn a_keepers_socket_tells_an_agent_from_a_person() {
     assert_eq!(lab.show("term")["state"], "running");
 }
 
+/// The keeper attributes a process when it accepts its connection, so ending afterwards changes nothing.
 #[test]
-fn whoever_is_gone_before_they_were_looked_at_may_look_and_no_more() {
+fn an_agent_that_ends_after_it_connected_is_refused_as_the_agent_it_was() {
     let lab = lab();
     agent(&lab, "outer", &[]);
     let term = lab.start_with(&["--name", "term"], &["echo"]);
-    assert_eq!(part(&lab, "outer", "leave", &term), "gone");
-    let answers = || {
-        let mut bytes = std::fs::read(lab.session_dir(&term).join("test.answer")).unwrap_or_default();
-        let mut answers: Vec<Answer> = Vec::new();
-        while let Ok(Some(frame)) = frame::take(&mut bytes) {
-            answers.push(serde_json::from_slice(&frame.payload).expect("an answer"));
-        }
-        answers
-    };
-    wait_until("two answers", || answers().len() == 2);
-    match answers().as_slice() {
+    assert_eq!(part(&lab, "outer", "hand-on", &term), "gone");
+    match answers_to(&lab.session_dir(&term), 2).as_slice() {
         [Answer::Done { .. }, Answer::Problem { problem }] => {
+            assert_eq!(problem.code, Code::NotAllowed);
+            assert!(problem.what.contains("inside of session `outer` may not"), "{problem:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(lab.show("term")["state"], "running");
+}
+
+/// A keeper that is suspended accepts a connection when whoever made it is gone.
+#[test]
+fn an_agent_that_ends_before_its_connection_is_accepted_releases_no_helper_of_a_stranger() {
+    let lab = lab();
+    agent(&lab, "outer", &[]);
+    let other = agent(&lab, "other", &[]);
+    inside(&lab, "other", &format!("berth helper ensure theirs -- {} hang", lab.agent())).ok();
+    let helper = lab.json(["helper", "show", "theirs", "--json"]);
+    let id = helper["id"].as_str().expect("an id").to_owned();
+    let keeper = u32::try_from(helper["keeper_pid"].as_u64().expect("a keeper")).expect("pids fit");
+    let keeper = Identity::of(keeper).expect("it runs");
+    signal(&keeper, Signal::STOP);
+    let said = part(&lab, "outer", "release", &format!("{id}/{other}"));
+    signal(&keeper, Signal::CONT);
+    assert_eq!(said, "gone");
+    match answers_to(&lab.home().join("helpers").join(&id), 1).as_slice() {
+        [Answer::Problem { problem }] => {
             assert_eq!(problem.code, Code::NotAllowed);
             assert!(problem.what.contains("it cannot be told who asks"), "{problem:?}");
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(lab.show("term")["state"], "running");
+    let helper = lab.json(["helper", "show", "theirs", "--json"]);
+    assert_eq!(
+        (&helper["state"], &helper["helper"]["owners"][0]["session"]),
+        (&"running".into(), &other.into())
+    );
 }
 
 #[test]

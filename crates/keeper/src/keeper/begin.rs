@@ -61,12 +61,12 @@ pub(super) fn begin(args: &[OsString]) -> Result<Keeper, Problem> {
     let mut caller = first_client().map_err(|error| bug("reaching the caller", &error))?;
     let begun = (|| {
         let dir = args.first().map(PathBuf::from).ok_or_else(|| usage("the directory of a session"))?;
-        let call = first_call(&mut caller)?;
         let (home, id) = Home::of(&dir)?;
+        let peer = Peer::of(&home, &caller).map_err(|error| bug("telling who asks", &error))?;
+        let call = first_call(&mut caller)?;
         let by = actor_of(&caller).unwrap_or_default();
         let place = place::recorded(&call.place, place::is_gateway(home.root(), by.pid));
         let by = Actor { place, ..by };
-        let peer = Peer::of(&caller).map_err(|error| bug("telling who asks", &error))?;
         let seen = peer.look(&home).and_for(&home, call.agent.iter().chain(&call.also));
         let request = callers::admitted(&home, &id, &seen, call.request)?;
         Keeper::start(&home, id, request, by)

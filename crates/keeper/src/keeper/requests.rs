@@ -103,7 +103,9 @@ impl Keeper {
         stream.set_nonblocking(true)?;
         let key = self.next_client;
         let actor = actor_of(&stream)?;
-        let peer = Peer::of(&stream)?;
+        let home = Home::around(&self.dir).ok_or(io::ErrorKind::NotFound)?;
+        // Attributed now: by the time it asks for something it may be gone, and nobody could tell who it was.
+        let peer = Peer::of(&home, &stream)?;
         let client = Client::new(stream, actor, Some(peer));
         epoll::add(&self.epoll, client.as_fd(), epoll::EventData::new_u64(key), epoll::EventFlags::IN)?;
         self.next_client += 1;
