@@ -1,25 +1,28 @@
 //! Who asks: somebody outside of all sessions, or a process of a session's run.
 //!
 //! Promise: a claim is looked up, never told by whoever asks; it is about the very process that connected, or
-//! about nobody. The lasting evidence is taken when the process connects, and stays with the connection. All claims
-//! count: who is inside of two sessions may do what both allow. What is said about an
-//! agent that somebody else asks for (a gateway does) only takes rights away.
+//! about nobody. The lasting evidence is taken when the process connects, and stays with the connection. Evidence
+//! that contradicts itself (a keeper that its own lease does not name, a run without its record) makes the caller
+//! *cannot tell*, never an outsider. All claims count: who is inside of two sessions may do what both allow. What is
+//! said about an agent that somebody else asks for (a gateway does) only takes rights away.
 //! Not here: what follows (see `berth_core::may`), whether a process may be ended (see `whose`).
 //! Start with [`of_process`], then [`Seen::allow`].
 
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use berth_api::message::{Request, Role};
 use berth_api::problem::not_allowed;
 use berth_api::{Code, Problem};
 use berth_core::{Caller, Deed, Epoch, Grant, SessionId, Spec, Target, may};
 use berth_host::identity::{self, Pidfd, ProcessStat};
+use berth_host::process::census;
 use berth_host::{cgroup, socket, tree};
 
 use crate::home::Home;
-use crate::whose::{HOME_VARIABLE, claim_of_mark};
+use crate::whose::{HOME_VARIABLE, claim_of_mark, is_same};
 use crate::{boundary, foreign, notify, recover, store, view};
 
 /// How far up the tree a keeper is looked for.
@@ -92,11 +95,12 @@ impl Peer {
         let seen = match &self.attribution {
             Ok(sessions) => {
                 let carried = carried_evidence(home, self.pid);
-                match self.is_gone() {
-                    false => seen(home, sessions.iter().cloned().chain(carried)),
+                match (self.is_gone(), carried) {
+                    (false, Ok(carried)) => seen(home, sessions.iter().cloned().chain(carried)),
+                    (false, Err(why)) => Seen::Unseen(why),
                     // What it carried cannot be read any more. It was of these sessions, or nobody can tell.
-                    true if sessions.is_empty() => Seen::Unseen(gone(self.pid)),
-                    true => seen(home, sessions.iter().cloned()),
+                    (true, _) if sessions.is_empty() => Seen::Unseen(gone(self.pid)),
+                    (true, _) => seen(home, sessions.iter().cloned()),
                 }
             }
             Err(why) => Seen::Unseen(why.clone()),
@@ -122,8 +126,10 @@ pub fn of_peer(home: &Home, stream: &impl AsFd) -> Seen {
 
 /// Which sessions a process is inside of.
 pub fn of_process(home: &Home, pid: u32) -> Seen {
-    match lasting_evidence(home, pid) {
-        Ok(lasting) => seen(home, lasting.into_iter().chain(carried_evidence(home, pid))),
+    let evidence = lasting_evidence(home, pid)
+        .and_then(|lasting| carried_evidence(home, pid).map(|carried| lasting.into_iter().chain(carried)));
+    match evidence {
+        Ok(sessions) => seen(home, sessions),
         Err(why) => Seen::Unseen(why),
     }
 }
@@ -145,31 +151,46 @@ fn seen(home: &Home, sessions: impl Iterator<Item = SessionId>) -> Seen {
 /// The sessions that a process is inside of by evidence that it cannot put away by itself: its control groups and the
 /// keepers above it.
 fn lasting_evidence(home: &Home, pid: u32) -> Result<Vec<SessionId>, String> {
-    let stat = match identity::stat(pid) {
+    match identity::stat(pid) {
         Ok(stat) if stat.is_zombie() => return Err(gone(pid)),
-        Ok(stat) => stat,
+        Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(gone(pid)),
         Err(error) => return Err(format!("process {pid} cannot be looked at: {error}")),
-    };
+    }
     let groups = groups_of(pid)
         .map_err(|error| format!("the control group of process {pid} cannot be read: {error}"))?;
-    let above = told_from_above(&stat)
-        .map_err(|error| format!("what is above process {pid} cannot be read: {error}"))?;
-    Ok(groups.into_iter().chain(above).filter(|id| is_kept_here(home, id)).collect())
+    let above = keepers_above(home, pid)
+        .map_err(|error| format!("what is above process {pid} cannot be told: {error}"))?;
+    let mut sessions = Vec::new();
+    for id in groups {
+        if is_kept_here(home, &id) {
+            sessions.push(id);
+        } else if !above.elsewhere.contains(&id) && has_lost_its_record(home, &id) {
+            return Err(format!(
+                "process {pid} is in a run of session {id}, whose record is damaged or gone"
+            ));
+        }
+    }
+    sessions.extend(above.here);
+    Ok(sessions)
 }
 
 /// The same by what a process carries, and may have put away: then the lasting evidence has to do.
-fn carried_evidence(home: &Home, pid: u32) -> Vec<SessionId> {
+fn carried_evidence(home: &Home, pid: u32) -> Result<Vec<SessionId>, String> {
+    let mut sessions = Vec::new();
     let locks = tree::held_files(pid, "run").unwrap_or_default();
-    let mut sessions: Vec<SessionId> = locks.iter().filter_map(|file| id_of_dir(file.parent()?)).collect();
+    for dir in locks.iter().filter_map(|file| file.parent()) {
+        sessions.extend(id_of_dir(dir).filter(|id| is_kept_here(home, id) || is_in(home, dir)));
+    }
     if let Ok([Some(mark), _]) = tree::variables(pid, [recover::MARK, HOME_VARIABLE])
         && let Some(claim) = claim_of_mark(&mark, None)
-        && claim.epoch.is_some_and(|epoch| runs(home, &claim.id, epoch))
+        && let Some(epoch) = claim.epoch
+        && is_kept_here(home, &claim.id)
+        && runs(home, &claim.id, epoch)?
     {
         sessions.push(claim.id);
     }
-    sessions.retain(|id| is_kept_here(home, id));
-    sessions
+    Ok(sessions)
 }
 
 /// The runs whose control groups a process is in. In one of its own below a run's it is in that as well.
@@ -184,14 +205,23 @@ fn groups_of(pid: u32) -> io::Result<Vec<SessionId>> {
     Ok(lines.flat_map(|path| path.rsplit('/').filter_map(name)).collect())
 }
 
+/// The keepers and notifiers above a process, by the session they are of.
+#[derive(Default)]
+struct Above {
+    /// Of this state directory: the nearest keeper, and the notifiers below it.
+    here: Vec<SessionId>,
+    /// Of another one. Such a keeper is no way out of the sessions above it.
+    elsewhere: Vec<SessionId>,
+}
+
 /// The session whose keeper is the nearest above a process, and before it those whose notifiers are: a notifier is of
 /// no run, but what it runs was started by the events of that session, and by a config file that its agent may have
 /// named. It is no way out of any run, so the way up goes on behind it.
-fn told_from_above(stat: &ProcessStat) -> io::Result<Vec<SessionId>> {
+fn keepers_above(home: &Home, pid: u32) -> io::Result<Above> {
     let mut tried = 0;
     loop {
         tried += 1;
-        match climb(stat.pid) {
+        match climb(home, pid) {
             // Somebody on the way ended; whom they left behind has another parent now.
             Err(error) if error.kind() == io::ErrorKind::NotFound && tried < ATTEMPTS => {}
             climbed => return climbed,
@@ -199,31 +229,75 @@ fn told_from_above(stat: &ProcessStat) -> io::Result<Vec<SessionId>> {
     }
 }
 
-fn climb(pid: u32) -> io::Result<Vec<SessionId>> {
+fn climb(home: &Home, pid: u32) -> io::Result<Above> {
     let mut stat = identity::stat(pid)?;
-    let mut found = Vec::new();
-    for above in 0..MOST_ANCESTORS {
+    let mut above = Above::default();
+    for generation in 0..MOST_ANCESTORS {
         // One short read for each, on this way of everybody who asks; a look at the rest only if it is one of ours.
         if stat.comm == KEEPERS_NAME {
-            if let Some(dir) = notify::told_by(stat.pid) {
-                found.extend(id_of_dir(&dir));
-            } else if above > 0
-                && let Some(dir) = foreign::kept_by(stat.pid)
+            if let Some(dir) = notify::started_for(stat.pid) {
+                match is_here(home, &dir)? {
+                    true if notify::told_by(stat.pid).is_some() => above.here.extend(id_of_dir(&dir)),
+                    // It signs for its seat before it runs anything: somebody changed that.
+                    true => return Err(misfit(&stat, "notifier", &dir, "no seat names it")),
+                    false => above.elsewhere.extend(id_of_dir(&dir)),
+                }
+            } else if generation > 0
+                && let Some(dir) = foreign::started_for(stat.pid)
             {
-                found.extend(id_of_dir(&dir));
-                return Ok(found);
+                match is_here(home, &dir)? {
+                    true if foreign::kept_by(stat.pid).is_some() => {
+                        above.here.extend(id_of_dir(&dir));
+                        return Ok(above);
+                    }
+                    // It signs its lease before it runs anything: somebody changed that.
+                    true => return Err(misfit(&stat, "keeper", &dir, "the lease there does not name it")),
+                    false => above.elsewhere.extend(id_of_dir(&dir)),
+                }
             }
         }
         if stat.ppid <= 1 {
-            return Ok(found);
+            return Ok(above);
         }
         stat = identity::stat(stat.ppid)?;
     }
     Err(io::Error::other("the tree is too deep"))
 }
 
-fn id_of_dir(dir: &std::path::Path) -> Option<SessionId> {
+fn misfit(stat: &ProcessStat, role: &str, dir: &Path, why: &str) -> io::Error {
+    io::Error::other(format!(
+        "process {} was started as the {role} of {}, and {why}",
+        stat.pid,
+        dir.display()
+    ))
+}
+
+fn id_of_dir(dir: &Path) -> Option<SessionId> {
     SessionId::parse(dir.file_name()?.to_str()?)
+}
+
+/// The state directory that the directory of a session is in.
+fn root_of(dir: &Path) -> Option<&Path> {
+    dir.parent().and_then(Path::parent)
+}
+
+/// Whether a session's directory is one of this state directory.
+fn is_in(home: &Home, dir: &Path) -> bool {
+    root_of(dir).is_some_and(|root| is_same(root, home.root()))
+}
+
+/// The same for a directory that a keeper was started with. If that is gone, it may have been this one under another name.
+fn is_here(home: &Home, dir: &Path) -> io::Result<bool> {
+    if is_in(home, dir) {
+        return Ok(true);
+    }
+    match root_of(dir).map(Path::try_exists) {
+        Some(Ok(true)) => Ok(false),
+        Some(Ok(false) | Err(_)) | None => Err(io::Error::other(format!(
+            "{}, which a keeper was started with, cannot be found",
+            dir.display()
+        ))),
+    }
 }
 
 /// Whether there is such a session or helper in this state directory. Another one has agents of its own.
@@ -231,10 +305,28 @@ fn is_kept_here(home: &Home, id: &SessionId) -> bool {
     home.shelves().iter().any(|shelf| store::exists(&shelf.session_dir(id)).unwrap_or(true))
 }
 
+/// Whether a session that is not recorded here must have been: what is left of its directory says so, or its keeper.
+fn has_lost_its_record(home: &Home, id: &SessionId) -> bool {
+    let is_left = home.shelves().iter().any(|shelf| shelf.session_dir(id).try_exists().unwrap_or(true));
+    let is_its_keeper = |stat: &ProcessStat| {
+        let dir = (stat.comm == KEEPERS_NAME).then(|| foreign::started_for(stat.pid)).flatten();
+        dir.is_some_and(|dir| id_of_dir(&dir).as_ref() == Some(id) && is_here(home, &dir).unwrap_or(true))
+    };
+    is_left || census().map_or(true, |all| all.iter().any(is_its_keeper))
+}
+
 /// Whether a run goes on. Variables are inherited by what has long left it; alone they count while it does.
-fn runs(home: &Home, id: &SessionId, epoch: Epoch) -> bool {
-    let known = home.shelves().into_iter().find_map(|shelf| view::status(&shelf, id).ok());
-    known.is_some_and(|status| status.epoch == epoch.0 && status.ended_at.is_none())
+fn runs(home: &Home, id: &SessionId, epoch: Epoch) -> Result<bool, String> {
+    let mut shelves = home.shelves().into_iter();
+    let shelf = shelves.find(|shelf| store::exists(&shelf.session_dir(id)).unwrap_or(true));
+    match shelf.map(|shelf| view::status(&shelf, id)) {
+        None => Ok(false),
+        Some(Ok(status)) => Ok(status.epoch == epoch.0 && status.ended_at.is_none()),
+        Some(Err(problem)) if problem.code == Code::NotFound => Ok(false),
+        Some(Err(problem)) => {
+            Err(format!("whether run {epoch} of session {id} goes on cannot be told: {problem}"))
+        }
+    }
 }
 
 /// What is known of a session that somebody is inside of.

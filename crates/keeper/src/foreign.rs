@@ -68,11 +68,16 @@ fn is_of_others(pid: u32) -> bool {
 
 /// The directory of the session that a process is proven to keep.
 pub(crate) fn kept_by(pid: u32) -> Option<PathBuf> {
-    let dir = command_line(pid).ok().and_then(|line| session_dir(&line))?;
+    let dir = started_for(pid)?;
     let signed = |identity: Identity| {
         fs::read(dir.join("lease")).is_ok_and(|text| text.starts_with(store::signature(&identity).as_bytes()))
     };
     Identity::of(pid).is_ok_and(signed).then_some(dir)
+}
+
+/// The directory of the session that a process was started to keep, by its command line alone: no proof that it does.
+pub(crate) fn started_for(pid: u32) -> Option<PathBuf> {
+    command_line(pid).ok().and_then(|line| session_dir(&line))
 }
 
 /// The directory of the nearest keeper above a process.

@@ -27,7 +27,7 @@ use crate::history::Stored;
 use crate::start;
 
 pub use desk::{Delivery, Desk, MOST_AT_WORK, Outcome, Seat};
-pub(crate) use desk::{desk_dirs, is_at_work, told_by};
+pub(crate) use desk::{desk_dirs, is_at_work, started_for, told_by};
 
 /// The hidden verb that makes this binary a notifier.
 pub const NOTIFIER_VERB: &str = "notifier";

@@ -226,7 +226,7 @@ pub(crate) fn record_of(home: &Home, claim: &Claim) -> Result<Record, Problem> {
 }
 
 /// Whether two paths lead to one directory: one of them may go through a link.
-fn is_same(one: &Path, other: &Path) -> bool {
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     let place = |dir: &Path| std::fs::metadata(dir).ok().map(|dir| (dir.dev(), dir.ino()));
     one == other || place(one).is_some_and(|one| place(other) == Some(one))
 }

@@ -52,14 +52,12 @@ fn whoever_hides_where_they_come_from_is_inside_all_the_same() {
     try_all(&lab, &other);
 }
 
-/// Then it is descent, the lock and the mark that tell.
-#[test]
-fn without_control_groups_they_are_inside_as_well() {
-    let lab = lab();
+/// Starts the session `outer` with the agent where there are no control groups; `false` if that cannot be done here.
+fn outer_without_groups(lab: &Lab) -> bool {
     let can = Command::new("unshare").args(["--mount", "true"]).output();
     if !can.is_ok_and(|output| output.status.success()) {
         eprintln!("SKIPPED: this needs root and unshare (util-linux)");
-        return;
+        return false;
     }
     let script = "mount -t tmpfs none /sys/fs/cgroup; exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -72,8 +70,87 @@ fn without_control_groups_they_are_inside_as_well() {
     let made = command.output().expect("unshare");
     assert!(made.status.success(), "{made:?}");
     assert!(lab.show("outer")["boundary"]["cgroup"].is_null(), "{}", lab.show("outer"));
-    let other = agent(&lab, "other", &[]);
-    try_all(&lab, &other);
+    true
+}
+
+/// Then it is descent, the lock and the mark that tell.
+#[test]
+fn without_control_groups_they_are_inside_as_well() {
+    let lab = lab();
+    if outer_without_groups(&lab) {
+        let other = agent(&lab, "other", &[]);
+        try_all(&lab, &other);
+    }
+}
+
+/// Ways to damage what ties a run to its session, and to undo that: `$DIR` is the directory of the session.
+const DAMAGES: [(&str, &str); 7] = [
+    ("cp lease kept; : >lease", "cat kept >lease"),
+    ("cp lease kept; echo pid=1 start=1 boot=x epoch=1 >lease", "cat kept >lease"),
+    ("mv lease kept", "mv kept lease"),
+    ("mv run kept", "mv kept run"),
+    ("mv journal kept", "mv kept journal"),
+    ("mv $DIR $DIR.kept", "mv $DIR.kept $DIR"),
+    ("mv $HOMEDIR $HOMEDIR.kept", "mv $HOMEDIR.kept $HOMEDIR"),
+];
+
+/// Tries to stop the session `other` with each piece of evidence damaged, from a process that carries nothing.
+fn try_damaged(lab: &Lab) {
+    let outer = lab.show("outer")["id"].as_str().expect("an id").to_owned();
+    let (dir, home) = (lab.session_dir(&outer).display().to_string(), lab.home().display().to_string());
+    let script = file(lab, "nothing-carried.sh");
+    let close = "for fd in /proc/self/fd/*; do n=${fd##*/}; [ $n -gt 2 ] && eval \"exec $n>&-\"; done";
+    std::fs::write(&script, format!("{close}; exec env -i BERTH_HOME=$1 {BERTH} stop other"))
+        .expect("a script");
+    for (damage, repair) in DAMAGES {
+        let words = |text: &str| text.replace("$DIR", &dir).replace("$HOMEDIR", &home);
+        let asked = if damage.contains("$HOMEDIR") { format!("{home}.kept") } else { home.clone() };
+        let command = format!(
+            "cd {dir}; {}; bash {} {asked}; code=$?; {}; rm -f kept; ( exit $code )",
+            words(damage),
+            script.display(),
+            words(repair),
+        );
+        let heard = inside(lab, "outer", &command);
+        assert_eq!(heard.code, 11, "{damage}: {heard:?}");
+        assert_ne!(lab.show("other")["state"], "stopped", "{damage}");
+    }
+}
+
+#[test]
+fn an_agent_that_damages_the_evidence_against_it_is_no_outsider() {
+    let lab = lab();
+    agent(&lab, "outer", &[]);
+    agent(&lab, "other", &[]);
+    try_damaged(&lab);
+}
+
+#[test]
+fn an_agent_that_damages_the_evidence_is_no_outsider_without_control_groups() {
+    let lab = lab();
+    if outer_without_groups(&lab) {
+        agent(&lab, "other", &[]);
+        try_damaged(&lab);
+    }
+}
+
+/// A keeper of another state directory is nearer above what runs in its session, and is itself below the agent.
+#[test]
+fn a_session_of_another_state_directory_is_no_way_out() {
+    let lab = lab();
+    agent(&lab, "outer", &[]);
+    agent(&lab, "other", &[]);
+    let (aside, told) = (file(&lab, "aside"), file(&lab, "told"));
+    let script = file(&lab, "aside.sh");
+    let stop = format!("env -i BERTH_HOME={} {BERTH} stop other", lab.home().display());
+    let text = format!("{stop} >{0}.text 2>&1; echo $? >{0}.part; mv {0}.part {0}", told.display());
+    std::fs::write(&script, text).expect("a script");
+    let run = format!("env BERTH_HOME={} berth run -d -- sh {}", aside.display(), script.display());
+    inside(&lab, "outer", &run).ok();
+    wait_until("it to have tried", || told.exists());
+    let text = std::fs::read_to_string(told.with_extension("text")).expect("what it was told");
+    assert_eq!(std::fs::read_to_string(&told).expect("a code").trim(), "11", "{text}");
+    assert_ne!(lab.show("other")["state"], "stopped");
 }
 
 /// A group of its own below the run's is still the run's.

@@ -21,6 +21,8 @@ use crate::proc;
 /// How often, and how far apart, an environment is read that is not there yet.
 const READS: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
+/// What the kernel writes behind the path of an open file that was removed.
+const REMOVED: &str = " (deleted)";
 
 /// The outcome of a search through all processes.
 #[derive(Debug, Default)]
@@ -127,9 +129,14 @@ pub fn variables<const N: usize>(pid: u32, names: [&str; N]) -> io::Result<[Opti
     Ok(names.map(|name| value(name).map(|value| String::from_utf8_lossy(value).into_owned())))
 }
 
-/// The files of this name that a process has open and locked, by the paths they had when it opened them.
+/// The files of this name that a process has open and locked, by the paths they had when it opened them. A file that
+/// was removed since is still locked, and has the path it had.
 pub fn held_files(pid: u32, name: &str) -> io::Result<Vec<PathBuf>> {
-    held_where(pid, |path| path.file_name() == Some(name.as_ref()))
+    let removed = format!("{name}{REMOVED}");
+    let held = held_where(pid, |path| {
+        path.file_name().is_some_and(|file| file == name || file == removed.as_str())
+    })?;
+    Ok(held.into_iter().map(|path| path.with_file_name(name)).collect())
 }
 
 /// The files right in this directory that a process has open and locked.

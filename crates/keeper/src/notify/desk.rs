@@ -232,7 +232,7 @@ pub(crate) fn is_at_work(pid: u32) -> bool {
 
 /// The directory of the session that a process tells of, if it is proven to be a notifier.
 pub(crate) fn told_by(pid: u32) -> Option<PathBuf> {
-    let dir = session_dir(&command_line(pid).ok()?)?;
+    let dir = started_for(pid)?;
     let desk = dir.parent().and_then(Path::parent).and_then(Desk::existing)?;
     let signature = store::signature(&Identity::of(pid).ok()?);
     let signed = |number| {
@@ -242,6 +242,11 @@ pub(crate) fn told_by(pid: u32) -> Option<PathBuf> {
             && matches!(probe(&seat), Ok(Some(Probe::Held)))
     };
     (0..MOST_AT_WORK).any(signed).then_some(dir)
+}
+
+/// The directory of the session that a process was started to tell of, by its command line alone: no proof that it does.
+pub(crate) fn started_for(pid: u32) -> Option<PathBuf> {
+    session_dir(&command_line(pid).ok()?)
 }
 
 /// The session's directory a notifier's command line names.
