@@ -21,6 +21,9 @@ use crate::ctx::{ANSWER_PATIENCE, Ctx};
 use crate::leave_key::LeaveKey;
 use crate::{print, tty};
 
+/// How much of a name the title has room for.
+const MOST_TITLE_CHARS: usize = 200;
+
 /// Why we stopped being attached.
 enum Left {
     Detached,
@@ -228,7 +231,7 @@ fn hear(keeper: &mut Connection, fence: &mut Option<u64>, signals: &SignalFd) ->
             Ok(Some(Arrival::Notice(Notice::Replaced { by }))) => {
                 *fence = None;
                 // The screen belongs to the application; the title and the bell do not.
-                let by: String = by.chars().filter(|c| !c.is_control()).collect();
+                let by = print::excerpt(&by, MOST_TITLE_CHARS);
                 let title = format!("\x07\x1b]2;berth: observing, taken over by {by}\x1b\\");
                 show(keeper, signals, title.as_bytes())?;
             }

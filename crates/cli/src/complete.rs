@@ -85,7 +85,8 @@ fn known(shelf: impl Fn(Home) -> Option<Home>) -> Vec<Status> {
 fn sessions(verb: &str) -> Vec<CompletionCandidate> {
     let mut offered = Vec::new();
     for status in known(Some).into_iter().filter(|status| fits(verb, status)) {
-        let help = format!("{}, {}", status.state, crate::print::command_line(&status.what.command, 40));
+        let command = crate::print::excerpt(&crate::print::command_line(&status.what.command, 40), 40);
+        let help = format!("{}, {command}", status.state);
         let candidate = |value: &str| CompletionCandidate::new(value).help(Some(help.clone().into()));
         offered.push(candidate(status.handle()));
         // Who begins to type the id gets it, although the name is what people use.

@@ -6,11 +6,11 @@
 //! Not here: what needs a yes. A named target is one already: `berth stop S` never comes here.
 //! Start with [`ask`].
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 
 use berth_api::{Code, Problem};
 
-use crate::tty;
+use crate::{print, tty};
 
 /// The longest answer that is read.
 const MAX_ANSWER_BYTES: u64 = 1024;
@@ -28,13 +28,12 @@ pub(crate) fn ask(what: &str, said: bool) -> Result<(), Problem> {
         )
         .hint("say so with --yes"));
     }
-    let mut err = std::io::stderr().lock();
-    let _ = write!(err, "{what}\nGo on? [y/N] ").and_then(|()| err.flush());
+    print::prompt(&format!("{what}\nGo on? [y/N] "));
     let mut answer = Vec::new();
     let read = std::io::Read::take(std::io::stdin().lock(), MAX_ANSWER_BYTES).read_until(b'\n', &mut answer);
     match read {
         Ok(0) | Err(_) => {
-            let _ = writeln!(err);
+            print::prompt("\n");
             Err(Problem::new(Code::NeedsYes, "no answer; nothing was done").hint("say so with --yes"))
         }
         Ok(_) if is_yes(&answer) => Ok(()),

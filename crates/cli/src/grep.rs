@@ -27,7 +27,7 @@ pub(crate) fn find(
     let most = if extent.one_each { 1 } else { extent.most };
     let mut show = Show::new(style, extent.context != Context::default(), most);
     let problems = grep::find(subjects, pattern, extent, &progress, |subject, hits| {
-        let text = show.hits(subject, hits);
+        let text = show.hits(subject, hits)?;
         if !text.is_empty() {
             progress.suspend(|| print::text(&text))?;
         }

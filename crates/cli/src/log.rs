@@ -17,7 +17,7 @@ use berth_api::{Code, Problem};
 use berth_keeper::start::{ADOPT_FLAG, LOG_FILE, OLD_LOG_FILE};
 use tracing_subscriber::EnvFilter;
 
-use crate::ui;
+use crate::{print, ui};
 
 /// The variable that chooses what is told.
 const VARIABLE: &str = "BERTH_LOG";
@@ -26,16 +26,16 @@ const MAX_LOG_BYTES: u64 = 1 << 20;
 
 /// Begins to tell what a command does, if somebody wants to know.
 pub(crate) fn of_a_command(verbose: u8) -> Result<(), Problem> {
-    let format = tracing_subscriber::fmt().with_writer(io::stderr);
+    let format = tracing_subscriber::fmt().with_writer(print::log);
     match wanted() {
         Some(filter) => {
-            let colours = ui::colours_on(&io::stderr());
+            let colours = ui::colours_on(print::is_error_terminal());
             format.with_env_filter(filter?).with_ansi(colours).init();
         }
         None if verbose > 0 => {
             let level = if verbose > 1 { "debug" } else { "info" };
             let filter = without_messages(EnvFilter::new(level));
-            let format = format.with_env_filter(filter).with_ansi(ui::colours_on(&io::stderr()));
+            let format = format.with_env_filter(filter).with_ansi(ui::colours_on(print::is_error_terminal()));
             format.without_time().with_level(false).with_target(false).init();
         }
         None => {}

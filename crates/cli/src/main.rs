@@ -1,6 +1,7 @@
 //! `berth`: the one binary. Each command is a file in `cmd/`; this one finds the right file.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod acp;
 mod allowed;
@@ -28,6 +29,7 @@ mod remote;
 mod tty;
 mod turns;
 mod ui;
+mod visible;
 mod width;
 
 use std::process::ExitCode;
@@ -65,7 +67,14 @@ fn main() -> ExitCode {
     let args = match Args::read() {
         Ok(args) => args,
         Err(error) => {
-            let printed = error.print();
+            let text = error.render().to_string();
+            // What was typed may come from an agent, and clap quotes it.
+            let printed = if text.contains(|c| c != '\n' && berth_verbs::words::is_hidden(c)) {
+                print::prompt(&text);
+                Ok(())
+            } else {
+                error.print()
+            };
             return ExitCode::from(match (error.use_stderr(), printed) {
                 (true, _) => Code::Usage.exit_code(),
                 (false, Ok(())) => 0,
@@ -83,7 +92,7 @@ fn main() -> ExitCode {
         ui::set_called(host);
     }
     let done = match remote::elsewhere(&args) {
-        Ok(Some((host, words))) => remote::run(&host, words),
+        Ok(Some((host, words))) => remote::run(&host, words, args.verb.as_ref()),
         Ok(None) => run(args),
         Err(problem) => Err(problem),
     };

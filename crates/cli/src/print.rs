@@ -1,4 +1,12 @@
-//! Words and tables for people. Data for programs is JSON, printed with [`json`].
+//! Standard output and standard error.
+//!
+//! Promise: people and programs get [`Visible`] text: whatever an agent or another host says, a terminal shows it and does
+//! not obey it. Clippy refuses any other way to the two streams (`clippy.toml`).
+//! Not here: what draws on a whole terminal (see `tty::output`), and escaping itself (see `visible`).
+//! Start with [`text`] (data), [`note`] (remarks), [`problem`] (errors) and [`json`] (data for programs). [`raw`] is for
+//! bytes that are raw by design.
+
+#![expect(clippy::disallowed_methods, reason = "this module owns standard output and standard error")]
 
 use std::io::{self, IsTerminal, Write};
 
@@ -6,15 +14,31 @@ use berth_api::{Code, Problem};
 pub(crate) use berth_verbs::words::{age, ago, command_line, cut, ending, excerpt, size, span, visible};
 use serde::Serialize;
 
+use crate::visible::{Paint, ToVisible, Visible};
+
+/// Whether standard output is a terminal.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Whether standard error is a terminal.
+pub(crate) fn is_error_terminal() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Standard error for `-v`, which escapes the values that it prints itself.
+pub(crate) fn log() -> io::Stderr {
+    io::stderr()
+}
+
 /// Says what went wrong and what to do next.
 pub(crate) fn problem(problem: &Problem) {
-    let mut err = io::stderr().lock();
-    let colour = crate::ui::colours_on(&err);
-    let (error, hint, end) = if colour { ("\x1b[1;31m", "\x1b[1;36m", "\x1b[0m") } else { ("", "", "") };
-    let _ = writeln!(err, "{error}error:{end} {}", problem.what);
+    let is_coloured = crate::ui::colours_on(is_error_terminal());
+    let mut text = Visible::painted(Paint::BoldRed, "error:", is_coloured) + format!(" {}\n", problem.what);
     if let Some(advice) = problem.hint.clone().or_else(|| next_step(problem, verb().as_deref())) {
-        let _ = writeln!(err, "{hint}hint:{end} {advice}");
+        text = text + Visible::painted(Paint::BoldCyan, "hint:", is_coloured) + format!(" {advice}\n");
     }
+    prompt(&text);
 }
 
 /// What to do next where whoever found the problem had nothing better to say.
@@ -47,11 +71,22 @@ fn verb() -> Option<String> {
 }
 
 /// A remark that is neither data nor an error: not for somebody who wants it quiet.
-pub(crate) fn note(text: &str) {
-    if crate::ui::is_quiet() {
-        return;
+pub(crate) fn note(text: &(impl ToVisible + ?Sized)) {
+    if !crate::ui::is_quiet() {
+        prompt(&(text.to_visible().into_owned() + "\n"));
     }
-    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Prints to standard error as it is, without a line break: a question, or a line that is printed over.
+pub(crate) fn prompt(text: &(impl ToVisible + ?Sized)) {
+    let mut err = io::stderr().lock();
+    let _ = err.write_all(text.to_visible().as_str().as_bytes()).and_then(|()| err.flush());
+}
+
+/// Removes the last line of standard error, which is a terminal, and prints this in its place.
+pub(crate) fn over_line(text: &(impl ToVisible + ?Sized)) {
+    let mut err = io::stderr().lock();
+    let _ = write!(err, "\r\x1b[K{}", text.to_visible().as_str()).and_then(|()| err.flush());
 }
 
 /// Notes that a keeper did not answer, and that the files did in its place.
@@ -64,17 +99,13 @@ pub(crate) fn note_if_silent(keeper_silent: bool, session: &str) {
 }
 
 /// Prints text to standard output, and admits it when that fails.
-pub(crate) fn text(text: &str) -> Result<(), Problem> {
-    bytes(text.as_bytes())
+pub(crate) fn text(text: &(impl ToVisible + ?Sized)) -> Result<(), Problem> {
+    raw(text.to_visible().as_str().as_bytes())
 }
 
-/// Prints what an agent said. To a terminal nothing of it is a command; a file and a pipe get what was said.
-pub(crate) fn said(words: &str) -> Result<(), Problem> {
-    if io::stdout().is_terminal() { text(&visible(words)) } else { text(words) }
-}
-
-/// Prints bytes to standard output, and admits it when that fails.
-pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Problem> {
+/// Prints bytes that are raw by design to standard output, and admits it when that fails: what a program on a terminal
+/// wrote (`output`, `run`, `screen --ansi`), a file for others (`export`), a script, a message of a protocol.
+pub(crate) fn raw(bytes: &[u8]) -> Result<(), Problem> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -85,14 +116,20 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Problem> {
     })
 }
 
-/// Prints data for programs.
-pub(crate) fn json(value: &impl Serialize) -> Result<(), Problem> {
-    text(&(pretty(value)? + "\n"))
+/// Writes a message of a protocol to standard output. A reader that is gone is an error here, and ends nothing.
+pub(crate) fn message(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush())
 }
 
-fn pretty(value: &impl Serialize) -> Result<String, Problem> {
-    serde_json::to_string_pretty(value)
-        .map_err(|error| Problem::new(Code::Bug, format!("cannot print as JSON: {error}")))
+/// Prints data for programs.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Problem> {
+    text(&(Visible::json(value)? + "\n"))
+}
+
+/// Prints data for programs on a line of its own.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<(), Problem> {
+    text(&Visible::json_line(value)?)
 }
 
 /// Prints an array for programs element by element, as they come: none is kept.
@@ -104,10 +141,10 @@ pub(crate) struct Array {
 impl Array {
     /// Prints one more.
     pub(crate) fn push(&mut self, value: &impl Serialize) -> Result<(), Problem> {
-        let json = pretty(value)?;
+        let json = Visible::json(value)?;
         let before = if std::mem::replace(&mut self.is_begun, true) { ",\n  " } else { "[\n  " };
         // In JSON an end of line is never part of a text.
-        text(&format!("{before}{}", json.replace('\n', "\n  ")))
+        text(&(Visible::from(before) + json.indented("  ")))
     }
 
     /// To be called when there are no more.
@@ -116,20 +153,26 @@ impl Array {
     }
 }
 
-/// The colour of a state.
-pub(crate) fn painted(state: &str, width: usize) -> String {
-    let padded = format!("{state:width$}");
-    if !crate::tty::wants_colour() {
-        return padded;
-    }
-    let colour = match state {
-        "running" | "working" | "ok" | "done" => "32",
-        "needs-you" | "unknown" => "35",
-        "starting" | "stopping" | "limited" | "queued" | "delivered" | "interrupted" => "33",
-        "lost" | "missing" | "failed" => "31",
-        _ => "2",
+/// A state in its colour, filled up to a width.
+pub(crate) fn painted(state: &str, width: usize) -> Visible {
+    let paint = match state {
+        "running" | "working" | "ok" | "done" => Paint::Green,
+        "needs-you" | "unknown" => Paint::Magenta,
+        "starting" | "stopping" | "limited" | "queued" | "delivered" | "interrupted" => Paint::Yellow,
+        "lost" | "missing" | "failed" => Paint::Red,
+        _ => Paint::Dim,
     };
-    format!("\x1b[{colour}m{padded}\x1b[0m")
+    Visible::painted(paint, format!("{state:width$}"), crate::tty::wants_colour())
+}
+
+/// Lines of a label and a value; a state has its colour. A value of several lines is indented: none of them looks like
+/// a label.
+pub(crate) fn labelled(rows: impl IntoIterator<Item = (&'static str, String)>) -> Visible {
+    let line = |(label, value): (&'static str, String)| {
+        let value = if label == "state" { painted(&value, 0) } else { value.into() };
+        Visible::from(format!("{label:10} ")) + value.indented(&" ".repeat(11)) + "\n"
+    };
+    rows.into_iter().map(line).collect()
 }
 
 #[cfg(test)]

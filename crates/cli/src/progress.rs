@@ -4,7 +4,6 @@
 //! line is gone when the work is done, and a result on standard output is never mixed with it.
 //! Start with [`Progress::of`].
 
-use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -27,7 +26,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Progress through `total` things: `what` is said in front, as in "searching".
     pub(crate) fn of(what: &'static str, total: u64) -> Self {
-        let is_shown = std::io::stderr().is_terminal() && !crate::ui::is_quiet();
+        let is_shown = crate::print::is_error_terminal() && !crate::ui::is_quiet();
         let (bar, done) = (OnceLock::new(), std::sync::atomic::AtomicU64::new(0));
         Self { total, what, began: Instant::now(), is_shown, bar, done }
     }

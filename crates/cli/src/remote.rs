@@ -5,13 +5,15 @@
 //! Not here: which hosts there are, and the way to them (see `berth_verbs::hosts`).
 //! Start with [`elsewhere`], then [`run`].
 
+mod relay;
+
 use std::process::Stdio;
 
 use berth_api::{Code, Problem};
 use berth_keeper::Home;
 use berth_verbs::hosts::{self, Host, ssh};
 
-use crate::args::{self, Args};
+use crate::args::{self, Args, Verb};
 use crate::tty;
 
 /// What stands between a host and a session of it, as `berth ls --hosts` shows them. No name has one.
@@ -87,8 +89,9 @@ pub(crate) fn advice(home: &Home, text: &str) -> Option<String> {
     })
 }
 
-/// Runs this on the host.
-pub(crate) fn run(host: &Host, typed: Vec<String>) -> Result<u8, Problem> {
+/// Runs this on the host. A person at a terminal gets a terminal there, and with it whatever the host draws; anybody else
+/// gets text that is escaped here, because the host may not be honest.
+pub(crate) fn run(host: &Host, typed: Vec<String>, verb: Option<&Verb>) -> Result<u8, Problem> {
     let mut words: Vec<String> =
         ["proxy", "exec", "--from", env!("CARGO_PKG_VERSION"), "--called", &host.name, "--"]
             .map(str::to_owned)
@@ -101,7 +104,11 @@ pub(crate) fn run(host: &Host, typed: Vec<String>) -> Result<u8, Problem> {
     } else {
         ssh::Asking::Nobody
     };
-    let status = ssh::command(host, asking, &words)?.status().map_err(|error| ssh::no_ssh(&error))?;
+    let mut command = ssh::command(host, asking, &words)?;
+    let status = match asking {
+        ssh::Asking::Terminal => command.status().map_err(|error| ssh::no_ssh(&error))?,
+        ssh::Asking::Person | ssh::Asking::Nobody => relay::run(command, verb.is_some_and(is_exact))?,
+    };
     match status.code() {
         Some(code @ (ssh::SSH_FAILED | ssh::NOT_THERE)) => {
             // A command that runs there may end so, too: whoever answers now was there.
@@ -114,6 +121,25 @@ pub(crate) fn run(host: &Host, typed: Vec<String>) -> Result<u8, Problem> {
         Some(code) => Ok(u8::try_from(code).unwrap_or(u8::MAX)),
         None => Err(Problem::new(Code::Unreachable, format!("ssh to {} was ended", host.target))
             .hint("what was begun there goes on; ask again")),
+    }
+}
+
+/// Whether the verb's standard output is bytes that are raw by design (see [`crate::print::raw`]).
+fn is_exact(verb: &Verb) -> bool {
+    match verb {
+        Verb::Run(args) => !args.detach,
+        Verb::Resume(args) => !args.detach,
+        Verb::Adopt(args) => !args.detach,
+        Verb::Screen(args) => args.ansi,
+        Verb::Attach(_)
+        | Verb::Output(_)
+        | Verb::Export(_)
+        | Verb::Completions(_)
+        | Verb::Man(_)
+        | Verb::Proxy(_)
+        | Verb::Acp(_)
+        | Verb::Mcp(_) => true,
+        _ => false,
     }
 }
 

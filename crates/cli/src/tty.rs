@@ -1,5 +1,7 @@
 //! The person's terminal: whether there is one, its size, raw mode, and giving it back.
 
+#![expect(clippy::disallowed_methods, reason = "this module owns the terminal")]
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, OnceLock};
@@ -20,9 +22,14 @@ pub(crate) fn can_ask() -> bool {
     isatty(stdin()) && isatty(stderr())
 }
 
+/// Standard output, to be waited for.
+pub(crate) fn standard_output() -> BorrowedFd<'static> {
+    stdout()
+}
+
 /// Whether colours make sense on standard output.
 pub(crate) fn wants_colour() -> bool {
-    crate::ui::colours_on(&io::stdout())
+    crate::ui::colours_on(crate::print::is_terminal())
 }
 
 /// The size of the terminal, if there is one.

@@ -6,7 +6,6 @@
 //! Not here: progress (see `progress`).
 //! Start with [`set`].
 
-use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use crate::config::{Color, Config};
@@ -50,13 +49,13 @@ pub(crate) fn is_quiet() -> bool {
     options().quiet
 }
 
-/// Whether what goes there is coloured.
-pub(crate) fn colours_on(stream: &impl IsTerminal) -> bool {
+/// Whether what goes to a stream is coloured.
+pub(crate) fn colours_on(is_terminal: bool) -> bool {
     let color = options().color.unwrap_or_else(|| Config::load_or_default().ui.color);
     match color {
         Color::Always => true,
         Color::Never => false,
-        Color::Auto => stream.is_terminal() && !is_set("NO_COLOR") && !is_dumb(),
+        Color::Auto => is_terminal && !is_set("NO_COLOR") && !is_dumb(),
     }
 }
 

@@ -17,9 +17,9 @@ pub(crate) fn one_line(text: &str) -> String {
                     line.push(' ');
                 }
             }
-            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => {}
+            '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2069}' | '\u{feff}' => {}
             '\u{fe00}'..='\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}' | '\u{e0000}'..='\u{e0fff}' => {}
-            _ if c.is_control() => {}
+            _ if berth_verbs::words::is_hidden(c) => {}
             _ => line.push(c),
         }
     }

@@ -84,22 +84,48 @@ pub fn cut(text: &str, limit: usize) -> String {
     text.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A text of somebody else, as it is: what a terminal would obey is made visible.
+/// Whether a terminal obeys this character or shows nothing for it: C0, DEL, C1, and what turns the direction of text.
+/// Line breaks and tabs, too.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text with its control characters escaped: C0 and DEL as their pictures (`␛`), C1 and bidi controls as `\u{9b}`. Line
+/// breaks and tabs stay; a carriage return before a line break goes. Text that has been escaped stays as it is.
 pub fn visible(text: &str) -> String {
-    let show = |c: char| match c {
-        '\n' | '\t' => c,
-        '\0'..='\x1f' => char::from_u32(0x2400 + c as u32).unwrap_or('?'),
-        '\x7f' => '\u{2421}',
-        c if c.is_control() => '?',
-        c => c,
-    };
-    text.chars().map(show).collect()
+    let mut shown = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\n' | '\t' => shown.push(c),
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\0'..='\x1f' => shown.push(char::from_u32(0x2400 + u32::from(c)).unwrap_or('?')),
+            '\x7f' => shown.push('\u{2421}'),
+            c if is_hidden(c) => shown.extend(c.escape_unicode()),
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// JSON with the control characters that it allows in a text (DEL, C1, bidi controls) written as `\uXXXX`, which means
+/// the same to every reader: in JSON every character that is not ASCII, and DEL, is part of a text.
+pub fn visible_json(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hidden(c) && c != '\n' {
+            escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
 }
 
 /// The beginning of a text, on one line.
 pub fn excerpt(text: &str, most: usize) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let line: String = line.chars().filter(|c| !c.is_control()).collect();
+    let line: String = line.chars().filter(|c| !is_hidden(*c)).collect();
     if line.chars().count() <= most {
         return line;
     }
@@ -128,5 +154,13 @@ mod tests {
         assert_eq!(size((9 << 20) + (1 << 20) / 10 * 6), "9.6 MiB");
         assert_eq!(size(180 << 20), "180 MiB");
         assert_eq!(size(u64::MAX), "17179869184 GiB");
+    }
+
+    #[test]
+    fn control_characters_are_shown_and_line_breaks_and_tabs_stay() {
+        assert_eq!(visible("a\tb\r\nc\rd\x1b[2J\x07\x7f\0"), "a\tb\nc␍d␛[2J␇␡␀");
+        assert_eq!(visible("\u{80}\u{9b}\u{9f}\u{a0}"), "\\u{80}\\u{9b}\\u{9f}\u{a0}");
+        assert_eq!(visible("x\u{202e}y\u{2066}日本🙂"), "x\\u{202e}y\\u{2066}日本🙂");
+        assert_eq!(excerpt("a\x1b[2J\n b\u{9b}\u{202e}c", 20), "a[2J bc");
     }
 }

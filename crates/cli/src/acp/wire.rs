@@ -5,7 +5,7 @@
 //! Not here: what the messages mean (see `acp`). Start with [`Wire`].
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,8 +49,7 @@ impl Wire {
         let mut out = Out::default();
         fill(&mut out);
         let _writing = self.writing.lock().expect("nobody panics while writing");
-        let mut stdout = io::stdout().lock();
-        if let Err(error) = stdout.write_all(&out.bytes).and_then(|()| stdout.flush()) {
+        if let Err(error) = crate::print::message(&out.bytes) {
             // It will close its end of our input as well, and then we leave.
             tracing::info!(%error, "the editor does not read any more");
         }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::agents::{Agent, Source, Table, TuiBegin};
 use crate::args::Agents;
 use crate::print;
+use crate::visible::Visible;
 use version::{Answer, Question};
 
 /// What is shown of a command line in full.
@@ -25,11 +26,11 @@ pub(crate) fn run(args: &Agents) -> Result<u8, Problem> {
     let rows = look(&agents, args.timeout)?;
     match (&args.name, args.json) {
         (Some(_), true) => rows.first().map(print::json).transpose()?.unwrap_or_default(),
-        (Some(_), false) => print::text(&rows.iter().map(|row| in_full(row, &table)).collect::<String>())?,
+        (Some(_), false) => print::text(&rows.iter().map(|row| in_full(row, &table)).collect::<Visible>())?,
         (None, true) => print::json(&rows)?,
         (None, false) => {
             print::text(&table_of(&rows))?;
-            missing(&rows).iter().for_each(|line| print::note(line));
+            missing(&rows).iter().for_each(print::note);
         }
     }
     Ok(0)
@@ -114,7 +115,7 @@ impl<'a> Row<'a> {
     }
 }
 
-fn table_of(rows: &[Row<'_>]) -> String {
+fn table_of(rows: &[Row<'_>]) -> Visible {
     let head = ["NAME", "DRIVER", "VERSION", "WHERE"].map(str::to_owned);
     let cells = rows
         .iter()
@@ -126,16 +127,15 @@ fn table_of(rows: &[Row<'_>]) -> String {
     let room = screen.saturating_sub(widths.iter().sum::<usize>() + 2 * 4).max(10);
     let commands = rows.iter().map(|row| print::command_line(&row.command, room));
     let commands = std::iter::once("STARTED AS".to_owned()).chain(commands);
-    let mut text = String::new();
+    let mut text = Visible::default();
     for (at, (row, command)) in cells.iter().zip(commands).enumerate() {
         let is_missing = at > 0 && !rows[at - 1].installed;
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let padded = format!("{cell:width$}", width = *width);
-            text.push_str(&if is_missing && column == 2 { print::painted(cell, *width) } else { padded });
-            text.push_str("  ");
+            text.push(if is_missing && column == 2 { print::painted(cell, *width) } else { padded.into() });
+            text.push("  ");
         }
-        text.push_str(&command);
-        text.push('\n');
+        text.push(command + "\n");
     }
     text
 }
@@ -152,7 +152,7 @@ fn missing(rows: &[Row<'_>]) -> Option<String> {
     })
 }
 
-fn in_full(row: &Row<'_>, table: &Table) -> String {
+fn in_full(row: &Row<'_>, table: &Table) -> Visible {
     let agent = row.agent;
     let line = |command: &[String]| print::command_line(command, LONG);
     let mut lines = vec![("agent", row.name.to_owned())];
@@ -186,5 +186,5 @@ fn in_full(row: &Row<'_>, table: &Table) -> String {
         (Source::Config { .. } | Source::BuiltIn, _) => agent.source.name().to_owned(),
     };
     lines.push(("source", source));
-    lines.into_iter().map(|(label, value)| format!("{label:10} {value}\n")).collect()
+    print::labelled(lines)
 }

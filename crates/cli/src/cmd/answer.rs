@@ -42,7 +42,7 @@ fn asked(ctx: &Ctx, args: &Answer) -> Option<Problem> {
         _ if args.request.is_some() => String::new(),
         more => format!(" (and {more} more: `berth show {}`)", args.session),
     };
-    let (tool, detail) = (print::visible(&ask.tool), print::visible(&ask.detail));
+    let (tool, detail) = (&ask.tool, &ask.detail);
     let what =
         format!("no answer is given; `{}` asks ({}): {tool}: {detail}{more}", args.session, ask.request);
     let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();

@@ -17,7 +17,7 @@ pub(crate) fn run(args: &Completions) -> Result<u8, Problem> {
     shell
         .write_registration(complete::VARIABLE, "berth", "berth", &program()?, &mut script)
         .map_err(|error| Problem::new(Code::Bug, format!("cannot make the script: {error}")))?;
-    print::bytes(&script)?;
+    print::raw(&script)?;
     Ok(0)
 }
 

@@ -1,6 +1,5 @@
 //! `berth ls --foreign`, `berth transcript ls` and `berth transcript show`: conversations that agents keep.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem};
@@ -116,7 +115,7 @@ fn holder_line(holder: &Holder) -> String {
 }
 
 fn table(all: &[Conversation]) -> String {
-    let is_terminal = std::io::stdout().is_terminal();
+    let is_terminal = print::is_terminal();
     let columns = is_terminal.then(|| tty::size().map(|size| usize::from(size.cols))).flatten();
     let has_sessions = all.iter().any(|one| one.session.is_some());
     let mut rows = vec![["ID", "AGENT", "LAST", "OPEN IN", "DIRECTORY", "FIRST WORDS"].map(str::to_owned)];

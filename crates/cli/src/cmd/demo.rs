@@ -1,7 +1,6 @@
 //! `berth demo`: the promise, shown with real processes in a state directory of its own.
 
 use std::cell::Cell;
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,9 @@ use berth_host::pty::Pty;
 use berth_host::signals::SignalFd;
 use berth_host::spawn::{Spawn, Stdio as SpawnStdio, spawn};
 use rustix::process::Signal;
+
+use crate::print;
+use crate::visible::Visible;
 
 /// A stand-in for an agent: it counts, so that everyone can see whether it was interrupted. Not for
 /// ever: a demo that is killed with -9 leaves nothing that stays.
@@ -220,7 +222,7 @@ fn step(text: &str) {
 
 fn say(text: &str) {
     // Whoever closed our standard output wants no more words.
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let _ = print::message(Visible::from(format!("{text}\n")).as_str().as_bytes());
 }
 
 fn problem(what: &str) -> Problem {

@@ -7,6 +7,7 @@ use berth_verbs::doctor::{Report, State, examine};
 
 use crate::args::Doctor;
 use crate::print;
+use crate::visible::Visible;
 
 /// Width when nobody says, as in a pipe.
 const USUAL_WIDTH: usize = 100;
@@ -24,9 +25,9 @@ pub(crate) fn run(args: &Doctor) -> Result<u8, Problem> {
     Ok(if report.usable { 0 } else { Code::Refused.exit_code() })
 }
 
-fn text(report: &Report, width: usize) -> String {
+fn text(report: &Report, width: usize) -> Visible {
     let room = width.saturating_sub(INDENT).max(20);
-    let mut text = format!("{}\n\n", summary(report));
+    let mut text = Visible::from(format!("{}\n\n", summary(report)));
     for row in &report.rows {
         let word = match row.state {
             State::Ok => "ok",
@@ -39,9 +40,9 @@ fn text(report: &Report, width: usize) -> String {
         lines.extend(row.fix.iter().map(|fix| format!("fix:  {fix}")));
         for (at, line) in lines.iter().enumerate() {
             let (word, name) =
-                if at == 0 { (print::painted(word, 7), row.name) } else { (" ".repeat(7), "") };
-            text.push_str(format!("{word}  {name:15}  {line}").trim_end());
-            text.push('\n');
+                if at == 0 { (print::painted(word, 7), row.name) } else { (" ".repeat(7).into(), "") };
+            let line = word + format!("  {name:15}  {line}");
+            text.push(line.trim_end() + "\n");
         }
     }
     text
@@ -84,7 +85,7 @@ mod tests {
         let mut report = examine();
         let long = report.rows.first_mut().expect("something is looked at");
         (long.found, long.cost) = ("word ".repeat(60), Some("word ".repeat(60)));
-        for line in text(&report, 80).lines().filter(|line| !line.contains("fix:  ")) {
+        for line in text(&report, 80).as_str().lines().filter(|line| !line.contains("fix:  ")) {
             // A path cannot be broken.
             let longest = line.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
             assert!(line.chars().count() <= 80.max(INDENT + longest), "{line}");

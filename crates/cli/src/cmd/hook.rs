@@ -6,7 +6,6 @@
 //! Start with [`early`].
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::args::Hook;
+use crate::print;
 
 /// The verb that agents call.
 pub(crate) const VERB: &str = "hook";
@@ -51,9 +51,7 @@ fn take(call: &Call, notice: Option<String>) {
         let event = notice.map(String::into_bytes).or_else(read_event);
         killpoint::reached("hook");
         if let Some(said) = event.and_then(|event| hook::take(call, &event)) {
-            let mut out = std::io::stdout().lock();
-            let _ =
-                out.write_all(said.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+            let _ = print::message(format!("{said}\n").as_bytes());
         }
     });
 }

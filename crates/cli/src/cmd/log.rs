@@ -36,8 +36,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
 
 fn show(args: &Log, seq: u64, entry: Entry) -> Result<(), Problem> {
     if args.json {
-        let json = serde_json::to_string(&Line::new(seq, entry));
-        return print::text(&(json.unwrap_or_default() + "\n"));
+        return print::json_line(&Line::new(seq, entry));
     }
     let at = Timestamp(entry.at_ms);
     print::text(&format!("{seq:>5}  {at}  {}\n", sentence(&entry.event)))

@@ -13,6 +13,7 @@ use crate::listing::row::Row;
 use crate::listing::table::{self, Paper};
 use crate::listing::template::Template;
 use crate::listing::{Extent, Filter, Listing, collect, tree};
+use crate::visible::Visible;
 use crate::{print, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
@@ -46,8 +47,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
     } else {
         let paper = Paper { columns: columns(), colour: tty::wants_colour() };
         let drawn = drawn(ctx, args, &mut listing, fleet.as_ref(), paper)?;
-        print::text(&drawn.into_iter().map(|line| line + "\n").collect::<String>())
-            .map(|()| remarks(args, &listing).iter().for_each(|remark| print::note(remark)))
+        print::text(&drawn.into_iter().map(|line| line + "\n").collect::<Visible>())
+            .map(|()| remarks(args, &listing).iter().for_each(print::note))
             .map(|()| fleet.iter().flat_map(Fleet::remarks).for_each(|remark| print::note(&remark)))
     };
     printed?;
@@ -95,8 +96,7 @@ fn directory_there_was(dir: &std::path::Path) -> Result<std::path::PathBuf, Prob
 
 /// How wide the terminal is that is written to, if it is one.
 fn columns() -> Option<usize> {
-    rustix::termios::isatty(rustix::stdio::stdout())
-        .then(|| tty::size().map(|size| usize::from(size.cols)))?
+    print::is_terminal().then(|| tty::size().map(|size| usize::from(size.cols)))?
 }
 
 fn lines(
@@ -124,7 +124,7 @@ fn drawn(
     listing: &mut Listing,
     fleet: Option<&Fleet>,
     paper: Paper,
-) -> Result<Vec<String>, Problem> {
+) -> Result<Vec<Visible>, Problem> {
     let now_ms = berth_host::clock::wall_ms();
     let current = ctx.current().map(|id| id.to_string());
     let rows = if args.tree {

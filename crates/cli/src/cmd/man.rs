@@ -15,7 +15,7 @@ pub(crate) fn run(args: &Man) -> Result<u8, Problem> {
             clap_mangen::Man::new(about(&args.verb)?)
                 .render(&mut page)
                 .map_err(|error| Problem::new(Code::Bug, format!("cannot make the page: {error}")))?;
-            print::bytes(&page)?;
+            print::raw(&page)?;
         }
     }
     Ok(0)

@@ -38,7 +38,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Note) -> Result<u8, Problem> {
     if args.json {
         print::json(&Noted { id: id.to_string(), note })?;
     } else if let Some(note) = note {
-        print::text(&(print::visible(&note) + "\n"))?;
+        print::text(&(note + "\n"))?;
     }
     Ok(0)
 }

@@ -102,7 +102,7 @@ fn table(deliveries: &[Delivery], past: bool) -> String {
             text.push_str(&format!("{ago:>8}  {who:whos$}  {:9}  ", delivery.what));
         }
         let tries = if delivery.tries > 1 { format!(" ({} tries)", delivery.tries) } else { String::new() };
-        let detail = print::visible(&delivery.detail);
+        let detail = &delivery.detail;
         let line = format!("{:channels$}  {:7}  {detail}{tries}", channel(delivery), word(delivery.outcome));
         text.push_str(line.trim_end());
         text.push('\n');

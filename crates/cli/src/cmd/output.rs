@@ -22,7 +22,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Output) -> Result<u8, Problem> {
         Err(problem) => Some(problem),
     };
     let mut reader = Reader::new(ctx, &id, args.from);
-    let mut show = |bytes: &[u8]| print::bytes(bytes);
+    let mut show = |bytes: &[u8]| print::raw(bytes);
     if args.follow {
         follow_output(ctx, &id, &mut reader, &mut show)?;
     }
@@ -52,12 +52,12 @@ pub(crate) fn stream_to_end(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
                 _ => plain.push(*byte),
             }
         }
-        print::bytes(&plain)
+        print::raw(&plain)
     };
     follow_output(ctx, id, &mut reader, &mut show)?;
     reader.drain(&mut show)?;
     if held_return {
-        print::text("\r")?;
+        print::raw(b"\r")?;
     }
     wait::exit_code(&ctx.status(id)?)
 }

@@ -1,7 +1,7 @@
 //! `berth send`: have something said to a session's agent, and show what comes of it.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, IsTerminal, Read, Write};
+use std::io::{BufRead, IsTerminal, Read};
 use std::time::Instant;
 
 use berth_api::message::{Request, Submit};
@@ -18,6 +18,7 @@ use crate::ctx::Ctx;
 use crate::meant::Meant;
 use crate::reading::ReadingTime;
 use crate::turns::{self, Heard, News};
+use crate::visible::{Paint, Visible};
 use crate::{print, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
@@ -190,7 +191,7 @@ struct Shown {
 
 impl Shown {
     fn new(json: bool, session: &SessionId) -> Self {
-        let live = std::io::stderr().is_terminal() && !json;
+        let live = print::is_error_terminal() && !json;
         let (since, doing) = (Instant::now(), "waiting".to_owned());
         let asks = live && std::io::stdin().is_terminal();
         Self {
@@ -213,7 +214,7 @@ impl Shown {
         match news {
             News::Said(text) if !self.json => {
                 self.clear();
-                print::said(text)?;
+                print::text(text)?;
                 self.said.push_str(text);
             }
             News::Doing { what, detail, tokens } => {
@@ -226,7 +227,7 @@ impl Shown {
             News::Event(Event::Asked { ask }) => self.note(&format!(
                 "needs you ({0}): {1}: {2} — answer with `berth answer {3} {4} --request {0}`",
                 ask.request,
-                print::visible(&ask.tool),
+                ask.tool,
                 print::excerpt(&ask.detail, 200),
                 self.session,
                 ask.options.iter().map(|option| option.id.as_str()).collect::<Vec<_>>().join("|"),
@@ -254,7 +255,7 @@ impl Shown {
     fn show_question(&mut self) {
         self.clear();
         let Some(ask) = self.questions.front() else { return };
-        print::note(&format!("{} wants to: {}", print::visible(&ask.tool), print::visible(&ask.detail)));
+        print::note(&format!("{} wants to: {}", ask.tool, ask.detail));
         self.reading = Some(ReadingTime::begin(self.since.elapsed()));
     }
 
@@ -268,7 +269,7 @@ impl Shown {
         self.reading = None;
         let _ = tcflush(stdin(), QueueSelector::IFlush);
         let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
-        let _ = write!(std::io::stderr().lock(), "answer ({}): ", options.join(", "));
+        print::prompt(&format!("answer ({}): ", options.join(", ")));
     }
 
     /// Somebody has answered, or nobody needs to any more.
@@ -337,20 +338,20 @@ impl Shown {
         let elapsed = self.since.elapsed().as_secs();
         let tokens = self.tokens.map(|tokens| format!(" · {tokens} tokens")).unwrap_or_default();
         let text = print::excerpt(&format!("{} · {elapsed} s{tokens}", self.doing), width.saturating_sub(3));
-        let _ = write!(std::io::stderr().lock(), "\r\x1b[K\x1b[2m· {text}\x1b[0m");
+        print::over_line(&Visible::painted(Paint::Dim, format!("· {text}"), true));
         self.line = true;
     }
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.line) {
-            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+            print::over_line("");
         }
     }
 
     fn finish(&mut self, view: &TurnView) -> Result<(), Problem> {
         let (gap, rest) = rest_of(&self.said, view.answer.as_deref().unwrap_or_default(), view.cut);
         print::text(gap)?;
-        print::said(rest)?;
+        print::text(rest)?;
         let printed = if rest.is_empty() { self.said.as_str() } else { rest };
         if !printed.is_empty() && !printed.ends_with('\n') {
             print::text("\n")?;

@@ -1,6 +1,5 @@
 //! `berth serve`: the gateway.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use berth_api::{Code, Problem, Scope, TokenKind};
@@ -24,7 +23,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
         print::note("without TLS, whoever is on the way can read tokens and all that is said");
     }
     let is_only_local = options.listen.iter().all(|listen| matches!(listen, Listen::Socket));
-    if is_only_local && !is_json && std::io::stdout().is_terminal() {
+    if is_only_local && !is_json && print::is_terminal() {
         print::note("for a browser, too: `berth serve --listen :7070`");
     }
     // A gateway inside of a session stays open: who looks whose it is reads its environment and open files.
@@ -43,7 +42,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
         // Whoever does not read this wants the gateway all the same.
         let _ = print::text(&line);
         let welcomed = written.and_then(|first| match first {
-            Some(base) if !is_json && std::io::stdout().is_terminal() => invite(ctx, &base),
+            Some(base) if !is_json && print::is_terminal() => invite(ctx, &base),
             Some(_) | None => Ok(()),
         });
         if let Err(problem) = welcomed {

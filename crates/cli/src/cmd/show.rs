@@ -6,6 +6,7 @@ use berth_core::Grant;
 use crate::args::Show;
 use crate::ctx::Ctx;
 use crate::print;
+use crate::visible::Visible;
 
 pub(crate) fn run(ctx: &Ctx, args: &Show) -> Result<u8, Problem> {
     let id = ctx.target(args.session.as_deref())?.id;
@@ -21,21 +22,19 @@ pub(crate) fn run(ctx: &Ctx, args: &Show) -> Result<u8, Problem> {
     Ok(problem.code.exit_code())
 }
 
-fn lines(ctx: &Ctx, status: &Status) -> String {
+fn lines(ctx: &Ctx, status: &Status) -> Visible {
     let mut rows = vec![("session", status.id.clone())];
     rows.extend(status.name.clone().map(|name| ("name", name)));
     if ctx.current().is_some_and(|id| id.as_str() == status.id) {
         rows.push(("current", "yes: `@` means it here".to_owned()));
     }
-    rows.push(("state", print::painted(&status.state, 0)));
+    rows.push(("state", status.state.clone()));
     rows.extend(print::ending(status).map(|ending| ("ended", ending)));
     rows.extend(status.archived_at.map(|at| ("archived", format!("{at} ({} ago)", print::ago(at)))));
     if !status.tags.is_empty() {
         rows.push(("tags", status.tags.join(", ")));
     }
-    rows.extend(
-        status.note.as_ref().map(|note| ("note", print::visible(note).replace('\n', "\n           "))),
-    );
+    rows.extend(status.note.clone().map(|note| ("note", note)));
     rows.push(("command", print::command_line(&status.what.command, 500)));
     rows.push(("directory", status.what.cwd.clone()));
     if !status.what.env_names.is_empty() {
@@ -55,10 +54,7 @@ fn lines(ctx: &Ctx, status: &Status) -> String {
     }));
     for attached in &status.attached {
         let how = if attached.writes { "types" } else { "looks on" };
-        rows.push((
-            "attached",
-            format!("{} ({how}), since {}", print::visible(&attached.place), attached.since),
-        ));
+        rows.push(("attached", format!("{} ({how}), since {}", attached.place, attached.since)));
     }
     rows.push(("created", format!("{} ({} ago)", status.created_at, print::ago(status.created_at))));
     rows.push((
@@ -76,10 +72,7 @@ fn lines(ctx: &Ctx, status: &Status) -> String {
         rows.extend(turns.current.as_ref().map(|turn| ("working on", format!("{turn}{doing}"))));
         rows.extend(turns.held.clone().map(|held| ("held", held)));
         for ask in &turns.asks {
-            rows.push((
-                "asks",
-                format!("{} ({}): {}", print::visible(&ask.tool), ask.request, print::visible(&ask.detail)),
-            ));
+            rows.push(("asks", format!("{} ({}): {}", ask.tool, ask.request, ask.detail)));
             let options = ask.options.iter().map(|option| format!("{} ({})", option.id, option.name));
             rows.push(("", options.collect::<Vec<_>>().join(" · ")));
         }
@@ -91,5 +84,5 @@ fn lines(ctx: &Ctx, status: &Status) -> String {
     rows.extend(at_rest.map(|ms| ("put away", format!("after {} at rest", print::span(ms)))));
     rows.push(("record", ctx.home.sessions_dir().join(&status.id).display().to_string()));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
-    rows.into_iter().map(|(label, value)| format!("{label:10} {value}\n")).collect()
+    print::labelled(rows)
 }

@@ -1,7 +1,5 @@
 //! `berth sweep`: records compared with reality, and what is proven ours cleared up.
 
-use std::io::{self, IsTerminal};
-
 use berth_api::Problem;
 use berth_keeper::copies::Tidied;
 use berth_keeper::sweep::{self, Cleared, Depth, Done, Order, Report, Stranger};
@@ -39,7 +37,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Sweep) -> Result<u8, Problem> {
 /// Sweeps along with another command, if that is due. Who reads a terminal is told once of a process that
 /// nobody has a record of.
 pub(crate) fn now_and_then(ctx: &Ctx) {
-    let is_heard = io::stderr().is_terminal();
+    let is_heard = print::is_error_terminal();
     let Some(mut report) = sweep::sweep_now_and_then(&ctx.home, is_heard) else { return };
     history::tidy(&ctx.home, &mut report);
     if !is_heard {

@@ -12,7 +12,7 @@ mod keys;
 mod live;
 mod story;
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 
 use berth_api::message::Submit;
 use berth_api::turn::TurnView;
@@ -105,7 +105,7 @@ fn talk_in_lines(ctx: &Ctx, id: &SessionId, status: &Status, known: &[TurnView])
     if let Some(last) = known.iter().rfind(|view| view.position.is_none()) {
         print::note(&format!("> {}", print::excerpt(&last.prompt, 200)));
         if turns::is_over(&last.state) {
-            let answer = print::visible(last.answer.as_deref().unwrap_or_default());
+            let answer = last.answer.as_deref().unwrap_or_default();
             print::text(&format!("{}\n", answer.trim_end()))?;
         } else {
             let keeper = ctx.keeper_of(id)?;
@@ -113,7 +113,7 @@ fn talk_in_lines(ctx: &Ctx, id: &SessionId, status: &Status, known: &[TurnView])
         }
     }
     loop {
-        let _ = write!(std::io::stderr().lock(), "> ");
+        print::prompt("> ");
         let mut line = Vec::new();
         match std::io::stdin().lock().read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => break,

@@ -7,6 +7,7 @@ use berth_verbs::transcript;
 use crate::args::{Turn, TurnResult, Turns};
 use crate::ctx::Ctx;
 use crate::meant::Meant;
+use crate::visible::Visible;
 use crate::{print, turns};
 
 pub(crate) fn list(ctx: &Ctx, args: &Turns) -> Result<u8, Problem> {
@@ -28,27 +29,23 @@ pub(crate) fn list(ctx: &Ctx, args: &Turns) -> Result<u8, Problem> {
 }
 
 /// One line for each.
-pub(crate) fn table(views: &[TurnView]) -> String {
+pub(crate) fn table(views: &[TurnView]) -> Visible {
     if views.is_empty() {
-        return String::new();
+        return Visible::default();
     }
     let width = crate::tty::size().map_or(100, |size| usize::from(size.cols));
     let id_width = views.iter().map(|view| view.turn.len()).max().unwrap_or(4).max(4);
     let room = width.saturating_sub(id_width + 2 + 11 + 2 + 6 + 2 + 6 + 2).max(20);
-    let mut text = format!("{:id_width$}  {:11}  {:6}  {:6}  PROMPT\n", "TURN", "STATE", "AGE", "TOOK");
+    let head = format!("{:id_width$}  {:11}  {:6}  {:6}  PROMPT\n", "TURN", "STATE", "AGE", "TOOK");
+    let mut text = Visible::from(head);
     for view in views {
         let took = view.delivered_at.zip(view.ended_at);
         let took = took.map_or_else(|| "-".to_owned(), |(from, to)| print::age(to.0.saturating_sub(from.0)));
-        let line = format!(
-            "{:id_width$}  {}  {:6}  {:6}  {}",
-            view.turn,
-            print::painted(&view.state, 11),
-            print::ago(view.accepted_at),
-            took,
-            print::excerpt(&view.prompt, room),
-        );
-        text.push_str(line.trim_end());
-        text.push('\n');
+        let (age, prompt) = (print::ago(view.accepted_at), print::excerpt(&view.prompt, room));
+        let line = Visible::from(format!("{:id_width$}  ", view.turn))
+            + print::painted(&view.state, 11)
+            + format!("  {age:6}  {took:6}  {prompt}");
+        text.push(line.trim_end() + "\n");
     }
     text
 }
@@ -68,9 +65,9 @@ pub(crate) fn show(ctx: &Ctx, args: &Turn) -> Result<u8, Problem> {
     Ok(0)
 }
 
-fn lines(view: &TurnView) -> String {
+fn lines(view: &TurnView) -> Visible {
     let moment = |at: berth_api::Timestamp| format!("{at} ({} ago)", print::ago(at));
-    let mut rows = vec![("turn", view.turn.clone()), ("state", print::painted(&view.state, 0))];
+    let mut rows = vec![("turn", view.turn.clone()), ("state", view.state.clone())];
     rows.extend(view.reason.clone().map(|reason| ("why", reason)));
     rows.extend(view.held.clone().map(|held| ("held", held)));
     rows.extend(view.position.map(|position| ("before it", position.to_string())));
@@ -82,12 +79,12 @@ fn lines(view: &TurnView) -> String {
     rows.extend(view.ended_at.map(|at| ("ended", moment(at))));
     let tokens = view.input_tokens.zip(view.output_tokens);
     rows.extend(tokens.map(|(input, output)| ("tokens", format!("{input} in, {output} out"))));
-    let mut text: String = rows.into_iter().map(|(label, value)| format!("{label:10} {value}\n")).collect();
-    text.push_str(&format!("\n> {}\n", view.prompt.replace('\n', "\n> ")));
+    let mut text = print::labelled(rows);
+    text.push(format!("\n> {}\n", view.prompt.replace('\n', "\n> ")));
     let answer = view.answer.as_deref().filter(|answer| !answer.is_empty());
     text.extend(answer.map(|answer| format!("\n{}\n", answer.trim_end())));
     for late in &view.late {
-        text.push_str(&format!("\nsaid after it was over:\n{}\n", late.answer.trim_end()));
+        text.push(format!("\nsaid after it was over:\n{}\n", late.answer.trim_end()));
     }
     text
 }
@@ -108,7 +105,7 @@ pub(crate) fn result(ctx: &Ctx, args: &TurnResult) -> Result<u8, Problem> {
         .hint(format!("`berth wait {}` waits for it", view.turn)));
     }
     let answer = view.answer.as_deref().unwrap_or_default();
-    print::said(answer)?;
+    print::text(answer)?;
     if !answer.is_empty() && !answer.ends_with('\n') {
         print::text("\n")?;
     }

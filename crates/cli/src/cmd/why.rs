@@ -7,6 +7,7 @@ use berth_keeper::whose::{self, Verdict, Whose};
 use crate::args::Why;
 use crate::ctx::Ctx;
 use crate::print;
+use crate::visible::Visible;
 
 pub(crate) fn run(ctx: &Ctx, args: &Why) -> Result<u8, Problem> {
     match args.pid {
@@ -27,8 +28,8 @@ fn of_session(ctx: &Ctx, args: &Why) -> Result<(), Problem> {
         return print::json(&why);
     }
     let handle = why.name.as_deref().unwrap_or(&why.id);
-    let claim = format!("{handle} is {}", print::painted(&why.state, 0));
-    print::text(&told(&claim, &why.evidence, &why.would_change))
+    let claim = Visible::from(format!("{handle} is ")) + print::painted(&why.state, 0);
+    print::text(&told(claim, &why.evidence, &why.would_change))
 }
 
 fn of_process(ctx: &Ctx, pid: u32, json: bool) -> Result<(), Problem> {
@@ -42,7 +43,11 @@ fn of_process(ctx: &Ctx, pid: u32, json: bool) -> Result<(), Problem> {
         print::age(whose.age_ms),
         owner(&whose)
     );
-    print::text(&told(&claim, &whose.evidence, &format!("what would happen to it: {}", whose.would_happen)))
+    print::text(&told(
+        claim.into(),
+        &whose.evidence,
+        &format!("what would happen to it: {}", whose.would_happen),
+    ))
 }
 
 fn owner(whose: &Whose) -> String {
@@ -57,13 +62,13 @@ fn owner(whose: &Whose) -> String {
     }
 }
 
-fn told(claim: &str, evidence: &[Fact], end: &str) -> String {
-    let mut text = format!("{claim}\n");
+fn told(claim: Visible, evidence: &[Fact], end: &str) -> Visible {
+    let mut text = claim + "\n";
     for fact in evidence {
         let age =
             if fact.age_ms == 0 { "now".to_owned() } else { format!("{} ago", print::age(fact.age_ms)) };
-        text.push_str(&format!("  {:9}  {} ({age})\n", fact.source, fact.fact));
+        text.push(format!("  {:9}  {} ({age})\n", fact.source, fact.fact));
     }
-    text.push_str(&format!("{end}\n"));
+    text.push(format!("{end}\n"));
     text
 }

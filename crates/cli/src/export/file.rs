@@ -65,7 +65,7 @@ impl Target {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         let path = self.path.clone().unwrap_or_default();
         match &mut self.place {
-            Place::Stdout => print::bytes(bytes),
+            Place::Stdout => print::raw(bytes),
             Place::Stream(file) | Place::New { file, .. } => {
                 file.write_all(bytes).map_err(|error| cannot("write", &path, &error))
             }

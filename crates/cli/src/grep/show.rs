@@ -5,9 +5,11 @@
 //! `berth output --from`.
 //! Start with [`Show::hits`].
 
+use berth_api::Problem;
 use berth_verbs::grep::{Hit, Line, Part, Subject};
 
 use crate::print;
+use crate::visible::{Paint, Visible};
 
 /// How it is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +42,7 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn new(style: Style, has_context: bool, most: u64) -> Self {
-        let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+        let is_terminal = print::is_terminal();
         let is_coloured = crate::tty::wants_colour();
         let (last, handle) = (None, String::new());
         Self {
@@ -58,17 +60,17 @@ impl Show {
     }
 
     /// More of a session: all of one come before the first of the next.
-    pub(crate) fn hits(&mut self, subject: &Subject, hits: &[Hit]) -> String {
-        let mut text = String::new();
+    pub(crate) fn hits(&mut self, subject: &Subject, hits: &[Hit]) -> Result<Visible, Problem> {
+        let mut text = Visible::default();
         if hits.is_empty() {
-            return text;
+            return Ok(text);
         }
         if self.last.as_deref() != Some(subject.id.as_str()) {
-            text.push_str(&self.finish_counting());
+            text.push(self.finish_counting());
             let is_first = self.last.is_none();
             (self.last, self.matches) = (Some(subject.id.to_string()), 0);
             self.handle = subject.handle().to_owned();
-            text.push_str(&self.heading(subject, is_first));
+            text.push(self.heading(subject, is_first));
         }
         for hit in hits {
             if self.matches >= self.most {
@@ -81,32 +83,32 @@ impl Show {
             match self.style {
                 Style::Lines => {
                     if self.has_context && hit.found.gap && !self.is_fresh {
-                        text.push_str("--\n");
+                        text.push("--\n");
                     }
-                    text.push_str(&self.line(subject, hit));
+                    text.push(self.line(subject, hit));
                 }
-                Style::Json => text.push_str(&json(subject, hit)),
+                Style::Json => text.push(Visible::json_line(&Line::of(subject, hit))?),
                 Style::Counts | Style::Names => {}
             }
             self.is_fresh = false;
         }
-        text
+        Ok(text)
     }
 
     /// What is to be said when a session is over.
-    pub(crate) fn finish_counting(&self) -> String {
+    pub(crate) fn finish_counting(&self) -> Visible {
         match self.style {
             Style::Counts if self.matches > 0 => {
-                format!("{}:{}\n", self.paint("35", &self.handle), self.matches)
+                self.paint(Paint::Magenta, &self.handle) + format!(":{}\n", self.matches)
             }
-            Style::Counts | Style::Names | Style::Lines | Style::Json => String::new(),
+            Style::Counts | Style::Names | Style::Lines | Style::Json => Visible::default(),
         }
     }
 
-    fn heading(&mut self, subject: &Subject, is_first: bool) -> String {
+    fn heading(&mut self, subject: &Subject, is_first: bool) -> Visible {
         self.is_fresh = true;
         match self.style {
-            Style::Names => format!("{}\n", self.paint("35", subject.handle())),
+            Style::Names => self.paint(Paint::Magenta, subject.handle()) + "\n",
             Style::Lines if self.is_terminal => {
                 let status = &subject.status;
                 let agent = match &status.what.agent {
@@ -115,15 +117,18 @@ impl Show {
                 };
                 let about =
                     [agent, status.what.cwd.clone(), format!("{} ago", print::ago(status.created_at))];
-                let about = print::visible(&about.join(" · ")).replace('\n', " ");
-                let space = if is_first { "" } else { "\n" };
-                format!("{space}{}  {}\n", self.paint("1;35", subject.handle()), self.paint("2", &about))
+                let about = about.join(" · ").replace('\n', " ");
+                Visible::from(if is_first { "" } else { "\n" })
+                    + self.paint(Paint::BoldMagenta, subject.handle())
+                    + "  "
+                    + self.paint(Paint::Dim, &about)
+                    + "\n"
             }
-            Style::Lines | Style::Json | Style::Counts => String::new(),
+            Style::Lines | Style::Json | Style::Counts => Visible::default(),
         }
     }
 
-    fn line(&self, subject: &Subject, hit: &Hit) -> String {
+    fn line(&self, subject: &Subject, hit: &Hit) -> Visible {
         let mark = if hit.found.is_match() { ':' } else { '-' };
         let handle = subject.handle();
         let place = match (hit.part, hit.turn) {
@@ -134,31 +139,26 @@ impl Show {
             (_, None) if self.is_terminal => hit.found.offset.to_string(),
             (_, None) => format!("{handle}{mark}{}", hit.found.offset),
         };
-        let mut line = format!("{}{mark}", self.paint("32", &place));
+        let mut line = self.paint(Paint::Green, &place) + mark.to_string();
         if hit.found.cut.0 {
-            line.push('…');
+            line.push("…");
         }
         let mut at = 0;
-        let harmless = |bytes: &[u8]| print::visible(&String::from_utf8_lossy(bytes));
+        let text = |from: usize, to: usize| String::from_utf8_lossy(&hit.found.text[from..to]);
         for (begin, end) in &hit.found.spans {
-            line.push_str(&harmless(&hit.found.text[at..*begin]));
-            let matched = harmless(&hit.found.text[*begin..*end]);
-            line.push_str(&if matched.is_empty() { matched } else { self.paint("1;31", &matched) });
+            line.push(text(at, *begin).as_ref());
+            line.push(self.paint(Paint::BoldRed, &text(*begin, *end)));
             at = *end;
         }
-        line.push_str(&harmless(&hit.found.text[at..]));
+        line.push(text(at, hit.found.text.len()).as_ref());
         if hit.found.cut.1 {
-            line.push('…');
+            line.push("…");
         }
-        line.push('\n');
+        line.push("\n");
         line
     }
 
-    fn paint(&self, colour: &str, text: &str) -> String {
-        if self.is_coloured { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
+    fn paint(&self, paint: Paint, text: &str) -> Visible {
+        Visible::painted(paint, text, self.is_coloured)
     }
-}
-
-fn json(subject: &Subject, hit: &Hit) -> String {
-    serde_json::to_string(&Line::of(subject, hit)).unwrap_or_default() + "\n"
 }

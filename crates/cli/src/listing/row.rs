@@ -6,6 +6,7 @@
 use berth_api::{Status, Timestamp, redact};
 
 use crate::print;
+use crate::visible::Paint;
 use crate::width::one_line;
 
 /// What a line says about a session.
@@ -93,15 +94,15 @@ pub(crate) fn dir_of(status: &Status) -> String {
     one_line(&short_dir(&status.what.cwd, std::env::var("HOME").ok().as_deref()))
 }
 
-/// The colour of a state, as an SGR parameter: one of the sixteen that every theme, light or dark, chooses itself.
-pub(crate) fn sgr(state: &str) -> &'static str {
+/// The colour of a state.
+pub(crate) fn paint(state: &str) -> Paint {
     match state {
-        "needs-you" => "1;35",
-        "lost" => "31",
-        "running" | "working" => "32",
-        "starting" | "stopping" => "33",
-        "idle" => "36",
-        _ => "2",
+        "needs-you" => Paint::BoldMagenta,
+        "lost" => Paint::Red,
+        "running" | "working" => Paint::Green,
+        "starting" | "stopping" => Paint::Yellow,
+        "idle" => Paint::Cyan,
+        _ => Paint::Dim,
     }
 }
 

@@ -4,7 +4,8 @@
 //! Anywhere else the columns are always the same and nothing is cut.
 //! Start with [`draw`].
 
-use super::row::{Row, sgr};
+use super::row::{Row, paint};
+use crate::visible::{Paint, Visible};
 use crate::width::{cut, cut_front, fitted, width};
 
 /// Between two columns.
@@ -113,7 +114,7 @@ impl Column {
 }
 
 /// The lines, a head first. None if there is nothing to say.
-pub(crate) fn draw(rows: &[Row], paper: Paper) -> Vec<String> {
+pub(crate) fn draw(rows: &[Row], paper: Paper) -> Vec<Visible> {
     if rows.is_empty() {
         return Vec::new();
     }
@@ -122,9 +123,9 @@ pub(crate) fn draw(rows: &[Row], paper: Paper) -> Vec<String> {
     let columns = columns(rows, room.saturating_sub(mark));
     let line = |row: Option<&Row>| {
         let mut line = match row {
-            _ if mark == 0 => String::new(),
-            Some(row) if row.is_current => "@ ".to_owned(),
-            Some(_) | None => "  ".to_owned(),
+            _ if mark == 0 => Visible::default(),
+            Some(row) if row.is_current => Visible::from("@ "),
+            Some(_) | None => Visible::from("  "),
         };
         for (at, (column, wide)) in columns.iter().enumerate() {
             let text = match (row, column) {
@@ -146,16 +147,16 @@ pub(crate) fn draw(rows: &[Row], paper: Paper) -> Vec<String> {
                 | Column::Tags
                 | Column::Doing => fitted(&text, *wide),
             };
-            line.push_str(&" ".repeat(if at > 0 { GAP } else { 0 }));
-            line.push_str(&painted(*column, row, &cell, paper.colour));
+            line.push(" ".repeat(if at > 0 { GAP } else { 0 }));
+            line.push(painted(*column, row, &cell, paper.colour));
         }
-        if row.is_none() && paper.colour { format!("\x1b[2m{line}\x1b[0m") } else { line }
+        Visible::painted(Paint::Dim, line, row.is_none() && paper.colour)
     };
     std::iter::once(line(None)).chain(rows.iter().map(|row| line(Some(row)))).collect()
 }
 
 /// Always the same columns, whatever is in them, for programs that cut and for files that are compared.
-fn draw_whole(rows: &[Row], colour: bool) -> Vec<String> {
+fn draw_whole(rows: &[Row], colour: bool) -> Vec<Visible> {
     let is_tree = rows.iter().any(|row| !row.lines.is_empty());
     let first = if is_tree { [Column::Session, Column::Id] } else { [Column::Id, Column::Name] };
     let columns: Vec<Column> = first.into_iter().chain(REST).collect();
@@ -173,15 +174,15 @@ fn draw_whole(rows: &[Row], colour: bool) -> Vec<String> {
             let text = if *column == Column::Doing { text } else { fitted(&text, *wide) };
             painted(*column, row, &text, colour)
         });
-        cells.collect::<Vec<_>>().join(&" ".repeat(GAP))
+        Visible::joined(cells, &" ".repeat(GAP))
     };
     std::iter::once(line(None)).chain(rows.iter().map(|row| line(Some(row)))).collect()
 }
 
-fn painted(column: Column, row: Option<&Row>, cell: &str, colour: bool) -> String {
+fn painted(column: Column, row: Option<&Row>, cell: &str, colour: bool) -> Visible {
     match row {
-        Some(row) if colour && column == Column::State => format!("\x1b[{}m{cell}\x1b[0m", sgr(&row.state)),
-        Some(_) | None => cell.to_owned(),
+        Some(row) if column == Column::State => Visible::painted(paint(&row.state), cell, colour),
+        Some(_) | None => cell.into(),
     }
 }
 

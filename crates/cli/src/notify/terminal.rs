@@ -123,7 +123,9 @@ enum Pane {
 }
 
 fn sequence(told: &Notification, style: Style, pane: Pane, shows_777: impl FnOnce() -> bool) -> Vec<u8> {
-    let plain = |text: &str| print::cut(&text.replace(|c: char| c.is_control() || c == ';', " "), MOST_CHARS);
+    let plain = |text: &str| {
+        print::cut(&text.replace(|c: char| berth_verbs::words::is_hidden(c) || c == ';', " "), MOST_CHARS)
+    };
     let title = plain(&told.title);
     let text = plain(&told.data.text);
     let osc9 = || format!("\x1b]9;{title}: {text}\x1b\\");

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::{Exported, Write};
 use crate::progress::Progress;
+use crate::words;
 
 /// How much is read, and how long an event is at most.
 const READ_BYTES: usize = 64 * 1024;
@@ -85,7 +86,7 @@ fn event(at_ms: u64, said: &str, target: &mut Write<'_>) -> Result<(), Problem> 
 }
 
 fn json(value: &impl Serialize) -> Result<String, Problem> {
-    serde_json::to_string(value).map_err(|error| {
+    serde_json::to_string(value).map(|json| words::visible_json(&json)).map_err(|error| {
         Problem::new(berth_api::Code::Bug, format!("cannot write the recording as JSON: {error}"))
     })
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::{Exported, Write};
 use crate::events::Line;
+use crate::words;
 
 #[derive(Serialize)]
 struct Turn<'a> {
@@ -28,7 +29,7 @@ pub fn write(session: &Exported, is_array: bool, target: &mut Write<'_>) -> Resu
         })?;
         target(before.as_bytes())?;
         before = if is_array { ",\n" } else { "\n" };
-        target(json.as_bytes())
+        target(words::visible_json(&json).as_bytes())
     };
     for event in &session.events {
         let entry = event.get().entry();

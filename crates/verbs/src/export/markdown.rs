@@ -174,7 +174,7 @@ fn terminal(
         plain.feed(&buffer[..count], &mut text);
         // Indented, because the end of a fence could come in two pieces.
         let mut indented = Vec::with_capacity(text.len() + text.len() / 8);
-        for byte in text {
+        for byte in words::visible(&String::from_utf8_lossy(&text)).into_bytes() {
             if at_line_begin && byte != b'\n' {
                 indented.extend_from_slice(b"    ");
             }

@@ -6,6 +6,7 @@ use berth_api::{Code, Problem, Status};
 use crate::args::HelperLs;
 use crate::ctx::Ctx;
 use crate::print;
+use crate::visible::Visible;
 
 /// How many owners are named in a line.
 const NAMED_OWNERS: usize = 2;
@@ -49,9 +50,9 @@ pub(super) fn owners(status: &Status, helper: &HelperStatus) -> String {
     }
 }
 
-fn table(listed: &[Status]) -> String {
+fn table(listed: &[Status]) -> Visible {
     if listed.is_empty() {
-        return String::new();
+        return Visible::default();
     }
     let row = |status: &Status| {
         let helper = status.helper.clone().unwrap_or_default();
@@ -69,17 +70,16 @@ fn table(listed: &[Status]) -> String {
     let screen = crate::tty::size().map_or(usize::MAX, |size| usize::from(size.cols));
     let room = screen.saturating_sub(widths.iter().sum::<usize>() + 2 * 6).max(10);
     let commands = listed.iter().map(|status| print::command_line(&status.what.command, room));
-    let mut text = String::new();
+    let mut text = Visible::default();
     for (at, (row, command)) in
         rows.iter().zip(std::iter::once("COMMAND".to_owned()).chain(commands)).enumerate()
     {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let padded = format!("{cell:width$}", width = *width);
-            text.push_str(&if at > 0 && column == 2 { print::painted(cell, *width) } else { padded });
-            text.push_str("  ");
+            text.push(if at > 0 && column == 2 { print::painted(cell, *width) } else { padded.into() });
+            text.push("  ");
         }
-        text.push_str(&command);
-        text.push('\n');
+        text.push(command + "\n");
     }
     text
 }

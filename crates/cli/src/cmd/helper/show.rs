@@ -8,6 +8,7 @@ use super::{described, find, reworded};
 use crate::args::HelperShow;
 use crate::ctx::Ctx;
 use crate::print;
+use crate::visible::Visible;
 
 /// How much of the output is looked at for the last lines, and how many are shown.
 const LAST_BYTES: u64 = 16 * 1024;
@@ -27,11 +28,11 @@ pub(crate) fn run(helpers: &Ctx, args: &HelperShow) -> Result<u8, Problem> {
     Ok(problem.code.exit_code())
 }
 
-fn lines(helpers: &Ctx, status: &Status) -> String {
+fn lines(helpers: &Ctx, status: &Status) -> Visible {
     let helper = status.helper.clone().unwrap_or_default();
     let mut rows = vec![("helper", helper.name.clone()), ("id", status.id.clone())];
     rows.push(("scope", helper.dir.clone().map_or(helper.scope.clone(), |dir| format!("dir {dir}"))));
-    rows.push(("state", print::painted(&status.state, 0)));
+    rows.push(("state", status.state.clone()));
     rows.extend(print::ending(status).map(|ending| ("ended", ending)));
     if status.state == "running" {
         let ready = if helper.ready { "yes" } else { "not yet" };
@@ -58,9 +59,9 @@ fn lines(helpers: &Ctx, status: &Status) -> String {
     let dir = helpers.home.sessions_dir().join(&status.id);
     rows.push(("record", dir.display().to_string()));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
-    let mut text: String = rows.into_iter().map(|(label, value)| format!("{label:10} {value}\n")).collect();
+    let mut text = print::labelled(rows);
     for line in last_lines(&dir.join("output"), status.output_from) {
-        text.push_str(&format!("  | {line}\n"));
+        text.push(format!("  | {line}\n"));
     }
     text
 }

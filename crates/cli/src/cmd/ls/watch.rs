@@ -12,7 +12,7 @@ use berth_api::{Code, Problem, Status};
 use berth_host::signals::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
-use rustix::stdio::{stdin, stdout};
+use rustix::stdio::stdin;
 
 use super::{drawn, remarks};
 use crate::args::Ls;
@@ -20,6 +20,7 @@ use crate::ctx::Ctx;
 use crate::listing::Filter;
 use crate::listing::live::Live;
 use crate::listing::table::Paper;
+use crate::visible::{Paint, Visible};
 use crate::{print, tty, width};
 
 /// How long news are gathered before they are looked at: they come in bunches, and a keeper that ends is told of
@@ -64,12 +65,14 @@ struct Woken {
 fn watch(ctx: &Ctx, args: &Ls, live: &mut Live<'_>, signals: &SignalFd) -> Result<u8, Problem> {
     let mut news_at: Option<Instant> = None;
     let mut tick_at = Instant::now() + TICK;
-    let mut last = String::new();
+    let mut last = Visible::default();
     loop {
         let picture = picture(ctx, args, live)?;
         // A terminal far away is not sent what it shows already.
         if picture != last {
-            tty::last_words(picture.as_bytes());
+            // In one go where the terminal knows how, and over what is there: nothing flickers.
+            let rows = picture.as_str().replace('\n', "\x1b[K\r\n");
+            tty::last_words(format!("\x1b[?2026h\x1b[H{rows}\x1b[K\x1b[J\x1b[?2026l").as_bytes());
             last = picture;
         }
         loop {
@@ -141,8 +144,8 @@ fn wait(live: &Live<'_>, signals: &SignalFd, for_news: bool, patience: Duration)
     woken
 }
 
-/// The whole screen, as bytes for the terminal.
-fn picture(ctx: &Ctx, args: &Ls, live: &Live<'_>) -> Result<String, Problem> {
+/// The whole screen, row by row.
+fn picture(ctx: &Ctx, args: &Ls, live: &Live<'_>) -> Result<Visible, Problem> {
     let size = tty::size().unwrap_or_default();
     let (rows, columns) = (usize::from(size.rows).max(2), usize::from(size.cols).max(2));
     let colour = tty::wants_colour();
@@ -157,11 +160,9 @@ fn picture(ctx: &Ctx, args: &Ls, live: &Live<'_>) -> Result<String, Problem> {
     }
     foot.push("q leaves".to_owned());
     let foot = width::cut(&width::one_line(&foot.join(" · ")), columns);
-    lines.resize(room, String::new());
-    lines.push(if colour { format!("\x1b[2m{foot}\x1b[0m") } else { foot });
-    // In one go where the terminal knows how, and over what is there: nothing flickers.
-    let text: String = lines.iter().map(|line| format!("{line}\x1b[K")).collect::<Vec<_>>().join("\r\n");
-    Ok(format!("\x1b[?2026h\x1b[H{text}\x1b[J\x1b[?2026l"))
+    lines.resize(room, Visible::default());
+    lines.push(Visible::painted(Paint::Dim, foot, colour));
+    Ok(Visible::joined(lines, "\n"))
 }
 
 /// For programs: what is there, then what changes, until nobody reads it.
@@ -169,24 +170,22 @@ fn lines(mut live: Live<'_>) -> Result<u8, Problem> {
     let mut told: BTreeMap<String, Status> = BTreeMap::new();
     loop {
         let listing = live.listing();
-        let mut text = String::new();
+        let mut text = Visible::default();
         let mut now = BTreeMap::new();
         for status in listing.sessions {
             if told.get(&status.id) != Some(&status) {
-                let json = serde_json::to_string(&status)
-                    .map_err(|error| Problem::new(Code::Bug, format!("cannot print as JSON: {error}")))?;
-                text.push_str(&format!("{json}\n"));
+                text.push(Visible::json_line(&status)?);
             }
             now.insert(status.id.clone(), status);
         }
         for id in told.keys().filter(|id| !now.contains_key(*id)) {
-            text.push_str(&format!("{}\n", serde_json::json!({ "gone": id })));
+            text.push(Visible::json_line(&serde_json::json!({ "gone": id }))?);
         }
         told = now;
         print::text(&text)?;
         let mut fds = [
             PollFd::from_borrowed_fd(live.fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(stdout(), PollFlags::empty()),
+            PollFd::from_borrowed_fd(tty::standard_output(), PollFlags::empty()),
         ];
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

@@ -42,6 +42,6 @@ pub(super) fn run(
     } else if how.dry_run {
         print::note("nothing was changed (--dry-run)");
     }
-    plan.notes.iter().for_each(|note| print::note(note));
+    plan.notes.iter().for_each(print::note);
     Ok(0)
 }

@@ -5,25 +5,28 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::print;
+use crate::visible::{Paint, Visible};
+
 /// A row on the screen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Row {
     /// What is printed, styles included.
-    pub(super) text: String,
+    pub(super) text: Visible,
     /// How many cells it takes.
     pub(super) width: usize,
 }
 
 impl Row {
     /// Adds what takes so many cells.
-    pub(super) fn push(&mut self, text: &str, width: usize) {
-        self.text.push_str(text);
+    pub(super) fn push(&mut self, text: impl Into<Visible>, width: usize) {
+        self.text.push(text);
         self.width += width;
     }
 
     /// The same row, dim.
     pub(super) fn dim(self) -> Self {
-        Self { text: format!("\x1b[2m{}\x1b[0m", self.text), ..self }
+        Self { text: Visible::painted(Paint::Dim, self.text, true), ..self }
     }
 }
 
@@ -70,7 +73,8 @@ pub(super) fn fitting(cluster: &str, columns: usize) -> (&str, usize) {
 pub(super) fn wrap(line: &str, columns: usize) -> Vec<Row> {
     let columns = columns.max(1);
     let mut rows = vec![Row::default()];
-    for cluster in clusters(line) {
+    // Escaped before it is measured.
+    for cluster in clusters(&print::visible(line)) {
         let (shown, wide) = match cluster {
             "\t" => ("    ", 4.min(columns)),
             other => fitting(other, columns),
@@ -112,7 +116,7 @@ mod tests {
                 assert!(!rows.is_empty());
                 for row in &rows {
                     assert!(row.width <= columns, "{text:?} in {columns}: {rows:?}");
-                    assert_eq!(row.width, width_of(&row.text), "{text:?} in {columns}: {rows:?}");
+                    assert_eq!(row.width, width_of(row.text.as_str()), "{text:?} in {columns}: {rows:?}");
                 }
             }
         }

@@ -7,6 +7,7 @@
 
 use super::cells::{self, Row};
 use super::keys::Key;
+use crate::visible::Visible;
 
 /// A paste of more lines than this is shown folded, and so is one of more bytes than that.
 const FOLD_FROM_LINES: usize = 6;
@@ -235,11 +236,11 @@ impl Editor {
     }
 
     /// The rows to paint after a prompt (its styled text, its width), and where the cursor is: row and column.
-    pub(super) fn rows(&self, prompt: (&str, usize), columns: usize) -> (Vec<Row>, (usize, usize)) {
+    pub(super) fn rows(&self, prompt: (&Visible, usize), columns: usize) -> (Vec<Row>, (usize, usize)) {
         let columns = columns.max(1);
         // What follows is indented like the first line, where there is room.
         let indent = if prompt.1 * 4 <= columns { prompt.1 } else { 0 };
-        let begun = || Row { text: " ".repeat(indent), width: indent };
+        let begun = || Row { text: " ".repeat(indent).into(), width: indent };
         let mut rows = vec![Row::default()];
         if prompt.1 < columns {
             rows[0].push(prompt.0, prompt.1);
@@ -318,8 +319,8 @@ mod tests {
         let paste: String = (1..=312).map(|n| format!("line {n}\r")).collect();
         let mut editor = Editor::default();
         assert_eq!(typed(&mut editor, &format!("look: \x1b[200~{paste}\x1b[201~ ok?")), [""; 0]);
-        let (rows, cursor) = editor.rows(("> ", 2), 80);
-        assert_eq!(rows[0].text, "> look: [pasted 312 lines] ok?");
+        let (rows, cursor) = editor.rows((&Visible::from("> "), 2), 80);
+        assert_eq!(rows[0].text.as_str(), "> look: [pasted 312 lines] ok?");
         assert_eq!(cursor, (0, rows[0].width));
         let all: String = (1..=312).map(|n| format!("line {n}\n")).collect();
         assert_eq!(typed(&mut editor, "\r"), [format!("look: {all} ok?")]);
@@ -370,7 +371,7 @@ mod tests {
             {
                 editor.take(&key);
                 for _ in 0..4 {
-                    let (rows, cursor) = editor.rows(("\x1b[1m>\x1b[0m ", 2), columns);
+                    let (rows, cursor) = editor.rows((&Visible::from("> "), 2), columns);
                     assert!(rows.iter().all(|row| row.width <= columns), "{columns}: {rows:?}");
                     assert!(cursor.0 < rows.len() && cursor.1 < columns, "{columns}: {cursor:?} {rows:?}");
                     editor.take(&Key::Left);

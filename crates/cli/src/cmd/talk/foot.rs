@@ -64,7 +64,7 @@ impl Foot {
             if at > 0 {
                 out.extend_from_slice(b"\r\n");
             }
-            out.extend_from_slice(row.text.as_bytes());
+            out.extend_from_slice(row.text.as_str().as_bytes());
         }
         out.extend_from_slice(b"\x1b[?7h\r");
         let up = shown.len() - 1 - cursor_row;

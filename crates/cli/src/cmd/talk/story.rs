@@ -12,6 +12,7 @@ use berth_api::turn::{Ask, Final, Release, TurnEnd, TurnView, turn_id};
 
 use crate::cmd::send::rest_of;
 use crate::print;
+use crate::visible::{Paint, Visible};
 
 /// A prompt of more lines than this is told by its first ones.
 const PROMPT_LINES: usize = 12;
@@ -43,7 +44,7 @@ pub(super) struct Story {
     session: String,
     handle: String,
     /// What is to be printed and stays: whole lines.
-    told: String,
+    told: Visible,
     /// The line that is not whole yet.
     pub(super) line: String,
     pub(super) current: Option<Current>,
@@ -67,7 +68,7 @@ impl Story {
     }
 
     /// What stays, since the last time.
-    pub(super) fn take_told(&mut self) -> String {
+    pub(super) fn take_told(&mut self) -> Visible {
         std::mem::take(&mut self.told)
     }
 
@@ -87,8 +88,8 @@ impl Story {
     /// A remark of ours.
     pub(super) fn note(&mut self, text: &str) {
         self.end_line();
-        for line in print::visible(text).lines() {
-            self.told.push_str(&format!("\x1b[2m{line}\x1b[0m\n"));
+        for line in text.lines() {
+            self.told.push(Visible::painted(Paint::Dim, line, true) + "\n");
         }
     }
 
@@ -202,15 +203,16 @@ impl Story {
 
     fn prompt(&mut self, text: &str) {
         self.end_line();
-        let text = print::visible(text.trim_end());
+        let text = text.trim_end();
         let count = text.lines().count();
         let shown = if count > PROMPT_LINES { 3 } else { count };
         for (at, line) in text.lines().take(shown).enumerate() {
-            let mark = if at == 0 { "\x1b[1m>\x1b[0m " } else { "  " };
-            self.told.push_str(&format!("{mark}{line}\n"));
+            let mark = if at == 0 { Visible::painted(Paint::Bold, ">", true) } else { Visible::from(" ") };
+            self.told.push(mark + " " + line + "\n");
         }
         if count > shown {
-            self.told.push_str(&format!("\x1b[2m  [{} more lines]\x1b[0m\n", count - shown));
+            let more = format!("  [{} more lines]", count - shown);
+            self.told.push(Visible::painted(Paint::Dim, more, true) + "\n");
         }
     }
 
@@ -249,9 +251,10 @@ impl Story {
             return;
         }
         self.end_line();
-        self.told.push_str(&format!("\x1b[1m? {} wants to:\x1b[0m\n", print::excerpt(&ask.tool, 60)));
-        for line in print::visible(&ask.detail).lines() {
-            self.told.push_str(&format!("    {line}\n"));
+        let asks = format!("? {} wants to:", print::excerpt(&ask.tool, 60));
+        self.told.push(Visible::painted(Paint::Bold, asks, true) + "\n");
+        for line in ask.detail.lines() {
+            self.told.push(format!("    {line}\n"));
         }
         self.asks.push(ask.clone());
     }
@@ -270,7 +273,7 @@ impl Story {
     fn say(&mut self, text: &str) {
         self.line.push_str(&print::visible(text));
         if let Some(end) = self.line.rfind('\n') {
-            self.told.extend(self.line.drain(..=end));
+            self.told.push(self.line.drain(..=end).collect::<String>());
         }
         if self.line.len() > MAX_LINE_BYTES {
             self.end_line();
@@ -279,8 +282,8 @@ impl Story {
 
     fn end_line(&mut self) {
         if !self.line.is_empty() {
-            self.told.push_str(&self.line);
-            self.told.push('\n');
+            self.told.push(&self.line);
+            self.told.push("\n");
             self.line.clear();
         }
     }
@@ -316,8 +319,10 @@ mod tests {
         Event::TurnEnded { turn, end, at_boot_ms: 0 }
     }
 
-    fn plain(text: &str) -> String {
-        ["\x1b[1m", "\x1b[2m", "\x1b[0m"].iter().fold(text.to_owned(), |text, style| text.replace(style, ""))
+    fn plain(text: &Visible) -> String {
+        ["\x1b[1m", "\x1b[2m", "\x1b[0m"]
+            .iter()
+            .fold(text.as_str().to_owned(), |text, style| text.replace(style, ""))
     }
 
     #[test]
@@ -377,6 +382,6 @@ mod tests {
         story.known(1, &"x\n".repeat(10_000), false);
         assert_eq!(plain(&story.take_told()), "> x\n  x\n  x\n  [9997 more lines]\n");
         story.said(1, &"y".repeat(MAX_LINE_BYTES + 1));
-        assert_eq!((story.line.len(), story.take_told().len()), (0, MAX_LINE_BYTES + 2));
+        assert_eq!((story.line.len(), story.take_told().as_str().len()), (0, MAX_LINE_BYTES + 2));
     }
 }

@@ -74,7 +74,7 @@ fn text(report: &Report) -> String {
         (faults, 0) => count(faults, "fault"),
         (faults, notes) => format!("{}, {}", count(faults, "fault"), count(notes, "note")),
     };
-    let path = print::visible(&report.path.display().to_string());
+    let path = report.path.display();
     let agent = report.agent.unwrap_or("of nobody known");
     let size = print::size(report.bytes);
     let records = count(report.records, "record");
@@ -101,7 +101,7 @@ fn tell(finding: &Finding, text: &mut String) {
         Weight::Fault => "",
         Weight::Note => "note: ",
     };
-    let _ = writeln!(text, "  {place}: {weight}{}", print::visible(&finding.text));
+    let _ = writeln!(text, "  {place}: {weight}{}", finding.text);
     if let Some(resume) = &finding.resume {
         let _ = writeln!(text, "    a resume: {resume}");
     }
@@ -128,10 +128,10 @@ fn told(side: &Side) -> String {
         }
     }
     for part in [&writer.entrypoint, &writer.version].into_iter().flatten() {
-        let _ = write!(text, ", {}", print::visible(part));
+        let _ = write!(text, ", {}", part);
     }
     if let Some(cwd) = &writer.cwd {
-        let _ = write!(text, ", in {}", print::visible(cwd));
+        let _ = write!(text, ", in {}", cwd);
     }
     text
 }

@@ -23,7 +23,7 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptRepair) -> Result<u8, Problem> {
     let wish = Wish { keep, force: args.force, beside: args.beside, ..Wish::default() };
     let (made, holder) = records::repair_file(&source, &args.to, args.new_id, wish)?;
     if let Some(holder) = holder {
-        let who = print::visible(&holder.line());
+        let who = holder.line();
         print::note(&format!("{who} has it open: what it writes from now on is not in the copy"));
     }
     if args.json {
@@ -31,35 +31,31 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptRepair) -> Result<u8, Problem> {
     } else {
         print::text(&text(&made))?;
         if let Some(how) = how_to_resume(&made, &source) {
-            print::note(&print::visible(&how));
+            print::note(&how);
         }
     }
     Ok(if made.left.is_empty() { 0 } else { BROKEN })
 }
 
 fn text(made: &Repaired) -> String {
-    let mut text = format!("{}\n", print::visible(&made.copy.display().to_string()));
+    let mut text = format!("{}\n", made.copy.display());
     for change in &made.changes {
         let _ = match change.line {
-            0 => writeln!(text, "  {}", print::visible(&change.text)),
-            line => writeln!(text, "  line {line}: {}", print::visible(&change.text)),
+            0 => writeln!(text, "  {}", change.text),
+            line => writeln!(text, "  line {line}: {}", change.text),
         };
     }
     if made.changes.is_empty() {
         text.push_str("  nothing had to be changed: the copy is identical\n");
     }
     if let Some(rest) = &made.rest {
-        let _ = writeln!(text, "  what was set aside is in {}", print::visible(&rest.display().to_string()));
+        let _ = writeln!(text, "  what was set aside is in {}", rest.display());
     }
     for other in &made.beside {
-        let _ = writeln!(
-            text,
-            "  a branch has a copy of its own: {}",
-            print::visible(&other.display().to_string())
-        );
+        let _ = writeln!(text, "  a branch has a copy of its own: {}", other.display());
     }
     for left in &made.left {
-        let _ = writeln!(text, "  still wrong, line {}: {}", left.line, print::visible(&left.text));
+        let _ = writeln!(text, "  still wrong, line {}: {}", left.line, left.text);
     }
     text
 }

@@ -3,17 +3,17 @@
 //! The path that a resume takes is a line from top to bottom; what it leaves behind hangs beside it.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 
 use berth_api::{Code, Problem};
 use berth_verbs::records;
-use berth_verbs::records::tree::{Begins, Tree, Turn};
+use berth_verbs::records::tree::{Begins, Tree};
 
 use super::moment;
 use crate::args::TranscriptTree;
 use crate::ctx::Ctx;
 use crate::progress::Later;
-use crate::{print, tty, ui, width};
+use crate::visible::{Paint, Visible};
+use crate::{print, tty, width};
 
 /// Width when nobody says, as in a pipe.
 const USUAL_WIDTH: usize = 100;
@@ -34,8 +34,8 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptTree) -> Result<u8, Problem> {
             .hint("`berth transcript check` says what is in it"));
     }
     let room = tty::size().map_or(USUAL_WIDTH, |size| usize::from(size.cols));
-    let paint = ui::colours_on(&std::io::stdout());
-    let mut drawing = Drawing { tree: &tree, below: below(&tree), room, paint, text: String::new() };
+    let paint = tty::wants_colour();
+    let mut drawing = Drawing { tree: &tree, below: below(&tree), room, paint, text: Visible::default() };
     let roots: Vec<usize> = (0..tree.turns.len()).filter(|at| tree.turns[*at].follows.is_none()).collect();
     let (left, taken): (Vec<usize>, Vec<usize>) = roots.into_iter().partition(|at| !tree.turns[*at].resumed);
     for root in left.into_iter().chain(taken) {
@@ -45,7 +45,7 @@ pub(super) fn run(ctx: &Ctx, args: &TranscriptTree) -> Result<u8, Problem> {
         let _ = writeln!(drawing.text, "and {} turns more", tree.more_turns);
     }
     print::text(&drawing.text)?;
-    if std::io::stdout().is_terminal() && tree.turns.iter().any(|turn| !turn.resumed) {
+    if print::is_terminal() && tree.turns.iter().any(|turn| !turn.resumed) {
         print::note("a resume takes up what is marked ●; the rest (○) it leaves behind");
     }
     Ok(0)
@@ -67,7 +67,7 @@ struct Drawing<'a> {
     below: Vec<Vec<usize>>,
     room: usize,
     paint: bool,
-    text: String,
+    text: Visible,
 }
 
 /// A turn that is to be drawn.
@@ -120,19 +120,10 @@ impl Drawing<'_> {
         let head = format!("{place}  {}  ", moment(turn.at_ms));
         let used = width::width(before) + 2 + width::width(&head) + width::width(end);
         let said = width::cut(&said, self.room.saturating_sub(used).max(12));
-        let _ = if self.paint {
-            writeln!(
-                self.text,
-                "{before}{} \x1b[2m{head}\x1b[0m{said}\x1b[1;36m{end}\x1b[0m",
-                painted(turn, mark)
-            )
-        } else {
-            writeln!(self.text, "{before}{mark} {head}{said}{end}")
-        };
+        let paint = if turn.resumed { Paint::Green } else { Paint::Yellow };
+        self.text.push(before);
+        self.text.push(Visible::painted(paint, mark, self.paint) + " ");
+        self.text.push(Visible::painted(Paint::Dim, head, self.paint) + said);
+        self.text.push(Visible::painted(Paint::BoldCyan, end, self.paint) + "\n");
     }
-}
-
-fn painted(turn: &Turn, mark: &str) -> String {
-    let colour = if turn.resumed { "32" } else { "33" };
-    format!("\x1b[{colour}m{mark}\x1b[0m")
 }

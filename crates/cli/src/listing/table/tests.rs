@@ -1,6 +1,10 @@
-use super::{Paper, draw};
+use super::Paper;
 use crate::listing::row::Row;
 use crate::width::width;
+
+fn draw(rows: &[Row], paper: Paper) -> Vec<String> {
+    super::draw(rows, paper).iter().map(|line| line.as_str().to_owned()).collect()
+}
 
 fn row(session: &str, state: &str, doing: &str) -> Row {
     Row {

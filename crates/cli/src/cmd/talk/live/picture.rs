@@ -6,6 +6,7 @@ use berth_api::message::Size;
 use super::{Asked, Left, Live, QUEUED_SHOWN, choices};
 use crate::cmd::talk::cells::{self, Row};
 use crate::reading::ReadingTime;
+use crate::visible::{Paint, Visible};
 use crate::{print, tty};
 
 impl Live<'_> {
@@ -20,7 +21,7 @@ impl Live<'_> {
         }
         let mut out = b"\x1b[?2026h".to_vec();
         self.foot.erase(&mut out, size);
-        out.extend_from_slice(told.replace('\n', "\r\n").as_bytes());
+        out.extend_from_slice(told.as_str().replace('\n', "\r\n").as_bytes());
         self.foot.paint(&mut out, rows, cursor, size);
         out.extend_from_slice(b"\x1b[?2026l");
         self.write(&out)
@@ -63,11 +64,13 @@ impl Live<'_> {
             }
         }
         let waiting = self.story.queued.len();
+        let mark = Visible::painted(Paint::Bold, ">", true) + " ";
         let (prompt, width) = match waiting {
-            0 => ("\x1b[1m>\x1b[0m ".to_owned(), 2),
+            0 => (mark, 2),
             _ => {
                 let text = format!("{waiting} queued");
-                (format!("\x1b[2m{text}\x1b[0m \x1b[1m>\x1b[0m "), text.len() + 3)
+                let width = text.len() + 3;
+                (Visible::painted(Paint::Dim, text, true) + " " + mark, width)
             }
         };
         let (written, cursor) = self.editor.rows((&prompt, width), columns);

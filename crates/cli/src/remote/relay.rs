@@ -1,0 +1,107 @@
+//! What a command on another host prints, passed on.
+//!
+//! Promise: standard error is escaped, and so is standard output unless it is raw by design; each piece is passed on as
+//! it comes. A process that ssh leaves behind with our pipes (`ControlPersist`) holds nothing up.
+//! Start with [`run`].
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, ExitStatus, Stdio};
+
+use berth_api::{Code, Problem};
+use berth_verbs::hosts::ssh;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::print;
+use crate::visible::{Incoming, Visible};
+
+/// How much is read at a time.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Runs ssh to its end. With `is_exact` its standard output is ours.
+pub(super) fn run(mut command: Command, is_exact: bool) -> Result<ExitStatus, Problem> {
+    command.stderr(Stdio::piped());
+    if !is_exact {
+        command.stdout(Stdio::piped());
+    }
+    let mut child = command.spawn().map_err(|error| ssh::no_ssh(&error))?;
+    let pid = Pid::from_child(&child);
+    let end = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| trouble(&error.into()))?;
+    let out = child.stdout.take().map(|out| Stream::new(out.into(), |text| print::text(&text)));
+    let err = child.stderr.take().map(|err| {
+        Stream::new(err.into(), |text| {
+            print::prompt(&text);
+            Ok(())
+        })
+    });
+    let mut streams: Vec<Stream> = out.into_iter().chain(err).collect();
+    let passed = pass_on(&mut streams, &end);
+    // If we cannot write any more, ssh learns it from its next write.
+    drop(streams);
+    let status = child.wait().map_err(|error| trouble(&error));
+    passed.and(status)
+}
+
+/// Passes on what comes until the process is over, and then what it left in the pipes.
+fn pass_on(streams: &mut Vec<Stream>, end: &OwnedFd) -> Result<(), Problem> {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut is_over = false;
+    while !streams.is_empty() {
+        let ready: Vec<bool> = {
+            let fds = streams.iter().map(|stream| &stream.from).chain((!is_over).then_some(end));
+            let mut fds: Vec<PollFd<'_>> =
+                fds.map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)).collect();
+            match poll(&mut fds, is_over.then_some(&at_once)) {
+                Ok(_) => fds.iter().map(|fd| !fd.revents().is_empty()).collect(),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(trouble(&error.into())),
+            }
+        };
+        let mut is_idle = true;
+        for at in (0..streams.len()).filter(|at| ready[*at]).rev() {
+            is_idle = false;
+            if !streams[at].read()? {
+                streams.remove(at).end()?;
+            }
+        }
+        if is_over && is_idle {
+            break;
+        }
+        is_over |= ready.get(streams.len()).copied().unwrap_or(false) && is_idle;
+    }
+    streams.drain(..).try_for_each(Stream::end)
+}
+
+/// One of the two streams of ssh.
+struct Stream {
+    from: OwnedFd,
+    incoming: Incoming,
+    print: fn(Visible) -> Result<(), Problem>,
+}
+
+impl Stream {
+    fn new(from: OwnedFd, print: fn(Visible) -> Result<(), Problem>) -> Self {
+        Self { from, incoming: Incoming::default(), print }
+    }
+
+    /// Passes on what is there. False: it has come to its end.
+    fn read(&mut self) -> Result<bool, Problem> {
+        let mut bytes = vec![0; READ_BYTES];
+        match rustix::io::read(&self.from, &mut bytes) {
+            Ok(0) => Ok(false),
+            Ok(count) => (self.print)(self.incoming.push(&bytes[..count])).map(|()| true),
+            Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(trouble(&error.into())),
+        }
+    }
+
+    fn end(self) -> Result<(), Problem> {
+        (self.print)(self.incoming.end())
+    }
+}
+
+fn trouble(error: &io::Error) -> Problem {
+    Problem::new(Code::Refused, format!("cannot pass on what ssh says: {error}"))
+}

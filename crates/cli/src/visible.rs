@@ -1,0 +1,269 @@
+//! Text that is safe to print.
+//!
+//! Promise: a [`Visible`] has no control characters of anybody else's: names, answers, error messages and the words of
+//! other hosts are escaped when they become one (see [`berth_verbs::words::visible`]). The only escape sequences in it
+//! are colours that [`Visible::painted`] adds. `print` takes nothing else.
+//! Not here: where it is printed (see `print`), and what is raw by design (see `print::raw`).
+//! Start with [`Visible::from`]; put pieces together with `+`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Add;
+
+use berth_api::{Code, Problem};
+use berth_verbs::words;
+use serde::Serialize;
+
+/// Text that a terminal shows and does not obey. It does not implement `Display`: formatted into a `String` and printed,
+/// its colours would be escaped.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Visible(String);
+
+/// The colours and weights that berth prints with: of the sixteen colours that every theme chooses itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Paint {
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+    Magenta,
+    Cyan,
+    BoldRed,
+    BoldMagenta,
+    BoldCyan,
+}
+
+impl Paint {
+    fn sgr(self) -> &'static str {
+        match self {
+            Self::Bold => "1",
+            Self::Dim => "2",
+            Self::Red => "31",
+            Self::Green => "32",
+            Self::Yellow => "33",
+            Self::Magenta => "35",
+            Self::Cyan => "36",
+            Self::BoldRed => "1;31",
+            Self::BoldMagenta => "1;35",
+            Self::BoldCyan => "1;36",
+        }
+    }
+}
+
+impl Visible {
+    /// The text in a colour, if `is_coloured`. Nothing stays nothing.
+    pub(crate) fn painted(paint: Paint, text: impl Into<Self>, is_coloured: bool) -> Self {
+        let text = text.into();
+        if !is_coloured || text.is_empty() {
+            return text;
+        }
+        Self(format!("\x1b[{}m{}\x1b[0m", paint.sgr(), text.0))
+    }
+
+    /// A value as JSON over several lines, with its control characters escaped as JSON does.
+    pub(crate) fn json(value: &impl Serialize) -> Result<Self, Problem> {
+        serde_json::to_string_pretty(value)
+            .map(|json| Self(words::visible_json(&json)))
+            .map_err(|error| no_json(&error))
+    }
+
+    /// A value as JSON on one line that ends with a line break.
+    pub(crate) fn json_line(value: &impl Serialize) -> Result<Self, Problem> {
+        serde_json::to_string(value)
+            .map(|json| Self(words::visible_json(&json) + "\n"))
+            .map_err(|error| no_json(&error))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, more: impl Into<Self>) {
+        self.0.push_str(&more.into().0);
+    }
+
+    /// The pieces with `between` between them.
+    pub(crate) fn joined(pieces: impl IntoIterator<Item = Self>, between: &str) -> Self {
+        let mut all = Self::default();
+        for (at, piece) in pieces.into_iter().enumerate() {
+            all.push(if at > 0 { between } else { "" });
+            all.push(piece);
+        }
+        all
+    }
+
+    /// The text without the spaces at its end.
+    pub(crate) fn trim_end(mut self) -> Self {
+        self.0.truncate(self.0.trim_end().len());
+        self
+    }
+
+    /// The text with `indent` behind each of its line breaks.
+    pub(crate) fn indented(self, indent: &str) -> Self {
+        Self(self.0.replace('\n', &format!("\n{}", Self::from(indent).0)))
+    }
+}
+
+fn no_json(error: &serde_json::Error) -> Problem {
+    Problem::new(Code::Bug, format!("cannot print as JSON: {error}"))
+}
+
+/// Anything that can be printed: text, which is escaped then, or text that has been.
+pub(crate) trait ToVisible {
+    fn to_visible(&self) -> Cow<'_, Visible>;
+}
+
+impl ToVisible for Visible {
+    fn to_visible(&self) -> Cow<'_, Visible> {
+        Cow::Borrowed(self)
+    }
+}
+
+impl ToVisible for str {
+    fn to_visible(&self) -> Cow<'_, Visible> {
+        Cow::Owned(self.into())
+    }
+}
+
+impl ToVisible for String {
+    fn to_visible(&self) -> Cow<'_, Visible> {
+        self.as_str().to_visible()
+    }
+}
+
+impl<T: ToVisible + ?Sized> ToVisible for &T {
+    fn to_visible(&self) -> Cow<'_, Visible> {
+        (**self).to_visible()
+    }
+}
+
+impl From<&str> for Visible {
+    fn from(text: &str) -> Self {
+        Self(words::visible(text))
+    }
+}
+
+impl From<String> for Visible {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<&String> for Visible {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<&Self> for Visible {
+    fn from(text: &Self) -> Self {
+        text.clone()
+    }
+}
+
+impl<T: Into<Self>> Add<T> for Visible {
+    type Output = Self;
+
+    fn add(mut self, more: T) -> Self {
+        self.push(more);
+        self
+    }
+}
+
+impl<T: Into<Self>> Extend<T> for Visible {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, pieces: I) {
+        pieces.into_iter().for_each(|piece| self.push(piece));
+    }
+}
+
+impl<T: Into<Self>> FromIterator<T> for Visible {
+    fn from_iter<I: IntoIterator<Item = T>>(pieces: I) -> Self {
+        let mut all = Self::default();
+        all.extend(pieces);
+        all
+    }
+}
+
+/// For `write!`: what is written is escaped.
+impl fmt::Write for Visible {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text);
+        Ok(())
+    }
+}
+
+/// Bytes of another program that arrive in pieces, to be made visible as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    /// The beginning of a character, or a carriage return that may belong to a line break.
+    held: Vec<u8>,
+}
+
+impl Incoming {
+    /// What can be shown by now. Bytes that are not UTF-8 are replaced.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Visible {
+        self.held.extend_from_slice(bytes);
+        let mut whole = self.held.len();
+        if let Some(last) = self.held.utf8_chunks().last()
+            && std::str::from_utf8(last.invalid()).is_err_and(|odd| odd.error_len().is_none())
+        {
+            whole -= last.invalid().len();
+        } else if self.held.ends_with(b"\r") {
+            whole -= 1;
+        }
+        let rest = self.held.split_off(whole);
+        Visible::from(String::from_utf8_lossy(&std::mem::replace(&mut self.held, rest)).as_ref())
+    }
+
+    /// What was held back, when nothing more comes.
+    pub(crate) fn end(self) -> Visible {
+        Visible::from(String::from_utf8_lossy(&self.held).as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_painted_text_has_escape_sequences() {
+        let text =
+            Visible::from("a\x1b[2J\u{9b}1m\n") + Visible::painted(Paint::Red, "b\x1b[0m", true) + "c\r";
+        assert_eq!(text.as_str(), "a␛[2J\\u{9b}1m\n\x1b[31mb␛[0m\x1b[0mc␍");
+        assert_eq!(Visible::painted(Paint::Red, "b", false).as_str(), "b");
+        assert_eq!(Visible::painted(Paint::Red, "", true).as_str(), "");
+    }
+
+    #[test]
+    fn text_that_is_made_visible_twice_stays_as_it_is() {
+        let once = Visible::from("\x1b]0;x\x07\u{9d}\u{202e}\x7f\t\r\n");
+        assert_eq!(Visible::from(once.as_str()), once);
+    }
+
+    #[test]
+    fn json_has_no_control_characters_and_means_the_same() {
+        let odd: String = ('\0'..='\u{a0}').chain("\u{202e}\u{2066}日🙂".chars()).collect();
+        for json in [Visible::json(&[&odd]), Visible::json_line(&[&odd])] {
+            let json = json.expect("a text can be written");
+            assert!(!json.as_str().contains(|c| c != '\n' && words::is_hidden(c)), "{json:?}");
+            let read: Vec<String> = serde_json::from_str(json.as_str()).expect("it is JSON");
+            assert_eq!(read, [odd.as_str()]);
+        }
+    }
+
+    #[test]
+    fn bytes_become_the_same_text_however_they_are_split() {
+        let bytes =
+            "é\x1b[2J日\r\nx\ry🙂".bytes().chain([0x9b, b'm', 0xc2, 0x9b, 0xe2, 0x82]).collect::<Vec<_>>();
+        for cut in 0..=bytes.len() {
+            let mut incoming = Incoming::default();
+            let text = incoming.push(&bytes[..cut]) + incoming.push(&bytes[cut..]) + incoming.end();
+            assert_eq!(text.as_str(), "é␛[2J日\nx␍y🙂\u{fffd}m\\u{9b}\u{fffd}", "cut at {cut}");
+        }
+    }
+}
