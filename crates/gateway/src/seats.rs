@@ -4,9 +4,12 @@
 //! that looking always has some; whoever finds no seat is told when to ask again, and nothing was done.
 //! Start with [`long_work`].
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
+use berth_verbs::records::allowance;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::fault::Fault;
@@ -22,6 +25,8 @@ const MOST_EXPORTS: usize = 16;
 const MOST_SEARCHES: usize = 4;
 /// How many whole transcripts may be read at once: whoever may only look keeps nobody from starting and ending.
 const MOST_READERS: usize = 4;
+/// How much of transcripts is read for one request. A gibibyte takes about a second.
+const MOST_READ_BYTES: u64 = 1 << 30;
 /// When a seat may be free, in seconds.
 const RETRY_SECONDS: u64 = 5;
 /// How long anything that a caller may choose the length of takes at most.
@@ -39,14 +44,41 @@ pub(crate) type Seat = SemaphorePermit<'static>;
 pub(crate) async fn long_work<T: Send + 'static>(
     verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Fault> {
+    // What was begun goes on without its caller, and is bounded all the same.
+    let verb = move || allowance::within(MOST_READ_BYTES, Arc::default(), verb);
     seated(&LONG, MOST_LONG, "requests that take long are at work", verb).await
 }
 
-/// Reads a transcript from its beginning to its end.
+/// Reads files of any size, for a caller that waits for it: at most [`MOST_READ_BYTES`] of them, and no more once the
+/// caller has left.
 pub(crate) async fn reading<T: Send + 'static>(
     verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Fault> {
+    let waiting = Waiting::default();
+    let verb = waiting.bound(MOST_READ_BYTES, verb);
     seated(&READERS, MOST_READERS, "transcripts are being read", verb).await
+}
+
+/// Somebody who waits for what is read, until this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(Arc<AtomicBool>);
+
+impl Waiting {
+    /// The same work, that reads at most so much and ends soon after nobody waits any more.
+    pub(crate) fn bound<T>(
+        &self,
+        most_bytes: u64,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> impl FnOnce() -> T + Send + 'static {
+        let is_abandoned = self.0.clone();
+        move || allowance::within(most_bytes, is_abandoned, work)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 async fn seated<T: Send + 'static>(

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod allowance;
 pub mod check;
 mod claude;
 mod codex;

@@ -10,6 +10,8 @@ use std::ops::ControlFlow;
 
 use memchr::memchr;
 
+use crate::allowance::Allowed;
+
 /// The longest record that is looked at. A prompt of the largest size, with every character escaped, fits.
 pub(crate) const MAX_LINE_BYTES: usize = 32 << 20;
 /// How much is read at a time.
@@ -25,10 +27,8 @@ pub(crate) enum Line<'a> {
 }
 
 /// Calls `visit` with each line that has anything in it, until it breaks.
-pub(crate) fn each(
-    mut source: impl Read,
-    mut visit: impl FnMut(Line<'_>) -> ControlFlow<()>,
-) -> io::Result<()> {
+pub(crate) fn each(source: impl Read, mut visit: impl FnMut(Line<'_>) -> ControlFlow<()>) -> io::Result<()> {
+    let mut source = Allowed::some(source);
     let mut chunk = vec![0; CHUNK_BYTES];
     // The beginning of a line whose end is in a later chunk.
     let mut begun: Vec<u8> = Vec::new();

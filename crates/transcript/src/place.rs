@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open as open_fd};
 
-use crate::shelf;
+use crate::{allowance, shelf};
 
 /// The longest id of a conversation.
 const MAX_ID_BYTES: usize = 128;
@@ -247,6 +247,7 @@ fn is_absent(error: &io::Error) -> bool {
 /// wait for somebody to write into a pipe.
 pub fn open(path: &Path) -> Result<File, String> {
     let wrong = |error: io::Error| format!("cannot open {}: {error}", path.display());
+    allowance::still_wanted().map_err(wrong)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(open_fd(path, flags, Mode::empty()).map_err(|error| wrong(error.into()))?);
     match file.metadata().map_err(wrong)?.is_file() {

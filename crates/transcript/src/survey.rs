@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::Kind;
+use crate::allowance::Allowed;
 use crate::head::{Head, Id, Item, Parent, Type};
 use crate::place;
 use crate::walk::{Flaw, Place, Seen, Walked, walk};
@@ -168,7 +169,7 @@ fn read(file: &File, size: u64, progress: &mut dyn FnMut(u64)) -> io::Result<Sur
             told = from;
         }
     };
-    let walked = walk(file, size, begun, |place, seen| match seen {
+    let walked = walk(Allowed::whole(file, size)?, size, begun, |place, seen| match seen {
         Seen::Record(head) => survey.record(head, place.line),
         Seen::Flaw(flaw) => {
             survey.flaw_count += 1;

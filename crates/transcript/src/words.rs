@@ -12,6 +12,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use pick::{Picked, Record};
 use serde::de::DeserializeOwned;
 
+use crate::allowance::Allowed;
 use crate::moment;
 use crate::survey::Survey;
 use crate::walk::MAX_HELD_BYTES;
@@ -122,7 +123,7 @@ pub(crate) fn each<T: DeserializeOwned>(
     if wanted.is_empty() {
         return Ok(());
     }
-    let mut reader = BufReader::with_capacity(64 << 10, file);
+    let mut reader = BufReader::with_capacity(64 << 10, Allowed::again(file));
     // Which line begins where the reader is.
     let mut at = u64::MAX;
     let mut bytes = Vec::new();

@@ -19,7 +19,7 @@ use crate::ctx::Ctx;
 use crate::foreign;
 use crate::progress::Progress;
 
-pub use berth_transcript::{check, repair, tree};
+pub use berth_transcript::{allowance, check, repair, tree};
 
 /// The files that are meant by a word: a path, a session of ours, or the id of a conversation (or how it begins).
 pub fn meant(ctx: &Ctx, word: &str) -> Result<Vec<PathBuf>, Problem> {

@@ -15,6 +15,7 @@ use berth_api::turn::TurnView;
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_keeper::output;
+use berth_transcript::allowance;
 use memchr::memchr;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,6 +35,8 @@ const MAX_READ_BYTES: u64 = 64 << 20;
 /// How much of one turn a page has, and of all of its turns.
 const MAX_TURN_BYTES: usize = 1 << 20;
 const MAX_PAGE_BYTES: usize = 4 << 20;
+/// How much of what the agent wrote is read for all turns of a page.
+const MAX_PAGE_READ_BYTES: u64 = 256 << 20;
 /// How many turns a page has if nobody says, and at most.
 pub const USUAL_TURNS: usize = 20;
 /// The most turns of a page.
@@ -76,10 +79,10 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
     let mut begins: Vec<u64> = views.iter().filter_map(|view| view.output_from).collect();
     begins.sort_unstable();
     let mut page = Page { turns: Vec::new(), next_after: None };
-    let mut bytes = 0;
+    let (mut bytes, mut read_bytes) = (0, 0);
     for view in views.into_iter().filter(|view| view.number > after) {
         let number = page.turns.last().map_or(after, |told: &Told| told.turn.number);
-        if page.turns.len() >= limit || bytes > MAX_PAGE_BYTES {
+        if page.turns.len() >= limit || bytes > MAX_PAGE_BYTES || read_bytes > MAX_PAGE_READ_BYTES {
             page.next_after = Some(number);
             break;
         }
@@ -87,7 +90,10 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
         let items = match view.output_from {
             // What a terminal showed is no record of what was said.
             Some(_) if has_terminal => Items::default(),
-            Some(from) => items(&dir, from, until(from), Extent::Page, &())?,
+            Some(from) => {
+                read_bytes += until(from).saturating_sub(from).min(MAX_READ_BYTES);
+                items(&dir, from, until(from), Extent::Page, &())?
+            }
             None => Items::default(),
         };
         let told = told(view, items);
@@ -149,6 +155,7 @@ pub(crate) fn items(
         }
         offset = at + count as u64;
         progress.add(count as u64);
+        allowance::still_wanted().map_err(|error| unreadable(dir, &error))?;
         let mut rest = &buffer[..count];
         while let Some(end) = memchr(b'\n', rest) {
             line.extend_from_slice(&rest[..end]);

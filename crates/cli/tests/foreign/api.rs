@@ -1,8 +1,23 @@
 //! The same over HTTP: what the command line can do, a program can.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use berth_harness::{Gateway, request, wait_until};
 use serde_json::json;
 
 use crate::{World, id, ids};
+
+/// A gateway that looks where the world's agents keep their conversations.
+fn serve(world: &World) -> Gateway {
+    let variables = world.env();
+    let variables: Vec<(&str, String)> =
+        variables.iter().map(|(name, value)| (*name, value.display().to_string())).collect();
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    world.lab.serve_in(&[], &variables)
+}
 
 #[test]
 fn everything_about_foreign_conversations_can_be_asked_over_http() {
@@ -10,12 +25,7 @@ fn everything_about_foreign_conversations_can_be_asked_over_http() {
     world.claude(&id('a'), "mend the login page", 1);
     world.claude(&id('b'), "write a poem", 2);
     let open = world.open(&id('b'));
-    let variables = world.env();
-    let variables: Vec<(&str, String)> =
-        variables.iter().map(|(name, value)| (*name, value.display().to_string())).collect();
-    let variables: Vec<(&str, &str)> =
-        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let gateway = world.lab.serve_in(&[], &variables);
+    let gateway = serve(&world);
     let list = gateway.get("/v1/foreign").ok();
     assert_eq!(ids(&list["conversations"]), [id('b'), id('a')]);
     assert_eq!(list["conversations"][0]["held_by"][0]["pid"], open.pid());
@@ -76,4 +86,61 @@ fn a_send_token_adopts_and_imports_only_conversations_of_directories_that_the_ow
     world.ok(&["run", "-d", "--", &world.lab.agent(), "hang"]);
     let adopted = post(&adopt, &json!({"tui": true}));
     assert_eq!(adopted.status, 201, "{}", adopted.text());
+}
+
+/// Makes a file longer by zeroes that take no room on the disk.
+fn stretch(file: &Path, bytes: u64) {
+    File::options().append(true).open(file).and_then(|file| file.set_len(bytes)).expect("a sparse file");
+}
+
+/// How many bytes a process has read.
+fn read_bytes(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("rchar: ")).expect("a count");
+    line.trim().parse().expect("a number")
+}
+
+#[test]
+fn a_transcript_of_20_gib_is_refused_before_it_is_read_and_the_list_still_has_it() {
+    let world = World::new();
+    let file = world.claude(&id('a'), "mend the login page", 1);
+    world.claude(&id('b'), "write a poem", 2);
+    stretch(&file, 20 << 30);
+    let gateway = serve(&world);
+    let before = read_bytes(gateway.pid());
+    let one = gateway.get(&format!("/v1/foreign/claude/{}", id('a')));
+    assert!(one.status == 409 && one.text().contains("for one request 1024 MiB"), "{one:?}");
+    let tree = gateway.get(&format!("/v1/foreign/claude/{}/tree", id('a')));
+    assert!(tree.status == 409 && tree.text().contains("for one request 1024 MiB"), "{tree:?}");
+    let check = gateway.get(&format!("/v1/foreign/claude/{}/check", id('a'))).ok();
+    assert!(check["is_clean"] == false && check.to_string().contains("1024 MiB"), "{check}");
+    let list = gateway.get("/v1/foreign").ok();
+    assert_eq!(list["conversations"].as_array().map(Vec::len), Some(2), "{list}");
+    assert!(gateway.get(&format!("/v1/foreign/claude/{}/check", id('b'))).ok()["is_clean"] == true);
+    let read = read_bytes(gateway.pid()) - before;
+    assert!(read < 1 << 30, "{read} bytes were read");
+}
+
+#[test]
+fn a_transcript_is_read_no_further_once_its_client_has_left() {
+    const SIZE: u64 = 1000 << 20;
+    let world = World::new();
+    let file = world.claude(&id('a'), "mend the login page", 1);
+    world.claude(&id('b'), "write a poem", 2);
+    stretch(&file, SIZE);
+    let gateway = serve(&world);
+    let before = read_bytes(gateway.pid());
+    let path = format!("/v1/foreign/claude/{}/check", id('a'));
+    // As many as may read at once.
+    let mut leaving = Vec::new();
+    for _ in 0..4 {
+        let mut stream = gateway.connect();
+        stream.write_all(&request("GET", &path, &[], None)).expect("the gateway listens");
+        leaving.push(stream);
+    }
+    wait_until("them to be read for", || read_bytes(gateway.pid()) - before > 16 << 20);
+    drop(leaving);
+    assert!(gateway.get(&format!("/v1/foreign/claude/{}/check", id('b'))).ok()["is_clean"] == true);
+    let read = read_bytes(gateway.pid()) - before;
+    assert!(read < SIZE, "{read} bytes were read, although nobody waited");
 }

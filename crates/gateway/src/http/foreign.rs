@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::caller::Caller;
 use crate::fault::Fault;
-use crate::gate::{Gate, or_no_store, work};
+use crate::gate::{Gate, or_no_store};
 use crate::http::body::{Body, Path, Query};
 use crate::http::sessions::made;
 use crate::routes::Route;
-use crate::seats::{at_most_an_hour, long_work};
+use crate::seats::{at_most_an_hour, long_work, reading};
 
 /// The most conversations that are imported by one call.
 const MOST_IMPORTED: usize = 1000;
@@ -128,7 +128,7 @@ async fn list(
     Query(which): Query<Which>,
 ) -> Result<Json<Found>, Fault> {
     let ctx = caller.ctx(&gate);
-    let found = work(move || {
+    let found = reading(move || {
         let limit = which.limit.unwrap_or(USUAL_PAST).min(MOST_LISTED);
         let wanted = wanted(which.agent.as_deref(), which.cwd, Some(limit))?;
         Ok(foreign::list(&ctx, &Wanted { ours_too: which.ours, ..wanted }))
@@ -152,7 +152,7 @@ async fn one(
     Path((agent, id)): Path<(String, String)>,
 ) -> Result<Json<Told>, Fault> {
     let ctx = caller.ctx(&gate);
-    let told = work(move || {
+    let told = reading(move || {
         let conversation = foreign::find(&ctx, &id, Some(foreign::kind(&agent)?))?;
         let said = conversation.file.as_deref().map(said::read).transpose()?;
         Ok(Told { conversation, said })

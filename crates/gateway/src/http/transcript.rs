@@ -20,7 +20,7 @@ use crate::fault::Fault;
 use crate::gate::work;
 use crate::http::body::Query;
 use crate::routes::{Route, text};
-use crate::seats::{self, Seat};
+use crate::seats::{self, Seat, Waiting, reading};
 
 /// How many pieces of a file may wait for a slow client, and how large one is.
 const PIECES_AHEAD: usize = 4;
@@ -70,7 +70,7 @@ struct Part {
 
 async fn told(target: Target, Query(part): Query<Part>) -> Result<Json<Page>, Fault> {
     let limit = part.limit.unwrap_or(USUAL_TURNS).clamp(1, MOST_TURNS);
-    Ok(Json(work(move || transcript::page(&target.ctx, &target.id, part.after, limit)).await?))
+    Ok(Json(reading(move || transcript::page(&target.ctx, &target.id, part.after, limit)).await?))
 }
 
 /// What kind of file.
@@ -136,7 +136,9 @@ async fn file(target: Target, Query(wanted): Query<Wanted>) -> Result<Response, 
 /// goes away ends it.
 fn written(seat: Seat, write: impl FnOnce(&mut Write<'_>) -> Result<(), Problem> + Send + 'static) -> Body {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(PIECES_AHEAD);
-    tokio::task::spawn_blocking(move || {
+    let waiting = Waiting::default();
+    // An export is as long as it is: what bounds it is its client.
+    let write = waiting.bound(u64::MAX, move || {
         let _seat = seat;
         let mut ahead = Vec::with_capacity(PIECE_BYTES);
         let gone = || Problem::new(Code::Refused, "nobody takes it any more");
@@ -155,8 +157,9 @@ fn written(seat: Seat, write: impl FnOnce(&mut Write<'_>) -> Result<(), Problem>
         };
         let _ = sender.blocking_send(last);
     });
-    let pieces = stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|piece| (piece, receiver))
+    tokio::task::spawn_blocking(write);
+    let pieces = stream::unfold((receiver, waiting), |(mut receiver, waiting)| async move {
+        receiver.recv().await.map(|piece| (piece, (receiver, waiting)))
     });
     Body::from_stream(pieces)
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use berth_api::{Code, Problem, Timestamp};
 use berth_transcript::Kind;
+use berth_transcript::allowance::Allowed;
 use berth_transcript::shelf;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -62,7 +63,11 @@ pub fn read(path: &Path) -> Result<Said, Problem> {
         .hint("name the id of one (`berth transcript ls`), or its file")
     })?;
     let file = berth_transcript::open(path).map_err(|why| Problem::new(Code::Refused, why))?;
-    read_from(kind, file).map_err(|error| crate::transcript::unreadable(path, &error))
+    let size = file.metadata().map_or(0, |file| file.len());
+    let allowed = Allowed::whole(file, size);
+    allowed
+        .and_then(|file| read_from(kind, file))
+        .map_err(|error| crate::transcript::unreadable(path, &error))
 }
 
 fn read_from(kind: Kind, file: impl Read) -> io::Result<Said> {

@@ -1,0 +1,158 @@
+//! How much of files may be read for one request, and until when.
+//!
+//! Promise: within [`within`], whole files are read only as far as the limit allows, and no further than a piece after
+//! the caller has left; a file that is larger than the rest of the limit is refused before it is read. Outside of it
+//! (the command line, a keeper) there is no limit.
+//! It belongs to the thread: everything here reads a file in the thread that was asked to.
+//! Start with [`within`].
+
+use std::cell::RefCell;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a caller may have read for it.
+#[derive(Clone, Debug)]
+struct Allowance {
+    most_bytes: u64,
+    left_bytes: u64,
+    /// Nobody waits for the answer any more.
+    is_abandoned: Arc<AtomicBool>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Allowance>> = const { RefCell::new(None) };
+}
+
+/// Does something that may read at most so much of files, and stops reading once it is abandoned.
+pub fn within<T>(most_bytes: u64, is_abandoned: Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
+    /// Puts the allowance back that was there before, also after a panic: the thread is used again.
+    struct Before(Option<Allowance>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            CURRENT.set(self.0.take());
+        }
+    }
+    let allowance = Allowance { most_bytes, left_bytes: most_bytes, is_abandoned };
+    let _before = Before(CURRENT.replace(Some(allowance)));
+    work()
+}
+
+/// Fails once nobody waits for the answer any more.
+pub fn still_wanted() -> io::Result<()> {
+    CURRENT.with_borrow(|current| match current {
+        Some(allowance) if allowance.is_abandoned.load(Ordering::Relaxed) => {
+            Err(io::Error::other("whoever asked for it has left"))
+        }
+        Some(_) | None => Ok(()),
+    })
+}
+
+/// Fails if so many bytes are more than may still be read.
+fn may_read(bytes: u64) -> io::Result<()> {
+    CURRENT.with_borrow(|current| match current {
+        Some(allowance) if bytes > allowance.left_bytes => {
+            let most = allowance.most_bytes >> 20;
+            Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                format!("for one request {most} MiB are read at most"),
+            ))
+        }
+        Some(_) | None => Ok(()),
+    })
+}
+
+fn spend(bytes: usize) {
+    CURRENT.with_borrow_mut(|current| {
+        if let Some(allowance) = current {
+            allowance.left_bytes = allowance.left_bytes.saturating_sub(bytes as u64);
+        }
+    });
+}
+
+/// A file that is read within the allowance.
+#[derive(Debug)]
+pub struct Allowed<R> {
+    source: R,
+    is_charged: bool,
+}
+
+impl<R> Allowed<R> {
+    /// A file of this size that is read from its beginning to its end. Fails if that is too much.
+    pub fn whole(source: R, size: u64) -> io::Result<Self> {
+        may_read(size)?;
+        Ok(Self { source, is_charged: true })
+    }
+
+    /// A file that is read as far as needed.
+    pub fn some(source: R) -> Self {
+        Self { source, is_charged: true }
+    }
+
+    /// A file that was read as a whole before: it counts once.
+    pub fn again(source: R) -> Self {
+        Self { source, is_charged: false }
+    }
+}
+
+impl<R: Read> Read for Allowed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        still_wanted()?;
+        if self.is_charged {
+            // A file may grow, or be endless.
+            may_read(1)?;
+        }
+        let count = self.source.read(buffer)?;
+        if self.is_charged {
+            spend(count);
+        }
+        Ok(count)
+    }
+}
+
+impl<R: Seek> Seek for Allowed<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.source.seek(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(source: Allowed<impl Read>) -> io::Result<usize> {
+        let (mut source, mut buffer, mut total) = (source, [0; 64], 0);
+        loop {
+            match source.read(&mut buffer)? {
+                0 => return Ok(total),
+                count => total += count,
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_the_limit_of_its_request_and_no_further() {
+        let bytes = || &[0_u8; 256][..];
+        let kind = |error: io::Error| error.kind();
+        within(300, Arc::default(), || {
+            assert_eq!(Allowed::whole(bytes(), 301).map_err(kind).err(), Some(io::ErrorKind::FileTooLarge));
+            assert_eq!(read(Allowed::whole(bytes(), 256).expect("it fits")).expect("it fits"), 256);
+            assert_eq!(read(Allowed::again(bytes())).expect("it was counted"), 256);
+            assert!(Allowed::whole(bytes(), 45).is_err(), "44 bytes are left");
+            assert_eq!(read(Allowed::some(io::repeat(0))).map_err(kind), Err(io::ErrorKind::FileTooLarge));
+        });
+        assert_eq!(read(Allowed::whole(bytes(), 1 << 40).expect("no limit")).expect("no limit"), 256);
+    }
+
+    #[test]
+    fn reading_stops_once_the_caller_has_left() {
+        let is_abandoned = Arc::new(AtomicBool::new(false));
+        within(u64::MAX, is_abandoned.clone(), || {
+            let mut source = Allowed::some(io::repeat(0));
+            assert_eq!(source.read(&mut [0; 8]).expect("somebody waits"), 8);
+            is_abandoned.store(true, Ordering::Relaxed);
+            assert!(source.read(&mut [0; 8]).is_err() && still_wanted().is_err());
+        });
+        assert!(still_wanted().is_ok());
+    }
+}
