@@ -6,6 +6,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 use berth_harness::tungstenite::{self, WebSocket, client::IntoClientRequest as _};
@@ -21,14 +22,20 @@ pub(crate) struct Gateway {
     _said: BufReader<std::process::ChildStdout>,
     pub(crate) address: String,
     pub(crate) token: String,
+    /// For streams, one after the other: one token has at most 512 of them.
+    tokens: [String; 4],
+    asked: AtomicUsize,
 }
 
 impl Gateway {
     pub(crate) fn start(lab: &Lab, berth: &Berth) -> Result<Self> {
-        let mut token = berth.command(lab);
-        token.args(["token", "new", "--name", "bench", "--scope", "admin"]).stdout(Stdio::piped());
-        let token = token.output().context("make a token")?;
-        let token = String::from_utf8_lossy(&token.stdout).trim().to_owned();
+        let token = |name: &str| {
+            let mut token = berth.command(lab);
+            token.args(["token", "new", "--name", name, "--scope", "admin"]).stdout(Stdio::piped());
+            let token = token.output().context("make a token")?;
+            anyhow::Ok(String::from_utf8_lossy(&token.stdout).trim().to_owned())
+        };
+        let tokens = [token("bench")?, token("bench2")?, token("bench3")?, token("bench4")?];
         let mut command = berth.command(lab);
         command.args(["serve", "--listen", "127.0.0.1:0"]).stdout(Stdio::piped());
         let mut child = command.spawn().context("start the gateway")?;
@@ -40,7 +47,8 @@ impl Gateway {
             }
             if let Some((_, address)) = line.trim().split_once("http://") {
                 let address = address.split('/').next().unwrap_or(address).to_owned();
-                return Ok(Self { child, _said: said, address, token });
+                let (token, asked) = (tokens[0].clone(), AtomicUsize::new(0));
+                return Ok(Self { child, _said: said, address, token, tokens, asked });
             }
         }
     }
@@ -77,10 +85,11 @@ impl Gateway {
     /// Asks, and leaves the answer to the caller.
     pub(crate) fn ask(&self, path: &str, headers: &str) -> Result<TcpStream> {
         let mut stream = self.connect()?;
+        let token = &self.tokens[self.asked.fetch_add(1, Ordering::Relaxed) % self.tokens.len()];
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n{headers}\r\n",
-            self.address, self.token
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n{headers}\r\n",
+            self.address
         )
         .context("ask the gateway")?;
         Ok(stream)

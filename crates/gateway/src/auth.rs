@@ -12,11 +12,12 @@ pub(crate) mod headers;
 pub(crate) mod hosts;
 pub(crate) mod leash;
 mod passes;
+pub(crate) mod proxies;
 pub(crate) mod shown;
 pub(crate) mod site;
 
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
@@ -33,11 +34,14 @@ use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::fleet::{PLACE_HEADER, SCOPE_HEADER};
 use crate::gate::Gate;
+use crate::quota::Underway;
 use crate::routes::Matched;
+use crate::server::OnceKnown;
 use failures::Failures;
 use hosts::{Host, Hosts};
 use leash::{Holds, Leash};
 pub(crate) use passes::Passes;
+use proxies::Proxies;
 use shown::Shown;
 use site::From;
 
@@ -77,6 +81,7 @@ pub(crate) struct Doorkeeper {
     pub(crate) hosts: Hosts,
     pub(crate) failures: Failures,
     pub(crate) passes: Passes,
+    pub(crate) proxies: Proxies,
 }
 
 impl Doorkeeper {
@@ -85,12 +90,14 @@ impl Doorkeeper {
         home: &Home,
         listen: &[IpAddr],
         allow_hosts: &[String],
+        proxies: Proxies,
         remembers: bool,
     ) -> Result<Self, Problem> {
         Ok(Self {
             hosts: Hosts::new(listen, allow_hosts)?,
             failures: Failures::default(),
             passes: Passes::open(home, remembers)?,
+            proxies,
         })
     }
 }
@@ -111,7 +118,8 @@ pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, n
     let mut response = match enter(&gate, &wire, &mut request) {
         Ok((asked, pass)) => {
             insists = headers::insists_on_tls(Some(&asked.host), wire.secure);
-            match pass {
+            let underway = request.extensions_mut().remove::<Arc<Underway>>();
+            let mut response = match pass {
                 Some(pass) => {
                     let gate = gate.clone();
                     let holds: Holds = Arc::new(move || gate.door.passes.holds(&pass));
@@ -122,7 +130,12 @@ pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, n
                     }
                 }
                 None => next.run(request).await,
+            };
+            // It goes with the answer as far as the last piece of it.
+            if let Some(underway) = underway {
+                response.extensions_mut().insert(underway);
             }
+            response
         }
         Err(fault) => {
             let route = route_of(&request);
@@ -137,7 +150,7 @@ pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, n
 fn enter(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Option<Arc<Pass>>), Fault> {
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Fault::from(Problem::new(Code::Bug, "a connection came from nowhere")))?;
-    let Seen { asked, found } = examine(gate, wire, peer, &Head::of(request))?;
+    let Seen { asked, found, forwarded } = examine(gate, wire, peer, &Head::of(request))?;
     let found = found.map_err(|refused| match refused {
         Refused::Wrong => failed(gate, &asked.peer),
         Refused::Otherwise(fault) => fault,
@@ -148,9 +161,14 @@ fn enter(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Opti
         Ok(None) => return Err(stranger("there is no token in the request")),
         Err(wrong) => return Err(wrong),
     };
+    let underway = gate.quotas.request(caller.as_ref(), forwarded)?;
     if let Some(caller) = caller {
+        if let Some(request) = request.extensions().get::<OnceKnown>() {
+            request.is_known();
+        }
         request.extensions_mut().insert(caller);
     }
+    request.extensions_mut().insert(underway);
     request.extensions_mut().insert(asked.clone());
     Ok((asked, pass))
 }
@@ -175,6 +193,8 @@ pub(crate) struct Seen {
     pub(crate) asked: Asked,
     /// Who asks; nobody if they show nothing.
     pub(crate) found: Result<Option<Found>, Refused>,
+    /// The client's address, if a trusted proxy names it.
+    pub(crate) forwarded: Option<IpAddr>,
 }
 
 /// Why somebody who shows something is not let in.
@@ -194,6 +214,8 @@ pub(crate) fn examine(gate: &Gate, wire: &Wire, peer: Peer, head: &Head<'_>) -> 
         return Err(Problem::new(Code::NotAllowed, "this socket is for its owner only").into());
     }
     let Head { method, uri, headers } = *head;
+    let forwarded = gate.door.proxies.client(&peer, headers);
+    let peer = forwarded.map_or(peer, |address| Peer::Network(SocketAddr::new(address, 0)));
     let host = gate.door.hosts.check(uri, headers, is_local)?;
     let from = From { method, path: uri.path(), headers, host: &host, secure: wire.secure };
     site::check(&from)?;
@@ -208,7 +230,7 @@ pub(crate) fn examine(gate: &Gate, wire: &Wire, peer: Peer, head: &Head<'_>) -> 
     {
         site::is_proven(&from)?;
     }
-    Ok(Seen { asked: Asked { secure, host, peer }, found })
+    Ok(Seen { asked: Asked { secure, host, peer }, found, forwarded })
 }
 
 /// Our own user at the socket: a person, or the agent of a session, who may do what its grant says. Another gateway of

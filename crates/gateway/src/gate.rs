@@ -7,6 +7,7 @@ use berth_keeper::{Home, killpoint};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Doorkeeper;
+use crate::auth::proxies::Proxies;
 use crate::fault::Fault;
 use crate::fleet::Fleet;
 use crate::follow::Followers;
@@ -16,7 +17,8 @@ use crate::known::Known;
 use crate::live::hub::Hub;
 use crate::live::terminals::Terminals;
 use crate::metrics::Metrics;
-use crate::server::Options;
+use crate::quota::Quotas;
+use crate::server::{Options, connection_limit};
 use crate::trace;
 
 /// Shared by all requests.
@@ -36,6 +38,8 @@ pub(crate) struct Gate {
     pub(crate) fleet: Arc<Fleet>,
     /// Who reads along with whom.
     pub(crate) live: Arc<Hub>,
+    /// How much each caller has under way.
+    pub(crate) quotas: Arc<Quotas>,
     /// Who has a terminal open.
     pub(crate) terminals: Arc<Terminals>,
     /// Who waits for what becomes of a session.
@@ -53,7 +57,8 @@ impl Gate {
     pub(crate) fn new(home: Home, options: Options, metrics: Arc<Metrics>) -> Result<Arc<Self>, Problem> {
         // A proxy serves one client, and what tells of changes is scarce on a host that many of them run on.
         let remembers = !options.listen.is_empty();
-        let door = Doorkeeper::new(&home, &options.addresses(), &options.allow_hosts, remembers)?;
+        let proxies = Proxies::parse(&options.trusted_proxies)?;
+        let door = Doorkeeper::new(&home, &options.addresses(), &options.allow_hosts, proxies, remembers)?;
         let live = Arc::new(Hub::new(home.clone()));
         Ok(Arc::new(Self {
             home,
@@ -63,6 +68,7 @@ impl Gate {
             examined: examined(),
             fleet: Arc::default(),
             live,
+            quotas: Quotas::new(connection_limit()),
             terminals: Arc::default(),
             followers: Followers::default(),
             metrics,

@@ -25,6 +25,7 @@ mod one_look;
 pub mod openapi;
 mod page;
 mod proxy;
+mod quota;
 pub mod routes;
 mod seats;
 mod server;

@@ -35,6 +35,8 @@ use crate::metrics::Metrics;
 use connection::Server;
 use guard::{Guard, Heart};
 use limits::Connections;
+pub(crate) use limits::OnceKnown;
+pub(crate) use limits::from_files as connection_limit;
 use listeners::{Listeners, SOCKET_NAME};
 
 /// How long short requests may take to finish when the gateway is told to end.
@@ -62,6 +64,8 @@ pub struct Options {
     pub insecure_http: bool,
     /// Names besides its addresses under which clients may know it.
     pub allow_hosts: Vec<String>,
+    /// Addresses and networks of proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<String>,
     /// Whether everybody may see the metrics.
     pub open_metrics: bool,
     /// How each request is told of on standard error; not at all if nothing is said.
@@ -97,9 +101,10 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
     let listeners = Listeners::open(&home, &options, &inherited)?;
     // Before any thread is there: what is blocked here is blocked in all of them, and comes to the guard alone.
     let guard = Guard::new().map_err(|error| failed("cannot wait for signals", &error))?;
-    let limit = limits::from_files();
+    let limit = connection_limit();
     let log = Arc::new(log::Log::start(options.log).map_err(|error| failed("cannot start", &error))?);
-    let connections = Connections::new(limit, metrics.clone(), ending.clone());
+    let proxies = gate.door.proxies.clone();
+    let connections = Connections::new(limit, metrics.clone(), ending.clone(), proxies);
     let hearts: Vec<Heart> = listeners.all.iter().map(|listener| Heart::new(&listener.name)).collect();
     let addresses: Vec<String> = listeners.all.iter().map(|listener| listener.name.clone()).collect();
     let again = guard::Again::prepare(&options.again, &listeners, inherited.restarts + 1)

@@ -89,6 +89,7 @@ fn options(args: &Serve, config: &keys::ServeKeys) -> Result<Options, Problem> {
         tls,
         insecure_http: args.insecure_http || config.insecure_http,
         allow_hosts,
+        trusted_proxies: config.trusted_proxies.clone(),
         open_metrics: args.open_metrics || config.open_metrics,
         log,
         inherited: args.inherit.clone(),

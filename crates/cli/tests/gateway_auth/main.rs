@@ -3,6 +3,7 @@
 mod directories;
 mod door;
 mod login;
+mod proxies;
 mod scopes;
 mod secrets;
 mod streams;

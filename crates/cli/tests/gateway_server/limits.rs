@@ -1,6 +1,6 @@
 //! Clients that are too many, too slow, or never done.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -112,17 +112,138 @@ fn strangers_who_do_not_read_their_answers_keep_nobody_out() {
     drop(strangers);
 }
 
+/// A token that may only look.
+fn token(lab: &Lab, number: usize) -> String {
+    lab.ok(["token", "new", "--scope", "read", "--name", &format!("bot{number}")])
+}
+
+/// A request to follow all sessions with this token.
+fn follow(gateway: &Gateway, token: &str) -> Vec<u8> {
+    let host = gateway.address.clone().expect("it listens on TCP");
+    let bearer = format!("Bearer {}", token.trim());
+    let headers = [("Host", &*host), ("Authorization", &*bearer), ("Accept", "text/event-stream")];
+    request("GET", "/v1/events", &headers, None)
+}
+
+#[test]
+fn a_token_with_too_many_streams_loses_its_own_oldest_and_keeps_nobody_out() {
+    let lab = lab();
+    lab.ok(["ls"]);
+    // One in eight of its 100 connections is for the streams of one token.
+    let gateway = with_files(&lab, 200);
+    let (greedy, other) = (follow(&gateway, &token(&lab, 0)), follow(&gateway, &token(&lab, 1)));
+    let open = |asked: &[u8]| {
+        let mut stream = gateway.connect_tcp();
+        stream.write_all(asked).expect("it is let in");
+        let mut heard = [0; 12];
+        stream.read_exact(&mut heard).expect("an answer");
+        assert_eq!(&heard, b"HTTP/1.1 200");
+        stream
+    };
+    let mut theirs = open(&other);
+    let mut streams: Vec<TcpStream> = (0..150).map(|_| open(&greedy)).collect();
+    let mut heard = String::new();
+    let mut first = streams.remove(0);
+    // It hears all that was said before it was closed, why, and then the end of the answer.
+    while !heard.contains("\r\n0\r\n\r\n") {
+        let mut piece = [0; 4096];
+        let count = first.read(&mut piece).expect("the rest of it");
+        assert!(count > 0, "it was cut off: {heard}");
+        heard.push_str(&String::from_utf8_lossy(&piece[..count]));
+    }
+    assert!(heard.contains("event: problem") && heard.contains("\"code\":\"full\""), "{heard}");
+    assert!(heard.contains("12 newer event streams"), "{heard}");
+    for _ in 0..20 {
+        assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).status, 200);
+    }
+    assert_eq!(metric(&gateway, "berth_http_connections_refused_total"), 0);
+    // The streams of others, and the youngest of its own, go on.
+    for stream in [&mut theirs, streams.last_mut().expect("many")] {
+        stream.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
+        let mut rest = Vec::new();
+        let over = stream.read_to_end(&mut rest).expect_err("it goes on");
+        assert!(matches!(over.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{over}");
+        assert!(!String::from_utf8_lossy(&rest).contains("event: problem"), "{rest:?}");
+    }
+}
+
+#[test]
+fn a_token_with_too_many_waits_loses_its_own_oldest() {
+    let lab = lab();
+    lab.start_with(&["--name", "s"], &["hang"]);
+    let token = token(&lab, 0);
+    let gateway = with_files(&lab, 200);
+    let host = gateway.address.clone().expect("it listens on TCP");
+    let body = "{\"for\":\"exit\"}";
+    let asked = format!(
+        "POST /v1/sessions/s/wait HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\
+         Content-Type: application/json\r\nConnection: close\r\n\r\n{body}",
+        token.trim(),
+        body.len()
+    );
+    let mut waits: Vec<TcpStream> = (0..30)
+        .map(|_| {
+            let mut stream = gateway.connect_tcp();
+            stream.write_all(asked.as_bytes()).expect("it is let in");
+            stream.set_nonblocking(true).expect("a socket");
+            stream
+        })
+        .collect();
+    let is_answered = |stream: &TcpStream| stream.peek(&mut [0; 1]).is_ok();
+    wait_until("12 of them to be left", || waits.iter().filter(|wait| is_answered(wait)).count() == 18);
+    lab.ok(["stop", "s", "--grace", "0s"]);
+    let mut told = Vec::new();
+    for wait in &mut waits {
+        wait.set_nonblocking(false).expect("a socket");
+        let mut heard = String::new();
+        wait.read_to_string(&mut heard).expect("an answer");
+        assert!(heard.contains(" 200 OK") || heard.contains("12 newer waits"), "{heard}");
+        told.push(heard.starts_with("HTTP/1.1 429 "));
+    }
+    assert_eq!(told.iter().filter(|is_refused| **is_refused).count(), 18, "{told:?}");
+}
+
+#[test]
+fn strangers_whose_logins_never_come_keep_nobody_out_and_only_a_few_are_waited_for() {
+    let lab = lab();
+    lab.ok(["ls"]);
+    let token = token(&lab, 0);
+    let gateway = with_files(&lab, 100);
+    let host = gateway.address.clone().expect("it listens on TCP");
+    let head = format!(
+        "POST /login HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+         Expect: 100-continue\r\nContent-Length: 100\r\n\r\n"
+    );
+    let begin = || {
+        let mut stream = gateway.connect_tcp();
+        stream.write_all(head.as_bytes()).expect("it is let in");
+        // From here on its body is waited for.
+        let mut heard = [0; 12];
+        stream.read_exact(&mut heard).expect("an answer");
+        assert_eq!(&heard, b"HTTP/1.1 100");
+        stream
+    };
+    let mut strangers: Vec<TcpStream> = (0..40).map(|_| begin()).collect();
+    let bearer = format!("Bearer {}", token.trim());
+    for _ in 0..40 {
+        let reply = gateway.ask_tcp("GET", "/v1/sessions", &[("Authorization", &bearer)], None);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        strangers.push(begin());
+    }
+    assert_eq!(metric(&gateway, "berth_http_connections_refused_total"), 0);
+    // Those who came first were given up for those who came later: told so, or closed to make room.
+    let mut heard = String::new();
+    strangers[0].read_to_string(&mut heard).expect("an answer");
+    assert!(heard.contains("HTTP/1.1 429 ") && heard.contains("16 newer logins"), "{heard}");
+}
+
 #[test]
 fn at_the_limit_a_stranger_is_told_so_and_the_owner_is_served() {
     let lab = lab();
     lab.ok(["ls"]);
-    let token = lab.ok(["token", "new", "--scope", "read", "--name", "bot"]);
     let gateway = with_files(&lab, 200);
-    let host = gateway.address.clone().expect("it listens on TCP");
-    let headers =
-        [("Host", &*host), ("Authorization", &*format!("Bearer {token}")), ("Accept", "text/event-stream")];
-    let follow = request("GET", "/v1/events", &headers, None);
-    // Streams are served for as long as they go on, so nobody makes room.
+    // Streams are served for as long as they go on, so nobody makes room. One token has no more than 12.
+    let follows: Vec<Vec<u8>> = (0..10).map(|number| follow(&gateway, &token(&lab, number))).collect();
     let mut served: Vec<TcpStream> = Vec::new();
     let refused = loop {
         let mut stream = gateway.connect_tcp();
@@ -132,7 +253,8 @@ fn at_the_limit_a_stranger_is_told_so_and_the_owner_is_served() {
         wait_until("it to be let in or not", || connections() > served.len() as u64 + 1 || is_refused());
         // The one that asked before may still be counted: what it hears decides.
         if !is_refused() {
-            stream.write_all(&follow).expect("it is let in, or was hung up on");
+            let follow = &follows[served.len() / 12];
+            stream.write_all(follow).expect("it is let in, or was hung up on");
         }
         let mut heard = vec![0; 12];
         stream.read_exact(&mut heard).expect("an answer");

@@ -104,13 +104,24 @@ impl Leash {
                 // Nobody has the connection any more.
                 let Some(knot) = Weak::upgrade(&knot) else { return };
                 if !holds() {
-                    knot.is_cut.store(true, Ordering::Release);
-                    knot.reader.wake();
-                    knot.writer.wake();
+                    knot.cut();
                     return;
                 }
             }
         });
+    }
+
+    /// Cuts it off now.
+    pub(crate) fn cut(&self) {
+        self.0.cut();
+    }
+}
+
+impl Knot {
+    fn cut(&self) {
+        self.is_cut.store(true, Ordering::Release);
+        self.reader.wake();
+        self.writer.wake();
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope};
@@ -12,11 +12,13 @@ use berth_verbs::events::{self, Line};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::auth::Wire;
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, work};
 use crate::http::body::Query;
 use crate::live::reader;
+use crate::quota::{Lasting, Stay};
 use crate::routes::{Route, text};
 
 /// How many events a page has, if nothing is said.
@@ -94,13 +96,15 @@ pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
 async fn events(
     State(gate): State<Arc<Gate>>,
     target: Target,
+    Extension(wire): Extension<Wire>,
     headers: HeaderMap,
     Query(from): Query<From>,
 ) -> Result<Response, Fault> {
     // Wrong is wrong, also where it does not count.
     let last = last_event_id(&headers)?;
     if wants_stream(&headers) {
-        stream(&gate, target, last.unwrap_or(from.after), &from).await
+        let stay = gate.quotas.stay(&target.caller, Lasting::Stream, Some(wire.leash));
+        stream(&gate, target, last.unwrap_or(from.after), &from, stay).await
     } else {
         page(target, &from).await
     }
@@ -132,7 +136,13 @@ async fn page(target: Target, from: &From) -> Result<Response, Fault> {
     Ok(([(END, end.to_string())], Json(lines)).into_response())
 }
 
-async fn stream(gate: &Arc<Gate>, target: Target, after: u64, from: &From) -> Result<Response, Fault> {
+async fn stream(
+    gate: &Arc<Gate>,
+    target: Target,
+    after: u64,
+    from: &From,
+    stay: Stay,
+) -> Result<Response, Fault> {
     if from.limit.is_some() {
         return Err(Fault::usage("a stream has no `limit`"));
     }
@@ -164,9 +174,15 @@ async fn stream(gate: &Arc<Gate>, target: Target, after: u64, from: &From) -> Re
         Fault::usage(format!("there is no event {after}: the last one of session {id} is {last}"))
             .hint("begin with `after=0`, or with the `seq` of its status")
     })?;
-    Ok(reader::session(subscription, cursor, id))
+    Ok(reader::session(subscription, cursor, id, stay))
 }
 
-async fn list(State(gate): State<Arc<Gate>>, caller: Caller, Query(which): Query<Which>) -> Response {
-    reader::list(gate.live.list.subscribe(), which.all, caller)
+async fn list(
+    State(gate): State<Arc<Gate>>,
+    caller: Caller,
+    Extension(wire): Extension<Wire>,
+    Query(which): Query<Which>,
+) -> Response {
+    let stay = gate.quotas.stay(&caller, Lasting::Stream, Some(wire.leash));
+    reader::list(gate.live.list.subscribe(), which.all, caller, stay)
 }

@@ -188,7 +188,15 @@ async fn login(
     request: Request,
 ) -> Response {
     let wants_page = wants_page(&headers);
-    let form = match read(&headers, request).await {
+    // A caller that is not known yet may be anybody, in any number.
+    let stay = caller.is_none().then(|| gate.quotas.form());
+    let reading = read(&headers, request);
+    let form = match &stay {
+        Some(stay) => stay.or_closed(reading).await,
+        None => reading.await,
+    };
+    drop(stay);
+    let form = match form {
         Ok(form) => form,
         Err(fault) => return fault.into_response(),
     };

@@ -26,6 +26,7 @@ use crate::fault::Fault;
 use crate::follow::{Until, Waited};
 use crate::gate::Gate;
 use crate::http::body::{Body, Query, idempotency_key};
+use crate::quota::Lasting;
 use crate::routes::Route;
 
 /// How long `wait` waits if nothing is said.
@@ -249,6 +250,7 @@ async fn send(
     };
     // Whoever cannot wait is told before anything is stored.
     let _seat = until.map(|_| gate.followers.seat()).transpose()?;
+    let stay = until.map(|_| gate.quotas.stay(&target.caller, Lasting::Wait, None));
     let follower = gate.followers.of(&target.ctx, &target.id);
     let submit = Submit {
         text: new.text,
@@ -262,8 +264,8 @@ async fn send(
     let sent = follower.work(move || turns::send(&ctx, &id, submit).map(|(_, receipt)| receipt));
     let receipt = sent.await.map_err(refused)?;
     killpoint::reached("gateway-accepted");
-    let Some(until) = until else { return Ok(accepted(receipt)) };
-    let waited = match follower.turn(receipt.number, until, &target.caller, end).await {
+    let (Some(until), Some(stay)) = (until, stay) else { return Ok(accepted(receipt)) };
+    let waited = match stay.or_closed(follower.turn(receipt.number, until, &target.caller, end)).await {
         Ok(waited) => waited,
         // It is accepted all the same: who was told of a failure would send it again, and it would be said twice.
         Err(fault) => return Ok(accepted(Receipt { held: Some(fault.problem.what), ..receipt })),

@@ -23,6 +23,7 @@ use crate::follow::{Follower, News, Until, Waited as TurnWaited};
 use crate::gate::Gate;
 use crate::http::body::Body;
 use crate::http::turns::end_of_wait;
+use crate::quota::Lasting;
 use crate::routes::Route;
 
 /// How many may wait for output at once: each keeps what it looks back over.
@@ -95,6 +96,11 @@ async fn wait_for(
 ) -> Result<Json<Waited>, Fault> {
     let end = end_of_wait(wish.timeout_ms)?;
     let _seat = gate.followers.seat()?;
+    let stay = gate.quotas.stay(&target.caller, Lasting::Wait, None);
+    stay.or_closed(waited(&gate, &target, wish, end)).await.map(Json)
+}
+
+async fn waited(gate: &Gate, target: &Target, wish: Wish, end: Instant) -> Result<Waited, Fault> {
     let follower = gate.followers.of(&target.ctx, &target.id);
     let status = status_by(&follower, end, || timed_out(&target.id, "its keeper does not answer")).await?;
     if status.turns.is_none()
@@ -104,11 +110,11 @@ async fn wait_for(
     }
     let mut turn = None;
     let session = match wish.r#for {
-        What::Idle => until_state(&follower, &target, Wanted::Idle, end).await?,
-        What::NeedsYou => until_state(&follower, &target, Wanted::NeedsYou, end).await?,
+        What::Idle => until_state(&follower, target, Wanted::Idle, end).await?,
+        What::NeedsYou => until_state(&follower, target, Wanted::NeedsYou, end).await?,
         What::Done => {
             let latest = wait::latest_turn(&status, &target.handle)?;
-            let (session, view) = until_over(&follower, &target, latest, end).await?;
+            let (session, view) = until_over(&follower, target, latest, end).await?;
             turn = Some(view);
             session
         }
@@ -118,14 +124,14 @@ async fn wait_for(
                 let missing = Refusal::NoSuchTurn { turn: number };
                 return Err(berth_api::problem::refusal(&missing, &target.handle).into());
             }
-            let (session, view) = until_over(&follower, &target, number, end).await?;
+            let (session, view) = until_over(&follower, target, number, end).await?;
             turn = Some(view);
             session
         }
         What::Exit => until_exit(&follower, &target.id, end).await?,
-        What::Output(pattern) => until_output(&follower, &target, &pattern, status.output_from, end).await?,
+        What::Output(pattern) => until_output(&follower, target, &pattern, status.output_from, end).await?,
     };
-    Ok(Json(Waited { session, turn }))
+    Ok(Waited { session, turn })
 }
 
 /// Waits for the end of a turn.

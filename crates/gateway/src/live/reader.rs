@@ -12,7 +12,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use berth_core::SessionId;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::feed::{Cursor, Feed, Taken};
@@ -21,28 +21,31 @@ use super::list::{Looking, Told};
 use super::sse;
 use crate::caller::Caller;
 use crate::fault::ProblemBody;
+use crate::quota::Stay;
 
 /// How often a stream says that it is alive. Proxies give up after a minute.
 pub(crate) const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
 
 /// A session's news, from where the cursor is.
-pub(crate) fn session(subscription: Subscription, cursor: Cursor, id: SessionId) -> Response {
+pub(crate) fn session(subscription: Subscription, cursor: Cursor, id: SessionId, stay: Stay) -> Response {
     let bell = subscription.feed.bell();
     let reader = Reader { subscription, cursor, bell, id, ready: start(), heartbeat: heartbeat() };
-    respond(stream::unfold(Some(reader), |reader| async {
+    let news = stream::unfold(Some(reader), |reader| async {
         let mut reader = reader?;
         let (bytes, goes_on) = reader.next().await?;
-        Some((Ok::<Bytes, Infallible>(bytes), goes_on.then_some(reader)))
-    }))
+        Some((bytes, goes_on.then_some(reader)))
+    });
+    respond(news, stay)
 }
 
 /// The list, and then what changes.
-pub(crate) fn list(looking: Looking, all: bool, caller: Caller) -> Response {
+pub(crate) fn list(looking: Looking, all: bool, caller: Caller, stay: Stay) -> Response {
     let reader = ListReader { looking, all, caller, ready: start(), heartbeat: heartbeat(), is_over: false };
-    respond(stream::unfold(reader, |mut reader| async {
+    let news = stream::unfold(reader, |mut reader| async {
         let bytes = reader.next().await?;
-        Some((Ok::<Bytes, Infallible>(bytes), reader))
-    }))
+        Some((bytes, reader))
+    });
+    respond(news, stay)
 }
 
 fn start() -> VecDeque<Bytes> {
@@ -56,7 +59,14 @@ fn heartbeat() -> Interval {
     heartbeat
 }
 
-fn respond(stream: impl stream::Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response {
+/// The news until they end, or until the stream is closed for a newer one of the same token; then it says so.
+fn respond(news: impl stream::Stream<Item = Bytes> + Send + 'static, stay: Stay) -> Response {
+    let news = news.take_until(stay.closed().clone().cancelled_owned());
+    let last = stream::once(async move {
+        let is_closed = stay.closed().is_cancelled();
+        is_closed.then(|| sse::event("problem", &ProblemBody::from(stay.why().problem)))
+    });
+    let stream = news.chain(last.filter_map(std::future::ready)).map(Ok::<Bytes, Infallible>);
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),

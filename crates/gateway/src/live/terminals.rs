@@ -61,14 +61,14 @@ pub(crate) enum Errand {
 
 /// Whose a terminal is. The owner of the gateway at its socket is nobody's guest, and has all that a session has.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Holder {
+pub(crate) enum Holder {
     /// A token, by its id, however it was carried: a browser's login counts as the token it was made with.
     Token(String),
     /// The agent of a session.
     Agent(SessionId),
 }
 
-fn holder(caller: &Caller) -> Option<Holder> {
+pub(crate) fn holder(caller: &Caller) -> Option<Holder> {
     let token = caller.pass.as_ref().map(|pass| match (pass.kind, &pass.parent) {
         // A token that was made with another one is somebody else's.
         (TokenKind::Cookie, Some(parent)) => parent.clone(),

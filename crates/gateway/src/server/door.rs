@@ -20,7 +20,7 @@ use hyper::body::Incoming;
 use tower::Service as _;
 
 use super::connection::{Never, Server};
-use super::limits::{Seat, Serving};
+use super::limits::{OnceKnown, Seat};
 use super::log::Line;
 use super::outgoing::Outgoing;
 use super::worded;
@@ -28,6 +28,7 @@ use crate::at_hand::{self, AtHand};
 use crate::auth::{Peer, Wire, headers};
 use crate::fault::Fault;
 use crate::http::sessions::ONE;
+use crate::quota::Underway;
 use crate::routes::Matched;
 use crate::trace::{self, REQUEST_ID, Trace};
 
@@ -68,7 +69,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
             method: request.method().clone(),
             trace: Arc::new(Trace::of(request.headers(), server.log.is_on())),
         };
-        let serving = self.seat.serve();
+        let once_known = OnceKnown::new(&self.seat);
         let at_hand = || at_hand::answer(&server.gate, &self.peer, &self.wire, &request);
         // One that panics is none, and leaves the question to who can say so.
         if let Ok(Some(AtHand { mut response, caller })) = std::panic::catch_unwind(AssertUnwindSafe(at_hand))
@@ -77,15 +78,16 @@ impl hyper::service::Service<Request<Incoming>> for Door {
             told.answered(server, &mut response, ONE.path);
             return Answering::AtHand(Some(Outgoing::whole(
                 response,
-                serving,
+                self.seat.serve(),
                 self.answering.until_dropped(),
             )));
         }
         request.extensions_mut().insert(self.peer.clone());
         request.extensions_mut().insert(self.wire.clone());
+        request.extensions_mut().insert(once_known.clone());
         let answered = self.router.clone().call(request.map(axum::body::Body::new));
         let (server, seat, answering) = (server.clone(), self.seat.clone(), self.answering.clone());
-        Answering::Worked(Box::pin(work(server, seat, answering, told, serving, answered)))
+        Answering::Worked(Box::pin(work(server, seat, answering, told, once_known, answered)))
     }
 }
 
@@ -95,7 +97,7 @@ async fn work(
     seat: Arc<Seat>,
     answering: worded::Ours,
     told: Told,
-    serving: Serving,
+    once_known: OnceKnown,
     answered: impl Future<Output = Result<Response<Body>, Never>>,
 ) -> Result<Response<Outgoing>, Never> {
     let answered = AssertUnwindSafe(trace::within(told.trace.clone(), answered)).catch_unwind();
@@ -120,9 +122,10 @@ async fn work(
     let matched = response.extensions_mut().remove::<Matched>();
     told.answered(&server, &mut response, matched.map_or("-", |matched| matched.path));
     // Whoever nobody knows is in nobody's way: with their answers on the way they would be, for as long as they like to read.
-    let serving = Some(serving).filter(|_| matched.is_some_and(|matched| matched.is_known));
+    let serving = once_known.take().filter(|_| matched.is_some_and(|matched| matched.is_known));
+    let underway = response.extensions_mut().remove::<Arc<Underway>>();
     let rest = is_http.then(|| answering.until_dropped());
-    Ok(Outgoing::wrap(response, serving, rest, &server.gate))
+    Ok(Outgoing::wrap(response, (serving, underway), rest, &server.gate))
 }
 
 /// An answer on its way: at hand, or being worked on.

@@ -1,8 +1,9 @@
 //! How many may be connected, and who goes when there is no room.
 //!
 //! Promise: who does nothing never keeps out who wants something. At a limit the connection that has been without a
-//! request for longest is closed; only if everybody is being served is somebody refused. However many strangers are
-//! served, some room is left for whoever comes by the local socket.
+//! request for longest is closed; only if everybody is being served is somebody refused. A caller that is not known is
+//! not served in that sense: its connection can be closed until its request has been answered. However many known
+//! callers are served, some room is left for whoever comes by the local socket.
 //! Start with [`Connections::enter`].
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use berth_host::clock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::proxies::Proxies;
 use crate::auth::{Peer, failures};
 use crate::metrics::Metrics;
 
@@ -46,7 +48,7 @@ pub(super) fn patience(usually: Duration) -> Duration {
 }
 
 /// Raises the limit of open files as far as it is needed; how many connections that allows.
-pub(super) fn from_files() -> usize {
+pub(crate) fn from_files() -> usize {
     let wanted = MAX_CONNECTIONS as u64 + OTHER_FILES;
     let files = berth_host::files::raise(wanted).unwrap_or(1024);
     let room = if files >= wanted { MAX_CONNECTIONS as u64 } else { files / 2 };
@@ -62,6 +64,8 @@ pub(crate) struct Connections {
     metrics: Arc<Metrics>,
     /// The gateway ends.
     ending: CancellationToken,
+    /// Many clients come from one such address.
+    proxies: Proxies,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +124,33 @@ impl Drop for Serving {
     }
 }
 
+/// A request that counts as served once its caller is known. Until then its connection makes room for others like an
+/// idle one, however slowly its body comes.
+#[derive(Clone, Debug)]
+pub(crate) struct OnceKnown {
+    seat: Arc<Seat>,
+    serving: Arc<Mutex<Option<Serving>>>,
+}
+
+impl OnceKnown {
+    /// Somebody asks something.
+    pub(super) fn new(seat: &Arc<Seat>) -> Self {
+        seat.end();
+        Self { seat: seat.clone(), serving: Arc::default() }
+    }
+
+    /// The caller is known: it is served from now on.
+    pub(crate) fn is_known(&self) {
+        let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
+        serving.get_or_insert_with(|| self.seat.serve());
+    }
+
+    /// What counts it as served, if its caller is known.
+    pub(super) fn take(&self) -> Option<Serving> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 fn now_ms() -> u64 {
     clock::boot_ms().max(1)
 }
@@ -133,8 +164,13 @@ pub(super) struct Ticket {
 }
 
 impl Connections {
-    pub(super) fn new(limit: usize, metrics: Arc<Metrics>, ending: CancellationToken) -> Arc<Self> {
-        Arc::new(Self { limit, open: Mutex::default(), changed: Notify::new(), metrics, ending })
+    pub(super) fn new(
+        limit: usize,
+        metrics: Arc<Metrics>,
+        ending: CancellationToken,
+        proxies: Proxies,
+    ) -> Arc<Self> {
+        Arc::new(Self { limit, open: Mutex::default(), changed: Notify::new(), metrics, ending, proxies })
     }
 
     /// Lets somebody in, in the place of somebody who does nothing if need be; `None` if there is no room.
@@ -143,9 +179,11 @@ impl Connections {
             Peer::Local { .. } => None,
             Peer::Network(address) => Some(failures::place(address.ip())),
         };
+        // Behind a proxy each client is counted by itself, once it is known where it is (see `quota`).
+        let is_proxy = address.is_some_and(|address| self.proxies.is_trusted(address));
         let mut open = self.open();
         let of_peer = address.and_then(|address| open.per_peer.get(&address)).copied().unwrap_or_default();
-        if of_peer >= MAX_CONNECTIONS_PER_PEER.min(self.limit) {
+        if !is_proxy && of_peer >= MAX_CONNECTIONS_PER_PEER.min(self.limit) {
             self.make_room(&mut open, |seat| seat.address == address)?;
         } else if address.is_some() && open.network >= self.limit - (self.limit / LOCAL_SHARE).max(1) {
             self.make_room(&mut open, |seat| seat.address.is_some())?;
@@ -236,7 +274,7 @@ mod tests {
     #[test]
     fn who_does_nothing_makes_room_and_who_is_served_stays() {
         let metrics = Arc::new(Metrics::new(0));
-        let connections = Connections::new(3, metrics.clone(), CancellationToken::new());
+        let connections = Connections::new(3, metrics.clone(), CancellationToken::new(), Proxies::default());
         let served = connections.enter(&peer(1)).expect("room");
         let serving = served.seat.serve();
         let idle = connections.enter(&peer(2)).expect("room");
@@ -255,7 +293,7 @@ mod tests {
     #[test]
     fn however_many_strangers_are_served_the_local_socket_has_room() {
         let metrics = Arc::new(Metrics::new(0));
-        let connections = Connections::new(32, metrics, CancellationToken::new());
+        let connections = Connections::new(32, metrics, CancellationToken::new(), Proxies::default());
         let enter = |peer: &Peer| {
             let ticket = connections.enter(peer)?;
             let serving = ticket.seat.serve();
@@ -270,7 +308,8 @@ mod tests {
 
     #[test]
     fn a_network_of_version_6_is_one_peer() {
-        let connections = Connections::new(4096, Arc::new(Metrics::new(0)), CancellationToken::new());
+        let connections =
+            Connections::new(4096, Arc::new(Metrics::new(0)), CancellationToken::new(), Proxies::default());
         let at = |last: u16| {
             Peer::Network((std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last), 1).into())
         };

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
@@ -19,17 +20,22 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::limits::{MAX_HEAD_BYTES, Serving};
 use super::worded::Rest;
 use crate::gate::Gate;
+use crate::quota::Underway;
 
 /// A body, and what goes with it.
 pub(super) struct Outgoing {
     body: Content,
-    _serving: Option<Serving>,
+    /// Whoever asked is being served, and has a request under way.
+    _counts: Counts,
     /// Nothing if the connection becomes something else than HTTP.
     _answering: Option<Rest>,
-    stream: Option<Stream>,
+    stream: Option<Box<Stream>>,
     /// What is left of a frame that was too large.
     rest: Bytes,
 }
+
+/// What counts until an answer is sent.
+type Counts = (Option<Serving>, Option<Arc<Underway>>);
 
 /// What is sent.
 enum Content {
@@ -48,19 +54,21 @@ struct Stream {
 impl Outgoing {
     pub(super) fn wrap(
         response: Response<Body>,
-        serving: Option<Serving>,
+        counts: Counts,
         answering: Option<Rest>,
         gate: &Gate,
     ) -> Response<Self> {
         let kind = response.headers().get(header::CONTENT_TYPE);
         let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-        let stream = is_stream.then(|| Stream {
-            sent: gate.metrics.events_sent.clone(),
-            ending: Box::pin(gate.ending.clone().cancelled_owned()),
+        let stream = is_stream.then(|| {
+            Box::new(Stream {
+                sent: gate.metrics.events_sent.clone(),
+                ending: Box::pin(gate.ending.clone().cancelled_owned()),
+            })
         });
         response.map(|body| Self {
             body: Content::Pieces(body),
-            _serving: serving,
+            _counts: counts,
             _answering: answering,
             stream,
             rest: Bytes::new(),
@@ -71,7 +79,7 @@ impl Outgoing {
     pub(super) fn whole(response: Response<Bytes>, serving: Serving, answering: Rest) -> Response<Self> {
         response.map(|body| Self {
             body: Content::Whole(Some(body).filter(|body| !body.is_empty())),
-            _serving: Some(serving),
+            _counts: (Some(serving), None),
             _answering: Some(answering),
             stream: None,
             rest: Bytes::new(),

@@ -31,6 +31,13 @@ pub(super) const TABLE: Table = Table {
         )
         .otherwise("none")
         .example("[\"berth.example.org\"]"),
+        Key::new(
+            "trusted_proxies",
+            Kind::Words,
+            "Addresses or networks of proxies whose X-Forwarded-For says where a client is",
+        )
+        .otherwise("none: the header is ignored")
+        .example("[\"127.0.0.1\", \"10.0.0.0/8\"]"),
         Key::new("open_metrics", Kind::Switch, "Let everybody see /metrics, without a token")
             .default("false"),
         Key::new(
@@ -50,6 +57,7 @@ pub struct ServeKeys {
     pub tls_key: Option<String>,
     pub insecure_http: bool,
     pub allow_hosts: Vec<String>,
+    pub trusted_proxies: Vec<String>,
     pub open_metrics: bool,
     pub log_format: LogFormat,
 }
@@ -89,6 +97,7 @@ impl ServeKeys {
             tls_key: keys.text("tls_key")?.map(|found| found.value),
             insecure_http: keys.switch("insecure_http")?.unwrap_or_default(),
             allow_hosts: words(keys.words("allow_hosts")?),
+            trusted_proxies: words(keys.words("trusted_proxies")?),
             open_metrics: keys.switch("open_metrics")?.unwrap_or_default(),
             log_format: keys.choice("log_format", &LogFormat::ALL, LogFormat::name)?.unwrap_or_default(),
         };

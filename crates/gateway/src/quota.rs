@@ -1,0 +1,324 @@
+//! How much one caller may have under way at once: requests, event streams, waits, and the forms of strangers.
+//!
+//! Promise: a caller at a limit loses its own oldest stream or wait to the new one, and is told why; it takes nothing
+//! from others. One token alone can never fill the connections of its address. The owner at the local socket has no
+//! limit here.
+//! Not here: terminals (see `live::terminals`), connections (see `server::limits`).
+//! Start with [`Quotas::stay`] and [`Quotas::request`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use berth_api::{Code, Problem};
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::failures;
+use crate::auth::leash::Leash;
+use crate::caller::Caller;
+use crate::fault::Fault;
+use crate::live::terminals::{Holder, holder};
+
+/// The event streams of one token: one in so many of all connections, 512 of 4096.
+const STREAM_SHARE: usize = 8;
+/// The waits of one token, likewise.
+const WAIT_SHARE: usize = 8;
+/// The requests of one token that are under way, in eighths of all connections: fewer than one address may have.
+const REQUEST_EIGHTHS: usize = 3;
+/// The requests of one address behind a trusted proxy: as many as an address that connects itself.
+const ADDRESS_EIGHTHS: usize = 4;
+/// Where few files may be open: no fewer than this of anything.
+const LEAST: usize = 4;
+/// Bodies of callers that are not known yet, of all of them together. A form fits one packet.
+const MOST_FORMS: usize = 16;
+/// How long a stream that was closed may take to send its last event before its connection is cut.
+const GRACE: Duration = Duration::from_secs(1);
+/// When there may be room again, in seconds.
+const RETRY_SECONDS: u64 = 5;
+
+/// Something that goes on until its caller has had enough.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Lasting {
+    Stream,
+    Wait,
+    /// The body of a login.
+    Form,
+}
+
+/// The one that a limit is for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Whose {
+    Caller(Holder),
+    /// A client behind a trusted proxy.
+    Address(IpAddr),
+    Strangers,
+}
+
+/// What all callers have under way.
+#[derive(Debug)]
+pub(crate) struct Quotas {
+    connections: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    requests: HashMap<Whose, usize>,
+    /// By age.
+    lasting: HashMap<(Whose, Lasting), BTreeMap<u64, Sign>>,
+}
+
+/// How something that lasts is ended.
+#[derive(Clone, Debug)]
+struct Sign {
+    /// It has to end.
+    closed: CancellationToken,
+    /// It has ended.
+    done: CancellationToken,
+    /// Cuts its connection.
+    leash: Option<Leash>,
+}
+
+impl Sign {
+    /// Has it end: by itself, or with its connection if its client takes nothing.
+    fn close(self) {
+        self.closed.cancel();
+        let Some(leash) = self.leash else { return };
+        tokio::spawn(async move {
+            if tokio::time::timeout(GRACE, self.done.cancelled()).await.is_err() {
+                leash.cut();
+            }
+        });
+    }
+}
+
+impl Quotas {
+    /// For a gateway with so many connections.
+    pub(crate) fn new(connections: usize) -> Arc<Self> {
+        Arc::new(Self { connections, open: Mutex::default() })
+    }
+
+    fn most(&self, what: Lasting) -> usize {
+        match what {
+            Lasting::Stream => (self.connections / STREAM_SHARE).max(LEAST),
+            Lasting::Wait => (self.connections / WAIT_SHARE).max(LEAST),
+            Lasting::Form => MOST_FORMS,
+        }
+    }
+
+    /// Counts a request until what comes back is dropped. `forwarded` is the client's address, if a trusted proxy
+    /// names it.
+    pub(crate) fn request(
+        self: &Arc<Self>,
+        caller: Option<&Caller>,
+        forwarded: Option<IpAddr>,
+    ) -> Result<Arc<Underway>, Fault> {
+        let caller = caller.and_then(holder).map(|holder| (Whose::Caller(holder), REQUEST_EIGHTHS));
+        let address = forwarded.map(|ip| (Whose::Address(failures::place(ip)), ADDRESS_EIGHTHS));
+        let mut underway = Underway { quotas: self.clone(), counted: vec![] };
+        let mut open = self.open();
+        for (whose, eighths) in caller.into_iter().chain(address) {
+            let most = (self.connections * eighths / 8).max(LEAST);
+            let count = open.requests.get(&whose).copied().unwrap_or_default();
+            if count >= most && !open.close_oldest(&whose) {
+                drop(open);
+                let who = if matches!(whose, Whose::Caller(_)) { "your token" } else { "your address" };
+                return Err(full(format!("{who} has {most} requests under way already")));
+            }
+            *open.requests.entry(whose.clone()).or_default() += 1;
+            underway.counted.push(whose);
+        }
+        Ok(Arc::new(underway))
+    }
+
+    /// Makes room for something of this caller that lasts: at its limit, its oldest of that kind is closed.
+    pub(crate) fn stay(self: &Arc<Self>, caller: &Caller, what: Lasting, leash: Option<Leash>) -> Stay {
+        self.enter(holder(caller).map(Whose::Caller), what, leash)
+    }
+
+    /// Makes room for the body of a caller that is not known yet: at the limit the oldest such body is given up.
+    pub(crate) fn form(self: &Arc<Self>) -> Stay {
+        self.enter(Some(Whose::Strangers), Lasting::Form, None)
+    }
+
+    fn enter(self: &Arc<Self>, whose: Option<Whose>, what: Lasting, leash: Option<Leash>) -> Stay {
+        let sign = Sign { closed: CancellationToken::new(), done: CancellationToken::new(), leash };
+        let Some(whose) = whose else {
+            return Stay { quotas: self.clone(), key: None, number: 0, sign, what };
+        };
+        let (key, most) = ((whose, what), self.most(what));
+        let mut open = self.open();
+        open.next += 1;
+        let number = open.next;
+        let all = open.lasting.entry(key.clone()).or_default();
+        let oldest = if all.len() >= most { all.pop_first() } else { None };
+        all.insert(number, sign.clone());
+        drop(open);
+        if let Some((_, oldest)) = oldest {
+            oldest.close();
+        }
+        Stay { quotas: self.clone(), key: Some(key), number, sign, what }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Closes the oldest stream of a caller, or else its oldest wait. Whether there was one.
+    fn close_oldest(&mut self, whose: &Whose) -> bool {
+        for what in [Lasting::Stream, Lasting::Wait] {
+            let all = self.lasting.get_mut(&(whose.clone(), what));
+            if let Some((_, oldest)) = all.and_then(BTreeMap::pop_first) {
+                oldest.close();
+                return true;
+            }
+        }
+        false
+    }
+}
+
+fn full(what: String) -> Fault {
+    let hint = "end some, or ask again later; nothing was done";
+    Fault::from(Problem::new(Code::Full, what).hint(hint)).retry_after(RETRY_SECONDS)
+}
+
+/// A request that counts until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Underway {
+    quotas: Arc<Quotas>,
+    counted: Vec<Whose>,
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        let mut open = self.quotas.open();
+        for whose in self.counted.drain(..) {
+            if let Some(count) = open.requests.get_mut(&whose) {
+                *count -= 1;
+                if *count == 0 {
+                    open.requests.remove(&whose);
+                }
+            }
+        }
+    }
+}
+
+/// Something that lasts, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Stay {
+    quotas: Arc<Quotas>,
+    key: Option<(Whose, Lasting)>,
+    number: u64,
+    sign: Sign,
+    what: Lasting,
+}
+
+impl Stay {
+    /// Cancelled when it has to end.
+    pub(crate) fn closed(&self) -> &CancellationToken {
+        &self.sign.closed
+    }
+
+    /// Why it was closed.
+    pub(crate) fn why(&self) -> Fault {
+        let most = self.quotas.most(self.what);
+        full(match self.what {
+            Lasting::Stream => format!("your token has {most} newer event streams open; this was its oldest"),
+            Lasting::Wait => {
+                format!(
+                    "your token has {most} newer waits under way; this was its oldest. What was begun goes on"
+                )
+            }
+            Lasting::Form => format!("{most} newer logins came in before the form of this one"),
+        })
+    }
+
+    /// What comes of this, unless it has to end before that.
+    pub(crate) async fn or_closed<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = self.sign.closed.cancelled() => Err(self.why()),
+        }
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.sign.done.cancel();
+        let Some(key) = self.key.take() else { return };
+        let mut open = self.quotas.open();
+        if let Some(all) = open.lasting.get_mut(&key) {
+            all.remove(&self.number);
+            if all.is_empty() {
+                open.lasting.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_api::Scope;
+    use berth_core::SessionId;
+
+    use super::*;
+
+    fn agent(id: &str) -> Caller {
+        let agent = SessionId::parse(id);
+        assert!(agent.is_some(), "{id}");
+        Caller { place: String::new(), scope: Scope::Read, sessions: None, agent, also: vec![], pass: None }
+    }
+
+    #[tokio::test]
+    async fn the_oldest_stream_of_a_caller_makes_room_for_its_next_and_others_keep_theirs() {
+        let quotas = Quotas::new(64);
+        let (one, two) = (agent("aaaaaaaaaaaa"), agent("bbbbbbbbbbbb"));
+        let stay = |caller: &Caller| quotas.stay(caller, Lasting::Stream, None);
+        let theirs = stay(&two);
+        let mut streams: Vec<Stay> = (0..8).map(|_| stay(&one)).collect();
+        assert!(streams.iter().all(|stream| !stream.closed().is_cancelled()));
+        let wait = quotas.stay(&one, Lasting::Wait, None);
+        streams.push(stay(&one));
+        let closed: Vec<bool> = streams.iter().map(|stream| stream.closed().is_cancelled()).collect();
+        assert_eq!(closed.iter().position(|closed| *closed), Some(0));
+        assert_eq!(closed.iter().filter(|closed| **closed).count(), 1);
+        assert!(!theirs.closed().is_cancelled() && !wait.closed().is_cancelled());
+        let refused = streams[0].or_closed(std::future::pending::<Result<(), Fault>>()).await;
+        assert_eq!(refused.expect_err("it is closed").problem.code, Code::Full);
+        drop((streams, theirs, wait));
+        assert!(quotas.open().lasting.is_empty(), "what is over is forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_caller_with_too_many_requests_is_refused_unless_a_stream_of_its_own_can_end() {
+        let quotas = Quotas::new(64);
+        let (one, two) = (agent("aaaaaaaaaaaa"), agent("bbbbbbbbbbbb"));
+        let ask = |caller: &Caller| quotas.request(Some(caller), None);
+        let underway: Vec<_> = (0..99).map_while(|_| ask(&one).ok()).collect();
+        assert_eq!(underway.len(), 24);
+        assert!(ask(&two).is_ok());
+        let stream = quotas.stay(&one, Lasting::Stream, None);
+        let more = ask(&one).expect("the stream makes room");
+        assert!(stream.closed().is_cancelled());
+        assert_eq!(ask(&one).expect_err("nothing can end").problem.code, Code::Full);
+        drop((underway, more));
+        assert!(quotas.open().requests.is_empty());
+    }
+
+    #[test]
+    fn the_owner_at_the_local_socket_has_no_limit() {
+        let quotas = Quotas::new(8);
+        let owner = Caller { agent: None, ..agent("aaaaaaaaaaaa") };
+        let streams: Vec<Stay> = (0..99).map(|_| quotas.stay(&owner, Lasting::Stream, None)).collect();
+        assert!(streams.iter().all(|stream| !stream.closed().is_cancelled()));
+        assert!((0..99).map(|_| quotas.request(Some(&owner), None)).all(|request| request.is_ok()));
+    }
+}
