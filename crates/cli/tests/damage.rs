@@ -103,7 +103,15 @@ fn session_with_a_damaged_journal_is_stopped_and_its_output_read_by_name() {
 fn a_journal_that_lost_its_first_file_is_refused() {
     let lab = lab();
     let id = ended(&lab, &["--name", "hurt", "--key", "its-key"]);
-    lab.ok(["rename", &id, "hurt-more"]);
+    // A small first file would be taken over by the next.
+    let limits = Limits { merge_bytes: 0, ..Limits::default() };
+    let disk = RealDisk::new(lab.session_dir(&id).join("journal"));
+    let (mut journal, _) = Journal::open(disk, &id, limits).expect("a journal");
+    let renamed = Line(r#"{"at_ms":1,"event":"renamed","name":"hurt-more"}"#.to_owned());
+    journal.append(vec![renamed]).expect("room on the disk");
+    journal.close().expect("room on the disk");
+    fs::rename(lab.home().join("names/hurt"), lab.home().join("names/hurt-more")).expect("a rename");
+    fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the short cut");
     let segment = first_segment(&lab, &id);
     fs::rename(&segment, lab.dir().join("elsewhere")).expect("a rename");
     let said = lab.berth(["show", &id]);

@@ -399,3 +399,22 @@ fn h5_the_last_activity_survives_the_death_of_the_keeper() {
     assert_eq!(lab.show(&id)["last_activity_at"], expected);
     assert_eq!(lab.json(["ls", "--json"])[0]["last_activity_at"], expected);
 }
+
+/// The number of journal files follows from the size of a journal, not from the number of its runs.
+#[test]
+fn session_with_many_runs_has_one_small_journal_file() {
+    let lab = lab();
+    let id = lab.start(&["exit:0"]);
+    for run in 1..=12 {
+        berth_harness::wait_until("its keeper to leave", || lab.processes().is_empty());
+        assert_eq!(lab.events(&id, "run_ended").len(), run);
+        if run % 4 == 0 {
+            lab.ok(["tag", &id, &format!("run-{run}")]);
+        }
+        lab.ok(["resume", "-d", &id]);
+    }
+    berth_harness::wait_until("its keeper to leave", || lab.processes().is_empty());
+    let files = fs::read_dir(lab.session_dir(&id).join("journal")).expect("a journal");
+    let names: Vec<_> = files.map(|file| file.expect("a file").file_name()).collect();
+    assert_eq!(names, ["00000000000000000001.log"]);
+}

@@ -1,7 +1,8 @@
 //! The journal itself: the one place that writes.
 //!
 //! Promise: see the crate. Each append is one write and one sync; a new segment costs one sync of the directory more.
-//! A segment is written by one journal value only: after a reopening or a failure the next append starts a new one.
+//! A segment is written by one journal value only: after a reopening or a failure the next append starts a new one,
+//! which takes over what was in a small last one and replaces it.
 //! Not here: judging what is on disk (see `recover.rs`).
 //! Start with [`Journal::append`].
 
@@ -15,7 +16,7 @@ use crate::error::JournalError;
 use crate::event::{Committed, Record, Seq};
 use crate::files;
 use crate::frame::{Codec, MAX_RECORD_BYTES};
-use crate::recover::{History, Recovered, Tail, Torn, TornTail, scan};
+use crate::recover::{Carried, History, Recovered, Tail, Torn, TornTail, scan};
 use crate::segment::{Header, file_name};
 
 /// How large things may get.
@@ -25,11 +26,15 @@ pub struct Limits {
     pub segment_bytes: u64,
     /// A larger record is refused. More than 64 MiB is the same as 64 MiB.
     pub record_bytes: usize,
+    /// The first append after an opening takes over what is in the last segment, if that has fewer bytes than this and
+    /// is not full. So the number of segments follows from the size of a journal and not from the number of its lives,
+    /// and an opening copies no more than this.
+    pub merge_bytes: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { segment_bytes: 8 << 20, record_bytes: 1 << 20 }
+        Limits { segment_bytes: 8 << 20, record_bytes: 1 << 20, merge_bytes: 256 << 10 }
     }
 }
 
@@ -50,8 +55,9 @@ enum Current<F> {
     Open(Open<F>),
     /// To a new one. The one before, if any, was sealed and synced by us.
     Fresh,
-    /// To a new one that supersedes the tail of the one before, because nobody knows what is on disk there.
-    Doubtful,
+    /// To a new one that supersedes the tail of the one before, because nobody knows what is on disk there. It takes
+    /// these events over from the one before, all or none, and then has its name.
+    Doubtful(Carried),
 }
 
 struct Open<F> {
@@ -78,7 +84,9 @@ impl<T: Record, D: Disk> Unsettled<T, D> {
     pub fn settle(self) -> Result<(Journal<T, D>, Recovered<T>), JournalError> {
         let Unsettled { disk, codec, limits, history } = self;
         // The seal of the last writer may have failed to reach the disk although we see it, hence the doubt.
-        let (next, current) = (history.next, Current::Doubtful);
+        let next = history.next;
+        let carried = history.small.unwrap_or_else(|| Carried::nothing(next));
+        let current = Current::Doubtful(carried);
         let mut journal = Journal { disk, codec, limits, next, current, record: PhantomData };
         let torn = journal.settle(history.tail)?;
         Ok((journal, Recovered { events: history.events, torn }))
@@ -149,20 +157,24 @@ impl<T: Record, D: Disk> Journal<T, D> {
         }
         let first = self.next;
         let mut write = Vec::new();
-        let bytes_before = match &self.current {
-            Current::Open(open) => open.bytes,
-            Current::Fresh | Current::Doubtful => {
-                let supersedes = matches!(self.current, Current::Doubtful);
-                Header { first, supersedes }.push(&self.codec, &mut write);
-                0
+        let (mut begin, mut bytes_before, mut is_placed) = (first, 0, false);
+        match &self.current {
+            Current::Open(open) => bytes_before = open.bytes,
+            Current::Fresh => Header::next(first).push(&self.codec, &mut write),
+            Current::Doubtful(carried) => {
+                (begin, is_placed) = (carried.first, true);
+                self.push_superseding(carried, &mut write);
             }
-        };
+        }
         self.encode(&batch, &mut write)?;
         let is_full = bytes_before + write.len() as u64 >= self.limits.segment_bytes;
         if is_full {
             self.codec.push(&mut write, Seq(first.0 + batch.len() as u64 - 1), &[]);
         }
-        let open = self.commit(first, &write)?;
+        if is_placed {
+            Header::seal_placed(&mut write);
+        }
+        let open = self.commit(begin, first, &write)?;
         self.current = if is_full { Current::Fresh } else { Current::Open(open) };
         self.next = first.plus(batch.len());
         Ok(batch.into_iter().enumerate().map(|(n, event)| Committed::new(first.plus(n), event)).collect())
@@ -182,7 +194,7 @@ impl<T: Record, D: Disk> Journal<T, D> {
                 self.codec.push(&mut seal, Seq(self.next.0 - 1), &[]);
                 files::write(&self.disk, &self.codec, &open.name, &mut open.file, &seal)
             }
-            Current::Fresh | Current::Doubtful => Ok(()),
+            Current::Fresh | Current::Doubtful(_) => Ok(()),
         }
     }
 
@@ -199,7 +211,7 @@ impl<T: Record, D: Disk> Journal<T, D> {
 
     fn inspect_with(disk: D, codec: Codec, limits: Limits) -> Result<Unsettled<T, D>, JournalError> {
         let segments = files::segments(&disk)?;
-        let history = scan(&disk, &codec, &segments, Seq(1))?;
+        let history = scan(&disk, &codec, &segments, limits.merge_bytes.min(limits.segment_bytes))?;
         Ok(Unsettled { disk, codec, limits, history })
     }
 
@@ -226,17 +238,25 @@ impl<T: Record, D: Disk> Journal<T, D> {
         }
     }
 
-    /// Brings a write to disk and returns the segment that has it now. After an error the current segment, whichever
-    /// it was, is never touched again.
-    fn commit(&mut self, first: Seq, write: &[u8]) -> Result<Open<D::File>, JournalError> {
-        match mem::replace(&mut self.current, Current::Doubtful) {
+    /// Begins a superseding segment with what it takes over.
+    fn push_superseding(&self, carried: &Carried, write: &mut Vec<u8>) {
+        Header::superseding(carried.first).push(&self.codec, write);
+        for (n, payload) in carried.payloads.iter().enumerate() {
+            self.codec.push(write, carried.first.plus(n), payload);
+        }
+    }
+
+    /// Brings a write to disk and returns the segment that has it now. `begin` is the first event in the write, `first`
+    /// the first new one. After an error the current segment, whichever it was, is never touched again.
+    fn commit(&mut self, begin: Seq, first: Seq, write: &[u8]) -> Result<Open<D::File>, JournalError> {
+        match mem::replace(&mut self.current, Current::Doubtful(Carried::nothing(first))) {
             Current::Open(mut open) => {
                 files::write(&self.disk, &self.codec, &open.name, &mut open.file, write)?;
                 open.bytes += write.len() as u64;
                 Ok(open)
             }
-            Current::Fresh => self.start_segment(first, write),
-            Current::Doubtful => self.supersede(first, write),
+            Current::Fresh => self.start_segment(begin, write),
+            Current::Doubtful(_) => self.supersede(begin, write),
         }
     }
 
@@ -257,8 +277,8 @@ impl<T: Record, D: Disk> Journal<T, D> {
     }
 
     /// Makes a segment that voids the tail of the one before. It must not be seen half made: a header alone would
-    /// void events that are committed and were to be copied into it. It may replace a segment of the same name,
-    /// whose first write failed or is in this one.
+    /// void events that are committed and were to be copied into it. It may replace a segment of the same name, whose
+    /// first write failed or whose events are all in this one.
     fn supersede(&self, first: Seq, write: &[u8]) -> Result<Open<D::File>, JournalError> {
         let name = file_name(first);
         let file = files::place(&self.disk, &self.codec, &name, write)?;
@@ -275,17 +295,20 @@ impl<T: Record, D: Disk> Journal<T, D> {
             Tail::Unborn(torn) => Some(self.keep(&torn)?),
             Tail::Unproven { payloads, torn } => {
                 let kept = torn.as_ref().map(|torn| self.keep(torn)).transpose()?;
-                let first = Seq(self.next.0 - payloads.len() as u64);
+                let unproven = Carried { first: Seq(self.next.0 - payloads.len() as u64), payloads };
+                let carried = match &self.current {
+                    // What is unproven is the end of these.
+                    Current::Doubtful(small) if !small.payloads.is_empty() => small,
+                    Current::Doubtful(_) | Current::Open(_) | Current::Fresh => &unproven,
+                };
                 let mut write = Vec::new();
-                Header { first, supersedes: true }.push(&self.codec, &mut write);
-                for (n, payload) in payloads.iter().enumerate() {
-                    self.codec.push(&mut write, first.plus(n), payload);
-                }
+                self.push_superseding(carried, &mut write);
+                Header::seal_placed(&mut write);
                 #[cfg(feature = "testing")]
                 if self.codec.planted.keep_torn_tail {
                     write.extend(torn.iter().flat_map(|torn| &torn.bytes));
                 }
-                self.current = Current::Open(self.supersede(first, &write)?);
+                self.current = Current::Open(self.supersede(carried.first, &write)?);
                 kept
             }
         };

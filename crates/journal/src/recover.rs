@@ -58,7 +58,12 @@ pub fn read_range<T: Record, D: Disk>(
     loop {
         // One more than needed: it says where the one before it ends.
         let wanted = (segments.partition_point(|&first| first <= to) + 1).min(segments.len());
-        let error = match scan_range(disk, &codec, &segments[..wanted], from..=to, most_bytes) {
+        let error = match scan_range(
+            disk,
+            &codec,
+            &segments[..wanted],
+            Reading { wanted: from..=to, most_bytes, carry_below: 0 },
+        ) {
             Ok(history) => return Ok(history.events),
             Err(error) => error,
         };
@@ -77,6 +82,23 @@ pub(crate) struct History<T> {
     pub(crate) events: Vec<Committed<T>>,
     pub(crate) next: Seq,
     pub(crate) tail: Tail,
+    /// The last segment, if it is small enough to be taken over into the next one.
+    pub(crate) small: Option<Carried>,
+}
+
+/// Events that a new segment takes over from the one it replaces, so that many short lives of a journal do not leave a
+/// file each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Carried {
+    pub(crate) first: Seq,
+    pub(crate) payloads: Vec<Vec<u8>>,
+}
+
+impl Carried {
+    /// Nothing is taken over, and the next event is `next`.
+    pub(crate) fn nothing(next: Seq) -> Self {
+        Carried { first: next, payloads: Vec::new() }
+    }
 }
 
 /// What a new writer has to settle first.
@@ -97,26 +119,35 @@ pub(crate) struct Torn {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Reads the given segments and checks that each continues the one before. Events below `from` are checked only as
-/// far as their segments must be read anyway.
+/// Reads the given segments and checks that each continues the one before. A last segment of fewer than `carry_below`
+/// bytes comes along as a whole.
 pub(crate) fn scan<T: Record, D: Disk>(
     disk: &D,
     codec: &Codec,
     segments: &[Seq],
-    from: Seq,
+    carry_below: u64,
 ) -> Result<History<T>, JournalError> {
-    scan_range(disk, codec, segments, from..=Seq(u64::MAX), usize::MAX)
+    let reading = Reading { wanted: Seq(1)..=Seq(u64::MAX), most_bytes: usize::MAX, carry_below };
+    scan_range(disk, codec, segments, reading)
+}
+
+/// What a scan is for.
+struct Reading {
+    wanted: RangeInclusive<Seq>,
+    most_bytes: usize,
+    /// A last segment of fewer bytes is kept for the next one to take over.
+    carry_below: u64,
 }
 
 fn scan_range<T: Record, D: Disk>(
     disk: &D,
     codec: &Codec,
     segments: &[Seq],
-    wanted: RangeInclusive<Seq>,
-    most_bytes: usize,
+    reading: Reading,
 ) -> Result<History<T>, JournalError> {
+    let Reading { wanted, most_bytes, carry_below } = reading;
     let scan = Scan { disk, codec };
-    let mut history = History { events: Vec::new(), next: Seq(1), tail: Tail::Settled };
+    let mut history = History { events: Vec::new(), next: Seq(1), tail: Tail::Settled, small: None };
     let Some(&oldest) = segments.first() else { return Ok(history) };
     if oldest != Seq(1) {
         let damage = Damage::Gap { expected: Seq(1), found: oldest };
@@ -149,6 +180,10 @@ fn scan_range<T: Record, D: Disk>(
         history.next = walk.next;
         if is_last {
             history.tail = tail(&segment, &walk);
+            if !walk.events.is_empty() && (walk.offset as u64) < carry_below {
+                let payloads = walk.events.iter().map(|frame| frame.payload.to_vec()).collect();
+                history.small = Some(Carried { first: segment.first, payloads });
+            }
         }
     }
     Ok(history)
@@ -190,9 +225,9 @@ impl<D: Disk> Scan<'_, D> {
     /// The last segment may end in a write that did not make it.
     fn walk_last<'a>(&self, segment: &'a Segment) -> Result<Walk<'a>, JournalError> {
         let walk = segment.walk(self.codec, None);
-        // A superseding segment gets its name when it is complete. To take one without events for unborn would
-        // bring back what it superseded.
-        let was_complete = walk.events.is_empty() && segment.supersedes();
+        // A superseding segment gets its name when its first write is complete. To take a flaw in that for a torn end
+        // would lose what the segment took over, or bring back what it superseded.
+        let was_complete = walk.offset < segment.placed() || (walk.events.is_empty() && segment.supersedes());
         let damage = match &walk.end {
             End::Wrong(damage) => Some(damage.clone()),
             End::Flawed(flaw) => {

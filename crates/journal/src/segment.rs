@@ -35,9 +35,30 @@ pub(crate) struct Header {
     pub(crate) first: Seq,
     /// From `first` on, the segment before counts for nothing: neither events nor garbage.
     pub(crate) supersedes: bool,
+    /// So many bytes from the start of the file were on disk before the file got its name, so no crash explains a flaw
+    /// in them. 0 for a segment that was made under its name.
+    pub(crate) placed: u32,
 }
 
 impl Header {
+    /// The header of a segment that goes on where the one before was sealed.
+    pub(crate) fn next(first: Seq) -> Self {
+        Header { first, supersedes: false, placed: 0 }
+    }
+
+    /// The header of a segment that supersedes the tail of the one before. [`Header::seal_placed`] completes it.
+    pub(crate) fn superseding(first: Seq) -> Self {
+        Header { first, supersedes: true, placed: 0 }
+    }
+
+    /// Notes in the header of a superseding segment how long its first write is. `write` is all of that write.
+    pub(crate) fn seal_placed(write: &mut [u8]) {
+        let length = write.len() as u32;
+        write[24..28].copy_from_slice(&length.to_le_bytes());
+        let sum = crc32c::crc32c(&write[..28]);
+        write[28..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+    }
+
     pub(crate) fn push(self, codec: &Codec, write: &mut Vec<u8>) {
         let start = write.len();
         write.extend_from_slice(MAGIC);
@@ -45,7 +66,7 @@ impl Header {
         write.extend_from_slice(&(if self.supersedes { SUPERSEDES } else { 0 }).to_le_bytes());
         write.extend_from_slice(&codec.owner_sum.to_le_bytes());
         write.extend_from_slice(&self.first.0.to_le_bytes());
-        write.extend_from_slice(&[0; 4]);
+        write.extend_from_slice(&self.placed.to_le_bytes());
         let sum = crc32c::crc32c(&write[start..]);
         write.extend_from_slice(&sum.to_le_bytes());
     }
@@ -109,7 +130,7 @@ impl Segment {
                 if found != first {
                     return Err(corrupt(Damage::Misnamed { found }));
                 }
-                Some(Header { first, supersedes: flags & SUPERSEDES != 0 })
+                Some(Header { first, supersedes: flags & SUPERSEDES != 0, placed: u32_at(raw, 24) })
             }
             Some(_) | None => None,
         };
@@ -118,6 +139,11 @@ impl Segment {
 
     pub(crate) fn supersedes(&self) -> bool {
         self.header.is_some_and(|header| header.supersedes)
+    }
+
+    /// Where the part ends that was on disk before the file got its name.
+    pub(crate) fn placed(&self) -> usize {
+        self.header.map_or(0, |header| header.placed as usize)
     }
 
     /// Walks the frames behind the header, up to `until` if given.
@@ -185,7 +211,7 @@ mod tests {
     #[test]
     fn the_header_is_as_long_as_it_says() {
         let mut write = Vec::new();
-        Header { first: Seq(7), supersedes: true }.push(&Codec::new("me"), &mut write);
+        Header::superseding(Seq(7)).push(&Codec::new("me"), &mut write);
         assert_eq!(write.len(), HEADER_BYTES);
     }
 }

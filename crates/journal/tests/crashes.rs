@@ -95,7 +95,8 @@ fn live(seed: u64, planted: Planted) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let disk = FakeDisk::new(rng.draw());
     let mut model = Model::new();
-    let limits = Limits { segment_bytes: 1 + rng.below(600), ..Limits::default() };
+    let segment_bytes = 1 + rng.below(600);
+    let limits = Limits { segment_bytes, merge_bytes: seed * 7 % 700, ..Limits::default() };
     for _ in 0..40 {
         match rng.below(5) {
             0 => disk.fail_sync(1 + rng.below(6)),
