@@ -329,6 +329,73 @@ fn write_journal(lab: &Lab, id: &str, lines: &[&str]) {
     journal.close().expect("room on the disk");
 }
 
+/// Writes the journal of a session anew, with checksums that are right.
+fn edit_journal(lab: &Lab, id: &str, edit: impl Fn(Vec<String>) -> Vec<String>) {
+    let dir = lab.session_dir(id).join("journal");
+    let read = berth_journal::read::<Line, _>(&RealDisk::new(dir.clone()), id, berth_journal::Seq(1));
+    let lines = read.expect("a whole journal").into_iter().map(|line| line.into_inner().0).collect();
+    fs::remove_dir_all(&dir).expect("the journal");
+    let lines = edit(lines);
+    write_journal(lab, id, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+}
+
+/// Checksums show damage. Only a head that was noted elsewhere shows an edit by somebody who knows the format.
+#[test]
+fn edit_of_a_journal_with_right_checksums_shows_against_a_head_that_was_noted_before() {
+    let lab = lab();
+    let id = ended(&lab, &["--name", "s"]);
+    let first = lab.ok(["log", "s", "--head"]);
+    let described = lab.json(["log", "s", "--head", "--json"]);
+    assert_eq!(described["head"], first.as_str());
+    let number = described["number"].as_u64().expect("a number");
+    assert!(first.starts_with(&format!("{number}:")), "{first}");
+    // What comes later, and how the journal lies in files, does not change it.
+    lab.ok(["resume", "-d", "s"]);
+    assert_eq!(lab.berth(["wait", "s"]).code, 3);
+    berth_harness::wait_until("the keeper's end", || lab.processes().is_empty());
+    let second = lab.ok(["log", "s", "--head"]);
+    assert_ne!(first, second);
+    for heads in
+        [&["--verify", &first][..], &["--verify", &second], &["--verify", &first, "--verify", &second]]
+    {
+        let said = lab.berth([&["log", "s"], heads].concat());
+        assert!(said.code == 0 && said.out.contains("unchanged up to event"), "{said:?}");
+    }
+    // Whoever knows the format changes a word of the second run.
+    edit_journal(&lab, &id, |mut lines| {
+        let end = lines.last_mut().expect("an event");
+        assert!(end.contains("run_ended"), "{end}");
+        *end = end.replace("\"Code\":3", "\"Code\":0").replace("\"code\":3", "\"code\":0");
+        *end = end.replace("at_ms\":1", "at_ms\":2");
+        lines
+    });
+    lab.ok(["log", "s"]);
+    let said = lab.berth(["log", "s", "--verify", &first]);
+    assert_eq!(said.code, 0, "the first run is what it was: {said:?}");
+    let said = lab.berth(["log", "s", "--verify", &first, "--verify", &second]);
+    let (from, to) = (number + 1, second.split(':').next().expect("a number").to_owned());
+    assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
+    assert!(said.err.contains(&format!("from number {from} to {to} was changed")), "{said:?}");
+    assert!(said.err.contains("00000000000000000001.log"), "{said:?}");
+    let said = lab.berth(["log", "s", "--verify", &second, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+    assert_eq!(
+        (said.code, &json["unchanged"], &json["changed_from"]),
+        (1, &false.into(), &1.into()),
+        "{json}"
+    );
+    // Cut off, it says how much is left.
+    edit_journal(&lab, &id, |lines| lines[..2].to_vec());
+    let said = lab.berth(["log", "s", "--verify", &first]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.err.contains("it has 2 events") && said.err.contains(&format!("at event {number}")),
+        "{said:?}"
+    );
+    let said = lab.berth(["log", "s", "--verify", "12"]);
+    assert!(said.code == 2 && said.err.contains("is not a head"), "{said:?}");
+}
+
 #[test]
 fn i1_a_record_of_an_older_version_with_fields_missing_is_read_and_used() {
     let lab = lab();

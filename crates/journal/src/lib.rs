@@ -11,6 +11,7 @@
 //! Start with [`Journal::append`], then `recover.rs` for what [`Journal::open`] makes of a crash. The bytes are
 //! described in `docs/journal-format.md`.
 
+mod chain;
 mod disk;
 mod error;
 mod event;
@@ -25,6 +26,7 @@ mod recover;
 mod salvage;
 mod segment;
 
+pub use chain::{Head, NotAHead, heads, segments_of};
 pub use disk::{Disk, RealDisk};
 pub use error::{Damage, Flaw, JournalError};
 pub use event::{Committed, Record, Seq};

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use berth_api::{Code, Problem};
 use berth_core::{Event, Process, SessionId};
-use berth_journal::{Committed, Journal, JournalError, Limits, RealDisk, Recovered, Seq, Unsettled};
+use berth_journal::{Committed, Head, Journal, JournalError, Limits, RealDisk, Recovered, Seq, Unsettled};
 
 /// The largest event. Prompts and answers are texts of up to a megabyte, of which JSON may make six.
 const MAX_EVENT_BYTES: usize = 16 << 20;
@@ -155,6 +155,19 @@ pub(crate) fn no_session(id: &SessionId) -> Problem {
 pub fn salvage(dir: &Path, id: &SessionId) -> (Vec<Committed<Stored>>, Option<Problem>) {
     let (events, damage) = berth_journal::salvage(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str());
     (events, damage.map(|damage| journal_problem(&damage, id.as_str())))
+}
+
+/// The heads of a journal at these events, as far as they are there, and at the last one that was read.
+pub fn heads(dir: &Path, id: &SessionId, at: &[u64]) -> Result<(Vec<Head>, Head), Problem> {
+    let at: Vec<Seq> = at.iter().copied().map(Seq).collect();
+    berth_journal::heads(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), &at)
+        .map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))
+}
+
+/// The journal files that have the events from `from` to `to`.
+pub fn segments_of(dir: &Path, id: &SessionId, from: u64, to: u64) -> Result<Vec<String>, Problem> {
+    berth_journal::segments_of(&RealDisk::new(dir.join(JOURNAL_DIR)), Seq(from), Seq(to))
+        .map_err(|error| journal_problem(&error, id.as_str()))
 }
 
 /// Makes new names in these directories survive a power cut.

@@ -21,6 +21,7 @@ pub mod export;
 pub mod foreign;
 pub mod fork;
 pub mod grep;
+pub mod heads;
 pub mod helper;
 pub mod history;
 pub mod hook;

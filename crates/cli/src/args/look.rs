@@ -61,7 +61,9 @@ pub(crate) struct Ps {
 #[command(after_help = "\
 Examples:
   berth log fix
-  berth log fix --follow --json | jq -r .event")]
+  berth log fix --follow --json | jq -r .event
+  berth log fix --head | ssh logs 'cat >> fix.heads'      note the head where nobody here can edit it
+  berth log fix --verify \"$(ssh logs tail -1 fix.heads)\"   exit 0: nothing up to there was changed")]
 pub(crate) struct Log {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
@@ -75,4 +77,10 @@ pub(crate) struct Log {
     /// Begin at this event
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) from: u64,
+    /// Print number and hash of the last event: the hash stands for the whole journal up to it
+    #[arg(long, conflicts_with_all = ["follow", "from"])]
+    pub(crate) head: bool,
+    /// Check that the journal up to this head is what it was; several narrow down where it is not
+    #[arg(long, value_name = "HEAD", conflicts_with_all = ["follow", "from", "head"])]
+    pub(crate) verify: Vec<String>,
 }

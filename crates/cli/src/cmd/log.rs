@@ -6,16 +6,26 @@ use berth_api::turn::{Edge, OnUnknown};
 use berth_api::{Problem, Timestamp};
 use berth_keeper::store;
 use berth_verbs::events::Line;
+use berth_verbs::heads;
 
-use berth_core::TurnState;
+use berth_core::{SessionId, TurnState};
 
 use crate::args::Log;
 use crate::cmd::follow::{News, follow};
 use crate::ctx::Ctx;
+use crate::meant::Meant;
 use crate::print;
 
 pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
-    let id = ctx.target(args.session.as_deref())?.id;
+    let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
+    if args.head {
+        let head = heads::head(ctx, &id)?;
+        return if args.json { print::json(&head) } else { print::text(&format!("{}\n", head.head)) }
+            .map(|()| 0);
+    }
+    if !args.verify.is_empty() {
+        return verify(ctx, &id, &handle, args);
+    }
     let mut next = args.from.max(1);
     if args.follow {
         follow(ctx, &id, next, None, |news| {
@@ -32,6 +42,17 @@ pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
         show(args, event.seq().0, event.get().entry())?;
     }
     Ok(0)
+}
+
+/// Compares the journal with heads that were noted earlier.
+fn verify(ctx: &Ctx, id: &SessionId, handle: &str, args: &Log) -> Result<u8, Problem> {
+    let verification = heads::verify(ctx, id, &args.verify)?;
+    if args.json {
+        print::json(&verification)?;
+    } else if verification.unchanged {
+        print::text(&format!("unchanged up to event {}\n", verification.unchanged_up_to))?;
+    }
+    verification.problem(handle).map_or(Ok(0), Err)
 }
 
 fn show(args: &Log, seq: u64, entry: Entry) -> Result<(), Problem> {
