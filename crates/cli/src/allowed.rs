@@ -77,6 +77,7 @@ fn of_nobody(verb: &Verb) -> Deed {
         // It says something of its own agent, and commands nothing.
         | Verb::Hook(_)
         | Verb::OpenApi(_)
+        | Verb::Audit(_)
         | Verb::Doctor(_)
         | Verb::Demo(_) => Deed::Look,
     }

@@ -50,7 +50,7 @@ pub(crate) use shell::{
     Completions, Demo, Man, Setup, SetupClaude, SetupCodex, SetupHow, SetupSystemd, SetupVerb,
 };
 pub(crate) use terminal::{Attach, Input, Output, Screen};
-pub(crate) use token::{Link, Token, TokenLs, TokenNew, TokenRevoke, TokenVerb};
+pub(crate) use token::{Audit, Link, Token, TokenLs, TokenNew, TokenRevoke, TokenVerb};
 pub(crate) use transcript::{Transcript, TranscriptCheck, TranscriptRepair, TranscriptTree, TranscriptVerb};
 pub(crate) use turns::{
     AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
@@ -251,6 +251,7 @@ verbs! {
     "token" Token(Token),
     "transcript" Transcript(Transcript),
     "link" Link(Link),
+    "audit" Audit(Audit),
     "acp" Acp(Acp),
     "mcp" Mcp(Mcp),
     "openapi" OpenApi(OpenApi),

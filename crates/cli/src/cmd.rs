@@ -6,6 +6,7 @@ pub(crate) mod agents;
 pub(crate) mod answer;
 pub(crate) mod archive;
 pub(crate) mod attach;
+pub(crate) mod audit;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;

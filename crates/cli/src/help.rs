@@ -26,7 +26,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Name and sort", &["use", "rename", "tag", "note"]),
     ("Share processes between sessions", &["helper"]),
-    ("Open to others", &["serve", "token", "link", "hosts", "acp", "mcp", "openapi", "proxy"]),
+    ("Open to others", &["serve", "token", "link", "audit", "hosts", "acp", "mcp", "openapi", "proxy"]),
     ("Set up", &["agents", "config", "notify", "doctor", "completions", "man", "setup", "demo", "help"]),
 ];
 

@@ -192,6 +192,7 @@ fn dispatch(ctx: &Ctx, verb: Verb) -> Result<u8, Problem> {
         Verb::Token(args) => cmd::token::run(ctx, &args),
         Verb::Transcript(args) => cmd::transcript::run(ctx, &args),
         Verb::Link(args) => cmd::link::run(ctx, &args),
+        Verb::Audit(args) => cmd::audit::run(ctx, &args),
         Verb::Acp(args) => cmd::acp::run(ctx, &args),
         Verb::Mcp(_) => cmd::mcp::run(ctx),
         Verb::Demo(_)

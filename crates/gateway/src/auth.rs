@@ -30,6 +30,7 @@ use berth_keeper::Home;
 use berth_verbs::caller::{Inside, scope_of};
 use berth_verbs::tokens::Pass;
 
+use crate::audit::Audit;
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::fleet::{PLACE_HEADER, SCOPE_HEADER};
@@ -82,6 +83,7 @@ pub(crate) struct Doorkeeper {
     pub(crate) failures: Failures,
     pub(crate) passes: Passes,
     pub(crate) proxies: Proxies,
+    pub(crate) audit: Audit,
 }
 
 impl Doorkeeper {
@@ -98,6 +100,7 @@ impl Doorkeeper {
             failures: Failures::default(),
             passes: Passes::open(home, remembers)?,
             proxies,
+            audit: Audit::new(home),
         })
     }
 }
@@ -276,6 +279,7 @@ fn who(gate: &Gate, peer: &Peer, shown: &Shown) -> Result<Option<Found>, Refused
     match good.as_slice() {
         [pass] => {
             gate.door.passes.note_use(pass);
+            gate.door.audit.used(pass, address_of(peer));
             Ok(Some((caller_of(pass, peer), Some(pass.clone()))))
         }
         // A cookie that is no more is how every login ends, and nobody's guess.
@@ -284,6 +288,13 @@ fn who(gate: &Gate, peer: &Peer, shown: &Shown) -> Result<Option<Found>, Refused
         }
         [] => Err(Refused::Wrong),
         [..] => Err(Refused::Otherwise(stranger("there is more than one login in the request"))),
+    }
+}
+
+fn address_of(peer: &Peer) -> Option<IpAddr> {
+    match peer {
+        Peer::Local { .. } => None,
+        Peer::Network(address) => Some(address.ip()),
     }
 }
 
@@ -302,6 +313,7 @@ fn caller_of(pass: &Arc<Pass>, peer: &Peer) -> Caller {
 
 /// Counts a wrong secret, and says so.
 pub(crate) fn failed(gate: &Gate, peer: &Peer) -> Fault {
+    gate.door.audit.wrong_secret(address_of(peer));
     if let Peer::Network(address) = peer
         && let Err(wait) = gate.door.failures.count(address.ip(), Instant::now())
     {

@@ -9,6 +9,7 @@
 
 mod argv_mask;
 mod at_hand;
+mod audit;
 mod auth;
 mod caller;
 mod costly;

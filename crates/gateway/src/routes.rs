@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::handler::Handler;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -271,20 +272,27 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
         let handler = match route.scope.filter(|_| !is_open) {
             Some(scope) => {
                 let guard = Guard { scope, filtered: route.filtered, path };
-                route.handler.layer(axum::middleware::from_fn(move |caller: Caller, request, next: Next| {
-                    let gate = Arc::clone(&gate);
-                    async move {
-                        crate::trace::came_from(&caller.place);
-                        let answer = match guard.allows(&gate, &caller) {
-                            Ok(()) => {
-                                let answer = crate::veil::draw(&gate, &caller, next.run(request).await).await;
-                                crate::argv_mask::apply(&caller, answer).await
+                route.handler.layer(axum::middleware::from_fn(
+                    move |caller: Caller, request: Request, next: Next| {
+                        let gate = Arc::clone(&gate);
+                        async move {
+                            let method = request.method().clone();
+                            crate::trace::came_from(&caller.place);
+                            let answer = match guard.allows(&gate, &caller) {
+                                Ok(()) => {
+                                    let answer =
+                                        crate::veil::draw(&gate, &caller, next.run(request).await).await;
+                                    crate::argv_mask::apply(&caller, answer).await
+                                }
+                                Err(fault) => fault.into_response(),
+                            };
+                            if answer.status() == StatusCode::FORBIDDEN {
+                                gate.door.audit.refused(&caller, method.as_str(), path);
                             }
-                            Err(fault) => fault.into_response(),
-                        };
-                        matched(answer, Matched { path, is_known: true })
-                    }
-                }))
+                            matched(answer, Matched { path, is_known: true })
+                        }
+                    },
+                ))
             }
             None => route.handler.layer(axum::middleware::from_fn(move |request, next: Next| async move {
                 matched(next.run(request).await, Matched { path, is_known: false })

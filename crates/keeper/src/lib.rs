@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod ancestry;
+pub mod audit;
 pub mod boundary;
 pub mod callers;
 pub mod carried;

@@ -21,6 +21,7 @@ use berth_core::{Name, SessionId};
 use berth_host::lock::LockFile;
 use berth_host::{clock, dir, disk};
 use berth_keeper::Home;
+use berth_keeper::audit::{self, AuditEvent};
 
 pub use record::Pass;
 use record::Record;
@@ -122,7 +123,7 @@ impl Tokens {
         if let Some(pass) = maker.pass
             && kind == TokenKind::Cookie
         {
-            self.make_room(&mut known, &pass.id)?;
+            self.make_room(&mut known, &pass.id, maker.place)?;
         }
         let most = if maker.pass.is_some() { MOST_TOKENS - OWNERS_RESERVE } else { MOST_TOKENS };
         if known.len() >= most {
@@ -174,12 +175,14 @@ impl Tokens {
             return Err(Problem::new(Code::Refused, "two secrets have the same id").hint("try again"));
         }
         disk::write_atomically(&self.dir, &format!("{id}.{RECORD}"), &json, true).map_err(cannot)?;
-        Ok(NewToken { secret: secret.text().to_owned(), token: record.view(&id, now, None, false) })
+        let token = record.view(&id, now, None, false);
+        audit::note(self.root(), maker.place, AuditEvent::made(&token));
+        Ok(NewToken { secret: secret.text().to_owned(), token })
     }
 
     /// Logs out the browsers that were logged in with a token for longest, and what was made with them, so that one
     /// more has room.
-    fn make_room(&self, known: &mut Vec<(String, Record)>, parent: &str) -> Result<(), Problem> {
+    fn make_room(&self, known: &mut Vec<(String, Record)>, parent: &str, by: &str) -> Result<(), Problem> {
         let is_theirs = |it: &Record| it.kind == TokenKind::Cookie && it.parent.as_deref() == Some(parent);
         let mut theirs: Vec<(u64, String)> = known
             .iter()
@@ -190,7 +193,7 @@ impl Tokens {
         let over = (theirs.len() + 1).saturating_sub(MOST_BROWSERS);
         for (_, id) in &theirs[..over] {
             let gone = with_all_below(known, id);
-            self.remove(known, &gone)?;
+            self.note_revoked(by, &self.remove(known, &gone)?);
             known.retain(|(id, _)| !gone.contains(id));
         }
         Ok(())
@@ -219,6 +222,16 @@ impl Tokens {
             .hint("`berth token ls` lists what there is"));
         };
         self.remove(&records, &with_all_below(&records, id))
+    }
+
+    /// Writes down who revoked what, for [`Tokens::revoke`], which does not know where its caller is.
+    pub fn note_revoked(&self, by: &str, gone: &[Token]) {
+        gone.iter().for_each(|token| audit::note(self.root(), by, AuditEvent::revoked(token)));
+    }
+
+    /// The state directory.
+    fn root(&self) -> &Path {
+        self.seal.root()
     }
 
     /// Removes these, each before what it was made with. Tells what is gone.

@@ -73,6 +73,7 @@ const TABLE: &[(&str, By)] = &[
     ("token ls", Operations(&["list_tokens"])),
     ("token revoke", Operations(&["revoke_token"])),
     ("link", Operations(&["create_link"])),
+    ("audit", Nobody("it names every token and address, and is read where the state directory is")),
     ("openapi", Operations(&["openapi"])),
     (
         "hosts ls",

@@ -119,6 +119,28 @@ pub(crate) struct Link {
     pub(crate) json: bool,
 }
 
+/// Show who used the gateway, who answered what agents asked, and who took over.
+///
+/// Tokens made, used, refused and revoked; answers; take-overs. The log is kept in files of limited size in the state
+/// directory, so the oldest lines are forgotten. docs/audit.md says what each line means.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  berth audit
+  berth audit --since 1h -n 20
+  berth audit --json | jq -r 'select(.event == \"token-refused\") | .by'")]
+pub(crate) struct Audit {
+    /// At most so many lines, the last ones
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub(crate) lines: usize,
+    /// Only what happened in this time, as in 1h or 7d
+    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    pub(crate) since: Option<Duration>,
+    /// One object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 fn scope() -> impl TypedValueParser<Value = Scope> {
     clap::builder::PossibleValuesParser::new(Scope::ALL.map(Scope::word))
         .try_map(|text| Scope::named(&text).ok_or("no such scope"))

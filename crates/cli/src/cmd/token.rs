@@ -84,7 +84,9 @@ fn list(ctx: &Ctx, args: &args::TokenLs) -> Result<u8, Problem> {
 }
 
 fn revoke(ctx: &Ctx, args: &args::TokenRevoke) -> Result<u8, Problem> {
-    let gone = Tokens::open(&ctx.home)?.revoke(&args.handle, None)?;
+    let tokens = Tokens::open(&ctx.home)?;
+    let gone = tokens.revoke(&args.handle, None)?;
+    tokens.note_revoked(&ctx.place, &gone);
     if args.json {
         print::json(&gone)?;
         return Ok(0);

@@ -28,6 +28,8 @@ fn b14_a_taken_conversation_is_free_before_it_is_written_here() {
     let mut open = world.open(&id('a'));
     let session = world.ok(&["adopt", "aaaa", "--tui", "--detach", "--take", "--name", "login"]);
     assert!(open.is_gone(), "it was not ended");
+    let audit = world.ok(&["audit"]);
+    assert!(audit.contains("took conversation") && audit.contains("for `login`"), "{audit}");
     let show = world.json(&["show", "login", "--json"]);
     assert_eq!(
         (&show["id"], &show["state"], &show["native_id"]),

@@ -1,5 +1,6 @@
 //! Who may do what over the gateway, asked from outside: by right tokens, wrong ones, and other people's pages.
 
+mod audit;
 mod directories;
 mod door;
 mod login;

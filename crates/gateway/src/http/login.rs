@@ -286,7 +286,12 @@ async fn logout(
     let pass = caller.and_then(|Extension(caller)| caller.pass).filter(|pass| pass.kind == TokenKind::Cookie);
     if let Some(pass) = pass {
         let tokens = gate.door.passes.tokens.clone();
-        let gone = work(move || tokens.revoke(&pass.id, None)).await;
+        let gone = work(move || {
+            let gone = tokens.revoke(&pass.id, None)?;
+            tokens.note_revoked(&pass.name, &gone);
+            Ok(())
+        });
+        let gone = gone.await;
         if let Err(fault) = gone
             && fault.problem.code != Code::NotFound
         {

@@ -144,7 +144,13 @@ async fn revoke(
     caller: Caller,
     Path(handle): Path<String>,
 ) -> Result<Json<Revoked>, Fault> {
-    let revoked = work(move || gate.door.passes.tokens.revoke(&handle, caller.pass.as_deref())).await?;
+    let revoked = work(move || {
+        let tokens = &gate.door.passes.tokens;
+        let gone = tokens.revoke(&handle, caller.pass.as_deref())?;
+        tokens.note_revoked(&caller.place, &gone);
+        Ok(gone)
+    });
+    let revoked = revoked.await?;
     Ok(Json(Revoked { revoked }))
 }
 

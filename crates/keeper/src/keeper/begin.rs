@@ -125,7 +125,7 @@ impl Keeper {
                 let create = Command::Create { spec: spec.clone(), name };
                 let before = [create, tag, Command::Note { note }].map(Input::Command).to_vec();
                 let made = store::create(&dir, &id, &lease).and_then(|owner| {
-                    let plan = Plan { before, after: vec![], size, spec, take };
+                    let plan = Plan { before, after: vec![], size, spec, take, by };
                     Self::start_run(id, dir.clone(), lease, owner, plan, Some(&home.sessions_dir()))
                 });
                 if made.is_err() {
@@ -146,13 +146,13 @@ impl Keeper {
                     inputs.push(Input::Command(Command::Restore { by: by.clone() }));
                 }
                 if fresh {
-                    inputs.push(Input::Command(Command::LeaveConversation { by }));
+                    inputs.push(Input::Command(Command::LeaveConversation { by: by.clone() }));
                     spec.origin = Origin::New;
                 }
                 view::doubt_short_cut(&dir)
                     .map_err(|error| trouble(&format!("begin the next run of session {id}"), &error))?;
                 inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
-                let plan = Plan { before: inputs, after: vec![], size, spec, take };
+                let plan = Plan { before: inputs, after: vec![], size, spec, take, by };
                 Self::start_run(id, dir, lease, owner, plan, None)
             }
             Request::StartHelper { spec, terms, owner } => {
@@ -177,10 +177,10 @@ impl Keeper {
             .map_err(|error| trouble(&format!("make the socket of session {id}"), &error))?;
         let output_from = output::end_of(&dir.join("output"))
             .map_err(|error| trouble("find the end of the output", &error))?;
-        let Plan { before: mut inputs, after, size, spec, take } = plan;
+        let Plan { before: mut inputs, after, size, spec, take, by } = plan;
         let root = dir.parent().and_then(Path::parent).unwrap_or(&dir);
         let ahead = owner.ahead(&inputs, now());
-        let take_up = TakeUp::prepare(root, &id, &ahead, &spec, &take)?;
+        let take_up = TakeUp::prepare(root, &id, &ahead, &spec, &take, &by)?;
         inputs.extend(take_up.inputs);
         let contained = Contained::make(&id, owner.history().session.epoch.next(), &spec.limits)?;
         inputs.push(Input::Command(Command::Start {
@@ -241,7 +241,8 @@ impl Keeper {
         let spec = session.spec.clone().unwrap_or_default();
         // The right to write it is ours already; whoever else writes it is looked for again.
         self.conversation = None;
-        let take_up = TakeUp::prepare(self.root(), &self.id, session, &spec, &Take::Nobody)?;
+        let take_up =
+            TakeUp::prepare(self.root(), &self.id, session, &spec, &Take::Nobody, &Actor::default())?;
         let contained = Contained::make(&self.id, session.epoch.next(), &spec.limits)?;
         let mut inputs = take_up.inputs;
         inputs.push(Input::Command(Command::Start {
@@ -369,6 +370,8 @@ pub(super) struct Plan {
     pub(super) spec: Spec,
     /// Who is ended, of those who write its conversation.
     pub(super) take: Take,
+    /// The caller.
+    pub(super) by: Actor,
 }
 
 struct Parts {

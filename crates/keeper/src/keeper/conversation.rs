@@ -9,14 +9,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use berth_api::message::Take;
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, problem};
 use berth_core::{
-    Conversation, Event, Final, Hold, Observation, Origin, Session, SessionId, Spec, TurnState,
+    Actor, Conversation, Event, Final, Hold, Observation, Origin, Session, SessionId, Spec, TurnState,
 };
 use berth_driver::Begin;
 use berth_host::identity;
 
 use super::{Keeper, trouble};
+use crate::audit::{self, AuditEvent};
 use crate::conversations::{Claim, ConversationLock, LOCK_PATIENCE};
 use crate::owner::Input;
 use crate::{driver, turn, writers};
@@ -60,6 +61,7 @@ impl TakeUp {
         session: &Session,
         spec: &Spec,
         take: &Take,
+        by: &Actor,
     ) -> Result<Self, Problem> {
         let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
         let begin = begin_of(session, spec, id, &name)?;
@@ -72,12 +74,21 @@ impl TakeUp {
         };
         let lock = claim(root, id, spec, &known)?;
         let mut notes = vec![];
+        let ended = |writer: &writers::Writer| {
+            let event = AuditEvent::ConversationTaken {
+                session: id.to_string(),
+                name: name.clone(),
+                conversation: audit::plain(&known),
+                ended: audit::plain(&writer.line()),
+            };
+            audit::note(root, &problem::describe(by), event);
+        };
         if matches!(begin, Begin::Resume { .. }) {
-            look_for_others(session, spec, &known, &name, take)?;
+            look_for_others(session, spec, &known, &name, take, &ended)?;
             let left = end_orphans(session, spec, &known)?;
             // That may have taken long: somebody may have opened it meanwhile.
             if left.ended {
-                look_for_others(session, spec, &known, &name, take)?;
+                look_for_others(session, spec, &known, &name, take, &ended)?;
             }
             notes = left.notes;
         }
@@ -117,6 +128,7 @@ fn look_for_others(
     known: &str,
     name: &str,
     take: &Take,
+    told: &dyn Fn(&writers::Writer),
 ) -> Result<(), Problem> {
     let find = || {
         writers::find(
@@ -144,6 +156,7 @@ fn look_for_others(
             ended.map_err(|why| {
                 Problem::new(Code::Refused, format!("cannot take conversation {known} over: {why}"))
             })?;
+            told(writer);
         }
         found = find().map_err(unclear)?;
     }

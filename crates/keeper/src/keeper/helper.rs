@@ -13,7 +13,8 @@ use berth_api::helper::{Owner as AskingOwner, Terms, Wanted};
 use berth_api::message::{Answer, Size, Take};
 use berth_api::{Code, Problem, redact};
 use berth_core::{
-    Command, Epoch, Event, Exit, Observation, Outcome, Owner, Phase, Readiness, Refusal, Session, SessionId,
+    Actor, Command, Epoch, Event, Exit, Observation, Outcome, Owner, Phase, Readiness, Refusal, Session,
+    SessionId,
 };
 use berth_host::identity::{Identity, Pidfd};
 use berth_screen::Plain;
@@ -95,7 +96,8 @@ impl Keeper {
         before.extend(torn.map(|what| Input::Note(Event::Warned { what })));
         before.push(Input::Command(Command::Declare { spec: spec.clone(), terms }));
         let after = vec![Input::Command(Command::Join { owner: owner.clone() })];
-        let plan = Plan { before, after, size: Size::default(), spec, take: Take::Nobody };
+        let plan =
+            Plan { before, after, size: Size::default(), spec, take: Take::Nobody, by: Actor::default() };
         let new_in = is_new.then(|| home.sessions_dir());
         let mut keeper =
             Self::start_run(id, dir, lease, journal, plan, new_in.as_deref()).map_err(|problem| {

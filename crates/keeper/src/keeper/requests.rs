@@ -9,11 +9,12 @@ use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Notice, PROTOCOL, Request, Role, Size};
 use berth_api::status::Status;
 use berth_api::{Code, Problem, problem, redact, trace};
-use berth_core::{Command, Deed, Fence, Name, Phase, Refusal, SessionId, Target};
+use berth_core::{Command, Deed, Fence, Name, Phase, Refusal, SessionId, Target, Writer};
 use berth_host::{clock, socket};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use super::{Keeper, STATUS_DELAY_MS, actor_of};
+use crate::audit::{self, AuditEvent};
 use crate::callers::{self, Peer, Seen};
 use crate::clients::{Attached, Client, UNFINISHED_BYTES};
 use crate::home::Home;
@@ -413,9 +414,22 @@ impl Keeper {
         let Some(client) = self.clients.get(&key) else { return Ok(Fence(0)) };
         let who = client.actor.clone();
         let taker = problem::describe(&who);
+        let before = self.owner.history().session.writer.clone();
         self.order(Command::TakeWriter { who, force })?;
+        self.note_taken(before.as_ref(), &taker);
         self.demote_others(key, &taker);
         Ok(self.owner.history().session.fence)
+    }
+
+    /// Writes down that a terminal was taken from its writer, if it had one.
+    fn note_taken(&self, before: Option<&Writer>, taker: &str) {
+        let Some(before) = before else { return };
+        let event = AuditEvent::WriterTaken {
+            session: self.id.to_string(),
+            name: self.handle_name(),
+            from: audit::plain(&problem::describe(&before.holder)),
+        };
+        audit::note(self.root(), taker, event);
     }
 
     fn demote_others(&mut self, key: u64, taker: &str) {
@@ -454,10 +468,12 @@ impl Keeper {
             Input::Command(Command::Type { by, fence, bytes }),
             Input::Command(Command::ReleaseWriter { fence }),
         ];
+        let before = self.owner.history().session.writer.clone();
         let answers = self.take(inputs)?;
         if let Some(refusal) = answers.into_iter().find_map(Result::err) {
             return Err(self.refused(&refusal));
         }
+        self.note_taken(before.as_ref(), &taker);
         self.demote_others(key, &taker);
         self.type_keys(text.as_bytes());
         self.done()

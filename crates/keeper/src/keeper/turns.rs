@@ -7,11 +7,12 @@
 use berth_api::frame::Kind;
 use berth_api::message::{Answer, Notice, Submit};
 use berth_api::turn::{Hold, Receipt, Wish, turn_id};
-use berth_api::{Code, Entry, Problem};
+use berth_api::{Code, Entry, Problem, problem, redact};
 use berth_core::{Actor, Ask, Command, Event, Phase, Prompt, Refusal, Release, StartBy, decide};
 use berth_host::clock;
 
 use super::{Keeper, now};
+use crate::audit::{self, AuditEvent};
 use crate::{killpoint, turn};
 
 impl Keeper {
@@ -168,17 +169,31 @@ impl Keeper {
         }
         let command = Command::Answer { request, wish: wish.into(), by };
         let session = &self.owner.history().session;
+        let asks = session.turns.asks.clone();
         let decided = decide(session, command.clone(), now()).map_err(|refusal| self.refused(&refusal))?;
         self.undisturbed(|keeper| {
             keeper.order(command)?;
             for event in decided {
-                if let Event::Answered { request, choice, .. } = event {
+                if let Event::Answered { request, choice, by } = event {
+                    let asked = asks.iter().find(|ask| ask.request == request);
+                    keeper.note_answer(asked, &choice, &by);
                     keeper.answer_agent(&request, &choice);
                 }
             }
             Ok(())
         })?;
         self.done()
+    }
+
+    fn note_answer(&self, asked: Option<&Ask>, choice: &str, by: &Actor) {
+        let event = AuditEvent::QuestionAnswered {
+            session: self.id.to_string(),
+            name: self.handle_name(),
+            tool: asked.map(|ask| audit::plain(&ask.tool)).unwrap_or_default(),
+            detail: asked.map(|ask| audit::plain(&redact::text(&ask.detail))).unwrap_or_default(),
+            choice: audit::plain(choice),
+        };
+        audit::note(self.root(), &problem::describe(by), event);
     }
 
     /// Answers when the agent takes turns, or will not: now, or later.

@@ -38,6 +38,11 @@ impl Seal {
         Ok(seal)
     }
 
+    /// The state directory.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Writes down that this record was made here.
     pub(crate) fn close(&self, record: &mut Record) -> io::Result<()> {
         record.mac = hex(&self.mac(record)?.finalize().into_bytes());

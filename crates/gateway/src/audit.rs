@@ -1,0 +1,144 @@
+//! What of the requests goes into the audit log: few lines, however many requests there are.
+//!
+//! Promise: a use of a token is written down once per address in [`USE_PERIOD`]; refusals at most [`MOST_A_MINUTE`] times
+//! a minute, and the next line says how many were left out. A request that is neither costs one look at a map.
+//! Not here: the file (see `berth_keeper::audit`), tokens that are made and revoked (see `berth_verbs::tokens`).
+//! Start with [`Audit::used`].
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use berth_keeper::Home;
+use berth_keeper::audit::{self, AuditEvent};
+use berth_verbs::tokens::Pass;
+
+use crate::auth::failures::place;
+use crate::caller::Caller;
+
+/// For how long a token's use from an address is not written down again.
+pub(crate) const USE_PERIOD: Duration = Duration::from_secs(24 * 3600);
+/// How many pairs of a token and an address are remembered. One more, and all are forgotten.
+const MOST_USES: usize = 4096;
+/// How many uses, and how many refusals, are written down in a minute.
+pub(crate) const MOST_A_MINUTE: u32 = 60;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What was written down lately.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    root: PathBuf,
+    hasher: RandomState,
+    /// By the hash of a token's id and an address: when its use was written down.
+    uses: Mutex<HashMap<u64, Instant>>,
+    use_lines: Mutex<Minute>,
+    refusal_lines: Mutex<Minute>,
+}
+
+/// How many lines there were in this minute.
+#[derive(Debug, Default)]
+struct Minute {
+    began: Option<Instant>,
+    written: u32,
+    left_out: u64,
+}
+
+impl Minute {
+    /// Whether there is room for a line; how many were left out before it.
+    fn room(&mut self, now: Instant) -> Option<u64> {
+        if self.began.is_none_or(|began| now.duration_since(began) >= MINUTE) {
+            (self.began, self.written) = (Some(now), 0);
+        }
+        if self.written == MOST_A_MINUTE {
+            self.left_out += 1;
+            return None;
+        }
+        self.written += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+impl Audit {
+    pub(crate) fn new(home: &Home) -> Self {
+        Self {
+            root: home.root().to_owned(),
+            hasher: RandomState::new(),
+            uses: Mutex::default(),
+            use_lines: Mutex::default(),
+            refusal_lines: Mutex::default(),
+        }
+    }
+
+    /// A token or login was used from this address; `None` is the local socket.
+    pub(crate) fn used(&self, pass: &Pass, address: Option<IpAddr>) {
+        let now = Instant::now();
+        if self.is_new(pass, address.map(place), now) && room(&self.use_lines, now).is_some() {
+            let by = address.map_or("the local socket".to_owned(), |it| it.to_canonical().to_string());
+            let event = AuditEvent::TokenUsed {
+                token: pass.id.clone(),
+                name: pass.name.clone(),
+                kind: pass.kind,
+                scope: pass.scope,
+            };
+            self.write(by, event);
+        }
+    }
+
+    fn is_new(&self, pass: &Pass, address: Option<IpAddr>, now: Instant) -> bool {
+        let key = self.hasher.hash_one((&pass.id, address));
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        if uses.get(&key).is_some_and(|then| now.duration_since(*then) < USE_PERIOD) {
+            return false;
+        }
+        if uses.len() >= MOST_USES {
+            uses.clear();
+        }
+        uses.insert(key, now);
+        true
+    }
+
+    /// A secret that opens nothing came from this address.
+    pub(crate) fn wrong_secret(&self, address: Option<IpAddr>) {
+        let Some(left_out) = room(&self.refusal_lines, Instant::now()) else { return };
+        let by = address.map_or("the local socket".to_owned(), |it| it.to_canonical().to_string());
+        self.write(by, AuditEvent::TokenRefused { left_out });
+    }
+
+    /// A known caller asked for more than it may.
+    pub(crate) fn refused(&self, caller: &Caller, method: &str, route: &str) {
+        let Some(left_out) = room(&self.refusal_lines, Instant::now()) else { return };
+        let (method, route) = (audit::plain(method), route.to_owned());
+        self.write(caller.place.clone(), AuditEvent::RequestRefused { method, route, left_out });
+    }
+
+    /// Beside the requests: a disk may take its time.
+    fn write(&self, by: String, event: AuditEvent) {
+        let root = self.root.clone();
+        tokio::task::spawn_blocking(move || audit::note(&root, &by, event));
+    }
+}
+
+fn room(lines: &Mutex<Minute>, now: Instant) -> Option<u64> {
+    lines.lock().unwrap_or_else(PoisonError::into_inner).room(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minute_has_room_for_some_lines_and_the_next_one_says_how_many_were_left_out() {
+        let (mut minute, start) = (Minute::default(), Instant::now());
+        for _ in 0..MOST_A_MINUTE {
+            assert_eq!(minute.room(start), Some(0));
+        }
+        for _ in 0..1000 {
+            assert_eq!(minute.room(start + MINUTE / 2), None);
+        }
+        assert_eq!(minute.room(start + MINUTE), Some(1000));
+        assert_eq!(minute.room(start + MINUTE), Some(0));
+    }
+}
