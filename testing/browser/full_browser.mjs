@@ -1,5 +1,7 @@
 // A browser whose store is full: what is written is sent all the same, or stays in the box; nothing goes without a word.
 const turns = "**/turns";
+/** Empties the store, but for the login. */
+const clear = () => { for (const name of Object.keys(localStorage)) if (name !== "berth.login") localStorage.removeItem(name); };
 export default async function (t) {
   const { page } = await t.person();
   await page.goto(`${t.url}/#/s/talk`);
@@ -30,7 +32,7 @@ export default async function (t) {
   t.check(JSON.stringify(said) === '["not stored","stored"]', `said: ${JSON.stringify(said)}`);
 
   // One that is refused while its writer looks at something else is in the box when they come back.
-  await page.evaluate(() => localStorage.clear());
+  await page.evaluate(clear);
   let refuse;
   const away = new Promise((resolve) => { refuse = resolve; });
   await page.route(turns, async (route) => {
@@ -53,8 +55,8 @@ export default async function (t) {
 
   // As many as are kept wait already: the next one stays in the box.
   await page.route(turns, cut);
+  await page.evaluate(clear);
   await page.evaluate(() => {
-    localStorage.clear();
     localStorage.setItem("berth.outbox", JSON.stringify(Array.from({ length: 50 }, (_, n) => ({ key: `page-${n}`, session: "elsewhere", text: `${n}` }))));
   });
   await page.reload();

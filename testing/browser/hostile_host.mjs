@@ -4,7 +4,7 @@ export default async function (t) {
   const { context, page } = await t.person();
   await t.berth("send", "talk", "ask:Bash:rm -rf /");
   await page.locator("#rows .group.needs").waitFor();
-  const { sessions } = await (await context.request.get(`${t.url}/v1/sessions`)).json();
+  const { sessions } = await t.api(context, "/v1/sessions");
   const real = sessions.find((one) => one.name === "talk");
   const far = { ...real, id: "farfarfarfar", name: "far", seq: 1 };
   // Not quite what a session looks like, with a number that is later than any, and a question without a name.

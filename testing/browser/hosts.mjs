@@ -6,7 +6,7 @@ export default async function (t) {
   let away = null;
   await context.route(/\/v1\/hosts(\?|$)/, async (route) => {
     const names = route.request().url().includes("names=true");
-    const { sessions } = await (await context.request.get(`${t.url}/v1/sessions`)).json();
+    const { sessions } = await t.api(context, "/v1/sessions");
     await route.fulfill({ json: { hosts: [{ name: "box", target: "box", away, skew: away ? null : "berth is 0.0.9 there and 0.1.0 here", age_ms: away ? 180_000 : 5, sessions: names ? [] : sessions.filter((one) => one.name === "talk") }] } });
   });
   await context.route("**/v1/hosts/box/**", (route) => { asked.push(`${route.request().method()} ${new URL(route.request().url()).pathname}`); return route.continue({ url: route.request().url().replace("/v1/hosts/box/", "/v1/") }); });

@@ -71,6 +71,12 @@ const t = {
     await page.click("button:has-text('Sign in')");
     await page.waitForSelector("#rows");
   },
+  /** Asks the gateway as the page in this browser does. */
+  async api(context, path) {
+    const { origins } = await context.storageState();
+    const login = origins.flatMap((one) => one.localStorage).find((one) => one.name === "berth.login");
+    return (await context.request.get(t.url + path, { headers: { Authorization: `Bearer ${JSON.parse(login.value)}` } })).json();
+  },
   /** Keeps a picture, if pictures are wanted. */
   async shot(page, name) {
     if (process.env.BERTH_SHOTS) await page.screenshot({ path: path.join(process.env.BERTH_SHOTS, `${name}.png`) });

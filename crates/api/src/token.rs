@@ -11,21 +11,21 @@ use crate::{Scope, Timestamp};
 pub enum TokenKind {
     /// In the header `Authorization`, by programs.
     Token,
-    /// In a cookie, by one browser that logged in.
-    Cookie,
+    /// In the header `Authorization`, by the page in one browser that logged in.
+    Login,
     /// In an address that logs one browser in, once.
     Link,
 }
 
 impl TokenKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Token, Self::Cookie, Self::Link];
+    pub const ALL: [Self; 3] = [Self::Token, Self::Login, Self::Link];
 
     /// As it is written.
     pub fn word(self) -> &'static str {
         match self {
             Self::Token => "token",
-            Self::Cookie => "cookie",
+            Self::Login => "login",
             Self::Link => "link",
         }
     }

@@ -1,7 +1,7 @@
 //! The door: who asks. Every request passes here before any handler sees it.
 //!
 //! Promise: whoever cannot be told is a stranger, and a stranger reaches only what everybody may see. Nobody is let in
-//! for where they are: on TCP a token or a cookie is needed, on loopback too; on the socket the kernel's word that it
+//! for where they are: on TCP a token or a login is needed, on loopback too; on the socket the kernel's word that it
 //! is our own user. A request under a name that is not ours, or from a page that is not ours, reaches nothing at all.
 //! Not here: what a route needs (see `routes`), what a token allows (see `berth_verbs::tokens`).
 //! Start with [`admit`]. Why it is so: docs/design/auth.md.
@@ -172,6 +172,7 @@ fn enter(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Opti
         request.extensions_mut().insert(caller);
     }
     request.extensions_mut().insert(underway);
+    shown::hide_login(request.headers_mut());
     request.extensions_mut().insert(asked.clone());
     Ok((asked, pass))
 }
@@ -222,17 +223,11 @@ pub(crate) fn examine(gate: &Gate, wire: &Wire, peer: Peer, head: &Head<'_>) -> 
     let host = gate.door.hosts.check(uri, headers, is_local)?;
     let from = From { method, path: uri.path(), headers, host: &host, secure: wire.secure };
     site::check(&from)?;
-    let (shown, secure) = (Shown::read(headers, &host)?, from.is_secure());
+    let (shown, secure) = (Shown::read(headers)?, from.is_secure());
     let found = match (shown, &peer) {
         (Shown::Nothing, Peer::Local { pid, inside, .. }) => Ok(Some((owner(headers, *pid, inside)?, None))),
         (shown, _) => who(gate, &peer, &shown),
     };
-    // What a cookie lets in must come from our own page, also where everybody may ask: they would be logged out.
-    if let Ok(Some((_, Some(pass)))) = &found
-        && pass.kind == TokenKind::Cookie
-    {
-        site::is_proven(&from)?;
-    }
     Ok(Seen { asked: Asked { secure, host, peer }, found, forwarded })
 }
 
@@ -268,26 +263,23 @@ pub(crate) type Found = (Caller, Option<Arc<Pass>>);
 
 /// Who it is by what they show. `None` if they show nothing; an error if what they show is wrong.
 fn who(gate: &Gate, peer: &Peer, shown: &Shown) -> Result<Option<Found>, Refused> {
-    let good: Vec<Arc<Pass>> = match shown {
+    let good = match shown {
         Shown::Nothing => return Ok(None),
-        Shown::Nonsense => vec![],
-        Shown::Token(secret) => gate.door.passes.check(secret, TokenKind::Token).into_iter().collect(),
-        Shown::Cookies(secrets) => {
-            secrets.iter().filter_map(|secret| gate.door.passes.check(secret, TokenKind::Cookie)).collect()
-        }
+        Shown::Nonsense => None,
+        Shown::Token(secret) => gate.door.passes.check(secret, TokenKind::Token),
+        Shown::Login(secret) => gate.door.passes.check(secret, TokenKind::Login),
     };
-    match good.as_slice() {
-        [pass] => {
-            gate.door.passes.note_use(pass);
-            gate.door.audit.used(pass, address_of(peer));
-            Ok(Some((caller_of(pass, peer), Some(pass.clone()))))
+    match good {
+        Some(pass) => {
+            gate.door.passes.note_use(&pass);
+            gate.door.audit.used(&pass, address_of(peer));
+            Ok(Some((caller_of(&pass, peer), Some(pass))))
         }
-        // A cookie that is no more is how every login ends, and nobody's guess.
-        [] if matches!(shown, Shown::Cookies(_)) => {
+        // Every login ends so; it is not a guess.
+        None if matches!(shown, Shown::Login(_)) => {
             Err(Refused::Otherwise(stranger("you are not logged in any more")))
         }
-        [] => Err(Refused::Wrong),
-        [..] => Err(Refused::Otherwise(stranger("there is more than one login in the request"))),
+        None => Err(Refused::Wrong),
     }
 }
 
@@ -305,7 +297,7 @@ fn caller_of(pass: &Arc<Pass>, peer: &Peer) -> Caller {
     };
     let place = match pass.kind {
         TokenKind::Token => format!("token {} at {from}", pass.name),
-        TokenKind::Cookie | TokenKind::Link => format!("{} at {from}", pass.name),
+        TokenKind::Login | TokenKind::Link => format!("{} at {from}", pass.name),
     };
     let sessions = pass.sessions.clone();
     Caller { place, scope: pass.scope, sessions, agent: None, also: vec![], pass: Some(pass.clone()) }

@@ -27,7 +27,7 @@ pub(crate) struct Caller {
     pub(crate) agent: Option<SessionId>,
     /// Others that it is inside of as well; see [`Ctx::also`].
     pub(crate) also: Vec<SessionId>,
-    /// The token or cookie they showed, if it was by one that they were let in.
+    /// The token or login they showed, if it was by one that they were let in.
     pub(crate) pass: Option<Arc<Pass>>,
 }
 

@@ -60,18 +60,12 @@ pub fn description() -> Value {
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "A token; `berth token new` makes one.",
-                },
-                "cookie": {
-                    "type": "apiKey",
-                    "in": "cookie",
-                    "name": "berth-7070",
-                    "description": "A browser that logged in has it. 7070 stands for the gateway's port; with TLS the name \
-                        begins with `__Host-`. What changes something must come from the gateway's own page.",
+                    "description": "A token (`berth token new` makes one), or the secret that `POST /login` gave to a \
+                        browser. A WebSocket of a page shows that one as the sub-protocol `berth.login.SECRET`.",
                 },
             },
         },
-        "security": [{"token": []}, {"cookie": []}],
+        "security": [{"token": []}],
     });
     schemas.name(&mut whole);
     whole

@@ -20,8 +20,8 @@ pub fn announce(home: &Home, urls: &[String]) -> Result<(), Problem> {
     })
 }
 
-/// The address of the gateway that runs, for a browser.
-pub fn base(home: &Home) -> Result<String, Problem> {
+/// The addresses of the gateway that runs, for a browser: the best one first.
+pub fn bases(home: &Home) -> Result<Vec<String>, Problem> {
     if UnixStream::connect(home.root().join(SOCKET)).is_err() {
         return Err(Problem::new(Code::Unreachable, "no gateway runs here that a browser could log in to")
             .hint(
@@ -29,17 +29,24 @@ pub fn base(home: &Home) -> Result<String, Problem> {
             ));
     }
     let text = fs::read_to_string(home.root().join(URLS)).unwrap_or_default();
-    text.lines().next().map(str::to_owned).ok_or_else(|| {
-        Problem::new(
+    let bases: Vec<String> = text.lines().map(str::to_owned).collect();
+    if bases.is_empty() {
+        return Err(Problem::new(
             Code::Refused,
             "the gateway that runs listens on its socket only, and browsers need an address",
         )
-        .hint("start it with `berth serve --listen 127.0.0.1:7070`")
-    })
+        .hint("start it with `berth serve --listen 127.0.0.1:7070`"));
+    }
+    Ok(bases)
 }
 
-/// The addresses under which browsers reach what listens there, the one that most can use first: its names, then, if
-/// it listens everywhere, this machine's address towards others, then loopback.
+/// A name that browsers resolve to loopback, and that no other server on this machine is opened by: pages keep what they
+/// store apart by it.
+const OWN_NAME: &str = "berth.localhost";
+
+/// The addresses under which browsers reach what listens there, the best one first: its names, then, if it listens
+/// everywhere, this machine's address towards others, then loopback by a name of its own, then by its address, since
+/// not every browser resolves that name. With TLS there is no such name: no certificate has it.
 pub fn reachable(url: &str, names: &[String]) -> Vec<String> {
     let port = url.rsplit_once(':').map(|(_, port)| port).unwrap_or_default();
     let scheme = url.split_once("://").map_or("http", |(scheme, _)| scheme);
@@ -50,6 +57,10 @@ pub fn reachable(url: &str, names: &[String]) -> Vec<String> {
     let loopback = url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:");
     if loopback != url {
         urls.extend(towards_others().map(|address| format!("{scheme}://{address}:{port}")));
+    }
+    let is_loopback = ["://127.", "://[::1]:", "://localhost:"].iter().any(|sign| loopback.contains(sign));
+    if is_loopback && scheme == "http" {
+        urls.push(format!("{scheme}://{OWN_NAME}:{port}"));
     }
     urls.push(loopback);
     urls
@@ -109,5 +120,7 @@ mod tests {
         assert_eq!(everywhere.first().map(String::as_str), Some("http://berth.example.org:7070"));
         assert_eq!(everywhere.last().map(String::as_str), Some("http://127.0.0.1:7070"));
         assert_eq!(reachable("https://127.0.0.1:1", &[]), ["https://127.0.0.1:1"]);
+        assert_eq!(reachable("http://127.0.0.1:1", &[]), ["http://berth.localhost:1", "http://127.0.0.1:1"]);
+        assert_eq!(reachable("http://192.0.2.7:1", &[]), ["http://192.0.2.7:1"]);
     }
 }

@@ -28,7 +28,7 @@ use record::Record;
 use seal::Seal;
 pub use secret::Secret;
 
-/// How many tokens, cookies and links there may be.
+/// How many tokens, logins and links there may be.
 const MOST_TOKENS: usize = 1000;
 /// How many of them only the owner of the state directory may make: nobody with a token locks them out.
 const OWNERS_RESERVE: usize = 100;
@@ -49,7 +49,7 @@ pub const LINK_LIFE: Duration = Duration::from_secs(10 * 60);
 /// The longest a link is good for.
 pub const LONGEST_LINK_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// How long a browser stays logged in.
-pub const COOKIE_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+pub const LOGIN_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The longest life of anything that has an end: who wants more wants none.
 const LONGEST_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 /// For how long after its end a link is still known to have been used, or to have ended.
@@ -113,7 +113,7 @@ impl Tokens {
 
     fn log_in_locked(&self, wish: TokenWish, maker: Maker<'_>, browser: &str) -> Result<NewToken, Problem> {
         let name = Some(free_name(browser, &self.records()?));
-        self.mint_locked(TokenKind::Cookie, &TokenWish { name, ..wish }, maker)
+        self.mint_locked(TokenKind::Login, &TokenWish { name, ..wish }, maker)
     }
 
     fn mint_locked(&self, kind: TokenKind, wish: &TokenWish, maker: Maker<'_>) -> Result<NewToken, Problem> {
@@ -121,7 +121,7 @@ impl Tokens {
         self.forget(now)?;
         let mut known = self.records()?;
         if let Some(pass) = maker.pass
-            && kind == TokenKind::Cookie
+            && kind == TokenKind::Login
         {
             self.make_room(&mut known, &pass.id, maker.place)?;
         }
@@ -183,7 +183,7 @@ impl Tokens {
     /// Logs out the browsers that were logged in with a token for longest, and what was made with them, so that one
     /// more has room.
     fn make_room(&self, known: &mut Vec<(String, Record)>, parent: &str, by: &str) -> Result<(), Problem> {
-        let is_theirs = |it: &Record| it.kind == TokenKind::Cookie && it.parent.as_deref() == Some(parent);
+        let is_theirs = |it: &Record| it.kind == TokenKind::Login && it.parent.as_deref() == Some(parent);
         let mut theirs: Vec<(u64, String)> = known
             .iter()
             .filter(|(_, record)| is_theirs(record))
@@ -301,7 +301,7 @@ impl Tokens {
         let _ = disk::write_atomically(&self.dir, &format!("{}.{USED}", pass.id), b"", false);
     }
 
-    /// Lets one browser in by a link, once: the link becomes a cookie. Of many who try, one wins.
+    /// Lets one browser in by a link, once: the link becomes a login. Of many who try, one wins.
     /// `browser` is what it is called after.
     pub fn claim(&self, link: &Secret, place: &str, browser: &str) -> Result<NewToken, Problem> {
         let hash = link.hash();
@@ -344,9 +344,9 @@ impl Tokens {
             name: None,
             scope: record.scope,
             sessions: record.sessions.as_ref().map(ids),
-            life: Some(COOKIE_LIFE),
+            life: Some(LOGIN_LIFE),
         };
-        // What was made with a token ends with it, so its cookie does, too.
+        // What was made with a token ends with it, so its login does, too.
         let parent = record.parent.as_ref().map(|parent| self.pass_of(parent)).transpose()?;
         self.log_in_locked(wish, Maker { place, pass: parent.as_ref() }, browser)
     }
@@ -399,7 +399,7 @@ impl Tokens {
         for (id, record) in self.records()? {
             let over = match record.kind {
                 TokenKind::Token => false,
-                TokenKind::Cookie => record.is_expired(now),
+                TokenKind::Login => record.is_expired(now),
                 TokenKind::Link => record.is_expired(now.saturating_sub(milliseconds(LINK_MEMORY))),
             };
             if over {

@@ -99,7 +99,7 @@ Examples:
   berth link --base https://berth.example.com")]
 pub(crate) struct Link {
     /// How far whoever uses it may go: read, send, control, admin
-    #[arg(long, value_name = "S", value_parser = scope(), default_value = "admin", hide_possible_values = true)]
+    #[arg(long, value_name = "S", value_parser = scope(), default_value = "control", hide_possible_values = true)]
     pub(crate) scope: Scope,
     /// How long the link works, at most 24h
     #[arg(long, value_name = "TIME", value_parser = super::duration, default_value = "10m")]

@@ -13,6 +13,8 @@ use crate::print;
 #[derive(Serialize)]
 struct Made<'a> {
     url: &'a str,
+    /// The same link by other names of the gateway.
+    others: &'a [String],
     token: &'a Token,
 }
 
@@ -21,7 +23,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Link) -> Result<u8, Problem> {
         return Err(Problem::new(Code::Usage, "a link works for 24h at most")
             .hint("for something that lasts, make a token: `berth token new`"));
     }
-    let base = args.base.clone().map_or_else(|| links::base(&ctx.home), Ok)?;
+    let bases = args.base.clone().map_or_else(|| links::bases(&ctx.home), |base| Ok(vec![base]))?;
     let wish = TokenWish {
         name: None,
         scope: args.scope,
@@ -31,12 +33,17 @@ pub(crate) fn run(ctx: &Ctx, args: &Link) -> Result<u8, Problem> {
     super::token::confirmed(&wish, args.yes)?;
     let new =
         Tokens::open(&ctx.home)?.mint(TokenKind::Link, &wish, Maker { place: &ctx.place, pass: None })?;
-    let url = links::url(&base, &new.secret);
+    let mut urls = bases.iter().map(|base| links::url(base, &new.secret));
+    let url = urls.next().unwrap_or_default();
+    let others: Vec<String> = urls.collect();
     if args.json {
-        print::json(&Made { url: &url, token: &new.token })?;
+        print::json(&Made { url: &url, others: &others, token: &new.token })?;
         return Ok(0);
     }
     print::text(&format!("{url}\n"))?;
+    if let Some(other) = others.first() {
+        print::note(&format!("or, if the browser does not find that name: {other}"));
+    }
     let millis = u64::try_from(args.expires.as_millis()).unwrap_or(u64::MAX);
     print::note(&format!("it logs one browser in, once, within {}", print::span(millis)));
     Ok(0)

@@ -42,7 +42,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
         // Whoever does not read this wants the gateway all the same.
         let _ = print::text(&line);
         let welcomed = written.and_then(|first| match first {
-            Some(base) if !is_json && print::is_terminal() => invite(ctx, &base),
+            Some(bases) if !is_json && print::is_terminal() => invite(ctx, &bases),
             Some(_) | None => Ok(()),
         });
         if let Err(problem) = welcomed {
@@ -102,25 +102,30 @@ fn in_config(key: &str, why: &str) -> Problem {
         .hint(format!("`berth config --explain serve.{key}` explains it"))
 }
 
-/// Writes down where browsers find the gateway. The first address that they can use, if this one brought it.
+/// Writes down where browsers find the gateway. The addresses that they can use, if this one brought the first.
 fn write_down(
     ctx: &Ctx,
     address: &str,
     names: &[String],
     urls: &mut Vec<String>,
-) -> Result<Option<String>, Problem> {
+) -> Result<Option<Vec<String>>, Problem> {
     let is_first = urls.is_empty();
     if address.starts_with("http://") || address.starts_with("https://") {
         urls.extend(links::reachable(address, names));
     }
     links::announce(&ctx.home, urls)?;
-    Ok(urls.first().filter(|_| is_first).cloned())
+    Ok((is_first && !urls.is_empty()).then(|| urls.clone()))
 }
 
 /// Lets whoever looks at this terminal log in.
-fn invite(ctx: &Ctx, base: &str) -> Result<(), Problem> {
-    let wish = TokenWish { name: None, scope: Scope::Admin, sessions: None, life: Some(LINK_LIFE) };
+fn invite(ctx: &Ctx, bases: &[String]) -> Result<(), Problem> {
+    let wish = TokenWish { name: None, scope: Scope::Control, sessions: None, life: Some(LINK_LIFE) };
     let maker = Maker { place: &ctx.place, pass: None };
     let link = Tokens::open(&ctx.home)?.mint(TokenKind::Link, &wish, maker)?;
-    print::text(&format!("log in once, within 10 minutes: {}\n", links::url(base, &link.secret)))
+    for (base, words) in
+        bases.iter().zip(["log in once, within 10 minutes", "or, if the browser does not find that name"])
+    {
+        print::text(&format!("{words}: {}\n", links::url(base, &link.secret)))?;
+    }
+    Ok(())
 }

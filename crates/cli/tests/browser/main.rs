@@ -173,6 +173,11 @@ fn a_held_key_and_quick_clicks_answer_no_question_that_was_not_in_view_long_enou
 }
 
 #[test]
+fn a_server_on_another_port_of_the_same_host_receives_nothing_that_the_gateway_accepts() {
+    play("other_port");
+}
+
+#[test]
 fn a_queue_is_seen_edited_reordered_dropped_and_paused() {
     play("queue");
 }

@@ -1,4 +1,4 @@
-//! Browsers: a link that works once, a form, a cookie, and the way out.
+//! Browsers: a link that works once, a form, a key for one origin, and the way out.
 
 use std::sync::Barrier;
 
@@ -6,10 +6,10 @@ use berth_harness::{exchange, request};
 use berth_verbs::tokens::MOST_BROWSERS;
 use serde_json::json;
 
-use crate::{ask, bearer, cookie_of, lab, origin, post_form, serve, token};
+use crate::{bearer, key_of, lab, origin, post_form, serve, token};
 
-/// What presses the button by itself.
-const PRESSES: &str = "requestSubmit";
+/// Marks a form whose button the page presses by itself.
+const PRESSES: &str = "data-opened";
 
 fn link(lab: &berth_harness::Lab, more: &[&str]) -> String {
     let url = lab.ok([&["link"], more].concat());
@@ -21,7 +21,8 @@ fn a_link_is_not_used_up_by_looking_and_lets_one_browser_in_once() {
     let lab = lab();
     let mut gateway = serve(&lab);
     let url = lab.ok(["link"]);
-    assert!(url.starts_with(&format!("{}/login?link=berthlink_", origin(&gateway))), "{url}");
+    let port = origin(&gateway).rsplit_once(':').expect("a port").1.to_owned();
+    assert!(url.starts_with(&format!("http://berth.localhost:{port}/login?link=berthlink_")), "{url}");
     let secret = url.trim().split_once("?link=").expect("a link").1.to_owned();
     for _ in 0..3 {
         let page = gateway.ask_tcp("GET", &format!("/login?link={secret}"), &[], None);
@@ -38,34 +39,21 @@ fn a_link_is_not_used_up_by_looking_and_lets_one_browser_in_once() {
     let form = format!("link={secret}");
     let own = origin(&gateway);
     let entered = post_form(&gateway, "/login", &[("Origin", &own)], &form);
-    assert_eq!((entered.status, entered.header("location")), (303, Some("/")));
-    let set = entered.header("set-cookie").expect("a cookie").to_owned();
-    let attributes: Vec<&str> = set.split("; ").skip(1).collect();
-    for word in ["HttpOnly", "SameSite=Strict", "Path=/"] {
-        assert!(attributes.contains(&word), "{set}");
-    }
-    // A week, less what it took.
-    let seconds = attributes.iter().find_map(|it| it.strip_prefix("Max-Age=")?.parse::<u32>().ok());
-    assert!(seconds.is_some_and(|it| (604_000..=604_800).contains(&it)), "{set}");
+    assert_eq!((entered.status, entered.header("set-cookie")), (200, None));
+    assert_eq!(entered.header("cache-control"), Some("no-store"));
     let replayed = post_form(&gateway, "/login", &[("Origin", &own)], &form);
     let problem = replayed.problem(410, "refused");
     assert!(problem["title"].as_str().is_some_and(|it| it.contains("used already")), "{problem}");
-    assert_eq!(replayed.header("set-cookie"), None);
-    let as_page = post_form(&gateway, "/login", &[("Origin", &own), ("Accept", "text/html")], &form);
-    assert_eq!(as_page.status, 410);
-    assert!(as_page.text().contains("used already") && as_page.text().contains("<form"));
-    let cookie = cookie_of(&entered);
-    let whoami = gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).ok();
-    assert_eq!((&whoami["scope"], &whoami["kind"]), (&json!("admin"), &json!("cookie")));
-    // The gateway holds nothing: the next one knows the browser. The port is another, and so is the cookie's name.
+    let key = key_of(&entered);
+    let whoami = gateway.ask_tcp("GET", "/v1/whoami", &[("Authorization", &key)], None).ok();
+    assert_eq!((&whoami["scope"], &whoami["kind"]), (&json!("control"), &json!("login")));
+    // The gateway holds nothing: the next one knows the browser.
     gateway.kill();
     let gateway = serve(&lab);
-    let port = gateway.address.as_ref().and_then(|it| it.rsplit_once(':')).expect("a port").1;
-    let cookie = format!("berth-{port}={}", cookie.split_once('=').expect("a pair").1);
-    let after = gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).ok();
+    let after = gateway.ask_tcp("GET", "/v1/whoami", &[("Authorization", &key)], None).ok();
     assert_eq!(after["name"], whoami["name"]);
     lab.ok(["token", "revoke", whoami["name"].as_str().expect("a name")]);
-    gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).problem(401, "not-allowed");
+    gateway.ask_tcp("GET", "/v1/whoami", &[("Authorization", &key)], None).problem(401, "not-allowed");
 }
 
 #[test]
@@ -83,54 +71,66 @@ fn of_browsers_that_use_one_link_at_the_same_moment_exactly_one_gets_in() {
             let all: Vec<_> = (0..6).map(|_| scope.spawn(enter)).collect();
             all.into_iter().map(|it| it.join().expect("an answer")).collect()
         });
-        let won: Vec<_> = replies.iter().filter(|reply| reply.status == 303).collect();
+        let won: Vec<_> = replies.iter().filter(|reply| reply.status == 200).collect();
         assert_eq!(won.len(), 1, "{replies:?}");
         replies
             .iter()
-            .filter(|reply| reply.status != 303)
+            .filter(|reply| reply.status != 200)
             .for_each(|reply| drop(reply.problem(410, "refused")));
-        let cookie = cookie_of(won[0]);
-        assert_eq!(gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).ok()["scope"], "read");
+        let key = key_of(won[0]);
+        assert_eq!(
+            gateway.ask_tcp("GET", "/v1/whoami", &[("Authorization", &key)], None).ok()["scope"],
+            "read"
+        );
     }
 }
 
 #[test]
-fn a_cookie_changes_nothing_without_a_word_that_it_is_our_own_page() {
+fn a_login_counts_in_its_header_and_in_a_sub_protocol_and_never_as_a_cookie() {
     let lab = lab();
     let gateway = serve(&lab);
     let own = origin(&gateway);
-    let cookie = cookie_of(&post_form(&gateway, "/login", &[], &format!("link={}", link(&lab, &[]))));
-    let post = |headers: &[(&str, &str)]| {
-        let headers = [&[("Cookie", cookie.as_str())], headers].concat();
-        gateway.ask_tcp("POST", "/v1/tokens", &headers, Some(&json!({"name": "x", "scope": "read"})))
+    let key =
+        key_of(&post_form(&gateway, "/login", &[], &format!("link={}", link(&lab, &["--scope", "admin"]))));
+    let secret = key.strip_prefix("Bearer ").expect("a key").to_owned();
+    let whoami = |headers: &[(&str, &str)]| gateway.ask_tcp("GET", "/v1/whoami", headers, None);
+    // Whatever a cookie is called, and whatever else says that the request is of the gateway's own page.
+    let port = own.rsplit_once(':').expect("a port").1;
+    for name in [format!("berth-{port}"), format!("__Host-berth-{port}"), "berth.login".to_owned()] {
+        let cookie = format!("{name}={secret}");
+        let headers =
+            [("Cookie", cookie.as_str()), ("Origin", own.as_str()), ("Sec-Fetch-Site", "same-origin")];
+        whoami(&headers).problem(401, "not-allowed");
+    }
+    // Another origin gets nowhere with it, even if it knew it.
+    for foreign in ["http://localhost:3000", "https://evil.example", "null"] {
+        whoami(&[("Authorization", &key), ("Origin", foreign)]).problem(403, "not-allowed");
+    }
+    // A link and a token are no logins.
+    let other = format!("Bearer {}", link(&lab, &[]));
+    whoami(&[("Authorization", &other)]).problem(401, "not-allowed");
+    let protocols = |secret: &str| format!("berth.terminal.v1, berth.login.{secret}");
+    let upgrade = |protocols: &str| {
+        let headers = [
+            ("Connection", "upgrade"),
+            ("Upgrade", "websocket"),
+            ("Sec-WebSocket-Version", "13"),
+            ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ("Sec-WebSocket-Protocol", protocols),
+            ("Origin", own.as_str()),
+        ];
+        gateway.ask_tcp("GET", "/v1/sessions/none/terminal", &headers, None)
     };
-    post(&[]).problem(403, "not-allowed");
-    post(&[("Sec-Fetch-Site", "none")]).problem(403, "not-allowed");
-    post(&[("Origin", "http://localhost:3000")]).problem(403, "not-allowed");
-    post(&[("Origin", "null"), ("Sec-Fetch-Site", "cross-site")]).problem(403, "not-allowed");
-    assert!(!lab.json(["token", "ls", "--json"]).to_string().contains("\"x\""));
-    let upgrade = [("Cookie", cookie.as_str()), ("Connection", "upgrade"), ("Upgrade", "websocket")];
-    gateway.ask_tcp("GET", "/v1/sessions/one/terminal", &upgrade, None).problem(403, "not-allowed");
-    assert_eq!(post(&[("Origin", &own)]).status, 201);
-    assert_eq!(post(&[("Sec-Fetch-Site", "same-origin")]).status, 409, "it comes as far as the name");
-    // Nor is a cookie a token, or a token a cookie.
-    let value = cookie.split_once('=').expect("a pair").1;
-    ask(&gateway, "GET", "/v1/whoami", value, None).problem(401, "not-allowed");
-    let secret = token(&lab, "admin", "bot", &[]);
-    let name = cookie.split_once('=').expect("a pair").0;
-    gateway
-        .ask_tcp("GET", "/v1/whoami", &[("Cookie", &format!("{name}={secret}"))], None)
-        .problem(401, "not-allowed");
-    gateway.post("/logout", &json!({}));
-    // Somebody else's page cannot log this browser out.
-    post_form(&gateway, "/logout", &[("Cookie", &cookie), ("Origin", "https://evil.example")], "")
+    upgrade("berth.terminal.v1").problem(401, "not-allowed");
+    upgrade(&protocols(&token(&lab, "admin", "bot", &[]))).problem(401, "not-allowed");
+    upgrade(&protocols(&secret)).problem(404, "not-found");
+    // Logging out ends it, and needs it.
+    post_form(&gateway, "/logout", &[("Authorization", &key), ("Origin", "https://evil.example")], "")
         .problem(403, "not-allowed");
-    post_form(&gateway, "/logout", &[("Cookie", &cookie)], "").problem(403, "not-allowed");
-    assert_eq!(gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).status, 200);
-    let out = post_form(&gateway, "/logout", &[("Cookie", &cookie), ("Origin", &own)], "");
-    assert_eq!(out.status, 204);
-    assert!(out.header("set-cookie").is_some_and(|it| it.contains("Max-Age=0")));
-    gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).problem(401, "not-allowed");
+    assert_eq!(post_form(&gateway, "/logout", &[("Origin", &own)], "").status, 204);
+    assert_eq!(whoami(&[("Authorization", &key)]).status, 200);
+    assert_eq!(post_form(&gateway, "/logout", &[("Authorization", &key), ("Origin", &own)], "").status, 204);
+    whoami(&[("Authorization", &key)]).problem(401, "not-allowed");
 }
 
 #[test]
@@ -140,16 +140,17 @@ fn a_browser_that_logged_in_with_a_token_goes_no_further_and_no_longer_than_it()
     let id = lab.start_with(&["--name", "one"], &["hang"]);
     let secret = token(&lab, "send", "bot", &["--session", "one", "--expires", "1h"]);
     let entered = post_form(&gateway, "/login", &[], &format!("token=%20{secret}%0A"));
-    assert_eq!(entered.status, 303, "{entered:?}");
-    let set = entered.header("set-cookie").expect("a cookie");
-    let life: u64 =
-        set.split("Max-Age=").nth(1).and_then(|it| it.split(';').next()?.parse().ok()).expect("a life");
-    assert!(life <= 3600, "{set}");
-    let cookie = cookie_of(&entered);
-    let whoami = gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).ok();
+    let made = entered.ok();
+    let ends = |token: &serde_json::Value| token["expires_at"].as_str().expect("an end").to_owned();
+    let listed = lab.json(["token", "ls", "--json"]);
+    let bot =
+        listed.as_array().and_then(|all| all.iter().find(|it| it["name"] == "bot")).expect("it is listed");
+    assert_eq!(ends(&made["token"]), ends(bot), "{made}");
+    let key = key_of(&entered);
+    let whoami = gateway.ask_tcp("GET", "/v1/whoami", &[("Authorization", &key)], None).ok();
     assert_eq!((&whoami["scope"], &whoami["sessions"]), (&json!("send"), &json!([id])));
     lab.ok(["token", "revoke", "bot"]);
-    gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).problem(401, "not-allowed");
+    gateway.ask_tcp("GET", "/v1/whoami", &[("Authorization", &key)], None).problem(401, "not-allowed");
     lab.ok(["stop", "one", "--grace", "0s"]);
 }
 
@@ -173,15 +174,15 @@ fn one_token_logs_in_so_many_browsers_and_keeps_nobody_else_out() {
     let gateway = serve(&lab);
     let form = format!("token={}", token(&lab, "read", "reader", &[]));
     let is_in =
-        |cookie: &str| gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", cookie)], None).status == 200;
-    let enter = || cookie_of(&post_form(&gateway, "/login", &[], &form));
-    let cookies: Vec<String> = (0..MOST_BROWSERS + 5).map(|_| enter()).collect();
-    let inside: Vec<bool> = cookies.iter().map(|cookie| is_in(cookie)).collect();
+        |key: &str| gateway.ask_tcp("GET", "/v1/whoami", &[("Authorization", key)], None).status == 200;
+    let enter = || key_of(&post_form(&gateway, "/login", &[], &form));
+    let keys: Vec<String> = (0..MOST_BROWSERS + 5).map(|_| enter()).collect();
+    let inside: Vec<bool> = keys.iter().map(|key| is_in(key)).collect();
     assert_eq!(inside.iter().filter(|it| **it).count(), MOST_BROWSERS, "{inside:?}");
     assert!(!inside[0] && inside[MOST_BROWSERS + 4], "who came first makes room: {inside:?}");
     let listed = lab.json(["token", "ls", "--json"]);
     assert_eq!(listed.as_array().map(Vec::len), Some(MOST_BROWSERS + 1), "{listed}");
-    let other = cookie_of(&post_form(&gateway, "/login", &[], &format!("link={}", link(&lab, &[]))));
+    let other = key_of(&post_form(&gateway, "/login", &[], &format!("link={}", link(&lab, &[]))));
     assert!(is_in(&other));
     enter();
     assert!(is_in(&other), "one of another token is none of its");
@@ -201,7 +202,7 @@ fn a_login_that_makes_no_sense_gets_a_typed_answer() {
         .problem(403, "not-allowed");
     gateway.ask_tcp("POST", "/login", &[], Some(&json!({"link": secret}))).problem(415, "usage");
     let page = gateway.ask_tcp("GET", "/login?link=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", &[], None);
-    assert!(page.status == 200 && !page.text().contains("alert"), "{page:?}");
+    assert!(page.status == 200 && !page.text().contains("alert(1)"), "{page:?}");
     let id = lab.json(["token", "ls", "--json"])[0]["id"].as_str().expect("an id").to_owned();
     lab.ok(["token", "revoke", &id]);
     post_form(&gateway, "/login", &[], &format!("link={secret}")).problem(401, "not-allowed");
@@ -212,7 +213,7 @@ fn a_login_that_makes_no_sense_gets_a_typed_answer() {
     let url = made.ok()["url"].as_str().expect("an address").to_owned();
     assert!(url.starts_with(&format!("{}/login?link=berthlink_", origin(&gateway))), "{url}");
     let secret = url.split_once("?link=").expect("a link").1.to_owned();
-    assert_eq!(post_form(&gateway, "/login", &[], &format!("link={secret}")).status, 303);
+    assert_eq!(post_form(&gateway, "/login", &[], &format!("link={secret}")).status, 200);
 }
 
 #[test]
@@ -236,47 +237,15 @@ fn a_gateway_on_a_terminal_shows_a_link_and_one_in_a_script_does_not() {
 }
 
 #[test]
-fn a_link_that_lets_nobody_in_any_more_takes_a_browser_that_is_in_to_the_page_and_tells_another_what_to_do() {
+fn a_form_that_no_script_sends_gets_no_key_and_uses_no_link_up() {
     let lab = lab();
     let gateway = serve(&lab);
     let own = origin(&gateway);
-    let used = link(&lab, &[]);
-    let cookie = cookie_of(&post_form(&gateway, "/login", &[], &format!("link={used}")));
-    let inside = [("Cookie", cookie.as_str()), ("Origin", own.as_str()), ("Accept", "text/html")];
-    let gone = link(&lab, &["--scope", "read"]);
-    let id = lab
-        .json(["token", "ls", "--json"])
-        .as_array()
-        .expect("a list")
-        .iter()
-        .find_map(|it| (it["kind"] == "link").then(|| it["id"].as_str().expect("an id").to_owned()));
-    lab.ok(["token", "revoke", &id.expect("the link")]);
-    for secret in [used.as_str(), gone.as_str(), "nonsense"] {
-        let path = format!("/login?link={secret}");
-        let opened = gateway.ask_tcp("GET", &path, &inside[..1], None);
-        assert_eq!((opened.status, opened.header("location")), (303, Some("/")), "{secret}");
-    }
-    let pressed = post_form(&gateway, "/login", &inside, &format!("link={used}"));
-    assert_eq!((pressed.status, pressed.header("location")), (303, Some("/")));
-    assert_eq!(pressed.header("set-cookie"), None, "it stays who it was");
-    assert_eq!(
-        gateway.ask_tcp("GET", "/login", &inside[..1], None).status,
-        303,
-        "there is nothing to log in to"
-    );
-    // A good link is another login, also for who is in.
-    let good = link(&lab, &["--scope", "read"]);
-    let opened = gateway.ask_tcp("GET", &format!("/login?link={good}"), &inside[..1], None);
-    assert_eq!(opened.status, 200);
-    let entered = cookie_of(&post_form(&gateway, "/login", &inside, &format!("link={good}")));
-    assert_eq!(gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &entered)], None).ok()["scope"], "read");
-    // Somebody who is not in hears what to do, and finds the form of a token.
-    let stranger = post_form(&gateway, "/login", &inside[1..], &format!("link={used}"));
-    assert_eq!(stranger.status, 410);
-    for words in ["used already", "<code>berth link</code> makes another", "id=\"token\""] {
-        assert!(stranger.text().contains(words), "{words}: {}", stranger.text());
-    }
-    assert!(!stranger.text().contains(&used), "nothing of the link is shown");
+    let form = format!("link={}", link(&lab, &[]));
+    let sent = post_form(&gateway, "/login", &[("Origin", &own), ("Accept", "text/html,*/*")], &form);
+    let problem = sent.problem(400, "usage");
+    assert!(problem["title"].as_str().is_some_and(|it| it.contains("JavaScript")), "{problem}");
+    assert_eq!(post_form(&gateway, "/login", &[("Origin", &own)], &form).status, 200);
 }
 
 #[test]
@@ -285,8 +254,8 @@ fn a_browser_is_called_something_that_its_person_recognises() {
     let gateway = serve(&lab);
     let phone = ("User-Agent", "Mozilla/5.0 (Android 14; Mobile; rv:127.0) Gecko/127.0 Firefox/127.0");
     let enter = |form: String| {
-        let cookie = cookie_of(&post_form(&gateway, "/login", &[phone], &form));
-        gateway.ask_tcp("GET", "/v1/whoami", &[("Cookie", &cookie)], None).ok()
+        let key = key_of(&post_form(&gateway, "/login", &[phone], &form));
+        gateway.ask_tcp("GET", "/v1/whoami", &[("Authorization", &key)], None).ok()
     };
     let by_link = enter(format!("link={}", link(&lab, &[])));
     assert_eq!(by_link["name"], "firefox-on-android");

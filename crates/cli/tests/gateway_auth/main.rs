@@ -69,8 +69,7 @@ fn status(gateway: &Gateway, method: &str, path: &str, headers: &[(&str, &str)])
     line.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{line:?}"))
 }
 
-/// The cookie an answer sets, as a browser sends it back.
-fn cookie_of(reply: &Reply) -> String {
-    let set = reply.header("set-cookie").unwrap_or_else(|| panic!("no cookie: {reply:?}"));
-    set.split(';').next().expect("a pair").to_owned()
+/// The key of a login, as the page shows it with every request.
+fn key_of(reply: &Reply) -> String {
+    bearer(reply.ok()["secret"].as_str().expect("a secret"))
 }

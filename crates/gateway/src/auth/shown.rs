@@ -1,103 +1,106 @@
-//! What a client shows: a token in `Authorization`, or a cookie.
+//! The secret a client shows: a token or a login in `Authorization`, or a login in a WebSocket's sub-protocol.
+//!
+//! There are no cookies: a browser sends the cookies of one port to every port of the host, so to whatever server an agent
+//! starts there. The storage of a page belongs to its origin, port included, and so does the key in it.
+//! Start with [`Shown::read`].
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use berth_api::TokenKind;
 use berth_verbs::tokens::Secret;
 
-use super::hosts::Host;
 use crate::fault::Fault;
 
-/// How many cookies of our name are looked at. Pages on other ports of the same machine can add theirs.
-const MOST_COOKIES: usize = 4;
+/// How a login's sub-protocol begins: browsers let a page set no other header of a WebSocket.
+const LOGIN_PROTOCOL: &str = "berth.login.";
 
-/// What somebody shows.
+/// The secret in a request.
 #[derive(Debug)]
 pub(crate) enum Shown {
-    /// Nothing.
     Nothing,
-    /// Something that was never one of ours.
+    /// Not a secret of this program.
     Nonsense,
-    /// A token.
     Token(Secret),
-    /// Cookies of our name; more than one if somebody else added theirs.
-    Cookies(Vec<Secret>),
+    Login(Secret),
 }
 
 impl Shown {
-    /// Reads it. Two tokens are none: those in between us and the client may differ in which of them counts.
-    pub(crate) fn read(headers: &HeaderMap, host: &Host) -> Result<Self, Fault> {
+    /// Reads it. A request with two secrets is refused: proxies on the way may differ in which of them counts.
+    pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Fault> {
         let mut tokens = headers.get_all(header::AUTHORIZATION).iter();
-        match (tokens.next(), tokens.next()) {
-            (Some(_), Some(_)) => {
-                return Err(Fault::usage("there is more than one `Authorization` in the request"));
-            }
-            (Some(value), None) => {
+        let (first, second) = (tokens.next(), tokens.next());
+        if second.is_some() {
+            return Err(Fault::usage("there is more than one `Authorization` in the request"));
+        }
+        let protocols = protocols(headers);
+        let mut logins = protocols.iter().filter_map(|protocol| protocol.strip_prefix(LOGIN_PROTOCOL));
+        match (first, logins.next(), logins.next()) {
+            (None, None, _) => Ok(Self::Nothing),
+            (Some(value), None, _) => {
                 let token = value.to_str().ok().and_then(|text| text.split_once(' '));
                 let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-                let secret = token.and_then(|(_, text)| Secret::parse(TokenKind::Token, text.trim()));
-                return Ok(secret.map_or(Self::Nonsense, Self::Token));
+                Ok(token.map_or(Self::Nonsense, |(_, text)| Self::parse(text.trim())))
             }
-            (None, _) => {}
+            (None, Some(login), None) => {
+                Ok(Secret::parse(TokenKind::Login, login).map_or(Self::Nonsense, Self::Login))
+            }
+            (..) => Err(Fault::usage("there is more than one token in the request")),
         }
-        let names = [cookie_name(host, true), cookie_name(host, false)];
-        let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        let ours = pairs.filter(|(name, _)| names.iter().any(|ours| ours == name));
-        let secrets: Vec<Option<Secret>> =
-            ours.take(MOST_COOKIES).map(|(_, value)| Secret::parse(TokenKind::Cookie, value)).collect();
-        if secrets.is_empty() {
-            return Ok(Self::Nothing);
-        }
-        let secrets: Vec<Secret> = secrets.into_iter().flatten().collect();
-        Ok(if secrets.is_empty() { Self::Nonsense } else { Self::Cookies(secrets) })
+    }
+
+    fn parse(text: &str) -> Self {
+        let token = || Secret::parse(TokenKind::Token, text).map(Self::Token);
+        let login = || Secret::parse(TokenKind::Login, text).map(Self::Login);
+        token().or_else(login).unwrap_or(Self::Nonsense)
     }
 }
 
-/// What our cookie is called. Browsers send the cookies of one port to all ports of a machine, so two gateways there
-/// would overwrite each other's: the port is in the name. With TLS the name begins so that no other site, and no page
-/// without TLS, can set it.
-pub(crate) fn cookie_name(host: &Host, secure: bool) -> String {
-    format!("{}berth-{}", if secure { "__Host-" } else { "" }, host.port_or(secure))
+/// Takes the login out of the sub-protocols, so that no handler sees it and no other host is sent it.
+pub(crate) fn hide_login(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::SEC_WEBSOCKET_PROTOCOL) {
+        return;
+    }
+    let all = protocols(headers);
+    let rest: Vec<&str> = all.iter().copied().filter(|it| !it.starts_with(LOGIN_PROTOCOL)).collect();
+    if rest.len() < all.len() {
+        let rest = HeaderValue::from_str(&rest.join(", ")).ok();
+        headers.remove(header::SEC_WEBSOCKET_PROTOCOL);
+        headers.extend(rest.map(|rest| (header::SEC_WEBSOCKET_PROTOCOL, rest)));
+    }
 }
 
-/// The header that makes a browser remember `value`; without one, that makes it forget.
-pub(crate) fn set_cookie(host: &Host, secure: bool, value: Option<(&str, u64)>) -> String {
-    let (value, seconds) = value.unwrap_or(("", 0));
-    let secure_word = if secure { "; Secure" } else { "" };
-    let name = cookie_name(host, secure);
-    format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure_word}")
+fn protocols(headers: &HeaderMap) -> Vec<&str> {
+    let values = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(',')).map(str::trim).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
-    fn host() -> Host {
-        Host::parse("localhost:7070").expect("a host")
+    fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {
+        let pairs = pairs.iter().cloned();
+        pairs.map(|(name, value)| (name, HeaderValue::from_str(value).expect("a header"))).collect()
     }
 
     fn shown(pairs: &[(header::HeaderName, &str)]) -> Result<Shown, Fault> {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(name, HeaderValue::from_str(value).expect("a header"));
-        }
-        Shown::read(&headers, &host())
+        Shown::read(&headers(pairs))
     }
 
     #[test]
-    fn a_token_is_read_from_one_header_of_the_right_form_only() {
+    fn a_token_and_a_login_are_read_from_one_header_of_the_right_form_only() {
         let token = Secret::mint(TokenKind::Token).expect("random bytes");
-        let cookie = Secret::mint(TokenKind::Cookie).expect("random bytes");
+        let login = Secret::mint(TokenKind::Login).expect("random bytes");
+        let link = Secret::mint(TokenKind::Link).expect("random bytes");
         let one = |text: String| shown(&[(header::AUTHORIZATION, &text)]).expect("one header");
         assert!(matches!(one(format!("Bearer {}", token.text())), Shown::Token(_)));
         assert!(matches!(one(format!("bearer  {}", token.text())), Shown::Token(_)));
+        assert!(matches!(one(format!("Bearer {}", login.text())), Shown::Login(_)));
         for odd in [
             token.text().to_owned(),
             format!("Basic {}", token.text()),
             format!("Bearer {0}, Bearer {0}", token.text()),
-            format!("Bearer {}", cookie.text()),
+            format!("Bearer {}", link.text()),
             "Bearer".to_owned(),
             format!("Bearer {}", "x".repeat(10_000)),
         ] {
@@ -108,29 +111,31 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_ours_by_its_name_and_its_form() {
-        let cookie = Secret::mint(TokenKind::Cookie).expect("random bytes");
-        let token = Secret::mint(TokenKind::Token).expect("random bytes");
-        let one = |text: String| shown(&[(header::COOKIE, &text)]).expect("a header");
-        assert!(
-            matches!(one(format!("a=b; berth-7070={}", cookie.text())), Shown::Cookies(it) if it.len() == 1)
-        );
-        assert!(matches!(one(format!("berth-7071={}", cookie.text())), Shown::Nothing), "of another gateway");
-        assert!(
-            matches!(one(format!("berth-7070={}", token.text())), Shown::Nonsense),
-            "a token is no cookie"
-        );
-        assert!(matches!(one("berth-7070=".to_owned()), Shown::Nonsense));
-        let many = format!("berth-7070={0}; ", cookie.text()).repeat(100);
-        assert!(matches!(one(many), Shown::Cookies(it) if it.len() == MOST_COOKIES));
+    fn a_cookie_shows_nothing() {
+        let login = Secret::mint(TokenKind::Login).expect("random bytes");
+        let cookie = format!("berth-7070={0}; __Host-berth-443={0}", login.text());
+        assert!(matches!(shown(&[(header::COOKIE, &cookie)]), Ok(Shown::Nothing)));
     }
 
     #[test]
-    fn a_cookie_is_set_as_strictly_as_the_line_allows() {
-        let plain = set_cookie(&host(), false, Some(("x", 60)));
-        assert_eq!(plain, "berth-7070=x; Path=/; Max-Age=60; HttpOnly; SameSite=Strict");
-        let host = Host::parse("berth.example.com").expect("a host");
-        let secure = set_cookie(&host, true, None);
-        assert_eq!(secure, "__Host-berth-443=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict; Secure");
+    fn a_login_among_the_sub_protocols_is_read_and_passed_on_to_nobody() {
+        const PROTOCOLS: header::HeaderName = header::SEC_WEBSOCKET_PROTOCOL;
+        let login = Secret::mint(TokenKind::Login).expect("random bytes");
+        let token = Secret::mint(TokenKind::Token).expect("random bytes");
+        let both = format!("berth.terminal.v1, berth.login.{}", login.text());
+        assert!(matches!(shown(&[(PROTOCOLS, &both)]), Ok(Shown::Login(_))));
+        assert!(matches!(shown(&[(PROTOCOLS, "berth.terminal.v1")]), Ok(Shown::Nothing)));
+        let wrong = format!("berth.login.{}", token.text());
+        assert!(matches!(shown(&[(PROTOCOLS, &wrong)]), Ok(Shown::Nonsense)));
+        assert!(shown(&[(PROTOCOLS, &format!("{both}, {wrong}"))]).is_err());
+        let bearer = format!("Bearer {}", token.text());
+        assert!(shown(&[(header::AUTHORIZATION, &bearer), (PROTOCOLS, &both)]).is_err());
+        for (given, left) in
+            [(both.as_str(), Some("berth.terminal.v1")), (&wrong, Some("")), ("a, b", Some("a, b"))]
+        {
+            let mut headers = headers(&[(PROTOCOLS, given)]);
+            hide_login(&mut headers);
+            assert_eq!(headers.get(PROTOCOLS).and_then(|it| it.to_str().ok()), left);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Which page a request comes from.
 //!
 //! Promise: a page of another origin causes nothing and reads nothing, not even one on another port of the same
-//! machine, to which browsers send the same cookies. There are no CORS headers, ever.
-//! Start with [`check`], and for what a cookie lets in [`is_proven`].
+//! machine. There are no CORS headers, ever.
+//! Start with [`check`].
 
 use axum::http::{HeaderMap, Method, header};
 use berth_api::{Code, Problem};
@@ -89,18 +89,6 @@ fn is_visit(from: &From<'_>) -> bool {
         && from.header("sec-fetch-dest") == Some("document")
 }
 
-/// Refuses what changes something, or opens a terminal, and is let in by a cookie, unless it is proven to be of our
-/// own page: browsers send cookies along with what a stranger made them ask.
-pub(crate) fn is_proven(from: &From<'_>) -> Result<(), Fault> {
-    // `check` came before, so an origin that is there is ours.
-    if from.is_look() || from.headers.contains_key(header::ORIGIN) || from.says_own() {
-        return Ok(());
-    }
-    let what = "a cookie alone changes nothing: the request does not say which page it comes from";
-    let hint = "programs send `Authorization: Bearer TOKEN`; `berth token new` makes one";
-    Err(Problem::new(Code::NotAllowed, what).hint(hint).into())
-}
-
 fn foreign(who: &str) -> Fault {
     Problem::new(Code::NotAllowed, format!("{who} may not use this gateway"))
         .hint("only its own page may; programs send no `Origin`")
@@ -115,19 +103,19 @@ mod tests {
 
     type Pair = (&'static str, &'static str);
 
-    fn ask(method: Method, path: &str, host: &str, secure: bool, pairs: &[Pair]) -> (bool, bool) {
+    fn ask(method: Method, path: &str, host: &str, secure: bool, pairs: &[Pair]) -> bool {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         let host = Host::parse(host).expect("a host");
         let from = From { method: &method, path, headers: &headers, host: &host, secure };
-        (check(&from).is_ok(), is_proven(&from).is_ok())
+        check(&from).is_ok()
     }
 
     #[test]
     fn an_origin_is_ours_by_scheme_name_and_port() {
-        let post = |origin, host, secure| ask(Method::POST, "/v1/x", host, secure, &[("origin", origin)]).0;
+        let post = |origin, host, secure| ask(Method::POST, "/v1/x", host, secure, &[("origin", origin)]);
         assert!(post("http://localhost:7070", "localhost:7070", false));
         assert!(post("http://LOCALHOST:7070", "localhost:7070", false));
         assert!(post("http://[::1]:7070", "[::1]:7070", false));
@@ -153,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_a_browser_says_of_itself_counts() {
-        let get = |path, pairs: &[Pair]| ask(Method::GET, path, "localhost:7070", false, pairs).0;
+        let get = |path, pairs: &[Pair]| ask(Method::GET, path, "localhost:7070", false, pairs);
         let visit = [
             ("sec-fetch-site", "cross-site"),
             ("sec-fetch-mode", "navigate"),
@@ -168,7 +156,7 @@ mod tests {
         assert!(!get("/v1/events", &[("sec-fetch-site", "same-site")]), "another port of the same machine");
         assert!(get("/v1/events", &[("sec-fetch-site", "same-origin")]));
         assert!(get("/v1/sessions", &[("sec-fetch-site", "none")]), "typed");
-        let post = |pairs: &[Pair]| ask(Method::POST, "/login", "localhost:7070", false, pairs).0;
+        let post = |pairs: &[Pair]| ask(Method::POST, "/login", "localhost:7070", false, pairs);
         assert!(!post(&[
             ("sec-fetch-site", "cross-site"),
             ("sec-fetch-mode", "navigate"),
@@ -177,18 +165,5 @@ mod tests {
         assert!(post(&[("origin", "null"), ("sec-fetch-site", "same-origin")]));
         assert!(!post(&[("origin", "null"), ("sec-fetch-site", "cross-site")]));
         assert!(!post(&[("origin", "http://localhost:7070"), ("origin", "http://localhost:7070")]));
-    }
-
-    #[test]
-    fn a_cookie_alone_opens_no_terminal_and_changes_nothing() {
-        let proven = |method, pairs: &[Pair]| ask(method, "/v1/x", "localhost:7070", false, pairs).1;
-        assert!(proven(Method::GET, &[]));
-        for method in [Method::POST, Method::PATCH, Method::DELETE, Method::PUT] {
-            assert!(!proven(method.clone(), &[]), "{method}");
-            assert!(proven(method.clone(), &[("origin", "http://localhost:7070")]), "{method}");
-            assert!(proven(method, &[("sec-fetch-site", "same-origin")]));
-        }
-        assert!(!proven(Method::GET, &[("upgrade", "websocket")]));
-        assert!(proven(Method::GET, &[("upgrade", "websocket"), ("origin", "http://localhost:7070")]));
     }
 }

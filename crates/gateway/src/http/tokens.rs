@@ -159,7 +159,7 @@ async fn revoke(
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewLinkRequest")]
 struct NewLinkBody {
-    /// How far whoever uses it may go; not further than you. `admin` if nothing is said.
+    /// How far whoever uses it may go; not further than you. `control` if nothing is said.
     #[serde(default)]
     scope: Option<Scope>,
     /// The only sessions it is for, by name or id; all if nothing is said. The list does not confine `control` and
@@ -189,7 +189,7 @@ async fn link(
     Extension(asked): Extension<Asked>,
     Body(body): Body<NewLinkBody>,
 ) -> Result<(StatusCode, Json<NewLink>), Fault> {
-    let scope = body.scope.unwrap_or(Scope::Admin);
+    let scope = body.scope.unwrap_or(Scope::Control);
     confirmed(scope, body.sessions.as_ref(), body.yes)?;
     let new = work(move || {
         let wish = TokenWish {

@@ -71,8 +71,8 @@ pub(crate) enum Holder {
 pub(crate) fn holder(caller: &Caller) -> Option<Holder> {
     let token = caller.pass.as_ref().map(|pass| match (pass.kind, &pass.parent) {
         // A token that was made with another one is somebody else's.
-        (TokenKind::Cookie, Some(parent)) => parent.clone(),
-        (TokenKind::Cookie | TokenKind::Token | TokenKind::Link, _) => pass.id.clone(),
+        (TokenKind::Login, Some(parent)) => parent.clone(),
+        (TokenKind::Login | TokenKind::Token | TokenKind::Link, _) => pass.id.clone(),
     });
     token.map(Holder::Token).or_else(|| caller.agent.clone().map(Holder::Agent))
 }

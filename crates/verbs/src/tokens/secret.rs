@@ -36,7 +36,7 @@ impl fmt::Debug for Secret {
 fn prefix(kind: TokenKind) -> &'static str {
     match kind {
         TokenKind::Token => "berth_",
-        TokenKind::Cookie => "berthcookie_",
+        TokenKind::Login => "berthlogin_",
         TokenKind::Link => "berthlink_",
     }
 }

@@ -65,7 +65,7 @@ fn of_many_who_use_one_link_at_the_same_moment_exactly_one_gets_in() {
         }
         let cookie = won.into_iter().next().and_then(Result::ok).expect("one");
         let pass = place.pass(&cookie).expect("it is good");
-        assert_eq!((pass.kind, pass.scope), (TokenKind::Cookie, Scope::Send));
+        assert_eq!((pass.kind, pass.scope), (TokenKind::Login, Scope::Send));
         assert!(pass.expires_at_ms.is_some());
     }
 }
@@ -109,7 +109,7 @@ fn what_was_made_with_a_token_goes_with_it() {
     let gone = place.tokens.revoke("parent", None).expect("it is there");
     assert_eq!(
         gone.iter().map(|it| it.kind).collect::<Vec<_>>(),
-        [TokenKind::Token, TokenKind::Token, TokenKind::Cookie]
+        [TokenKind::Token, TokenKind::Token, TokenKind::Login]
     );
     assert!([&parent, &child, &cookie].iter().all(|it| place.pass(it).is_none()));
     assert!(!place.tokens.holds(&pass) && place.pass(&stranger).is_some());
@@ -174,7 +174,7 @@ fn whoever_owns_the_state_directory_can_make_a_token_when_nobody_else_can() {
     }
     let refused = place.mint(TokenKind::Token, &wish(Scope::Read), Some(&pass)).err().expect("no room");
     assert_eq!(refused.code, Code::Full);
-    place.mint(TokenKind::Cookie, &wish(Scope::Read), Some(&pass)).err().expect("nor for a browser");
+    place.mint(TokenKind::Login, &wish(Scope::Read), Some(&pass)).err().expect("nor for a browser");
     place.mint(TokenKind::Token, &wish(Scope::Read), None).expect("room for the owner");
 }
 
@@ -183,7 +183,7 @@ fn the_browser_that_makes_room_takes_along_what_was_made_with_it() {
     let place = Place::new();
     let admin = place.mint(TokenKind::Token, &wish(Scope::Admin), None).expect("a token");
     let pass = place.pass(&admin).expect("it is good");
-    let enter = || place.mint(TokenKind::Cookie, &wish(Scope::Admin), Some(&pass)).expect("a browser");
+    let enter = || place.mint(TokenKind::Login, &wish(Scope::Admin), Some(&pass)).expect("a browser");
     let first = enter();
     let made =
         place.mint(TokenKind::Token, &wish(Scope::Read), place.pass(&first).as_ref()).expect("a token");
@@ -229,7 +229,7 @@ fn a_record_of_another_state_directory_opens_nothing_and_neither_does_an_edited_
         let record = fs::read_to_string(there.tokens.path(id, RECORD)).expect("a record");
         fs::write(here.tokens.path(id, RECORD), record).expect("our own directory");
     };
-    for kind in [TokenKind::Token, TokenKind::Cookie, TokenKind::Link] {
+    for kind in [TokenKind::Token, TokenKind::Login, TokenKind::Link] {
         let stranger = there.mint(kind, &wish(Scope::Admin), None).expect("a token");
         copy(&stranger.token.id);
         assert!(there.pass(&stranger).is_some() && here.pass(&stranger).is_none(), "{kind:?}");

@@ -1,5 +1,5 @@
 // Talking to the gateway: requests, problems, and streams that come back by themselves.
-import { cell } from "./lib.js";
+import { cell, kept } from "./lib.js";
 
 /** What the gateway refused, or that it could not be reached (status 0). */
 export class Problem extends Error {
@@ -36,6 +36,28 @@ const SCOPES = ["read", "send", "control", "admin"];
 /** Whether we may do what needs this scope. */
 export const may = (scope) => { const mine = me.get()?.scope; return !mine || SCOPES.indexOf(mine) >= SCOPES.indexOf(scope); };
 
+/**
+ * The login of this browser: a secret that only pages of this origin can read, port included. A cookie would go to every server on
+ * this host, whatever its port. A browser that stores nothing has it until the page is left.
+ */
+const KEY = "berth.login";
+let key = kept.get(KEY);
+/** Shows who we are, in a request. */
+const bearer = () => (key ? { Authorization: `Bearer ${key}` } : {});
+/** The same for a WebSocket, of which a page can set nothing else. */
+export const loginProtocol = () => (key ? [`berth.login.${key}`] : []);
+function keep(next) {
+  key = next;
+  kept.set(KEY, next);
+}
+// Another tab signed in or out.
+addEventListener("storage", (event) => {
+  if (event.key !== KEY && event.key !== null) return;
+  key = kept.get(KEY);
+  if (key) dispatchEvent(new Event("berth-login"));
+  else signedIn.set(false);
+});
+
 const WAIT_MS = 30_000;
 
 /**
@@ -56,9 +78,9 @@ export async function ask(method, path, body, { headers = {}, signal, timeout = 
   try {
     response = await fetch(path, {
       method,
-      headers: { Accept: "application/json", ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
+      headers: { Accept: "application/json", ...bearer(), ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
       body: body === undefined ? undefined : JSON.stringify(body),
-      credentials: "same-origin",
+      credentials: "omit",
       cache: "no-store",
       signal: stop.signal,
     });
@@ -81,19 +103,38 @@ async function problem(response) {
   if (response.status === 401) {
     if (signedIn.get()) signedOut.set(trouble);
     signedIn.set(false);
+    // Another tab may have signed in meanwhile: its key stays.
+    if (kept.get(KEY) === key) kept.set(KEY, null);
+    key = kept.get(KEY);
   }
   return trouble;
 }
 
-/** Logs this browser in: the gateway answers with a cookie that no script can read, and sends us to the page. */
+/** Logs this browser in: the gateway tells the key once. */
 export async function login(token) {
   let response;
   try {
-    response = await fetch("/login", { method: "POST", body: new URLSearchParams({ token }), headers: { Accept: "application/json" }, credentials: "same-origin", redirect: "manual" });
+    response = await fetch("/login", { method: "POST", body: new URLSearchParams({ token }), headers: { Accept: "application/json" }, credentials: "omit" });
   } catch {
     throw new Problem({ title: "The gateway cannot be reached" }, 0);
   }
-  if (!response.ok && response.type !== "opaqueredirect") throw await problem(response);
+  if (!response.ok) throw await problem(response);
+  keep((await response.json()).secret);
+}
+
+/** Logs this browser out, here and on the gateway. */
+export async function logout() {
+  await post("/logout");
+  keep(null);
+}
+
+/** Saves a file of the gateway: a link could not show who we are. */
+export async function download(path) {
+  const response = await ask("GET", path, undefined, { as: "response", headers: { Accept: "*/*" }, timeout: 0 });
+  const name = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") || "")?.[1] || "session";
+  const url = URL.createObjectURL(await response.blob());
+  Object.assign(document.createElement("a"), { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
 export const get = (path, options) => ask("GET", path, undefined, options);
@@ -176,9 +217,9 @@ export function stream(path, { on, instead, state = () => {}, resumes = false })
         timer = setTimeout(open, ASK_EVERY_MS);
         return undefined;
       }
-      const headers = { Accept: "text/event-stream" };
+      const headers = { Accept: "text/event-stream", ...bearer() };
       if (resumes && last != null) headers["Last-Event-ID"] = last;
-      const response = await fetch(plain(path), { headers, credentials: "same-origin", cache: "no-store", signal: mine.signal });
+      const response = await fetch(plain(path), { headers, credentials: "omit", cache: "no-store", signal: mine.signal });
       if (!response.ok) throw await problem(response);
       heard();
       let isLive = false;

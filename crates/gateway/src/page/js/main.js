@@ -1,7 +1,7 @@
 // The page: who you are, the list, the session, the details; the keyboard.
 import { html, render, use, useEffect, useRef, useState, useErrorBoundary, capital, span } from "./lib.js";
 import { icon } from "./icons.js";
-import { may, post, signedIn } from "./api.js";
+import { logout, may, signedIn } from "./api.js";
 import { address, again, announce, attempt, begin, go, handle, isOver, link, ordered, rank, route, sessions, where } from "./store.js";
 import { List, does } from "./list.js";
 import { Session, actions, useStatus } from "./session.js";
@@ -66,7 +66,7 @@ function App() {
   useEffect(() => keyboard(keysRef), []);
   const verbs = status && actions(status, setDialog);
   const three = isWide && details && status;
-  const out = () => attempt(async () => { await post("/logout"); location.reload(); });
+  const out = () => attempt(async () => { await logout(); location.reload(); });
   return html`<div class="app">
     <${Banner} />
     <div class=${"cols " + (three ? "three " : "") + (here.session || here.foreign ? "open" : "")}>
@@ -158,4 +158,5 @@ function Root() {
 
 render(html`<${Root} />`, document.getElementById("app"));
 begin().then(resume);
+addEventListener("berth-login", () => { if (!signedIn.get()) begin().then(resume); });
 addEventListener("berth-theme", () => announce.set(""));

@@ -79,13 +79,13 @@ export function AskText({ title, lead, label, value = "", yes = "Save", long, on
 export function Menu({ label, items, onClose }) {
   const box = useRef();
   useEffect(() => {
-    box.current.querySelector("button, a")?.focus();
+    box.current.querySelector("button")?.focus();
     const away = (event) => { if (!box.current?.contains(event.target)) onClose(); };
     setTimeout(() => addEventListener("click", away), 0);
     return () => removeEventListener("click", away);
   }, []);
   const keys = (event) => {
-    const stops = [...box.current.querySelectorAll("button, a")];
+    const stops = [...box.current.querySelectorAll("button")];
     const here = stops.indexOf(document.activeElement);
     const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (move) { event.preventDefault(); stops[(here + move + stops.length) % stops.length].focus(); }
@@ -93,8 +93,7 @@ export function Menu({ label, items, onClose }) {
     if (event.key === "Escape" || event.key === "Tab") onClose();
   };
   return html`<div class="menu" role="menu" aria-label=${label} ref=${box} onKeyDown=${keys}>
-    ${items.filter(Boolean).map((item) => (item === "-" ? html`<hr />` : item.href ? html`<a class="it" role="menuitem" href=${item.href} download onClick=${onClose}>${icon(item.icon)}${item.name}</a>`
-      : html`<button role="menuitem" class=${item.bad ? "bad" : ""} onClick=${() => { onClose(); item.act(); }}>${icon(item.icon)}${item.name}</button>`))}</div>`;
+    ${items.filter(Boolean).map((item) => (item === "-" ? html`<hr />` : html`<button role="menuitem" class=${item.bad ? "bad" : ""} onClick=${() => { onClose(); item.act(); }}>${icon(item.icon)}${item.name}</button>`))}</div>`;
 }
 
 export function Toasts() {

@@ -1,7 +1,7 @@
 // One session: head, tabs, and what can be done with it.
 import { html, use, useEffect, useNow, useRef, useState, ago, capital, place } from "./lib.js";
 import { icon, stateIcon, stateWord } from "./icons.js";
-import { at, get, may, patch, post, ask, split } from "./api.js";
+import { at, download, get, may, patch, post, ask, split } from "./api.js";
 import { address, attempt, go, handle, hasTerminal, href, isOver, kindOf, learn, route, sessions, takesTurns, tell } from "./store.js";
 import { AskText, Menu, Sure, Words } from "./parts.js";
 import { useFollow } from "./follow.js";
@@ -104,7 +104,7 @@ export function actions(status, setDialog) {
   verbs.items = [
     ...(may("control") ? [{ name: "Rename", icon: "edit", act: verbs.rename }, { name: "Tags", icon: "tag", act: verbs.tag }, { name: "Note", icon: "note", act: verbs.note }] : []),
     may("send") && takesTurns(status) && !hasTerminal(status) && !away && { name: "Fork", icon: "fork", act: verbs.fork },
-    { name: "Download as Markdown", icon: "file", href: at(status.id, "/export?format=markdown") },
+    { name: "Download as Markdown", icon: "file", act: () => attempt(() => download(at(status.id, "/export?format=markdown"))) },
     may("send") && "-",
     may("send") && over && !away && { name: "Resume", icon: "play", act: () => attempt(verbs.resume) },
     may("control") && away && { name: "Restore", icon: "archive", act: () => attempt(verbs.restore) },

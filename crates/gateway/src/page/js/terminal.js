@@ -1,7 +1,7 @@
 // A live terminal: watch first, take over when you mean to. Comes back by itself.
 import { html, useEffect, useLayoutEffect, useRef, useState, capital } from "./lib.js";
 import { icon } from "./icons.js";
-import { at, forPage, may, post } from "./api.js";
+import { at, forPage, get, loginProtocol, may, post } from "./api.js";
 import { attempt, handle, isOver, person, shell } from "./store.js";
 import { Cmd, Words } from "./parts.js";
 
@@ -115,7 +115,7 @@ export function Terminal({ status, talks, onTyping }) {
       url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
       url.searchParams.set("role", want);
       if (want !== "observer") { url.searchParams.set("rows", term.rows); url.searchParams.set("cols", term.cols); }
-      const mine = new WebSocket(url, PROTOCOL);
+      const mine = new WebSocket(url, [PROTOCOL, ...loginProtocol()]);
       mine.binaryType = "arraybuffer";
       socket = mine;
       let final = null;
@@ -200,9 +200,8 @@ function LastScreen({ status }) {
   useEffect(() => {
     let term = null, gone = false;
     (async () => {
-      const [xterm, , answer] = await Promise.all([import("/assets/vendor/xterm.js"), style("/assets/vendor/xterm.css"), fetch(at(status.id, "/screen?format=ansi"), { credentials: "same-origin" })]);
+      const [xterm, , text] = await Promise.all([import("/assets/vendor/xterm.js"), style("/assets/vendor/xterm.css"), get(at(status.id, "/screen?format=ansi"), { as: "text", headers: { Accept: "*/*" } })]);
       if (gone) return;
-      const text = answer.ok ? await answer.text() : "";
       if (!text.trim()) return setEmpty(true);
       term = new xterm.Terminal({ cols: status.cols || 80, rows: status.rows || 24, fontSize: Math.max(LEAST_FONT, Math.min(FONT, (box.current.clientWidth - 24) / (status.cols || 80) / 0.602)), fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"), theme: COLOURS, disableStdin: true, convertEol: true });
       term.open(box.current);
