@@ -86,7 +86,7 @@ const t = {
     last = page;
     page.on("pageerror", (error) => trouble.push(`the page threw: ${error.stack || error}`));
     page.on("request", (request) => { if (!request.url().startsWith(url) && !request.url().startsWith(url.replace("http", "ws")) && !/^(data|blob):/.test(request.url())) trouble.push(`asked elsewhere: ${request.url()}`); });
-    page.on("console", (message) => { if (/Content Security Policy/i.test(message.text())) trouble.push(message.text()); });
+    page.on("console", (message) => { if (/Content Security Policy|Trusted(HTML|Script| Type)/i.test(message.text()) && !t.expected?.test(message.text())) trouble.push(message.text()); });
     await page.goto(url + "/" + where);
     return page;
   },

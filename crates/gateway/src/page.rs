@@ -56,6 +56,8 @@ const FILES: &[(&str, &[u8])] = files![
     "js/lib.js",
     "js/list.js",
     "js/main.js",
+    "js/markdown.js",
+    "js/markdown_worker.js",
     "js/new.js",
     "js/outbox.js",
     "js/parts.js",

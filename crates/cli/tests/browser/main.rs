@@ -178,6 +178,11 @@ fn a_server_on_another_port_of_the_same_host_receives_nothing_that_the_gateway_a
 }
 
 #[test]
+fn hostile_markdown_is_shown_as_text_and_the_page_still_answers() {
+    play("hostile_markdown");
+}
+
+#[test]
 fn a_queue_is_seen_edited_reordered_dropped_and_paused() {
     play("queue");
 }

@@ -14,7 +14,10 @@ const API: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 /// and attributes at run time and takes no nonce for them; see docs/design/auth.md.
 const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
     font-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; \
-    base-uri 'none'; frame-ancestors 'none'";
+    base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types berth";
+
+/// For script files: it counts where one is a worker. That may import others, and reach nothing.
+const SCRIPT: &str = "default-src 'none'; script-src 'self'; frame-ancestors 'none'";
 
 /// What is the same for everybody.
 const ALWAYS: [(HeaderName, HeaderValue); 6] = [
@@ -40,9 +43,13 @@ pub(crate) fn add<B>(response: &mut Response<B>, path: &str, insist_on_tls: bool
     if is_api {
         headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(API));
     } else {
-        let is_page =
-            headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
-        let policy = if is_page { PAGE } else { NOTHING };
+        let is =
+            |kind: &[u8]| headers.get(header::CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(kind));
+        let policy = match (is(b"text/html"), is(b"text/javascript")) {
+            (true, _) => PAGE,
+            (_, true) => SCRIPT,
+            (false, false) => NOTHING,
+        };
         headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(policy));
     }
     headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
@@ -105,7 +112,9 @@ mod tests {
         let page = page.to_str().expect("text");
         assert!(page.contains("script-src 'self';") && page.contains("default-src 'none'"));
         assert!(!page.contains("unsafe-eval") && page.matches("unsafe-inline").count() == 1);
+        assert!(page.contains("require-trusted-types-for 'script'") && page.contains("trusted-types berth"));
         assert_eq!(policy("application/json"), NOTHING);
+        assert_eq!(policy("text/javascript; charset=utf-8"), SCRIPT);
     }
 
     #[test]

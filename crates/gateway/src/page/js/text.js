@@ -1,26 +1,5 @@
-// What agents write, made readable: Markdown (made harmless), diffs, the words of a tool call.
-import { html, useMemo } from "./lib.js";
-import { marked } from "/assets/vendor/marked.js";
-import "/assets/vendor/purify.js";
-
-const purify = globalThis.DOMPurify;
-marked.use({ gfm: true, breaks: false });
-purify.addHook("afterSanitizeAttributes", (node) => {
-  if (node.tagName === "A") {
-    node.setAttribute("target", "_blank");
-    node.setAttribute("rel", "noopener noreferrer");
-  }
-});
-// Pictures from elsewhere would tell elsewhere that somebody reads this; forms and styles are not an agent's business.
-const HARMLESS = { FORBID_TAGS: ["img", "video", "audio", "source", "picture", "style", "form", "input", "button", "textarea", "select", "svg", "math", "iframe", "dialog"], FORBID_ATTR: ["style", "class", "id", "name"], ALLOW_DATA_ATTR: false };
-/** Longer answers are shown as they are: parsing them would hold up the page. */
-const MOST_MARKDOWN = 400_000;
-
-export function Markdown({ text }) {
-  const clean = useMemo(() => (text.length > MOST_MARKDOWN ? null : purify.sanitize(marked.parse(text), HARMLESS)), [text]);
-  if (clean === null) return html`<pre class="out">${text}</pre>`;
-  return html`<div class="md" dangerouslySetInnerHTML=${{ __html: clean }}></div>`;
-}
+// What agents do, made readable: diffs, the words of a tool call.
+import { html } from "./lib.js";
 
 /** Lines of a unified diff, or null if it is none. */
 function parseDiff(text) {
@@ -48,7 +27,8 @@ export function parseAsked(text) {
   const files = [];
   for (const line of text.split("\n")) {
     if (/^[-+]/.test(line) && files.length) files[files.length - 1].lines.push({ kind: line[0] === "+" ? "add" : "del", text: line.slice(1) });
-    else if (/^\S*[./]\S*$/.test(line)) files.push({ name: line, lines: [] });
+    // Two questions and no pattern for both: that would take the square of a long line's length.
+    else if (/[./]/.test(line) && !/\s/.test(line)) files.push({ name: line, lines: [] });
     else return parseDiff(text);
   }
   return files.length && files.every((file) => file.lines.length) ? files : parseDiff(text);

@@ -1,7 +1,8 @@
 // What was said and done: prompts, answers, tool calls folded, changes in colour, the running turn as it comes.
 import { html, useEffect, useLayoutEffect, useRef, useState, useNow, ago, clockTime, span, time, tokens } from "./lib.js";
 import { icon } from "./icons.js";
-import { Diff, Markdown, tally, understand } from "./text.js";
+import { Markdown } from "./markdown.js";
+import { Diff, tally, understand } from "./text.js";
 import { Asks } from "./ask.js";
 import { get, under } from "./api.js";
 import { attempt, person, shell } from "./store.js";
@@ -105,14 +106,20 @@ export function Transcript({ status, follow, turn: wanted }) {
   const { turns, live, problem, more } = follow;
   useLayoutEffect(() => { if (sticks.current && box.current) box.current.scrollTop = box.current.scrollHeight; });
   useEffect(() => {
-    // A phone's keyboard makes the box smaller; who reads the end keeps reading the end.
+    // A phone's keyboard makes the box smaller, and Markdown that is parsed makes its content larger; who reads the end keeps reading it.
     const watch = new ResizeObserver(() => { if (sticks.current && box.current) box.current.scrollTop = box.current.scrollHeight; });
     watch.observe(box.current);
+    watch.observe(box.current.firstElementChild);
     return () => watch.disconnect();
   }, []);
+  const top = useRef(0);
   const scrolled = () => {
     const el = box.current;
-    sticks.current = el.scrollHeight - el.scrollTop - el.clientHeight < 60;
+    if (!el) return;
+    // Only somebody who scrolls up leaves the end: what grows below moves nothing.
+    if (el.scrollHeight - el.scrollTop - el.clientHeight < 60) sticks.current = true;
+    else if (el.scrollTop < top.current) sticks.current = false;
+    top.current = el.scrollTop;
     setIsBelow(!sticks.current);
   };
   // A turn that the address names: what is before it is fetched, too.

@@ -1,0 +1,124 @@
+// What agents write, as Markdown: parsed in a worker within limits, then reduced to tags and attributes that are known to be harmless.
+// Beyond a limit it is shown as the text it is.
+import { html, useEffect, useRef, useState } from "./lib.js";
+import "/assets/vendor/purify.js";
+
+/** Longer texts are not parsed. */
+const MOST_CHARS = 400_000;
+/** A text that takes longer is given up, and its worker with it. */
+const MOST_PARSE_MS = 1000;
+/** A worker that is not there by then never will be: without one everything is text. */
+const MOST_START_MS = 20_000;
+const WORKER = "/assets/js/markdown_worker.js";
+
+// The one policy that the page's headers allow. Nobody but this file has it: markup comes from the sanitiser, a script from its file.
+const policy = globalThis.trustedTypes?.createPolicy("berth", {
+  createHTML: (markup) => markup,
+  createScriptURL: (url) => { if (url !== WORKER) throw new TypeError(`not a script of this page: ${url}`); return url; },
+});
+
+const purify = globalThis.DOMPurify;
+purify.addHook("afterSanitizeAttributes", (node) => {
+  if (node.tagName === "A") {
+    node.setAttribute("target", "_blank");
+    node.setAttribute("rel", "noopener noreferrer");
+  }
+});
+/** What may be left of an answer: nothing that loads, runs, sends, or is found by its name. Links lead to other pages only. */
+const HARMLESS = {
+  ALLOWED_TAGS: ["a", "b", "blockquote", "br", "code", "dd", "del", "details", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q", "s", "samp", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "u", "ul", "var"],
+  ALLOWED_ATTR: ["align", "colspan", "href", "open", "rowspan", "start", "title"],
+  ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  ALLOW_ARIA_ATTR: false,
+  ALLOW_DATA_ATTR: false,
+  ...(policy && { TRUSTED_TYPES_POLICY: policy, RETURN_TRUSTED_TYPE: true }),
+};
+
+/** Texts that wait for the worker, the first one being parsed: [{text, done}]. */
+const waiting = [];
+let worker = null, isReady = false, isBroken = false, timer = 0;
+
+/** The markup of a text; null if it is beyond a limit. */
+function parse(text) {
+  return new Promise((done) => {
+    waiting.push({ text, done });
+    if (waiting.length === 1) next();
+  });
+}
+
+function next() {
+  clearTimeout(timer);
+  if (!waiting.length) return;
+  if (isBroken) { for (const one of waiting.splice(0)) one.done(null); return; }
+  if (!worker) start();
+  timer = setTimeout(isReady ? giveUp : breakDown, isReady ? MOST_PARSE_MS : MOST_START_MS);
+  if (isReady) worker.postMessage(waiting[0].text);
+}
+
+function start() {
+  worker = new Worker(policy ? policy.createScriptURL(WORKER) : WORKER, { type: "module" });
+  worker.onmessage = ({ data }) => {
+    if (data.isReady) { isReady = true; next(); }
+    else end(data.html);
+  };
+  worker.onerror = breakDown;
+}
+
+function end(markup) {
+  waiting.shift()?.done(markup);
+  next();
+}
+
+function stop() {
+  worker?.terminate();
+  worker = null;
+  isReady = false;
+}
+
+function giveUp() {
+  stop();
+  end(null);
+}
+
+function breakDown() {
+  stop();
+  isBroken = true;
+  next();
+}
+
+/** Short texts that were parsed, the oldest first: what is drawn again is drawn at once. */
+const known = new Map();
+const MOST_KNOWN = 200;
+const MOST_KNOWN_CHARS = 20_000;
+function remember(text, clean) {
+  if (text.length > MOST_KNOWN_CHARS) return;
+  known.set(text, clean);
+  if (known.size > MOST_KNOWN) known.delete(known.keys().next().value);
+}
+
+export function Markdown({ text }) {
+  const [done, setDone] = useState({ text: null, clean: null });
+  const state = useRef({ isHere: true, isBusy: false, wants: text, last: null, tooMuch: null }).current;
+  state.wants = text;
+  const go = async () => {
+    if (state.isBusy) return;
+    state.isBusy = true;
+    while (state.isHere && state.wants !== state.last) {
+      const now = state.wants;
+      state.last = now;
+      // A text that goes on from one that was too much is too much as well: a turn that runs grows with every word.
+      if (known.has(now) || now.length > MOST_CHARS || (state.tooMuch !== null && now.startsWith(state.tooMuch))) continue;
+      const markup = await parse(now);
+      if (markup === null) { state.tooMuch = now; continue; }
+      const clean = purify.sanitize(markup, HARMLESS);
+      remember(now, clean);
+      if (state.isHere) setDone({ text: now, clean });
+    }
+    state.isBusy = false;
+  };
+  useEffect(() => { go(); }, [text]);
+  useEffect(() => () => { state.isHere = false; }, []);
+  // While a turn grows, what was parsed last is shown until the next is there.
+  const clean = known.get(text) ?? (done.text !== null && state.tooMuch === null && text.startsWith(done.text) ? done.clean : null);
+  return clean === null ? html`<div class="md raw">${text}</div>` : html`<div class="md" dangerouslySetInnerHTML=${{ __html: clean }}></div>`;
+}
