@@ -6,6 +6,8 @@ use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
 };
 
+use sha2::{Digest as _, Sha256};
+
 use super::{ALL, ASSETS, FILES, VERSION_MARK, asset};
 
 /// Every word in quotes that could be a path.
@@ -30,6 +32,38 @@ fn every_file_that_is_named_is_there_and_every_file_that_is_there_is_named() {
     }
     let there: BTreeSet<String> = FILES.iter().map(|(path, _)| (*path).to_owned()).collect();
     assert_eq!(named, there);
+}
+
+/// The files below a directory, by their paths in there.
+fn files_below(dir: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+    let found = entries.flat_map(|entry| {
+        let name = entry.file_name().into_string().expect("text");
+        if entry.path().is_dir() {
+            files_below(&entry.path()).into_iter().map(|below| format!("{name}/{below}")).collect()
+        } else {
+            vec![name]
+        }
+    });
+    found.collect()
+}
+
+#[test]
+fn every_vendored_file_is_listed_with_its_origin_and_has_the_checksum_of_the_list() {
+    let vendor = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page/vendor");
+    let list = std::fs::read_to_string(vendor.join("SHA256SUMS")).expect("the list");
+    let mut listed = BTreeSet::from(["README.md".to_owned(), "SHA256SUMS".to_owned()]);
+    for line in list.lines().filter(|line| !line.starts_with('#')) {
+        let [sum, file, package, path] =
+            line.split_whitespace().collect::<Vec<_>>().try_into().expect("four words");
+        let (name, version) = package.rsplit_once('@').expect("a package and its version");
+        assert!(!name.is_empty() && version.split('.').count() == 3 && !path.is_empty(), "{line}");
+        let bytes = std::fs::read(vendor.join(file)).expect("a file that is listed");
+        let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(found, sum, "{file} is not what was vendored");
+        assert!(listed.insert(file.to_owned()), "{file} is listed twice");
+    }
+    assert_eq!(files_below(&vendor), listed);
 }
 
 #[test]
