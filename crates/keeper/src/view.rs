@@ -362,6 +362,10 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
             "locked by another program, {}: there is no keeper, and none can start until that program lets go",
             stranger.describe()
         ),
+        Lease::Kept if !matches!(probe(&dir.join("lease")), Ok(Some(Probe::Held))) => format!(
+            "the lease file was removed or replaced; its keeper still holds the directory, and ends its run at the \
+             next request ({holder})"
+        ),
         Lease::Kept => format!("held ({holder})"),
         Lease::Cleared => format!("held, but not by its keeper: somebody is clearing up ({holder})"),
         Lease::Free => "free: there is no keeper".to_owned(),

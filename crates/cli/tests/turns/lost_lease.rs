@@ -48,6 +48,8 @@ fn turn_is_refused_and_its_key_runs_once_after_the_lease_is_removed_or_replaced(
             lab.berth(look);
         }
         assert_eq!(lab.show("s")["state"], "idle");
+        let why = lab.ok(["why", "s"]);
+        assert!(why.contains("the lease file was removed or replaced"), "{why}");
         let refused = lab.berth(["send", "s", "two", "--key", "k"]);
         assert_names_what_happened(&refused, "lease file of session `s` was removed or replaced");
         wait_unkept(&lab, &id);
