@@ -215,8 +215,9 @@ fn a_purge_waits_for_the_last_copy() {
     kept.stop();
     wait_until("its keeper to leave", || matches!(lock::probe(&lease), Ok(Some(lock::Probe::Free))));
     // As if it were still at it, with its goodbye to somebody who does not listen before that.
-    let copying = lock::LockFile::open_or_create(&lease).expect("its lease");
-    assert!(copying.try_exclusive().expect("a lock"), "somebody has it");
+    let dir = kept.lab.session_dir(&kept.id);
+    let copying = berth_keeper::store::Lease::claim(&dir).expect("its lease").expect("nobody has it");
+    copying.sign(&berth_host::identity::Identity::me().expect("this process"), 1).expect("its lease");
     let mut purge = spawn(&kept.lab, ["purge", "fix", "--yes"]);
     let begun = Instant::now();
     wait_until("it to have claimed in vain", || {

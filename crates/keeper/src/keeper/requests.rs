@@ -239,10 +239,14 @@ impl Keeper {
     }
 
     /// Whether the client of an order has gone away and told its own caller that it got no answer: a keeper that stood
-    /// still must not carry out later what somebody was told had failed. Reads and hooks change nothing by themselves.
+    /// still must not carry out later what somebody was told had failed. Reads and hooks order nothing. An owner that leaves
+    /// a helper does so in its last moments and cannot wait: its leaving counts whenever it is read. A restart changes
+    /// nothing that a client could have been told about.
     fn is_withdrawn(&self, key: u64, request: &Request) -> bool {
-        let is_order = callers::deed_of(request) != Deed::Look;
-        is_order && self.clients.get(&key).is_some_and(Client::has_hung_up)
+        match callers::deed_of(request) {
+            Deed::Look | Deed::Release | Deed::Restart => false,
+            _ => self.clients.get(&key).is_some_and(Client::has_hung_up),
+        }
     }
 
     /// Refuses what whoever asks may not: an agent does not command its supervisor.
