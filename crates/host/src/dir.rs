@@ -7,13 +7,50 @@
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
-use rustix::fs::{FileType, lstat, statfs};
+use rustix::fs::{FileType, lstat, statfs, statvfs};
 use rustix::io::Errno;
 
 use crate::reason;
+
+/// The identity of a directory: equal by every path that leads to it, bind mounts included, and equal after a reboot.
+///
+/// It consists of the file system's own id, the inode, and the time of birth. Device numbers are handed out anew at each
+/// boot on some hosts; the id of a file system comes from its UUID where it has one. The time of birth tells a directory from
+/// an earlier one whose inode it got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirId {
+    file_system: u64,
+    inode: u64,
+    born_ns: u64,
+}
+
+impl DirId {
+    /// The identity of the directory at `path`.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let found = std::fs::metadata(path)?;
+        let id = statvfs(path)?.f_fsid;
+        let born = found.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        Ok(Self {
+            // A file system without an id of its own is told by its device, for as long as it is mounted.
+            file_system: if id == 0 { found.dev() } else { id },
+            inode: found.ino(),
+            born_ns: born.map_or(0, |born| u64::try_from(born.as_nanos()).unwrap_or(0)),
+        })
+    }
+
+    /// The identity as bytes, to be hashed.
+    pub fn bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        for (piece, part) in bytes.chunks_exact_mut(8).zip([self.file_system, self.inode, self.born_ns]) {
+            piece.copy_from_slice(&part.to_le_bytes());
+        }
+        bytes
+    }
+}
 
 /// Why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -1,15 +1,17 @@
 //! Helpers in the state directory: which id a name means, and who may start one.
 //!
-//! A helper's id follows from the state directory, its name and its scope, so there is no pointer that
-//! could be stale, and two who ask for the same helper meet at the same lease. The record says name and
-//! scope as well, and is not used if it says others.
+//! A helper's id follows from the identity of the state directory, its name, and the identity of the directory it is of, so
+//! there is no pointer that could be stale, and two who ask for the same helper meet at the same lease, by whatever path
+//! they came. The record says name and scope as well, and is not used if it says others.
 
-use std::os::unix::ffi::OsStrExt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
 use berth_core::{Name, Scope, SessionId};
+use berth_host::dir::DirId;
 use berth_host::lock::LockFile;
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -19,20 +21,15 @@ use crate::fnv::Fnv;
 /// How long to wait for whoever starts the same helper.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The id of the helper of this name and scope in the state directory at `root`, which is its path without
-/// links: marks and control groups are named after ids, and those of two state directories must never meet.
-fn id(root: &Path, name: &Name, scope: &Scope) -> SessionId {
-    let (kind, dir) = match scope {
-        Scope::Dir(dir) => (b'd', dir.as_str()),
-        Scope::User => (b'u', ""),
-    };
+/// The id of the helper of this name in the state directory `root`: of a directory, or of the account. Marks and control
+/// groups are named after ids, and those of two state directories must never meet.
+fn id(root: &[u8; 24], name: &Name, dir: Option<&[u8; 24]>) -> SessionId {
     let mut hash = Fnv::new();
-    // Neither paths nor names have a zero byte in them, so no two triples read the same.
-    hash.eat(root.as_os_str().as_bytes());
-    hash.eat(&[0]);
+    // Identities have one length and names have no zero byte, so no two triples read the same.
+    hash.eat(root);
     hash.eat(name.as_str().as_bytes());
-    hash.eat(&[0, kind]);
-    hash.eat(dir.as_bytes());
+    hash.eat(&[0]);
+    hash.eat(dir.map_or(&[], |dir| dir.as_slice()));
     // 60 of its bits become the id.
     let mut bytes = [0; SessionId::LENGTH];
     for (at, byte) in bytes.iter_mut().enumerate() {
@@ -68,46 +65,82 @@ pub fn starting(home: &Home, id: &SessionId) -> Result<Option<Starting>, Problem
 }
 
 impl Home {
-    /// The id of the helper of this name and scope. The same through whatever link the state directory is
-    /// reached. By its path, because the numbers of a disk may be others after the next boot.
+    /// The id of the helper of this name and scope: equal by whatever path the state directory and the directory of the
+    /// scope are reached.
     pub fn helper_id(&self, name: &Name, scope: &Scope) -> Result<SessionId, Problem> {
-        let root = self.root().canonicalize().map_err(|error| {
-            Problem::new(Code::Refused, format!("cannot look at {}: {error}", self.root().display()))
-        })?;
-        Ok(id(&root, name, scope))
+        let identity = |dir: &Path| {
+            DirId::of(dir).map(|id| id.bytes()).map_err(|error| {
+                Problem::new(Code::Refused, format!("cannot look at {}: {error}", dir.display()))
+            })
+        };
+        let dir = match scope {
+            Scope::Dir(dir) => Some(identity(Path::new(dir))?),
+            Scope::User => None,
+        };
+        Ok(id(&identity(self.root())?, name, dir.as_ref()))
     }
+}
+
+/// The scope of a caller as the record of the helper has it: a directory may be asked for by another path than it was
+/// recorded with.
+pub(crate) fn as_recorded(recorded: &Scope, asked: Scope) -> Scope {
+    match (recorded, &asked) {
+        (Scope::Dir(known), Scope::Dir(given)) if may_be_one(Path::new(known), Path::new(given)) => {
+            recorded.clone()
+        }
+        (Scope::Dir(_) | Scope::User, _) => asked,
+    }
+}
+
+/// Whether two paths can be of the one directory that a helper's id stands for. They are not if both have that identity and
+/// are two directories all the same: then one is on a copy of the other's file system. A recorded path that leads to
+/// another directory now, or nowhere, is old.
+fn may_be_one(recorded: &Path, asked: &Path) -> bool {
+    is_same_dir(recorded, asked)
+        || match (DirId::of(recorded), DirId::of(asked)) {
+            (Ok(recorded), Ok(asked)) => recorded != asked,
+            (Ok(_) | Err(_), _) => true,
+        }
+}
+
+/// Whether two paths lead to one directory now.
+pub(crate) fn is_same_dir(one: &Path, other: &Path) -> bool {
+    let place = |dir: &Path| fs::metadata(dir).map(|found| (found.dev(), found.ino())).ok();
+    one == other || place(one).is_some_and(|found| place(other) == Some(found))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn id_in(root: &str, name: &str, scope: Scope) -> String {
-        id(Path::new(root), &Name::parse(name).expect("a name"), &scope).to_string()
+    /// The identity of a directory that does not exist.
+    fn made_up(n: u64) -> [u8; 24] {
+        let mut bytes = [7; 24];
+        bytes[8..16].copy_from_slice(&n.to_le_bytes());
+        bytes
     }
 
-    fn id_of(name: &str, scope: Scope) -> String {
-        id_in("/state", name, scope)
+    fn id_of(root: u64, name: &str, dir: Option<u64>) -> String {
+        let dir = dir.map(made_up);
+        id(&made_up(root), &Name::parse(name).expect("a name"), dir.as_ref()).to_string()
     }
 
     #[test]
     fn the_same_helper_of_two_state_directories_has_two_ids() {
-        assert_ne!(id_in("/one", "web", Scope::User), id_in("/two", "web", Scope::User));
-        assert_ne!(id_in("/on", "eweb", Scope::User), id_in("/one", "web", Scope::User));
+        assert_ne!(id_of(1, "web", None), id_of(2, "web", None));
     }
 
     /// Another id for the same name would orphan every helper there is at the next upgrade.
     #[test]
     fn ids_stay_what_they_are() {
-        assert_eq!(id_of("web", Scope::User), "6r6m7vrfbr87");
-        assert_eq!(id_of("web", Scope::Dir("/work".into())), "2cwm5838w5rd");
+        assert_eq!(id_of(1, "web", None), "38c22yc47v9n");
+        assert_eq!(id_of(1, "web", Some(2)), "fdtwqj3p84zt");
     }
 
     #[test]
     fn names_scopes_and_directories_that_differ_have_different_ids() {
-        let mut ids: Vec<_> = (0..20_000).map(|n| id_of("web", Scope::Dir(format!("/w/{n}")))).collect();
-        ids.extend((0..20_000).map(|n| id_of(&format!("web{n}"), Scope::User)));
-        ids.extend([id_of("a", Scope::Dir("b".into())), id_of("ab", Scope::Dir(String::new()))]);
+        let mut ids: Vec<_> = (0..20_000).map(|n| id_of(1, "web", Some(n))).collect();
+        ids.extend((0..20_000).map(|n| id_of(1, &format!("web{n}"), None)));
         let count = ids.len();
         ids.sort();
         ids.dedup();

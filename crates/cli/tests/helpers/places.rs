@@ -136,6 +136,41 @@ fn a_state_directory_that_is_reached_through_a_link_has_the_same_helpers() {
     assert_eq!((&again["id"], &again["pid"]), (&helper["id"], &helper["pid"]));
 }
 
+/// A bind mount gives one directory two paths: the directory that a helper is of, and the state directory.
+#[test]
+fn a_directory_that_is_reached_through_a_bind_mount_has_the_same_helpers() {
+    let lab = lab();
+    let (place, mounted, home) = (dir(&lab, "place"), dir(&lab, "mounted"), dir(&lab, "home-mounted"));
+    let session = owner(&lab);
+    // Mounts of a namespace of its own are gone with its last process, whatever becomes of the test.
+    let script = "mount --bind \"$1\" \"$2\" && mount --bind \"$BERTH_HOME\" \"$3\" || exit 99; shift 3; set -e; \
+                  cd \"$PLACE\"; \"$@\"; cd \"$MOUNTED\"; \"$@\"; BERTH_HOME=\"$MOUNTED_HOME\" \"$@\"";
+    let ensure = crate::ensuring(&lab, &place, "web", &session, &["--json"], &["hang"]);
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script, "sh"]).args([&place, &mounted, &home]);
+    command.arg(ensure.get_program()).args(ensure.get_args());
+    for (name, value) in ensure.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("PLACE", &place).env("MOUNTED", &mounted).env("MOUNTED_HOME", &home);
+    let said = said(command.stdin(Stdio::null()).output().expect("unshare"));
+    if said.code == 99 || said.err.contains("unshare failed") {
+        eprintln!("SKIPPED: this needs the right to mount");
+        return;
+    }
+    assert_eq!(said.code, 0, "{said:?}");
+    let answers = serde_json::Deserializer::from_str(&said.out).into_iter::<serde_json::Value>();
+    let answers: Vec<serde_json::Value> = answers.map(|answer| answer.expect("JSON")).collect();
+    let pids: Vec<_> = answers.iter().map(|answer| (text(answer, "id"), answer["pid"].clone())).collect();
+    assert_eq!(pids.len(), 3, "{said:?}");
+    assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
+    lab.ok(["helper", "release", &pids[0].0, "--owner", &session]);
+    wait_gone(&process(&answers[0], "pid"));
+}
+
 #[test]
 fn d16_a_shelf_that_others_could_have_prepared_is_refused() {
     let lab = lab();

@@ -26,7 +26,7 @@ use crate::foreign::{self, NoKeeper};
 use crate::home::Home;
 use crate::owner::Input;
 use crate::store::{self, Lease};
-use crate::{output, recover, view};
+use crate::{helpers, output, recover, view};
 
 /// How much of what a helper printed last is looked at, and how much of that is shown, when it fails.
 const LAST_WORDS_BYTES: u64 = 16 * 1024;
@@ -73,7 +73,7 @@ impl Keeper {
     ) -> Result<Self, Problem> {
         let bad = |what: String| Problem::new(Code::Usage, what);
         let name = terms.name.clone();
-        let terms: berth_core::Terms =
+        let mut terms: berth_core::Terms =
             terms.try_into().map_err(|odd: berth_core::BadName| bad(odd.to_string()))?;
         let owner: Owner =
             owner.try_into().map_err(|odd: berth_api::record::BadRecord| bad(odd.to_string()))?;
@@ -86,6 +86,9 @@ impl Keeper {
             true => (store::create(&dir, &id, &lease)?, None),
             false => store::open(&dir, &id, &lease)?,
         };
+        if let Some(sharing) = &journal.history().session.sharing {
+            terms.scope = helpers::as_recorded(&sharing.terms.scope, terms.scope);
+        }
         let mut before = settle_past(&dir, &id, &journal)?;
         view::doubt_short_cut(&dir)
             .map_err(|error| trouble(&format!("begin the next run of helper {id}"), &error))?;
@@ -206,7 +209,11 @@ impl Keeper {
                  `berth helper stop {name}`"
             )))
         };
-        let is_of_here = wanted.scope.as_ref().is_none_or(|scope| *scope == terms.scope);
+        let recorded = &sharing.terms.scope;
+        let is_of_here = |scope: &berth_api::helper::Scope| {
+            helpers::as_recorded(recorded, scope.clone().into()) == *recorded
+        };
+        let is_of_here = wanted.scope.as_ref().is_none_or(is_of_here);
         if *name != wanted.name || !is_of_here {
             return Err(self.refused(&Refusal::OtherHelper));
         }
@@ -220,7 +227,7 @@ impl Keeper {
             )
             .hint(format!("use another name, or end it first with `berth helper stop {name}`")));
         }
-        if wanted.cwd.as_ref().is_some_and(|cwd| *cwd != spec.cwd) {
+        if wanted.cwd.as_ref().is_some_and(|cwd| !helpers::is_same_dir(cwd.as_ref(), spec.cwd.as_ref())) {
             return other(format!("in another directory: {}", spec.cwd));
         }
         if wanted.linger_ms.is_some_and(|linger_ms| linger_ms != terms.linger_ms) {

@@ -3,6 +3,8 @@
 //! Promise: a helper of another directory is meant only if no other could be. A session can release from
 //! anywhere what it owns; but first it means the one of here, also if it has left that already.
 
+use std::path::Path;
+
 use berth_api::{Code, Problem, Status};
 use berth_core::{Name, Scope, SessionId};
 use berth_keeper::view;
@@ -113,7 +115,12 @@ fn here(ctx: &Ctx, text: &str, place: Option<&str>, known: &[Status]) -> Option<
     let ids = ids_here(ctx, text, place);
     let is_up = |id: &&SessionId| of_id(id).is_some_and(|status| status.state != "stopped");
     let found = ids.iter().find(is_up).or_else(|| ids.iter().find(|id| of_id(id).is_some()));
-    found.filter(|id| ctx.home.session_dir(id).exists()).cloned()
+    let found = found.filter(|id| ctx.home.session_dir(id).exists()).cloned();
+    // A directory that is gone has no identity any more; its helper is known by the path it had.
+    let is_gone = place.is_some_and(|dir| !Path::new(dir).exists());
+    let had_path = |status: &&Status| status.helper.as_ref().is_some_and(|it| it.dir.as_deref() == place);
+    let of_path = || known.iter().find(had_path).and_then(|status| SessionId::parse(&status.id));
+    found.or_else(|| is_gone.then(of_path).flatten())
 }
 
 fn only_one(text: &str, all: &Named) -> Result<SessionId, Problem> {
