@@ -75,6 +75,14 @@ fn main() -> ExitCode {
             } else {
                 error.print()
             };
+            // Help is all that was asked for, and nobody gets it.
+            let printed = match error.use_stderr() {
+                false if berth_host::stdio::is_stdout_closed() => print::text(&text).map_err(|problem| {
+                    print::problem(&problem);
+                    std::io::Error::other(problem.what)
+                }),
+                true | false => printed,
+            };
             return ExitCode::from(match (error.use_stderr(), printed) {
                 (true, _) => Code::Usage.exit_code(),
                 (false, Ok(())) => 0,

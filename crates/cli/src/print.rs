@@ -106,18 +106,35 @@ pub(crate) fn text(text: &(impl ToVisible + ?Sized)) -> Result<(), Problem> {
 /// Prints bytes that are raw by design to standard output, and admits it when that fails: what a program on a terminal
 /// wrote (`output`, `run`, `screen --ansi`), a file for others (`export`), a script, a message of a protocol.
 pub(crate) fn raw(bytes: &[u8]) -> Result<(), Problem> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| {
+    written(bytes, String::new)
+}
+
+/// Prints what was just made and cannot be learned in another way, or is not worth having unread. If that fails, `unheard`
+/// takes it back, or says what there is: the error ends with its sentence.
+pub(crate) fn made(
+    text: &(impl ToVisible + ?Sized),
+    unheard: impl FnOnce() -> String,
+) -> Result<(), Problem> {
+    written(text.to_visible().as_str().as_bytes(), unheard)
+}
+
+fn written(bytes: &[u8], unheard: impl FnOnce() -> String) -> Result<(), Problem> {
+    message(bytes).map_err(|error| {
+        let rest = unheard();
         if error.kind() == io::ErrorKind::BrokenPipe {
             // The reader has had enough, as in `berth log S | head`: end as any filter does.
             std::process::exit(128 + rustix::process::Signal::PIPE.as_raw());
         }
-        Problem::new(Code::Refused, format!("cannot write to standard output: {error}"))
+        let rest = if rest.is_empty() { rest } else { format!("; {rest}") };
+        Problem::new(Code::Refused, format!("cannot write to standard output: {error}{rest}"))
     })
 }
 
 /// Writes a message of a protocol to standard output. A reader that is gone is an error here, and ends nothing.
 pub(crate) fn message(bytes: &[u8]) -> io::Result<()> {
+    if berth_host::stdio::is_stdout_closed() && !bytes.is_empty() {
+        return Err(rustix::io::Errno::BADF.into());
+    }
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush())
 }

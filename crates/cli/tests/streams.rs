@@ -29,7 +29,8 @@ fn with_silent_stdin(lab: &Lab, args: &[&str]) -> Said {
 fn redirected(lab: &Lab, redirection: &str, args: &[&str]) -> Said {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("exec \"$@\" {redirection}"), "sh", env!("CARGO_BIN_EXE_berth")]).args(args);
-    said(shell.env("BERTH_HOME", lab.home()).stdin(Stdio::null()).output().expect("a shell"))
+    shell.env("BERTH_HOME", lab.home()).env("BERTH_CONFIG", lab.config()).env_remove("BERTH_SESSION");
+    said(shell.stdin(Stdio::null()).output().expect("a shell"))
 }
 
 /// Runs a command whose standard output is a pipe that nobody reads any more.
@@ -121,12 +122,23 @@ fn an_interrupted_demo_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_closed_standard_output_or_error_is_no_panic_and_changes_no_exit_code() {
-    for redirection in [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"] {
+fn a_closed_standard_error_is_no_panic_and_changes_no_exit_code() {
+    for redirection in ["2>&-", "<&- 2>&-", "2>/dev/full", ">/dev/null 2>&-"] {
         let lab = lab();
         every_command(&lab, |args| redirected(&lab, redirection, args));
     }
 }
+
+/// A `/dev/null` of the caller's own is a success, also one that is open for reading and writing, as Python and Node open
+/// it, and as Rust's runtime opens it in place of a closed standard output.
+#[test]
+fn a_standard_output_that_is_dev_null_changes_no_exit_code() {
+    let lab = lab();
+    every_command(&lab, |args| redirected(&lab, "1<>/dev/null", args));
+}
+
+/// The ways in which nothing of what is printed arrives.
+const UNHEARD: [&str; 3] = [">&-", "<&- >&-", ">/dev/full"];
 
 #[test]
 fn what_cannot_be_printed_is_a_failure_with_a_sentence() {
@@ -146,23 +158,88 @@ fn what_cannot_be_printed_is_a_failure_with_a_sentence() {
         &["log", &id, "--json"],
         &["run", "--", &agent, "say:hello"],
     ];
-    for args in printing {
-        let said = redirected(&lab, ">/dev/full", args);
-        assert_eq!(said.code, 1, "{args:?}: {said:?}");
-        assert!(!said.err.contains("panicked"), "{args:?}: {said:?}");
-        assert!(args == ["--help"] || said.err.contains("standard output"), "{args:?}: {said:?}");
+    for (args, redirection) in printing.iter().flat_map(|args| UNHEARD.map(|way| (*args, way))) {
+        let said = redirected(&lab, redirection, args);
+        assert_eq!(said.code, 1, "{args:?} {redirection}: {said:?}");
+        assert!(!said.err.contains("panicked"), "{args:?} {redirection}: {said:?}");
+        assert!(
+            args == ["--help"] || said.err.contains("standard output"),
+            "{args:?} {redirection}: {said:?}"
+        );
     }
     assert_eq!(lab.show(&id)["state"], "running");
+    for args in [&["rename", &id, "other"][..], &["stop", "other"]] {
+        let said = redirected(&lab, ">&-", args);
+        assert_eq!(said.code, 0, "a command that prints nothing misses nothing: {args:?}: {said:?}");
+    }
 }
 
 #[test]
 fn a_session_whose_id_could_not_be_printed_is_named_in_the_error() {
+    for redirection in UNHEARD {
+        let lab = lab();
+        for args in [&["run", "-d", "--key", "k"][..], &["run", "-d", "--json", "--key", "k"]] {
+            let said = redirected(&lab, redirection, &[args, &["--", &lab.agent(), "hang"]].concat());
+            assert_eq!(said.code, 1, "{redirection}: {said:?}");
+            let listed = lab.json(["ls", "--json"]);
+            let id = listed[0]["id"].as_str().expect("it runs");
+            assert!(said.err.contains(id), "{redirection}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn a_turn_whose_receipt_could_not_be_printed_is_named_in_the_error_with_its_key() {
+    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+    let id = lab.ok(["run", "-d", "--agent", "fake"]);
+    let mut number = 0;
+    for redirection in UNHEARD {
+        for more in [&[][..], &["--json"], &["--wait"], &["--wait", "--json"], &["--wait", "--quiet"]] {
+            number += 1;
+            let key = format!("k{number}");
+            let said =
+                redirected(&lab, redirection, &[&["send", &id, "--key", &key, "hello"], more].concat());
+            assert_eq!(said.code, 1, "{redirection} {more:?}: {said:?}");
+            let named = format!("turn {id}.{number} of session {id} is accepted, with the key `{key}`");
+            assert!(said.err.contains(&named), "{redirection} {more:?}: {said:?}");
+        }
+        let said = redirected(&lab, redirection, &["run", "-d", "--agent", "fake", "--prompt", "hello"]);
+        assert!(said.code == 1 && said.err.contains(".1 of session "), "{redirection}: {said:?}");
+    }
+    assert_eq!(lab.ok(["wait", &format!("{id}.{number}")]), "");
+    let turns = lab.json(["turns", &id, "--json"]);
+    assert_eq!(turns.as_array().map(Vec::len), Some(number), "each was accepted once: {turns}");
+}
+
+#[test]
+fn a_token_or_a_link_that_could_not_be_printed_is_taken_back() {
     let lab = lab();
-    let said = redirected(&lab, ">/dev/full", &["run", "-d", "--", &lab.agent(), "hang"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    let listed = lab.json(["ls", "--json"]);
-    let id = listed[0]["id"].as_str().expect("it runs");
-    assert!(said.err.contains(id), "{said:?}");
+    let token = ["token", "new", "--scope", "read", "--name", "unseen"];
+    let link = ["link", "--base", "http://127.0.0.1:1"];
+    for (args, more) in
+        [&token[..], &link].into_iter().flat_map(|args| [(args, &[][..]), (args, &["--json"])])
+    {
+        let args = [args, more].concat();
+        for redirection in UNHEARD {
+            let said = redirected(&lab, redirection, &args);
+            assert_eq!(said.code, 1, "{args:?} {redirection}: {said:?}");
+            assert!(said.err.contains("was taken back"), "{args:?} {redirection}: {said:?}");
+        }
+        assert_eq!(without_reader(&lab, &args).code, 128 + 13, "{args:?}");
+        assert_eq!(lab.json(["token", "ls", "--json"]), serde_json::json!([]), "{args:?}");
+    }
+    assert!(!lab.ok(token).is_empty(), "its name is free");
+}
+
+#[test]
+fn a_gateway_whose_address_no_program_could_read_ends_with_a_failure() {
+    for redirection in UNHEARD {
+        let lab = lab();
+        let said = redirected(&lab, redirection, &["serve", "--json"]);
+        assert_eq!(said.code, 1, "{redirection}: {said:?}");
+        assert!(said.err.contains("standard output"), "{redirection}: {said:?}");
+        assert!(!lab.home().join("gateway.sock").exists(), "{redirection}");
+    }
 }
 
 #[test]

@@ -88,7 +88,11 @@ impl Options {
 }
 
 /// Serves until it is told to end. `ready` hears each address it listens on, once it listens on all of them.
-pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Result<(), Problem> {
+pub fn serve(
+    home: Home,
+    options: Options,
+    mut ready: impl FnMut(String) -> Result<(), Problem>,
+) -> Result<(), Problem> {
     let inherited = options.inherited.clone().unwrap_or_default();
     let tls = options.tls.clone().map(tls::Tls::load).transpose()?.map(Arc::new);
     let metrics = Arc::new(Metrics::new(inherited.restarts));
@@ -122,7 +126,11 @@ pub fn serve(home: Home, options: Options, mut ready: impl FnMut(String)) -> Res
         .start(hearts.clone(), again, ending.clone(), log.clone(), tls)
         .map_err(|error| failed("cannot start", &error))?;
     if inherited.restarts == 0 {
-        addresses.iter().for_each(|address| ready(address.clone()));
+        if let Err(problem) = addresses.iter().try_for_each(|address| ready(address.clone())) {
+            // The lock is still ours, so this is our socket.
+            let _ = std::fs::remove_file(home.root().join(SOCKET_NAME));
+            return Err(problem);
+        }
     } else {
         log.say("restarted", &format!("in place, for the {}. time: it had stood still", inherited.restarts));
     }

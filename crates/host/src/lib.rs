@@ -22,6 +22,7 @@ pub mod pty;
 pub mod signals;
 pub mod socket;
 pub mod spawn;
+pub mod stdio;
 pub mod systemd;
 pub mod tree;
 pub mod trust;

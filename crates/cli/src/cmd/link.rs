@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::args::Link;
 use crate::ctx::Ctx;
 use crate::print;
+use crate::visible::Visible;
 
 /// A link, for programs.
 #[derive(Serialize)]
@@ -36,11 +37,13 @@ pub(crate) fn run(ctx: &Ctx, args: &Link) -> Result<u8, Problem> {
     let mut urls = bases.iter().map(|base| links::url(base, &new.secret));
     let url = urls.next().unwrap_or_default();
     let others: Vec<String> = urls.collect();
+    let unheard = || super::token::take_back(ctx, &new.token);
     if args.json {
-        print::json(&Made { url: &url, others: &others, token: &new.token })?;
+        let made = Visible::json(&Made { url: &url, others: &others, token: &new.token })? + "\n";
+        print::made(&made, unheard)?;
         return Ok(0);
     }
-    print::text(&format!("{url}\n"))?;
+    print::made(&format!("{url}\n"), unheard)?;
     if let Some(other) = others.first() {
         print::note(&format!("or, if the browser does not find that name: {other}"));
     }

@@ -115,15 +115,14 @@ fn first_turn(ctx: &Ctx, args: &Run, status: &Status, text: String) -> Result<u8
     }
     let submit = verb::first_turn(args.key.as_deref(), text, !args.detach);
     let (connection, receipt) = turns::send(ctx, &id, submit)?;
-    if !args.detach {
-        return send::watch(ctx, &id, receipt.number, connection, args.json);
-    }
-    if args.json {
-        print::json(&ctx.status(&id)?)?;
+    let outcome = if !args.detach {
+        send::watch(ctx, &id, receipt.number, connection, args.json)
+    } else if args.json {
+        ctx.status(&id).and_then(|status| print::json(&status)).map(|()| 0)
     } else {
-        print::text(&format!("{id}\n"))?;
-    }
-    Ok(0)
+        print::text(&format!("{id}\n")).map(|()| 0)
+    };
+    outcome.map_err(|problem| send::accepted(problem, &receipt, args.key.as_deref(), false))
 }
 
 /// What follows a start, for `run` and `resume` alike.
@@ -139,8 +138,13 @@ pub(crate) fn stay(
         (true, false) => print::text(&format!("{}\n", status.id)),
         (false, _) => return follow(ctx, connection, status, json),
     }
-    .map_err(|problem| problem.hint(format!("session {0} runs; end it with `berth stop {0}`", status.id)))?;
+    .map_err(|problem| runs(problem, &status.id))?;
     Ok(0)
+}
+
+/// A problem that came after the session was started, whose id the caller did not get.
+fn runs(problem: Problem, id: impl std::fmt::Display) -> Problem {
+    problem.hint(format!("session {id} runs; end it with `berth stop {id}`"))
 }
 
 fn follow(ctx: &Ctx, connection: Connection, status: &Status, json: bool) -> Result<u8, Problem> {
@@ -178,8 +182,8 @@ fn again(
         return first_turn(ctx, args, &status, prompt);
     }
     match (args.detach || !status.what.has_terminal(), args.json) {
-        (true, true) => print::json(&status).map(|()| 0),
-        (true, false) => print::text(&format!("{id}\n")).map(|()| 0),
+        (true, true) => print::json(&status).map(|()| 0).map_err(|problem| runs(problem, id)),
+        (true, false) => print::text(&format!("{id}\n")).map(|()| 0).map_err(|problem| runs(problem, id)),
         (false, _) => match ctx.keeper_of(id)? {
             Some(connection) => follow(ctx, connection, &status, args.json),
             None => output::stream_to_end(ctx, id),

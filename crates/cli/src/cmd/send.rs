@@ -37,16 +37,25 @@ pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
     } else if args.max_wait.is_some() && receipt.state == "queued" {
         until_begun(ctx, &id, &receipt, connection, args.json)
     } else {
-        return told(&receipt, args.json);
+        told(&receipt, args.json)
     };
-    // It is accepted, whatever came then: nobody should have to send it again to learn its id.
-    outcome.inspect_err(|problem| {
-        if args.json && problem.code != Code::TimedOut {
-            let _ = print::json(&receipt);
-        } else if !problem.what.contains(&receipt.turn) {
-            print::note(&format!("turn {} is accepted", receipt.turn));
+    outcome.map_err(|problem| accepted(problem, &receipt, args.key.as_deref(), args.json))
+}
+
+/// A problem that came after the turn was accepted: says so, because nobody should have to send it again to learn its id.
+pub(crate) fn accepted(mut problem: Problem, receipt: &Receipt, key: Option<&str>, json: bool) -> Problem {
+    let is_told = (json && problem.code != Code::TimedOut && print::json(receipt).is_ok())
+        || problem.what.contains(&receipt.turn);
+    if !is_told {
+        let key = key.map(|key| format!(", with the key `{key}`")).unwrap_or_default();
+        let Receipt { turn, session, .. } = receipt;
+        problem.what.push_str(&format!("; turn {turn} of session {session} is accepted{key}"));
+        if problem.hint.is_none() {
+            problem = problem
+                .hint(format!("`berth wait {turn}` waits for it, `berth result {turn}` shows the answer"));
         }
-    })
+    }
+    problem
 }
 
 fn told(receipt: &Receipt, json: bool) -> Result<u8, Problem> {

@@ -39,8 +39,13 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
         };
         // Written down before it is said: whoever hears it may ask for a link at once.
         let written = write_down(ctx, &address, &allow_hosts, &mut urls);
-        // Whoever does not read this wants the gateway all the same.
-        let _ = print::text(&line);
+        match print::text(&line) {
+            // A program waits for this line; without it the gateway would run unnoticed.
+            Err(problem) if is_json => return Err(problem),
+            // A person who does not read it wants the gateway all the same.
+            Err(problem) => print::note(&problem.what),
+            Ok(()) => {}
+        }
         let welcomed = written.and_then(|first| match first {
             Some(bases) if !is_json && print::is_terminal() => invite(ctx, &bases),
             Some(_) | None => Ok(()),
@@ -48,6 +53,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
         if let Err(problem) = welcomed {
             print::note(&problem.what);
         }
+        Ok(())
     })?;
     Ok(0)
 }
@@ -122,10 +128,11 @@ fn invite(ctx: &Ctx, bases: &[String]) -> Result<(), Problem> {
     let wish = TokenWish { name: None, scope: Scope::Control, sessions: None, life: Some(LINK_LIFE) };
     let maker = Maker { place: &ctx.place, pass: None };
     let link = Tokens::open(&ctx.home)?.mint(TokenKind::Link, &wish, maker)?;
-    for (base, words) in
-        bases.iter().zip(["log in once, within 10 minutes", "or, if the browser does not find that name"])
-    {
-        print::text(&format!("{words}: {}\n", links::url(base, &link.secret)))?;
-    }
-    Ok(())
+    let words = ["log in once, within 10 minutes", "or, if the browser does not find that name"];
+    let lines: String = bases
+        .iter()
+        .zip(words)
+        .map(|(base, words)| format!("{words}: {}\n", links::url(base, &link.secret)))
+        .collect();
+    print::made(&lines, || super::token::take_back(ctx, &link.token))
 }

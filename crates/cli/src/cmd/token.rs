@@ -12,6 +12,7 @@ use crate::args;
 use crate::consent;
 use crate::ctx::Ctx;
 use crate::print;
+use crate::visible::Visible;
 
 pub(crate) fn run(ctx: &Ctx, args: &args::Token) -> Result<u8, Problem> {
     match &args.verb {
@@ -41,11 +42,12 @@ fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
             new.token.name
         ));
     }
+    let unheard = || take_back(ctx, &new.token);
     if args.json {
-        print::json(&new)?;
+        print::made(&(Visible::json(&new)? + "\n"), unheard)?;
         return Ok(0);
     }
-    print::text(&format!("{}\n", new.secret))?;
+    print::made(&format!("{}\n", new.secret), unheard)?;
     let end = new.token.expires_at.map_or_else(|| "never ends".to_owned(), |end| format!("ends at {end}"));
     print::note(&format!(
         "token `{}` may {} and {end}. It is not shown again; `berth token revoke {0}` takes it back",
@@ -60,6 +62,15 @@ pub(super) fn confirmed(wish: &TokenWish, yes: bool) -> Result<(), Problem> {
     match void_sessions(wish.scope, wish.sessions.is_some()) {
         Some(what) => consent::ask(&what, yes),
         None => Ok(()),
+    }
+}
+
+/// Revokes a token or a link that nobody got to see.
+pub(super) fn take_back(ctx: &Ctx, token: &Token) -> String {
+    let word = token.kind.word();
+    match Tokens::open(&ctx.home).and_then(|tokens| tokens.revoke(&token.id, None)) {
+        Ok(_) => format!("the {word} was taken back"),
+        Err(problem) => format!("the {word} `{}` is there and could not be taken back: {problem}", token.id),
     }
 }
 

@@ -23,11 +23,15 @@ pub(crate) fn run(ctx: &Ctx, helpers: &Ctx, args: &Ensure) -> Result<u8, Problem
         command: words(&args.command)?,
     };
     let status = ensure(helpers, &asked)?;
-    if args.json {
-        print::json(&status)?;
+    let printed = if args.json {
+        print::json(&status)
     } else {
         let address = status.helper.as_ref().and_then(|helper| helper.address.clone());
-        print::text(&format!("{}\n", address.unwrap_or_else(|| "running".to_owned())))?;
-    }
+        print::text(&format!("{}\n", address.unwrap_or_else(|| "running".to_owned())))
+    };
+    printed.map_err(|problem| {
+        let id = &status.id;
+        problem.hint(format!("the helper runs: `berth helper show {id}`, `berth helper release {id}`"))
+    })?;
     Ok(0)
 }
