@@ -167,7 +167,7 @@ fn enter(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Opti
     let underway = gate.quotas.request(caller.as_ref(), forwarded)?;
     if let Some(caller) = caller {
         if let Some(request) = request.extensions().get::<OnceKnown>() {
-            request.is_known();
+            request.mark_known();
         }
         request.extensions_mut().insert(caller);
     }

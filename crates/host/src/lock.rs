@@ -199,7 +199,7 @@ pub fn takers(path: &Path) -> io::Result<Vec<u32>> {
     let file = retry(|| lstat(path))?;
     let device = format!("{:02x}:{:02x}", rustix::fs::major(file.st_dev), rustix::fs::minor(file.st_dev));
     let locks = std::fs::read_to_string("/proc/locks")?;
-    let taken = locks.lines().filter_map(|line| taken_lock(line)).filter(|lock| lock.inode == file.st_ino);
+    let taken = locks.lines().filter_map(taken_lock).filter(|lock| lock.inode == file.st_ino);
     // Overlay file systems and Btrfs show another device to `stat` than to the kernel's list: there the open files of
     // the process decide.
     let is_this =

@@ -140,7 +140,7 @@ impl OnceKnown {
     }
 
     /// The caller is known: it is served from now on.
-    pub(crate) fn is_known(&self) {
+    pub(crate) fn mark_known(&self) {
         let mut serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner);
         serving.get_or_insert_with(|| self.seat.serve());
     }
