@@ -1,10 +1,10 @@
-//! A lease that another program has locked: berth can neither keep the session nor ask anybody to let go of it.
+//! A lease that another program has locked: berth can neither keep the session nor make that program release the lock.
 //!
 //! Promise: a stranger is named only if the kernel's list of locks has it, it did not sign the lease, and it is not a
 //! berth command, which may hold a lease for a moment before it signs.
 //! Start with [`StrangeHolder::of`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem};
 use berth_host::identity::Verdict;
@@ -23,12 +23,17 @@ const SHOWN_COMMAND: usize = 120;
 pub struct StrangeHolder {
     pid: u32,
     command: String,
+    locked: PathBuf,
 }
 
 impl StrangeHolder {
-    /// The stranger that holds the lease in `dir`, if there is one.
+    /// The stranger that holds one of the two locks of a lease, the one on the file or the one on `dir`, if there is one.
     pub fn of(dir: &Path) -> Option<Self> {
-        let pids = takers(&dir.join("lease")).ok()?;
+        Self::of_lock(dir, dir.join("lease")).or_else(|| Self::of_lock(dir, dir.to_owned()))
+    }
+
+    fn of_lock(dir: &Path, locked: PathBuf) -> Option<Self> {
+        let pids = takers(&locked).ok()?;
         if pids.is_empty() {
             return None;
         }
@@ -39,21 +44,22 @@ impl StrangeHolder {
         let is_strange =
             |pid: &u32| Some(*pid) != signer && identity::stat(*pid).is_ok_and(|stat| stat.comm != OWN_COMM);
         let pid = pids.into_iter().find(is_strange)?;
-        Some(Self { pid, command: command(pid) })
+        Some(Self { pid, command: command(pid), locked })
     }
 
     /// Fails if a stranger holds the lease of a session, or helper, in `dir`: waiting or asking again does not help.
     /// `handle` is how people call it.
     pub fn refuse(dir: &Path, handle: &str) -> Result<(), Problem> {
-        Self::of(dir).map_or(Ok(()), |stranger| Err(stranger.problem(dir, handle)))
+        Self::of(dir).map_or(Ok(()), |stranger| Err(stranger.problem(handle)))
     }
 
-    fn problem(&self, dir: &Path, handle: &str) -> Problem {
-        let lease = dir.join("lease");
+    fn problem(&self, handle: &str) -> Problem {
         let what =
             format!("`{handle}` cannot be kept: another program has locked its lease: {}", self.describe());
-        Problem::new(Code::InUse, what)
-            .hint(format!("end that program, or have it let go of {}; nothing was changed", lease.display()))
+        Problem::new(Code::InUse, what).hint(format!(
+            "end that program, or have it let go of {}; nothing was changed",
+            self.locked.display()
+        ))
     }
 
     /// The stranger in words.

@@ -1,18 +1,19 @@
 //! Directories in which a caller below `control` may start a session.
 //!
 //! A directory decides what an agent does in it: `.claude/settings.json`, `.mcp.json` and `.codex/config.toml` name
-//! commands that an agent runs without a question; `CLAUDE.md` and `AGENTS.md` are instructions. Whoever chooses the
-//! directory chooses the code, and commands of one's own need `control`.
+//! commands that an agent runs without asking; `CLAUDE.md` and `AGENTS.md` are instructions. A caller that chooses the
+//! directory therefore chooses commands, and that needs `control`.
 //!
 //! Promise: a caller below `control` starts a run only in a directory that the config names (`send.directories`) or
 //! below one, in exactly the directory of a session, or, for an agent, below its own session's directory. The
-//! directory belongs to this account or to root, and so does every directory above it.
+//! directory belongs to this account or to root, and so does every directory above it; only an agent's own directory
+//! needs not, because the agent runs there already.
 //! Not here: scopes (see the gateway), grants (see `caller`).
 //! Start with [`Ctx::may_start_in`].
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem, Scope};
 use berth_core::{Grant, SessionId};
@@ -34,8 +35,11 @@ impl Ctx {
         if !self.is_below_control() {
             return Ok(());
         }
-        // A missing directory gets the same answer as one that is not listed: a token is no way to search the disk.
+        // A missing directory gets the same answer as one that is not listed: a token must not be able to search the disk.
         let Ok(real) = cwd.canonicalize() else { return Err(self.not_listed(cwd)) };
+        if self.is_agents_own(&real) {
+            return Ok(());
+        }
         if !self.is_listed(&real)? {
             return Err(self.not_listed(cwd));
         }
@@ -48,9 +52,13 @@ impl Ctx {
         if !self.is_below_control() {
             return Ok(());
         }
-        match view::history(&self.home, id)?.session.spec {
-            Some(spec) => self.may_start_in(Path::new(&spec.cwd)),
-            None => Ok(()),
+        let cwd = PathBuf::from(view::status(&self.home, id)?.what.cwd);
+        // Where the directory is what it was, the session itself is the proof that it is listed: no other session has
+        // to be looked at, however many there are.
+        match cwd.canonicalize() {
+            Ok(real) if real == cwd && self.is_agents_own(&real) => Ok(()),
+            Ok(real) if real == cwd => belongs_to_owner(&real),
+            Ok(_) | Err(_) => self.may_start_in(&cwd),
         }
     }
 
@@ -61,6 +69,15 @@ impl Ctx {
 
     fn agents(&self) -> impl Iterator<Item = &SessionId> {
         self.parent.iter().chain(&self.also)
+    }
+
+    /// Whether the calling agent itself works in exactly this directory: it runs what is there already, whoever else can
+    /// write to it.
+    fn is_agents_own(&self, real: &Path) -> bool {
+        let works_here = |id: &SessionId| {
+            view::status(&self.home.sessions(), id).is_ok_and(|it| Path::new(&it.what.cwd) == real)
+        };
+        self.scope >= Scope::Control && self.unseen.is_none() && self.agents().any(works_here)
     }
 
     fn is_listed(&self, real: &Path) -> Result<bool, Problem> {
@@ -106,7 +123,7 @@ fn belongs_to_owner(real: &Path) -> Result<(), Problem> {
             Ok(meta) if meta.uid() != me && meta.uid() != 0 => {
                 format!("belongs to another account (uid {})", meta.uid())
             }
-            // In a sticky directory nobody renames what is ours, but everybody can add files beside it.
+            // In a sticky directory other accounts cannot rename our files, but they can add files beside them.
             Ok(meta) if meta.mode() & WRITABLE_BY_ALL != 0 && (above == 0 || meta.mode() & STICKY == 0) => {
                 "can be written by every account".to_owned()
             }
