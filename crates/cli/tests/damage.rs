@@ -93,7 +93,7 @@ fn session_with_a_damaged_journal_is_stopped_and_its_output_read_by_name() {
     let stopped = lab.berth(["stop", "--grace", "0s", "hurt"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
     agent.iter().for_each(berth_harness::wait_gone);
-    // Nothing but the journal says what became of it.
+    // From here on only the journal says how the session ended.
     fs::remove_file(lab.session_dir(&id).join("status.json")).expect("the short cut");
     let output = lab.berth(["output", "hurt"]);
     assert!(output.out.contains("said") && output.err.contains("is damaged at byte"), "{output:?}");
@@ -339,7 +339,7 @@ fn edit_journal(lab: &Lab, id: &str, edit: impl Fn(Vec<String>) -> Vec<String>) 
     write_journal(lab, id, &lines.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
-/// Checksums show damage. Only a head that was noted elsewhere shows an edit by somebody who knows the format.
+/// Checksums show damage. Only a head that was noted elsewhere shows an edit by a program that knows the format.
 #[test]
 fn edit_of_a_journal_with_right_checksums_shows_against_a_head_that_was_noted_before() {
     let lab = lab();
@@ -361,7 +361,7 @@ fn edit_of_a_journal_with_right_checksums_shows_against_a_head_that_was_noted_be
         let said = lab.berth([&["log", "s"], heads].concat());
         assert!(said.code == 0 && said.out.contains("unchanged up to event"), "{said:?}");
     }
-    // Whoever knows the format changes a word of the second run.
+    // An edit of the second run by a program that knows the format.
     edit_journal(&lab, &id, |mut lines| {
         let end = lines.last_mut().expect("an event");
         assert!(end.contains("run_ended"), "{end}");
@@ -384,7 +384,7 @@ fn edit_of_a_journal_with_right_checksums_shows_against_a_head_that_was_noted_be
         (1, &false.into(), &1.into()),
         "{json}"
     );
-    // Cut off, it says how much is left.
+    // For a journal that was cut off, the message says how many events are left.
     edit_journal(&lab, &id, |lines| lines[..2].to_vec());
     let said = lab.berth(["log", "s", "--verify", &first]);
     assert_eq!(said.code, 1, "{said:?}");

@@ -208,7 +208,7 @@ fn a_keeper_that_dies_on_its_way_leaves_no_name_without_an_owner() {
         let named = all.as_array().expect("an array").iter().filter(|status| status["name"] == "n").count();
         assert_eq!(named, 1, "{point}: {again:?}\n{all}");
         let keyed = lab.berth(["run", "-d", "--key", "k", "--", &agent, "hang"]);
-        // Of a session that was lost before its command was seen to run nothing is said that sounds like success.
+        // A repeated `run` reports a failure for a session that was lost before its command was seen to run.
         let was_lost = matches!(point, "starting" | "spawned");
         assert_eq!((keyed.code, keyed.out.is_empty()), (i32::from(was_lost), was_lost), "{point}: {keyed:?}");
         assert_eq!(keyed.err.contains("before its command was seen to run"), was_lost, "{point}: {keyed:?}");

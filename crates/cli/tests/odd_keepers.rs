@@ -27,7 +27,7 @@ fn orphan(lab: &Lab) -> (String, Lease) {
     let id = lab.start(&["hang"]);
     lab.kill_keeper(&id);
     let lease = Lease::claim(&lab.session_dir(&id)).expect("a lease").expect("nobody has it");
-    // As every berth command does that holds a lease.
+    // Every berth command that holds a lease signs it.
     lease.sign(&Identity::me().expect("this process"), 1).expect("a lease");
     (id, lease)
 }
@@ -212,7 +212,7 @@ fn whoever_clears_up_signs_the_lease() {
     assert!(holder.starts_with(&format!("pid={pid} ")) && holder.ends_with("epoch=1"), "{holder}");
 }
 
-/// What every command says that cannot do without the lease: who has it, at once, and nothing that does not help.
+/// Asserts that a command that needs the lease names the program that locked it, and gives no useless advice.
 fn names_the_stranger(said: &Said) {
     let stranger = format!("another program has locked its lease: pid {} (", std::process::id());
     assert_eq!(said.code, 4, "{said:?}");
@@ -238,7 +238,7 @@ fn a_lease_locked_by_another_program_is_said_to_be_by_every_command_that_needs_i
     ] {
         names_the_stranger(&lab.berth(args));
     }
-    // It is stopped, whoever has locked a file of it.
+    // `stop` succeeds, because the session is stopped already.
     lab.ok(["stop", &id]);
     assert_eq!(lab.show(&id)["state"], "stopped");
     let why = lab.json(["why", &id, "--json"]);

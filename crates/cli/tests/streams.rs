@@ -137,7 +137,7 @@ fn a_standard_output_that_is_dev_null_changes_no_exit_code() {
     every_command(&lab, |args| redirected(&lab, "1<>/dev/null", args));
 }
 
-/// The ways in which nothing of what is printed arrives.
+/// Redirections with which no output arrives.
 const UNHEARD: [&str; 3] = [">&-", "<&- >&-", ">/dev/full"];
 
 #[test]

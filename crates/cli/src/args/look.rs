@@ -62,8 +62,8 @@ pub(crate) struct Ps {
 Examples:
   berth log fix
   berth log fix --follow --json | jq -r .event
-  berth log fix --head | ssh logs 'cat >> fix.heads'      note the head where nobody here can edit it
-  berth log fix --verify \"$(ssh logs tail -1 fix.heads)\"   exit 0: nothing up to there was changed")]
+  berth log fix --head > fix.head                    keep it out of reach
+  berth log fix --verify \"$(berth log fix --head)\"   exit 0: nothing was changed")]
 pub(crate) struct Log {
     /// The session [default: the current one]
     #[arg(value_name = "S")]

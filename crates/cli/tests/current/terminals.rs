@@ -119,7 +119,9 @@ fn whoever_has_a_variable_of_a_run_has_no_terminal() {
     for variable in
         [format!("BERTH_RUN={other}:1"), "BERTH_HELPER=web".to_owned(), format!("BERTH_SESSION={other}")]
     {
-        shell.ok(&format!("{variable} berth run -d -- {agent} exit:0"));
+        // An agent starts sessions only where a session is.
+        let cwd = env!("CARGO_MANIFEST_DIR");
+        shell.ok(&format!("{variable} berth run -d --cwd {cwd} -- {agent} exit:0"));
         let said = shell.run(&format!("{variable} berth use {other}"));
         assert_eq!(said.code, 2, "{variable}: {said:?}");
         assert_eq!(shell.run(&format!("{variable} berth use --none")).code, 2, "{variable}");

@@ -25,7 +25,7 @@ pub(crate) fn lab_telling(tells: bool) -> Lab {
     lab_with(tells, true)
 }
 
-/// The same, and whether it keeps a transcript.
+/// A lab whose agent tells through hooks if `tells`, and keeps a transcript if `records`.
 pub(crate) fn lab_with(tells: bool, records: bool) -> Lab {
     let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
     let hook = format!("'{}' tell", lab.agent());

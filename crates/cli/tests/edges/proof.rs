@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{idle, idle_with, lab, lab_with, release, state, text, turn, turn_state, wait_state, wait_turn};
 
-/// What is said of an end that is not in the agent's own record.
+/// The reason of an end that is not in the agent's own record.
 const TOLD_BY_HOOK: &str = "told by a hook, not in the agent's own record";
 
 fn last_told(lab: &berth_harness::Lab) -> String {

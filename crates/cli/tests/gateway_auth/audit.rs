@@ -1,4 +1,4 @@
-//! The audit log: who was let in and refused, who answered what, who took over.
+//! The audit log: uses of tokens, refusals, answers and take-overs.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -75,7 +75,9 @@ fn the_audit_log_says_who_answered_what_whoever_it_was() {
     lab.ok(["send", "fix", "ask:Bash:curl -H 'Authorization: Bearer tkabcdef0123456789' x"]);
     wait_until("the question", asks);
     let controls = token(&lab, "control", "controls", &[]);
-    ask(&gateway, "POST", "/v1/sessions/fix/answers", &controls, Some(&json!({"answer": "allow"}))).ok();
+    let request = &lab.show("fix")["turns"]["asks"][0]["request"];
+    let allow = json!({"answer": "allow", "request": request, "epoch": 1});
+    ask(&gateway, "POST", "/v1/sessions/fix/answers", &controls, Some(&allow)).ok();
     let answered = entries(&lab, "question-answered");
     assert_eq!(answered.len(), 2, "{answered:?}");
     assert!(answered.iter().all(|it| it["name"] == "fix" && it["tool"] == "Bash"), "{answered:?}");
@@ -100,7 +102,7 @@ fn the_audit_log_says_who_took_a_terminal_from_whom_and_the_log_has_no_escapes()
     let taken = entries(&lab, "writer-taken");
     assert_eq!((taken.len(), &taken[0]["session"]), (1, &json!(id)), "{taken:?}");
     assert!(taken[0]["from"].as_str().is_some_and(|from| !from.is_empty()), "{taken:?}");
-    // Somebody who edits the file brings no escape to a terminal.
+    // An edited file brings no escape sequence to a terminal.
     let line =
         json!({"at": "2026-01-01T00:00:00.000Z", "by": "\u{1b}[2J\u{9b}31m", "event": "token-refused"});
     let file = lab.home().join("audit.jsonl");

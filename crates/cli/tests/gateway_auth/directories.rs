@@ -1,4 +1,4 @@
-//! A token below `control` starts sessions only in directories that the owner chose: what is in a directory decides
+//! A token below `control` starts sessions only in directories that the owner chose: the files in a directory decide
 //! what an agent runs.
 
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{ask, serve, token};
 
-/// An account that nobody has, for directories of somebody else.
+/// The uid of an account that does not exist, for directories of another account.
 const OTHER_ACCOUNT: u32 = 54_321;
 
 /// The gateway comes first: the lab looks for processes that are left behind.

@@ -94,7 +94,7 @@ fn a_login_counts_in_its_header_and_in_a_sub_protocol_and_never_as_a_cookie() {
         key_of(&post_form(&gateway, "/login", &[], &format!("link={}", link(&lab, &["--scope", "admin"]))));
     let secret = key.strip_prefix("Bearer ").expect("a key").to_owned();
     let whoami = |headers: &[(&str, &str)]| gateway.ask_tcp("GET", "/v1/whoami", headers, None);
-    // Whatever a cookie is called, and whatever else says that the request is of the gateway's own page.
+    // A cookie never counts, by whatever name, even if the request claims to come from the gateway's own page.
     let port = own.rsplit_once(':').expect("a port").1;
     for name in [format!("berth-{port}"), format!("__Host-berth-{port}"), "berth.login".to_owned()] {
         let cookie = format!("{name}={secret}");
@@ -102,11 +102,11 @@ fn a_login_counts_in_its_header_and_in_a_sub_protocol_and_never_as_a_cookie() {
             [("Cookie", cookie.as_str()), ("Origin", own.as_str()), ("Sec-Fetch-Site", "same-origin")];
         whoami(&headers).problem(401, "not-allowed");
     }
-    // Another origin gets nowhere with it, even if it knew it.
+    // Requests of another origin are refused, even with the key.
     for foreign in ["http://localhost:3000", "https://evil.example", "null"] {
         whoami(&[("Authorization", &key), ("Origin", foreign)]).problem(403, "not-allowed");
     }
-    // A link and a token are no logins.
+    // A link is not a login, and a token is not one in a sub-protocol.
     let other = format!("Bearer {}", link(&lab, &[]));
     whoami(&[("Authorization", &other)]).problem(401, "not-allowed");
     let protocols = |secret: &str| format!("berth.terminal.v1, berth.login.{secret}");
@@ -124,7 +124,7 @@ fn a_login_counts_in_its_header_and_in_a_sub_protocol_and_never_as_a_cookie() {
     upgrade("berth.terminal.v1").problem(401, "not-allowed");
     upgrade(&protocols(&token(&lab, "admin", "bot", &[]))).problem(401, "not-allowed");
     upgrade(&protocols(&secret)).problem(404, "not-found");
-    // Logging out ends it, and needs it.
+    // Logging out needs the login, and ends it.
     post_form(&gateway, "/logout", &[("Authorization", &key), ("Origin", "https://evil.example")], "")
         .problem(403, "not-allowed");
     assert_eq!(post_form(&gateway, "/logout", &[("Origin", &own)], "").status, 204);

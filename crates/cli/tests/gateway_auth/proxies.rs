@@ -1,4 +1,4 @@
-//! Proxies in front of the gateway: whose word on where a client is counts.
+//! Proxies in front of the gateway: which of them may name the address of a client.
 
 use berth_harness::Gateway;
 

@@ -144,7 +144,7 @@ fn a_token_with_too_many_streams_loses_its_own_oldest_and_keeps_nobody_out() {
     let mut streams: Vec<TcpStream> = (0..150).map(|_| open(&greedy)).collect();
     let mut heard = String::new();
     let mut first = streams.remove(0);
-    // It hears all that was said before it was closed, why, and then the end of the answer.
+    // The stream sends all events before it was closed, then the reason, then the end of the answer.
     while !heard.contains("\r\n0\r\n\r\n") {
         let mut piece = [0; 4096];
         let count = first.read(&mut piece).expect("the rest of it");
@@ -231,7 +231,7 @@ fn strangers_whose_logins_never_come_keep_nobody_out_and_only_a_few_are_waited_f
         strangers.push(begin());
     }
     assert_eq!(metric(&gateway, "berth_http_connections_refused_total"), 0);
-    // Those who came first were given up for those who came later: told so, or closed to make room.
+    // The first ones were given up for later ones: they got 429, or were closed to make room.
     let mut heard = String::new();
     strangers[0].read_to_string(&mut heard).expect("an answer");
     assert!(heard.contains("HTTP/1.1 429 ") && heard.contains("16 newer logins"), "{heard}");

@@ -73,7 +73,8 @@ fn a_session_without_turns_says_so_and_none_at_all_is_404() {
     gateway.post(&at(&id, "turns"), &json!({"text": "x"})).problem(409, "refused");
     gateway.get(&at(&id, "queue")).problem(409, "refused");
     assert_eq!(gateway.get(&at(&id, "turns")).ok()["turns"], json!([]));
-    gateway.post(&at(&id, "answers"), &json!({"answer": "allow"})).problem(404, "not-found");
+    let answer = json!({"answer": "allow", "request": "1", "epoch": 1});
+    gateway.post(&at(&id, "answers"), &answer).problem(404, "not-found");
     for (method, path) in [
         ("GET", "turns"),
         ("POST", "turns"),
@@ -82,7 +83,7 @@ fn a_session_without_turns_says_so_and_none_at_all_is_404() {
         ("POST", "answers"),
         ("POST", "wait"),
     ] {
-        let body = json!({"text": "x", "answer": "allow", "for": "idle"});
+        let body = json!({"text": "x", "answer": "allow", "request": "1", "epoch": 1, "for": "idle"});
         let body = (method == "POST").then_some(&body);
         gateway.ask(method, &at("no-such", path), &[], body).problem(404, "not-found");
     }

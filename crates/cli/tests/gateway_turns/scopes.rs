@@ -70,7 +70,7 @@ fn a_token_with_a_list_of_sessions_is_not_told_which_other_writes_its_conversati
     assert!(!told.contains(&other) && told.contains("none of yours"), "{told}");
 }
 
-/// The keeper takes the gateway's word for who sent a turn, and nobody else's.
+/// The keeper believes the gateway about the sender of a turn, and marks any other claim.
 #[test]
 fn the_sender_that_the_gateway_names_is_recorded_without_a_mark() {
     let lab = lab();

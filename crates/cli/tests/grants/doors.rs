@@ -151,7 +151,7 @@ fn a_keepers_socket_tells_an_agent_from_a_person() {
     assert_eq!(lab.show("term")["state"], "running");
 }
 
-/// The keeper attributes a process when it accepts its connection, so ending afterwards changes nothing.
+/// The keeper attributes a process when it accepts the connection, so the end of the process afterwards changes nothing.
 #[test]
 fn an_agent_that_ends_after_it_connected_is_refused_as_the_agent_it_was() {
     let lab = lab();
@@ -168,7 +168,7 @@ fn an_agent_that_ends_after_it_connected_is_refused_as_the_agent_it_was() {
     assert_eq!(lab.show("term")["state"], "running");
 }
 
-/// A keeper that is suspended accepts a connection when whoever made it is gone.
+/// A suspended keeper accepts a connection only after the process that made it has ended.
 #[test]
 fn an_agent_that_ends_before_its_connection_is_accepted_releases_no_helper_of_a_stranger() {
     let lab = lab();

@@ -73,7 +73,7 @@ fn outer_without_groups(lab: &Lab) -> bool {
     true
 }
 
-/// Then it is descent, the lock and the mark that tell.
+/// Without control groups, descent, lock and mark are the evidence.
 #[test]
 fn without_control_groups_they_are_inside_as_well() {
     let lab = lab();

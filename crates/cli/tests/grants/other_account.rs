@@ -8,7 +8,7 @@ use berth_harness::Lab;
 
 use crate::{BERTH, agent, inside};
 
-/// An account that nobody has.
+/// The uid of an account that does not exist.
 const OTHER_ACCOUNT: u32 = 54_321;
 
 /// A lab whose agent `walled` runs as another account, as docs/grants.md says.
@@ -76,7 +76,7 @@ fn an_agent_under_another_account_takes_turns_and_reaches_nothing_of_its_keeper(
         assert_ne!(inside(&lab, "walled", &deed).code, 0, "{deed} was let in");
     }
     assert_eq!(lab.show(&other)["state"], "idle", "nothing was done to it");
-    // The keeper ends all of it, what left its session group as well.
+    // The keeper ends all of its processes, including one that left its process group.
     inside(&lab, "walled", "setsid sleep 1000 >/dev/null 2>&1 & echo $! >child").ok();
     let child = fs::read_to_string(lab.dir().join("work/child")).expect("a number");
     lab.ok(["stop", "walled"]);

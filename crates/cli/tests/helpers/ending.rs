@@ -106,8 +106,8 @@ fn d10_a_helper_that_does_not_want_to_end_holds_up_neither_the_hook_nor_the_next
     println!("after {:?} there was a new one", began_at.elapsed());
 }
 
-/// The keeper itself stands still: the hook is told in time. It is gone when the keeper goes on, and nobody can tell who
-/// it was, so its order is not carried out; the owner says it again.
+/// The keeper is suspended: the hook gets an error in time. The hook has ended when the keeper goes on and cannot be
+/// attributed, so its order is not carried out; the owner repeats it.
 #[test]
 fn d10_a_keeper_that_stands_still_does_not_hold_up_the_hook() {
     let lab = lab();

@@ -201,7 +201,8 @@ fn events_of(lab: &Lab, id: &str) -> usize {
         .sum()
 }
 
-/// The lease of a helper is removed while it runs: nobody joins a keeper that cannot record it, and nothing is lost.
+/// The lease of a helper is removed while the helper runs: no owner joins a keeper that cannot record it, and nothing is
+/// lost.
 #[test]
 fn helper_whose_lease_was_removed_is_joined_by_nobody_and_ensured_again_after_its_end() {
     let lab = lab();

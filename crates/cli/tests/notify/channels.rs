@@ -89,10 +89,12 @@ fn a_session_that_a_command_starts_is_told_nothing_of_the_other_one() {
     let lab = lab_with("");
     let out = lab.dir().join("out");
     let script = format!(
-        "test -n \"$BERTH_EVENT_TITLE\" || exit 9; BERTH_NOTIFY_ON=failed {} run -d --notify none --name t -- \
+        "test -n \"$BERTH_EVENT_TITLE\" || exit 9; BERTH_NOTIFY_ON=failed {} run -d --notify none --name t --cwd {2} -- \
          sh -c 'env > {1}.part; mv {1}.part {1}'",
         env!("CARGO_BIN_EXE_berth"),
-        out.display()
+        out.display(),
+        // Below `control` a session starts only where the session is that the command was told of.
+        env!("CARGO_MANIFEST_DIR")
     );
     let command = program(&lab, "starts", &script);
     add(&lab, &format!("[notify]\ncommand = [{command:?}]\n"));

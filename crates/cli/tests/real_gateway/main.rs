@@ -139,7 +139,7 @@ fn booby_trap(world: &World, dir: &std::path::Path) -> std::path::PathBuf {
     ran
 }
 
-/// The same directory, asked for with `send` and with `control`: only the second makes the agent run what is in it.
+/// Asks for one directory with `send` and with `control`: only `control` makes the agent run a command of the directory.
 fn a_directory_with_a_command(agent: &str) {
     let world = World::new();
     let dir = world.lab.dir().canonicalize().expect("the lab").join("trap");

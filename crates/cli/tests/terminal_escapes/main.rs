@@ -124,6 +124,7 @@ const COMMANDS: &[(&str, Prints, &[&str])] = &[
     ("transcript-check", Quotes, &["transcript", "check", "TRANSCRIPT"]),
     ("transcript-tree", Quotes, &["transcript", "tree", "TRANSCRIPT"]),
     ("transcript-repair", Quotes, &["transcript", "repair", "TRANSCRIPT", "--to", "CWD/copy.jsonl"]),
+    ("audit", Text, &["audit"]),
     ("token", Text, &["token"]),
     ("token-new", Text, &["token", "new", "--scope", "read", "--name", "ODD"]),
     ("token-ls", Text, &["token", "ls"]),
@@ -200,7 +201,7 @@ fn no_verb_passes_on_terminal_escapes_of_a_hostile_agent_or_host() {
         let args: Vec<String> = args.iter().map(|word| world.filled(word)).collect();
         let mut words: Vec<&str> = args.iter().map(String::as_str).collect();
         check(&world, &words, *prints, &mut wrong);
-        // The same on a host that answers everything with escapes.
+        // The command on a host that answers everything with escape sequences.
         let is_raw_there = matches!(
             *page,
             "run" | "resume" | "adopt" | "attach" | "output" | "export" | "man" | "completions"
@@ -242,7 +243,7 @@ fn what_a_shell_completes_has_no_escapes() {
         command.env("BERTH_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "2");
         let output = command.output().expect("berth can be started");
         assert!(String::from_utf8_lossy(&output.stdout).contains("turns"), "{shell}: {output:?}");
-        // Its own separator, between candidates, is not of anybody else.
+        // clap writes this separator between candidates.
         let stream: Vec<u8> = output.stdout.into_iter().filter(|byte| *byte != 0x0b).collect();
         wrong.extend(obeyed(&stream).map(|odd| format!("{shell}: {odd}")));
     }

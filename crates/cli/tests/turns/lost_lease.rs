@@ -118,7 +118,7 @@ fn directory_that_was_replaced_by_a_copy_is_not_written_to_while_its_keeper_live
         assert!(matches!(keeper.check(), Verdict::Alive(_)), "{args:?} ended the keeper: {said:?}");
     }
     assert!(segments(&dir) == before, "nothing was written");
-    // The advice of the message. The keeper finds that its directory is not its own, and leaves without a trace.
+    // The advice of the message. The keeper finds that its directory was replaced, and exits without writing.
     signal(&keeper, Signal::TERM);
     wait_gone(&keeper);
     wait_until("its run to end", || lab.processes().is_empty());
@@ -151,7 +151,7 @@ fn directory_that_was_replaced_by_an_older_copy_is_not_written_to_while_its_keep
             assert!(said.err.contains(&format!("pid {}", keeper.pid)), "{args:?}: {said:?}");
         }
     }
-    // Whoever puts the original back has everything.
+    // Nothing is lost once the original is put back.
     fs::rename(&dir, &older).expect("the copy moves");
     fs::rename(&newer, &dir).expect("the original takes its place");
     lab.ok(["send", "--wait", &id, "three"]);

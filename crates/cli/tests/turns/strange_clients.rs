@@ -21,7 +21,7 @@ const MOST_MEMORY_KIB: u64 = 160 << 10;
 
 fn connect(lab: &Lab, id: &str) -> UnixStream {
     let stream = berth_host::socket::connect(&lab.session_dir(id), "sock").expect("the keeper listens");
-    // Only a keeper that does not disconnect anybody lets this pass.
+    // These timeouts pass only if the keeper fails to disconnect the client.
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
     stream.set_write_timeout(Some(Duration::from_secs(30))).expect("a socket");
     stream
@@ -65,7 +65,7 @@ fn clients_that_never_finish_their_frames_cost_a_keeper_a_bounded_amount_of_memo
         let status = br#"{"protocol":1,"place":"","request":{"ask":"status"}}"#;
         berth_api::frame::write(&mut stream, berth_api::frame::Kind::Call, &[status]).expect("room");
         berth_api::frame::read(&mut stream).expect("an answer").expect("an answer");
-        // Whoever hoards most is disconnected, and that may be this one.
+        // The keeper disconnects the client that hoards most, which may be this one.
         let _ = stream.write_all(&LONGEST_HEADER).and_then(|()| stream.write_all(&piece));
         hoarders.push(stream);
     }
