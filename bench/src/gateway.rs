@@ -22,7 +22,7 @@ pub(crate) struct Gateway {
     _said: BufReader<std::process::ChildStdout>,
     pub(crate) address: String,
     pub(crate) token: String,
-    /// For streams, one after the other: one token has at most 512 of them.
+    /// Tokens for streams, used in turn: one token has at most 512 streams.
     tokens: [String; 4],
     asked: AtomicUsize,
 }

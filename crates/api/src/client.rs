@@ -28,7 +28,7 @@ pub struct Connection {
     asker: Asker,
     /// What was read beyond the last whole frame.
     ahead: Vec<u8>,
-    /// Whether the keeper takes long requests: it has been asked something, or this process started it.
+    /// True if the keeper takes long requests of this client: it has been asked before, or this process started it.
     has_asked: bool,
 }
 
@@ -56,7 +56,7 @@ impl Connection {
         Self::open_within(dir, asker, berth_host::socket::QUEUE_PATIENCE)
     }
 
-    /// Connects, and gives up after `patience` if the keeper accepts nobody.
+    /// Connects, and gives up after `patience` if the keeper does not accept.
     pub fn open_within(dir: &Path, asker: Asker, patience: Duration) -> io::Result<Self> {
         let stream = berth_host::socket::connect_within(dir, SOCKET_NAME, patience)
             .inspect_err(|error| tracing::debug!(?dir, %error, "no keeper answers there"))?;
@@ -78,12 +78,12 @@ impl Connection {
         keeper.frame().map(drop)
     }
 
-    /// Uses a stream to a keeper that this process has started. Its first request may be as long as any.
+    /// Uses a stream to a keeper that this process has started. The first request on it may be as long as any other.
     pub fn over(stream: UnixStream, place: String) -> Self {
         Self::over_for(stream, place.into())
     }
 
-    /// Does the same for a caller that may be an agent.
+    /// Uses such a stream for a caller that may be an agent.
     pub fn over_for(stream: UnixStream, asker: Asker) -> Self {
         Self { stream, asker, ahead: Vec::new(), has_asked: true }
     }
@@ -114,7 +114,8 @@ impl Connection {
         }
     }
 
-    /// Asks without waiting, but for a first request too long for a keeper that does not know this client yet.
+    /// Sends a request without waiting for its answer. A keeper that does not know this client yet refuses a long request:
+    /// before such a request this asks for the status, and waits for that answer.
     pub fn send(&mut self, request: Request) -> io::Result<()> {
         let Asker { place, agent, also } = self.asker.clone();
         let call = Call { protocol: PROTOCOL, place, agent, also, trace: trace::current(), request };

@@ -49,9 +49,9 @@ const SECRET_BEGINNINGS: [&str; 30] = [
     "lin_api_",
     "tskey-",
 ];
-/// How berth's own tokens, logins and links begin; what follows has 49 letters and digits.
+/// How berth's own tokens begin; 49 letters and digits follow.
 const BERTH_BEGINNING: &str = "berth_";
-/// The shortest rest of one of berth's own: `berth_` also begins the names of our crates.
+/// The shortest text after `berth_` that counts as a token: the names of our crates begin with `berth_` as well.
 const SHORTEST_BERTH_SECRET: usize = 32;
 /// Addresses whose path is the secret: how the host ends, and how the path begins. The rest of the address is masked.
 const SECRET_PATHS: [(&str, &str); 11] = [
@@ -67,11 +67,11 @@ const SECRET_PATHS: [(&str, &str); 11] = [
     ("maker.ifttt.com", "/trigger/"),
     ("api.telegram.org", "/bot"),
 ];
-/// Names that are a secret's only if the value looks random.
+/// Parts of names that mean a secret only if the value looks random.
 const WEAK_NAMES: [&str; 6] = ["private", "licen", "salt", "seed", "signature", "access"];
 /// The shortest value that can look random.
 const SHORTEST_RANDOM: usize = 20;
-/// How many bits each letter of a random value has at least. English text has fewer than 3 in so few letters without a space.
+/// The least entropy of a random value, in bits per letter. Short English text without spaces has fewer than 3.
 const LEAST_BITS: f64 = 3.5;
 /// What follows such a beginning is at least this long.
 const SHORTEST_SECRET: usize = 8;
@@ -134,15 +134,15 @@ fn mask_word(word: &str, before: &str) -> String {
     masked(word, if is_script { Reach::Value } else { Reach::Word })
 }
 
-/// How a text is read: which names in it lead to a secret, and how far that goes.
+/// How a text is read: which names in it announce a secret, and where the secret ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// To the end: it was one word when it was given, spaces and all.
     Word,
     /// As far as a value in a script would.
     Value,
-    /// The text is a value. A name in it counts only before `=`, as in the query of an address: a `PATH` has
-    /// directories like `keys` with a colon behind them.
+    /// The text is a value. A name in it counts only before `=`, as in the query of an address: a `PATH` contains
+    /// directories such as `keys` followed by a colon.
     Setting,
 }
 
@@ -192,7 +192,7 @@ fn is_name_letter(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.".contains(c)
 }
 
-/// Whether a name is set to something: `=` follows, and it begins the text or is one of several settings.
+/// Whether a name is set to a value: `=` follows the name, and the name begins the text or follows a separator.
 fn is_setting(before: &str, after: &str) -> bool {
     let separates = |c: char| c.is_whitespace() || "?&;'\"".contains(c);
     after.starts_with('=') && before.chars().next_back().is_none_or(separates)
@@ -229,18 +229,19 @@ pub fn is_secret_variable(name: &str, value: &str) -> bool {
         || masked(value, Reach::Setting) != value
 }
 
-/// The addresses of webhooks are passwords, whoever they are of.
+/// Whether this is the address of a webhook. Such an address is a password, whatever service it belongs to.
 fn is_webhook(name: &str, value: &str) -> bool {
     name.to_ascii_lowercase().contains("webhook") && value.starts_with("http")
 }
 
-/// Whether a value that looks random goes by a name that some secrets have.
+/// Whether the value looks random and the name is one that some secrets have.
 fn is_random_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     WEAK_NAMES.iter().any(|weak| name.contains(weak)) && looks_random(value)
 }
 
-/// Whether a value is long, of letters and digits mixed, and without repetition: a path or a sentence is not.
+/// Whether a value is long, mixes letters and digits, and does not repeat itself. A path or a sentence does not look
+/// random.
 fn looks_random(value: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte);
     let mixes = value.bytes().any(|byte| byte.is_ascii_digit())
@@ -332,7 +333,7 @@ fn user_of<'t>(scheme: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
     }
 }
 
-/// For an address whose path is the secret: the address up to it, and the text behind the address.
+/// Splits an address whose path is the secret: the address up to the secret, and the text behind the address.
 fn secret_path_of<'t>(scheme: &str, after: &'t str) -> Option<(&'t str, &'t str)> {
     if !matches!(scheme, "http" | "https") {
         return None;

@@ -133,8 +133,8 @@ pub struct Status {
     pub expires_in_ms: Option<u64>,
     /// The number of the last event this was computed from.
     pub seq: u64,
-    /// Only there, and true, if the session's keeper does not answer (it is suspended or stuck). Everything else then
-    /// comes from the files; who is attached may be out of date.
+    /// Present, and true, only if the session's keeper does not answer (it is suspended or stuck). All other fields then
+    /// come from the files, and `attached` may be out of date.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keeper_silent: bool,
 }

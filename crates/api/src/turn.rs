@@ -69,8 +69,8 @@ pub struct TurnView {
     pub late: Vec<TurnEnd>,
     /// Where its output begins.
     pub output_from: Option<u64>,
-    /// Only there, and true, if the session's keeper does not answer (it is suspended or stuck). Everything else then
-    /// comes from the files.
+    /// Present, and true, only if the session's keeper does not answer (it is suspended or stuck). All other fields then
+    /// come from the files.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keeper_silent: bool,
 }

@@ -48,7 +48,8 @@ fn main() -> ExitCode {
         Some(verb) if verb == berth_keeper::start::KEEPER_VERB => {
             let args: Vec<_> = raw.collect();
             berth_host::spawn::take_name("berth");
-            // Its environment has the agent's secrets. Without this it works as well, so a failure stops nothing.
+            // The keeper's environment contains the agent's secrets. A keeper that cannot be closed still works, so
+            // a failure is ignored.
             let _ = berth_host::memory::close_to_others();
             log::of_a_keeper(&args);
             return ExitCode::from(berth_keeper::keeper::keep(&args));
@@ -68,14 +69,14 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => {
             let text = error.render().to_string();
-            // What was typed may come from an agent, and clap quotes it.
+            // Arguments may come from an agent, and clap quotes them.
             let printed = if text.contains(|c| c != '\n' && berth_verbs::words::is_hidden(c)) {
                 print::prompt(&text);
                 Ok(())
             } else {
                 error.print()
             };
-            // Help is all that was asked for, and nobody gets it.
+            // Help is the only output of this command, so a closed standard output is a failure.
             let printed = match error.use_stderr() {
                 false if berth_host::stdio::is_stdout_closed() => print::text(&text).map_err(|problem| {
                     print::problem(&problem);

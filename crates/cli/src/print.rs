@@ -1,7 +1,7 @@
 //! Standard output and standard error.
 //!
-//! Promise: people and programs get [`Visible`] text: whatever an agent or another host says, a terminal shows it and does
-//! not obey it. Clippy refuses any other way to the two streams (`clippy.toml`).
+//! Promise: people and programs get [`Visible`] text: a terminal shows text of agents and other hosts and does not obey
+//! it. Clippy refuses any other way to the two streams (`clippy.toml`).
 //! Not here: what draws on a whole terminal (see `tty::output`), and escaping itself (see `visible`).
 //! Start with [`text`] (data), [`note`] (remarks), [`problem`] (errors) and [`json`] (data for programs). [`raw`] is for
 //! bytes that are raw by design.
@@ -26,7 +26,7 @@ pub(crate) fn is_error_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Standard error for `-v`, which escapes the values that it prints itself.
+/// Standard error for log lines (`-v`, `BERTH_LOG`). The formatter of the log escapes control characters in values.
 pub(crate) fn log() -> io::Stderr {
     io::stderr()
 }
@@ -77,19 +77,19 @@ pub(crate) fn note(text: &(impl ToVisible + ?Sized)) {
     }
 }
 
-/// Prints to standard error as it is, without a line break: a question, or a line that is printed over.
+/// Prints text to standard error without adding a line break: a question, or a line that is overwritten later.
 pub(crate) fn prompt(text: &(impl ToVisible + ?Sized)) {
     let mut err = io::stderr().lock();
     let _ = err.write_all(text.to_visible().as_str().as_bytes()).and_then(|()| err.flush());
 }
 
-/// Removes the last line of standard error, which is a terminal, and prints this in its place.
+/// Overwrites the last line of standard error, which must be a terminal.
 pub(crate) fn over_line(text: &(impl ToVisible + ?Sized)) {
     let mut err = io::stderr().lock();
     let _ = write!(err, "\r\x1b[K{}", text.to_visible().as_str()).and_then(|()| err.flush());
 }
 
-/// Notes that a keeper did not answer, and that the files did in its place.
+/// Notes that a keeper did not answer and that the output comes from the files.
 pub(crate) fn note_if_silent(keeper_silent: bool, session: &str) {
     if keeper_silent {
         note(&format!(
@@ -103,14 +103,14 @@ pub(crate) fn text(text: &(impl ToVisible + ?Sized)) -> Result<(), Problem> {
     raw(text.to_visible().as_str().as_bytes())
 }
 
-/// Prints bytes that are raw by design to standard output, and admits it when that fails: what a program on a terminal
-/// wrote (`output`, `run`, `screen --ansi`), a file for others (`export`), a script, a message of a protocol.
+/// Prints bytes that are raw by design to standard output, and fails if they cannot be written: the output of a program on
+/// a terminal (`output`, `run`, `screen --ansi`), an exported file (`export`), a script, a message of a protocol.
 pub(crate) fn raw(bytes: &[u8]) -> Result<(), Problem> {
     written(bytes, String::new)
 }
 
-/// Prints what was just made and cannot be learned in another way, or is not worth having unread. If that fails, `unheard`
-/// takes it back, or says what there is: the error ends with its sentence.
+/// Prints the result of a command that cannot be read again later, such as a token. If printing fails, `unheard` revokes
+/// the result or says what exists, and the error ends with its sentence.
 pub(crate) fn made(
     text: &(impl ToVisible + ?Sized),
     unheard: impl FnOnce() -> String,
@@ -130,7 +130,7 @@ fn written(bytes: &[u8], unheard: impl FnOnce() -> String) -> Result<(), Problem
     })
 }
 
-/// Writes a message of a protocol to standard output. A reader that is gone is an error here, and ends nothing.
+/// Writes a message of a protocol to standard output. A reader that has left is an error and does not end the process.
 pub(crate) fn message(bytes: &[u8]) -> io::Result<()> {
     if berth_host::stdio::is_stdout_closed() && !bytes.is_empty() {
         return Err(rustix::io::Errno::BADF.into());
@@ -182,8 +182,8 @@ pub(crate) fn painted(state: &str, width: usize) -> Visible {
     Visible::painted(paint, format!("{state:width$}"), crate::tty::wants_colour())
 }
 
-/// Lines of a label and a value; a state has its colour. A value of several lines is indented: none of them looks like
-/// a label.
+/// Lines of a label and a value; a state has its colour. A value of several lines is indented, so that none of its lines
+/// looks like a label.
 pub(crate) fn labelled(rows: impl IntoIterator<Item = (&'static str, String)>) -> Visible {
     let line = |(label, value): (&'static str, String)| {
         let value = if label == "state" { painted(&value, 0) } else { value.into() };

@@ -23,7 +23,7 @@ impl ReadingTime {
         Self { ends_at: now.saturating_add(READING_TIME) }
     }
 
-    /// Takes a key, and tells whether it may answer.
+    /// Takes a key. Returns whether the key may answer; a key that comes too early restarts the time.
     pub(crate) fn press(&mut self, now: Duration) -> bool {
         let is_over = self.is_over(now);
         if !is_over {
@@ -36,7 +36,7 @@ impl ReadingTime {
         now >= self.ends_at
     }
 
-    /// How much of it is left, if any is.
+    /// How much of the time is left; `None` if it is over.
     pub(crate) fn left(&self, now: Duration) -> Option<Duration> {
         self.ends_at.checked_sub(now).filter(|left| !left.is_zero())
     }

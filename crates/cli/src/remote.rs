@@ -89,8 +89,8 @@ pub(crate) fn advice(home: &Home, text: &str) -> Option<String> {
     })
 }
 
-/// Runs this on the host. A person at a terminal gets a terminal there, and with it whatever the host draws; anybody else
-/// gets text that is escaped here, because the host may not be honest.
+/// Runs this command on the host. At a terminal the command gets a terminal there, and the host draws on it; otherwise the
+/// output is escaped here, because the host may be hostile.
 pub(crate) fn run(host: &Host, typed: Vec<String>, verb: Option<&Verb>) -> Result<u8, Problem> {
     let mut words: Vec<String> =
         ["proxy", "exec", "--from", env!("CARGO_PKG_VERSION"), "--called", &host.name, "--"]

@@ -22,7 +22,7 @@ pub(crate) fn can_ask() -> bool {
     isatty(stdin()) && isatty(stderr())
 }
 
-/// Standard output, to be waited for.
+/// Standard output, for `poll`.
 pub(crate) fn standard_output() -> BorrowedFd<'static> {
     stdout()
 }

@@ -1,6 +1,6 @@
 //! Text that is safe to print.
 //!
-//! Promise: a [`Visible`] has no control characters of anybody else's: names, answers, error messages and the words of
+//! Promise: a [`Visible`] contains no control characters from outside: names, answers, error messages and text of
 //! other hosts are escaped when they become one (see [`berth_verbs::words::visible`]). The only escape sequences in it
 //! are colours that [`Visible::painted`] adds. `print` takes nothing else.
 //! Not here: where it is printed (see `print`), and what is raw by design (see `print::raw`).
@@ -52,7 +52,7 @@ impl Paint {
 }
 
 impl Visible {
-    /// The text in a colour, if `is_coloured`. Nothing stays nothing.
+    /// The text in a colour, if `is_coloured`. Empty text stays empty.
     pub(crate) fn painted(paint: Paint, text: impl Into<Self>, is_coloured: bool) -> Self {
         let text = text.into();
         if !is_coloured || text.is_empty() {
@@ -113,7 +113,7 @@ fn no_json(error: &serde_json::Error) -> Problem {
     Problem::new(Code::Bug, format!("cannot print as JSON: {error}"))
 }
 
-/// Anything that can be printed: text, which is escaped then, or text that has been.
+/// Anything that can be printed: plain text, which is escaped by the conversion, or text that is escaped already.
 pub(crate) trait ToVisible {
     fn to_visible(&self) -> Cow<'_, Visible>;
 }
@@ -205,7 +205,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// What can be shown by now. Bytes that are not UTF-8 are replaced.
+    /// Takes the next bytes. Returns the text that is complete so far; bytes that are not UTF-8 are replaced.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Visible {
         self.held.extend_from_slice(bytes);
         let mut whole = self.held.len();
@@ -220,7 +220,7 @@ impl Incoming {
         Visible::from(String::from_utf8_lossy(&std::mem::replace(&mut self.held, rest)).as_ref())
     }
 
-    /// What was held back, when nothing more comes.
+    /// The text that was held back, at the end of the bytes.
     pub(crate) fn end(self) -> Visible {
         Visible::from(String::from_utf8_lossy(&self.held).as_ref())
     }

@@ -1,8 +1,9 @@
 //! Turn edges of an agent in a terminal: when it began, asked and ended, as its hooks told.
 //!
 //! Promise: what a hook tells of a turn of ours counts only if the prompt it names is that turn's, and the turn was
-//! given and not over. A turn is `done` without a remark only if the agent's own record has its end. Whatever somebody typed there is theirs, and only makes the agent busy. A run whose agent tells
-//! nothing is as it was without hooks.
+//! given and not over. A turn is `done` without a remark only if the agent's own record has its end. Text that a person
+//! typed there is not a turn of ours, and only makes the agent busy. A run whose agent tells nothing is as it was without
+//! hooks.
 //! Not here: whether a hook is the run's own agent's (the keeper proves that), typing and the screen (the keeper's
 //! `edges`).
 //! Start with [`told`]; [`Edges`] is what is known.
@@ -23,7 +24,7 @@ const NOTES_WITH_HASH: &str = "claude";
 /// The agent that takes what is typed while it works into the turn it has.
 const JOINS_PROMPTS: &str = "codex";
 
-/// Why an end is not proven.
+/// The reason of an end that is not proven.
 const TOLD_BY_HOOK: &str = "told by a hook, not in the agent's own record";
 
 /// What stands for the tool where an agent did not name one.
@@ -106,7 +107,7 @@ pub enum Told {
         answer: Option<String>,
         /** Whether that is only the beginning. */
         cut: bool,
-        /** What proves it. */
+        /** The proof of the end. */
         proof: EndProof,
     },
     /// It was made to break off.
@@ -232,7 +233,7 @@ pub(crate) fn told(session: &Session, epoch: Epoch, told: &Told, now: Now) -> Ve
             let end = match proof {
                 EndProof::Recorded => done(None),
                 EndProof::HookOnly => done(Some(TOLD_BY_HOOK)),
-                // Nor is the answer that came with it the agent's.
+                // The answer that came with the hook is not proven to be the agent's either.
                 EndProof::Contradicted => TurnEnd::without_answer(Final::Unknown, TOLD_BY_HOOK),
             };
             // Of what it was given before ours it tells the end as well.

@@ -33,7 +33,7 @@ const MOST_AT_ONCE: u64 = 4 << 20;
 /// The longest command line that is waited for: a request for a session has no room for more.
 const MOST_HELD: usize = 8 << 20;
 
-/// Whether this caller gets command lines only masked.
+/// Whether command lines are masked for this caller.
 pub(crate) fn is_for(caller: &Caller) -> bool {
     caller.scope < Scope::Control
 }
@@ -74,7 +74,7 @@ pub(crate) fn whole(bytes: &Bytes) -> Bytes {
 /// A part of an answer, masked.
 struct Part {
     done: Vec<u8>,
-    /// How far it was read. What is behind it is the beginning of a command line, or may become one.
+    /// How many bytes were read. The bytes behind them are the beginning of a command line, or may become one.
     upto: usize,
 }
 
@@ -107,7 +107,7 @@ fn masked(bytes: &[u8]) -> Option<Part> {
                 part.upto = begins;
                 return Some(part);
             }
-            // Another array by the same name.
+            // An array of that name that is not a command line.
             Some(Err(_)) | None => {}
         }
     }
@@ -121,7 +121,7 @@ fn masked(bytes: &[u8]) -> Option<Part> {
     Some(part)
 }
 
-/// Whether more could make a key of this.
+/// Whether these bytes may be the beginning of a key.
 fn may_begin(bytes: &[u8]) -> bool {
     KEYS.iter().any(|key| {
         let mut beginning = b"\"".iter().chain(*key).chain(OPENS);
@@ -132,12 +132,12 @@ fn may_begin(bytes: &[u8]) -> bool {
 /// A body whose command lines are masked as it passes.
 struct Masked {
     body: Body,
-    /// The end of what came, while it may be the beginning of a command line.
+    /// The last bytes that came, while they may be the beginning of a command line.
     held: BytesMut,
 }
 
 impl Masked {
-    /// What can be sent on of what came.
+    /// Takes the next bytes. Returns those that can be sent on.
     fn pass(&mut self, came: Bytes) -> Bytes {
         if self.held.is_empty() {
             let Some(part) = masked(&came) else { return came };
@@ -168,7 +168,7 @@ impl hyper::body::Body for Masked {
                 },
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None if this.held.is_empty() => return Poll::Ready(None),
-                // The answer broke off within a command line; the end of it would show what was held back.
+                // The answer broke off within a command line; sending the held bytes would show it unmasked.
                 None => {
                     this.held.clear();
                     return Poll::Ready(Some(Err(axum::Error::new("the answer broke off"))));

@@ -1,7 +1,7 @@
-//! What of the requests goes into the audit log: few lines, however many requests there are.
+//! Selects the requests that go into the audit log: few lines, however many requests there are.
 //!
 //! Promise: a use of a token is written down once per address in [`USE_PERIOD`]; refusals at most [`MOST_A_MINUTE`] times
-//! a minute, and the next line says how many were left out. A request that is neither costs one look at a map.
+//! a minute, and the next line says how many were left out. Any other request costs one lookup in a map.
 //! Not here: the file (see `berth_keeper::audit`), tokens that are made and revoked (see `berth_verbs::tokens`).
 //! Start with [`Audit::used`].
 
@@ -21,24 +21,24 @@ use crate::caller::Caller;
 
 /// For how long a token's use from an address is not written down again.
 pub(crate) const USE_PERIOD: Duration = Duration::from_secs(24 * 3600);
-/// How many pairs of a token and an address are remembered. One more, and all are forgotten.
+/// How many pairs of a token and an address are remembered. Beyond that all of them are forgotten.
 const MOST_USES: usize = 4096;
 /// How many uses, and how many refusals, are written down in a minute.
 pub(crate) const MOST_A_MINUTE: u32 = 60;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What was written down lately.
+/// What was written recently.
 #[derive(Debug)]
 pub(crate) struct Audit {
     root: PathBuf,
     hasher: RandomState,
-    /// By the hash of a token's id and an address: when its use was written down.
+    /// When the use of a token from an address was written, by the hash of the token's id and the address.
     uses: Mutex<HashMap<u64, Instant>>,
     use_lines: Mutex<Minute>,
     refusal_lines: Mutex<Minute>,
 }
 
-/// How many lines there were in this minute.
+/// The lines of the current minute.
 #[derive(Debug, Default)]
 struct Minute {
     began: Option<Instant>,
@@ -47,7 +47,7 @@ struct Minute {
 }
 
 impl Minute {
-    /// Whether there is room for a line; how many were left out before it.
+    /// Makes room for a line. Returns how many lines were left out before it; `None` if there is no room.
     fn room(&mut self, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.duration_since(began) >= MINUTE) {
             (self.began, self.written) = (Some(now), 0);
@@ -72,7 +72,7 @@ impl Audit {
         }
     }
 
-    /// A token or login was used from this address; `None` is the local socket.
+    /// Notes that a token or login was used from this address; `None` is the local socket.
     pub(crate) fn used(&self, pass: &Pass, address: Option<IpAddr>) {
         let now = Instant::now();
         if self.is_new(pass, address.map(place), now) && room(&self.use_lines, now).is_some() {
@@ -100,21 +100,21 @@ impl Audit {
         true
     }
 
-    /// A secret that opens nothing came from this address.
+    /// Notes that a caller at this address showed a secret that is not valid.
     pub(crate) fn wrong_secret(&self, address: Option<IpAddr>) {
         let Some(left_out) = room(&self.refusal_lines, Instant::now()) else { return };
         let by = address.map_or("the local socket".to_owned(), |it| it.to_canonical().to_string());
         self.write(by, AuditEvent::TokenRefused { left_out });
     }
 
-    /// A known caller asked for more than it may.
+    /// Notes that a known caller asked for more than it may.
     pub(crate) fn refused(&self, caller: &Caller, method: &str, route: &str) {
         let Some(left_out) = room(&self.refusal_lines, Instant::now()) else { return };
         let (method, route) = (audit::plain(method), route.to_owned());
         self.write(caller.place.clone(), AuditEvent::RequestRefused { method, route, left_out });
     }
 
-    /// Beside the requests: a disk may take its time.
+    /// Writes in another thread, because a disk may be slow.
     fn write(&self, by: String, event: AuditEvent) {
         let root = self.root.clone();
         tokio::task::spawn_blocking(move || audit::note(&root, &by, event));

@@ -134,7 +134,7 @@ pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, n
                 }
                 None => next.run(request).await,
             };
-            // It goes with the answer as far as the last piece of it.
+            // The request counts until the last piece of its answer is sent.
             if let Some(underway) = underway {
                 response.extensions_mut().insert(underway);
             }
@@ -275,7 +275,7 @@ fn who(gate: &Gate, peer: &Peer, shown: &Shown) -> Result<Option<Found>, Refused
             gate.door.audit.used(&pass, address_of(peer));
             Ok(Some((caller_of(&pass, peer), Some(pass))))
         }
-        // Every login ends so; it is not a guess.
+        // Every login ends this way, so it does not count as a guess.
         None if matches!(shown, Shown::Login(_)) => {
             Err(Refused::Otherwise(stranger("you are not logged in any more")))
         }

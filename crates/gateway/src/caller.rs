@@ -27,7 +27,7 @@ pub(crate) struct Caller {
     pub(crate) agent: Option<SessionId>,
     /// Others that it is inside of as well; see [`Ctx::also`].
     pub(crate) also: Vec<SessionId>,
-    /// The token or login they showed, if it was by one that they were let in.
+    /// The token or login that let the caller in; `None` if the local socket did.
     pub(crate) pass: Option<Arc<Pass>>,
 }
 
@@ -40,7 +40,7 @@ impl Caller {
             size: None,
             parent: self.agent.clone(),
             also: self.also.clone(),
-            // Whoever cannot be told may only read, which `auth` sees to.
+            // A caller that cannot be told may only read; `auth` enforces that.
             unseen: None,
             scope: self.scope,
         }

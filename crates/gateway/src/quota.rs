@@ -22,22 +22,22 @@ use crate::live::terminals::{Holder, holder};
 
 /// The event streams of one token: one in so many of all connections, 512 of 4096.
 const STREAM_SHARE: usize = 8;
-/// The waits of one token, likewise.
+/// The waits of one token: one in so many of all connections, 512 of 4096.
 const WAIT_SHARE: usize = 8;
 /// The requests of one token that are under way, in eighths of all connections: fewer than one address may have.
 const REQUEST_EIGHTHS: usize = 3;
 /// The requests of one address behind a trusted proxy: as many as an address that connects itself.
 const ADDRESS_EIGHTHS: usize = 4;
-/// Where few files may be open: no fewer than this of anything.
+/// The least value of each limit, for hosts where few files may be open.
 const LEAST: usize = 4;
-/// Bodies of callers that are not known yet, of all of them together. A form fits one packet.
+/// Bodies of unknown callers, all of them together. A real form fits into one packet.
 const MOST_FORMS: usize = 16;
 /// How long a stream that was closed may take to send its last event before its connection is cut.
 const GRACE: Duration = Duration::from_secs(1);
 /// When there may be room again, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
-/// Something that goes on until its caller has had enough.
+/// A request that lasts until its caller or the gateway ends it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Lasting {
     Stream,
@@ -46,7 +46,7 @@ pub(crate) enum Lasting {
     Form,
 }
 
-/// The one that a limit is for.
+/// Whose requests a limit counts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Whose {
     Caller(Holder),
@@ -66,23 +66,23 @@ pub(crate) struct Quotas {
 struct Open {
     next: u64,
     requests: HashMap<Whose, usize>,
-    /// By age.
+    /// By number: the oldest comes first.
     lasting: HashMap<(Whose, Lasting), BTreeMap<u64, Sign>>,
 }
 
-/// How something that lasts is ended.
+/// The means to end a lasting request.
 #[derive(Clone, Debug)]
 struct Sign {
-    /// It has to end.
+    /// Cancelled when the request has to end.
     closed: CancellationToken,
-    /// It has ended.
+    /// Cancelled when the request has ended.
     done: CancellationToken,
-    /// Cuts its connection.
+    /// Cuts the connection of the request.
     leash: Option<Leash>,
 }
 
 impl Sign {
-    /// Has it end: by itself, or with its connection if its client takes nothing.
+    /// Ends the request: by its own last event, or by cutting its connection if its client does not read.
     fn close(self) {
         self.closed.cancel();
         let Some(leash) = self.leash else { return };
@@ -108,7 +108,7 @@ impl Quotas {
         }
     }
 
-    /// Counts a request until what comes back is dropped. `forwarded` is the client's address, if a trusted proxy
+    /// Counts a request until the returned guard is dropped. `forwarded` is the client's address, if a trusted proxy
     /// names it.
     pub(crate) fn request(
         self: &Arc<Self>,
@@ -133,12 +133,12 @@ impl Quotas {
         Ok(Arc::new(underway))
     }
 
-    /// Makes room for something of this caller that lasts: at its limit, its oldest of that kind is closed.
+    /// Makes room for a lasting request of this caller: at its limit, its oldest one of that kind is closed.
     pub(crate) fn stay(self: &Arc<Self>, caller: &Caller, what: Lasting, leash: Option<Leash>) -> Stay {
         self.enter(holder(caller).map(Whose::Caller), what, leash)
     }
 
-    /// Makes room for the body of a caller that is not known yet: at the limit the oldest such body is given up.
+    /// Makes room for the body of an unknown caller: at the limit the oldest such body is given up.
     pub(crate) fn form(self: &Arc<Self>) -> Stay {
         self.enter(Some(Whose::Strangers), Lasting::Form, None)
     }
@@ -168,7 +168,7 @@ impl Quotas {
 }
 
 impl Open {
-    /// Closes the oldest stream of a caller, or else its oldest wait. Whether there was one.
+    /// Closes the oldest stream of a caller, or else its oldest wait. Returns whether there was one.
     fn close_oldest(&mut self, whose: &Whose) -> bool {
         for what in [Lasting::Stream, Lasting::Wait] {
             let all = self.lasting.get_mut(&(whose.clone(), what));
@@ -207,7 +207,7 @@ impl Drop for Underway {
     }
 }
 
-/// Something that lasts, until it is dropped.
+/// A lasting request that counts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Stay {
     quotas: Arc<Quotas>,
@@ -218,12 +218,12 @@ pub(crate) struct Stay {
 }
 
 impl Stay {
-    /// Cancelled when it has to end.
+    /// Cancelled when the request has to end.
     pub(crate) fn closed(&self) -> &CancellationToken {
         &self.sign.closed
     }
 
-    /// Why it was closed.
+    /// The problem for the client of a request that was closed.
     pub(crate) fn why(&self) -> Fault {
         let most = self.quotas.most(self.what);
         full(match self.what {
@@ -237,7 +237,7 @@ impl Stay {
         })
     }
 
-    /// What comes of this, unless it has to end before that.
+    /// Waits for the answer, and fails if the request has to end before it is there.
     pub(crate) async fn or_closed<T>(
         &self,
         answer: impl Future<Output = Result<T, Fault>>,

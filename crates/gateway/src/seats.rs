@@ -44,12 +44,12 @@ pub(crate) type Seat = SemaphorePermit<'static>;
 pub(crate) async fn long_work<T: Send + 'static>(
     verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Fault> {
-    // What was begun goes on without its caller, and is bounded all the same.
+    // Such work goes on without its caller, so only the number of bytes bounds its reads.
     let verb = move || allowance::within(MOST_READ_BYTES, Arc::default(), verb);
     seated(&LONG, MOST_LONG, "requests that take long are at work", verb).await
 }
 
-/// Reads files of any size, for a caller that waits for it: at most [`MOST_READ_BYTES`] of them, and no more once the
+/// Reads files of any size for a caller that waits: at most [`MOST_READ_BYTES`] in all, and nothing more once the
 /// caller has left.
 pub(crate) async fn reading<T: Send + 'static>(
     verb: impl FnOnce() -> Result<T, Problem> + Send + 'static,
@@ -59,12 +59,12 @@ pub(crate) async fn reading<T: Send + 'static>(
     seated(&READERS, MOST_READERS, "transcripts are being read", verb).await
 }
 
-/// Somebody who waits for what is read, until this is dropped.
+/// A client that waits for the result, until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting(Arc<AtomicBool>);
 
 impl Waiting {
-    /// The same work, that reads at most so much and ends soon after nobody waits any more.
+    /// Wraps work so that it reads at most `most_bytes`, and fails to read on soon after the client has left.
     pub(crate) fn bound<T>(
         &self,
         most_bytes: u64,

@@ -9,7 +9,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 /// Keeps other processes of this account from looking into this one: no core dump, no `ptrace`, and
 /// `/proc/PID/environ`, `mem`, `fd`, `cwd` and `exe` are root's. `stat`, `cmdline` and `cgroup` stay readable for
-/// everybody. An exec ends it, so what this process starts is as open as ever.
+/// everybody. An exec ends it, so programs that this process starts are not affected.
 ///
 /// To be called after [`crate::spawn::take_name`]: `/proc/self/comm` is root's as well from then on.
 pub fn close_to_others() -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Whether this process was started with its standard output closed.
 //!
-//! Rust's runtime opens `/dev/null` in place of standard streams that are closed, before `main`: from then on everything
-//! that is written succeeds and nobody reads it. The flags of the descriptor do not tell that from a `/dev/null` that the
+//! Rust's runtime opens `/dev/null` in place of standard streams that are closed, before `main`: from then on every
+//! write succeeds and is lost. The flags of the descriptor do not tell that from a `/dev/null` that the
 //! caller chose: Python and Node open theirs for reading and writing, as the runtime does. So this looks before the
 //! runtime does, as a constructor of the program.
 //! Start with [`is_stdout_closed`].
@@ -22,7 +22,7 @@ pub fn is_stdout_closed() -> bool {
 static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {
-    // SAFETY: it only asks for the flags of a descriptor, whatever that is.
+    // SAFETY: the call only reads the flags of a descriptor, whatever that descriptor is.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     STDOUT_CLOSED.store(flags < 0, Ordering::Relaxed);
 }

@@ -1,7 +1,7 @@
-//! Files that only their owner may change or read: what ssh asks of its own.
+//! Files that only their owner may change or read, as ssh requires of its own files.
 //!
-//! Promise: a file passes if it belongs to this account or to root and nobody else has the permission in question. It is
-//! the open file that is looked at, not its name, so nobody can swap it in between.
+//! Promise: a file passes if it belongs to this account or to root and no other account has the permission in question.
+//! The open file is checked, not its name, so it cannot be swapped in between.
 //! Not here: directories (see `dir`), what to do about a file that does not pass.
 //! Start with [`unchangeable_by_others`].
 
@@ -20,7 +20,7 @@ pub enum Untrusted {
     /// It belongs to an account that is neither this one nor root.
     #[error("it belongs to another account (uid {0})")]
     Owner(u32),
-    /// Its permissions go too far.
+    /// Its mode lets other accounts write or read it.
     #[error("its permissions go too far (mode {0:04o})")]
     Mode(u32),
 }

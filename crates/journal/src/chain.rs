@@ -1,10 +1,10 @@
 //! The hash chain: one hash that stands for everything up to an event.
 //!
 //! Promise: the head at an event follows from the owner and from number and payload of every event up to it, and from
-//! nothing else. Segments may be taken over, sealed or superseded, and it stays what it was; if one byte of one event is
-//! another, every head from there on is another.
-//! Not here: keeping heads. Nothing is written, so whoever can edit the journal can compute its new head; a head is worth
-//! something only if it was noted where that party cannot write. Damage is noticed by the checksums.
+//! nothing else. It does not change when segments are taken over, sealed or superseded; if one byte of one event differs,
+//! every head from there on differs.
+//! Not here: storing heads. A program that can edit the journal can compute its new head as well, so a head proves
+//! something only if it was noted where that program cannot write. Damage is detected by the checksums.
 //! Start with [`heads`].
 
 use std::fmt;
@@ -61,7 +61,7 @@ impl FromStr for Head {
     }
 }
 
-/// An event as it was written, whatever it means.
+/// An event as the bytes that were written.
 struct RawRecord(Vec<u8>);
 
 impl Record for RawRecord {

@@ -35,8 +35,8 @@ pub(crate) struct Header {
     pub(crate) first: Seq,
     /// From `first` on, the segment before counts for nothing: neither events nor garbage.
     pub(crate) supersedes: bool,
-    /// So many bytes from the start of the file were on disk before the file got its name, so no crash explains a flaw
-    /// in them. 0 for a segment that was made under its name.
+    /// The number of bytes from the start of the file that were on disk before the file got its name: no crash can cause a
+    /// flaw in them. 0 for a segment that was made under its name.
     pub(crate) placed: u32,
 }
 

@@ -58,7 +58,7 @@ fn opening_a_closed_journal_writes_nothing_until_the_first_append() {
     assert_eq!(texts(&read(&disk).unwrap()), ["a", "b", "c"]);
 }
 
-/// Whatever the disk does: what was committed comes back, also what is being taken over.
+/// Committed events come back whatever the disk does, also events that are being taken over.
 #[test]
 fn power_may_go_and_syncs_may_fail_at_any_step_of_taking_over() {
     for seed in 0..40 {

@@ -1,9 +1,9 @@
-//! The audit log: who was let in or refused, who answered what an agent asked, who took over.
+//! The audit log: uses of tokens, refusals, answers to questions of agents, take-overs.
 //!
 //! Promise: one JSON object a line, appended and never changed, in files that only the owner can read; all files together
 //! stay below [`MAX_FILE_BYTES`] times the number of files, plus a line each. No text in it has a control character. A
-//! line that cannot be written holds up nobody: it is told of in the program's own log and left out.
-//! Not here: which events are frequent and how they are thinned out (see the gateway), how it is shown (see the CLI).
+//! line that cannot be written delays no caller: it is left out, and the program's own log says so.
+//! Not here: limits on frequent events (see the gateway), how the log is shown (see the CLI).
 //! Start with [`note`] and [`read`]. Why it is so: docs/design/audit.md.
 
 use std::fs::{self, File};
@@ -17,20 +17,20 @@ use berth_host::lock::LockFile;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-/// When a new file is begun.
+/// The size at which a new file begins.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// How many full files are kept beside the one that grows.
 pub const FULL_FILES: usize = 3;
-/// How much of one text is kept.
+/// How many characters of one text are kept.
 const MAX_TEXT_CHARS: usize = 300;
 
 const FILE: &str = "audit.jsonl";
 const LOCK: &str = "audit.lock";
 
-/// One line.
+/// One line of the log.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
 pub struct AuditEntry {
-    /// By the clock of this host.
+    /// The time, by the clock of this host.
     pub at: Timestamp,
     /// The caller, as the gateway or the keeper knows it.
     pub by: String,
@@ -39,7 +39,7 @@ pub struct AuditEntry {
     pub event: AuditEvent,
 }
 
-/// What happened.
+/// An event of the audit log.
 #[derive(Clone, PartialEq, Serialize, Deserialize, Debug)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the fields are named after what docs/audit.md says of them")]
@@ -61,9 +61,9 @@ pub enum AuditEvent {
     TokenUsed { token: String, name: String, kind: TokenKind, scope: Scope },
     /// A token, login or link was revoked.
     TokenRevoked { token: String, name: String, kind: TokenKind },
-    /// A caller showed a secret that opens nothing.
+    /// A caller showed a secret that is not valid.
     TokenRefused {
-        /// Lines that were left out before this one because there were too many.
+        /// How many refusals were left out before this line because there were too many.
         #[serde(default, skip_serializing_if = "is_zero")]
         left_out: u64,
     },
@@ -96,7 +96,7 @@ impl AuditEvent {
         }
     }
 
-    /// One that was revoked.
+    /// A token, a login or a link that was revoked.
     pub fn revoked(token: &Token) -> Self {
         Self::TokenRevoked { token: token.id.clone(), name: token.name.clone(), kind: token.kind }
     }
@@ -117,7 +117,7 @@ pub fn plain(text: &str) -> String {
     kept
 }
 
-/// Writes down that something happened in this state directory.
+/// Appends an event of this state directory to the log.
 pub fn note(root: &Path, by: &str, event: AuditEvent) {
     let entry = AuditEntry { at: Timestamp(clock::wall_ms()), by: plain(by), event };
     if let Err(error) = append(root, &entry, MAX_FILE_BYTES) {
@@ -134,8 +134,8 @@ fn append(root: &Path, entry: &AuditEntry, max_bytes: u64) -> io::Result<()> {
         begin_another(root, max_bytes)?;
         file = open(&path)?;
     }
-    // One call: lines of several processes do not mix. One that opened the file before it became a full one
-    // writes there, and its line is kept all the same.
+    // One call: lines of several processes do not mix. A process that opened the file before it became a full one
+    // writes to the full one, and its line is kept.
     file.write_all(&line)
 }
 
@@ -150,7 +150,7 @@ fn full(root: &Path) -> impl DoubleEndedIterator<Item = PathBuf> {
     (1..=FULL_FILES).map(move |number| root.join(format!("{FILE}.{number}")))
 }
 
-/// Makes the file a full one, and forgets the oldest. Whoever comes second leaves it to the first.
+/// Makes the current file a full one, and drops the oldest. A second process leaves that to the first.
 fn begin_another(root: &Path, max_bytes: u64) -> io::Result<()> {
     let lock = LockFile::open_or_create(&root.join(LOCK))?;
     let path = root.join(FILE);
@@ -167,7 +167,7 @@ fn begin_another(root: &Path, max_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What was read.
+/// The log as it was read.
 #[derive(Debug, Default)]
 pub struct AuditLog {
     /// The oldest first.

@@ -62,20 +62,20 @@ pub(crate) struct Peer {
     pid: u32,
     uid: u32,
     process: io::Result<Pidfd>,
-    /// The sessions that the process was inside of when it connected, by its lasting evidence; or why nobody can tell.
+    /// The sessions that the process was inside of when it connected, by its lasting evidence; or why that cannot be told.
     attribution: Result<Vec<SessionId>, String>,
 }
 
 impl Peer {
-    /// Takes hold of the process that connected, and attributes it while it is known to be there: one that ends
-    /// before it is asked about its orders is still the process it was.
+    /// Opens a pidfd of the process that connected, and attributes the process while it is known to exist: a process that
+    /// ends before its requests are read keeps its attribution.
     pub(crate) fn of(home: &Home, stream: &impl AsFd) -> io::Result<Self> {
         let socket::Peer { uid, pid } = socket::peer(stream)?;
         let process = socket::peer_process(stream);
         let attribution = match &process {
             Ok(process) => {
                 let sessions = lasting_evidence(home, pid);
-                // What was read is about that very process only if that still has its number.
+                // The facts are about that process only if it still has its pid.
                 if process.has_exited() { Err(gone(pid)) } else { sessions }
             }
             Err(error) => Err(format!("process {pid} cannot be held on to: {error}")),
@@ -98,7 +98,7 @@ impl Peer {
                 match (self.is_gone(), carried) {
                     (false, Ok(carried)) => seen(home, sessions.iter().cloned().chain(carried)),
                     (false, Err(why)) => Seen::Unseen(why),
-                    // What it carried cannot be read any more. It was of these sessions, or nobody can tell.
+                    // What the process carried can no longer be read. Without lasting evidence it cannot be told.
                     (true, _) if sessions.is_empty() => Seen::Unseen(gone(self.pid)),
                     (true, _) => seen(home, sessions.iter().cloned()),
                 }
@@ -175,7 +175,7 @@ fn lasting_evidence(home: &Home, pid: u32) -> Result<Vec<SessionId>, String> {
     Ok(sessions)
 }
 
-/// The same by what a process carries, and may have put away: then the lasting evidence has to do.
+/// The sessions that a process is inside of by evidence that it carries and can drop: its lock and its mark.
 fn carried_evidence(home: &Home, pid: u32) -> Result<Vec<SessionId>, String> {
     let mut sessions = Vec::new();
     let locks = tree::held_files(pid, "run").unwrap_or_default();
@@ -210,7 +210,7 @@ fn groups_of(pid: u32) -> io::Result<Vec<SessionId>> {
 struct Above {
     /// Of this state directory: the nearest keeper, and the notifiers below it.
     here: Vec<SessionId>,
-    /// Of another one. Such a keeper is no way out of the sessions above it.
+    /// Of another state directory. Such a keeper is not a way out of the sessions above it.
     elsewhere: Vec<SessionId>,
 }
 
@@ -238,7 +238,7 @@ fn climb(home: &Home, pid: u32) -> io::Result<Above> {
             if let Some(dir) = notify::started_for(stat.pid) {
                 match is_here(home, &dir)? {
                     true if notify::told_by(stat.pid).is_some() => above.here.extend(id_of_dir(&dir)),
-                    // It signs for its seat before it runs anything: somebody changed that.
+                    // A notifier signs for its seat before it runs anything, so its seat was changed.
                     true => return Err(misfit(&stat, "notifier", &dir, "no seat names it")),
                     false => above.elsewhere.extend(id_of_dir(&dir)),
                 }
@@ -250,7 +250,7 @@ fn climb(home: &Home, pid: u32) -> io::Result<Above> {
                         above.here.extend(id_of_dir(&dir));
                         return Ok(above);
                     }
-                    // It signs its lease before it runs anything: somebody changed that.
+                    // A keeper signs its lease before it runs anything, so its lease was changed.
                     true => return Err(misfit(&stat, "keeper", &dir, "the lease there does not name it")),
                     false => above.elsewhere.extend(id_of_dir(&dir)),
                 }
@@ -286,7 +286,8 @@ fn is_in(home: &Home, dir: &Path) -> bool {
     root_of(dir).is_some_and(|root| is_same(root, home.root()))
 }
 
-/// The same for a directory that a keeper was started with. If that is gone, it may have been this one under another name.
+/// Whether the directory that a keeper was started with is of this state directory. Fails if that directory is gone: it may
+/// have been this state directory under another name.
 fn is_here(home: &Home, dir: &Path) -> io::Result<bool> {
     if is_in(home, dir) {
         return Ok(true);
@@ -305,7 +306,7 @@ fn is_kept_here(home: &Home, id: &SessionId) -> bool {
     home.shelves().iter().any(|shelf| store::exists(&shelf.session_dir(id)).unwrap_or(true))
 }
 
-/// Whether a session that is not recorded here must have been: what is left of its directory says so, or its keeper.
+/// Whether a session without a record here was recorded here once: its directory or its keeper still exists.
 fn has_lost_its_record(home: &Home, id: &SessionId) -> bool {
     let is_left = home.shelves().iter().any(|shelf| shelf.session_dir(id).try_exists().unwrap_or(true));
     let is_its_keeper = |stat: &ProcessStat| {

@@ -25,7 +25,7 @@ pub(crate) const TOTAL_QUEUE_BYTES: usize = 64 * 1024 * 1024;
 const SCREEN_PIECE_BYTES: usize = 1024 * 1024;
 /// How much of a client is read at a time.
 const READ_BYTES: usize = 16 * 1024;
-/// How much of unfinished frames is kept for all clients together: the longest frame, and as much again for the others.
+/// The most bytes of unfinished frames of all clients together: one longest frame, and as much again for the others.
 pub(crate) const UNFINISHED_BYTES: usize = 2 * MAX_FRAME_BYTES;
 
 /// One connection.
@@ -38,9 +38,9 @@ pub(crate) struct Client {
     pub(crate) peer: Option<Peer>,
     /// Whether that is inside of a session: looked up when it first wants more than to look.
     pub(crate) seen: Option<Seen>,
-    /// Whether a request of it was accepted. Before that it may send short frames only.
+    /// Whether a request of the client was accepted. Before that it may send short frames only.
     pub(crate) is_known: bool,
-    /// Whether it is the gateway of this state directory: looked up when it first asks something.
+    /// Whether the client is the gateway of this state directory: looked up with its first request.
     pub(crate) is_gateway: Option<bool>,
     /// Whether it sees the terminal.
     pub(crate) attached: Option<Attached>,

@@ -116,7 +116,7 @@ pub(crate) fn keeper_started_for(dir: &Path) -> io::Result<Option<(u32, Pidfd)>>
         if stat.pid == std::process::id() || stat.is_zombie() {
             continue;
         }
-        // Before the command line: what is read of another process that has this pid later is then not believed.
+        // Read before the command line, so that the command line of a later process with this pid is not believed.
         let Ok(identity) = Identity::of(stat.pid) else { continue };
         let Some(keeps) = command_line(stat.pid).ok().and_then(|line| session_dir(&line)) else { continue };
         let is_ours = fs::metadata(format!("/proc/{}", stat.pid)).is_ok_and(|found| found.uid() == ours);

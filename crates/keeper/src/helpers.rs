@@ -25,7 +25,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// groups are named after ids, and those of two state directories must never meet.
 fn id(root: &[u8; 24], name: &Name, dir: Option<&[u8; 24]>) -> SessionId {
     let mut hash = Fnv::new();
-    // Identities have one length and names have no zero byte, so no two triples read the same.
+    // Identities have one length and names have no zero byte, so different triples give different bytes.
     hash.eat(root);
     hash.eat(name.as_str().as_bytes());
     hash.eat(&[0]);
@@ -92,9 +92,9 @@ pub(crate) fn as_recorded(recorded: &Scope, asked: Scope) -> Scope {
     }
 }
 
-/// Whether two paths can be of the one directory that a helper's id stands for. They are not if both have that identity and
-/// are two directories all the same: then one is on a copy of the other's file system. A recorded path that leads to
-/// another directory now, or nowhere, is old.
+/// Whether two paths can mean the one directory that a helper's id stands for. They cannot if they are two directories with
+/// the same identity: then one is on a copy of the other's file system. A recorded path that now leads to another
+/// directory, or nowhere, is old and does not count.
 fn may_be_one(recorded: &Path, asked: &Path) -> bool {
     is_same_dir(recorded, asked)
         || match (DirId::of(recorded), DirId::of(asked)) {

@@ -183,8 +183,8 @@ impl Home {
         match self.session_named(text) {
             Ok(Some(id)) => return Ok(id),
             Ok(None) => {}
-            // Its journal cannot be read, so nothing contradicts the pointer. What needs no journal (`stop`, `output`)
-            // goes on with it; what needs the journal finds the same trouble and says so.
+            // The journal cannot be read, so nothing contradicts the pointer. Commands that need no journal (`stop`,
+            // `output`) use the pointer; the others find the damage themselves and report it.
             Err(problem) => return self.pointed_at_by(text).ok_or(problem),
         }
         let ids = self.session_ids().map_err(|error| {

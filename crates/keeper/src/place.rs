@@ -1,7 +1,7 @@
-//! Where a client says it is, made fit for the journal and for everybody who reads it.
+//! Where a client claims to be, made safe to record and to print.
 //!
-//! Promise: what is recorded is short and on one line, and says that it is the client's own word unless the gateway of this
-//! state directory said it. The kernel's word about a client is its pid and account, which are recorded beside it.
+//! Promise: a recorded place is short, is on one line, and is marked as the client's own claim unless it comes from the
+//! gateway of this state directory. Pid and account of a client come from the kernel and are recorded beside its place.
 //! Start with [`recorded`].
 
 use std::path::Path;
@@ -15,7 +15,7 @@ const MOST_CHARS: usize = 200;
 /// Ends a place that a client claims to be at.
 const CLAIMED: &str = " (claimed)";
 
-/// A place as it is recorded.
+/// The place to record for a claim.
 pub(crate) fn recorded(claim: &str, is_gateway: bool) -> String {
     let mut place: String =
         claim.chars().take(MOST_CHARS).map(|c| if is_plain(c) { c } else { '?' }).collect();

@@ -33,8 +33,8 @@ pub const STATUS_FILE: &str = "status.json";
 /// Where one that cannot be read is kept.
 const ASIDE_FILE: &str = "status.json.aside";
 
-/// Whether somebody holds the session in `dir`: its keeper, or who clears up after one. A lease file that was removed
-/// or replaced says nothing about its keeper; the lock on the directory does.
+/// Whether the session in `dir` is held: by its keeper, or by a command that clears up after one. A lease file that was
+/// removed or replaced says nothing about its keeper; the lock on the directory does.
 pub fn is_kept(dir: &Path) -> io::Result<bool> {
     let is_held = |path: &Path| probe(path).map(|found| found == Some(Probe::Held));
     Ok(is_held(&dir.join("lease"))? || is_held(dir)?)
@@ -158,7 +158,7 @@ impl Lease {
     fn held(dir: &Path, session: &Session) -> Self {
         let keeper = session.keeper.as_ref().map(|keeper| recover::identity(keeper).check());
         match keeper {
-            // A live keeper holds its lease: nobody else has to be looked for.
+            // A live keeper holds its lease, so no other holder has to be searched for.
             Some(Verdict::Alive(_) | Verdict::CannotTell(_)) => Self::Kept,
             Some(Verdict::Gone) | None => match StrangeHolder::of(dir) {
                 Some(stranger) => Self::Strange(stranger),

@@ -156,7 +156,7 @@ pub(crate) fn claims_on(stat: &ProcessStat) -> Claims {
         Err(error) => found.unreadable.push(format!("its control group: {error}")),
     }
     if found.claims.first().is_some_and(|claim| claim.by == Source::Keeper) {
-        // The lease says it all. A keeper closes its open files and its environment to others of its account.
+        // The lease is sufficient evidence. A keeper's open files and environment are closed to its own account.
         return found;
     }
     let above = foreign::keeper_above(stat);

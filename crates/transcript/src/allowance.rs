@@ -1,9 +1,9 @@
 //! How much of files may be read for one request, and until when.
 //!
-//! Promise: within [`within`], whole files are read only as far as the limit allows, and no further than a piece after
-//! the caller has left; a file that is larger than the rest of the limit is refused before it is read. Outside of it
+//! Promise: inside of [`within`], files are read only as far as the limit allows, and at most one more piece is read after
+//! the caller has left; a file that is larger than the rest of the limit is refused before it is read. Elsewhere
 //! (the command line, a keeper) there is no limit.
-//! It belongs to the thread: everything here reads a file in the thread that was asked to.
+//! The limit belongs to the thread: everything here reads a file in the thread that was asked to.
 //! Start with [`within`].
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 struct Allowance {
     most_bytes: u64,
     left_bytes: u64,
-    /// Nobody waits for the answer any more.
+    /// True once no caller waits for the answer.
     is_abandoned: Arc<AtomicBool>,
 }
 
@@ -24,7 +24,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Allowance>> = const { RefCell::new(None) };
 }
 
-/// Does something that may read at most so much of files, and stops reading once it is abandoned.
+/// Runs work that may read at most `most_bytes` of files, and whose reads fail once it is abandoned.
 pub fn within<T>(most_bytes: u64, is_abandoned: Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
     /// Puts the allowance back that was there before, also after a panic: the thread is used again.
     struct Before(Option<Allowance>);
@@ -38,7 +38,7 @@ pub fn within<T>(most_bytes: u64, is_abandoned: Arc<AtomicBool>, work: impl FnOn
     work()
 }
 
-/// Fails once nobody waits for the answer any more.
+/// Fails once no caller waits for the answer.
 pub fn still_wanted() -> io::Result<()> {
     CURRENT.with_borrow(|current| match current {
         Some(allowance) if allowance.is_abandoned.load(Ordering::Relaxed) => {
@@ -89,7 +89,7 @@ impl<R> Allowed<R> {
         Self { source, is_charged: true }
     }
 
-    /// A file that was read as a whole before: it counts once.
+    /// A file that was read as a whole before: it is not counted again.
     pub fn again(source: R) -> Self {
         Self { source, is_charged: false }
     }

@@ -3,7 +3,8 @@
 //! Promise: a file that is not there changes nothing. One that is there is understood completely or
 //! refused, with file, line and column, what is allowed there, and what was probably meant; no value that may
 //! be a secret is repeated in a message. A variable counts over the file, an option over both. A mistake in any
-//! of them, and a file that another account could have written, never keeps people from commands that do without: see [`Config::load_or_default`].
+//! of them, or a file that another account could have written, never blocks commands that need no config: see
+//! [`Config::load_or_default`].
 //! Not here: which keys there are and how to add one (see [`registry`]), what the agents are (see
 //! [`crate::agents`]), how TOML is taken apart (see `keys`).
 //! Start with [`Config::load`].
@@ -187,7 +188,7 @@ fn nearest<'k>(given: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
     let mut bytes = Vec::new();
     match read_to(&mut bytes, path) {
-        // It names programs that run with this account.
+        // The config names programs that run with this account.
         Ok(Err(why)) => Err(untrusted(path, why)),
         Ok(Ok(())) if bytes.len() as u64 > MAX_BYTES => {
             Err(Problem::new(Code::Usage, format!("{} is larger than {MAX_BYTES} bytes", path.display()))

@@ -103,12 +103,12 @@ impl Ctx {
         self.answer_of(keeper, id, request, ANSWER_PATIENCE)
     }
 
-    /// Asks the keeper for what the files tell as well. A keeper that is suspended or stuck delays the caller for less
-    /// than a second: this is the one place with that rule, and every read goes through it.
+    /// Asks the keeper for something that the files contain as well. A keeper that is suspended or stuck delays the caller
+    /// for less than a second: every read goes through here.
     pub fn read(&self, id: &SessionId, request: Request) -> Result<ReadAnswer, Problem> {
         let until = Instant::now() + READ_PATIENCE;
         let answer = self.keeper_within(id, READ_PATIENCE).and_then(|keeper| {
-            // No time at all would mean all the time there is.
+            // A timeout of zero would mean no timeout.
             let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             keeper.map_or(Ok(None), |keeper| self.answer_of(keeper, id, request, left))
         });

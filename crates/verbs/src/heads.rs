@@ -1,7 +1,7 @@
 //! The head of a session's journal: noted elsewhere, it shows later whether anything before it was edited.
 //!
 //! Promise: a head covers committed events only, so a crash never makes a noted head wrong. Verifying writes nothing.
-//! Not here: noting heads. A head beside the journal proves nothing to whoever fears an edit (see docs/recovery.md).
+//! Not here: noting heads. A head that is stored beside the journal can be edited with it (see docs/recovery.md).
 //! Start with [`head`] and [`verify`].
 
 use berth_api::{Code, Problem};
@@ -37,7 +37,7 @@ pub struct Verification {
     /// The first event that may be another, or missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed_from: Option<u64>,
-    /// The last one: the event that the first wrong head was noted at.
+    /// The last event that may be another: the first wrong head was noted at it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed_to: Option<u64>,
     /// How many events the journal has, if a head was noted at a later one.
@@ -49,7 +49,7 @@ pub struct Verification {
 
 /// The head at the last committed event.
 pub fn head(ctx: &Ctx, id: &SessionId) -> Result<JournalHead, Problem> {
-    // Asked first: what a keeper is just writing is in the file and may still be lost with the power.
+    // The status comes first: events that the keeper is writing now are in the file before they are committed.
     let committed = ctx.status(id)?.seq;
     let (_, head) = store::heads(&ctx.home.session_dir(id), id, &[committed])?;
     let text = head.to_string();
@@ -57,7 +57,7 @@ pub fn head(ctx: &Ctx, id: &SessionId) -> Result<JournalHead, Problem> {
     Ok(JournalHead { session: id.to_string(), number: head.seq.0, hash, head: text })
 }
 
-/// Compares the journal with heads that were noted earlier. Each that matches proves everything before it, so several
+/// Compares the journal with heads that were noted earlier. A head that matches proves everything up to it, so several
 /// heads narrow down where an edit is.
 pub fn verify(ctx: &Ctx, id: &SessionId, noted: &[String]) -> Result<Verification, Problem> {
     let mut heads = Vec::new();
@@ -72,7 +72,8 @@ pub fn verify(ctx: &Ctx, id: &SessionId, noted: &[String]) -> Result<Verificatio
     let at: Vec<u64> = heads.iter().map(|head| head.seq.0).collect();
     let dir = ctx.home.session_dir(id);
     let (found, last) = store::heads(&dir, id, &at)?;
-    // A match proves all before it, also what an older head denies: then that one was noted wrong, and counts as well.
+    // A match proves everything up to it, even if an older head does not match: then the older head itself is wrong, and
+    // is reported as well.
     let matches = heads.iter().filter(|head| found.contains(head));
     let unchanged_up_to = matches.map(|head| head.seq.0).max().unwrap_or(0);
     let wrong = heads.iter().find(|head| !found.contains(head));

@@ -40,8 +40,8 @@ pub fn bases(home: &Home) -> Result<Vec<String>, Problem> {
     Ok(bases)
 }
 
-/// A name that browsers resolve to loopback, and that no other server on this machine is opened by: pages keep what they
-/// store apart by it.
+/// A name that browsers resolve to loopback and that no other server on this machine uses: browsers keep the data of its
+/// pages apart.
 const OWN_NAME: &str = "berth.localhost";
 
 /// The addresses under which browsers reach what listens there, the best one first: its names, then, if it listens

@@ -22,7 +22,7 @@ pub struct Waiting {
     pub current: Option<String>,
     /// The turns that wait, the next one first.
     pub queued: Vec<TurnView>,
-    /// Only there, and true, if the session's keeper does not answer: this is what the files tell.
+    /// Present, and true, only if the session's keeper does not answer. All other fields then come from the files.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keeper_silent: bool,
 }

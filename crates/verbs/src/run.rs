@@ -322,8 +322,8 @@ fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem
     }
     let ran = events.iter().any(|event| matches!(event.get().event, Event::RunStarted { .. }));
     if let Some(failure) = status.failure.as_ref().filter(|_| !ran) {
-        // Whoever repeats a call takes its success for a command that runs, or did. Nothing proves that it never ran, so
-        // it is not started again unasked.
+        // The caller would take a success to mean that the command runs or ran. Nothing proves that it never ran, so it is
+        // not started again without a request.
         let what =
             format!("session {id}, which the key means, ended before its command was seen to run: {failure}");
         return Err(Problem::new(Code::Refused, what)
@@ -332,8 +332,8 @@ fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem
     Ok(status)
 }
 
-/// What is known of a session once its run has begun or failed to: the caller that made it may be gone by now, and its
-/// keeper still at it.
+/// Waits until the run of a session has begun or failed to begin, and returns its status: the caller that made the session
+/// may be gone while its keeper is still starting the run.
 fn once_begun(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
     let until = Instant::now() + start::START_PATIENCE;
     loop {
@@ -459,7 +459,7 @@ pub fn spec_of_kept(
     }
     // What was had long ago is at rest for long already, and was brought here on purpose.
     let policy = Policy { archive_after_ms: None, ..Config::load()?.policy.of_agent() };
-    // Nothing runs yet that could be given the secrets: whoever resumes it has them, or the config.
+    // Nothing runs yet that could get the secrets: the caller that resumes the session has them, or the config.
     let (spec, _) = without_secrets(Spec {
         driver: driver.to_owned(),
         command,

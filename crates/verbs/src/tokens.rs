@@ -1,8 +1,9 @@
 //! Tokens: who may do what over HTTP.
 //!
 //! Promise: a secret is told once and stored nowhere, only its SHA-256 is; a record appears whole and never changes;
-//! one that was made in another state directory opens nothing; what is revoked is gone from disk when the caller hears of it, with everything that was made with it; nobody
-//! makes a token that goes further than their own; of two who use a link only one is let in.
+//! a record of another state directory opens nothing; a revoked token is gone from disk when the caller hears of it, with
+//! everything that was made with it; nobody makes a token that goes further than their own; of two who use a link only one
+//! is let in.
 //! Not here: what a request may do (see the gateway).
 //! Start with [`Tokens::mint`] and [`Tokens::check`]. Why it is so: docs/design/auth.md.
 
@@ -224,7 +225,7 @@ impl Tokens {
         self.remove(&records, &with_all_below(&records, id))
     }
 
-    /// Writes down who revoked what, for [`Tokens::revoke`], which does not know where its caller is.
+    /// Logs who revoked what. Called after [`Tokens::revoke`], which does not know where its caller is.
     pub fn note_revoked(&self, by: &str, gone: &[Token]) {
         gone.iter().for_each(|token| audit::note(self.root(), by, AuditEvent::revoked(token)));
     }
@@ -346,7 +347,7 @@ impl Tokens {
             sessions: record.sessions.as_ref().map(ids),
             life: Some(LOGIN_LIFE),
         };
-        // What was made with a token ends with it, so its login does, too.
+        // A login by a link that was made with a token ends with that token.
         let parent = record.parent.as_ref().map(|parent| self.pass_of(parent)).transpose()?;
         self.log_in_locked(wish, Maker { place, pass: parent.as_ref() }, browser)
     }
@@ -457,7 +458,7 @@ fn with_all_below(records: &[(String, Record)], id: &str) -> Vec<String> {
     all
 }
 
-/// What `--session` does not do together with this scope, in one sentence; `None` if the list of sessions holds.
+/// A sentence that says why a list of sessions does not confine this scope; `None` if it does, or if there is no list.
 pub fn void_sessions(scope: Scope, has_sessions: bool) -> Option<String> {
     let is_void = has_sessions && scope >= Scope::Control;
     is_void.then(|| {

@@ -140,8 +140,8 @@ pub fn send(ctx: &Ctx, id: &SessionId, mut submit: Submit) -> Result<(Option<Con
     }
 }
 
-/// What a sender is told whose turn got no answer. The keeper drops a turn whose sender has hung up, but may have
-/// accepted it in the very moment that the sender gave up: only the key makes sending it again safe.
+/// The problem for a sender whose turn got no answer. The keeper drops a turn whose sender has disconnected, but may have
+/// accepted it just as the sender gave up: only the key makes sending it again safe.
 fn unanswered(problem: Problem, submit: &Submit) -> Problem {
     let key = submit.key.as_deref().unwrap_or_default();
     let what = format!("{}; the turn is withdrawn, unless it was accepted in that moment", problem.what);

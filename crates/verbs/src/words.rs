@@ -84,8 +84,8 @@ pub fn cut(text: &str, limit: usize) -> String {
     text.chars().take(limit.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Whether a terminal obeys this character or shows nothing for it: C0, DEL, C1, and what turns the direction of text.
-/// Line breaks and tabs, too.
+/// Whether a terminal obeys this character or shows nothing for it: C0 (with line breaks and tabs), DEL, C1, and
+/// bidirectional controls.
 pub fn is_hidden(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,4 +1,4 @@
-//! `berth audit`: who was let in or refused, who answered what, who took over.
+//! `berth audit`: logins, refusals, answers and take-overs.
 
 use berth_api::{Code, Problem};
 use berth_keeper::audit::{self, AuditEntry, AuditEvent, plain};
@@ -29,7 +29,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Audit) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// A line for programs. Somebody may have edited the file, so control characters are taken out here as well.
+/// An entry as one line of JSON. The file may have been edited, so control characters are removed here as well.
 fn object(entry: &AuditEntry) -> Result<String, Problem> {
     let json = serde_json::to_string(entry)
         .map_err(|error| Problem::new(Code::Bug, format!("cannot print an entry: {error}")))?;

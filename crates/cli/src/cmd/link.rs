@@ -14,7 +14,7 @@ use crate::visible::Visible;
 #[derive(Serialize)]
 struct Made<'a> {
     url: &'a str,
-    /// The same link by other names of the gateway.
+    /// Addresses of this link with other names of the gateway.
     others: &'a [String],
     token: &'a Token,
 }

@@ -142,7 +142,7 @@ pub(crate) fn stay(
     Ok(0)
 }
 
-/// A problem that came after the session was started, whose id the caller did not get.
+/// Adds to a problem that the session runs: its id could not be printed.
 fn runs(problem: Problem, id: impl std::fmt::Display) -> Problem {
     problem.hint(format!("session {id} runs; end it with `berth stop {id}`"))
 }

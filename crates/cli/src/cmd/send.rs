@@ -42,7 +42,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
     outcome.map_err(|problem| accepted(problem, &receipt, args.key.as_deref(), args.json))
 }
 
-/// A problem that came after the turn was accepted: says so, because nobody should have to send it again to learn its id.
+/// Adds to a problem that the turn was accepted, so that its sender need not send it again to learn its id.
 pub(crate) fn accepted(mut problem: Problem, receipt: &Receipt, key: Option<&str>, json: bool) -> Problem {
     let is_told = (json && problem.code != Code::TimedOut && print::json(receipt).is_ok())
         || problem.what.contains(&receipt.turn);
@@ -192,7 +192,7 @@ struct Shown {
     said: String,
     /// What the agent wants to know; the first one is on the screen.
     questions: VecDeque<Ask>,
-    /// While the first one is read: when it takes an answer.
+    /// The reading time of the first question, until its prompt is shown.
     reading: Option<ReadingTime>,
     /// In which run they are asked, if that was heard.
     epoch: Option<u64>,
@@ -268,8 +268,8 @@ impl Shown {
         self.reading = Some(ReadingTime::begin(self.since.elapsed()));
     }
 
-    /// Prompts for an answer once the question could be read. Whatever was typed before that is discarded: it was
-    /// meant for something else.
+    /// Prompts for an answer once the reading time is over. Input that was typed before is discarded: it was meant for
+    /// something else.
     fn prompt(&mut self) {
         let Some(ask) = self.questions.front() else { return };
         if self.reading.is_none_or(|reading| !reading.is_over(self.since.elapsed())) {

@@ -26,7 +26,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
     if is_only_local && !is_json && print::is_terminal() {
         print::note("for a browser, too: `berth serve --listen :7070`");
     }
-    // A gateway inside of a session stays open: who looks whose it is reads its environment and open files.
+    // A gateway inside of a session stays readable: attribution needs its environment and its open files.
     if ctx.parent.is_none() && ctx.unseen.is_none() {
         let _ = berth_host::memory::close_to_others();
     }
@@ -42,7 +42,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
         match print::text(&line) {
             // A program waits for this line; without it the gateway would run unnoticed.
             Err(problem) if is_json => return Err(problem),
-            // A person who does not read it wants the gateway all the same.
+            // Without `--json` the gateway is useful without this line.
             Err(problem) => print::note(&problem.what),
             Ok(()) => {}
         }
@@ -108,7 +108,7 @@ fn in_config(key: &str, why: &str) -> Problem {
         .hint(format!("`berth config --explain serve.{key}` explains it"))
 }
 
-/// Writes down where browsers find the gateway. The addresses that they can use, if this one brought the first.
+/// Records where browsers find the gateway. Returns the addresses for browsers if this call added the first of them.
 fn write_down(
     ctx: &Ctx,
     address: &str,

@@ -57,7 +57,7 @@ fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// Gets a yes to a list of sessions that does not confine the scope.
+/// Asks for consent if the list of sessions does not confine the scope.
 pub(super) fn confirmed(wish: &TokenWish, yes: bool) -> Result<(), Problem> {
     match void_sessions(wish.scope, wish.sessions.is_some()) {
         Some(what) => consent::ask(&what, yes),
@@ -65,7 +65,7 @@ pub(super) fn confirmed(wish: &TokenWish, yes: bool) -> Result<(), Problem> {
     }
 }
 
-/// Revokes a token or a link that nobody got to see.
+/// Revokes a token or a link whose secret could not be printed. Returns a sentence about the outcome.
 pub(super) fn take_back(ctx: &Ctx, token: &Token) -> String {
     let word = token.kind.word();
     match Tokens::open(&ctx.home).and_then(|tokens| tokens.revoke(&token.id, None)) {

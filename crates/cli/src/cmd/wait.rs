@@ -15,7 +15,7 @@ use crate::meant::Meant;
 use crate::{print, turns};
 
 pub(crate) fn run(ctx: &Ctx, args: &Wait) -> Result<u8, Problem> {
-    // The time runs from here on, whatever has to be read first.
+    // The timeout begins here, so that it covers the reads below.
     let until = end_of(args.timeout);
     let named = args.session.as_deref();
     let found = ctx.target(named);

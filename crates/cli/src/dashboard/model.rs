@@ -53,7 +53,7 @@ pub(crate) struct Model {
     /// How many lines the footer takes, as the view last found.
     pub(crate) footer_height: u16,
     now_ms: u64,
-    /// The time since the dashboard began, which never jumps.
+    /// The time since the dashboard began, on a clock that never jumps.
     uptime: Duration,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Mode {
         ask: Ask,
         /// Of this run: agents number their questions anew in each.
         epoch: u64,
-        /// When it takes an answer; not known until it is drawn.
+        /// When the question takes an answer; `None` until it is drawn.
         reading: Option<ReadingTime>,
     },
     /// A yes to exactly this.
@@ -148,12 +148,12 @@ impl Model {
         self.now_ms = now_ms;
     }
 
-    /// The time for everything that takes a while.
+    /// Sets the time that reading times are measured with.
     pub(crate) fn set_uptime(&mut self, uptime: Duration) {
         self.uptime = uptime;
     }
 
-    /// The picture of this state is on the screen: whoever looks begins to read the question in it.
+    /// Called after this state was drawn: the reading time of its question begins.
     pub(crate) fn drawn(&mut self) {
         let now = self.uptime;
         if let Mode::Answer { reading: reading @ None, .. } = &mut self.mode {
@@ -161,7 +161,7 @@ impl Model {
         }
     }
 
-    /// How long the question on the screen takes no answer yet.
+    /// How long the question on the screen still takes no answer.
     pub(crate) fn reading_left(&self) -> Option<Duration> {
         match &self.mode {
             Mode::Answer { reading: Some(reading), .. } => reading.left(self.uptime),

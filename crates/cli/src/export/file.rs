@@ -105,7 +105,7 @@ fn begin(path: &Path) -> io::Result<(File, Option<PathBuf>)> {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         Some(_) | None => Path::new("."),
     };
-    // What a session said is for its owner, wherever the file is put.
+    // Only the owner may read an export, wherever the file is put.
     let mode = Mode::from_raw_mode(0o600);
     match openat(CWD, dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
         Ok(file) => return Ok((File::from(file), None)),

@@ -81,7 +81,7 @@ pub(crate) struct Data {
     /// The number of the event in the session's journal.
     pub(crate) event: u64,
     pub(crate) turn: Option<String>,
-    /// The question that is asked, and in which run: an answer names both.
+    /// The question and, in `epoch`, the run in which it is asked: an answer names both.
     pub(crate) request: Option<String>,
     pub(crate) epoch: Option<u64>,
     pub(crate) title: String,
@@ -238,7 +238,7 @@ impl Past {
         if self.history.session.has_terminal() {
             return format!("berth attach {}", self.handle);
         }
-        // With its name: a command that is pasted late must not answer another question.
+        // Names the question: a command that is pasted late must not answer another one.
         format!("berth answer {} allow --request {}", self.handle, short(&ask.request))
     }
 

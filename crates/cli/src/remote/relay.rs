@@ -1,4 +1,4 @@
-//! What a command on another host prints, passed on.
+//! Passes on the output of a command on another host.
 //!
 //! Promise: standard error is escaped, and so is standard output unless it is raw by design; each piece is passed on as
 //! it comes. A process that ssh leaves behind with our pipes (`ControlPersist`) holds nothing up.
@@ -20,7 +20,7 @@ use crate::visible::{Incoming, Visible};
 /// How much is read at a time.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Runs ssh to its end. With `is_exact` its standard output is ours.
+/// Runs ssh to its end. With `is_exact`, ssh inherits our standard output.
 pub(super) fn run(mut command: Command, is_exact: bool) -> Result<ExitStatus, Problem> {
     command.stderr(Stdio::piped());
     if !is_exact {
@@ -44,7 +44,7 @@ pub(super) fn run(mut command: Command, is_exact: bool) -> Result<ExitStatus, Pr
     passed.and(status)
 }
 
-/// Passes on what comes until the process is over, and then what it left in the pipes.
+/// Passes on bytes until the process has ended, and then those that it left in the pipes.
 fn pass_on(streams: &mut Vec<Stream>, end: &OwnedFd) -> Result<(), Problem> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut is_over = false;
@@ -86,7 +86,7 @@ impl Stream {
         Self { from, incoming: Incoming::default(), print }
     }
 
-    /// Passes on what is there. False: it has come to its end.
+    /// Passes on the bytes that have arrived. False at the end of the stream.
     fn read(&mut self) -> Result<bool, Problem> {
         let mut bytes = vec![0; READ_BYTES];
         match rustix::io::read(&self.from, &mut bytes) {

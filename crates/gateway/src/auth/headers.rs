@@ -16,7 +16,8 @@ const PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'uns
     font-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; \
     base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types berth";
 
-/// For script files: it counts where one is a worker. That may import others, and reach nothing.
+/// The policy of script files. It applies to a script that runs as a worker: the worker may import other scripts, and
+/// reach nothing else.
 const SCRIPT: &str = "default-src 'none'; script-src 'self'; frame-ancestors 'none'";
 
 /// What is the same for everybody.

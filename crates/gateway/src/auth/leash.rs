@@ -111,7 +111,7 @@ impl Leash {
         });
     }
 
-    /// Cuts it off now.
+    /// Cuts the connection now.
     pub(crate) fn cut(&self) {
         self.0.cut();
     }

@@ -1,7 +1,7 @@
 //! Proxies in front of the gateway that may say where a client is (`serve.trusted_proxies`).
 //!
-//! Promise: `X-Forwarded-For` counts only on a connection from one of these, and of it only the rightmost address that
-//! is not one of these: what stands left of that is whatever the client wrote.
+//! Promise: `X-Forwarded-For` counts only on a connection from a trusted proxy, and only its rightmost address that is not
+//! a trusted proxy counts: the client itself may have written what stands left of that.
 //! Start with [`Proxies::client`].
 
 use std::net::{IpAddr, SocketAddr};
@@ -67,7 +67,8 @@ impl Proxies {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// The address of the client that a trusted proxy forwards for; nothing if the peer is not one, or does not say.
+    /// The address of the client that a trusted proxy forwards for; `None` if the peer is not a trusted proxy or does not
+    /// name the client.
     pub(crate) fn client(&self, peer: &Peer, headers: &HeaderMap) -> Option<IpAddr> {
         let Peer::Network(address) = peer else { return None };
         if !self.is_trusted(address.ip()) {
@@ -78,7 +79,7 @@ impl Proxies {
         let hops = lines.iter().flat_map(|line| line.split(',')).map(str::trim).filter(|hop| !hop.is_empty());
         let mut client = None;
         for hop in hops.collect::<Vec<_>>().into_iter().rev() {
-            // Behind something that is not an address nobody is to be believed.
+            // What stands left of something that is not an address cannot be believed.
             let Some(address) = address_in(hop) else { break };
             client = Some(address);
             if !self.is_trusted(address) {

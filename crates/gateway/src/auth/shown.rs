@@ -1,7 +1,7 @@
 //! The secret a client shows: a token or a login in `Authorization`, or a login in a WebSocket's sub-protocol.
 //!
-//! There are no cookies: a browser sends the cookies of one port to every port of the host, so to whatever server an agent
-//! starts there. The storage of a page belongs to its origin, port included, and so does the key in it.
+//! There are no cookies: a browser sends the cookies of one port to every port of the host, and so to any server that an
+//! agent starts there. The storage of a page belongs to its origin, port included, and so does the key in it.
 //! Start with [`Shown::read`].
 
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -24,7 +24,7 @@ pub(crate) enum Shown {
 }
 
 impl Shown {
-    /// Reads it. A request with two secrets is refused: proxies on the way may differ in which of them counts.
+    /// Reads the secret. A request with two secrets is refused: proxies on the way may differ in which of them counts.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Self, Fault> {
         let mut tokens = headers.get_all(header::AUTHORIZATION).iter();
         let (first, second) = (tokens.next(), tokens.next());

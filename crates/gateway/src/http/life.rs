@@ -147,7 +147,7 @@ async fn create(
     starts_others(&caller)?;
     let ctx = caller.ctx(&gate);
     let created = long_work(move || {
-        // Before anything is said of the directory: a token below `control` is no way to search the disk.
+        // Checked before anything else about the directory: a token below `control` must not be able to search the disk.
         ctx.may_start_in(new.cwd.as_deref().unwrap_or(Path::new(".")))?;
         let (key, prompt) = (new.key.clone(), new.prompt.clone());
         let started = run::prepare(&new.wanted()?)?.start(&ctx);

@@ -111,8 +111,8 @@ fn to_the_page() -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response()
 }
 
-/// The page, as `SignIn` in the page's own `dialogs.js` looks, for a browser that comes by a link. Nothing of what a
-/// client sent is in it, but the name we answer to, and a secret that has the right form: letters and digits.
+/// The page, as `SignIn` in the page's own `dialogs.js` looks, for a browser that comes by a link. It contains nothing that
+/// a client sent, except for the name that we answer to and a secret of the right form: letters and digits.
 fn page(asked: &Asked, link: Option<&Secret>, presses_itself: bool) -> Response {
     let by_link = link.map(|link| {
         format!(
@@ -168,11 +168,11 @@ async fn login(
     headers: HeaderMap,
     request: Request,
 ) -> Result<Json<NewToken>, Fault> {
-    // Every caller of this route may be a stranger, in any number.
+    // Callers of this route may be unknown, and there may be many of them.
     let stay = gate.quotas.form();
     let form = stay.or_closed(read(&headers, request)).await?;
     drop(stay);
-    // A form that no script sent: the answer would be on the screen, and kept by nobody. The link is not used up.
+    // A form that no script sent: the browser would show the answer and store nothing. The link is not used up.
     let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     if accepts.is_some_and(|accept| accept.contains("text/html")) {
         return Err(Fault::usage("signing in needs JavaScript"));

@@ -137,7 +137,7 @@ async fn file(target: Target, Query(wanted): Query<Wanted>) -> Result<Response, 
 fn written(seat: Seat, write: impl FnOnce(&mut Write<'_>) -> Result<(), Problem> + Send + 'static) -> Body {
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(PIECES_AHEAD);
     let waiting = Waiting::default();
-    // An export is as long as it is: what bounds it is its client.
+    // An export has no limit of size. It ends when its client leaves.
     let write = waiting.bound(u64::MAX, move || {
         let _seat = seat;
         let mut ahead = Vec::with_capacity(PIECE_BYTES);

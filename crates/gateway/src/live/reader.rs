@@ -59,7 +59,8 @@ fn heartbeat() -> Interval {
     heartbeat
 }
 
-/// The news until they end, or until the stream is closed for a newer one of the same token; then it says so.
+/// Sends the news until they end, or until the stream is closed in favour of a newer one of its token; then the last event
+/// says why.
 fn respond(news: impl stream::Stream<Item = Bytes> + Send + 'static, stay: Stay) -> Response {
     let news = news.take_until(stay.closed().clone().cancelled_owned());
     let last = stream::once(async move {

@@ -64,7 +64,7 @@ pub(crate) struct Connections {
     metrics: Arc<Metrics>,
     /// The gateway ends.
     ending: CancellationToken,
-    /// Many clients come from one such address.
+    /// Trusted proxies: many clients come from one such address.
     proxies: Proxies,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct OnceKnown {
 }
 
 impl OnceKnown {
-    /// Somebody asks something.
+    /// A request has begun on this connection.
     pub(super) fn new(seat: &Arc<Seat>) -> Self {
         seat.end();
         Self { seat: seat.clone(), serving: Arc::default() }
@@ -145,7 +145,7 @@ impl OnceKnown {
         serving.get_or_insert_with(|| self.seat.serve());
     }
 
-    /// What counts it as served, if its caller is known.
+    /// Takes the guard that counts the request as served, if its caller is known.
     pub(super) fn take(&self) -> Option<Serving> {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -179,7 +179,7 @@ impl Connections {
             Peer::Local { .. } => None,
             Peer::Network(address) => Some(failures::place(address.ip())),
         };
-        // Behind a proxy each client is counted by itself, once it is known where it is (see `quota`).
+        // Behind a proxy each client is counted by itself, once its address is known (see `quota`).
         let is_proxy = address.is_some_and(|address| self.proxies.is_trusted(address));
         let mut open = self.open();
         let of_peer = address.and_then(|address| open.per_peer.get(&address)).copied().unwrap_or_default();

@@ -25,7 +25,7 @@ use crate::quota::Underway;
 /// A body, and what goes with it.
 pub(super) struct Outgoing {
     body: Content,
-    /// Whoever asked is being served, and has a request under way.
+    /// The caller counts as served, and its request as under way.
     _counts: Counts,
     /// Nothing if the connection becomes something else than HTTP.
     _answering: Option<Rest>,
@@ -34,7 +34,7 @@ pub(super) struct Outgoing {
     rest: Bytes,
 }
 
-/// What counts until an answer is sent.
+/// Guards that are held until an answer is sent.
 type Counts = (Option<Serving>, Option<Arc<Underway>>);
 
 /// What is sent.

@@ -83,7 +83,7 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, Problem> {
     Ok(Arc::new(config))
 }
 
-/// Refuses a key that other accounts can read. One that is not there is told of by whoever reads it.
+/// Refuses a key that other accounts can read. A missing key passes here: reading it fails later, with its own error.
 fn is_secret(key: &Path) -> Result<(), Problem> {
     let judged = std::fs::File::open(key).and_then(|file| trust::closed_to_others(&file));
     let Ok(Err(why)) = judged else { return Ok(()) };

@@ -370,7 +370,7 @@ pub(super) struct Plan {
     pub(super) spec: Spec,
     /// Who is ended, of those who write its conversation.
     pub(super) take: Take,
-    /// The caller.
+    /// The client that asked for the run, for the audit log.
     pub(super) by: Actor,
 }
 

@@ -96,7 +96,7 @@ pub(super) struct Desk {
     asked: u64,
     /// When to remember its conversation as it is, on the boot clock: an agent tells an end before it has written it.
     remember_at_ms: Option<u64>,
-    /// An end that a hook told and that is not proven yet.
+    /// An end that a hook reported and that is not proven yet.
     reported_end: Option<ReportedEnd>,
     /// Where the agent's record ended when the turn it has was typed.
     record_position: Option<RecordPosition>,
@@ -511,7 +511,7 @@ impl Keeper {
             self.desk.look_at_ms = None;
             return;
         }
-        // Its record is looked at already, and decides.
+        // The proof of a reported end looks at the record already, and decides.
         if self.desk.reported_end.is_some() {
             return;
         }

@@ -89,7 +89,7 @@ impl Keeper {
     }
 }
 
-/// True for what the end of a run brings. New work is refused.
+/// True for inputs that belong to the end of a run. New work is refused.
 fn belongs_to_an_end(input: &Input) -> bool {
     match input {
         Input::Report(_) | Input::Note(_) => true,

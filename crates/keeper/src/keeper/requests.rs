@@ -105,7 +105,7 @@ impl Keeper {
         let key = self.next_client;
         let actor = actor_of(&stream)?;
         let home = Home::around(&self.dir).ok_or(io::ErrorKind::NotFound)?;
-        // Attributed now: by the time it asks for something it may be gone, and nobody could tell who it was.
+        // Attributed now: the process may have ended by the time its first request is read.
         let peer = Peer::of(&home, &stream)?;
         let client = Client::new(stream, actor, Some(peer));
         epoll::add(&self.epoll, client.as_fd(), epoll::EventData::new_u64(key), epoll::EventFlags::IN)?;
@@ -144,8 +144,8 @@ impl Keeper {
         self.flush(key);
     }
 
-    /// Disconnects the client with the longest unfinished frame if all of them together are too long. A client whose
-    /// request is as long as any prompt is not the longest while another one hoards.
+    /// Disconnects the client with the longest unfinished frame if all of them together are too long. A client that sends
+    /// the longest prompt is not the longest while another client hoards.
     fn bound_unfinished(&mut self) {
         let total: usize = self.clients.values().map(Client::unfinished_bytes).sum();
         if total <= UNFINISHED_BYTES {
@@ -238,10 +238,10 @@ impl Keeper {
         }
     }
 
-    /// Whether the client of an order has gone away and told its own caller that it got no answer: a keeper that stood
-    /// still must not carry out later what somebody was told had failed. Reads and hooks order nothing. An owner that leaves
-    /// a helper does so in its last moments and cannot wait: its leaving counts whenever it is read. A restart changes
-    /// nothing that a client could have been told about.
+    /// Whether the client of an order has disconnected: it has reported a failure to its own caller, so a keeper that was
+    /// suspended must not carry the order out later. Reads and hooks order nothing. An owner that leaves a helper may be
+    /// about to end and cannot wait, so its leaving counts whenever it is read. A restart changes nothing that a client
+    /// could have reported.
     fn is_withdrawn(&self, key: u64, request: &Request) -> bool {
         match callers::deed_of(request) {
             Deed::Look | Deed::Release | Deed::Restart => false,

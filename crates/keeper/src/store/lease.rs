@@ -1,8 +1,8 @@
 //! The lease: the right to be a session's keeper.
 //!
 //! Promise: of all processes that claim one directory at most one has its lease, also if the lease file is removed or
-//! replaced meanwhile: the directory itself is locked as well. Nobody gets to write to a session whose recorded keeper
-//! lives. A holder can tell whether file and directory are still those it locked.
+//! replaced meanwhile: the directory itself is locked as well. No process can write to a session whose recorded keeper
+//! lives. A holder can tell whether file and directory are still those that it locked.
 //! Not here: what a keeper does when they are not (see `keeper/lost_lease.rs`).
 //! Start with [`Lease::claim`].
 
@@ -38,31 +38,31 @@ pub struct Lease {
     /// Whether the last holder signed the lease in this very directory. If not, the lease is new, or the directory is a
     /// copy, and its last keeper may be one that the journal here does not name.
     was_signed_here: bool,
-    /// Whether it is proven that nobody else keeps this session. Only then does the signature name the directory: the
-    /// next one to claim it believes that.
+    /// Whether it is proven that this session has no other keeper. Only then does the signature name the directory: the
+    /// next process that claims the lease relies on that.
     is_proven: Cell<bool>,
 }
 
-/// What became of a lease that somebody holds.
+/// What became of a lease while it is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// File and directory are those that were locked.
     Intact,
-    /// The lease file was removed or replaced. The directory is the same, so nobody else can have claimed it.
+    /// The lease file was removed or replaced. The directory is the locked one, so no other process can have claimed it.
     FileReplaced,
-    /// The whole directory was moved away, replaced or deleted: what is at its path belongs to somebody else.
+    /// The whole directory was moved away, replaced or deleted: a directory at its path is not ours.
     DirectoryReplaced,
 }
 
 impl Lease {
-    /// Claims the session in `dir`. `None` if somebody else has it; not found if it is no more.
+    /// Claims the session in `dir`. `None` if another process has it; an error of the kind `NotFound` if it was purged.
     pub fn claim(dir: &Path) -> io::Result<Option<Self>> {
         let dir_lock = LockFile::open_dir(dir)?;
         let file = LockFile::open_or_create(&dir.join(LEASE_FILE))?;
         if !dir_lock.acquire(CLAIM_PATIENCE)? || !file.acquire(CLAIM_PATIENCE)? {
             return Ok(None);
         }
-        // Who waited for somebody who purged the session has a directory that is nowhere any more.
+        // A process that waited while another one purged the session has opened a directory that has no path any more.
         if !dir_lock.is_at(dir)? || !file.is_at(&dir.join(LEASE_FILE))? {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the session was purged"));
         }
@@ -124,7 +124,7 @@ impl Lease {
         }
     }
 
-    /// Says that the session is new: nobody can ever have kept it.
+    /// Marks the session as new: it cannot have had another keeper.
     pub(super) fn is_of_a_new_session(&self) {
         self.is_proven.set(true);
     }
@@ -168,7 +168,7 @@ impl Lease {
         if self.was_signed_here {
             return Ok(None);
         }
-        // The journal of an older copy does not name the keeper that lives. A look at all processes is dear, and is
+        // The journal of an older copy does not name the keeper that lives. Searching all processes is expensive, and is
         // needed only for a lease that is new or came with a copy.
         let live = foreign::keeper_started_for(&self.dir).map_err(|error| {
             let what = format!("cannot tell whether session {id} has another keeper: {error}");

@@ -16,7 +16,7 @@ use sha2::Sha256;
 use super::record::Record;
 use super::secret::hex;
 
-/// The key's file, in the state directory and not among the records: whoever copies those does not copy the key.
+/// The key's file. It is in the state directory and not among the records, so that a copy of those does not include it.
 const FILE: &str = "token.key";
 const KEY_BYTES: usize = 32;
 
@@ -43,13 +43,13 @@ impl Seal {
         &self.root
     }
 
-    /// Writes down that this record was made here.
+    /// Adds the code that proves that this record was made here.
     pub(crate) fn close(&self, record: &mut Record) -> io::Result<()> {
         record.mac = hex(&self.mac(record)?.finalize().into_bytes());
         Ok(())
     }
 
-    /// Whether this record was made here, and is as it was. Read anew each time: a key that is lost counts at once.
+    /// Whether this record was made here and was not edited. Reads the key each time, so that a lost key counts at once.
     pub(crate) fn is_ours(&self, record: &Record) -> bool {
         let Ok(mac) = self.mac(record) else { return false };
         unhex(&record.mac).is_some_and(|shown| mac.verify_slice(&shown).is_ok())
@@ -57,7 +57,7 @@ impl Seal {
 
     fn mac(&self, record: &Record) -> io::Result<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key()?).map_err(io::Error::other)?;
-        // Every field counts, also one that somebody adds later.
+        // The code covers every field, also those that are added later.
         let bare = Record { mac: String::new(), ..record.clone() };
         mac.update(&serde_json::to_vec(&bare)?);
         Ok(mac)
@@ -75,7 +75,7 @@ impl Seal {
         bytes.try_into().map_err(|_| io::Error::other(what()))
     }
 
-    /// Makes the key, unless somebody else just did: a link fails if the name is taken.
+    /// Makes the key, unless another process just did: a hard link fails if the name is taken.
     fn make_key(&self) -> io::Result<()> {
         let mut key = [0; KEY_BYTES];
         berth_host::random_bytes(&mut key)?;

@@ -70,7 +70,7 @@ fn watch(ctx: &Ctx, args: &Ls, live: &mut Live<'_>, signals: &SignalFd) -> Resul
         let picture = picture(ctx, args, live)?;
         // A terminal far away is not sent what it shows already.
         if picture != last {
-            // In one go where the terminal knows how, and over what is there: nothing flickers.
+            // One synchronized update where the terminal supports it, drawn over the old picture: nothing flickers.
             let rows = picture.as_str().replace('\n', "\x1b[K\r\n");
             tty::last_words(format!("\x1b[?2026h\x1b[H{rows}\x1b[K\x1b[J\x1b[?2026l").as_bytes());
             last = picture;

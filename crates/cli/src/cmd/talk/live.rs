@@ -219,14 +219,14 @@ impl<'a> Live<'a> {
         Ok(())
     }
 
-    /// The time since the talk began, which never jumps.
+    /// The time since the talk began, on a clock that never jumps.
     fn uptime(&self) -> Duration {
         self.begun_at.elapsed()
     }
 
     fn press(&mut self, key: &Key) -> Result<(), Left> {
         let now = self.uptime();
-        // A key that comes before the question could be read is for the message that is being written.
+        // A key before the end of the reading time belongs to the message that is being written.
         let may_answer = self.asked.as_mut().is_some_and(|asked| asked.reading.press(now));
         let hint = self.hint.take();
         if self.leaving && matches!(key, Key::Interrupt | Key::EndOfInput | Key::Leave) {

@@ -326,7 +326,7 @@ impl Model {
             }
             _ => return vec![],
         };
-        // Pressed before the question could be read: the key was meant for something else.
+        // A key before the end of the reading time was meant for something else.
         if !is_read {
             return vec![];
         }

@@ -42,9 +42,9 @@ export const may = (scope) => { const mine = me.get()?.scope; return !mine || SC
  */
 const KEY = "berth.login";
 let key = kept.get(KEY);
-/** Shows who we are, in a request. */
+/** The header that carries the login. */
 const bearer = () => (key ? { Authorization: `Bearer ${key}` } : {});
-/** The same for a WebSocket, of which a page can set nothing else. */
+/** The sub-protocol that carries the login: a page cannot set the headers of a WebSocket. */
 export const loginProtocol = () => (key ? [`berth.login.${key}`] : []);
 function keep(next) {
   key = next;
@@ -110,7 +110,7 @@ async function problem(response) {
   return trouble;
 }
 
-/** Logs this browser in: the gateway tells the key once. */
+/** Logs this browser in: the gateway returns the key once. */
 export async function login(token) {
   let response;
   try {
@@ -128,7 +128,7 @@ export async function logout() {
   keep(null);
 }
 
-/** Saves a file of the gateway: a link could not show who we are. */
+/** Saves a file of the gateway: a plain link cannot carry the login. */
 export async function download(path) {
   const response = await ask("GET", path, undefined, { as: "response", headers: { Accept: "*/*" }, timeout: 0 });
   const name = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition") || "")?.[1] || "session";

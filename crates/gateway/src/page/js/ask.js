@@ -21,13 +21,13 @@ function useReading(box, isFirst) {
     clearTimeout(timer.current);
     const left = reading.left(now());
     setIsRead(left <= 0);
-    // Not by one timer that is exact: it may fire a little early, and a press starts the time anew.
+    // One exact timer is not enough: it may fire a little early, and a press restarts the time.
     if (left > 0 && left !== Infinity) timer.current = setTimeout(look, Math.max(20, left));
   };
   useEffect(() => {
     let isInView = false;
     const change = () => { if (isInView && !document.hidden) reading.show(now()); else reading.hide(now()); look(); };
-    // One that moves up when the question before it is gone comes under a finger that was meant for that one.
+    // A question that moves up when the one before it is gone must not take a click that was meant for that one.
     reading.reset();
     const watch = new IntersectionObserver(([...all]) => { isInView = all[all.length - 1].isIntersecting; change(); });
     watch.observe(box.current.querySelector(".acts"));

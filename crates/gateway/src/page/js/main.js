@@ -136,11 +136,11 @@ function keyboard(ref) {
       if (!button) return;
       event.preventDefault();
       button.click();
-      // One that is out of view is not answered, but shown.
+      // A question out of view is scrolled to instead of answered.
       if (button.getAttribute("aria-disabled") === "true") button.scrollIntoView({ block: "nearest" });
     }
   };
-  // A key that is held down presses a button once, also in a dialog, which keeps its keys to itself.
+  // A key that is held down presses a button once. This holds for dialogs too, which stop the propagation of their keys.
   const once = (event) => { if (event.repeat && /^(Enter| )$/.test(event.key) && event.target.closest?.("button, summary")) event.preventDefault(); };
   addEventListener("keydown", once, true);
   addEventListener("keydown", on);

@@ -1,17 +1,17 @@
 // What agents write, as Markdown: parsed in a worker within limits, then reduced to tags and attributes that are known to be harmless.
-// Beyond a limit it is shown as the text it is.
+// Beyond a limit it is shown as plain text.
 import { html, useEffect, useRef, useState } from "./lib.js";
 import "/assets/vendor/purify.js";
 
 /** Longer texts are not parsed. */
 const MOST_CHARS = 400_000;
-/** A text that takes longer is given up, and its worker with it. */
+/** A text that takes longer is given up, and its worker is terminated. */
 const MOST_PARSE_MS = 1000;
-/** A worker that is not there by then never will be: without one everything is text. */
+/** A worker that has not started by then never will: without a worker everything is shown as plain text. */
 const MOST_START_MS = 20_000;
 const WORKER = "/assets/js/markdown_worker.js";
 
-// The one policy that the page's headers allow. Nobody but this file has it: markup comes from the sanitiser, a script from its file.
+// The one policy that the page's headers allow. Only this file has it: markup comes from the sanitiser, a script from its file.
 const policy = globalThis.trustedTypes?.createPolicy("berth", {
   createHTML: (markup) => markup,
   createScriptURL: (url) => { if (url !== WORKER) throw new TypeError(`not a script of this page: ${url}`); return url; },

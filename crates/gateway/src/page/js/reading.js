@@ -11,22 +11,22 @@ const READING_MS = 700;
 export class ReadingTime {
   #endsAt = Infinity;
   #isShown = false;
-  /** The question came into view; one that was read before is not read again. */
+  /** The question came into view. A question that was read before need not be read again. */
   show(now) {
     this.#isShown = true;
     if (this.#endsAt === Infinity) this.#endsAt = now + READING_MS;
   }
-  /** It is out of view. */
+  /** The question is out of view. */
   hide(now) {
     this.#isShown = false;
     if (now < this.#endsAt) this.#endsAt = Infinity;
   }
-  /** It has to be read anew. */
+  /** The question has to be read again. */
   reset() {
     this.#isShown = false;
     this.#endsAt = Infinity;
   }
-  /** Takes a press, and tells whether it may answer. */
+  /** Takes a press. Returns whether it may answer. */
   press(now) {
     const may = this.left(now) <= 0;
     if (!may && this.#isShown) this.#endsAt = now + READING_MS;

@@ -27,7 +27,7 @@ export function parseAsked(text) {
   const files = [];
   for (const line of text.split("\n")) {
     if (/^[-+]/.test(line) && files.length) files[files.length - 1].lines.push({ kind: line[0] === "+" ? "add" : "del", text: line.slice(1) });
-    // Two questions and no pattern for both: that would take the square of a long line's length.
+    // Two tests instead of one pattern, which would take quadratic time on a long line.
     else if (/[./]/.test(line) && !/\s/.test(line)) files.push({ name: line, lines: [] });
     else return parseDiff(text);
   }

@@ -106,7 +106,7 @@ export function Transcript({ status, follow, turn: wanted }) {
   const { turns, live, problem, more } = follow;
   useLayoutEffect(() => { if (sticks.current && box.current) box.current.scrollTop = box.current.scrollHeight; });
   useEffect(() => {
-    // A phone's keyboard makes the box smaller, and Markdown that is parsed makes its content larger; who reads the end keeps reading it.
+    // A phone's keyboard makes the box smaller, and parsed Markdown makes its content larger; a view at the end stays at the end.
     const watch = new ResizeObserver(() => { if (sticks.current && box.current) box.current.scrollTop = box.current.scrollHeight; });
     watch.observe(box.current);
     watch.observe(box.current.firstElementChild);
@@ -116,7 +116,7 @@ export function Transcript({ status, follow, turn: wanted }) {
   const scrolled = () => {
     const el = box.current;
     if (!el) return;
-    // Only somebody who scrolls up leaves the end: what grows below moves nothing.
+    // Only scrolling up leaves the end. Content that grows below does not.
     if (el.scrollHeight - el.scrollTop - el.clientHeight < 60) sticks.current = true;
     else if (el.scrollTop < top.current) sticks.current = false;
     top.current = el.scrollTop;

@@ -1,8 +1,8 @@
-//! The end of a turn, as a hook reported it, held against the agent's own record.
+//! Compares the end of a turn that a hook reported with the agent's own record.
 //!
-//! Every tool of an agent can call the agent's hooks, and nothing tells the two apart: both are below the agent. So the
-//! end of a turn that was typed for somebody counts only when the agent's transcript has it, and the answer is the one
-//! in there.
+//! Every tool of an agent can call the agent's hooks, and the keeper cannot distinguish the two: both run below the agent.
+//! So the end of a turn of ours counts only when the agent's transcript has it, and the answer is the one in the
+//! transcript.
 //! Promise: agents report an end before or after they write it, so the keeper waits for the record to change; the turn
 //! goes on meanwhile. Where the record does not follow although the agent is idle, the end is recorded as told by a
 //! hook: `done` with that remark if there is no record of the turn, `unknown` if the record has the turn and no end.
@@ -27,11 +27,11 @@ use crate::{killpoint, turn};
 
 /// How long an idle agent may take to write down an end that a hook reported.
 const PROOF_PATIENCE: Duration = Duration::from_secs(5);
-/// The same for an agent that has no record at all: one that keeps records makes it with the first prompt.
+/// How long to wait for an agent that has no record: an agent that keeps records makes one with the first prompt.
 const NO_RECORD_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the record is looked at while it is expected to change.
 const LOOK_MS: u64 = 50;
-/// The same when it has not changed for long: the agent works, and somebody else told of an end.
+/// How often the record is looked at when it has not changed for long: the agent works, and a tool reported an end.
 const LOOK_SLOWLY_MS: u64 = 1000;
 
 /// An end that a hook reported and that is not proven.
@@ -85,7 +85,8 @@ impl ReportedEnd {
 }
 
 impl Keeper {
-    /// A hook reports an end. What follows now, if anything: the end of a turn of ours waits for its proof.
+    /// Takes the end that a hook reports. Returns what the keeper can report now; the end of a turn of ours waits for its
+    /// proof.
     pub(super) fn end_reported(&mut self, mut reported: ReportedEnd) -> Option<Told> {
         let Some(turn) = self.turn_to_prove() else {
             return Some(self.unproven_end(reported, EndProof::HookOnly));
@@ -126,7 +127,7 @@ impl Keeper {
     fn proven_end(&mut self, now: u64) -> Option<Told> {
         let mut reported = self.desk.reported_end.take()?;
         if self.turn_to_prove() != Some(reported.turn) {
-            // It came to its end another way.
+            // The turn has ended in another way.
             return None;
         }
         let known = reported.read.as_ref().map(|(position, _)| position.path.clone());
@@ -156,7 +157,7 @@ impl Keeper {
             }
             Some((_, Recorded::Unfinished(_, Progress::Open))) => true,
             Some((_, Recorded::Unfinished(_, Progress::NoPrompt) | Recorded::CannotTell)) => false,
-            // There was a record when the turn was typed, and somebody took it away.
+            // There was a record when the turn was typed, and it was removed since.
             None => self.desk.record_position.is_some(),
         };
         self.note_proof("not in the agent's own record");
@@ -175,7 +176,7 @@ impl Keeper {
         None
     }
 
-    /// The record has the end: what it says counts, and not what the hook said.
+    /// The record has the end: the record counts, and not the hook.
     fn recorded_end(&mut self, end: TurnEnd) -> Told {
         self.note_proof("the agent's own record has it");
         self.desk.ended_at_ms = Some(clock::boot_ms());
@@ -187,7 +188,7 @@ impl Keeper {
         Told::Stopped { answer: Some(end.answer), cut: end.cut, proof: EndProof::Recorded }
     }
 
-    /// The hook is all there is.
+    /// Only the hook reported the end.
     fn unproven_end(&mut self, reported: ReportedEnd, proof: EndProof) -> Told {
         self.desk.ended_at_ms = Some(clock::boot_ms());
         self.forget_conversation();
