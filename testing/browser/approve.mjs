@@ -16,7 +16,7 @@ export default async function (t) {
   await asked.waitFor({ state: "detached" });
   await t.berth("send", "talk", "ask:Bash:rm -rf /");
   await asked.waitFor();
-  await asked.locator("button.no").first().click();
+  await t.answer(asked, "button.no");
   await page.getByText(/Bash: reject/).waitFor();
   const answers = (await t.berth("log", "talk", "--json")).split("\n").map((line) => JSON.parse(line)).filter((one) => /answered/.test(one.event));
   t.check(answers.length === 2, `answered: ${JSON.stringify(answers)}`);

@@ -16,7 +16,7 @@ export default async function (t) {
   await asked.locator(".l.add").first().waitFor();
   t.check((await asked.getAttribute("aria-label")).includes("src/login.rs"), "the file is not named");
   await t.accessible(page, "a change that is asked for");
-  await page.locator("[data-ask] button.yes").click();
+  await t.answer(page.locator("[data-ask]"), "button.yes");
   const change = page.locator("details.tool", { hasText: "Edit" });
   await change.locator(".stat .plus").waitFor();
   await change.locator("summary").click();

@@ -39,7 +39,7 @@ export default async function (t) {
   await asked.getByText("rm -rf /").waitFor();
   t.check((await asked.getByText("echo harmless").count()) === 0, "what another host says is shown as what is asked here");
   t.check(answers.length === 0, `answered: ${answers}`);
-  await asked.locator("button.no").first().click();
+  await t.answer(asked, "button.no");
   await page.getByText(/Bash: reject/).waitFor();
   t.check(answers.length === 1 && answers[0].startsWith("/v1/sessions/"), `answered: ${answers}`);
 

@@ -100,6 +100,14 @@ const t = {
       await new Promise((resolve) => setTimeout(resolve, 25));
     }
   },
+  /** Presses a button of a question until it is answered: a press while the question moves into view does not count. */
+  async answer(asked, button) {
+    await t.until("the question is answered", async () => {
+      if ((await asked.count()) === 0) return true;
+      await asked.locator(button).first().click({ timeout: 5000 }).catch(() => {});
+      return asked.waitFor({ state: "detached", timeout: 2000 }).then(() => true, () => false);
+    });
+  },
   /** What a phone cannot show or a finger cannot hit. */
   async fits(page, where) {
     const found = await page.evaluate(() => {
