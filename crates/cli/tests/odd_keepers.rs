@@ -274,3 +274,24 @@ fn a_lost_session_whose_lease_another_program_has_locked_is_not_said_to_be_clear
     lab.ok(["stop", &id]);
     assert!(lab.show(&id)["ended_at"].is_string());
 }
+
+#[test]
+fn secrets_in_the_command_line_of_a_program_that_locked_a_lease_are_masked() {
+    let lab = lab();
+    let id = lab.start(&["hang"]);
+    lab.ok(["stop", &id]);
+    let lease = lab.session_dir(&id).join("lease");
+    let mut stranger = std::process::Command::new("flock");
+    stranger.arg(&lease).args(["sh", "-c", "echo locked; read line", "sh", "--token", "hunter2-secret"]);
+    let mut stranger = stranger.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("flock");
+    let mut locked = [0; 6];
+    stranger.stdout.as_mut().expect("a pipe").read_exact(&mut locked).expect("it has the lock");
+    for args in [&["why", &id][..], &["why", &id, "--json"], &["resume", "-d", &id]] {
+        let said = lab.berth(args);
+        let text = format!("{}{}", said.out, said.err);
+        assert!(text.contains(&format!("pid {} (flock", stranger.id())), "{args:?}: {said:?}");
+        assert!(text.contains("--token") && !text.contains("hunter2"), "{args:?}: {said:?}");
+    }
+    drop(stranger.stdin.take());
+    stranger.wait().expect("our own child");
+}

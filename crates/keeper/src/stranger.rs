@@ -7,11 +7,10 @@
 use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem};
-use berth_host::identity::Verdict;
+use berth_host::identity::{self, ProcessStat, Verdict};
 use berth_host::lock::takers;
-use berth_host::{identity, process};
 
-use crate::store;
+use crate::{store, whose};
 
 /// The name that keepers and commands of berth have in the kernel's list of processes.
 const OWN_COMM: &str = "berth";
@@ -41,10 +40,10 @@ impl StrangeHolder {
         // The number of a signer that has ended may be another process by now.
         let signer =
             signed.filter(|signer| !matches!(signer.check(), Verdict::Gone)).map(|signer| signer.pid);
-        let is_strange =
-            |pid: &u32| Some(*pid) != signer && identity::stat(*pid).is_ok_and(|stat| stat.comm != OWN_COMM);
-        let pid = pids.into_iter().find(is_strange)?;
-        Some(Self { pid, command: command(pid), locked })
+        let others = pids.into_iter().filter(|pid| Some(*pid) != signer);
+        let stranger =
+            others.filter_map(|pid| identity::stat(pid).ok()).find(|stat| stat.comm != OWN_COMM)?;
+        Some(Self { pid: stranger.pid, command: command(&stranger), locked })
     }
 
     /// Fails if a stranger holds the lease of a session, or helper, in `dir`: waiting or asking again does not help.
@@ -68,14 +67,8 @@ impl StrangeHolder {
     }
 }
 
-/// The command line of a process on one line, without control characters.
-fn command(pid: u32) -> String {
-    let line = process::command_line(pid).unwrap_or_default();
-    let line = String::from_utf8_lossy(&line).replace('\0', " ");
-    let line: String = line.trim_end().chars().take(SHOWN_COMMAND).collect();
-    if line.is_empty() {
-        identity::stat(pid).map(|stat| stat.comm).unwrap_or_default()
-    } else {
-        line.escape_debug().to_string()
-    }
+/// The command line of a process on one line, without secrets and control characters: tokens with scope `read` see it.
+fn command(stranger: &ProcessStat) -> String {
+    let line: String = whose::command_of(stranger).chars().take(SHOWN_COMMAND).collect();
+    line.escape_debug().to_string()
 }
