@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
@@ -30,7 +30,7 @@ const HOOK_SAID: &str = "Stop hook feedback:";
 const STDOUT: (&str, &str) = ("<local-command-stdout>", "</local-command-stdout>");
 const STDERR: (&str, &str) = ("<local-command-stderr>", "</local-command-stderr>");
 
-pub(crate) fn fate(file: &File, asked: &Asked<'_>) -> io::Result<Fate> {
+pub(crate) fn fate(file: impl Read, asked: &Asked<'_>) -> io::Result<Fate> {
     let mut scan = Scanner { asked: *asked, turn: None, is_queued: false, bad: 0 };
     lines::each(file, |line| {
         scan.line(line);

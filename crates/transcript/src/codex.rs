@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::lines::{self, Line};
 use crate::{Asked, End, Fate, MAX_ANSWER_BYTES, Match, Scan, judge, moment};
 
-pub(crate) fn fate(file: &File, asked: &Asked<'_>) -> io::Result<Fate> {
+pub(crate) fn fate(file: impl Read, asked: &Asked<'_>) -> io::Result<Fate> {
     let mut scan = Scanner { asked: *asked, current: String::new(), turn: None, bad: 0 };
     lines::each(file, |line| {
         scan.line(line);

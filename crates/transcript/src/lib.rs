@@ -34,7 +34,7 @@ mod words;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 pub use place::{EveryFile, Kind, Own, config_dir, every_file, is_plain_id, open, own};
@@ -43,6 +43,8 @@ pub use survey::kind_in;
 /// How much of an answer is kept.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
 
+/// How much of a transcript is read for the fate of a turn.
+const MAX_FATE_BYTES: u64 = 64 << 20;
 /// How far a record's clock may be behind ours: both read the same one, not at the same moment.
 const CLOCK_SLACK_MS: u64 = 100;
 
@@ -126,7 +128,8 @@ impl<'a> Asked<'a> {
 }
 
 /// What became of the last turn of a conversation, when the agent's process is proven to be gone. `env` is the
-/// environment the agent ran with: it says where the transcripts are.
+/// environment the agent ran with: it says where the transcripts are. At most [`MAX_FATE_BYTES`] are read: a keeper
+/// answers no client meanwhile, and the agent can make its record as large as it likes.
 pub fn fate(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>, asked: &Asked<'_>) -> Fate {
     let cannot_tell = |why: String| Fate::CannotTell { why };
     let Some(kind) = Kind::of(kind) else {
@@ -152,19 +155,36 @@ pub fn fate(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>,
     if found.is_compressed {
         return cannot_tell(format!("{} is compressed", found.path.display()));
     }
-    let read = skip_to(&mut file, asked.from_bytes).and_then(|()| match kind {
-        Kind::Claude => claude::fate(&file, asked),
-        Kind::Codex => codex::fate(&file, asked),
+    let read = skip_to_tail(&mut file, asked.from_bytes).and_then(|is_all| {
+        // The file may grow meanwhile.
+        let tail = (&file).take(MAX_FATE_BYTES);
+        let fate = match kind {
+            Kind::Claude => claude::fate(tail, asked)?,
+            Kind::Codex => codex::fate(tail, asked)?,
+        };
+        Ok(match fate {
+            Fate::Unfinished { progress: Progress::NoPrompt, .. } if !is_all => {
+                cannot_tell(format!("only the last {} MiB of the record are read", MAX_FATE_BYTES >> 20))
+            }
+            fate => fate,
+        })
     });
     read.unwrap_or_else(|error| cannot_tell(format!("cannot read {}: {error}", found.path.display())))
 }
 
-/// Leaves out what was there before the prompt, unless another file is in the place of that one.
-fn skip_to(file: &mut File, from_bytes: u64) -> io::Result<()> {
-    if from_bytes > 0 && file.metadata()?.len() >= from_bytes {
+/// Moves to what was written since the prompt, unless another file is in the place of that one, and at most
+/// [`MAX_FATE_BYTES`] before the end. False if that leaves out records that were written since.
+fn skip_to_tail(file: &mut File, from_bytes: u64) -> io::Result<bool> {
+    let bytes = file.metadata()?.len();
+    let from_bytes = if from_bytes > bytes { 0 } else { from_bytes };
+    let tail = bytes.saturating_sub(MAX_FATE_BYTES);
+    if tail <= from_bytes {
         file.seek(SeekFrom::Start(from_bytes))?;
+        return Ok(true);
     }
-    Ok(())
+    file.seek(SeekFrom::Start(tail))?;
+    lines::skip_rest(file)?;
+    Ok(false)
 }
 
 /// Whether the agent has anything to take up under this id; `None` if that cannot be told. False for a file

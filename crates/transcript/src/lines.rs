@@ -5,7 +5,7 @@
 //! whole only its reader can tell.
 //! Not here: what a record means. Start with [`each`].
 
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 
 use memchr::memchr;
@@ -70,6 +70,29 @@ pub(crate) fn each(source: impl Read, mut visit: impl FnMut(Line<'_>) -> Control
         }
     }
     let _ = if is_too_long { visit(Line::TooLong) } else { give(&begun, &mut visit) };
+    Ok(())
+}
+
+/// Moves behind the end of the line that a file is in, if that is within [`MAX_LINE_BYTES`]: the rest of a longer one is
+/// not a record either, and its reader finds that out.
+pub(crate) fn skip_rest(file: &mut (impl Read + Seek)) -> io::Result<()> {
+    let begin = file.stream_position()?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut skipped = 0;
+    while skipped < MAX_LINE_BYTES as u64 {
+        let count = match file.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if let Some(end) = memchr(b'\n', &chunk[..count]) {
+            skipped += end as u64 + 1;
+            break;
+        }
+        skipped += count as u64;
+    }
+    file.seek(SeekFrom::Start(begin + skipped))?;
     Ok(())
 }
 

@@ -244,3 +244,29 @@ fn an_answer_that_ended_early_may_have_gone_on() {
     is(&fate("null"), "cannot tell", "no end");
     is(&fate("\"refusal\""), "failed", "refused to answer: ECHO: third words");
 }
+
+/// More of a transcript than is read for one turn.
+fn padding() -> Vec<u8> {
+    let record = format!("{{\"type\":\"mode\",\"text\":\"{}\"}}\n", "x".repeat(1 << 20));
+    record.repeat(70).into_bytes()
+}
+
+#[test]
+fn a_turn_at_the_end_of_a_large_transcript_is_found_and_one_far_before_it_cannot_be_told() {
+    let prompt = "first words";
+    for kind in ["claude", "codex"] {
+        let turn = real(kind, "finished");
+        let at_the_end = [padding(), turn.clone()].concat();
+        assert_eq!(fate_in(kind, &at_the_end, &Asked::new(prompt)), done("ECHO: first words"), "{kind}");
+        let far_before = [turn, padding()].concat();
+        is(&fate_in(kind, &far_before, &Asked::new(prompt)), "cannot tell", "64 MiB");
+    }
+}
+
+#[test]
+fn a_transcript_that_was_made_huge_cannot_be_told() {
+    let home = common::Home::new();
+    let path = home.write("claude", &real("claude", "finished"));
+    std::fs::File::options().write(true).open(path).unwrap().set_len(20 << 30).unwrap();
+    is(&home.fate("claude", &Asked::new("first words")), "cannot tell", "");
+}

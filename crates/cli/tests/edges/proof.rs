@@ -70,3 +70,18 @@ fn a_turn_of_an_agent_without_a_record_is_done_and_says_that_a_hook_told_it() {
     let turn = turn(&lab, 1);
     assert_eq!((text(&turn, "state"), text(&turn, "reason")), ("done".into(), TOLD_BY_HOOK.into()));
 }
+
+/// The agent can make its record as large as it likes; its keeper must not be kept from its clients by reading that.
+#[test]
+fn a_session_is_stopped_although_its_agent_tells_an_end_and_makes_its_record_huge() {
+    let lab = lab();
+    idle(&lab);
+    lab.ok(["send", "s", "FORGE go"]);
+    lab.wait_output("s", "forged");
+    let projects = lab.dir().join("claude/projects/-w");
+    let record = std::fs::read_dir(projects).expect("the agent's files").flatten().next().expect("a record");
+    let record = std::fs::File::options().write(true).open(record.path()).expect("a record");
+    record.set_len(20 << 30).expect("a file with holes");
+    berth_harness::wait_until("the hook", || last_told(&lab).starts_with("Stop hook"));
+    lab.ok(["stop", "s"]);
+}

@@ -33,6 +33,8 @@ const NO_RECORD_PATIENCE: Duration = Duration::from_secs(2);
 const LOOK_MS: u64 = 50;
 /// How often the record is looked at when it has not changed for long: the agent works, and a tool reported an end.
 const LOOK_SLOWLY_MS: u64 = 1000;
+/// How many times as long as the last read the keeper waits before the next one.
+const READ_PAUSE_FACTOR: u64 = 20;
 
 /// An end that a hook reported and that is not proven.
 #[derive(Debug)]
@@ -130,6 +132,7 @@ impl Keeper {
             // The turn has ended in another way.
             return None;
         }
+        let mut read_pause_ms = 0;
         let known = reported.read.as_ref().map(|(position, _)| position.path.clone());
         let position = self.record_position(known);
         if let Some(position) =
@@ -139,6 +142,9 @@ impl Keeper {
             let from_bytes = begun.map_or(0, |begun| begun.bytes);
             let recorded = turn::recorded(self.owner.history(), &self.id, from_bytes);
             reported.read = Some((position, recorded));
+            // An agent that changes a large record again and again must not keep the loop from its clients.
+            let spent_ms = clock::boot_ms().saturating_sub(now);
+            read_pause_ms = spent_ms * READ_PAUSE_FACTOR;
         }
         let contradicted = match &reported.read {
             Some((_, Recorded::Over(end))) => {
@@ -171,7 +177,8 @@ impl Keeper {
             return Some(self.unproven_end(reported, proof));
         }
         let is_fresh = now < reported.reported_at_ms + PROOF_PATIENCE.as_millis() as u64;
-        reported.look_at_ms = now + if is_fresh { LOOK_MS } else { LOOK_SLOWLY_MS };
+        let pause_ms = if is_fresh { LOOK_MS } else { LOOK_SLOWLY_MS };
+        reported.look_at_ms = now + pause_ms.max(read_pause_ms);
         self.desk.reported_end = Some(reported);
         None
     }
