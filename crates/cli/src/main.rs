@@ -78,7 +78,7 @@ fn main() -> ExitCode {
             };
             // Help is the only output of this command, so a closed standard output is a failure.
             let printed = match error.use_stderr() {
-                false if berth_host::stdio::is_stdout_closed() => print::text(&text).map_err(|problem| {
+                false if berth_host::stdio::is_stdout_unwritable() => print::text(&text).map_err(|problem| {
                     print::problem(&problem);
                     std::io::Error::other(problem.what)
                 }),

@@ -132,7 +132,7 @@ fn written(bytes: &[u8], unheard: impl FnOnce() -> String) -> Result<(), Problem
 
 /// Writes a message of a protocol to standard output. A reader that has left is an error and does not end the process.
 pub(crate) fn message(bytes: &[u8]) -> io::Result<()> {
-    if berth_host::stdio::is_stdout_closed() && !bytes.is_empty() {
+    if berth_host::stdio::is_stdout_unwritable() && !bytes.is_empty() {
         return Err(rustix::io::Errno::BADF.into());
     }
     let mut out = io::stdout().lock();

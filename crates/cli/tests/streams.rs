@@ -138,7 +138,7 @@ fn a_standard_output_that_is_dev_null_changes_no_exit_code() {
 }
 
 /// Redirections with which no output arrives.
-const UNHEARD: [&str; 3] = [">&-", "<&- >&-", ">/dev/full"];
+const UNHEARD: [&str; 4] = [">&-", "<&- >&-", ">/dev/full", "1</dev/null"];
 
 #[test]
 fn what_cannot_be_printed_is_a_failure_with_a_sentence() {
@@ -228,6 +228,9 @@ fn a_token_or_a_link_that_could_not_be_printed_is_taken_back() {
         assert_eq!(without_reader(&lab, &args).code, 128 + 13, "{args:?}");
         assert_eq!(lab.json(["token", "ls", "--json"]), serde_json::json!([]), "{args:?}");
     }
+    let audit = lab.ok(["audit", "--json"]);
+    let count = |event: &str| audit.lines().filter(|line| line.contains(&format!("\"{event}\""))).count();
+    assert_eq!(count("token-made"), count("token-revoked"), "{audit}");
     assert!(!lab.ok(token).is_empty(), "its name is free");
 }
 

@@ -1,18 +1,18 @@
-//! Whether this process was started with its standard output closed.
+//! Whether this process was started with a standard output that takes no output: closed, or open for reading only.
 //!
-//! Rust's runtime opens `/dev/null` in place of standard streams that are closed, before `main`: from then on every
-//! write succeeds and is lost. The flags of the descriptor do not tell that from a `/dev/null` that the
+//! Rust's runtime opens `/dev/null` in place of standard streams that are closed, before `main`, and its `Stdout` takes
+//! the error of a descriptor that is not open for writing (`EBADF`) for a success: every write succeeds and is lost. The flags of the descriptor do not tell that from a `/dev/null` that the
 //! caller chose: Python and Node open theirs for reading and writing, as the runtime does. So this looks before the
 //! runtime does, as a constructor of the program.
-//! Start with [`is_stdout_closed`].
+//! Start with [`is_stdout_unwritable`].
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-static STDOUT_CLOSED: AtomicBool = AtomicBool::new(false);
+static STDOUT_UNWRITABLE: AtomicBool = AtomicBool::new(false);
 
-/// Whether standard output was closed when this process began (`>&-`).
-pub fn is_stdout_closed() -> bool {
-    STDOUT_CLOSED.load(Ordering::Relaxed)
+/// True if standard output was closed (`>&-`) or not open for writing (`1</dev/null`) when this process began.
+pub fn is_stdout_unwritable() -> bool {
+    STDOUT_UNWRITABLE.load(Ordering::Relaxed)
 }
 
 // SAFETY: the loader calls every entry of this section once, before `main`, with C's calling convention. `look` uses
@@ -23,6 +23,7 @@ static LOOK: extern "C" fn() = look;
 
 extern "C" fn look() {
     // SAFETY: the call only reads the flags of a descriptor, whatever that descriptor is.
-    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
-    STDOUT_CLOSED.store(flags < 0, Ordering::Relaxed);
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFL) };
+    let is_unwritable = flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY;
+    STDOUT_UNWRITABLE.store(is_unwritable, Ordering::Relaxed);
 }

@@ -68,8 +68,13 @@ pub(super) fn confirmed(wish: &TokenWish, yes: bool) -> Result<(), Problem> {
 /// Revokes a token or a link whose secret could not be printed. Returns a sentence about the outcome.
 pub(super) fn take_back(ctx: &Ctx, token: &Token) -> String {
     let word = token.kind.word();
-    match Tokens::open(&ctx.home).and_then(|tokens| tokens.revoke(&token.id, None)) {
-        Ok(_) => format!("the {word} was taken back"),
+    let revoked = Tokens::open(&ctx.home).and_then(|tokens| {
+        let gone = tokens.revoke(&token.id, None)?;
+        tokens.note_revoked(&ctx.place, &gone);
+        Ok(())
+    });
+    match revoked {
+        Ok(()) => format!("the {word} was taken back"),
         Err(problem) => format!("the {word} `{}` is there and could not be taken back: {problem}", token.id),
     }
 }
