@@ -1,7 +1,7 @@
 // Answers that are made to hold up the page, to load something or to run something: they are shown as text, and the page still answers.
 const MARK = "/v1/never-asked-for";
 /** What takes a parser long, or a layout: the page shows it as it is. */
-const HEAVY = { "6,000 quotes": ">".repeat(6000), "100 kB of stars": `a ${"*".repeat(100_000)}`, "deep lists": Array.from({ length: 300 }, (_, n) => `${" ".repeat(n * 2)}- x`).join("\\n"), "deep tags": "<b>".repeat(5000), "many tags": "<i>x</i>".repeat(15_000) };
+const HEAVY = { "6,000 quotes": ">".repeat(6000), "100 kB of stars": `a ${"*".repeat(100_000)}`, "deep lists": Array.from({ length: 300 }, (_, n) => `${" ".repeat(n * 2)}- x`).join("\\n"), "deep tags": "<b>".repeat(5000), "tags closed by others": "<div></i>".repeat(2000), "many tags": "<i>x</i>".repeat(15_000) };
 /** What would load, send or run something. */
 const LOUD = [
   `<table background=${MARK}/1><tr><td background=${MARK}/2>cell</td></tr></table>`, `<img src=${MARK}/3>`, `![x](${MARK}/4)`, `<video poster=${MARK}/5 src=${MARK}/6></video>`, `<input type=image src=${MARK}/7>`,

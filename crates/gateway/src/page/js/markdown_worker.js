@@ -12,10 +12,13 @@ marked.use({ gfm: true, breaks: false });
 /** Whether the page can take this: the tags are counted, those that an agent wrote as well as those of the parser. */
 function fits(html) {
   if (html.length > MOST_HTML_CHARS) return false;
+  // Counted for each name: an end tag of an element that is not open closes nothing (`<div></i>`).
+  const open = new Map();
   let depth = 0, tags = 0;
-  for (const [, end, name] of html.matchAll(/<(\/?)([a-z][a-z0-9]*)/gi)) {
-    if (end) depth = Math.max(0, depth - 1);
-    else if (!VOID.has(name.toLowerCase())) depth += 1;
+  for (const [, end, written] of html.matchAll(/<(\/?)([a-z][a-z0-9]*)/gi)) {
+    const name = written.toLowerCase(), count = open.get(name) ?? 0;
+    if (end && count > 0) { open.set(name, count - 1); depth -= 1; }
+    if (!end && !VOID.has(name)) { open.set(name, count + 1); depth += 1; }
     tags += 1;
     if (depth > MOST_DEPTH || tags > MOST_TAGS) return false;
   }
