@@ -89,15 +89,15 @@ pub(crate) fn advice(home: &Home, text: &str) -> Option<String> {
     })
 }
 
-/// Runs this command on the host. At a terminal the command gets a terminal there, and the host draws on it; otherwise the
-/// output is escaped here, because the host may be hostile.
+/// Runs this command on the host. A command that draws gets a terminal there when there is one here, and the host draws on
+/// it; the output of every other command is escaped here, because the host may be hostile.
 pub(crate) fn run(host: &Host, typed: Vec<String>, verb: Option<&Verb>) -> Result<u8, Problem> {
     let mut words: Vec<String> =
         ["proxy", "exec", "--from", env!("CARGO_PKG_VERSION"), "--called", &host.name, "--"]
             .map(str::to_owned)
             .into();
     words.extend(typed);
-    let asking = if tty::is_interactive() {
+    let asking = if tty::is_interactive() && verb.is_none_or(draws) {
         ssh::Asking::Terminal
     } else if tty::can_ask() {
         ssh::Asking::Person
@@ -121,6 +121,19 @@ pub(crate) fn run(host: &Host, typed: Vec<String>, verb: Option<&Verb>) -> Resul
         Some(code) => Ok(u8::try_from(code).unwrap_or(u8::MAX)),
         None => Err(Problem::new(Code::Unreachable, format!("ssh to {} was ended", host.target))
             .hint("what was begun there goes on; ask again")),
+    }
+}
+
+/// True for verbs that draw on a terminal, or pass one on to a program.
+fn draws(verb: &Verb) -> bool {
+    match verb {
+        Verb::Run(args) => !args.detach,
+        Verb::Resume(args) => !args.detach,
+        Verb::Adopt(args) => !args.detach,
+        Verb::Attach(_) => true,
+        Verb::Ls(args) => args.watch && !args.json,
+        Verb::Config(args) => args.edit,
+        _ => false,
     }
 }
 

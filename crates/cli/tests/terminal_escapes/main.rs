@@ -253,7 +253,15 @@ fn what_a_shell_completes_has_no_escapes() {
 #[test]
 fn a_terminal_shows_the_escapes_of_an_agent_and_does_not_obey_them() {
     let world = World::new();
-    for args in [&["attach", "turns"][..], &["ls", "--watch"], &[], &["result", "turns.1"]] {
+    for args in [
+        &["attach", "turns"][..],
+        &["ls", "--watch"],
+        &[],
+        &["result", "turns.1"],
+        &["--host", "box", "result", "turns.1"],
+        &["--host", "box", "ls"],
+        &["show", "box:turns"],
+    ] {
         let mut terminal = world.terminal(args);
         terminal.wait_for(MARK);
         terminal.look();
