@@ -75,7 +75,7 @@ impl Audit {
     /// Notes that a token or login was used from this address; `None` is the local socket.
     pub(crate) fn used(&self, pass: &Pass, address: Option<IpAddr>) {
         let now = Instant::now();
-        if self.is_new(pass, address.map(place), now) && room(&self.use_lines, now).is_some() {
+        if self.is_first_use(pass, address.map(place), now) {
             let by = address.map_or("the local socket".to_owned(), |it| it.to_canonical().to_string());
             let event = AuditEvent::TokenUsed {
                 token: pass.id.clone(),
@@ -87,10 +87,14 @@ impl Audit {
         }
     }
 
-    fn is_new(&self, pass: &Pass, address: Option<IpAddr>, now: Instant) -> bool {
+    /// True for a use that gets a line. A use for which there is no room is not remembered, so that the next one gets it.
+    fn is_first_use(&self, pass: &Pass, address: Option<IpAddr>, now: Instant) -> bool {
         let key = self.hasher.hash_one((&pass.id, address));
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         if uses.get(&key).is_some_and(|then| now.duration_since(*then) < USE_PERIOD) {
+            return false;
+        }
+        if room(&self.use_lines, now).is_none() {
             return false;
         }
         if uses.len() >= MOST_USES {
