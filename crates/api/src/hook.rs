@@ -20,6 +20,9 @@ pub struct Report {
     /// The directory it works in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
+    /// The model it uses, if this event says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// When, in milliseconds since 1970.
     pub at_ms: u64,
     /// What.

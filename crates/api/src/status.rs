@@ -127,6 +127,16 @@ pub struct Status {
     pub turns: Option<TurnsStatus>,
     /// The agent's own id of the conversation it writes, or wrote last.
     pub native_id: Option<String>,
+    /// First words of the latest prompt that the agent was given, on one line of at most 200 characters. For an agent in
+    /// a terminal: as its hooks report it; null if it has none.
+    pub last_prompt: Option<String>,
+    /// First line of the agent's answer to `last_prompt`, of at most 200 characters; null until there is an answer.
+    pub last_answer: Option<String>,
+    /// Git branch of the session's directory, or the short hash of a detached commit; after a run, as it was at its end.
+    /// Null outside of a work tree and on network file systems.
+    pub branch: Option<String>,
+    /// Model that the agent reported last.
+    pub model: Option<String>,
     /// Why berth itself ended the current or last run.
     pub released: Option<String>,
     /// When the session's time is up, in milliseconds from now.

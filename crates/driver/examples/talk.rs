@@ -124,6 +124,7 @@ impl Talk {
                 }
             }
             Update::Conversation { .. }
+            | Update::Model { .. }
             | Update::Began { .. }
             | Update::Unasked { .. }
             | Update::Ended { .. }

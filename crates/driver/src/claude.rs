@@ -373,6 +373,7 @@ impl Claude {
         match text(line, "subtype") {
             "init" => {
                 self.is_in(text(line, "session_id"), out);
+                out.uses(text(line, "model"));
                 self.said = Said::default();
                 self.round = Round::Other;
                 self.rounds += 1;

@@ -123,6 +123,7 @@ impl Codex {
         self.thread = Some(id.to_owned());
         self.phase = Phase::Ready;
         out.update(Update::Conversation { id: id.to_owned() });
+        out.uses(text(result, "model"));
         out.update(Update::Ready);
         self.start_turn(out);
     }

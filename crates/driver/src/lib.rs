@@ -127,6 +127,13 @@ impl Out {
     pub fn update(&mut self, update: Update) {
         self.updates.push(update);
     }
+
+    /// The agent named its model, unless it is empty.
+    fn uses(&mut self, model: &str) {
+        if !model.is_empty() {
+            self.update(Update::Model { model: model.to_owned() });
+        }
+    }
 }
 
 /// What an agent told us.
@@ -139,6 +146,11 @@ pub enum Update {
     Conversation {
         /** The agent's own id of it. */
         id: String,
+    },
+    /// It uses this model.
+    Model {
+        /** As the agent calls it. */
+        model: String,
     },
     /// It says that it has the prompt of this turn.
     Began {

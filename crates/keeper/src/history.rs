@@ -9,8 +9,8 @@ use berth_api::turn::{Hold, Release, turn_id};
 use berth_core::{Ending, Event, Phase, Scope, Session, SessionId, State};
 use berth_journal::{Committed, Record};
 
-/// How much of the current prompt lists are told: more than a line of any terminal shows.
-const PROMPT_CHARS: usize = 200;
+/// How much of a prompt or an answer a status has: more than a line of any terminal shows.
+const LINE_CHARS: usize = 200;
 
 /// An event with its time, as the journal keeps it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,6 +40,26 @@ impl Stored {
     }
 }
 
+/// The latest prompt and its answer, as a list shows them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LastSaid {
+    pub(crate) prompt: Option<String>,
+    /// Always an answer to that prompt.
+    pub(crate) answer: Option<String>,
+}
+
+impl LastSaid {
+    /// The agent has another prompt.
+    pub(crate) fn prompted(&mut self, text: &str) {
+        *self = Self { prompt: Some(beginning(text)).filter(|line| !line.is_empty()), answer: None };
+    }
+
+    /// The agent answered.
+    pub(crate) fn answered(&mut self, text: &str) {
+        self.answer = first_line(text).or(self.answer.take());
+    }
+}
+
 /// A session's past, summed up.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct History {
@@ -57,6 +77,8 @@ pub struct History {
     pub(crate) given_at_ms: Option<u64>,
     /// When the agent in a terminal last told something that is in the journal.
     told_at_ms: u64,
+    /// What was said last, as far as it is in the journal.
+    pub(crate) last_said: LastSaid,
     /// When those who own it joined.
     joined_at_ms: BTreeMap<SessionId, u64>,
 }
@@ -91,9 +113,15 @@ impl History {
             }
             Event::OwnerLeft { owner, .. } => drop(self.joined_at_ms.remove(owner)),
             Event::WriterGranted { .. } => self.writer_since_ms = stored.at_ms,
-            Event::TurnDelivered { .. } if self.session.turns.current.is_none() => {
-                self.given_at_ms = Some(stored.at_ms);
+            Event::TurnDelivered { turn, .. } => {
+                if self.session.turns.current.is_none() {
+                    self.given_at_ms = Some(stored.at_ms);
+                }
+                if let Some(turn) = self.session.turns.get(*turn) {
+                    self.last_said.prompted(&turn.prompt);
+                }
             }
+            Event::TurnEnded { end, .. } => self.last_said.answered(&end.answer),
             // What was had without us is as old as it is, not as old as our record of it.
             Event::Imported { began_at_ms, last_at_ms, .. } => {
                 (self.created_at_ms, self.ended_at_ms) = (*began_at_ms, Some(*last_at_ms));
@@ -121,10 +149,8 @@ impl History {
             | Event::ConversationLeft { .. }
             | Event::HooksCarried { .. }
             | Event::TurnAccepted { .. }
-            | Event::TurnDelivered { .. }
             | Event::TurnBegan { .. }
             | Event::CancelRequested { .. }
-            | Event::TurnEnded { .. }
             | Event::TurnLate { .. }
             | Event::Asked { .. }
             | Event::Answered { .. }
@@ -173,6 +199,8 @@ impl History {
             helper: self.helper_status(kept),
             turns: self.turns_status(id),
             native_id: session.conversation.as_ref().map(|conversation| conversation.id.clone()),
+            last_prompt: self.last_said.prompt.clone(),
+            last_answer: self.last_said.answer.clone(),
             released: session.released.clone().map(|why| Release::from(why).describe()),
             seq: self.seq,
             ..Status::default()
@@ -254,11 +282,16 @@ impl History {
     }
 }
 
+/// The first line of a text that has a letter or a digit.
+fn first_line(text: &str) -> Option<String> {
+    text.lines().find(|line| line.contains(char::is_alphanumeric)).map(beginning)
+}
+
 /// The first words of a text, on one line. Of a long one no more is looked at than is needed.
 fn beginning(text: &str) -> String {
     let words = text.split_whitespace().flat_map(|word| [" ", word]).flat_map(str::chars);
-    let mut line: String = words.skip(1).take(PROMPT_CHARS + 1).collect();
-    if let Some((end, _)) = line.char_indices().nth(PROMPT_CHARS) {
+    let mut line: String = words.skip(1).take(LINE_CHARS + 1).collect();
+    if let Some((end, _)) = line.char_indices().nth(LINE_CHARS) {
         line.truncate(end);
         line.pop();
         line.push('…');
@@ -271,13 +304,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_answer_belongs_to_the_latest_prompt_and_is_its_first_line() {
+        let mut said = LastSaid::default();
+        said.prompted("mend the\nlogin");
+        said.answered("\n---\n Done.\nThe test was wrong.");
+        assert_eq!(said, LastSaid { prompt: Some("mend the login".into()), answer: Some("Done.".into()) });
+        said.answered("");
+        assert_eq!(said.answer.as_deref(), Some("Done."), "a late end without an answer changes nothing");
+        said.prompted("and now?");
+        assert_eq!(said, LastSaid { prompt: Some("and now?".into()), answer: None });
+    }
+
+    #[test]
     fn the_beginning_of_a_prompt_is_one_line_and_never_too_long() {
         assert_eq!(beginning("  mend\n\tthe login \r\n"), "mend the login");
         assert_eq!(beginning(" \n"), "");
-        assert_eq!(beginning(&"é".repeat(PROMPT_CHARS)), "é".repeat(PROMPT_CHARS));
-        for long in ["é".repeat(PROMPT_CHARS + 1), "word ".repeat(PROMPT_CHARS), "a ".repeat(PROMPT_CHARS)] {
+        assert_eq!(beginning(&"é".repeat(LINE_CHARS)), "é".repeat(LINE_CHARS));
+        for long in ["é".repeat(LINE_CHARS + 1), "word ".repeat(LINE_CHARS), "a ".repeat(LINE_CHARS)] {
             let line = beginning(&long);
-            assert!(line.chars().count() <= PROMPT_CHARS && line.ends_with('…'), "{line}");
+            assert!(line.chars().count() <= LINE_CHARS && line.ends_with('…'), "{line}");
         }
     }
 }

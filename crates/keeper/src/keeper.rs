@@ -13,6 +13,7 @@ mod conversation;
 pub mod copying;
 mod delivery;
 pub(crate) mod edges;
+mod extras;
 mod helper;
 mod look;
 mod lost_lease;
@@ -130,6 +131,8 @@ struct Keeper {
     terminal: Option<Terminal>,
     /// The agent, if it takes turns.
     talk: Option<agent::Talk>,
+    /// What a status has and no journal does.
+    extras: extras::StatusExtras,
     /// What there is to know of an agent in a terminal that tells.
     desk: edges::Desk,
     /// How the next run takes its conversation up.
@@ -307,6 +310,7 @@ impl Keeper {
             return;
         }
         self.tell_those_who_do_not_look(events);
+        self.extras.follow(events);
         self.copy_transcript(events);
         if events.iter().all(|event| turns::is_of_a_turn(&event.get().event)) {
             self.write_status_within(STATUS_DELAY_MS);
@@ -342,6 +346,7 @@ impl Keeper {
         view::add_output(&self.dir, &mut status);
         let boot_ms = clock::boot_ms();
         let session = &self.owner.history().session;
+        self.extras.fill(session.has_terminal(), &mut status);
         if let Some(turns) = &mut status.turns {
             turns.told = self.desk.told().or(turns.told.take());
             turns.activity = self.talk.as_ref().and_then(agent::Talk::activity);

@@ -10,6 +10,7 @@
 mod ancestry;
 pub mod audit;
 pub mod boundary;
+pub mod branch;
 pub mod callers;
 pub mod carried;
 mod clients;

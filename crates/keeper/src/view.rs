@@ -22,6 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::boundary;
+use crate::branch;
 use crate::history::Stored;
 use crate::home::Home;
 use crate::recover;
@@ -125,6 +126,10 @@ impl Look {
                 || (is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false) && is_up_to_date(&dir, short_cut))
                 || is_released(&dir, &mut status, short_cut);
             if is_believed {
+                // Where its keeper found a branch the directory can be read without waiting for a network.
+                if status.keeper_pid.is_some() && status.branch.is_some() {
+                    status.branch = branch::of(Path::new(&status.what.cwd));
+                }
                 add_output(&dir, &mut status);
                 return Ok(status);
             }
@@ -231,6 +236,11 @@ pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool
     status.output_file = newest_output(dir);
     if let Some(old) = read_short_cut(dir) {
         (status.rows, status.cols) = (old.rows, old.cols);
+        (status.model, status.branch) = (old.model, old.branch);
+        // What was typed into a terminal is in no journal.
+        if status.what.has_terminal() && old.last_prompt.is_some() {
+            (status.last_prompt, status.last_answer) = (old.last_prompt, old.last_answer);
+        }
         if kept {
             (status.clients, status.attached) = (old.clients, old.attached);
         }
@@ -246,7 +256,7 @@ pub fn is_there(keeper_pid: Option<u32>) -> bool {
     keeper_pid.is_some_and(alive)
 }
 
-fn read_short_cut(dir: &Path) -> Option<Status> {
+pub(crate) fn read_short_cut(dir: &Path) -> Option<Status> {
     serde_json::from_slice(&fs::read(dir.join(STATUS_FILE)).ok()?).ok()
 }
 

@@ -1,8 +1,8 @@
 //! What an agent's hook brings: understood, noted, told to the keeper whose agent it is.
 //!
 //! Promise: a prompt is held up only by the guard's word. Garbage, a state directory that is not there, a keeper that
-//! does not answer, a lock that is stuck: nothing is said, and the agent goes on. What was said to the agent
-//! is written nowhere; only the keeper of its own session hears it.
+//! does not answer, a lock that is stuck: nothing is said, and the agent goes on. Only the
+//! keeper of its own session hears what was said to the agent, and writes no more of it than a list shows.
 //! Not here: reading it and exit codes (the CLI's `cmd/hook`), what is installed (see `setup`).
 //! Start with [`take`].
 

@@ -101,6 +101,7 @@ impl Acp {
             turn.answer = Answer::default();
         }
         out.update(Update::Conversation { id });
+        out.uses(said["models"]["currentModelId"].as_str().unwrap_or_default());
         out.update(Update::Ready);
     }
 

@@ -111,6 +111,7 @@ impl Play {
                 }
             }
             Update::Conversation { .. }
+            | Update::Model { .. }
             | Update::Began { .. }
             | Update::Unasked { .. }
             | Update::Ended { .. }
@@ -206,11 +207,12 @@ fn each_prompt_gets_its_own_answer() {
     let said: Vec<&Update> =
         play.updates.iter().filter(|update| !matches!(update, Update::Doing { .. })).collect();
     assert_eq!(
-        said[..5],
+        said[..6],
         [
             &Update::Ready,
             &Update::Began { turn: 1 },
             &Update::Conversation { id: ID.into() },
+            &Update::Model { model: "claude-opus-5-5".into() },
             &Update::Said { text: "ECHO: first".into() },
             &Update::Ended { turn: 1, end: first.clone() },
         ],

@@ -18,6 +18,7 @@ fn ends(updates: &[Update]) -> Vec<(u64, TurnEnd)> {
         Update::Ended { turn, end } => Some((*turn, end.clone())),
         Update::Ready
         | Update::Conversation { .. }
+        | Update::Model { .. }
         | Update::Began { .. }
         | Update::Said { .. }
         | Update::Doing { .. }
@@ -101,9 +102,13 @@ fn it_opens_a_conversation_and_takes_prompts_one_after_the_other() {
     assert_eq!(play.sent[3]["params"]["input"], json!([{ "type": "text", "text": "hello" }]));
     assert_eq!(play.sent[3]["id"], "turn-1");
 
-    let begins = [Update::Conversation { id: "01a1e3a9-0000-7000-8000-000000000001".into() }, Update::Ready];
+    let begins = [
+        Update::Conversation { id: "01a1e3a9-0000-7000-8000-000000000001".into() },
+        Update::Model { model: "m".into() },
+        Update::Ready,
+    ];
     let after_warnings = play.updates.iter().filter(|update| !matches!(update, Update::Remark { .. }));
-    assert_eq!(after_warnings.take(2).cloned().collect::<Vec<_>>(), begins);
+    assert_eq!(after_warnings.take(3).cloned().collect::<Vec<_>>(), begins);
     assert_eq!(tools(&play.updates)[..4], ["thinking", "writing", "thinking", "shell echo hi"]);
 
     let ends = ends(&play.updates);

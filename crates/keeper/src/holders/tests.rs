@@ -11,6 +11,7 @@ fn report(native_id: &str, at_ms: u64, told: Told) -> Report {
         native_id: native_id.to_owned(),
         transcript: Some(format!("/home/u/.claude/projects/-w/{native_id}.jsonl").into()),
         cwd: Some("/w".into()),
+        model: None,
         at_ms,
         told,
         held_up: None,

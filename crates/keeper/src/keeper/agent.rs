@@ -314,6 +314,7 @@ impl Keeper {
                 self.remember_conversation();
             }
             Update::Conversation { id } => self.enter(id, reports),
+            Update::Model { model } => self.extras.uses(model),
             Update::Began { turn } => reports.push(Observation::TurnBegan { turn }),
             Update::Said { text } => self.tell_said(current, &text),
             Update::Doing { activity } => self.tell_doing(current, activity),

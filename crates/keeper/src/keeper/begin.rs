@@ -309,6 +309,7 @@ impl Keeper {
         let output = OutputLog::open(parts.dir.join("output"))
             .map_err(|error| self::trouble("open the output files", &error))?;
         let Parts { id, dir, me, lease, run_lock, contained, owner, listener } = parts;
+        let extras = super::extras::StatusExtras::of(&dir);
         Ok(Self {
             id,
             dir,
@@ -326,6 +327,7 @@ impl Keeper {
             next_client: FIRST_CLIENT,
             terminal: None,
             talk: None,
+            extras,
             desk: super::edges::Desk::default(),
             begin: Begin::New { id: None },
             conversation: None,

@@ -191,10 +191,13 @@ impl Keeper {
         if is_ended && report.kind == TELLS_LATE && report.transcript.is_none() {
             return;
         }
-        let Report { kind, native_id, at_ms, told, .. } = report;
+        let Report { kind, native_id, at_ms, told, model, .. } = report;
         let opens = matches!(told, hook::Told::Started { .. } | hook::Told::Prompt { .. });
         if !opens && self.is_of_another_conversation(&native_id) {
             return;
+        }
+        if let Some(model) = model {
+            self.extras.uses(model);
         }
         let epoch = self.owner.history().session.epoch;
         let mut reports = Vec::new();
@@ -214,6 +217,7 @@ impl Keeper {
                 if self.desk.paste.is_none() {
                     self.desk.typing.taken();
                 }
+                self.extras.prompted(&text);
                 Some(Told::Prompt { text })
             }
             hook::Told::Tool { .. } => {
@@ -226,7 +230,13 @@ impl Keeper {
                 self.desk.asked_at_ms = at_ms;
                 Some(Told::NeedsYou { request: format!("screen-{}", self.desk.asked), what })
             }
-            hook::Told::Stopped { answer } => self.end_reported(ReportedEnd::stopped(answer)),
+            hook::Told::Stopped { answer } => {
+                // The answer of a turn of ours counts once it is proven.
+                if let Some(answer) = answer.as_deref().filter(|_| self.turn_to_prove().is_none()) {
+                    self.extras.answered(answer);
+                }
+                self.end_reported(ReportedEnd::stopped(answer))
+            }
             hook::Told::Interrupted if kind == PUTS_BACK && self.doing().is_some() => {
                 // It may be a reminder of an earlier end: that comes a minute later. Its own list tells. If the clock was
                 // set back meanwhile, the list seems to be older than its work; a minute later it is not.

@@ -16,6 +16,7 @@ struct Event {
     cwd: Option<PathBuf>,
     hook_event_name: String,
     source: Option<String>,
+    model: Option<String>,
     prompt: Option<String>,
     tool_name: Option<String>,
     #[serde(default)]
@@ -40,6 +41,7 @@ pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<Report> {
         native_id: event.session_id,
         transcript: event.transcript_path.filter(|path| path.is_absolute()),
         cwd: event.cwd,
+        model: event.model,
         at_ms,
         told,
         held_up: None,

@@ -28,6 +28,7 @@ pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<Report> {
         native_id: notice.thread_id,
         transcript: None,
         cwd: notice.cwd,
+        model: None,
         at_ms,
         told: Told::Stopped { answer: notice.last_assistant_message },
         held_up: None,

@@ -52,6 +52,7 @@ impl Keeper {
             // Told before: the journal knows, and what was only shown is gone.
             Update::Said { text } => said.borrow_mut().push_str(text),
             Update::Asks { .. }
+            | Update::Model { .. }
             | Update::Doing { .. }
             | Update::Unasked { .. }
             | Update::Late { .. }

@@ -115,7 +115,7 @@ impl Keeper {
     }
 
     /// The turn of ours that the agent has, and that the next end it reports is about.
-    fn turn_to_prove(&self) -> Option<u64> {
+    pub(super) fn turn_to_prove(&self) -> Option<u64> {
         let session = &self.owner.history().session;
         let is_its_own = session.edges.is_none_or(|edges| edges.before == 0);
         let is_known =
