@@ -33,7 +33,7 @@ fn a_name_in_use_is_refused_and_names_its_session() {
     }
     assert_eq!(files(&lab, "sessions").len(), 2, "no half-made session");
     assert_eq!(lab.show("mine")["id"], id.as_str());
-    assert!(lab.show(&other)["name"].is_null());
+    assert_ne!(lab.show(&other)["name"], "mine");
     lab.ok(["stop", &id]);
     assert_eq!(lab.berth(["rename", &other, "mine"]).code, 1, "a stopped session keeps its name");
 }
@@ -50,7 +50,7 @@ fn a_name_that_cannot_be_one_is_a_usage_error() {
         }
     }
     assert_eq!(files(&lab, "sessions").len(), 1);
-    assert_eq!(files(&lab, "names"), Vec::<String>::new());
+    assert_eq!(files(&lab, "names").len(), 1, "only the name that berth chose");
     lab.ok(["rename", &id, &"n".repeat(64)]);
 }
 
@@ -221,4 +221,75 @@ fn a_keeper_that_dies_on_its_way_leaves_no_name_without_an_owner() {
         wait_until("the end of all", || lab.processes().is_empty());
         std::fs::remove_dir_all(lab.home()).expect("the state directory");
     }
+}
+
+#[test]
+fn a_session_without_a_name_is_named_after_its_directory_with_a_number_if_that_is_in_use() {
+    let lab = lab();
+    let dir = lab.dir().join("My Project");
+    std::fs::create_dir(&dir).expect("a directory");
+    let cwd = dir.to_str().expect("UTF-8");
+    let ids: Vec<String> = (0..3).map(|_| lab.start_with(&["--cwd", cwd], &["hang"])).collect();
+    let names: Vec<_> = ids.iter().map(|id| lab.show(id)["name"].clone()).collect();
+    assert_eq!(names, ["my-project", "my-project-2", "my-project-3"]);
+    assert_eq!(lab.show("my-project-2")["id"], ids[1].as_str(), "the name finds it");
+    let refused = lab.berth(["run", "-d", "--name", "my-project", "--", "true"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    lab.ok(["rename", "my-project-2", "other"]);
+    let next = lab.start_with(&["--cwd", cwd], &["hang"]);
+    let name = lab.show(&next)["name"].clone();
+    assert!(name == "my-project-2" || name == "my-project-4", "a free one: {name}");
+    let failed = lab.berth(["run", "-d", "--cwd", cwd, "--", "/no/such/program"]);
+    assert_ne!(failed.code, 0, "{failed:?}");
+    assert_eq!(files(&lab, "names").len(), 4, "what did not start has no name");
+}
+
+#[test]
+fn forty_sessions_that_start_at_once_without_names_get_forty_names() {
+    let lab = lab();
+    let started: Vec<_> = (0..40)
+        .map(|_| lab.command(["run", "-d", "--", "true"]).stdout(Stdio::piped()).spawn().expect("berth"))
+        .collect();
+    for child in started {
+        let said = said(child.wait_with_output().expect("it ends"));
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+    let all = lab.json(["ls", "--all", "--json"]);
+    let mut names: Vec<_> = all
+        .as_array()
+        .expect("an array")
+        .iter()
+        .map(|status| status["name"].as_str().expect("a name"))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 40);
+    assert_eq!(files(&lab, "names").len(), 40);
+}
+
+#[test]
+fn a_prompt_names_its_session_and_a_fork_is_named_after_it() {
+    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+    let id = lab.ok(["run", "-d", "--agent", "fake", "--prompt", "Fix the login test, please"]);
+    assert_eq!(lab.show(&id)["name"], "fix-the-login-test-please");
+    lab.ok(["wait", &id, "--for", "idle", "--timeout", "60s"]);
+    let again = lab.ok(["run", "-d", "--agent", "fake", "--prompt", "Fix the login test, please"]);
+    assert_eq!(lab.show(&again)["name"], "fix-the-login-test-please-2");
+    let forks = ["fix-the-login-test-please-fork", "fix-the-login-test-please-fork-2"];
+    for name in forks {
+        lab.ok(["fork", &id]);
+        assert!(lab.show(name)["name"] == name);
+    }
+    let status = lab.show(&id);
+    assert_eq!(status["last_prompt"], "Fix the login test, please");
+    assert!(status["last_answer"].is_string(), "{status}");
+    assert_eq!(
+        status["policy"]["idle_ms"],
+        30 * 60 * 1000,
+        "an agent that takes turns does not stay for ever"
+    );
+    let never = lab.ok(["run", "-d", "--agent", "fake", "--idle", "never"]);
+    assert!(lab.show(&never)["policy"]["idle_ms"].is_null());
+    let command = lab.ok(["run", "-d", "--", "sleep", "1000"]);
+    assert!(lab.show(&command)["policy"]["idle_ms"].is_null(), "a command is nobody's turn");
 }

@@ -30,6 +30,26 @@ pub fn write_atomically(dir: &Path, name: &str, bytes: &[u8], sync: bool) -> io:
     Ok(())
 }
 
+/// Makes a file that is whole, synced and locked (flock) by the returned descriptor when it appears; `None` if there is one
+/// of that name.
+pub fn create_locked(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<Option<File>> {
+    let temporary = temporary(dir, name);
+    let made = write_new(&temporary, bytes, true).and_then(|()| {
+        let file = File::open(&temporary)?;
+        file.try_lock()?;
+        match fs::hard_link(&temporary, dir.join(name)) {
+            Ok(()) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(error),
+        }
+    });
+    let _ = fs::remove_file(&temporary);
+    if matches!(made, Ok(Some(_))) {
+        File::open(dir)?.sync_all()?;
+    }
+    made
+}
+
 /// The same for what is written often and is worth nothing after a power cut: that may leave an empty file.
 ///
 /// Nobody waits for the disk, nor does it do anything at once: some file systems (ext4 among them) begin to write a

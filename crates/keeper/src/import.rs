@@ -26,7 +26,7 @@ pub struct Past {
     /// What goes on with it.
     pub spec: Spec,
     /// What people will call it.
-    pub name: Name,
+    pub name: Naming,
     /// Which it is.
     pub conversation: Conversation,
     /// The agent's record of it.
@@ -39,24 +39,43 @@ pub struct Past {
     pub last_at_ms: u64,
 }
 
+/// How a new session gets its name.
+#[derive(Clone, Debug)]
+pub enum Naming {
+    /// A user chose it: refused if it is in use.
+    Chosen(Name),
+    /// berth chose it: gets a number if it is in use.
+    Stem(Name),
+}
+
 /// Makes its session. Who holds the names keeps two of these from making two sessions of one conversation.
 pub fn import(home: &Home, names: &NamesLock, past: Past) -> Result<Status, Problem> {
     let cannot = |what: &str, error: &dyn std::fmt::Display| {
         Problem::new(Code::Refused, format!("cannot make a session: {what}: {error}"))
     };
     let id = home.mint().map_err(|error| cannot("making its directory", &error))?;
-    let name = past.name.clone();
-    let made = names.claim_name(&name, &id).and_then(|()| make(home, &id, past));
+    let (name, reserved) = match &past.name {
+        Naming::Chosen(name) => (names.claim_name(name, &id).map(|()| name.clone()), None),
+        Naming::Stem(stem) => match home.reserve_name(stem, &id) {
+            Ok(reserved) => (Ok(reserved.name().clone()), Some(reserved)),
+            Err(problem) => (Err(problem), None),
+        },
+    };
+    let made = name.clone().and_then(|name| make(home, &id, name, past));
     if made.is_err() {
         // Nothing was ever said in it, and nobody has heard of it.
         let _ = fs::remove_dir_all(home.session_dir(&id));
-        names.drop_name(&name, &id);
+        match (reserved, name) {
+            (Some(reserved), _) => reserved.give_up(),
+            (None, Ok(name)) => names.drop_name(&name, &id),
+            (None, Err(_)) => {}
+        }
     }
     made
 }
 
-fn make(home: &Home, id: &SessionId, past: Past) -> Result<Status, Problem> {
-    let Past { spec, name, conversation, file, bytes, began_at_ms, last_at_ms } = past;
+fn make(home: &Home, id: &SessionId, name: Name, past: Past) -> Result<Status, Problem> {
+    let Past { spec, name: _, conversation, file, bytes, began_at_ms, last_at_ms } = past;
     let dir = home.session_dir(id);
     let native_id = conversation.id.clone();
     let trouble = |error: std::io::Error| {

@@ -2,7 +2,9 @@
 //!
 //! A pointer is a file whose content is an id. It counts only while the session it points to says
 //! the same of itself, so a crash between the two leaves a stale file, never a wrong answer. Who
-//! changes pointers holds one lock from the check until the session says so itself.
+//! changes pointers holds one lock from the check until the session says so itself. A name that berth chooses takes
+//! no common lock, so that many sessions can start at once: its file is created exclusively and stays locked until the
+//! session says so ([`Home::reserve_name`]).
 
 use std::fs;
 use std::io;
@@ -17,6 +19,30 @@ use crate::{Home, view};
 
 /// How long to wait for whoever changes names before giving up.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a name that berth chooses is tried again because another session got it first.
+const MOST_TRIES: u64 = 10_000;
+
+/// A name that only one session can get. Given back, or up, when the session says so itself.
+#[derive(Debug)]
+pub struct ReservedName {
+    name: Name,
+    path: PathBuf,
+    /// Locked as long as this lives.
+    _file: fs::File,
+}
+
+impl ReservedName {
+    /// The name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Frees the name: its session was never made.
+    pub fn give_up(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
 
 /// The right to change names and keys. Given back on drop.
 #[derive(Debug)]
@@ -39,6 +65,29 @@ impl Home {
             (false, _) => Err(Problem::new(Code::TimedOut, format!("{} stays locked", path.display()))
                 .hint("another berth command holds it; look for one that hangs")),
         }
+    }
+
+    /// Reserves a name for a session that is about to be made: `stem`, or the stem with a number if that is in use. Looks
+    /// at few of the names there are, however many begin alike.
+    pub fn reserve_name(&self, stem: &Name, id: &SessionId) -> Result<ReservedName, Problem> {
+        let is_free = |number: u64| !self.name_path(&numbered(stem, number)).exists();
+        let first = first_free(is_free);
+        for number in first..first + MOST_TRIES {
+            let name = numbered(stem, number);
+            let path = self.name_path(&name);
+            match create_locked(&path, id) {
+                Ok(Some(file)) => return Ok(ReservedName { name, path, _file: file }),
+                Ok(None) => {}
+                Err(error) => {
+                    return Err(Problem::new(
+                        Code::Refused,
+                        format!("cannot write {}: {error}", path.display()),
+                    ));
+                }
+            }
+        }
+        Err(Problem::new(Code::Refused, format!("too many sessions are called `{stem}`"))
+            .hint("give it a name with --name"))
     }
 
     /// The session of this name, if there is one. A session that cannot be read may well be it, so
@@ -102,7 +151,29 @@ impl NamesLock {
             )
             .hint(format!("choose another name, or free it with `berth rename {other} NAME`")));
         }
-        self.write(self.home.name_path(name), id)
+        let path = self.home.name_path(name);
+        let trouble = |error: io::Error| {
+            Problem::new(Code::Refused, format!("cannot write {}: {error}", path.display()))
+        };
+        loop {
+            // Locked while it is written: a session that is being made may have reserved it.
+            let Some(file) = LockFile::open_existing(&path).map_err(trouble)? else {
+                match create_locked(&path, id).map_err(trouble)? {
+                    Some(_) => return Ok(()),
+                    None => continue,
+                }
+            };
+            if !file.try_exclusive().map_err(trouble)? {
+                return Err(Problem::new(
+                    Code::Refused,
+                    format!("the name `{name}` is in use by a session that is just starting"),
+                )
+                .hint("choose another name"));
+            }
+            if file.is_at(&path).map_err(trouble)? {
+                return self.write(path, id);
+            }
+        }
     }
 
     /// Points a key at a session.
@@ -148,6 +219,43 @@ impl NamesLock {
     }
 }
 
+/// A stem, with its number unless that is 1.
+fn numbered(stem: &Name, number: u64) -> Name {
+    if number < 2 {
+        return stem.clone();
+    }
+    let suffix = format!("-{number}");
+    let room = Name::MAX_BYTES.saturating_sub(suffix.len());
+    let stem = &stem.as_str()[..stem.as_str().len().min(room)];
+    Name::parse(&format!("{stem}{suffix}")).expect("the beginning of a name and a number are a name")
+}
+
+/// A number that is free, behind one that is not, in as many looks as the highest number has bits.
+fn first_free(is_free: impl Fn(u64) -> bool) -> u64 {
+    if is_free(1) {
+        return 1;
+    }
+    let (mut taken, mut free) = (1, 2);
+    while !is_free(free) {
+        (taken, free) = (free, free.saturating_mul(2));
+    }
+    while free - taken > 1 {
+        let middle = taken + (free - taken) / 2;
+        if is_free(middle) { free = middle } else { taken = middle }
+    }
+    free
+}
+
+/// Makes a pointer and locks it; `None` if there is one.
+fn create_locked(path: &Path, id: &SessionId) -> io::Result<Option<fs::File>> {
+    if path.exists() {
+        return Ok(None);
+    }
+    let dir = path.parent().expect("pointers live in a directory");
+    let name = path.file_name().and_then(|name| name.to_str()).expect("pointer names are plain text");
+    berth_host::disk::create_locked(dir, name, id.as_str().as_bytes())
+}
+
 fn points_at(path: &Path, id: &SessionId) -> bool {
     read_pointer(path).is_ok_and(|found| found.as_ref() == Some(id))
 }
@@ -161,5 +269,32 @@ fn read_pointer(path: &Path) -> Result<Option<SessionId>, Problem> {
             Ok(None)
         }
         Err(error) => Err(Problem::new(Code::Refused, format!("cannot read {}: {error}", path.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_free_number_is_found_in_few_looks_however_many_are_taken() {
+        for taken in [0_u64, 1, 2, 3, 7, 1000, 1_000_000] {
+            let looks = Cell::new(0);
+            let found = first_free(|number| {
+                looks.set(looks.get() + 1);
+                number > taken
+            });
+            assert_eq!(found, taken + 1);
+            assert!(looks.get() <= 45, "{} looks behind {taken}", looks.get());
+        }
+    }
+
+    #[test]
+    fn a_number_never_makes_a_name_too_long() {
+        let stem = Name::parse(&"n".repeat(Name::MAX_BYTES)).expect("a name");
+        assert_eq!(numbered(&stem, 1), stem);
+        assert!(numbered(&stem, 12345).as_str().ends_with("n-12345"));
     }
 }

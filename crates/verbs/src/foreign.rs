@@ -8,7 +8,6 @@
 
 pub mod adopt;
 pub mod import;
-mod name;
 pub mod said;
 
 use std::cell::OnceCell;

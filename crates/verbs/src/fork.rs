@@ -1,5 +1,7 @@
 //! A new session with a copy of another one's conversation.
 
+use std::path::Path;
+
 use berth_api::record::{Grant, Spec};
 use berth_api::turn::Origin;
 use berth_api::{Code, Connection, Problem, Status};
@@ -7,7 +9,7 @@ use berth_core::{Deed, Name, SessionId};
 use berth_keeper::view;
 
 use crate::ctx::Ctx;
-use crate::run;
+use crate::{auto_name, run};
 
 /// Makes it, and begins its first run. `handle` is what people call the other one.
 pub fn fork(
@@ -38,7 +40,10 @@ pub fn fork(
     let spec = Spec { origin: Origin::Forked(of), key: None, grant: Grant::None, ..spec };
     let lock = name.is_some().then(|| ctx.home.lock_names()).transpose()?;
     let (connection, status) = {
-        let asked = run::Besides { name: name.as_ref(), lock: lock.as_ref(), ..run::Besides::default() };
+        let stem = session.name.as_ref().map(auto_name::of_fork);
+        let stem = stem.unwrap_or_else(|| auto_name::stem(&[], Path::new(&spec.cwd)));
+        let (name, lock) = (name.as_ref(), lock.as_ref());
+        let asked = run::Besides { name, stem: Some(&stem), lock, ..run::Besides::default() };
         run::begin(ctx, spec, &asked)?
     };
     drop(lock);

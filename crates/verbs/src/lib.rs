@@ -9,6 +9,7 @@
 
 pub mod agents;
 pub mod answer;
+pub mod auto_name;
 pub mod caller;
 pub mod changes;
 #[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]

@@ -15,12 +15,16 @@ use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
 use berth_core::{Deed, Event, Name, SessionId, State};
 use berth_keeper::keeper::last_complaints;
-use berth_keeper::{History, conversations, names::NamesLock, start, store, turn};
+use berth_keeper::{
+    History, conversations,
+    names::{NamesLock, ReservedName},
+    start, store, turn,
+};
 
 use crate::agents::{Driver, Table, TuiBegin};
 use crate::config::Config;
 use crate::ctx::Ctx;
-use crate::{history, life, turns};
+use crate::{auto_name, history, life, turns};
 
 /// The longest key. Each byte may take three in a file name, and a file name has 255.
 const MAX_KEY_BYTES: usize = 76;
@@ -75,6 +79,8 @@ pub struct Prepared {
     spec: Spec,
     /// What people will call it. Whoever hands a name over later takes it out.
     pub name: Option<Name>,
+    /// What it is called otherwise, with a number if that is in use.
+    stem: Name,
     tags: Vec<Name>,
     note: Option<String>,
     take: bool,
@@ -116,7 +122,8 @@ pub fn prepare(wanted: &Wanted) -> Result<Prepared, Problem> {
     if let Some(prompt) = &wanted.prompt {
         turns::check_prompt(prompt)?;
     }
-    Ok(Prepared { spec, name, tags, note: wanted.note.clone(), take: wanted.take })
+    let stem = auto_name::stem(&[wanted.prompt.as_deref()], Path::new(&spec.cwd));
+    Ok(Prepared { spec, name, stem, tags, note: wanted.note.clone(), take: wanted.take })
 }
 
 impl Prepared {
@@ -127,7 +134,7 @@ impl Prepared {
 
     /// Makes the session and begins its first run; answered when the agent takes turns, if it does.
     pub fn start(self, ctx: &Ctx) -> Result<Made, Problem> {
-        let Self { spec, name, tags, note, take } = self;
+        let Self { spec, name, stem, tags, note, take } = self;
         // Held until the session itself says its name and key, so that nobody can claim them between.
         let lock_names = || (name.is_some() || spec.key.is_some()).then(|| ctx.home.lock_names()).transpose();
         let keyed = || spec.key.as_deref().map(|key| ctx.home.session_keyed(key)).transpose();
@@ -151,6 +158,7 @@ impl Prepared {
         }
         let asked = Besides {
             name: name.as_ref(),
+            stem: Some(&stem),
             lock: lock.as_ref(),
             take,
             secrets: &secrets,
@@ -178,6 +186,8 @@ fn without_secrets(mut spec: Spec) -> (Spec, Vec<(String, String)>) {
 pub struct Besides<'a> {
     /// What people call it.
     pub name: Option<&'a Name>,
+    /// What it is called without a name, with a number if that is in use.
+    pub stem: Option<&'a Name>,
     /// Who holds the names meanwhile.
     pub lock: Option<&'a NamesLock>,
     /// End whoever else writes its conversation.
@@ -192,7 +202,7 @@ pub struct Besides<'a> {
 
 /// Makes a session and begins its first run.
 pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<(Connection, Status), Problem> {
-    let Besides { name, lock, take, secrets, tags, note } = *asked;
+    let Besides { name, stem, lock, take, secrets, tags, note } = *asked;
     // The keeper looks as well; here it is said before a name or a directory is made.
     ctx.may_at_all(Deed::Start { grant: spec.grant.into(), takes: take }, "a session")?;
     ctx.may_start_in(Path::new(&spec.cwd))?;
@@ -204,6 +214,12 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<(Connection, 
     })?;
     let spec = Spec { parent: ctx.parent.as_ref().map(ToString::to_string), ..spec };
     let key = spec.key.clone();
+    // Held until the session itself says its name.
+    let reserved = match (name, stem) {
+        (None, Some(stem)) => ctx.home.reserve_name(stem, &id).map(Some),
+        (Some(_), _) | (None, None) => Ok(None),
+    };
+    let reserved = reserved.inspect_err(|_| ctx.home.unmint(&id))?;
     let started = (|| {
         if let (Some(lock), Some(name)) = (lock, name) {
             lock.claim_name(name, &id)?;
@@ -216,7 +232,7 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<(Connection, 
         let note = note.map(str::to_owned);
         let create = Request::Create {
             spec,
-            name: name.map(ToString::to_string),
+            name: name.or(reserved.as_ref().map(ReservedName::name)).map(ToString::to_string),
             size,
             take: take.into(),
             tags,
@@ -232,6 +248,9 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<(Connection, 
         let left = ctx.home.session_dir(&id).exists();
         if let (Some(lock), Some(name), false) = (lock, name, left) {
             lock.drop_name(name, &id);
+        }
+        if let (Some(reserved), false) = (reserved, left) {
+            reserved.give_up();
         }
         if let (Some(lock), Some(key), false) = (lock, &key, left) {
             lock.drop_key(key, &id);
@@ -420,7 +439,10 @@ fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
     };
     let mut env = agent.env.clone();
     env.extend(base.env.clone());
-    let mut policy = chosen(Config::load()?.policy.of_agent(), wanted.policy.clone());
+    let mut of_config = Config::load()?.policy.of_agent();
+    // Somebody may be about to type into an interface.
+    of_config.idle_ms = of_config.idle_ms.filter(|_| !is_tui);
+    let mut policy = chosen(of_config, wanted.policy.clone());
     policy.notify = base.policy.notify.clone();
     Ok(Spec {
         driver: driver.to_owned(),
@@ -458,7 +480,8 @@ pub fn spec_of_kept(
         *first = path.to_owned();
     }
     // What was had long ago is at rest for long already, and was brought here on purpose.
-    let policy = Policy { archive_after_ms: None, ..Config::load()?.policy.of_agent() };
+    let mut policy = Policy { archive_after_ms: None, ..Config::load()?.policy.of_agent() };
+    policy.idle_ms = policy.idle_ms.filter(|_| driver != "pty");
     // Nothing runs yet that could get the secrets: the caller that resumes the session has them, or the config.
     let (spec, _) = without_secrets(Spec {
         driver: driver.to_owned(),

@@ -11,15 +11,16 @@ use super::registry::{Key, Kind, Table};
 pub(super) const TABLE: Table = Table {
     path: "policy",
     about: "When new sessions end and are archived by themselves. `berth run` has options for it, and `berth policy` \
-            changes it later. `idle`, `ttl` and `on_unknown` are for agents (`run --agent`).",
+            changes it later. `idle`, `ttl` and `on_unknown` are for agents (`run --agent`); `idle` only for agents that \
+            take turns, not for an interface in a terminal.",
     keys: &[
         Key::new(
             "idle",
             Kind::TimeOrNever,
             "Release an agent that had nothing to do for this long; the next turn brings it back",
         )
-        .default("never")
-        .example("\"30m\""),
+        .default("30m")
+        .example("\"2h\""),
         Key::new("ttl", Kind::TimeOrNever, "End a session for good after this long")
             .default("never")
             .example("\"1d\""),
@@ -39,6 +40,10 @@ pub(super) const TABLE: Table = Table {
     ],
 };
 
+/// How long an agent that takes turns may have nothing to do unless the config says otherwise: one that was started for
+/// one prompt must not stay for ever.
+const USUAL_IDLE: Duration = Duration::from_secs(30 * 60);
+
 /// What `[policy]` says.
 #[derive(Debug)]
 pub struct Policy {
@@ -56,7 +61,7 @@ impl Policy {
             OnUnknown::Continue => "continue",
         };
         let read = Self {
-            idle: keys.time_or_never("idle")?.flatten(),
+            idle: keys.time_or_never("idle")?.unwrap_or(Some(USUAL_IDLE)),
             ttl: keys.time_or_never("ttl")?.flatten(),
             archive_after: keys.time_or_never("archive_after")?.flatten(),
             on_unknown: keys.choice("on_unknown", &all, name)?.unwrap_or_default(),

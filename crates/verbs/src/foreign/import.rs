@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use berth_api::{Code, Problem, Timestamp};
 use berth_core::{Deed, Grant, Name};
 use berth_keeper::conversations;
-use berth_keeper::import::{self as keeper, Past};
+use berth_keeper::import::{self as keeper, Naming, Past};
 use berth_transcript::Kind;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Conversation, Ours, name, place_variables, who};
+use super::{Conversation, Ours, place_variables, who};
 use crate::ctx::Ctx;
-use crate::history;
 use crate::progress::Progress;
 use crate::run;
+use crate::{auto_name, history};
 
 /// What became of one.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -115,7 +115,7 @@ fn one(ctx: &Ctx, conversation: &Conversation, wanted: Option<&Name>, dry_run: b
         return told(Outcome::Refused, None, Some(problem.what));
     }
     if dry_run {
-        let name = wanted.cloned().or_else(|| guess(conversation, 1)).map(|name| name.to_string());
+        let name = Some(wanted.cloned().unwrap_or_else(|| stem(conversation)).to_string());
         return Imported { name, ..told(Outcome::Would, None, None) };
     }
     match make(ctx, conversation, wanted, false) {
@@ -146,21 +146,10 @@ fn unfit(conversation: &Conversation) -> Option<String> {
     }
 }
 
-fn guess(conversation: &Conversation, number: usize) -> Option<Name> {
-    let words = conversation.title.as_deref().or(conversation.first_words.as_deref());
-    name::guess(&conversation.agent, &conversation.id, words, number)
-}
-
-/// A name that nobody has, for a conversation.
-fn free_name(ctx: &Ctx, conversation: &Conversation) -> Result<Name, Problem> {
-    for number in 1..name::MOST_SAME {
-        let Some(name) = guess(conversation, number) else { break };
-        if ctx.home.session_named(name.as_str())?.is_none() {
-            return Ok(name);
-        }
-    }
-    Err(Problem::new(Code::Refused, format!("no name is left for conversation {}", conversation.id))
-        .hint("give it one with --name"))
+/// A name for a conversation: what it is called, or how it began.
+fn stem(conversation: &Conversation) -> Name {
+    let words = [conversation.title.as_deref(), conversation.first_words.as_deref()];
+    auto_name::stem(&words, conversation.cwd.as_deref().unwrap_or(Path::new("/")))
 }
 
 /// Makes its session; with `tui`, one of the agent's own terminal interface.
@@ -191,10 +180,7 @@ pub(super) fn make(
     if let Some(status) = ours {
         return Ok((Outcome::Already, Ours { id: status.id, name: status.name, state: status.state }));
     }
-    let name = match wanted {
-        Some(name) => name.clone(),
-        None => free_name(ctx, conversation)?,
-    };
+    let name = wanted.map_or_else(|| Naming::Stem(stem(conversation)), |name| Naming::Chosen(name.clone()));
     let last_at_ms = conversation.last_activity_at.0;
     let spec: berth_core::Spec = spec.into();
     let known = berth_core::Conversation { id: conversation.id.clone(), store };

@@ -1,0 +1,109 @@
+//! Names that berth chooses: from the first words of what is asked, else from the directory.
+//!
+//! Promise: no secret that `redact` knows becomes part of a name, and an id is never a name.
+//! Not here: making it the only one of its kind (see `berth_keeper::names`).
+//! Start with [`stem`].
+
+use std::path::Path;
+
+use berth_api::redact;
+use berth_core::Name;
+
+/// The longest name that berth chooses, without its number.
+const MAX_BYTES: usize = 32;
+/// How many words it takes.
+const MAX_WORDS: usize = 6;
+/// The shortest text that tells anything.
+const LEAST_BYTES: usize = 3;
+/// How much of a text is looked at.
+const LOOKED_AT_CHARS: usize = 400;
+/// What a session is called that has neither words nor a directory with a name.
+const NAMELESS: &str = "session";
+/// Follows the name of a session in that of its copy.
+const FORK: &str = "-fork";
+
+/// A name from the first of these texts that has words to use, else from the directory.
+pub fn stem(texts: &[Option<&str>], cwd: &Path) -> Name {
+    let words = texts.iter().flatten().map(|text| slug(text)).find(|slug| slug.len() >= LEAST_BYTES);
+    let dir = || cwd.file_name().map(|name| slug(&name.to_string_lossy())).filter(|slug| !slug.is_empty());
+    let name = words.or_else(dir).unwrap_or_else(|| NAMELESS.to_owned());
+    Name::parse(&name).expect("letters, digits and dashes between them are a name")
+}
+
+/// A name for a copy of a session.
+pub fn of_fork(name: &Name) -> Name {
+    let stem = &name.as_str()[..name.as_str().len().min(Name::MAX_BYTES - FORK.len())];
+    Name::parse(&format!("{stem}{FORK}")).expect("the beginning of a name and a word are a name")
+}
+
+fn slug(text: &str) -> String {
+    let beginning: String = text.chars().take(LOOKED_AT_CHARS).collect();
+    let plain: String = redact::text(&beginning).chars().map(plain).collect();
+    let mut slug = String::new();
+    for word in
+        plain.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).take(MAX_WORDS)
+    {
+        if slug.len() + 1 + word.len() > MAX_BYTES && !slug.is_empty() {
+            break;
+        }
+        if !slug.is_empty() {
+            slug.push('-');
+        }
+        slug.extend(word.chars().map(|c| c.to_ascii_lowercase()).take(MAX_BYTES));
+    }
+    slug
+}
+
+/// A letter without its accent; anything else as it is.
+fn plain(c: char) -> char {
+    match c {
+        'À'..='Å' | 'à'..='å' | 'Ā' | 'ā' | 'Ą' | 'ą' => 'a',
+        'Ç' | 'ç' | 'Ć' | 'ć' | 'Č' | 'č' => 'c',
+        'Ď' | 'ď' => 'd',
+        'È'..='Ë' | 'è'..='ë' | 'Ē' | 'ē' | 'Ę' | 'ę' | 'Ě' | 'ě' => 'e',
+        'Ğ' | 'ğ' => 'g',
+        'Ì'..='Ï' | 'ì'..='ï' | 'Ī' | 'ī' | 'İ' | 'ı' => 'i',
+        'Ł' | 'ł' => 'l',
+        'Ñ' | 'ñ' | 'Ń' | 'ń' | 'Ň' | 'ň' => 'n',
+        'Ò'..='Ö' | 'Ø' | 'ò'..='ö' | 'ø' | 'Ō' | 'ō' | 'Ő' | 'ő' => 'o',
+        'Ř' | 'ř' => 'r',
+        'ß' | 'Ś' | 'ś' | 'Ş' | 'ş' | 'Š' | 'š' => 's',
+        'Ť' | 'ť' => 't',
+        'Ù'..='Ü' | 'ù'..='ü' | 'Ū' | 'ū' | 'Ů' | 'ů' | 'Ű' | 'ű' => 'u',
+        'Ý' | 'ý' | 'ÿ' => 'y',
+        'Ź' | 'ź' | 'Ż' | 'ż' | 'Ž' | 'ž' => 'z',
+        c => c,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_comes_from_the_first_words_else_from_the_directory() {
+        let of = |words: &str| stem(&[Some(words)], Path::new("/src/My Project")).to_string();
+        assert_eq!(of("Mend the login page, please!"), "mend-the-login-page-please");
+        assert_eq!(of("Über größe"), "uber-grose");
+        assert_eq!(of("one two three four five six seven eight"), "one-two-three-four-five-six");
+        assert_eq!(of(&"x".repeat(500)), "x".repeat(MAX_BYTES));
+        for nothing in ["日本語", "?", "a", ""] {
+            assert_eq!(of(nothing), "my-project", "{nothing:?}");
+        }
+        assert_eq!(stem(&[None, Some("second text")], Path::new("/")).as_str(), "second-text");
+        assert_eq!(stem(&[], Path::new("/")).as_str(), "session");
+    }
+
+    #[test]
+    fn a_secret_in_a_prompt_is_not_in_the_name() {
+        let name = stem(&[Some("use API_KEY=hunter2secret now")], Path::new("/src"));
+        assert!(!name.as_str().contains("hunter2"), "{name}");
+    }
+
+    #[test]
+    fn a_copy_is_named_after_its_session() {
+        let name = |text: &str| Name::parse(text).expect("a name");
+        assert_eq!(of_fork(&name("fix")).as_str(), "fix-fork");
+        assert_eq!(of_fork(&name(&"n".repeat(64))).as_str().len(), 64);
+    }
+}
