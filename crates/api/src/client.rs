@@ -17,6 +17,8 @@ use crate::{redact, trace};
 pub const SOCKET_NAME: &str = "sock";
 /// What the place of a caller without a terminal begins with.
 pub const NO_TERMINAL: &str = "a script";
+/// How a recorded place ends that a client claims itself to be at, without the gateway's word for it.
+pub const CLAIMED: &str = " (claimed)";
 
 /// How much is read at a time.
 const READ_BYTES: usize = 32 * 1024;

@@ -6,14 +6,13 @@
 
 use std::path::Path;
 
+use berth_api::client::CLAIMED;
 use berth_host::lock::takers;
 
 use crate::home::GATEWAY_LOCK;
 
 /// How much of a claim is recorded, in characters.
 const MOST_CHARS: usize = 200;
-/// Ends a place that a client claims to be at.
-const CLAIMED: &str = " (claimed)";
 
 /// The place to record for a claim.
 pub(crate) fn recorded(claim: &str, is_gateway: bool) -> String {

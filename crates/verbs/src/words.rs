@@ -3,6 +3,8 @@
 //! Promise: no secret of a command line comes along, and nothing of somebody else's text is a command to a terminal.
 //! Not here: colours and columns (see the CLI).
 
+use berth_api::client::CLAIMED;
+use berth_api::record::Actor;
 use berth_api::{Status, Timestamp, redact};
 
 /// How long ago, in one unit.
@@ -45,15 +47,36 @@ pub fn size(bytes: u64) -> String {
 
 /// How a run ended, in a few words.
 pub fn ending(status: &Status) -> Option<String> {
-    let how = match (status.signal, status.exit, &status.failure) {
+    Some(match (status.signal, status.exit, &status.failure) {
         _ if status.oom => "killed: out of memory".to_owned(),
-        (Some(signal), _, _) => format!("killed by {}", signal_name(signal)),
-        (None, Some(code), _) => format!("exit {code}"),
+        (Some(_), _, _) | (None, Some(_), _) if status.stopped_by.is_some() => {
+            format!("stopped by {}", status.stopped_by.as_ref().map(stopper).unwrap_or_default())
+        }
+        (Some(signal), _, _) => format!("failed · killed by {}", signal_name(signal)),
+        (None, Some(0), _) => "exit 0".to_owned(),
+        (None, Some(code), _) => format!("failed · exit {code}"),
         (None, None, Some(failure)) => failure.clone(),
         (None, None, None) => return None,
-    };
-    let stopped = status.stopped_by.as_ref().map(|by| format!(", stopped by {}", by.place));
-    Some(how + &stopped.unwrap_or_default())
+    })
+}
+
+/// Whether the last run failed by itself: no user and no policy ended it.
+pub fn is_failed(status: &Status) -> bool {
+    let ended_badly = status.oom || status.exit.is_some_and(|code| code != 0);
+    let was_ended = status.stopped_by.is_some() || status.released.is_some();
+    matches!(status.state.as_str(), "stopped" | "archived")
+        && (status.failure.is_some() || (ended_badly && (status.oom || !was_ended)))
+}
+
+/// Who ended a run: `you`, if a client of this account did that itself, else the place that the journal has. The place of
+/// a client that came through the gateway names its token or login.
+fn stopper(by: &Actor) -> String {
+    let me = rustix::process::geteuid().as_raw();
+    match by.place.strip_suffix(CLAIMED) {
+        Some(_) if by.uid == Some(me) => "you".to_owned(),
+        Some(place) => place.to_owned(),
+        None => by.place.clone(),
+    }
 }
 
 fn signal_name(number: i32) -> String {
@@ -135,6 +158,43 @@ pub fn excerpt(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_says_what_failed_and_who_stopped_it() {
+        let me = rustix::process::geteuid().as_raw();
+        let over = |exit, signal, stopped_by| Status {
+            state: "stopped".to_owned(),
+            exit: Some(exit),
+            signal,
+            stopped_by,
+            ..Status::default()
+        };
+        let by = |uid, place: &str| Some(Actor { pid: 1, uid, place: place.to_owned() });
+        let cases = [
+            (over(0, None, None), "exit 0", false),
+            (over(3, None, None), "failed · exit 3", true),
+            (over(137, Some(9), None), "failed · killed by SIGKILL", true),
+            (over(143, Some(15), by(Some(me), "pts/3 on host (claimed)")), "stopped by you", false),
+            (
+                over(143, Some(15), by(Some(me), "token ci at 10.0.0.1")),
+                "stopped by token ci at 10.0.0.1",
+                false,
+            ),
+            (
+                over(143, Some(15), by(Some(me + 1), "pts/4 on host (claimed)")),
+                "stopped by pts/4 on host",
+                false,
+            ),
+            (
+                over(143, Some(15), by(None, "SIGTERM to the keeper")),
+                "stopped by SIGTERM to the keeper",
+                false,
+            ),
+        ];
+        for (status, words, failed) in cases {
+            assert_eq!((ending(&status).as_deref(), is_failed(&status)), (Some(words), failed));
+        }
+    }
 
     #[test]
     fn a_span_is_told_as_one_would_type_it() {

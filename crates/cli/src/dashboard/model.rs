@@ -21,6 +21,9 @@ use super::preview::Preview;
 use super::row::{Known, Row};
 use crate::reading::ReadingTime;
 
+/// A row moves up among its equals only if it was active this much later: rows do not jump with every byte.
+const SETTLED_MS: u64 = 60_000;
+
 /// Everything that is shown.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
@@ -301,7 +304,8 @@ impl Model {
         if let Some(before) = self.all.get(&row.id) {
             row.suspended = before.suspended && row.is_live();
             row.memory_bytes = before.memory_bytes.filter(|_| row.is_live());
-            if row.rank() == before.rank() {
+            let is_settled = row.placed_at < before.placed_at.saturating_add(SETTLED_MS);
+            if row.rank() == before.rank() && is_settled {
                 row.placed_at = before.placed_at;
             }
         }

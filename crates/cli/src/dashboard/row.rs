@@ -115,6 +115,11 @@ impl Row {
         self.status().map_or(0, |status| status.last_activity_at.0)
     }
 
+    /// Whether its last run failed by itself.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.status().is_some_and(berth_verbs::words::is_failed)
+    }
+
     pub(crate) fn is_archived(&self) -> bool {
         self.status().is_some_and(|status| status.archived_at.is_some() || status.state == "archived")
     }
@@ -225,10 +230,14 @@ pub(crate) mod tests {
         thinks.turns = Some(TurnsStatus { prompt: Some("mend the login".into()), ..TurnsStatus::default() });
         assert_eq!(row(thinks.clone()).activity(), "> mend the login");
         thinks.state = "idle".into();
-        assert_eq!(row(thinks).activity(), "claude in /src/berth");
+        assert_eq!(row(thinks.clone()).activity(), "claude in /src/berth");
+        thinks.last_prompt = Some("mend the login".into());
+        assert_eq!(row(thinks.clone()).activity(), "> mend the login");
+        thinks.last_answer = Some("The login works.".into());
+        assert_eq!(row(thinks).activity(), "The login works.");
         let mut failed = status('c', "job", "stopped");
         failed.exit = Some(3);
-        assert_eq!(row(failed).activity(), "(exit 3) cargo test");
+        assert_eq!(row(failed).activity(), "failed · exit 3 · cargo test");
         let mut tests = status('d', "tests", "running");
         tests.what.command[0] = "/usr/bin/cargo".into();
         assert_eq!(row(tests).activity(), "cargo test");

@@ -59,6 +59,11 @@ impl Look {
             _ => self.dim(),
         }
     }
+
+    /// The colour of a session's state; that of a run that failed is the colour of a problem.
+    pub(crate) fn row(self, row: &Row) -> Style {
+        if row.is_failed() { self.problem() } else { self.state(row.state()) }
+    }
 }
 
 /// Draws everything. Where the cursor belongs, if it is wanted.
@@ -114,8 +119,8 @@ fn header(model: &Model, look: Look, area: Rect, buffer: &mut Buffer) {
     let needy = model.count(Row::needs_you);
     say(needy, if needy == 1 { "needs you" } else { "need you" }, look.needs_you());
     say(model.count(is(&["lost", "damaged", "unreachable"])), "in trouble", look.problem());
-    let at_work = ["running", "working", "starting", "stopping"];
-    say(model.count(|row| at_work.contains(&row.state())), "at work", look.state("working"));
+    say(model.count(is(&["working"])), "working", look.state("working"));
+    say(model.count(is(&["running", "starting", "stopping"])), "running", look.state("running"));
     say(model.count(is(&["idle"])), "idle", look.dim());
     say(model.count(is(&["stopped"])), "stopped", look.dim());
     if model.hidden > 0 {

@@ -28,6 +28,10 @@ pub(crate) struct Row {
     pub(crate) queued: String,
     pub(crate) tags: String,
     pub(crate) dir: String,
+    pub(crate) branch: String,
+    pub(crate) model: String,
+    /// Whether its last run failed by itself.
+    pub(crate) is_failed: bool,
     /// What it does, wants or is.
     pub(crate) doing: String,
 }
@@ -45,14 +49,17 @@ impl Row {
             queued: if queued > 0 { queued.to_string() } else { String::new() },
             tags: one_line(&status.tags.join(",")),
             dir: dir_of(status),
+            branch: one_line(status.branch.as_deref().unwrap_or_default()),
+            model: one_line(status.model.as_deref().unwrap_or_default()),
+            is_failed: berth_verbs::words::is_failed(status),
             doing: doing(status),
             ..Self::default()
         }
     }
 }
 
-/// What it wants of a person, else what it does or was asked to do, else what somebody wrote about it, else what
-/// it runs; how that ended, if not well. Lists and the dashboard say the same.
+/// What the agent asks, else what it does or was asked to do, else the session's note, else the agent's last answer or
+/// prompt, else what it runs; how that ended, if not well. Lists and the dashboard say the same.
 pub(crate) fn doing(status: &Status) -> String {
     let turns = status.turns.as_ref();
     let asks = turns.and_then(|turns| turns.asks.first()).map(|ask| match ask.detail.is_empty() {
@@ -67,12 +74,12 @@ pub(crate) fn doing(status: &Status) -> String {
     if let Some(news) = asks.or_else(held).or_else(does).or_else(asked) {
         return one_line(&news);
     }
-    let about = status.note.clone().unwrap_or_else(|| runs(status));
+    let said = || status.last_answer.clone().or_else(|| Some(format!("> {}", status.last_prompt.as_ref()?)));
+    let about = status.note.clone().or_else(said).unwrap_or_else(|| runs(status));
     let is_over = matches!(status.state.as_str(), "stopped" | "archived") && status.exit != Some(0);
     let ending = print::ending(status).filter(|_| is_over);
-    let short = ending.as_deref().and_then(|ending| ending.split(',').next());
     // In front, because the end of a line is what a narrow terminal does not show.
-    one_line(&short.map_or(about.clone(), |ending| format!("({ending}) {about}")))
+    one_line(&ending.map_or(about.clone(), |ending| format!("{ending} · {about}")))
 }
 
 /// The agent from the table, else the command; where a program lies is nobody's question.
@@ -94,9 +101,10 @@ pub(crate) fn dir_of(status: &Status) -> String {
     one_line(&short_dir(&status.what.cwd, std::env::var("HOME").ok().as_deref()))
 }
 
-/// The colour of a state.
-pub(crate) fn paint(state: &str) -> Paint {
+/// The colour of a state; that of a run that failed is red, whatever the session's state is called.
+pub(crate) fn paint(state: &str, is_failed: bool) -> Paint {
     match state {
+        _ if is_failed => Paint::Red,
         "needs-you" => Paint::BoldMagenta,
         "lost" => Paint::Red,
         "running" | "working" => Paint::Green,

@@ -15,6 +15,7 @@ const LEAST_DOING: usize = 8;
 /// The widest these may be on a terminal.
 const WIDEST_TAGS: usize = 20;
 const WIDEST_DIR: usize = 40;
+const WIDEST_LABEL: usize = 24;
 
 /// What the lines are for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,12 +36,23 @@ enum Column {
     Queued,
     Tags,
     Dir,
+    Branch,
+    Model,
     Doing,
 }
 
 /// The order of what comes behind the session and its id, on a terminal and off it.
-const REST: [Column; 7] =
-    [Column::State, Column::Age, Column::Active, Column::Queued, Column::Tags, Column::Dir, Column::Doing];
+const REST: [Column; 9] = [
+    Column::State,
+    Column::Age,
+    Column::Active,
+    Column::Queued,
+    Column::Tags,
+    Column::Dir,
+    Column::Branch,
+    Column::Model,
+    Column::Doing,
+];
 
 impl Column {
     fn head(self) -> &'static str {
@@ -54,6 +66,8 @@ impl Column {
             Self::Queued => "QUEUE",
             Self::Tags => "TAGS",
             Self::Dir => "DIRECTORY",
+            Self::Branch => "BRANCH",
+            Self::Model => "MODEL",
             Self::Doing => "DOING",
         }
     }
@@ -75,6 +89,8 @@ impl Column {
             Self::Queued => row.queued.clone(),
             Self::Tags => row.tags.clone(),
             Self::Dir => row.dir.clone(),
+            Self::Branch => row.branch.clone(),
+            Self::Model => row.model.clone(),
             Self::Doing => row.doing.clone(),
         }
     }
@@ -85,6 +101,7 @@ impl Column {
         match self {
             Self::Tags => widest.min(WIDEST_TAGS),
             Self::Dir => widest.min(WIDEST_DIR),
+            Self::Branch | Self::Model => widest.min(WIDEST_LABEL),
             Self::Id
             | Self::Name
             | Self::Session
@@ -108,6 +125,8 @@ impl Column {
             | Self::Queued
             | Self::Tags
             | Self::Dir
+            | Self::Branch
+            | Self::Model
             | Self::Doing => rows.iter().any(|row| !self.cell(row).is_empty()),
         }
     }
@@ -145,6 +164,8 @@ pub(crate) fn draw(rows: &[Row], paper: Paper) -> Vec<Visible> {
                 | Column::Age
                 | Column::Active
                 | Column::Tags
+                | Column::Branch
+                | Column::Model
                 | Column::Doing => fitted(&text, *wide),
             };
             line.push(" ".repeat(if at > 0 { GAP } else { 0 }));
@@ -181,7 +202,9 @@ fn draw_whole(rows: &[Row], colour: bool) -> Vec<Visible> {
 
 fn painted(column: Column, row: Option<&Row>, cell: &str, colour: bool) -> Visible {
     match row {
-        Some(row) if column == Column::State => Visible::painted(paint(&row.state), cell, colour),
+        Some(row) if column == Column::State => {
+            Visible::painted(paint(&row.state, row.is_failed), cell, colour)
+        }
         Some(_) | None => cell.into(),
     }
 }
@@ -210,7 +233,9 @@ fn columns(rows: &[Row], room: usize) -> Vec<(Column, usize)> {
         (Column::Active, 12),
         (Column::Queued, 16),
         (Column::Tags, 20),
+        (Column::Branch, 22),
         (Column::Age, 24),
+        (Column::Model, 28),
         (Column::Id, 30),
         (Column::Dir, 36),
     ];

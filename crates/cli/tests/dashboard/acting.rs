@@ -151,14 +151,14 @@ fn attaching_types_into_it_and_leaving_comes_back_to_the_dashboard() {
     terminal.wait_for("› running     shell");
     terminal.wait_for("its own screen");
     terminal.type_keys("\r");
-    terminal.wait_until("the terminal alone", |terminal| !terminal.text().contains("at work"));
+    terminal.wait_until("the terminal alone", |terminal| !terminal.text().contains("running"));
     terminal.wait_for("its own screen");
     terminal.type_keys("hello\r");
     terminal.wait_for("heard");
     assert_eq!(lab.show(&id)["clients"], 1);
     terminal.type_keys("\x1c");
     terminal.wait_for("back from shell");
-    terminal.wait_for("1 at work");
+    terminal.wait_for("1 running");
     terminal.wait_for("heard");
     assert_eq!(lab.show(&id)["clients"], 0);
     // Somebody else types there: that is said, with what can be done about it.
@@ -166,7 +166,7 @@ fn attaching_types_into_it_and_leaving_comes_back_to_the_dashboard() {
     rival.wait_for("heard");
     terminal.type_keys("j\r");
     terminal.wait_for("somebody else is typing");
-    terminal.wait_for("1 at work");
+    terminal.wait_for("1 running");
     // Escape takes the message away; together with the next key it would be another one.
     terminal.type_keys("\x1b");
     terminal.wait_until("the keys there are", |terminal| footer(terminal).contains("Enter attach"));
@@ -211,7 +211,7 @@ fn the_mouse_selects_and_the_filter_finds() {
         lab.start_with(&["--name", name], &["say:ready", "hang"]);
     }
     let mut terminal = open(&lab);
-    terminal.wait_for("3 at work");
+    terminal.wait_for("3 running");
     for row in 1..=3 {
         let names: Vec<String> = terminal.text().lines().map(str::to_owned).collect();
         let wanted = format!("› {}", &names[row].trim_start_matches(['›', ' ']));

@@ -11,7 +11,7 @@ fn berth_alone_is_the_dashboard_on_a_terminal_and_the_list_off_it() {
     assert_eq!(listed.code, 0, "{listed:?}");
     assert!(listed.out.contains("tests") && !listed.out.contains('\x1b'), "{listed:?}");
     let mut terminal = open(&lab);
-    terminal.wait_for("1 at work");
+    terminal.wait_for("1 running");
     terminal.wait_for("hello from the agent");
     let text = terminal.text();
     assert!(text.lines().nth(1).is_some_and(|row| row.starts_with("› running     tests")), "{text}");

@@ -91,15 +91,19 @@ fn while_sessions_are_still_found_the_first_is_selected_until_somebody_chooses()
 }
 
 #[test]
-fn output_does_not_make_rows_jump() {
+fn rows_move_by_activity_and_do_not_jump_with_every_byte() {
     let mut model = model(vec![status('a', "one", "running"), status('b', "two", "running")]);
     let before = names(&model);
-    for (letter, at) in [('a', 170_000), ('b', 180_000), ('a', 190_000)] {
+    let mut active = |letter, at| {
         let mut fresh = status(letter, if letter == 'a' { "one" } else { "two" }, "running");
         fresh.last_activity_at = Timestamp(at);
         model.found([known(fresh)]);
-        assert_eq!(names(&model), before);
+        names(&model)
+    };
+    for (letter, at) in [('a', 130_000), ('b', 140_000), ('a', 150_000)] {
+        assert_eq!(active(letter, at), before);
     }
+    assert_eq!(active('b', 170_000), ["two", "one"]);
 }
 
 #[test]

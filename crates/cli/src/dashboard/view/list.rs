@@ -67,7 +67,7 @@ fn wide(
     let activity_style = if row.needs_you() { look.needs_you() } else { look.dim() };
     let mut spans = vec![
         mark(look, selected),
-        Span::styled(fitted(row.state(), STATE_WIDTH + 1), look.state(row.state())),
+        Span::styled(fitted(row.state(), STATE_WIDTH + 1), look.row(row)),
         Span::styled(fitted(&row.handle(), name_width + 1), name_style(look, selected)),
         Span::styled(fitted(&row.activity(), room), activity_style),
     ];
@@ -91,7 +91,7 @@ fn tall(model: &Model, row: &Row, look: Look, selected: bool, width: usize) -> V
     let room = left.saturating_sub(width_of(&right));
     let first = Line::from(vec![
         mark(look, selected),
-        Span::styled(fitted(row.state(), state_width), look.state(row.state())),
+        Span::styled(fitted(row.state(), state_width), look.row(row)),
         Span::styled(fitted(&row.handle(), room), name_style(look, selected)),
         Span::styled(right, look.dim()),
     ]);

@@ -24,7 +24,7 @@ fn rows() -> Vec<Row> {
         row("fix-login", "needs-you", "asks: Bash: rm -rf build/ && cargo build --release --workspace"),
         row("translate", "working", "翻訳しています: ドキュメントの最初の章から最後の章まで全部です、はい"),
         row("party", "idle", "🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉🎉"),
-        row(&"x".repeat(64), "stopped", "(exit 3) make"),
+        row(&"x".repeat(64), "stopped", "failed · exit 3 · make"),
     ];
     rows[1].queued = "12".to_owned();
     rows[2].tags = "fun,work".to_owned();
@@ -72,7 +72,7 @@ fn a_narrow_terminal_keeps_name_state_and_what_it_does() {
          fix-login      needs-you  asks: Bash: r…\n\
          translate      working    翻訳していま…\n\
          party          idle       🎉🎉🎉🎉🎉🎉…\n\
-         xxxxxxxxxxxx…  stopped    (exit 3) make"
+         xxxxxxxxxxxx…  stopped    failed · exit…"
     );
 }
 
@@ -120,11 +120,14 @@ fn off_a_terminal_nothing_is_cut_and_the_columns_are_always_the_same() {
     let whole = Paper { columns: None, colour: false };
     let lines = draw(&rows(), whole);
     let words: Vec<&str> = lines[0].split_whitespace().collect();
-    assert_eq!(words, ["ID", "NAME", "STATE", "AGE", "ACTIVE", "QUEUE", "TAGS", "DIRECTORY", "DOING"]);
+    assert_eq!(
+        words,
+        ["ID", "NAME", "STATE", "AGE", "ACTIVE", "QUEUE", "TAGS", "DIRECTORY", "BRANCH", "MODEL", "DOING"]
+    );
     assert!(lines[4].contains(&"x".repeat(64)));
     let bare = draw(&[row("0a1b2c3d4e5f", "idle", "sh")], whole);
     let words: Vec<&str> = bare[1].split_whitespace().collect();
-    assert_eq!(words, ["0a1b2c3d4e5f", "-", "idle", "3d", "12m", "-", "-", "~/code/berth", "sh"]);
+    assert_eq!(words, ["0a1b2c3d4e5f", "-", "idle", "3d", "12m", "-", "-", "~/code/berth", "-", "-", "sh"]);
 }
 
 #[test]
