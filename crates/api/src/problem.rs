@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use berth_core::{Actor, Deed, Forbidden, Grant, Refusal, Target};
+use berth_core::{Actor, BadAnswer, Deed, Forbidden, Grant, Refusal, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -225,6 +225,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
         | Refusal::NoSuchRequest { .. }
         | Refusal::WhichRequest { .. }
         | Refusal::NoSuchOption { .. }
+        | Refusal::BadAnswer(_)
         | Refusal::Expired => turn_refusal(refusal, session),
     }
 }
@@ -309,8 +310,9 @@ fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
         }
         Refusal::NoSuchOption { options } => {
             Problem::new(Code::Usage, "that is not one of the answers there are; nothing was answered")
-                .hint(format!("answer `allow`, `deny`, or one of: {}", options.join(", ")))
+                .hint(format!("answer `allow`, `deny`, or one of: {}; own words go with --text", options.join(", ")))
         }
+        Refusal::BadAnswer(why) => bad_answer(why, session),
         Refusal::Expired => refused(format!("the time of session `{session}` is up"))
             .hint("it was given one with --ttl; start a new session, or `berth fork` it"),
         Refusal::AlreadyCreated
@@ -328,6 +330,29 @@ fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
         | Refusal::StillRunning
         | Refusal::TooManyTags { .. }
         | Refusal::NoteTooLong { .. } => self::refusal(refusal, session),
+    }
+}
+
+/// An answer that does not fit its question.
+fn bad_answer(why: &BadAnswer, session: &str) -> Problem {
+    let usage = |what: &str| Problem::new(Code::Usage, format!("{what}; nothing was answered"));
+    match why {
+        BadAnswer::Empty => usage("the text of the answer is empty"),
+        BadAnswer::TooLong { bytes, limit } => {
+            usage(&format!("the text of an answer has at most {limit} bytes, and this one has {bytes}"))
+        }
+        BadAnswer::NoText => usage("this question takes one of its options, and no text")
+            .hint(format!("`berth answer {session}` lists the options")),
+        BadAnswer::NoReason => Problem::new(
+            Code::Refused,
+            format!(
+                "the agent of session `{session}` cannot take a reason with a refusal; nothing was answered"
+            ),
+        )
+        .hint(format!("answer `deny` without a reason, and `berth send {session}` what it is to do instead")),
+        BadAnswer::TextBesideOption => usage("a text goes with a refusal, or is an answer by itself")
+            .hint("leave the text out, or the option"),
+        BadAnswer::OnlyOne => usage("this question takes one answer").hint("choose one option"),
     }
 }
 
@@ -378,6 +403,7 @@ pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
         | Refusal::NoSuchRequest { .. }
         | Refusal::WhichRequest { .. }
         | Refusal::NoSuchOption { .. }
+        | Refusal::BadAnswer(_)
         | Refusal::Expired => turn_refusal(what, helper),
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::helper::{Leaving, Owner, Terms};
 use crate::turn::{
-    Able, Ask, Cancel, Conversation, Edge, Expiry, Hold, Origin, Policy, Prompt, Release, TurnEnd,
+    Able, Ask, Cancel, Conversation, Edge, Expiry, Hold, Origin, Policy, Prompt, Release, Reply, TurnEnd,
 };
 
 /// One event with its time: a line of `berth log --json`, a payload of the journal.
@@ -195,8 +195,8 @@ pub enum Event {
     },
     Answered {
         request: String,
-        #[serde(default)]
-        choice: String,
+        #[serde(flatten)]
+        reply: Reply,
         #[serde(default)]
         by: Actor,
     },
@@ -461,7 +461,9 @@ impl From<&core::Event> for Event {
             E::TurnEnded { turn, end, at_boot_ms } => Self::TurnEnded { turn, end: end.into(), at_boot_ms },
             E::TurnLate { turn, end } => Self::TurnLate { turn, end: end.into() },
             E::Asked { ask } => Self::Asked { ask: ask.into() },
-            E::Answered { request, choice, by } => Self::Answered { request, choice, by: by.into() },
+            E::Answered { request, reply, by } => {
+                Self::Answered { request, reply: reply.into(), by: by.into() }
+            }
             E::Unasked { request } => Self::Unasked { request },
             E::QueueHeld { hold } => Self::QueueHeld { hold: hold.into() },
             E::QueueResumed { by } => Self::QueueResumed { by: by.into() },
@@ -552,7 +554,9 @@ impl TryFrom<&Event> for core::Event {
             }
             Event::TurnLate { turn, end } => Self::TurnLate { turn, end: end.into() },
             Event::Asked { ask } => Self::Asked { ask: ask.into() },
-            Event::Answered { request, choice, by } => Self::Answered { request, choice, by: by.into() },
+            Event::Answered { request, reply, by } => {
+                Self::Answered { request, reply: reply.into(), by: by.into() }
+            }
             Event::Unasked { request } => Self::Unasked { request },
             Event::QueueHeld { hold } => Self::QueueHeld { hold: hold.into() },
             Event::QueueResumed { by } => Self::QueueResumed { by: by.into() },

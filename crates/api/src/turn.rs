@@ -187,6 +187,49 @@ pub struct Ask {
     pub tool: String,
     pub detail: String,
     pub options: Vec<AskOption>,
+    /// Several options can be chosen at once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub several: bool,
+    /// An answer in own words is possible, instead of an option or, with `several`, beside options.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub takes_text: bool,
+    /// A refusal can carry a reason that the agent reads.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub takes_reason: bool,
+}
+
+/// [`core::Reply`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Reply {
+    /// The options that were chosen, in the order of the question. Empty if the answer is only a text.
+    pub chosen: Vec<AskOption>,
+    /// The reason of a refusal, or an answer in the answerer's own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+impl std::fmt::Display for Reply {
+    /// For people: `deny: use mktemp instead`, `Red, Blue`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, option) in self.chosen.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            write!(f, "{comma}{}", option.word())?;
+        }
+        match &self.text {
+            Some(text) if self.chosen.is_empty() => f.write_str(text),
+            Some(text) => write!(f, ": {text}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl AskOption {
+    /// What it is called when it was chosen: its id where that is a word, its name where that is a number.
+    fn word(&self) -> &str {
+        let is_number = self.id.chars().all(|c| c.is_ascii_digit());
+        if is_number && !self.name.is_empty() { &self.name } else { &self.id }
+    }
 }
 
 /// [`core::AskOption`] on paper.
@@ -332,16 +375,26 @@ pub enum Origin {
 #[expect(missing_docs, reason = "mirrors berth_core::Wish")]
 pub enum Wish {
     Allow,
-    Deny,
-    Option(String),
+    Deny { reason: Option<String> },
+    Options { ids: Vec<String>, text: Option<String> },
+}
+
+impl Wish {
+    /// No, without a reason.
+    pub const DENY: Self = Self::Deny { reason: None };
+
+    /// The option of this id, and nothing else.
+    pub fn option(id: impl Into<String>) -> Self {
+        Self::Options { ids: vec![id.into()], text: None }
+    }
 }
 
 impl From<Wish> for core::Wish {
     fn from(wish: Wish) -> Self {
         match wish {
             Wish::Allow => Self::Allow,
-            Wish::Deny => Self::Deny,
-            Wish::Option(id) => Self::Option(id),
+            Wish::Deny { reason } => Self::Deny { reason },
+            Wish::Options { ids, text } => Self::Options { ids, text },
         }
     }
 }
@@ -492,15 +545,29 @@ same_words! {
 
 impl From<core::Ask> for Ask {
     fn from(ask: core::Ask) -> Self {
-        let core::Ask { request, tool, detail, options } = ask;
-        Self { request, tool, detail, options: options.into_iter().map(Into::into).collect() }
+        let core::Ask { request, tool, detail, options, several, takes_text, takes_reason } = ask;
+        let options = options.into_iter().map(Into::into).collect();
+        Self { request, tool, detail, options, several, takes_text, takes_reason }
     }
 }
 
 impl From<Ask> for core::Ask {
     fn from(ask: Ask) -> Self {
-        let Ask { request, tool, detail, options } = ask;
-        Self { request, tool, detail, options: options.into_iter().map(Into::into).collect() }
+        let Ask { request, tool, detail, options, several, takes_text, takes_reason } = ask;
+        let options = options.into_iter().map(Into::into).collect();
+        Self { request, tool, detail, options, several, takes_text, takes_reason }
+    }
+}
+
+impl From<core::Reply> for Reply {
+    fn from(reply: core::Reply) -> Self {
+        Self { chosen: reply.chosen.into_iter().map(Into::into).collect(), text: reply.text }
+    }
+}
+
+impl From<Reply> for core::Reply {
+    fn from(reply: Reply) -> Self {
+        Self { chosen: reply.chosen.into_iter().map(Into::into).collect(), text: reply.text }
     }
 }
 

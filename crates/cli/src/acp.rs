@@ -235,7 +235,7 @@ impl Server {
         for is_last in (0..ANSWER_TRIES).map(|count| count + 1 == ANSWER_TRIES) {
             let request = Request::AnswerAsk {
                 request: Some(asked.request.clone()),
-                wish: Wish::Option(option.to_owned()),
+                wish: Wish::option(option),
                 epoch: Some(asked.epoch),
             };
             let Err(problem) = self.ctx().ask(&asked.session, request) else { return };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::turns::{Expiry, Final, Prompt, Release, Wish};
+use crate::turns::{BadAnswer, Expiry, Final, Prompt, Release, Wish};
 use crate::{
     Actor, Boundary, Event, Fence, Name, Now, Owner, Phase, PolicyChange, Process, Session, SessionId, Spec,
     Terms, life, owners, turns,
@@ -297,6 +297,8 @@ pub enum Refusal {
         /** Which there are. */
         options: Vec<String>,
     },
+    /// The answer does not fit the question.
+    BadAnswer(BadAnswer),
     /// The session's time is up.
     Expired,
     /// It was put away: it has to be brought back first.

@@ -323,7 +323,7 @@ fn asked(session: &Session, request: &str, what: &str) -> Vec<Event> {
         return vec![];
     }
     let before = waiting.map(|ask| Event::Unasked { request: ask.request.clone() });
-    let ask = Ask { request: request.to_owned(), tool, detail, options: vec![] };
+    let ask = Ask { request: request.to_owned(), tool, detail, ..Ask::default() };
     before.into_iter().chain([Event::Asked { ask }]).collect()
 }
 

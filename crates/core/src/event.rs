@@ -1,6 +1,6 @@
 //! What happened. Past tense, numbered by the journal, never taken back.
 
-use crate::turns::{Able, Ask, Cancel, Expiry, Hold, OnUnknown, Prompt, Release, TurnEnd};
+use crate::turns::{Able, Ask, Cancel, Expiry, Hold, OnUnknown, Prompt, Release, Reply, TurnEnd};
 use crate::{Edge, Epoch, Fence, Grant, Leaving, Name, Notify, Owner, SessionId, Terms};
 
 /// One thing that happened in a session.
@@ -235,8 +235,8 @@ pub enum Event {
     Answered {
         /** Which question. */
         request: String,
-        /** The id of the option. */
-        choice: String,
+        /** What was answered. */
+        reply: Reply,
         /** Who. */
         by: Actor,
     },

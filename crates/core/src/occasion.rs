@@ -235,12 +235,8 @@ mod tests {
 
     #[test]
     fn a_question_is_told_unless_it_was_withdrawn_with_it() {
-        let ask = |request: &str| Ask {
-            request: request.to_owned(),
-            tool: "bash".to_owned(),
-            detail: String::new(),
-            options: vec![],
-        };
+        let ask =
+            |request: &str| Ask { request: request.to_owned(), tool: "bash".to_owned(), ..Ask::default() };
         let asked = Event::Asked { ask: ask("1") };
         assert_eq!(told(&agent(1), std::slice::from_ref(&asked)), [Occasion::NeedsYou]);
         let unasked = Event::Unasked { request: "1".to_owned() };

@@ -26,7 +26,7 @@ mod tests;
 mod time;
 mod turn;
 
-pub use ask::{Ask, AskKind, AskOption, Wish};
+pub use ask::{Ask, AskKind, AskOption, BadAnswer, Reply, Wish};
 pub(crate) use ask::{answer, asks, unasked};
 pub use hold::{Hold, OnUnknown};
 pub(crate) use hold::{go_on, pause};
@@ -46,6 +46,8 @@ pub const MAX_KEY_BYTES: usize = 256;
 const MOST_ENDS: usize = 8;
 /// How many questions of an agent may wait for an answer. One that asks more is not answered.
 pub const MOST_ASKS: usize = 64;
+/// The longest text of an answer, in bytes.
+pub const MAX_REPLY_BYTES: usize = 64 << 10;
 /// How long an agent may take to break off a turn before its run is ended for it.
 pub const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 /// How patient the end of a run is that berth itself decided on.

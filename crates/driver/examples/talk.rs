@@ -15,6 +15,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 
+use berth_core::Reply;
 use berth_driver::{Begin, Driver, Out, Update, acp::Acp, claude::Claude, codex::Codex};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -119,8 +120,10 @@ impl Talk {
             Update::Said { .. } | Update::Doing { .. } => self.stirred = true,
             Update::Asks { ask } => {
                 self.stirred = true;
-                if let Some(choice) = &self.answer {
-                    self.driver.answer(&ask.request, choice, out);
+                let choice = ask.options.iter().find(|option| self.answer.as_ref() == Some(&option.id));
+                if let Some(choice) = choice {
+                    let reply = Reply { chosen: vec![choice.clone()], text: None };
+                    self.driver.answer(&ask.request, &reply, out);
                 }
             }
             Update::Conversation { .. }

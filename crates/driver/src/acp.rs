@@ -24,7 +24,7 @@ use agent_client_protocol_schema::v1::{
     CloseSessionRequest, Implementation, InitializeRequest, NoticeCapabilities, PromptRequest,
     RequestPermissionOutcome, RequestPermissionResponse, SelectedPermissionOutcome,
 };
-use berth_core::{AskKind, Final, TurnEnd};
+use berth_core::{AskKind, Final, Reply, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::rpc::{self, Incoming, Problem};
@@ -54,6 +54,8 @@ const STEER_METHOD: &str = "_session/steering";
 /// What Claude Code begins a new conversation with.
 const RESETS: [&str; 3] = ["/clear", "/reset", "/new"];
 
+/// The reason of a refusal: its name is this and that of the question.
+const REASON: &str = "reason-";
 const INIT: &str = "berth-init";
 const OPEN: &str = "berth-open";
 /// A new conversation, because the one asked for is not there.
@@ -196,8 +198,21 @@ impl Acp {
             self.over(turn, result, out);
         } else if let Some(by) = number("steer-") {
             self.steered(by, result, out);
+        } else if let Some(request) = id.strip_prefix(REASON) {
+            self.reason_given(request, result, out);
         }
     }
+}
+
+/// Gives the agent a text for the turn that is running, under this name.
+fn steer_with(session: &str, name: &str, text: &str, out: &mut Out) {
+    // Without the last member an agent that is just done would begin a turn that we know nothing of.
+    let params = json!({
+        "sessionId": session,
+        "prompt": [{"type": "text", "text": text}],
+        "_meta": {"steering": {"idleBehavior": "promptRequired"}},
+    });
+    rpc::request(out, name, STEER_METHOD, &params);
 }
 
 impl Default for Acp {
@@ -282,13 +297,7 @@ impl Driver for Acp {
             let why = "the agent takes no text into a turn that is running";
             return out.update(Update::Ended { turn: by, end: TurnEnd::without_answer(Final::Failed, why) });
         };
-        // Without the last member an agent that is just done would begin a turn that we know nothing of.
-        let params = json!({
-            "sessionId": session,
-            "prompt": [{"type": "text", "text": text}],
-            "_meta": {"steering": {"idleBehavior": "promptRequired"}},
-        });
-        rpc::request(out, &format!("steer-{by}"), STEER_METHOD, &params);
+        steer_with(session, &format!("steer-{by}"), text, out);
         self.steers.push(by);
     }
 
@@ -301,22 +310,23 @@ impl Driver for Acp {
         self.unask_all(out);
     }
 
-    fn answer(&mut self, request: &str, choice: &str, out: &mut Out) {
+    fn answer(&mut self, request: &str, reply: &Reply, out: &mut Out) {
+        let [choice] = reply.chosen.as_slice() else { return };
         let wanted = |asked: &Asked| {
-            asked.request == request && asked.options.iter().any(|option| option.id == choice)
+            asked.request == request && asked.options.iter().any(|option| option.id == choice.id)
         };
         let Some(at) = self.asked.iter().position(wanted) else { return };
         let asked = self.asked.remove(at);
-        let kind = asked.options.iter().find(|option| option.id == choice).map(|option| option.kind);
-        let is_no = match kind {
-            Some(AskKind::RejectOnce | AskKind::RejectAlways) => true,
-            Some(AskKind::AllowOnce | AskKind::AllowAlways | AskKind::Other) | None => false,
-        };
+        let kind = asked.options.iter().find(|option| option.id == choice.id).map(|option| option.kind);
         if let Some(turn) = &mut self.turn {
-            turn.refused |= is_no;
+            turn.refused |= kind.is_some_and(AskKind::is_refusal);
         }
-        let selected = SelectedPermissionOutcome::new(choice.to_owned());
+        let selected = SelectedPermissionOutcome::new(choice.id.clone());
         let outcome = RequestPermissionOutcome::Selected(selected);
+        // The protocol has no field for a reason. It goes first: an agent that ends its turn for being refused has it then.
+        if let (Some(reason), Some(session)) = (&reply.text, self.session.as_deref()) {
+            steer_with(session, &format!("{REASON}{request}"), reason, out);
+        }
         rpc::answer(out, &asked.id, &RequestPermissionResponse::new(outcome));
     }
 

@@ -22,7 +22,7 @@ mod said;
 #[cfg(test)]
 mod tests;
 
-use berth_core::{Final, MOST_ASKS, TurnEnd};
+use berth_core::{Final, MOST_ASKS, Reply, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::common::{Remarks, quote};
@@ -211,11 +211,11 @@ impl Driver for Claude {
         self.try_interrupt(out);
     }
 
-    fn answer(&mut self, request: &str, choice: &str, out: &mut Out) {
+    fn answer(&mut self, request: &str, reply: &Reply, out: &mut Out) {
         let Some(at) = self.questions.iter().position(|question| question.ask.request == request) else {
             return;
         };
-        match self.questions[at].answer(choice) {
+        match self.questions[at].answer(reply) {
             Then::Respond(response) => {
                 let question = self.questions.remove(at);
                 respond(&question.id, response, out);
@@ -328,7 +328,7 @@ impl Claude {
         }
         match Question::read(id, asked) {
             Ok(_) if self.questions.len() >= MOST_ASKS => {
-                let answer = if text(asked, "subtype") == "elicitation" { declined() } else { denied() };
+                let answer = if text(asked, "subtype") == "elicitation" { declined() } else { denied(None) };
                 respond(id, answer, out);
                 self.remarks.make("too many questions at once: one was answered with no", out);
             }

@@ -15,11 +15,11 @@ mod items;
 mod tests;
 mod turn;
 
-use berth_core::{Final, MOST_QUEUED, TurnEnd};
+use berth_core::{Final, MOST_QUEUED, Reply, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::{Activity, Begin, Driver, Out, Proves, Trouble, Update};
-use asks::{Asked, Asks};
+use asks::{Asked, Asks, Then, TurnText};
 use items::{Changes, line, text, within};
 use turn::{Interrupt, Other, Tokens, Turn, not_steered};
 
@@ -240,6 +240,12 @@ impl Codex {
                 Ok(result) => self.opened(result, out),
                 Err(error) => self.not_opened(error, out),
             },
+            _ if id.starts_with("reason-") => {
+                if let Err(error) = answer {
+                    let why = items::reason(error);
+                    self.remark(format!("the reason of an answer did not reach codex: {why}"), out);
+                }
+            }
             _ => match id.rsplit_once('-').map(|(what, number)| (what, number.parse())) {
                 Some(("turn", Ok(number))) => self.heard_turn(number, answer, out),
                 Some(("steer", Ok(by))) => self.heard_steer(by, answer, out),
@@ -548,9 +554,20 @@ impl Driver for Codex {
         }
     }
 
-    fn answer(&mut self, request: &str, choice: &str, out: &mut Out) {
-        if let Some((id, result)) = self.asks.answer(request, choice) {
-            out.line(&json!({ "id": id, "result": result }));
+    fn answer(&mut self, request: &str, reply: &Reply, out: &mut Out) {
+        match self.asks.answer(request, reply) {
+            Then::Respond { id, result, reason } => {
+                // First the reason: the next request to the model has it then, beside the refusal.
+                if let (Some(TurnText { turn, text }), Some(thread)) = (reason, &self.thread) {
+                    let name = format!("reason-{request}");
+                    let input = json!([{ "type": "text", "text": text }]);
+                    let params = json!({ "threadId": thread, "expectedTurnId": turn, "input": input });
+                    self.request(&name, "turn/steer", &params, out);
+                }
+                out.line(&json!({ "id": id, "result": result }));
+            }
+            Then::AskNext(ask) => out.update(Update::Asks { ask }),
+            Then::Nothing => {}
         }
     }
 

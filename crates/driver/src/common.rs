@@ -79,6 +79,14 @@ impl Remarks {
     }
 }
 
+/// The answer that is one option.
+#[cfg(test)]
+pub(crate) fn chosen(id: &str) -> berth_core::Reply {
+    let option =
+        berth_core::AskOption { id: id.to_owned(), name: String::new(), kind: berth_core::AskKind::Other };
+    berth_core::Reply { chosen: vec![option], text: None }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Gathered, Remarks, quote, within};

@@ -19,7 +19,7 @@ pub mod codex;
 mod common;
 pub mod rpc;
 
-use berth_core::{Ask, TurnEnd};
+use berth_core::{Ask, Reply, TurnEnd};
 
 /// How much of an answer is kept. The whole of it is in the output files.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
@@ -90,12 +90,12 @@ pub trait Driver: std::fmt::Debug {
     /// takes it; [`Update::Ended`] of it if that is known before the turn it was added to is over.
     fn steer(&mut self, by: u64, text: &str, out: &mut Out);
 
-    /// Asks it to break off the turn that is running. [`Update::Ended`] follows.
+    /// Asks it to interrupt the turn that is running. [`Update::Ended`] follows.
     fn interrupt(&mut self, turn: u64, out: &mut Out);
 
-    /// Answers what it asked. `choice` is the id of one of the options. No [`Update::Unasked`] follows:
-    /// whoever answers knows.
-    fn answer(&mut self, request: &str, choice: &str, out: &mut Out);
+    /// Answers what it asked, with a reply that fits the question. No [`Update::Unasked`] follows: whoever answers
+    /// knows. [`Update::Asks`] follows if the agent asked several things at once: they are asked one after the other.
+    fn answer(&mut self, request: &str, reply: &Reply, out: &mut Out);
 
     /// The id under which the agent itself records the prompt of a turn, if that is ours to give and like no other.
     fn message_id(&self, _turn: u64) -> Option<String> {

@@ -46,16 +46,16 @@ fn answered(ctx: &Ctx, id: &SessionId, request: &str, epoch: Option<u64>) -> Opt
     for event in &events {
         match event.get().entry().event {
             Event::RunStarting { epoch, .. } => run = epoch,
-            Event::Answered { request: known, choice, by } if known == request => {
-                found = Some((run, choice, by.place));
+            Event::Answered { request: known, reply, by } if known == request => {
+                found = Some((run, reply, by.place));
             }
             _ => {}
         }
     }
-    let (of, choice, place) = found?;
+    let (of, reply, place) = found?;
     // What was answered in another run was another question, though it was called the same.
     (of == epoch.unwrap_or(run)).then(|| {
-        Problem::new(Code::Refused, format!("`{request}` was answered already, by {place}: {choice}"))
+        Problem::new(Code::Refused, format!("`{request}` was answered already, by {place}: {reply}"))
             .hint("nothing was changed by this answer")
     })
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use berth_core::{Final, TurnEnd};
+use berth_core::{Final, Reply, TurnEnd};
 use berth_driver::acp::Acp;
 use berth_driver::{Begin, Driver, Out, Trouble, Update};
 
@@ -183,7 +183,9 @@ fn what_is_asked_is_answered_withdrawn_or_cancelled() {
             panic!()
         };
         assert_eq!((ask.tool.as_str(), ask.detail.as_str()), (tool, detail));
-        agent.with(|driver, out| driver.answer(&ask.request, choice, out));
+        let chosen = ask.options.iter().filter(|option| option.id == choice).cloned().collect();
+        let reply = Reply { chosen, text: None };
+        agent.with(|driver, out| driver.answer(&ask.request, &reply, out));
     }
     assert_eq!(agent.end(1).answer, "Bash: allow-always\nEdit: reject\n");
 

@@ -19,7 +19,7 @@ use berth_api::Connection;
 use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::Event;
-use berth_api::turn::{Ask, AskKind, AskOption, TurnEnd, turn_id};
+use berth_api::turn::{Ask, AskKind, AskOption, Reply, TurnEnd, turn_id};
 use berth_keeper::{output, store, view};
 
 use super::open::Open;
@@ -232,7 +232,7 @@ impl Watch {
             Event::TurnEnded { turn, end, .. } => self.end(*turn, end),
             Event::TurnLate { end, .. } if !end.answer.is_empty() => self.update(replay::agent(&end.answer)),
             Event::Asked { ask } => self.ask(ask),
-            Event::Answered { request, choice, .. } => self.unask(request, Some(choice)),
+            Event::Answered { request, reply, .. } => self.unask(request, Some(reply)),
             Event::Unasked { request } => self.unask(request, None),
             _ => {}
         }
@@ -327,12 +327,12 @@ impl Watch {
     }
 
     /// The question is answered, here or elsewhere, or withdrawn.
-    fn unask(&mut self, request: &str, choice: Option<&str>) {
+    fn unask(&mut self, request: &str, reply: Option<&Reply>) {
         let Some(Question { id, own_tool }) = self.asked.remove(request) else { return };
         self.server.wire.unask(&id);
         if let Some(tool) = own_tool {
-            let status = if choice.is_some() { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
-            let said = choice.map_or("withdrawn".to_owned(), |choice| format!("answered: {choice}"));
+            let status = if reply.is_some() { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
+            let said = reply.map_or("withdrawn".to_owned(), |reply| format!("answered: {reply}"));
             let fields = ToolCallUpdateFields::new().status(status).content(vec![said.into()]);
             self.update(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(tool, fields)));
         }

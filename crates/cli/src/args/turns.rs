@@ -181,15 +181,21 @@ pub(crate) enum QueueVerb {
 #[command(after_help = "\
 Examples:
   berth show fix                        what it asks, in full, and the options
+  berth answer fix deny 'use mktemp instead'
+  berth answer fix 1 3                  several options of a question that takes several
+  berth answer fix --text 'neither: use sqlite'
   berth answer fix allow --request toolu_01
   berth answer fix allow-always         the only question there is")]
 pub(crate) struct Answer {
     /// The session
     #[arg(value_name = "S")]
     pub(crate) session: String,
-    /// allow, deny, or the id of one of the options
-    #[arg(value_name = "OPTION")]
-    pub(crate) option: Option<String>,
+    /// allow, deny and a reason, or the ids of the chosen options
+    #[arg(value_name = "ANSWER")]
+    pub(crate) answer: Vec<String>,
+    /// An answer in your own words; with an option that refuses, the reason
+    #[arg(long, value_name = "T", allow_hyphen_values = true)]
+    pub(crate) text: Option<String>,
     /// The question that is answered: its `request` in `show`. Without it, the only one that is asked by then
     #[arg(long, value_name = "R")]
     pub(crate) request: Option<String>,

@@ -198,7 +198,7 @@ fn of_turns(event: &Event) -> String {
         Event::Asked { ask } => {
             format!("the agent asks ({}): {}: {}", ask.request, ask.tool, print::excerpt(&ask.detail, 80))
         }
-        Event::Answered { request, choice, by } => format!("{} answered {request}: {choice}", who(by)),
+        Event::Answered { request, reply, by } => format!("{} answered {request}: {reply}", who(by)),
         Event::Unasked { request } => format!("the agent no longer asks {request}"),
         Event::QueueHeld { hold } => format!("the queue is held: {}", hold.describe("S")),
         Event::QueueResumed { by } => format!("the queue goes on, says {}", who(by)),

@@ -127,8 +127,8 @@ pub(crate) fn watch(
     let view = turns::follow(ctx, id, number, connection, None, |news| {
         match &news {
             News::Event(Event::Asked { ask }) if shown.asks => shown.ask(ask),
-            News::Event(Event::Answered { request, choice, by }) => {
-                shown.unask(request, &format!("answered by {}: {choice}", by.place));
+            News::Event(Event::Answered { request, reply, by }) => {
+                shown.unask(request, &format!("answered by {}: {reply}", by.place));
             }
             News::Event(Event::TurnDelivered { epoch, .. }) => shown.epoch = Some(*epoch),
             News::Event(Event::Unasked { request }) => shown.unask(request, "the agent no longer asks"),
@@ -315,8 +315,8 @@ impl Shown {
                 return self.show_question();
             }
             "y" | "yes" | "allow" => Wish::Allow,
-            "n" | "no" | "deny" => Wish::Deny,
-            option => Wish::Option(option.to_owned()),
+            "n" | "no" | "deny" => Wish::DENY,
+            line => typed(&ask, line),
         };
         let request = Request::AnswerAsk { request: Some(ask.request.clone()), wish, epoch: self.epoch };
         // Somebody else may have answered meanwhile; an odd answer leaves the question where it is.
@@ -371,5 +371,20 @@ impl Shown {
             print::note(&format!("turn {} {}{why}", view.turn, view.state));
         }
         Ok(())
+    }
+}
+
+/// What a line means that a person typed as the answer to a question.
+fn typed(ask: &Ask, line: &str) -> Wish {
+    let is_option = |word: &str| ask.options.iter().any(|option| option.id == word);
+    let words: Vec<&str> = line.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+    match line.split_once(' ') {
+        _ if is_option(line) => Wish::option(line),
+        Some(("n" | "no" | "deny", reason)) => Wish::Deny { reason: Some(reason.trim().to_owned()) },
+        _ if ask.several && words.iter().all(|word| is_option(word)) => {
+            Wish::Options { ids: words.into_iter().map(str::to_owned).collect(), text: None }
+        }
+        _ if ask.takes_text => Wish::Options { ids: vec![], text: Some(line.to_owned()) },
+        _ => Wish::option(line),
     }
 }

@@ -209,7 +209,7 @@ pub(crate) mod tests {
             option("no", "No", RejectOnce),
         ];
         let detail = "rm -rf target".to_owned();
-        let ask = Ask { request: "7".into(), tool: "Bash".into(), detail, options };
+        let ask = Ask { request: "7".into(), tool: "Bash".into(), detail, options, ..Ask::default() };
         status.turns = Some(TurnsStatus { asks: vec![ask], ..TurnsStatus::default() });
         status
     }

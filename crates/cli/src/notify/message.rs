@@ -315,7 +315,7 @@ mod tests {
                 "curl -H 'Authorization: Bearer abcdef0123456789' x\n\u{1b}[2J{}",
                 "y".repeat(999)
             ),
-            options: vec![],
+            ..Ask::default()
         };
         let text = question(&ask);
         assert!(text.starts_with("Bash: curl"), "{text}");

@@ -29,6 +29,7 @@ fn an_agent_that_asks_gets_the_answer_that_was_posted() {
         (json!({"answer": "allow"}), "allow-once"),
         (json!({"answer": "deny"}), "reject"),
         (json!({"answer": "option", "option": "allow-always"}), "allow-always"),
+        (json!({"answer": "option", "options": ["allow-once"]}), "allow-once"),
     ] {
         let prompt = json!({"text": "ask:Bash:rm -rf x", "wait": true});
         let waiting = gateway.begin("POST", &at("s", "turns"), &[], Some(&prompt));
@@ -39,6 +40,10 @@ fn an_agent_that_asks_gets_the_answer_that_was_posted() {
             json!({"answer": "option"}),
             json!({"answer": "allow", "option": "reject"}),
             json!({"answer": "maybe"}),
+            json!({"answer": "option", "options": []}),
+            json!({"answer": "option", "option": "reject", "options": ["reject"]}),
+            json!({"answer": "text"}),
+            json!({"answer": "deny", "options": ["reject"]}),
             json!({}),
             json!({"answer": "allow", "more": 1}),
             // Without the name of the question, or without its run.
@@ -59,7 +64,37 @@ fn an_agent_that_asks_gets_the_answer_that_was_posted() {
         // The question is gone, and a late click for it does not answer the next one.
         answer(&gateway, "s", &named).problem(409, "refused");
     }
-    assert_eq!(answered(&lab, &id), 3);
+    assert_eq!(answered(&lab, &id), 4);
+}
+
+#[test]
+fn a_posted_reason_reaches_the_agent_and_a_text_only_what_takes_one() {
+    let lab = lab();
+    let gateway = lab.serve();
+    let id = start(&lab, &["--name", "s"]);
+    let prompt = json!({"text": "ask:Bash:rm -rf x", "wait": true});
+    let waiting = gateway.begin("POST", &at("s", "turns"), &[], Some(&prompt));
+    let request = &asks(&gateway, "s", 1)[0];
+    let post = |mut body: Value| {
+        body["request"] = request.as_str().into();
+        body["epoch"] = 1.into();
+        answer(&gateway, "s", &body)
+    };
+    for odd in [
+        json!({"answer": "text", "text": "neither"}),
+        json!({"answer": "allow", "text": "but why"}),
+        json!({"answer": "option", "option": "allow-once", "text": "but why"}),
+        json!({"answer": "option", "options": ["allow-once", "allow-always"]}),
+        json!({"answer": "deny", "text": " "}),
+    ] {
+        post(odd).problem(400, "usage");
+    }
+    post(json!({"answer": "deny", "text": "use mktemp"})).ok();
+    let said = text(&waiting.reply().ok(), "answer");
+    assert!(said.contains("STEERED: use mktemp") && said.contains("Bash: reject"), "{said}");
+    let late = post(json!({"answer": "allow"})).problem(409, "refused");
+    assert!(late.to_string().contains("reject: use mktemp"), "{late}");
+    assert_eq!(lab.events(&id, "answered")[0]["text"], "use mktemp");
 }
 
 /// Two tabs answer at once: exactly one counts, and the other hears whose answer it was.

@@ -116,3 +116,52 @@ fn of_two_who_answer_at_once_one_does() {
         assert_eq!(text(&turn(&lab, &id, round), "answer"), expected);
     }
 }
+
+#[test]
+fn a_refusal_with_a_reason_reaches_the_agent_and_everybody_sees_whose_it_was() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s"]);
+    let waiting = spawn(&lab, ["send", "--wait", "s", "ask:Bash:rm -rf x"]);
+    let request = asks(&lab, &id, 1).remove(0);
+    assert_eq!(lab.show("s")["turns"]["asks"][0]["takes_reason"], true);
+    for odd in [
+        &["answer", "s", "allow", "but why"][..],
+        &["answer", "s", "deny", ""],
+        &["answer", "s", "deny", "two", "words"],
+        &["answer", "s", "--text", "my own words"],
+        &["answer", "s", "allow-once", "--text", "but why"],
+    ] {
+        let odd = lab.berth(odd);
+        assert_eq!(odd.code, 2, "{odd:?}");
+    }
+    lab.ok(["answer", "s", "deny", "use mktemp instead"]);
+    let said = finish(waiting);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.out.contains("STEERED: use mktemp instead"), "the agent has the reason: {said:?}");
+    assert!(said.out.contains("Bash: reject"), "{said:?}");
+    let answered = &lab.events(&id, "answered")[0];
+    assert_eq!(answered["chosen"][0]["id"], "reject", "{answered}");
+    assert_eq!(answered["text"], "use mktemp instead", "{answered}");
+    let log = lab.ok(["log", "s"]);
+    assert!(log.contains(&format!("answered {request}: reject: use mktemp instead")), "{log}");
+    let again = lab.berth(["answer", "s", "allow", "--request", &request]);
+    assert_eq!(again.code, 1, "{again:?}");
+    assert!(again.err.contains("reject: use mktemp instead"), "the second hears why, too: {again:?}");
+}
+
+#[test]
+fn a_reason_for_an_agent_that_cannot_take_one_is_refused_by_name_and_answers_nothing() {
+    let lab = lab();
+    lab.add_agent("plain", &["--no-steer"]);
+    let id = lab.ok(["run", "-d", "--agent", "plain", "--name", "s", "--prompt", "ask:Bash:rm -rf x"]);
+    asks(&lab, &id, 1);
+    let refused = lab.berth(["answer", "s", "deny", "use mktemp instead"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(
+        refused.err.contains("cannot take a reason") && refused.err.contains("berth send"),
+        "{refused:?}"
+    );
+    assert_eq!(lab.events(&id, "answered").len(), 0);
+    lab.ok(["answer", "s", "deny"]);
+    lab.ok(["wait", "s.1", "--timeout", "60s"]);
+}

@@ -54,6 +54,8 @@ fn ask(request: &str) -> Ask {
         tool: "Bash".to_owned(),
         detail: "rm -r build".to_owned(),
         options: vec![option("yes", AskKind::AllowOnce), option("no", AskKind::RejectOnce)],
+        takes_reason: true,
+        ..Ask::default()
     }
 }
 

@@ -3,7 +3,7 @@
 use agent_client_protocol_schema::v1::{
     CLIENT_METHOD_NAMES, RequestPermissionOutcome, RequestPermissionResponse,
 };
-use berth_core::{AskOption, MOST_ASKS};
+use berth_core::{Ask, AskOption, MOST_ASKS};
 use serde_json::Value;
 
 use super::tool;
@@ -40,7 +40,9 @@ impl Acp {
         if self.turn.as_ref().is_some_and(|turn| turn.interrupted) {
             return cancelled(&id, out);
         }
-        let ask = self.calls.ask(request.clone(), params);
+        // A reason goes into the running turn: the protocol has no field for it.
+        let takes_reason = self.able.steer && self.turn.is_some();
+        let ask = Ask { takes_reason, ..self.calls.ask(request.clone(), params) };
         if ask.options.is_empty() || self.asked.len() >= MOST_ASKS {
             cancelled(&id, out);
             let what = if ask.options.is_empty() { "without options" } else { "too many of them" };

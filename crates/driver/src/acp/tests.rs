@@ -12,6 +12,7 @@ mod turn;
 use berth_core::Ask;
 
 use super::*;
+use crate::common::chosen;
 
 const CLAUDE: &str = include_str!("claude.jsonl");
 const CLAUDE_LATE: &str = include_str!("claude-late.jsonl");
@@ -125,7 +126,7 @@ impl Talk {
 
     fn choose(&mut self, ask: &Ask, kind: AskKind) {
         let option = ask.options.iter().find(|option| option.kind == kind).expect("an option");
-        self.with(|driver, out| driver.answer(&ask.request, &option.id, out));
+        self.with(|driver, out| driver.answer(&ask.request, &chosen(&option.id), out));
     }
 
     fn said(&self) -> String {

@@ -89,7 +89,7 @@ impl Calls {
         call.hear(said);
         let options = params["options"].as_array().into_iter().flatten();
         let options = options.filter_map(option).take(MOST_OPTIONS).collect();
-        Ask { request, tool: call.tool(), detail: call.detail().to_owned(), options }
+        Ask { request, tool: call.tool(), detail: call.detail().to_owned(), options, ..Ask::default() }
     }
 
     /// Forgets them all.

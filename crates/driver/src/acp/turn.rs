@@ -109,6 +109,16 @@ impl Acp {
         out.update(Update::Ended { turn: by, end: TurnEnd::without_answer(Final::Failed, why) });
     }
 
+    /// The agent said what it did with the reason of a refusal.
+    pub(super) fn reason_given(&mut self, request: &str, result: Result<Value, Problem>, out: &mut Out) {
+        let why = match result {
+            Ok(said) if said["outcome"] != "promptRequired" => return,
+            Ok(_) => "its turn was over".to_owned(),
+            Err(problem) => problem.said(),
+        };
+        self.remark(format!("the reason of the answer to `{request}` did not reach the agent: {why}"), out);
+    }
+
     /// The agent does something that it does for a prompt.
     pub(super) fn began(&mut self, out: &mut Out) {
         let is_live = self.is_live();

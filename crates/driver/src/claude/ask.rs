@@ -1,12 +1,13 @@
 //! What Claude Code wants to know: permissions, and the questions it has for people.
 //!
 //! A permission is asked with `can_use_tool`; so is the tool `AskUserQuestion`, whose answers are its input. Several
-//! questions in one request are asked one after the other, so that each is a choice between its own options.
+//! questions in one request are asked one after the other, so that each has its own options, and an answer in own words.
+//! A refusal carries its reason in the response's `message`, which the model reads as the tool's result.
 //! An MCP server's wish for input comes as `elicitation`: what a choice can answer is asked, the rest is declined.
 //! Promise: whatever the request looks like, there is an answer to it. Not here: which requests wait (see `claude`).
 //! Start with [`Question::read`].
 
-use berth_core::{Ask, AskKind, AskOption};
+use berth_core::{Ask, AskKind, AskOption, Reply};
 use serde_json::{Value, json};
 
 use super::text;
@@ -77,28 +78,37 @@ impl Question {
     }
 
     /// Takes an answer.
-    pub(super) fn answer(&mut self, choice: &str) -> Then {
-        if !self.ask.options.iter().any(|option| option.id == choice) {
+    pub(super) fn answer(&mut self, reply: &Reply) -> Then {
+        if reply.ids().any(|id| self.ask.options.iter().all(|option| option.id != id)) {
             return Then::Nothing;
         }
-        match (&mut self.kind, choice) {
-            (Kind::Elicitation, ALLOW) => Then::Respond(json!({"action": "accept", "content": {}})),
-            (Kind::Elicitation, _) => Then::Respond(declined()),
-            (Kind::Permission { .. } | Kind::Choices { .. }, DENY) => Then::Respond(denied()),
-            (Kind::Permission { input, always }, _) => {
+        let text = reply.text.as_deref();
+        match &mut self.kind {
+            Kind::Elicitation if reply.is_only(ALLOW) => {
+                Then::Respond(json!({"action": "accept", "content": {}}))
+            }
+            Kind::Elicitation => Then::Respond(declined()),
+            Kind::Permission { .. } | Kind::Choices { .. } if reply.is_only(DENY) => {
+                Then::Respond(denied(text))
+            }
+            Kind::Permission { input, always } => {
                 let mut response = json!({"behavior": "allow"});
                 if let Some(input) = input.take() {
                     response["updatedInput"] = input;
                 }
-                if choice == ALLOW_ALWAYS {
+                if reply.is_only(ALLOW_ALWAYS) {
                     response["updatedPermissions"] = Value::Array(std::mem::take(always));
                 }
                 Then::Respond(response)
             }
-            (Kind::Choices { input, answers }, _) => {
-                let option = choice.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-                let label = option.and_then(|at| options_of(questions(input).get(answers.len())?).nth(at));
-                answers.push(label.map(|option| text(option, "label").to_owned()).unwrap_or_default());
+            Kind::Choices { input, answers } => {
+                let question = questions(input).get(answers.len()).unwrap_or(&Value::Null);
+                let label = |id: &str| {
+                    let at = id.parse::<usize>().ok()?.checked_sub(1)?;
+                    Some(self::text(options_of(question).nth(at)?, "label"))
+                };
+                let said: Vec<&str> = reply.ids().filter_map(label).chain(text).collect();
+                answers.push(said.join(", "));
                 if let Some(next) = questions(input).get(answers.len()) {
                     let request = format!("{}/{}", self.id, answers.len() + 1);
                     self.ask = choice_ask(request, next);
@@ -106,7 +116,7 @@ impl Question {
                 }
                 let mut given = serde_json::Map::new();
                 for (question, answer) in questions(input).iter().zip(answers.drain(..)) {
-                    given.insert(text(question, "question").to_owned(), Value::String(answer));
+                    given.insert(self::text(question, "question").to_owned(), Value::String(answer));
                 }
                 let mut input = input.take();
                 input["answers"] = Value::Object(given);
@@ -121,7 +131,7 @@ impl Question {
         let tool = text(request, "tool_name");
         let input = request.get("input").filter(|input| input.is_object()).cloned().unwrap_or(json!({}));
         let fits = serde_json::to_string(&input).is_ok_and(|whole| whole.len() <= MAX_INPUT_BYTES);
-        if tool == "AskUserQuestion" && fits && is_choice(&input) {
+        if tool == "AskUserQuestion" && fits && !questions(&input).is_empty() {
             let ask = choice_ask(id.clone(), &questions(&input)[0]);
             return Self { id, of_helper, ask, kind: Kind::Choices { input, answers: Vec::new() } };
         }
@@ -131,7 +141,14 @@ impl Question {
             options.push(option(ALLOW_ALWAYS, &name, AskKind::AllowAlways));
         }
         options.push(option(DENY, "deny", AskKind::RejectOnce));
-        let ask = Ask { request: id.clone(), tool: name(tool), detail: detail(tool, &input), options };
+        let ask = Ask {
+            request: id.clone(),
+            tool: name(tool),
+            detail: detail(tool, &input),
+            options,
+            takes_reason: true,
+            ..Ask::default()
+        };
         Self { id, of_helper, ask, kind: Kind::Permission { input: fits.then_some(input), always } }
     }
 
@@ -140,7 +157,8 @@ impl Question {
         let options =
             vec![option(ALLOW, "accept", AskKind::AllowOnce), option(DENY, "decline", AskKind::RejectOnce)];
         let detail = bounded([text(request, "message"), text(request, "url")].join("\n").trim());
-        let ask = Ask { request: id.clone(), tool: name(text(request, "mcp_server_name")), detail, options };
+        let tool = name(text(request, "mcp_server_name"));
+        let ask = Ask { request: id.clone(), tool, detail, options, ..Ask::default() };
         Self { id, of_helper: false, ask, kind: Kind::Elicitation }
     }
 }
@@ -156,9 +174,13 @@ pub(super) enum Unanswerable {
     Leave,
 }
 
-/// No, to a tool.
-pub(super) fn denied() -> Value {
-    json!({"behavior": "deny", "message": DENIED})
+/// No, to a tool, and why.
+pub(super) fn denied(reason: Option<&str>) -> Value {
+    let message = match reason {
+        Some(reason) => format!("{DENIED} They said: {reason}"),
+        None => DENIED.to_owned(),
+    };
+    json!({"behavior": "deny", "message": message})
 }
 
 /// No, to a server that wants input.
@@ -180,12 +202,6 @@ fn options_of(question: &Value) -> impl Iterator<Item = &Value> {
     question.get("options").and_then(Value::as_array).into_iter().flatten().take(MOST_OPTIONS)
 }
 
-/// Whether every question of it is a choice.
-fn is_choice(input: &Value) -> bool {
-    let questions = questions(input);
-    !questions.is_empty() && questions.iter().all(|question| options_of(question).next().is_some())
-}
-
 fn choice_ask(request: String, question: &Value) -> Ask {
     let mut detail = text(question, "question").to_owned();
     let mut options = Vec::new();
@@ -196,7 +212,15 @@ fn choice_ask(request: String, question: &Value) -> Ask {
         options.push(option(&number.to_string(), label, AskKind::Other));
     }
     options.push(option(DENY, "no answer", AskKind::RejectOnce));
-    Ask { request, tool: "question".to_owned(), detail: bounded(&detail), options }
+    Ask {
+        request,
+        tool: "question".to_owned(),
+        detail: bounded(&detail),
+        options,
+        several: question.get("multiSelect").and_then(Value::as_bool).unwrap_or(false),
+        takes_text: true,
+        takes_reason: true,
+    }
 }
 
 /// What Claude Code offers to remember, the narrowest of it: a rule for the tool if there is one, rather than a
@@ -276,4 +300,55 @@ fn detail(tool: &str, input: &Value) -> String {
 
 fn marked(mark: char, lines: &str) -> String {
     lines.lines().map(|line| format!("{mark}{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_core::Reply;
+    use serde_json::{Value, json};
+
+    use super::{Question, Then};
+    use crate::common::chosen;
+
+    fn asked(tool: &str, input: Value) -> Question {
+        let request = json!({"subtype": "can_use_tool", "tool_name": tool, "input": input});
+        Question::read("r", &request).expect("it is a question")
+    }
+
+    fn response(then: Then) -> Value {
+        match then {
+            Then::Respond(response) => response,
+            Then::AskNext | Then::Nothing => panic!("it is answered: {then:?}"),
+        }
+    }
+
+    #[test]
+    fn the_reason_of_a_refusal_is_in_the_message_that_the_model_reads() {
+        let mut question = asked("Bash", json!({"command": "rm -r /tmp/x"}));
+        assert!(question.ask.takes_reason && !question.ask.takes_text && !question.ask.several);
+        let reply = Reply { text: Some("use mktemp instead".to_owned()), ..chosen("deny") };
+        let said = response(question.answer(&reply));
+        assert_eq!(said["behavior"], "deny");
+        assert_eq!(said["message"], "The person who was asked said no. They said: use mktemp instead");
+    }
+
+    #[test]
+    fn several_options_and_own_words_are_one_answer_to_a_question() {
+        let option = |label: &str| json!({"label": label, "description": ""});
+        let questions = json!([
+            {"question": "Colours?", "multiSelect": true, "options": [option("Red"), option("Blue"), option("Green")]},
+            {"question": "Store?", "multiSelect": false, "options": [option("files"), option("sqlite")]},
+        ]);
+        let mut question = asked("AskUserQuestion", json!({"questions": questions}));
+        assert!(question.ask.several && question.ask.takes_text && question.ask.takes_reason);
+        let mut reply = chosen("1");
+        reply.chosen.extend(chosen("3").chosen);
+        reply.text = Some("and pink".to_owned());
+        assert!(matches!(question.answer(&reply), Then::AskNext));
+        assert!(!question.ask.several && question.ask.takes_text);
+        let own = Reply { chosen: vec![], text: Some("neither: redis".to_owned()) };
+        let said = response(question.answer(&own));
+        let answers = json!({"Colours?": "Red, Green, and pink", "Store?": "neither: redis"});
+        assert_eq!((&said["behavior"], &said["updatedInput"]["answers"]), (&json!("allow"), &answers));
+    }
 }

@@ -13,6 +13,7 @@ use berth_core::{Final, MOST_ASKS, TurnEnd};
 use serde_json::{Value, json};
 
 use super::Claude;
+use crate::common::chosen;
 use crate::{Begin, Driver, Out, Trouble, Update};
 
 const ID: &str = "11111111-2222-4333-8444-555555555555";
@@ -107,7 +108,7 @@ impl Play {
             Update::Asks { ask } => {
                 self.stirred = true;
                 if !self.answer.is_empty() {
-                    self.driver.answer(&ask.request, self.answer, out);
+                    self.driver.answer(&ask.request, &chosen(self.answer), out);
                 }
             }
             Update::Conversation { .. }

@@ -5,10 +5,13 @@
 //! Not here: who is asked (the keeper knows), when questions end (see the parent).
 //! Start with [`Asks::ask`].
 
-use berth_core::{Ask, AskKind, AskOption, MOST_ASKS};
+use berth_core::{Ask, AskKind, AskOption, MOST_ASKS, Reply};
 use serde_json::{Value, json};
 
 use super::items::{Changes, MAX_DETAIL_BYTES, line, text, within};
+
+/// Where the protocol before the present one has the reason of a refusal. The present one has no field for it.
+const REJECTION: &str = "/decision/denied/rejection";
 
 /// The questions that wait.
 #[derive(Debug, Default)]
@@ -18,8 +21,41 @@ pub(super) struct Asks(Vec<Pending>);
 struct Pending {
     /// What Codex calls it.
     id: Value,
+    /// What people call it.
+    request: String,
+    /// What Codex is told for each option.
     answers: Vec<(String, Value)>,
     refusal: Value,
+    /// The turn in which it is asked, if a text can be added to that.
+    turn: Option<String>,
+    /// The questions in it, if it is the model that asks.
+    questions: Option<Questions>,
+}
+
+/// Questions of the model, asked one after the other.
+#[derive(Debug)]
+struct Questions {
+    all: Vec<Value>,
+    /// The answers so far, by the ids of their questions.
+    given: serde_json::Map<String, Value>,
+}
+
+/// What an answer leads to.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// Codex is told this. A reason that the protocol has no field for goes into the turn, before that.
+    Respond { id: Value, result: Value, reason: Option<TurnText> },
+    /// There is one more question in it.
+    AskNext(Ask),
+    /// There is no such question or option.
+    Nothing,
+}
+
+/// A text for a turn of Codex.
+#[derive(Debug)]
+pub(super) struct TurnText {
+    pub(super) turn: String,
+    pub(super) text: String,
 }
 
 /// What became of a request.
@@ -57,6 +93,9 @@ impl Asks {
         changes: &Changes,
         of_ours: bool,
     ) -> Asked {
+        if method == "item/tool/requestUserInput" {
+            return self.ask_questions(id, params);
+        }
         let Some((tool, detail, mut choices)) = question(method, params, changes) else {
             return Asked::Unknown;
         };
@@ -69,8 +108,11 @@ impl Asks {
             return Asked::TooMany(refusal);
         }
         let tool = if of_ours { tool } else { format!("{tool} (sub-agent)") };
+        let turn = Some(text(params, "turnId").to_owned()).filter(|turn| of_ours && !turn.is_empty());
+        let has_field = refusal.pointer(REJECTION).is_some();
         let ask = Ask {
             request: name(id),
+            takes_reason: has_field || turn.is_some(),
             tool,
             detail: within(detail.trim(), MAX_DETAIL_BYTES),
             options: choices
@@ -81,28 +123,71 @@ impl Asks {
                     kind: *kind,
                 })
                 .collect(),
+            ..Ask::default()
         };
         let answers = choices.into_iter().map(|choice| (choice.id, choice.result)).collect();
-        self.0.push(Pending { id: id.clone(), answers, refusal });
+        let request = name(id);
+        self.0.push(Pending { id: id.clone(), request, answers, refusal, turn, questions: None });
         Asked::Waits(ask)
     }
 
-    /// The id of a question that waits, and what Codex is to be told for this choice. It no longer waits.
-    pub(super) fn answer(&mut self, request: &str, chosen: &str) -> Option<(Value, Value)> {
-        let at = self.0.iter().position(|pending| name(&pending.id) == request)?;
-        let result = self.0[at].answers.iter().find(|(id, _)| id == chosen)?.1.clone();
-        Some((self.0.swap_remove(at).id, result))
+    /// The model asks people something.
+    fn ask_questions(&mut self, id: &Value, params: &Value) -> Asked {
+        let all = params.get("questions").and_then(Value::as_array).cloned().unwrap_or_default();
+        // A secret would be in the journal, and for good.
+        let is_secret = |question: &Value| question.get("isSecret").and_then(Value::as_bool) == Some(true);
+        if all.is_empty() || all.iter().any(is_secret) || params.to_string().len() > MAX_DETAIL_BYTES {
+            return Asked::Unknown;
+        }
+        self.0.retain(|pending| pending.id != *id);
+        let refusal = json!({ "answers": {} });
+        if self.0.len() >= MOST_ASKS {
+            return Asked::TooMany(refusal);
+        }
+        let ask = question_ask(name(id), &all[0]);
+        let questions = Some(Questions { all, given: serde_json::Map::new() });
+        let (id, request, answers) = (id.clone(), name(id), Vec::new());
+        self.0.push(Pending { id, request, answers, refusal, turn: None, questions });
+        Asked::Waits(ask)
+    }
+
+    /// Takes the answer to a question that waits.
+    pub(super) fn answer(&mut self, request: &str, reply: &Reply) -> Then {
+        let Some(at) = self.0.iter().position(|pending| pending.request == request) else {
+            return Then::Nothing;
+        };
+        let pending = &mut self.0[at];
+        if let Some(questions) = &mut pending.questions {
+            if let Some(next) = questions.take(reply) {
+                pending.request = format!("{}/{}", name(&pending.id), questions.given.len() + 1);
+                return Then::AskNext(question_ask(pending.request.clone(), &next));
+            }
+            let result = json!({ "answers": std::mem::take(&mut questions.given) });
+            return Then::Respond { id: self.0.swap_remove(at).id, result, reason: None };
+        }
+        let known = pending.answers.iter().find(|(id, _)| reply.is_only(id));
+        let Some(mut result) = known.map(|(_, result)| result.clone()) else { return Then::Nothing };
+        let Pending { id, turn, .. } = self.0.swap_remove(at);
+        let reason = match (&reply.text, result.pointer_mut(REJECTION)) {
+            (Some(text), Some(field)) => {
+                *field = Value::from(text.as_str());
+                None
+            }
+            (Some(text), None) => turn.map(|turn| TurnText { turn, text: text.clone() }),
+            (None, _) => None,
+        };
+        Then::Respond { id, result, reason }
     }
 
     /// Codex says that a question no longer waits. Gives its name if it did.
     pub(super) fn resolved(&mut self, id: &Value) -> Option<String> {
         let at = self.0.iter().position(|pending| pending.id == *id)?;
-        Some(name(&self.0.remove(at).id))
+        Some(self.0.remove(at).request)
     }
 
     /// Ends all questions: their names, ids, and what Codex is told.
     pub(super) fn end(&mut self) -> Vec<(String, Value, Value)> {
-        self.0.drain(..).map(|pending| (name(&pending.id), pending.id, pending.refusal)).collect()
+        self.0.drain(..).map(|pending| (pending.request, pending.id, pending.refusal)).collect()
     }
 }
 
@@ -122,7 +207,6 @@ fn question(method: &str, params: &Value, changes: &Changes) -> Option<(String, 
         }
         "item/permissions/requestApproval" => Some(permissions(params)),
         "mcpServer/elicitation/request" => Some(elicitation(params)),
-        "item/tool/requestUserInput" => user_input(params),
         "execCommandApproval" => {
             let words = params.get("command").and_then(Value::as_array).into_iter().flatten();
             let command = words.filter_map(Value::as_str).collect::<Vec<_>>().join(" ");
@@ -199,7 +283,7 @@ fn decided(decision: &Value) -> Option<Choice> {
                 Some(choice(word, "yes, and do not ask again in this session", AskKind::AllowAlways, result))
             }
             "decline" => Some(choice(word, "no", AskKind::RejectOnce, result)),
-            "cancel" => Some(choice(word, "no, and break the turn off", AskKind::Other, result)),
+            "cancel" => Some(choice(word, "no, and interrupt the turn", AskKind::Other, result)),
             _ => None,
         };
     }
@@ -278,22 +362,48 @@ fn elicitation(params: &Value) -> (String, String, Vec<Choice>) {
     (line(&format!("mcp {}", text(params, "serverName"))), detail, choices)
 }
 
-/// A question of the model with answers to choose from. Several at once, or one that wants a text, cannot be
-/// answered by choosing.
-fn user_input(params: &Value) -> Option<(String, String, Vec<Choice>)> {
-    let [question] = params.get("questions")?.as_array()?.as_slice() else { return None };
-    let options = question.get("options")?.as_array().filter(|options| !options.is_empty())?;
-    let key = text(question, "id");
-    let answered = |answers: Value| json!({ "answers": { key: { "answers": answers } } });
+impl Questions {
+    /// Takes the answer to the question that is asked at the moment. Gives the next one.
+    fn take(&mut self, reply: &Reply) -> Option<Value> {
+        let question = self.all.get(self.given.len())?;
+        let labels = reply.ids().filter_map(|id| {
+            let at = id.parse::<usize>().ok()?.checked_sub(1)?;
+            Some(text(options_of(question).nth(at)?, "label").to_owned())
+        });
+        // So does its own interface mark what a person wrote.
+        let written = reply.text.iter().map(|text| format!("user_note: {text}"));
+        let answers: Vec<String> = labels.chain(written).collect();
+        // Every question counts, though two may have the same id.
+        let count = self.given.len();
+        let key = match text(question, "id") {
+            id if !self.given.contains_key(id) => id.to_owned(),
+            id => format!("{id}/{}", count + 1),
+        };
+        self.given.insert(key, json!({ "answers": answers }));
+        self.all.get(self.given.len()).cloned()
+    }
+}
+
+fn options_of(question: &Value) -> impl Iterator<Item = &Value> {
+    question.get("options").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A question of the model: with answers to choose from, for a text, or both.
+fn question_ask(request: String, question: &Value) -> Ask {
     let mut detail = text(question, "question").to_owned();
-    let mut choices = Vec::new();
-    for (at, option) in options.iter().enumerate() {
+    let mut options = Vec::new();
+    for (at, option) in options_of(question).enumerate() {
         let label = text(option, "label");
         detail.push_str(&format!("\n{}. {label}: {}", at + 1, text(option, "description")));
-        choices.push(choice(&(at + 1).to_string(), line(label), AskKind::Other, answered(json!([label]))));
+        options.push(AskOption { id: (at + 1).to_string(), name: line(label), kind: AskKind::Other });
     }
-    choices.push(choice("decline", "no answer", AskKind::RejectOnce, answered(json!([]))));
-    Some(("question".into(), detail, choices))
+    let is_other = question.get("isOther").and_then(Value::as_bool) == Some(true);
+    let takes_text = is_other || options.is_empty();
+    options.push(AskOption { id: "decline".into(), name: "no answer".into(), kind: AskKind::RejectOnce });
+    // A reason is given as an answer is: the model reads both.
+    let takes_reason = takes_text;
+    let tool = "question".to_owned();
+    Ask { request, tool, detail, options, several: false, takes_text, takes_reason }
 }
 
 /// The answers of the protocol before the present one, which the present program still has.
@@ -313,6 +423,6 @@ fn reviews() -> Vec<Choice> {
             AskKind::RejectOnce,
             told(json!({ "denied": { "rejection": "rejected by the user" } })),
         ),
-        choice("cancel", "no, and break the turn off", AskKind::Other, told(json!("abort"))),
+        choice("cancel", "no, and interrupt the turn", AskKind::Other, told(json!("abort"))),
     ]
 }

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use berth_core::{Able, Event, Observation, Phase};
+use berth_core::{Able, Event, Observation, Phase, Reply};
 use berth_driver::{Activity, Begin, Driver, Out, Trouble, Update};
 use berth_host::clock;
 use rustix::event::epoll;
@@ -389,10 +389,10 @@ impl Keeper {
         self.heed(out);
     }
 
-    pub(super) fn answer_agent(&mut self, request: &str, choice: &str) {
+    pub(super) fn answer_agent(&mut self, request: &str, reply: &Reply) {
         let Some(talk) = &mut self.talk else { return };
         let mut out = Out::default();
-        talk.driver.answer(request, choice, &mut out);
+        talk.driver.answer(request, reply, &mut out);
         self.heed(out);
     }
 

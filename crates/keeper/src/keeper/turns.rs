@@ -8,7 +8,7 @@ use berth_api::frame::Kind;
 use berth_api::message::{Answer, Notice, Submit};
 use berth_api::turn::{Hold, Receipt, Wish, turn_id};
 use berth_api::{Code, Entry, Problem, problem, redact};
-use berth_core::{Actor, Ask, Command, Event, Phase, Prompt, Refusal, Release, StartBy, decide};
+use berth_core::{Actor, Ask, Command, Event, Phase, Prompt, Refusal, Release, Reply, StartBy, decide};
 use berth_host::clock;
 
 use super::{Keeper, now};
@@ -174,10 +174,10 @@ impl Keeper {
         self.undisturbed(|keeper| {
             keeper.order(command)?;
             for event in decided {
-                if let Event::Answered { request, choice, by } = event {
+                if let Event::Answered { request, reply, by } = event {
                     let asked = asks.iter().find(|ask| ask.request == request);
-                    keeper.note_answer(asked, &choice, &by);
-                    keeper.answer_agent(&request, &choice);
+                    keeper.note_answer(asked, &reply, &by);
+                    keeper.answer_agent(&request, &reply);
                 }
             }
             Ok(())
@@ -185,13 +185,14 @@ impl Keeper {
         self.done()
     }
 
-    fn note_answer(&self, asked: Option<&Ask>, choice: &str, by: &Actor) {
+    fn note_answer(&self, asked: Option<&Ask>, reply: &Reply, by: &Actor) {
+        let choice = berth_api::turn::Reply::from(reply.clone()).to_string();
         let event = AuditEvent::QuestionAnswered {
             session: self.id.to_string(),
             name: self.handle_name(),
             tool: asked.map(|ask| audit::plain(&ask.tool)).unwrap_or_default(),
             detail: asked.map(|ask| audit::plain(&redact::text(&ask.detail))).unwrap_or_default(),
-            choice: audit::plain(choice),
+            choice: audit::plain(&redact::text(&choice)),
         };
         audit::note(self.root(), &problem::describe(by), event);
     }

@@ -91,7 +91,7 @@ fn perform(ctx: &Ctx, id: &SessionId, errand: &Errand) -> Result<(), Problem> {
             turns::change(ctx, id, Request::Cancel { turn: *turn }, command)
         }
         Errand::Answer { request, option, epoch } => {
-            let wish = Wish::Option(option.clone());
+            let wish = Wish::option(option.as_str());
             match ctx.ask(id, Request::AnswerAsk { request: Some(request.clone()), wish, epoch: *epoch })? {
                 Some(_) => Ok(()),
                 None => Err(Problem::new(

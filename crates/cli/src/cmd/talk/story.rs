@@ -142,10 +142,10 @@ impl Story {
                 }
             }
             Event::Asked { ask } => self.ask(ask),
-            Event::Answered { request, choice, by } => {
+            Event::Answered { request, reply, by } => {
                 let is_ours = by.pid == std::process::id();
                 let whose = if is_ours { String::new() } else { format!(" by {}", by.place) };
-                self.unask(request, &format!("[answered{whose}: {choice}]"));
+                self.unask(request, &format!("[answered{whose}: {reply}]"));
             }
             Event::Unasked { request } => self.unask(request, "[the agent no longer asks]"),
             Event::QueueHeld { hold } => {
@@ -302,7 +302,7 @@ fn word(state: Final) -> &'static str {
 #[cfg(test)]
 mod tests {
     use berth_api::record::Actor;
-    use berth_api::turn::Prompt;
+    use berth_api::turn::{AskOption, Prompt, Reply};
 
     use super::*;
 
@@ -370,7 +370,9 @@ mod tests {
         assert_eq!(told.matches(&"y".repeat(500)).count(), 1, "{told}");
         assert!(!told.contains('\x1b'), "{told:?}");
         let by = Actor { pid: 1, place: "pts/9".to_owned(), ..Actor::default() };
-        let answered = Event::Answered { request: "r".to_owned(), choice: "reject".to_owned(), by };
+        let option = AskOption { id: "reject".to_owned(), ..AskOption::default() };
+        let reply = Reply { chosen: vec![option], text: Some("use mktemp".to_owned()) };
+        let answered = Event::Answered { request: "r".to_owned(), reply, by };
         story.hear(&answered);
         assert!(story.asks.is_empty());
         assert_eq!(plain(&story.take_told()), "[answered by pts/9: reject]\n");

@@ -306,11 +306,11 @@ impl Model {
         let has = |kinds: [AskKind; 2]| ask.options.iter().any(|option| kinds.contains(&option.kind));
         let wish = match key {
             Key::Char('y') if has([AskKind::AllowOnce, AskKind::AllowAlways]) => Wish::Allow,
-            Key::Char('n') if has([AskKind::RejectOnce, AskKind::RejectAlways]) => Wish::Deny,
+            Key::Char('n') if has([AskKind::RejectOnce, AskKind::RejectAlways]) => Wish::DENY,
             Key::Char(digit @ '1'..='9') => {
                 let at = digit as usize - '1' as usize;
                 let Some(option) = ask.options.get(at) else { return vec![] };
-                Wish::Option(option.id.clone())
+                Wish::option(option.id.as_str())
             }
             Key::Esc | Key::Ctrl('c') | Key::Char('q') => {
                 self.mode = Mode::Browse;

@@ -201,7 +201,7 @@ fn a_paste_is_never_a_key() {
 
 #[test]
 fn an_answer_is_to_the_question_that_was_seen() {
-    for (pressed, wish) in [('y', Wish::Allow), ('n', Wish::Deny), ('2', Wish::Option("always".into()))] {
+    for (pressed, wish) in [('y', Wish::Allow), ('n', Wish::DENY), ('2', Wish::option("always"))] {
         let mut model = three();
         press(&mut model, "a");
         read(&mut model);

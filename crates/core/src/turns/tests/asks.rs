@@ -1,7 +1,7 @@
 //! What the agent asks.
 
 use super::{Story, actor, ask};
-use crate::turns::{Final, MOST_ASKS, Wish};
+use crate::turns::{Ask, AskKind, AskOption, BadAnswer, Final, MAX_REPLY_BYTES, MOST_ASKS, Reply, Wish};
 use crate::{Command, Event, Observation, Refusal, State};
 
 #[test]
@@ -24,13 +24,17 @@ fn an_agents_question_is_answered_by_name_or_if_it_is_the_only_one() {
     let which = Refusal::WhichRequest { requests: vec!["a".to_owned(), "b".to_owned()] };
     assert_eq!(story.order(answer(None, Wish::Allow)), Err(which));
     let options = vec!["yes".to_owned(), "no".to_owned()];
-    let wish = Wish::Option("maybe".to_owned());
+    let wish = Wish::option("maybe");
     assert_eq!(story.order(answer(Some("a"), wish)), Err(Refusal::NoSuchOption { options }));
-    let chosen = |request: &str, choice: &str| {
-        Ok(vec![Event::Answered { request: request.to_owned(), choice: choice.to_owned(), by: actor(3) }])
+    let chosen = |request: &str, choice: &str, text: Option<&str>| {
+        let options = ask(request).options.into_iter();
+        let chosen = options.filter(|option| option.id == choice).collect();
+        let reply = Reply { chosen, text: text.map(str::to_owned) };
+        Ok(vec![Event::Answered { request: request.to_owned(), reply, by: actor(3) }])
     };
-    assert_eq!(story.order(answer(Some("a"), Wish::Deny)), chosen("a", "no"));
-    assert_eq!(story.order(answer(None, Wish::Allow)), chosen("b", "yes"));
+    let no = Wish::Deny { reason: Some("use mktemp".to_owned()) };
+    assert_eq!(story.order(answer(Some("a"), no)), chosen("a", "no", Some("use mktemp")));
+    assert_eq!(story.order(answer(None, Wish::Allow)), chosen("b", "yes", None));
     let gone = Refusal::NoSuchRequest { request: Some("b".to_owned()) };
     assert_eq!(story.order(answer(Some("b"), Wish::Allow)), Err(gone), "answered once");
 }
@@ -47,4 +51,68 @@ fn questions_end_with_the_turn_and_have_a_limit() {
     story.over(1, Final::Done);
     assert_eq!(story.session.turns.asks, vec![]);
     assert_eq!(story.session.state(true), State::Idle);
+}
+
+#[test]
+fn an_answer_that_does_not_fit_its_question_is_refused_and_leaves_it_open() {
+    let option = |id: &str| AskOption { id: id.to_owned(), name: id.to_owned(), kind: AskKind::Other };
+    let no = AskOption { kind: AskKind::RejectOnce, ..option("no") };
+    let question = |several, takes_text, takes_reason| Ask {
+        request: "q".to_owned(),
+        options: vec![option("1"), option("2"), no.clone()],
+        several,
+        takes_text,
+        takes_reason,
+        ..Ask::default()
+    };
+    let options = |ids: &[&str], text: Option<&str>| Wish::Options {
+        ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+        text: text.map(str::to_owned),
+    };
+    let deny = |reason: &str| Wish::Deny { reason: Some(reason.to_owned()) };
+    let too_long = "x".repeat(MAX_REPLY_BYTES + 1);
+    let (bytes, limit) = (too_long.len(), MAX_REPLY_BYTES);
+    for (ask, wish, why) in [
+        (question(false, false, false), deny("why"), BadAnswer::NoReason),
+        (question(false, false, true), options(&[], Some("other")), BadAnswer::NoText),
+        (question(false, true, true), options(&["1", "2"], None), BadAnswer::OnlyOne),
+        (question(false, true, true), options(&["1"], Some("other")), BadAnswer::OnlyOne),
+        (question(true, false, true), options(&["1"], Some("other")), BadAnswer::TextBesideOption),
+        (question(true, true, true), options(&["1", "no"], None), BadAnswer::OnlyOne),
+        (question(true, true, true), deny("  "), BadAnswer::Empty),
+        (question(true, true, true), deny(&too_long), BadAnswer::TooLong { bytes, limit }),
+    ] {
+        let mut story = Story::working(&[]);
+        story.see(Observation::Asks { ask: ask.clone() });
+        let command = Command::Answer { request: None, wish: wish.clone(), by: actor(3) };
+        assert_eq!(story.order(command), Err(Refusal::BadAnswer(why)), "{ask:?} {wish:?}");
+        assert_eq!(story.session.turns.asks, vec![ask]);
+    }
+}
+
+#[test]
+fn several_options_and_own_words_are_recorded_in_the_order_of_the_question() {
+    let option = |id: &str| AskOption { id: id.to_owned(), name: id.to_owned(), kind: AskKind::Other };
+    let ask = Ask {
+        request: "q".to_owned(),
+        options: vec![option("1"), option("2"), option("3")],
+        several: true,
+        takes_text: true,
+        ..Ask::default()
+    };
+    for (ids, text, chosen) in [
+        (&["3", "1"][..], None, vec![option("1"), option("3")]),
+        (&["2"], Some("and sqlite"), vec![option("2")]),
+        (&[], Some("neither"), vec![]),
+    ] {
+        let mut story = Story::working(&[]);
+        story.see(Observation::Asks { ask: ask.clone() });
+        let text = text.map(str::to_owned);
+        let wish = Wish::Options { ids: ids.iter().map(|id| (*id).to_owned()).collect(), text: text.clone() };
+        let reply = Reply { chosen, text };
+        let answered = Event::Answered { request: "q".to_owned(), reply, by: actor(3) };
+        let command = Command::Answer { request: None, wish, by: actor(3) };
+        assert_eq!(story.order(command), Ok(vec![answered]));
+        assert_eq!(story.session.turns.asks, vec![]);
+    }
 }

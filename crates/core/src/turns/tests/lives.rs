@@ -120,7 +120,7 @@ impl Life {
                 assert_eq!(self.story.session.turns.hold, None);
             }
             Step::Answer(which, allow) => {
-                let wish = if allow { Wish::Allow } else { Wish::Deny };
+                let wish = if allow { Wish::Allow } else { Wish::Deny { reason: None } };
                 let request = which.map(|which| which.to_string());
                 drop(self.order(Command::Answer { request, wish, by: actor(1) }));
             }

@@ -1,8 +1,9 @@
 //! What the agent asks for.
 
-use berth_core::{AskOption, MOST_ASKS};
+use berth_core::{AskOption, MOST_ASKS, Reply};
 
 use super::*;
+use crate::common::chosen;
 
 #[test]
 fn a_question_is_withdrawn_by_the_agent_or_by_the_end_of_its_turn() {
@@ -25,7 +26,7 @@ fn a_question_is_withdrawn_by_the_agent_or_by_the_end_of_its_turn() {
     assert_eq!(unasked, [&named("0"), &named("s")]);
     // An answer to what is gone goes nowhere.
     let sent = talk.sent.len();
-    talk.with(|driver, out| driver.answer("0", "yes", out));
+    talk.with(|driver, out| driver.answer("0", &chosen("yes"), out));
     assert_eq!(talk.sent.len(), sent);
 }
 
@@ -35,9 +36,9 @@ fn an_answer_that_is_no_option_leaves_the_question_open() {
     talk.prompt(1, "x");
     talk.asks(json!(0));
     let sent = talk.sent.len();
-    talk.with(|driver, out| driver.answer("0", "maybe", out));
+    talk.with(|driver, out| driver.answer("0", &chosen("maybe"), out));
     assert_eq!(talk.sent.len(), sent);
-    talk.with(|driver, out| driver.answer("0", "yes", out));
+    talk.with(|driver, out| driver.answer("0", &chosen("yes"), out));
     assert_eq!(talk.sent.last().unwrap()["result"]["outcome"]["optionId"], "yes");
 }
 
@@ -116,4 +117,35 @@ fn a_question_is_completed_with_what_was_told_of_its_call() {
     assert_eq!((ask.request.as_str(), ask.tool.as_str(), ask.detail.as_str()), ("5", "Bash", "make"));
     let option = AskOption { id: "y".to_owned(), name: "y".to_owned(), kind: AskKind::Other };
     assert_eq!(ask.options, [option]);
+}
+
+#[test]
+fn the_reason_of_a_refusal_goes_into_the_running_turn_before_the_refusal() {
+    let mut talk = Talk::ready();
+    talk.prompt(1, "x");
+    talk.asks(json!(0));
+    let Some(Update::Asks { ask }) = talk.updates.last().cloned() else { panic!("it is a question") };
+    assert!(ask.takes_reason && !ask.takes_text && !ask.several);
+    let reply = Reply { text: Some("use mktemp".to_owned()), ..chosen("no") };
+    talk.with(|driver, out| driver.answer("0", &reply, out));
+    let [.., reason, refusal] = talk.sent.as_slice() else { panic!("two lines") };
+    assert_eq!((&reason["method"], &reason["id"]), (&json!("_session/steering"), &json!("reason-0")));
+    assert_eq!(reason["params"]["prompt"][0]["text"], "use mktemp");
+    assert_eq!(refusal["result"]["outcome"]["optionId"], "no");
+    talk.hear_json(json!({"id": "reason-0", "result": {"outcome": "promptRequired"}}));
+    assert!(
+        talk.remarks().iter().any(|remark| remark.contains("did not reach the agent")),
+        "{:?}",
+        talk.updates
+    );
+}
+
+#[test]
+fn an_agent_that_takes_no_text_into_a_turn_takes_no_reason() {
+    let mut talk = Talk::ready();
+    talk.driver.able.steer = false;
+    talk.prompt(1, "x");
+    talk.asks(json!(0));
+    let Some(Update::Asks { ask }) = talk.updates.last() else { panic!("it is a question") };
+    assert!(!ask.takes_reason);
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::common::chosen;
 
 /// What may be done to a driver.
 #[derive(Clone, Debug)]
@@ -91,7 +92,7 @@ fn perform(acts: &[Act], begin: &Begin) -> (Vec<Value>, Vec<Update>, Acp) {
                 if let Some((request, choice)) =
                     asked.map(|it| (it.request.clone(), it.options[0].id.clone()))
                 {
-                    driver.answer(&request, &choice, out);
+                    driver.answer(&request, &chosen(&choice), out);
                 }
             }
             Act::Goodbye => driver.goodbye(out),

@@ -1,10 +1,11 @@
 //! Questions: shown in full, answered in their own words, ended once.
 
-use berth_core::{AskKind, Final, MOST_ASKS};
+use berth_core::{AskKind, Final, MOST_ASKS, Reply};
 use serde_json::json;
 
 use super::play::{Call, Play, When, lines};
 use super::{NEW, ends, hear, one_end, opened, sent, turn_completed};
+use crate::common::chosen;
 use crate::{Driver, Out, Update};
 
 #[test]
@@ -110,7 +111,7 @@ fn the_older_questions_are_answered_too() {
         hear(&mut driver, json!({ "id": "q", "method": method, "params": params }), &mut out);
         let Some(Update::Asks { ask }) = out.updates.pop() else { panic!("{method} is a question") };
         assert!(ask.detail.contains("touch x"), "{}", ask.detail);
-        driver.answer(&ask.request, choice, &mut out);
+        driver.answer(&ask.request, &chosen(choice), &mut out);
         assert_eq!(sent(&mut out), [json!({ "id": "q", "result": { "decision": decision } })]);
     }
 }
@@ -165,4 +166,75 @@ fn what_berth_does_not_know_is_refused_rather_than_left_waiting() {
     let answer = &sent(&mut out)[0];
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(0), &json!(-32601)));
     assert!(matches!(out.updates.as_slice(), [Update::Remark { .. }]));
+}
+
+#[test]
+fn the_reason_of_a_refusal_goes_into_the_turn_before_the_refusal() {
+    let (mut driver, mut out) = opened();
+    driver.prompt(1, "go", &mut out);
+    hear(&mut driver, json!({ "id": "turn-1", "result": { "turn": { "id": "N" } } }), &mut out);
+    let params = json!({ "threadId": "T", "turnId": "N", "itemId": "c", "command": "ls" });
+    let method = "item/commandExecution/requestApproval";
+    hear(&mut driver, json!({ "id": 3, "method": method, "params": params }), &mut out);
+    let Some(Update::Asks { ask }) = out.updates.last() else { panic!("it is a question") };
+    assert!(ask.takes_reason && !ask.takes_text && !ask.several);
+    out = Out::default();
+    let reply = Reply { text: Some("use mktemp".to_owned()), ..chosen("decline") };
+    driver.answer("3", &reply, &mut out);
+    let input = json!([{ "type": "text", "text": "use mktemp" }]);
+    let steer = json!({ "threadId": "T", "expectedTurnId": "N", "input": input });
+    let [reason, refusal] = &sent(&mut out)[..] else { panic!("two lines") };
+    assert_eq!((&reason["method"], &reason["params"]), (&json!("turn/steer"), &steer));
+    assert_eq!(refusal, &json!({ "id": 3, "result": { "decision": "decline" } }));
+    let error = json!({ "code": -32600, "message": "no active turn to steer" });
+    hear(&mut driver, json!({ "id": "reason-3", "error": error }), &mut out);
+    let [Update::Remark { what }] = &out.updates[..] else { panic!("{:?}", out.updates) };
+    assert!(what.contains("did not reach codex") && what.contains("no active turn"), "{what}");
+}
+
+#[test]
+fn the_older_questions_have_a_field_for_the_reason() {
+    let (mut driver, mut out) = opened();
+    let params = json!({ "command": ["touch", "x"] });
+    hear(&mut driver, json!({ "id": "q", "method": "execCommandApproval", "params": params }), &mut out);
+    let Some(Update::Asks { ask }) = out.updates.pop() else { panic!("it is a question") };
+    assert!(ask.takes_reason);
+    let reply = Reply { text: Some("use mktemp".to_owned()), ..chosen("decline") };
+    driver.answer(&ask.request, &reply, &mut out);
+    let decision = json!({ "denied": { "rejection": "use mktemp" } });
+    assert_eq!(sent(&mut out), [json!({ "id": "q", "result": { "decision": decision } })]);
+}
+
+#[test]
+fn questions_of_the_model_are_asked_one_after_the_other_and_take_own_words() {
+    let (mut driver, mut out) = opened();
+    let options = json!([{ "label": "A", "description": "a" }, { "label": "B", "description": "b" }]);
+    let questions = json!([
+        { "id": "q1", "header": "H", "question": "Which?", "isOther": true, "options": options },
+        { "id": "q2", "header": "H", "question": "Why?", "isOther": false, "options": null },
+        { "id": "q3", "header": "H", "question": "When?", "isOther": false, "options": options },
+    ]);
+    let params = json!({ "threadId": "T", "turnId": "N", "questions": questions });
+    hear(&mut driver, json!({ "id": 0, "method": "item/tool/requestUserInput", "params": params }), &mut out);
+    let mut asks = Vec::new();
+    let own = |text: &str| Reply { chosen: vec![], text: Some(text.to_owned()) };
+    for reply in [chosen("2"), own("just so"), chosen("1")] {
+        let Some(Update::Asks { ask }) = out.updates.pop() else { panic!("it is a question") };
+        driver.answer(&ask.request, &reply, &mut out);
+        asks.push((ask.request, ask.takes_text));
+    }
+    assert_eq!(asks, [("0".into(), true), ("0/2".into(), true), ("0/3".into(), false)]);
+    let answers = json!({
+        "q1": { "answers": ["B"] }, "q2": { "answers": ["user_note: just so"] }, "q3": { "answers": ["A"] },
+    });
+    assert_eq!(sent(&mut out), [json!({ "id": 0, "result": { "answers": answers } })]);
+}
+
+#[test]
+fn a_question_for_a_secret_is_not_asked_because_the_journal_would_keep_the_answer() {
+    let (mut driver, mut out) = opened();
+    let question = json!({ "id": "q1", "header": "H", "question": "Password?", "isSecret": true });
+    let params = json!({ "threadId": "T", "turnId": "N", "questions": [question] });
+    hear(&mut driver, json!({ "id": 0, "method": "item/tool/requestUserInput", "params": params }), &mut out);
+    assert_eq!(sent(&mut out)[0]["error"]["code"], -32601);
 }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::super::Codex;
+use crate::common::chosen;
 use crate::{Begin, Driver, Out, Update};
 
 /// All recorded runs.
@@ -180,7 +181,7 @@ impl Play {
             Step::Call(Call::Prompt(turn, text)) => driver.prompt(*turn, text, &mut out),
             Step::Call(Call::Steer(by, text)) => driver.steer(*by, text, &mut out),
             Step::Call(Call::Interrupt(turn)) => driver.interrupt(*turn, &mut out),
-            Step::Call(Call::Answer(request, choice)) => driver.answer(request, choice, &mut out),
+            Step::Call(Call::Answer(request, choice)) => driver.answer(request, &chosen(choice), &mut out),
         }
         self.steps.push(step);
         self.updates.append(&mut out.updates);

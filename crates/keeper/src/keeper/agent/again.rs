@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 
-use berth_core::{Observation, TurnState};
+use berth_core::{Observation, Reply, TurnState};
 use berth_driver::{Begin, MAX_ANSWER_BYTES, Out, Update};
 
 use super::Keeper;
@@ -47,7 +47,7 @@ impl Keeper {
                 }
             }
             Update::Asks { ask } if !asked.contains(&ask.request) => {
-                answered.extend(ask.options.first().map(|option| (ask.request.clone(), option.id.clone())));
+                answered.extend(ask.options.first().map(|option| (ask.request.clone(), option.clone())));
             }
             // Told before: the journal knows, and what was only shown is gone.
             Update::Said { text } => said.borrow_mut().push_str(text),
@@ -77,8 +77,9 @@ impl Keeper {
         let mut said = said.take();
         said.truncate(said.floor_char_boundary(MAX_ANSWER_BYTES));
         talk.said = said;
-        for (request, choice) in answered {
-            driver.answer(&request, &choice, &mut Out::default());
+        for (request, option) in answered {
+            let reply = Reply { chosen: vec![option], text: None };
+            driver.answer(&request, &reply, &mut Out::default());
         }
         let mut updates: Vec<Update> = entered.into_iter().chain(is_ready.then_some(Update::Ready)).collect();
         updates.extend(news);
