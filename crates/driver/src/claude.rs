@@ -383,7 +383,13 @@ impl Claude {
                 }
                 self.is_at_work(out);
             }
-            "status" => self.is_at_work(out),
+            "status" => {
+                if text(line, "status") == "compacting" {
+                    self.does("compacting", "", out);
+                }
+                self.is_at_work(out);
+            }
+            "compact_boundary" => self.said.is_compacted = true,
             "api_retry" => {
                 let number = |name| line.get(name).and_then(Value::as_u64).unwrap_or(0);
                 let (attempt, most, status) =
@@ -442,6 +448,8 @@ impl Claude {
         if is_echo && self.round != Round::Idle {
             if let Some(turn) = self.ids.turn(text(line, "uuid")) {
                 self.took(turn, true, out);
+            } else {
+                self.local_output(line, out);
             }
             self.is_at_work(out);
         }

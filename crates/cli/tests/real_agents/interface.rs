@@ -77,3 +77,30 @@ fn a_person_talks_to_it_and_answers_with_a_key(kind: Kind) {
     assert_eq!(terminal.wait_exit(), 0);
     assert_eq!(world.states(&id), ["done"; 3]);
 }
+
+#[test]
+fn a_compaction_of_claude_is_told_once_and_earlier_answers_are_not_repeated() {
+    let world = World::new(Kind::Claude);
+    let id = world.run(&["--name", "s"]);
+    let mut terminal = in_terminal(&world, &["attach", "s"], 50, 160);
+    terminal.wait_for("Ctrl-D leaves it running");
+    let done = |count: usize| {
+        wait_until("the turn", || world.states(&id).iter().filter(|state| *state == "done").count() == count);
+    };
+    // Claude Code keeps, and repeats, what follows the last use of a tool.
+    for (before, prompt) in
+        ["hello", "TOOL echo hi", "/help", "/cost", "/compact", "bye"].into_iter().enumerate()
+    {
+        terminal.type_keys(&format!("{prompt}\r"));
+        done(before + 1);
+    }
+    terminal.wait_for("ECHO: bye");
+    let told = terminal.text();
+    for text in ["/help isn't available", "Total cost:", "Compacted"] {
+        assert_eq!(told.matches(text).count(), 1, "{text}:\n{told}");
+    }
+    let turn = world.json(&["turn", "s.5", "--items", "--json"]);
+    assert_eq!(turn["answer"], "Compacted", "{turn}");
+    let texts: Vec<_> = turn["items"].as_array().into_iter().flatten().map(|item| &item["text"]).collect();
+    assert_eq!(texts, ["Compacted"], "{turn}");
+}

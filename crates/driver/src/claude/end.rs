@@ -18,7 +18,10 @@ const NOT_LOGGED_IN: &str = "Not logged in";
 pub(super) fn read(result: &Value, said: Gathered) -> TurnEnd {
     let state = state(result);
     let answer = match state {
-        Final::Done => result.get("result").and_then(Value::as_str).map_or(said, Gathered::whole),
+        // It is empty where what was said is no message of the agent, as after `/compact`.
+        Final::Done => {
+            Some(text(result, "result")).filter(|text| !text.is_empty()).map_or(said, Gathered::whole)
+        }
         // Here `result` is missing, or it is the error.
         Final::Failed | Final::Cancelled | Final::Interrupted | Final::Unknown => said,
     };

@@ -1,6 +1,9 @@
 //! What Claude Code says and does while it works.
 //!
 //! An answer comes in pieces, and each block of it once more as a whole. What helpers of the agent say is for the agent.
+//! A command that Claude Code runs itself (`/cost`) is answered with a message that names its output; `/compact` is
+//! answered with an echo of its output alone. After a compaction Claude Code repeats the answers to such commands that
+//! it kept in the conversation.
 //! Promise: text is passed on once, and only what belongs to a turn of ours; all of it is gathered within the limit.
 //! Not here: whose round it is (see `claude`). Start with [`Said`].
 
@@ -13,6 +16,12 @@ use crate::{Activity, Out, Update};
 /// The longest line of what a tool does.
 const MAX_DOING_BYTES: usize = 200;
 
+/// What is around the output of a command that Claude Code runs itself.
+const LOCAL_OUTPUT: [(&str, &str); 2] = [
+    ("<local-command-stdout>", "</local-command-stdout>"),
+    ("<local-command-stderr>", "</local-command-stderr>"),
+];
+
 /// What was said in this round.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Said {
@@ -20,6 +29,8 @@ pub(super) struct Said {
     /// The message that comes in pieces: its text is not said again when the whole of it comes.
     pub(super) streamed: String,
     doing: Activity,
+    /// The conversation was compacted in this round.
+    pub(super) is_compacted: bool,
     /// Of the messages before this one, and of this one.
     tokens: (u64, u64),
 }
@@ -69,8 +80,10 @@ impl Claude {
         let Some(message) = line.get("message") else { return };
         let is_error = line.get("is_api_error_message").and_then(Value::as_bool).unwrap_or(false);
         let id = text(message, "id");
+        let is_repeated = self.said.is_compacted && line.get("local_command_source").is_some();
         // An error is no answer; what came in pieces was said; what helpers say is for the agent.
-        let is_news = !is_error && (id.is_empty() || id != self.said.streamed) && !is_of_helper(line);
+        let is_news =
+            !is_error && !is_repeated && (id.is_empty() || id != self.said.streamed) && !is_of_helper(line);
         for block in message.get("content").and_then(Value::as_array).into_iter().flatten() {
             match text(block, "type") {
                 "text" if is_news => {
@@ -82,6 +95,17 @@ impl Claude {
             }
         }
         self.is_at_work(out);
+    }
+
+    /// The output of a command that Claude Code ran itself, where no message has it.
+    pub(super) fn local_output(&mut self, line: &Value, out: &mut Out) {
+        let content = line.get("message").map(|message| text(message, "content")).unwrap_or_default();
+        let output = LOCAL_OUTPUT.iter().find_map(|(begin, end)| {
+            content.trim().strip_prefix(begin).and_then(|rest| rest.strip_suffix(end))
+        });
+        if let Some(output) = output.filter(|_| self.said.all.is_empty() && !is_of_helper(line)) {
+            self.say(output.trim(), out);
+        }
     }
 
     /// A blank line between one message and the next.

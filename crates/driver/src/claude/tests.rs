@@ -29,6 +29,7 @@ recorded!(
     "api-error",
     "background",
     "cleared",
+    "compacted",
     "edit",
     "follows",
     "helper",
@@ -56,6 +57,7 @@ fn steps(name: &str) -> (Begin, &'static [&'static str], &'static str) {
         "interrupted-while-asking" => (new, &["first", "!"], ""),
         "old-interrupted" => (new, &["first", "!", "second", "next"], ""),
         "permission" | "helper" => (new, &["first", "second"], "allow"),
+        "compacted" => (new, &["first", "tool", "/help", "/cost", "/compact", "last"], ""),
         "edit" => (new, &["first"], "allow-always"),
         "question" => (new, &["first"], "2"),
         "missing" | "repeated" => (resume, &["first", "second"], ""),
@@ -427,6 +429,23 @@ fn a_conversation_is_followed_when_it_changes() {
     // What `conversation_reset` calls the new conversation is another id, and none that can be resumed.
     assert_eq!(ids, [ID, "7aae10f0-d1a2-41ac-9aba-228587499fe9"]);
     assert_eq!(states(&play), [(1, Final::Done), (2, Final::Done), (3, Final::Done)]);
+}
+
+#[test]
+fn a_compaction_is_answered_with_compacted_and_repeats_no_earlier_answer() {
+    let play = play("compacted");
+    let cost = "Total cost:            $0.1537";
+    let help = "/help isn't available in this environment.";
+    assert_eq!(answers(&play), ["ECHO: first", "TOOLDONE hi", help, cost, "Compacted", "ECHO: last"]);
+    let said: String = play
+        .updates
+        .iter()
+        .filter_map(|update| match update {
+            Update::Said { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!([help, cost, "Compacted"].map(|text| said.matches(text).count()), [1, 1, 1], "{said}");
 }
 
 #[test]

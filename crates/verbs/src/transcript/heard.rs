@@ -12,7 +12,15 @@ use super::item::{Diff, Item, Tool};
 pub(crate) struct Heard {
     items: Vec<Item>,
     bytes: usize,
+    /// Claude Code compacted the conversation, and repeats what it keeps of it.
+    is_compacted: bool,
 }
+
+/// What is around the output of a command that Claude Code runs itself.
+const LOCAL_OUTPUT: [(&str, &str); 2] = [
+    ("<local-command-stdout>", "</local-command-stdout>"),
+    ("<local-command-stderr>", "</local-command-stderr>"),
+];
 
 impl Heard {
     /// Everything, in order.
@@ -29,13 +37,18 @@ impl Heard {
     pub(crate) fn hear(&mut self, line: &[u8]) {
         // Most lines are pieces that come again as a whole, and need not be taken apart.
         let has = |word: &str| memmem::find(line, word.as_bytes()).is_some();
-        if has("\"stream_event\"") || !(has("\"message\"") || has("\"update\"") || has("\"item\"")) {
+        let kinds = ["\"message\"", "\"update\"", "\"item\"", "\"compact_boundary\""];
+        if has("\"stream_event\"") || !kinds.iter().any(|kind| has(kind)) {
             return;
         }
         let Ok(said) = serde_json::from_slice::<Value>(line) else { return };
         match (word(&said, "type"), word(&said, "method")) {
             ("assistant", _) => self.claude_said(&said),
-            ("user", _) => self.claude_results(&said),
+            ("user", _) => {
+                self.claude_results(&said);
+                self.claude_local_output(&said);
+            }
+            ("system", _) => self.is_compacted |= word(&said, "subtype") == "compact_boundary",
             (_, "session/update") => self.acp(&said["params"]["update"]),
             (_, "item/started") => self.codex(&said["params"]["item"], false),
             (_, "item/completed") => self.codex(&said["params"]["item"], true),
@@ -107,6 +120,9 @@ impl Heard {
     }
 
     fn claude_said(&mut self, said: &Value) {
+        if self.is_compacted && said.get("local_command_source").is_some() {
+            return;
+        }
         let within = said["parent_tool_use_id"].as_str().map(str::to_owned);
         for block in said["message"]["content"].as_array().into_iter().flatten() {
             match word(block, "type") {
@@ -138,6 +154,18 @@ impl Heard {
                     tool.is_over = true;
                 });
             }
+        }
+    }
+
+    /// The output of a command that Claude Code ran itself, where no message has it.
+    fn claude_local_output(&mut self, said: &Value) {
+        let content = word(&said["message"], "content").trim();
+        let output = LOCAL_OUTPUT
+            .iter()
+            .find_map(|(begin, end)| content.strip_prefix(begin).and_then(|rest| rest.strip_suffix(end)));
+        let is_said = self.items.iter().any(|item| matches!(item, Item::Text { .. }));
+        if let Some(output) = output.filter(|_| said["isReplay"] == true && !is_said) {
+            self.said(output.trim());
         }
     }
 
@@ -353,6 +381,20 @@ mod tests {
         assert_eq!(diffs(&[acp]), [Diff::of("/a", Some("x"), Some("y"))]);
         let codex = r#"{"method":"item/completed","params":{"item":{"type":"fileChange","id":"i","changes":[{"path":"/a","kind":"update","diff":"@@ -1 +1 @@\n-x\n+y\n"}]}}}"#;
         assert_eq!(diffs(&[codex]), [Diff::unified("/a", "@@ -1 +1 @@\n-x\n+y\n")]);
+    }
+
+    #[test]
+    fn a_compaction_is_told_and_the_answers_that_it_kept_are_not_repeated() {
+        let local = |text: &str| {
+            json!({"type": "assistant", "local_command_source": text, "message": {"content": [{"type": "text", "text": text}]}})
+                .to_string()
+        };
+        let boundary = r#"{"type":"system","subtype":"compact_boundary"}"#;
+        let summary =
+            r#"{"type":"user","isSynthetic":true,"message":{"content":"This session is being continued"}}"#;
+        let output = r#"{"type":"user","isReplay":true,"message":{"content":"<local-command-stdout>Compacted </local-command-stdout>"}}"#;
+        assert_eq!(heard(&[boundary, summary, &local("Total cost: $1"), output]), [Item::text("Compacted")]);
+        assert_eq!(heard(&[&local("Total cost: $1"), output]), [Item::text("Total cost: $1")]);
     }
 
     #[test]
