@@ -6,12 +6,14 @@
 //! Not here: the records (see `berth_keeper::terminals`), the asking (see `consent`).
 //! Start with [`Ctx::target`].
 
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
 use berth_keeper::{Terminal, view};
 
+use crate::args::Which;
 use crate::ctx::Ctx;
-use crate::print;
+use crate::listing::{self, Extent, Filter, Order};
+use crate::{config, print};
 
 /// The current session, as an argument.
 pub(crate) const CURRENT: &str = "@";
@@ -32,6 +34,8 @@ pub(crate) struct Meant {
 pub(crate) enum How {
     /// By name or id: a named target is consent.
     Named,
+    /// By conditions (`--tag`, `--name PATTERN`).
+    Matched,
     /// By `BERTH_SESSION`.
     Env,
     /// Not at all: it is the current one of this terminal.
@@ -43,7 +47,7 @@ impl Meant {
     pub(crate) fn is_implied(&self) -> bool {
         match self.how {
             How::Named => false,
-            How::Env | How::Terminal => true,
+            How::Matched | How::Env | How::Terminal => true,
         }
     }
 }
@@ -58,14 +62,57 @@ impl Ctx {
                 let id = self.home.find(text).map_err(|problem| match problem.code {
                     Code::NotFound => match crate::remote::advice(&self.home, text) {
                         Some(advice) => problem.hint(advice),
-                        None => problem,
+                        None => self.with_guess(problem, text),
                     },
                     _ => problem,
                 })?;
+                print::call_as_typed(&id, text);
                 Ok(Meant { id, handle: text.to_owned(), how: How::Named })
             }
             None => self.implied()?.ok_or_else(none_is_named),
         }
+    }
+
+    /// Adds the session whose name is spelled alike, if there is one.
+    fn with_guess(&self, problem: Problem, text: &str) -> Problem {
+        let names = self.home.names().unwrap_or_default();
+        Problem { what: problem.what + &config::did_you_mean(text, &names), ..problem }
+    }
+
+    /// The sessions that are named, else those that match the conditions, else the current one. `extent` says how far back
+    /// conditions reach. An error if nothing matches: a mistyped pattern must not look like success.
+    pub(crate) fn chosen(
+        &self,
+        arguments: &[String],
+        which: &Which,
+        extent: Extent,
+    ) -> Result<Vec<Meant>, Problem> {
+        if !which.is_choosy() {
+            return self.targets(arguments);
+        }
+        if self.session.is_some() {
+            return Err(Problem::new(
+                Code::Usage,
+                "--session and conditions both say which session is meant",
+            )
+            .hint("leave one of them out"));
+        }
+        let filter = Filter { extent, order: Order::Active, ..crate::cmd::ls::conditions(which)? };
+        let mut found = listing::collect(self, &filter)?;
+        if let Some(damaged) = found.damaged.pop() {
+            return Err(Problem { what: format!("nothing was done: {}", damaged.what), ..damaged });
+        }
+        let meant = |status: Status| {
+            let id = SessionId::parse(&status.id)?;
+            Some(Meant { handle: status.handle().to_owned(), id, how: How::Matched })
+        };
+        let meant: Vec<Meant> = found.sessions.into_iter().filter_map(meant).collect();
+        if meant.is_empty() {
+            let all = if extent == Extent::Archived { "--archived" } else { "--all" };
+            return Err(Problem::new(Code::NotFound, "no session matches; nothing was done")
+                .hint(format!("`berth ls {all}` with the same conditions lists what matches")));
+        }
+        Ok(meant)
     }
 
     /// The same for a command whose arguments go on behind the session: with `--session` the first of them is

@@ -9,12 +9,30 @@
 #![expect(clippy::disallowed_methods, reason = "this module owns standard output and standard error")]
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
 
 use berth_api::{Code, Problem};
+use berth_core::SessionId;
 pub(crate) use berth_verbs::words::{age, ago, command_line, cut, ending, excerpt, size, span, visible};
 use serde::Serialize;
 
 use crate::visible::{Paint, ToVisible, Visible};
+
+/// Sessions that were named on the command line: the id, and the name that was typed.
+static TYPED: Mutex<Vec<(SessionId, String)>> = Mutex::new(Vec::new());
+
+/// Remembers how a session was named: remarks and errors call it the same.
+pub(crate) fn call_as_typed(id: &SessionId, typed: &str) {
+    if typed != id.as_str() {
+        TYPED.lock().unwrap_or_else(PoisonError::into_inner).push((id.clone(), typed.to_owned()));
+    }
+}
+
+/// A remark or an error with the names that were typed in the place of ids.
+fn as_typed(text: &str) -> String {
+    let typed = TYPED.lock().unwrap_or_else(PoisonError::into_inner);
+    typed.iter().fold(text.to_owned(), |text, (id, typed)| text.replace(id.as_str(), typed))
+}
 
 /// Whether standard output is a terminal.
 pub(crate) fn is_terminal() -> bool {
@@ -34,9 +52,12 @@ pub(crate) fn log() -> io::Stderr {
 /// Says what went wrong and what to do next.
 pub(crate) fn problem(problem: &Problem) {
     let is_coloured = crate::ui::colours_on(is_error_terminal());
-    let mut text = Visible::painted(Paint::BoldRed, "error:", is_coloured) + format!(" {}\n", problem.what);
+    let mut text =
+        Visible::painted(Paint::BoldRed, "error:", is_coloured) + format!(" {}\n", as_typed(&problem.what));
     if let Some(advice) = problem.hint.clone().or_else(|| next_step(problem, verb().as_deref())) {
-        text = text + Visible::painted(Paint::BoldCyan, "hint:", is_coloured) + format!(" {advice}\n");
+        text = text
+            + Visible::painted(Paint::BoldCyan, "hint:", is_coloured)
+            + format!(" {}\n", as_typed(&advice));
     }
     prompt(&text);
 }
@@ -73,7 +94,7 @@ fn verb() -> Option<String> {
 /// A remark that is neither data nor an error: not for somebody who wants it quiet.
 pub(crate) fn note(text: &(impl ToVisible + ?Sized)) {
     if !crate::ui::is_quiet() {
-        prompt(&(text.to_visible().into_owned() + "\n"));
+        prompt(&(text.to_visible().into_owned().mapped(as_typed) + "\n"));
     }
 }
 

@@ -7,8 +7,9 @@ use berth_core::SessionId;
 pub(crate) use berth_verbs::turns::*;
 
 use crate::ctx::Ctx;
+use crate::meant::Meant;
 
-/// The turn a person means: `fix.3`, or with `of` given, also `3`.
+/// The turn a user means: `fix.3`; with `of` or `--session` also `3`; or `fix`, for its current or latest turn.
 pub(crate) fn find(ctx: &Ctx, text: &str, of: Option<&SessionId>) -> Result<(SessionId, u64), Problem> {
     // With --session, too, a number is enough.
     let named = ctx.session.as_deref().filter(|_| of.is_none()).map(|named| ctx.find(named)).transpose()?;
@@ -16,13 +17,33 @@ pub(crate) fn find(ctx: &Ctx, text: &str, of: Option<&SessionId>) -> Result<(Ses
     if let (Some(id), Ok(number)) = (of, text.parse::<u64>()) {
         return Ok((id.clone(), number));
     }
-    let Some((session, number)) = split_turn_id(text) else {
-        return Err(Problem::new(Code::Usage, format!("`{text}` is no turn"))
-            .hint("a turn is a session, a dot and a number, as in fix.3; `berth turns S` lists them"));
+    let (id, number) = match split_turn_id(text) {
+        Some((session, number)) => match ctx.find(session) {
+            Ok(id) => (id, number),
+            // A session may be called `v1.2`.
+            Err(problem) => latest_of(ctx, text).map_err(|_| problem)?,
+        },
+        None if of.is_some() => return Err(not_a_turn(text)),
+        None => latest_of(ctx, text).map_err(|problem| match problem.code {
+            // A number needs its session.
+            Code::NotFound if text.parse::<u64>().is_ok() => not_a_turn(text),
+            _ => problem,
+        })?,
     };
-    let id = ctx.find(session)?;
     if of.is_some_and(|of| *of != id) {
         return Err(Problem::new(Code::Usage, format!("turn {text} is of another session")));
     }
     Ok((id, number))
+}
+
+/// The current or latest turn of a session.
+fn latest_of(ctx: &Ctx, text: &str) -> Result<(SessionId, u64), Problem> {
+    let Meant { id, handle, .. } = ctx.target(Some(text))?;
+    let number = berth_verbs::wait::current_or_latest_turn(&ctx.known(&id)?.0, &handle)?;
+    Ok((id, number))
+}
+
+fn not_a_turn(text: &str) -> Problem {
+    Problem::new(Code::Usage, format!("`{text}` is not a turn"))
+        .hint("a turn is a session, a dot and a number, as in fix.3; `berth turns S` lists them")
 }

@@ -75,6 +75,11 @@ impl Visible {
             .map_err(|error| no_json(&error))
     }
 
+    /// The text after a change that adds only what is visible itself, such as names.
+    pub(crate) fn mapped(self, change: impl Fn(&str) -> String) -> Self {
+        Self(change(&self.0))
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

@@ -293,3 +293,74 @@ fn a_prompt_names_its_session_and_a_fork_is_named_after_it() {
     let command = lab.ok(["run", "-d", "--", "sleep", "1000"]);
     assert!(lab.show(&command)["policy"]["idle_ms"].is_null(), "a command is nobody's turn");
 }
+
+#[test]
+fn a_mistyped_session_names_the_one_that_is_spelled_alike() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "fix-login"], &["hang"]);
+    for args in [vec!["show", "fix-lgoin"], vec!["stop", "fix-logn"], vec!["result", "fixlogin"]] {
+        let said = lab.berth(&args);
+        assert_eq!(said.code, 3, "{said:?}");
+        assert!(said.err.contains("did you mean `fix-login`?"), "{said:?}");
+    }
+    let said = lab.berth(["show", "something-else"]);
+    assert!(said.code == 3 && !said.err.contains("did you mean"), "{said:?}");
+    let said = lab.berth(["result", "fix-login"]);
+    assert!(said.err.contains("`fix-login`") && !said.err.contains(&id), "the name that was typed: {said:?}");
+}
+
+#[test]
+fn stop_archive_tag_restore_and_purge_take_the_conditions_of_ls() {
+    let lab = lab();
+    for name in ["job-1", "job-2", "other"] {
+        lab.start_with(&["--name", name], &["hang"]);
+    }
+    let state = |name: &str| lab.show(name)["state"].as_str().expect("a state").to_owned();
+    for verb in ["stop", "archive", "restore", "purge"] {
+        let said =
+            lab.berth([verb, "--name", "jbo*", "--yes"][..if verb == "restore" { 3 } else { 4 }].to_vec());
+        assert_eq!((said.code, said.out.as_str()), (3, ""), "{verb}: {said:?}");
+        assert!(said.err.contains("no session matches"), "{said:?}");
+    }
+    assert_eq!(lab.berth(["tag", "--name", "jbo*", "x"]).code, 3);
+    lab.ok(["tag", "--name", "job*", "nightly"]);
+    assert_eq!(lab.ok(["tag", "job-2"]), "nightly");
+    assert_eq!(lab.ok(["tag", "other"]), "");
+    let unasked = lab.berth(["stop", "--tag", "nightly"]);
+    assert_eq!(unasked.code, 7, "nobody named them: {unasked:?}");
+    assert_eq!(state("job-1"), "running");
+    let said = lab.berth(["stop", "--tag", "nightly", "--yes"]);
+    assert!(said.code == 0 && said.err.contains("job-1: stopped by you"), "{said:?}");
+    assert_eq!([state("job-1"), state("job-2"), state("other")], ["stopped", "stopped", "running"]);
+    assert_eq!(lab.berth(["stop", "--tag", "nightly", "--yes"]).code, 0, "nothing of them runs");
+    assert_eq!(lab.berth(["archive", "--name", "*", "--yes"]).code, 4, "one of them runs");
+    assert_eq!([state("job-1"), state("job-2"), state("other")], ["archived", "archived", "running"]);
+    lab.ok(["restore", "--tag", "nightly"]);
+    assert_eq!(state("job-2"), "stopped");
+    lab.ok(["purge", "--name", "job-?", "--yes"]);
+    assert_eq!(lab.berth(["show", "job-1"]).code, 3);
+    assert_eq!(lab.berth(["stop", "other", "--name", "x"]).code, 2, "named or matched");
+}
+
+#[test]
+fn a_session_stands_for_its_current_or_latest_turn() {
+    let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
+    let id = lab.ok(["run", "-d", "--agent", "fake", "--name", "fix"]);
+    let none = lab.berth(["result", "fix"]);
+    assert!(none.code == 3 && none.err.contains("`fix` has no turns"), "{none:?}");
+    lab.ok(["send", "fix", "say:first", "--wait"]);
+    lab.ok(["send", "fix", "say:second", "--wait"]);
+    let result = lab.json(["result", "fix", "--json"]);
+    assert_eq!(result["number"], 2);
+    assert_eq!(lab.json(["turn", "fix", "--json"])["turn"], format!("{id}.2"));
+    let gate = lab.dir().join("gate");
+    lab.ok(["send", "fix", &format!("wait-file:{}", gate.display())]);
+    lab.ok(["send", "fix", "say:behind"]);
+    wait_until("the agent has it", || lab.show("fix")["turns"]["current"] == format!("{id}.3").as_str());
+    assert_eq!(lab.json(["turn", "fix", "--json"])["number"], 3, "the current one, not the latest");
+    let cancelled = lab.berth(["cancel", "fix"]);
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    assert!(cancelled.err.contains("turn fix.3 ") && !cancelled.err.contains(&id), "{cancelled:?}");
+    let said = lab.berth(["cancel", "nothing-like-it"]);
+    assert_eq!(said.code, 3, "{said:?}");
+}

@@ -97,6 +97,15 @@ impl Home {
         self.pointed_at(&self.name_path(&name), |session| session.name.as_ref() == Some(&name))
     }
 
+    /// The names that point at a session, in no order.
+    pub fn names(&self) -> io::Result<Vec<String>> {
+        let entries = fs::read_dir(self.root().join("names"))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let is_there =
+            |name: &String| self.pointed_at_by(name).is_some_and(|id| self.session_dir(&id).exists());
+        Ok(names.filter(is_there).collect())
+    }
+
     /// The session a name points at, without asking that session: only it can say whether the name counts.
     pub fn pointed_at_by(&self, name: &str) -> Option<SessionId> {
         read_pointer(&self.name_path(&Name::parse(name).ok()?)).ok().flatten()

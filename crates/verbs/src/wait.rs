@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use berth_api::turn::split_turn_id;
 use berth_api::{Code, Problem, Status};
 use berth_core::{Refusal, SessionId};
 use berth_keeper::output;
@@ -63,6 +64,12 @@ pub fn latest_turn(status: &Status, handle: &str) -> Result<u64, Problem> {
     }
     Err(Problem::new(Code::NotFound, format!("session `{handle}` has no turns"))
         .hint(format!("`berth send {handle} TEXT` sends one")))
+}
+
+/// The turn that the agent has, else the latest one.
+pub fn current_or_latest_turn(status: &Status, handle: &str) -> Result<u64, Problem> {
+    let current = status.turns.as_ref().and_then(|turns| split_turn_id(turns.current.as_deref()?));
+    current.map_or_else(|| latest_turn(status, handle), |(_, number)| Ok(number))
 }
 
 /// A run that ended without having said it.

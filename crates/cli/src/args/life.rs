@@ -4,28 +4,32 @@ use std::time::Duration;
 
 use berth_api::life::Term;
 
-use super::{CONFIGURED, OnUnknown, duration, occasions};
+use super::{CONFIGURED, OnUnknown, Which, duration, occasions};
 
 /// End sessions, and wait until each is proven over.
 ///
 /// Everything a session started is asked to end, then killed after the grace time. Exit 0 means
 /// that nothing of it is left. The record stays; `berth resume` starts it again.
 ///
-/// A session that is named is not asked about. Without a name, or with --all, a yes is needed: typed at a
-/// terminal, or given with --yes. Without one nothing is done, and the exit is 7.
+/// A session that is named is not asked about. Without a name, with --all, or with conditions as `berth ls` has them, a
+/// yes is needed: typed at a terminal, or given with --yes. Without one nothing is done, and the exit is 7. Conditions
+/// that no session meets are exit 3.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   berth stop fix
   berth stop                     the current one, after asking
+  berth stop --name 'job*' --yes
   berth stop --all --yes         all that run, from a script")]
 pub(crate) struct Stop {
     /// The sessions [default: the current one, after asking]
-    #[arg(value_name = "S", conflicts_with = "all")]
+    #[arg(value_name = "S", conflicts_with_all = ["all", "Which"])]
     pub(crate) sessions: Vec<String>,
     /// All that run, after asking
-    #[arg(long)]
+    #[arg(long, conflicts_with = "Which")]
     pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// Do not ask
     #[arg(short, long)]
     pub(crate) yes: bool,
@@ -48,11 +52,14 @@ pub(crate) struct Stop {
 Examples:
   berth archive fix
   berth archive --stop fix other            end them first, as `berth stop` does
+  berth archive --tag nightly --yes         conditions are those of `berth ls`
   berth archive --older-than 30d --yes      what has been at rest for a month")]
 pub(crate) struct Archive {
     /// The sessions [default: the current one, if you say yes]
-    #[arg(value_name = "S", conflicts_with = "older_than")]
+    #[arg(value_name = "S", conflicts_with_all = ["older_than", "Which"])]
     pub(crate) sessions: Vec<String>,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// End those that run first
     #[arg(long, conflicts_with = "older_than")]
     pub(crate) stop: bool,
@@ -60,7 +67,7 @@ pub(crate) struct Archive {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, requires = "stop")]
     pub(crate) grace: Duration,
     /// All that nothing happened in for this long, as in 30d
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "Which")]
     pub(crate) older_than: Option<Duration>,
     /// Do not ask (one that is named is never asked about)
     #[arg(short, long)]
@@ -82,8 +89,10 @@ Examples:
 )]
 pub(crate) struct Restore {
     /// The sessions [default: the current one]
-    #[arg(value_name = "S")]
+    #[arg(value_name = "S", conflicts_with = "Which")]
     pub(crate) sessions: Vec<String>,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// Put the agent's transcript back, from the copies that `berth history` lists
     #[arg(long)]
     pub(crate) history: bool,
@@ -111,10 +120,16 @@ Examples:
   berth purge fix")]
 pub(crate) struct Purge {
     /// The sessions
-    #[arg(value_name = "S", required_unless_present_any = ["archived", "older_than"], conflicts_with = "archived")]
+    #[arg(
+        value_name = "S",
+        required_unless_present_any = ["archived", "older_than", "Which"],
+        conflicts_with_all = ["archived", "Which"]
+    )]
     pub(crate) sessions: Vec<String>,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// All that are archived
-    #[arg(long)]
+    #[arg(long, conflicts_with = "Which")]
     pub(crate) archived: bool,
     /// Only those that were archived this long ago, as in 90d
     // The conflict has to be named: clap requires nothing that conflicts with what is there.
@@ -140,18 +155,21 @@ Examples:
   berth tag fix                        print them, one per line
   berth tag fix bug urgent             of the current session: berth tag @ bug
   berth tag fix done --remove urgent
+  berth tag --name 'job*' nightly      all that match, as in `berth ls`
   berth ls --json | jq -r '.[] | select(.tags | index(\"bug\")) | .id'")]
 pub(crate) struct Tag {
-    /// The session [default: the current one]
+    /// The session [default: the current one]; with conditions a tag
     #[arg(value_name = "S")]
     pub(crate) session: Option<String>,
     /// Tags to add
     #[arg(value_name = "TAG")]
     pub(crate) add: Vec<String>,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// Take a tag away (several: --remove a,b)
     #[arg(short, long, visible_alias = "rm", value_name = "TAG", value_delimiter = ',')]
     pub(crate) remove: Vec<String>,
-    /// An array of words
+    /// An array of words; with conditions, what `show --json` prints, as an array
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -80,7 +80,7 @@ Examples:
   berth turn fix.1 --json | jq -r .prompt
   berth turn fix.1 --items --json | jq -r '.items[].kind'")]
 pub(crate) struct Turn {
-    /// The turn: a session, a dot, a number, as in fix.3
+    /// The turn, as in fix.3; or a session, for its current or latest turn
     #[arg(value_name = "T")]
     pub(crate) turn: String,
     /// With what was said and done in it, one after the other (docs/gateway.md has the fields)
@@ -97,10 +97,11 @@ pub(crate) struct Turn {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
+  berth result fix                 its latest turn
   berth result fix.1
   berth result fix.1 > answer.md")]
 pub(crate) struct TurnResult {
-    /// The turn: a session, a dot, a number, as in fix.3
+    /// The turn, as in fix.3; or a session, for its current or latest turn
     #[arg(value_name = "T")]
     pub(crate) turn: String,
     /// As an object
@@ -108,15 +109,16 @@ pub(crate) struct TurnResult {
     pub(crate) json: bool,
 }
 
-/// Withdraw a turn that waits, or have the agent break it off.
+/// Cancel a queued or running turn.
 ///
 /// Exit 0 means that it is over and will not run; 1 that it was over before.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
+  berth cancel fix                 the turn that its agent has
   berth cancel fix.3")]
 pub(crate) struct Cancel {
-    /// The turn: a session, a dot, a number, as in fix.3
+    /// The turn, as in fix.3; or a session, for its current or latest turn
     #[arg(value_name = "T")]
     pub(crate) turn: String,
     /// As an object

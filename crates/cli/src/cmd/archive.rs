@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use berth_api::{Problem, Status};
 use berth_core::SessionId;
+use berth_keeper::view;
 
 use crate::args::Archive;
 use crate::cmd::stop;
 use crate::ctx::Ctx;
-use crate::meant::Meant;
+use crate::listing::Extent;
+use crate::meant::{How, Meant};
 use crate::{consent, life, print};
 
 /// How many sessions a question names.
@@ -42,10 +44,20 @@ pub(crate) fn run(ctx: &Ctx, args: &Archive) -> Result<u8, Problem> {
 }
 
 fn named(ctx: &Ctx, args: &Archive) -> Result<Vec<Result<Status, Problem>>, Problem> {
-    let meant = ctx.targets(&args.sessions)?;
-    if let Some(Meant { handle, .. }) = meant.iter().find(|meant| meant.is_implied()) {
-        let ended = if args.stop { "stopped and " } else { "" };
+    let mut meant = ctx.chosen(&args.sessions, &args.which, Extent::All)?;
+    meant.retain(|meant| {
+        let is_away = || view::status(&ctx.home, &meant.id).is_ok_and(|status| status.state == "archived");
+        meant.how != How::Matched || !is_away()
+    });
+    let ended = if args.stop { "stopped and " } else { "" };
+    if let [Meant { handle, how: How::Env | How::Terminal, .. }] = meant.as_slice() {
         consent::ask(&format!("session `{handle}`, the current one, would be {ended}archived"), args.yes)?;
+    } else if meant.iter().any(Meant::is_implied) {
+        let handles: Vec<&str> = meant.iter().map(|meant| meant.handle.as_str()).collect();
+        let what = format!("{} would be {ended}archived: {}", sessions(handles.len()), listed(&handles));
+        consent::ask(&what, args.yes)?;
+    } else if meant.is_empty() {
+        print::note("everything that matches is archived already; nothing was done");
     }
     let ids: Vec<SessionId> = meant.into_iter().map(|meant| meant.id).collect();
     if !args.stop {

@@ -1,4 +1,4 @@
-//! `berth cancel`: withdraw a turn, or have it broken off.
+//! `berth cancel`: cancel a queued or running turn.
 
 use std::time::Instant;
 

@@ -6,11 +6,12 @@ use berth_verbs::purge::{self, Doomed, archived};
 use crate::args::Purge;
 use crate::cmd::archive::{listed, sessions};
 use crate::ctx::Ctx;
+use crate::listing::Extent;
+use crate::meant::Meant;
 use crate::{consent, print, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Purge) -> Result<u8, Problem> {
-    let mut doomed =
-        if args.archived { archived(ctx, args.older_than)? } else { named(ctx, &args.sessions)? };
+    let mut doomed = if args.archived { archived(ctx, args.older_than)? } else { named(ctx, args)? };
     if doomed.is_empty() {
         print::note("no session is archived, or none for so long; nothing was deleted");
     } else if args.dry_run && !args.json {
@@ -53,11 +54,11 @@ fn line(doomed: &Doomed) -> String {
     format!("{}  {:8}  {}{name}{key}", doomed.id, doomed.state, print::size(doomed.bytes))
 }
 
-/// Those a person named. One that runs, or cannot be told not to, is refused before anything is deleted.
-fn named(ctx: &Ctx, texts: &[String]) -> Result<Vec<Doomed>, Problem> {
+/// Those that were named, or match the conditions. One that runs, or cannot be told not to, is refused before anything is deleted.
+fn named(ctx: &Ctx, args: &Purge) -> Result<Vec<Doomed>, Problem> {
     let mut doomed: Vec<Doomed> = Vec::new();
-    for text in texts {
-        let one = purge::named(ctx, &ctx.find(text)?, text)?;
+    for Meant { id, handle, .. } in ctx.chosen(&args.sessions, &args.which, Extent::All)? {
+        let one = purge::named(ctx, &id, &handle)?;
         // Named twice is meant once.
         if !doomed.iter().any(|known| known.id == one.id) {
             doomed.push(one);

@@ -5,11 +5,12 @@ use berth_verbs::history;
 
 use crate::args::Restore;
 use crate::ctx::Ctx;
+use crate::listing::Extent;
 use crate::meant::Meant;
 use crate::{life, print};
 
 pub(crate) fn run(ctx: &Ctx, args: &Restore) -> Result<u8, Problem> {
-    let meant = ctx.targets(&args.sessions)?;
+    let meant = ctx.chosen(&args.sessions, &args.which, Extent::Archived)?;
     if args.history {
         return transcript(ctx, args, &meant);
     }

@@ -7,13 +7,23 @@ pub(crate) use berth_verbs::stop::{is_over, stop_together};
 
 use crate::args::Stop;
 use crate::ctx::Ctx;
+use crate::listing::Extent;
 use crate::meant::{How, Meant};
 use crate::{consent, print};
 
 pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
     let mut worst = 0;
     let mut stopped = Vec::new();
-    let meant = if args.all { all(ctx, &mut worst)? } else { ctx.targets(&args.sessions)? };
+    let meant = if args.all {
+        all(ctx, &mut worst)?
+    } else {
+        let mut meant = ctx.chosen(&args.sessions, &args.which, Extent::All)?;
+        // Of what merely matches, only what runs is asked about.
+        meant.retain(|meant| {
+            meant.how != How::Matched || !view::status(&ctx.home, &meant.id).is_ok_and(|it| is_over(&it))
+        });
+        meant
+    };
     let needs_yes = args.all || meant.iter().any(Meant::is_implied);
     if needs_yes && !meant.is_empty() {
         consent::ask(&what_would_happen(&meant), args.yes)?;
@@ -76,7 +86,9 @@ fn what_would_happen(meant: &[Meant]) -> String {
         [Meant { handle, how: How::Env, .. }] => {
             format!("session `{handle}`, which BERTH_SESSION names, would be stopped")
         }
-        [Meant { handle, how: How::Named, .. }] => format!("session `{handle}` would be stopped"),
+        [Meant { handle, how: How::Named | How::Matched, .. }] => {
+            format!("session `{handle}` would be stopped")
+        }
         _ => format!("{} sessions would be stopped: {}", meant.len(), handles.join(", ")),
     }
 }

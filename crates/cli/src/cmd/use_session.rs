@@ -68,7 +68,7 @@ fn forget(ctx: &Ctx, json: bool) -> Result<u8, Problem> {
 fn print(meant: Option<Meant>) -> Result<u8, Problem> {
     let from = meant.as_ref().map(|meant| match meant.how {
         How::Env => "BERTH_SESSION",
-        How::Named | How::Terminal => "terminal",
+        How::Named | How::Matched | How::Terminal => "terminal",
     });
     let (session, handle) = meant.map(|meant| (meant.id.to_string(), meant.handle)).unzip();
     print::json(&Current { session, handle, from })?;

@@ -66,7 +66,9 @@ fn stop_all_needs_a_yes_and_stops_what_runs_in_this_state_directory() {
     let stopped_before = lab.events(&ids[1], "stop_requested").len();
     let said = lab.berth(["stop", "--all"]);
     assert_eq!(said.code, 7, "{said:?}");
-    assert!(said.err.contains("2 sessions") && said.err.contains(&ids[0]) && said.err.contains(&ids[2]));
+    let name = |id: &str| lab.show(id)["name"].as_str().expect("a name").to_owned();
+    let named = |id: &str| said.err.contains(&name(id));
+    assert!(said.err.contains("2 sessions") && named(&ids[0]) && named(&ids[2]), "{said:?}");
     assert_eq!(states(&lab, &ids), ["running", "stopped", "running"]);
     assert_eq!(lab.berth(["stop", "--all", &ids[0]]).code, 2);
     lab.ok(["stop", "--all", "--yes", "--grace", "100ms"]);

@@ -71,6 +71,13 @@ impl Shell {
         said.out.trim_end_matches('\n').to_owned()
     }
 
+    /// The id of the current session of the terminal; `before` is put in front of the command.
+    fn current(&mut self, before: &str) -> String {
+        let said = self.ok(&format!("{before} berth use --json"));
+        let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        said["session"].as_str().expect("a session").to_owned()
+    }
+
     /// Runs a line of shell with everything on the terminal; its code.
     fn seen(&mut self, line: &str) -> i32 {
         let mark = self.begin(line);

@@ -77,7 +77,7 @@ fn the_old_session_is_ended_when_the_new_one_runs_and_the_new_one_is_current() {
         (Some("stopped"), Some("running"))
     );
     assert_eq!(lab.show(&old)["name"], "fix", "it keeps its name, and nobody asked for it");
-    assert_eq!(shell.ok("berth use"), new);
+    assert_eq!(shell.current(""), new);
     let at = |id: &str, kind: &str| lab.events(id, kind)[0]["at"].as_str().expect("a time").to_owned();
     assert!(at(&new, "run_started") <= at(&old, "stop_requested"), "the new one was first");
     // What is over already needs no yes: nothing is ended.
@@ -174,7 +174,7 @@ fn an_old_session_that_cannot_be_ended_is_an_error_that_names_both() {
     let new =
         all.as_array().and_then(|all| all.iter().find(|one| one["id"] != *old)).expect("the new one runs");
     assert_eq!(new["state"], "running");
-    let new = new["id"].as_str().expect("an id");
+    let new = new["name"].as_str().expect("a name");
     assert!(said.err.contains(&old) && said.err.contains(new) && said.err.contains("not today"), "{said:?}");
 }
 

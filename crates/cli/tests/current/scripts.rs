@@ -21,7 +21,7 @@ fn a1_a_session_started_without_a_terminal_leaves_the_current_one_alone() {
         assert_ne!(said.out.trim(), current);
     }
     assert_eq!(lab.number(&current, "pid"), pid);
-    assert_eq!(shell.ok("berth use"), current);
+    assert_eq!(shell.current(""), current);
     assert_eq!(std::fs::read(records(&lab).pop().expect("a record")).expect("a record"), record);
     assert_eq!(lab.json(["ls", "--json"]).as_array().map(Vec::len), Some(4));
 }
@@ -60,8 +60,8 @@ fn a8_two_state_directories_at_one_terminal_never_see_each_others_pointer() {
         in_one.push(shell.ok(&format!("berth run -d -- {agent} hang")));
         assert_eq!(shell.run(&format!("{other} berth use")).code, if in_two.is_empty() { 2 } else { 0 });
         in_two.push(shell.ok(&format!("{other} berth run -d -- {agent} hang")));
-        assert_eq!(Some(&shell.ok("berth use")), in_one.last());
-        assert_eq!(Some(&shell.ok(&format!("{other} berth use"))), in_two.last());
+        assert_eq!(Some(&shell.current("")), in_one.last());
+        assert_eq!(Some(&shell.current(&other)), in_two.last());
         shell.ok(&format!("{other} berth stop --yes"));
         assert_eq!(one.show(in_one.last().expect("one"))["state"], "running");
     }
@@ -70,7 +70,7 @@ fn a8_two_state_directories_at_one_terminal_never_see_each_others_pointer() {
     assert_eq!((records(&one).len(), records(&two).len()), (1, 1));
     // Naming the one in the other finds nothing, rather than something else.
     assert_eq!(shell.run(&format!("{other} berth use {}", in_one[0])).code, 3);
-    assert_eq!(Some(&shell.ok("berth use")), in_one.last());
+    assert_eq!(Some(&shell.current("")), in_one.last());
 }
 
 /// The commands there are, by the program's own word: `["queue", "drop"]` and so on.

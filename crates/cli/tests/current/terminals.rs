@@ -10,24 +10,24 @@ fn run_attach_and_resume_from_a_terminal_make_their_session_current() {
     let mut shell = Shell::new(&lab);
     let agent = lab.agent();
     let first = shell.ok(&format!("berth run -d -- {agent} hang"));
-    assert_eq!(shell.ok("berth use"), first);
+    assert_eq!(shell.current(""), first);
     // Others come and go, without a terminal and at other ones.
     let second = lab.start(&["say:here", "hang"]);
     let third = Shell::new(&lab).ok(&format!("berth run -d -- {agent} hang"));
-    assert_eq!(shell.ok("berth use"), first);
+    assert_eq!(shell.current(""), first);
     let attached = shell.begin(&format!("berth attach {second}"));
     shell.terminal.wait_for("here");
     shell.terminal.type_keys("\x1c");
     assert_eq!(shell.finish(&attached), 0);
-    assert_eq!(shell.ok("berth use"), second);
+    assert_eq!(shell.current(""), second);
     lab.ok(["stop", &first]);
     shell.ok(&format!("berth resume -d {first}"));
-    assert_eq!(shell.ok("berth use"), first);
+    assert_eq!(shell.current(""), first);
     // What did not happen changes nothing.
     assert_ne!(shell.run(&format!("berth resume -d {third}")).code, 0, "it runs");
     assert_ne!(shell.run("berth run -d -- /no/such/program").code, 0);
     assert_ne!(shell.run("berth attach no-such").code, 0);
-    assert_eq!(shell.ok("berth use"), first);
+    assert_eq!(shell.current(""), first);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn two_terminals_have_two_current_sessions_and_a_closed_one_leaves_no_record() {
     left.ok(&format!("berth use {one}"));
     assert_eq!(right.run("berth use").code, 2);
     right.ok(&format!("berth use {two}"));
-    assert_eq!((left.ok("berth use"), right.ok("berth use")), (one, two));
+    assert_eq!((left.current(""), right.current("")), (one, two));
     assert_eq!(records(&lab).len(), 2);
     lab.ok(["sweep"]);
     assert_eq!(records(&lab).len(), 2, "both terminals are there");
@@ -60,7 +60,7 @@ fn a_record_is_of_the_terminals_session_and_not_of_one_shell_in_it() {
     let id = lab.start(&["hang"]);
     let mut shell = Shell::new(&lab);
     shell.ok(&format!("sh -c '{} use {id}'", env!("CARGO_BIN_EXE_berth")));
-    assert_eq!(shell.ok("berth use"), id);
+    assert_eq!(shell.current(""), id);
     // Another pane, and another connection, are other terminals, whatever the device is called.
     for other in
         ["TMUX=/tmp/t,1,0 TMUX_PANE=%7", "ZELLIJ_SESSION_NAME=a ZELLIJ_PANE_ID=1", "SSH_CONNECTION=a"]
@@ -80,7 +80,7 @@ fn a_job_in_the_background_does_not_change_what_is_current() {
     let front = shell.ok(&format!("berth run -d -- {agent} hang"));
     let back = shell.ok(&format!("set -m; berth run -d -- {agent} hang & wait; set +m"));
     assert_eq!(lab.show(back.lines().last().expect("an id"))["state"], "running");
-    assert_eq!(shell.ok("berth use"), front);
+    assert_eq!(shell.current(""), front);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn whoever_has_a_variable_of_a_run_has_no_terminal() {
         let said = shell.run(&format!("{variable} berth use {other}"));
         assert_eq!(said.code, 2, "{variable}: {said:?}");
         assert_eq!(shell.run(&format!("{variable} berth use --none")).code, 2, "{variable}");
-        assert_eq!(shell.ok("berth use"), mine, "{variable}");
+        assert_eq!(shell.current(""), mine, "{variable}");
     }
     assert_eq!(shell.run(&format!("BERTH_RUN={other}:1 berth use")).code, 2);
 }
@@ -139,7 +139,7 @@ fn an_attachment_that_is_refused_changes_nothing() {
     let mut rival = lab.terminal(["attach", &other]);
     rival.wait_for("here");
     assert_eq!(shell.seen(&format!("berth attach {other}")), 4);
-    assert_eq!(shell.ok("berth use"), mine);
+    assert_eq!(shell.current(""), mine);
     rival.type_keys("\x1c");
     assert_eq!(rival.wait_exit(), 0);
 }
@@ -154,7 +154,7 @@ fn resume_last_begins_with_the_current_session_of_the_terminal() {
     lab.kill_keeper(&lost);
     // It runs, so it is not what is to be resumed.
     assert_eq!(shell.ok("berth resume --last -d"), lost);
-    assert_eq!(shell.ok("berth use"), lost);
+    assert_eq!(shell.current(""), lost);
     lab.kill_keeper(&lost);
     lab.ok(["stop", &mine]);
     shell.ok(&format!("berth use {mine}"));

@@ -64,7 +64,11 @@ fn a_list_says_what_the_agent_does_at_the_moment() {
     std::fs::write(gate, "").expect("our own directory");
     lab.ok(["wait", &id, "--for", "idle"]);
     let text = lab.ok(["ls"]);
-    assert!(text.contains("idle") && text.ends_with("fake"), "{text}");
+    let asked = format!("> tool:Bash:begin wait-file:{}", lab.dir().join("first").display());
+    assert!(text.contains("idle") && text.contains(&asked), "it said nothing, so what it was asked: {text}");
+    lab.ok(["send", &id, "say:All done.", "--wait"]);
+    let text = lab.ok(["ls"]);
+    assert!(text.ends_with("All done."), "{text}");
 }
 
 #[test]

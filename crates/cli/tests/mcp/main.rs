@@ -200,7 +200,7 @@ fn what_cannot_be_is_a_tool_error_with_what_to_do_next() {
         ("wait", json!({}), "one of"),
         ("wait", json!({"session": "terminal"}), "takes no turns"),
         ("wait", json!({"turn": "s.99"}), "no turn"),
-        ("result", json!({"turn": "nonsense"}), "no turn"),
+        ("result", json!({"turn": "nonsense"}), "no session"),
         ("screen", json!({"session": "s"}), "no screen"),
         ("start_session", json!({"agent": "nobody"}), "nobody"),
         ("start_session", json!({"agent": "fake", "cwd": "/no/such/place"}), "/no/such/place"),

@@ -197,11 +197,15 @@ fn what_is_not_there_is_not_found() {
         &["answer", "s", "allow"],
         &["fork", "nobody"],
         &["turn", "nobody.1"],
+        &["turn", "s"],
+        &["turn", "s.0"],
+        &["cancel", "s.x"],
     ] {
         let told = lab.berth(args);
         assert_eq!((told.code, told.out.as_str()), (3, ""), "{args:?}: {told:?}");
     }
-    for args in [&["turn", "s"][..], &["turn", "s.0"], &["result", "1"], &["cancel", "s.x"]] {
+    for args in [&["result", "1"][..], &["--session", "s", "turn", "x"], &["--session", "s", "result", "x.y"]]
+    {
         let told = lab.berth(args);
         assert_eq!((told.code, told.out.as_str()), (2, ""), "{args:?}: {told:?}");
     }

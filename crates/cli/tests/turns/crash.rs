@@ -107,7 +107,10 @@ fn f11_behind_an_unknown_turn_the_queue_goes_on_only_where_it_was_told_to() {
         );
         if policy == "hold" {
             let shown = lab.show(&id);
-            assert!(text(&shown["turns"], "held").contains(&format!("{id}.1")), "{shown}");
+            assert!(
+                text(&shown["turns"], "held").contains(&format!("{}.1", text(&shown, "name"))),
+                "{shown}"
+            );
             // A new turn is accepted and waits as well; whoever asks is told why.
             let more = lab.berth(["send", "--wait", &id, "more"]);
             assert_eq!(more.code, 4, "{more:?}");
