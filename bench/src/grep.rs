@@ -116,7 +116,7 @@ fn timed(command: &mut Command) -> Result<(std::time::Duration, usize)> {
 fn fill(lab: &Lab, berth: &Berth, fake_agent: &Path, sessions: u64) -> Result<()> {
     let config = lab.dir().join("find.toml");
     let agent = format!("command = [{:?}, \"acp\"]", fake_agent.display().to_string());
-    let text = format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"fake\"\n{agent}\n");
+    let text = format!("[agents.fake]\ndriver = \"acp\"\nconversation_kind = \"fake\"\n{agent}\n");
     std::fs::write(&config, text).context("write a config file")?;
     let run = |words: &[&str]| -> Result<String> {
         let mut command = berth.command(lab);

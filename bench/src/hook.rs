@@ -36,7 +36,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         tui.push(rounds.to_string());
         let config = lab.dir().join("config.toml");
         let text = format!(
-            "[agents.bench]\ndriver = \"claude\"\nconversation = \"claude\"\ncommand = [\"false\"]\ntui = {tui:?}\n"
+            "[agents.bench]\ndriver = \"claude\"\nconversation_kind = \"claude\"\ncommand = [\"false\"]\ntui = {tui:?}\n"
         );
         std::fs::write(&config, text).context("write a config file")?;
         let mut command = berth.command(lab);

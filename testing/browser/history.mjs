@@ -6,7 +6,7 @@ export default async function (t) {
   const project = path.join(t.dir, "account-claude/projects/-project");
   mkdirSync(project, { recursive: true });
   await t.berth("run", "-d", "--agent", "remembers", "--name", "keeps", "--cwd", t.dir);
-  const record = path.join(project, `${(await t.json("show", "keeps")).native_id}.jsonl`);
+  const record = path.join(project, `${(await t.json("show", "keeps")).conversation_id}.jsonl`);
   const points = async () => (await t.json("history", "keeps")).points.length;
   /** A turn in which the record grows, as agents write theirs. */
   const turn = async (words, number) => {

@@ -14,7 +14,7 @@ export default async function (t) {
   const events = shapes.map((shape) => `event: status\ndata: ${JSON.stringify(shape)}\n\n`).join("");
   // What is in an address, and what is in a command to copy.
   const up = "%2e%2e/".repeat(5);
-  const odd = { ...far, id: "0dd0dd0dd0dd", name: "odd; reboot", state: "working", conversation: "../../../foreign/claude", native_id: "x", turns: { total: 0, queued: [], asks: [], current: `x.${up}sessions/talk/stop?` } };
+  const odd = { ...far, id: "0dd0dd0dd0dd", name: "odd; reboot", state: "working", conversation_kind: "../../../foreign/claude", conversation_id: "x", turns: { total: 0, queued: [], asks: [], current: `x.${up}sessions/talk/stop?` } };
   const answers = [], astray = [];
   let streams = 0;
   page.on("request", (request) => { if (request.url().endsWith("/answers")) answers.push(`${new URL(request.url()).pathname} ${request.postData()}`); });

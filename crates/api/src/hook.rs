@@ -13,7 +13,7 @@ pub struct Report {
     /// Which kind of conversations it writes.
     pub kind: String,
     /// The conversation it has open, by the agent's own id.
-    pub native_id: String,
+    pub conversation_id: String,
     /// Where it writes that down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<PathBuf>,

@@ -280,7 +280,7 @@ pub struct Spec {
     pub limits: Limits,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(rename = "conversation_kind", skip_serializing_if = "String::is_empty")]
     pub conversation: String,
     #[serde(skip_serializing_if = "is_default")]
     pub origin: Origin,

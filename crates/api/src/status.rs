@@ -126,7 +126,7 @@ pub struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<TurnsStatus>,
     /// The agent's own id of the conversation it writes, or wrote last.
-    pub native_id: Option<String>,
+    pub conversation_id: Option<String>,
     /// First words of the latest prompt that the agent was given, on one line of at most 200 characters. For an agent in
     /// a terminal: as its hooks report it; null if it has none.
     pub last_prompt: Option<String>,
@@ -202,8 +202,8 @@ pub struct What {
     pub limits: Limits,
     /// What the agent is called in the table of agents.
     pub agent: Option<String>,
-    /// Whose conversations it writes.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// Kind of conversations that the agent writes: `claude`, `codex`, or what the config says.
+    #[serde(rename = "conversation_kind", skip_serializing_if = "String::is_empty")]
     pub conversation: String,
     /// When it ends by itself, and what waits for what.
     pub policy: Policy,

@@ -71,7 +71,7 @@ fn what_is_installed_is_told_with_version_and_place_and_the_rest_with_how_to_get
             "name": "claude",
             "about": "Claude Code",
             "driver": "claude",
-            "conversation": "claude",
+            "conversation_kind": "claude",
             "installed": true,
             "version": "2.1.325",
             "trouble": null,
@@ -89,7 +89,7 @@ fn what_is_installed_is_told_with_version_and_place_and_the_rest_with_how_to_get
         (&missing["installed"], &missing["path"], &missing["version"]),
         (&json!(false), &json!(null), &json!(null))
     );
-    assert_eq!((&missing["conversation"], &missing["tui"]), (&json!("claude"), &json!(null)));
+    assert_eq!((&missing["conversation_kind"], &missing["tui"]), (&json!("claude"), &json!(null)));
     let trouble = missing["trouble"].as_str().expect("a sentence");
     assert!(
         trouble.contains("`claude-agent-acp` in PATH") && trouble.contains(&bin(&lab).display().to_string())
@@ -224,7 +224,7 @@ fn an_agent_of_the_config_file_gets_its_variables_and_they_are_not_shown() {
         (&mine["version"], &mine["source"], &mine["trouble"]),
         (&json!("7.0"), &json!("config"), &json!(null))
     );
-    assert_eq!((&mine["conversation"], &mine["install"]), (&json!("mine"), &json!(null)));
+    assert_eq!((&mine["conversation_kind"], &mine["install"]), (&json!("mine"), &json!(null)));
     let full = berth(&lab, &["agents", "mine", "--timeout", LONG]);
     assert!(full.out.contains("variables  MINE_TOKEN\n"), "{full:?}");
     assert!(full.out.contains(&format!("source     config, {}:1:9\n", lab.config().display())), "{full:?}");

@@ -380,7 +380,7 @@ pub enum Origin {
     Forked(String),
 }
 
-/// A dialogue as its agent knows it.
+/// A conversation as its agent knows it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Conversation {
     /// The agent's own id of it.

@@ -79,7 +79,7 @@ pub enum AuditEvent {
     /// A terminal was taken over from another writer.
     WriterTaken { session: String, name: String, from: String },
     /// Another writer of a conversation was ended.
-    ConversationTaken { session: String, name: String, conversation: String, ended: String },
+    ConversationTaken { session: String, name: String, conversation_id: String, ended: String },
 }
 
 impl AuditEvent {

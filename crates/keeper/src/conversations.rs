@@ -163,12 +163,12 @@ pub fn sessions_with(home: &Home, kind: &str, id: &str) -> Vec<Status> {
 pub fn sessions(home: &Home) -> Vec<Status> {
     let all = home.session_ids().unwrap_or_default();
     let known = all.iter().filter_map(|session| view::status(home, session).ok());
-    known.filter(|status| status.native_id.is_some()).collect()
+    known.filter(|status| status.conversation_id.is_some()).collect()
 }
 
 /// Whether a session's conversation is this one.
 pub fn has(status: &Status, kind: &str, id: &str) -> bool {
-    status.native_id.as_deref() == Some(id) && status.what.conversation == kind
+    status.conversation_id.as_deref() == Some(id) && status.what.conversation == kind
 }
 
 fn lock_path(root: &Path, kind: &str, id: &str) -> PathBuf {

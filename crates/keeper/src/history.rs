@@ -198,7 +198,7 @@ impl History {
             output_from: session.output_from,
             helper: self.helper_status(kept),
             turns: self.turns_status(id),
-            native_id: session.conversation.as_ref().map(|conversation| conversation.id.clone()),
+            conversation_id: session.conversation.as_ref().map(|conversation| conversation.id.clone()),
             last_prompt: self.last_said.prompt.clone(),
             last_answer: self.last_said.answer.clone(),
             released: session.released.clone().map(|why| Release::from(why).describe()),

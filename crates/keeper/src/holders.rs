@@ -51,7 +51,7 @@ pub struct Holder {
     /// What kind of conversations it writes.
     pub kind: String,
     /// The one it has open.
-    pub native_id: String,
+    pub conversation_id: String,
     /// Where it writes that down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<PathBuf>,
@@ -100,7 +100,7 @@ pub struct Holder {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Left {
     /// Which.
-    pub native_id: String,
+    pub conversation_id: String,
     /// When it last wrote there, by the boot clock.
     pub wrote_boot_ms: u64,
 }
@@ -124,7 +124,8 @@ impl Holder {
     /// What is known of a process after it told something. `None`: that says nothing about what it has open.
     /// `now` is the boot clock, read under the lock: people set the other one, and events wait for the lock.
     pub fn after(before: Option<&Self>, agent: &Agent, report: &Report, now: u64) -> Option<Self> {
-        let is_same = |before: &&Self| before.kind == report.kind && before.native_id == report.native_id;
+        let is_same =
+            |before: &&Self| before.kind == report.kind && before.conversation_id == report.conversation_id;
         let opens = match &report.told {
             Told::Started { .. } | Told::Prompt { .. } => true,
             // What comes late is of the conversation it had before.
@@ -146,7 +147,7 @@ impl Holder {
             Some(_) => return None,
             None if opens || (before.is_none() && !matches!(report.told, Told::Ended { .. })) => Self {
                 kind: report.kind.clone(),
-                native_id: report.native_id.clone(),
+                conversation_id: report.conversation_id.clone(),
                 transcript: None,
                 cwd: None,
                 identity: agent.identity.clone(),
@@ -220,29 +221,30 @@ impl Holder {
     fn leaving(mut self, before: Option<&Self>, now: u64) -> Self {
         let Some(mut before) = before.filter(|before| before.kind == self.kind).cloned() else { return self };
         before.settle(now);
-        self.wrote_boot_ms = before.wrote_in(&self.native_id);
-        let known = before.native_id.clone();
+        self.wrote_boot_ms = before.wrote_in(&self.conversation_id);
+        let known = before.conversation_id.clone();
         self.left = before.left;
-        self.left.retain(|left| left.native_id != known && left.native_id != self.native_id);
+        self.left
+            .retain(|left| left.conversation_id != known && left.conversation_id != self.conversation_id);
         let wrote = before.wrote_boot_ms;
-        self.left.extend(wrote.map(|wrote_boot_ms| Left { native_id: known, wrote_boot_ms }));
+        self.left.extend(wrote.map(|wrote_boot_ms| Left { conversation_id: known, wrote_boot_ms }));
         self.left.drain(..self.left.len().saturating_sub(MAX_LEFT));
         self
     }
 
     /// When it last wrote that conversation, by the boot clock.
-    fn wrote_in(&self, native_id: &str) -> Option<u64> {
-        if self.native_id == native_id {
+    fn wrote_in(&self, conversation_id: &str) -> Option<u64> {
+        if self.conversation_id == conversation_id {
             return self.wrote_boot_ms;
         }
-        self.left.iter().find(|left| left.native_id == native_id).map(|left| left.wrote_boot_ms)
+        self.left.iter().find(|left| left.conversation_id == conversation_id).map(|left| left.wrote_boot_ms)
     }
 
     /// When it wrote the conversation of that other one, if that one has not read it since. At the same instant
     /// counts: to read it once more costs little. What was written before this boot everyone has read.
     pub fn wrote_unread_by(&self, other: &Self) -> Option<u64> {
         let is_one = self.identity.boot_id == other.identity.boot_id && self.is_of_one_account_with(other);
-        let wrote = self.wrote_in(&other.native_id).filter(|_| is_one);
+        let wrote = self.wrote_in(&other.conversation_id).filter(|_| is_one);
         wrote.filter(|at| *at >= other.loaded_boot_ms)
     }
 
@@ -264,7 +266,7 @@ impl Holder {
 
     /// Whether both mean one conversation. The same id in another account is another one.
     pub fn is_of_one_with(&self, other: &Self) -> bool {
-        self.native_id == other.native_id && self.is_of_one_account_with(other)
+        self.conversation_id == other.conversation_id && self.is_of_one_account_with(other)
     }
 
     fn is_of_one_account_with(&self, other: &Self) -> bool {

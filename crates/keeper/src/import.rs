@@ -77,9 +77,9 @@ pub fn import(home: &Home, names: &NamesLock, past: Past) -> Result<Status, Prob
 fn make(home: &Home, id: &SessionId, name: Name, past: Past) -> Result<Status, Problem> {
     let Past { spec, name: _, conversation, file, bytes, began_at_ms, last_at_ms } = past;
     let dir = home.session_dir(id);
-    let native_id = conversation.id.clone();
+    let conversation_id = conversation.id.clone();
     let trouble = |error: std::io::Error| {
-        Problem::new(Code::Refused, format!("cannot make session {id} of {native_id}: {error}"))
+        Problem::new(Code::Refused, format!("cannot make session {id} of {conversation_id}: {error}"))
     };
     let lease = Lease::claim(&dir).map_err(trouble)?.ok_or_else(|| {
         Problem::new(Code::Held, format!("session {id} is being looked at by somebody else"))

@@ -637,7 +637,7 @@ fn foreign_agent(writer: &writers::Writer) -> Stranger {
         command: writer.command.clone(),
         uid: identity::stat(pid).and_then(|stat| stat.open()?.uid()).ok(),
         guess: place,
-        why: format!("no session has its conversation {}", writer.native_id),
+        why: format!("no session has its conversation {}", writer.conversation_id),
         is_new: true,
     }
 }

@@ -40,7 +40,7 @@ pub struct Writer {
     /// What kind of agent it is.
     pub kind: String,
     /// The conversation it writes.
-    pub native_id: String,
+    pub conversation_id: String,
     /// Which process it is.
     pub identity: Identity,
     /// When that started, in milliseconds since 1970.
@@ -103,50 +103,54 @@ impl fmt::Display for Evidence {
 /// `ours` are left out. An error means that somebody may write it and cannot be seen.
 pub fn find(
     kind: &str,
-    native_id: &str,
+    conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
     ours: impl Fn(u32) -> bool,
 ) -> Result<Vec<Writer>, String> {
-    let mut found = signs::registered(kind, native_id, &env)?;
-    found.extend(hooked(kind, native_id, &env));
+    let mut found = signs::registered(kind, conversation_id, &env)?;
+    found.extend(hooked(kind, conversation_id, &env));
     // Codex's lock says it all: whoever talks to the one who has it only sits before it.
     if found.iter().all(|(_, evidence)| !matches!(evidence, Evidence::Lock { .. })) {
-        found.extend(signs::by_process(kind, native_id, &env)?);
+        found.extend(signs::by_process(kind, conversation_id, &env)?);
     }
-    Ok(writers(kind, native_id, found, ours))
+    Ok(writers(kind, conversation_id, found, ours))
 }
 
 /// The same by the agent's own signs alone. Its cost does not grow with the number of processes.
 pub fn registered(
     kind: &str,
-    native_id: &str,
+    conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
     ours: impl Fn(u32) -> bool,
 ) -> Result<Vec<Writer>, String> {
-    let mut found = signs::registered(kind, native_id, &env)?;
-    found.extend(hooked(kind, native_id, &env));
-    Ok(writers(kind, native_id, found, ours))
+    let mut found = signs::registered(kind, conversation_id, &env)?;
+    found.extend(hooked(kind, conversation_id, &env));
+    Ok(writers(kind, conversation_id, found, ours))
 }
 
 /// The same by the agent's own list alone, for who knows what hooks told.
 pub fn listed(
     kind: &str,
-    native_id: &str,
+    conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
     ours: impl Fn(u32) -> bool,
 ) -> Result<Vec<Writer>, String> {
-    Ok(writers(kind, native_id, signs::registered(kind, native_id, &env)?, ours))
+    Ok(writers(kind, conversation_id, signs::registered(kind, conversation_id, &env)?, ours))
 }
 
-fn hooked(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>) -> Vec<(Identity, Evidence)> {
+fn hooked(
+    kind: &str,
+    conversation_id: &str,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(Identity, Evidence)> {
     let account = Kind::of(kind).and_then(|kind| berth_transcript::config_dir(kind, env).ok());
-    hooked::hooked(kind, native_id, account.as_deref())
+    hooked::hooked(kind, conversation_id, account.as_deref())
 }
 
 /// A closer look at those that are not ours, each once, by its strongest sign.
 fn writers(
     kind: &str,
-    native_id: &str,
+    conversation_id: &str,
     mut found: Vec<(Identity, Evidence)>,
     ours: impl Fn(u32) -> bool,
 ) -> Vec<Writer> {
@@ -154,10 +158,13 @@ fn writers(
     found.retain(|(identity, _)| identity.pid != me && !ours(identity.pid));
     found.sort_by(|one, other| (one.0.pid, &one.1).cmp(&(other.0.pid, &other.1)));
     found.dedup_by(|one, other| one.0 == other.0);
-    found.into_iter().filter_map(|(identity, evidence)| look(kind, native_id, identity, evidence)).collect()
+    found
+        .into_iter()
+        .filter_map(|(identity, evidence)| look(kind, conversation_id, identity, evidence))
+        .collect()
 }
 
-fn look(kind: &str, native_id: &str, identity: Identity, evidence: Evidence) -> Option<Writer> {
+fn look(kind: &str, conversation_id: &str, identity: Identity, evidence: Evidence) -> Option<Writer> {
     let stat = identity::stat(identity.pid).ok().filter(|stat| is_alive(stat, &identity))?;
     let opened = stat.open().ok()?;
     let argv = opened.argv().unwrap_or_default();
@@ -170,7 +177,7 @@ fn look(kind: &str, native_id: &str, identity: Identity, evidence: Evidence) -> 
     };
     Some(Writer {
         kind: kind.to_owned(),
-        native_id: native_id.to_owned(),
+        conversation_id: conversation_id.to_owned(),
         since_ms: clock::wall_ms().saturating_sub(stat.age_ms()),
         cwd: opened.cwd().ok(),
         terminal: stat.tty_name().map(|name| PathBuf::from("/dev").join(name)),
@@ -200,7 +207,7 @@ impl Writer {
     pub fn holding(holder: &Holder) -> Self {
         Self {
             kind: holder.kind.clone(),
-            native_id: holder.native_id.clone(),
+            conversation_id: holder.conversation_id.clone(),
             identity: holder.identity.clone(),
             since_ms: holder.opened_ms,
             cwd: holder.cwd.clone(),

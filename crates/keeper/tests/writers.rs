@@ -551,7 +551,7 @@ fn who_is_a_writer_by_a_hooks_word_alone_is_ended_only_if_it_is_an_agent() {
     let home = Home::new();
     let writer = |agent: &Agent| Writer {
         kind: "claude".to_owned(),
-        native_id: ID.to_owned(),
+        conversation_id: ID.to_owned(),
         identity: Identity::of(agent.pid()).unwrap(),
         since_ms: 0,
         cwd: None,

@@ -155,6 +155,7 @@ pub struct Report {
     /// Whose it is.
     pub agent: Option<&'static str>,
     /// The agent's own id of the conversation.
+    #[serde(rename = "conversation_id")]
     pub conversation: Option<String>,
     /// How large it is.
     pub bytes: u64,

@@ -130,23 +130,30 @@ impl<'a> Asked<'a> {
 /// What became of the last turn of a conversation, when the agent's process is proven to be gone. `env` is the
 /// environment the agent ran with: it says where the transcripts are. At most [`MAX_FATE_BYTES`] are read: a keeper
 /// answers no client meanwhile, and the agent can make its record as large as it likes.
-pub fn fate(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>, asked: &Asked<'_>) -> Fate {
+pub fn fate(
+    kind: &str,
+    conversation_id: &str,
+    env: impl Fn(&str) -> Option<OsString>,
+    asked: &Asked<'_>,
+) -> Fate {
     let cannot_tell = |why: String| Fate::CannotTell { why };
     let Some(kind) = Kind::of(kind) else {
         return cannot_tell(format!("how {kind} keeps its conversations is not known"));
     };
-    let mut files = match place::files(kind, native_id, &env) {
+    let mut files = match place::files(kind, conversation_id, &env) {
         Ok(files) => files,
         Err(why) => return cannot_tell(why),
     };
     let Some(found) = files.pop() else {
-        let why = format!("{} kept no record of conversation {native_id}", kind.word());
+        let why = format!("{} kept no record of conversation {conversation_id}", kind.word());
         let unfinished = |why| Fate::Unfinished { why, progress: Progress::NoPrompt };
         return if asked.first && asked.same_boot { unfinished(why) } else { cannot_tell(why) };
     };
     if let Some(other) = files.pop() {
         let (one, other) = (found.path.display(), other.path.display());
-        return cannot_tell(format!("there are two records of conversation {native_id}: {one} and {other}"));
+        return cannot_tell(format!(
+            "there are two records of conversation {conversation_id}: {one} and {other}"
+        ));
     }
     let mut file = match place::open(&found.path) {
         Ok(file) => file,
@@ -189,9 +196,9 @@ fn skip_to_tail(file: &mut File, from_bytes: u64) -> io::Result<bool> {
 
 /// Whether the agent has anything to take up under this id; `None` if that cannot be told. False for a file
 /// that is there and has nothing said in it: Claude Code neither resumes that nor starts anew under its id.
-pub fn exists(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>) -> Option<bool> {
+pub fn exists(kind: &str, conversation_id: &str, env: impl Fn(&str) -> Option<OsString>) -> Option<bool> {
     let kind = Kind::of(kind)?;
-    let files = place::files(kind, native_id, &env).ok()?;
+    let files = place::files(kind, conversation_id, &env).ok()?;
     let mut any = false;
     for found in files.iter().filter(|found| !found.is_archived) {
         let file: File = place::open(&found.path).ok()?;
@@ -206,11 +213,11 @@ pub fn exists(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString
 /// The files that have a conversation, for whoever wants to read them: those that are compressed are left out.
 pub fn files(
     kind: &str,
-    native_id: &str,
+    conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<PathBuf>, String> {
     let Some(kind) = Kind::of(kind) else { return Ok(Vec::new()) };
-    let found = place::files(kind, native_id, &env)?.into_iter().filter(|found| !found.is_compressed);
+    let found = place::files(kind, conversation_id, &env)?.into_iter().filter(|found| !found.is_compressed);
     Ok(found.map(|found| found.path).filter(|path| place::open(path).is_ok()).collect())
 }
 

@@ -79,6 +79,7 @@ pub struct Repaired {
     /// Whose it is.
     pub agent: &'static str,
     /// The id under which the agent finds the copy.
+    #[serde(rename = "conversation_id")]
     pub conversation: String,
     /// The directory the conversation was held in, if that is known.
     pub cwd: Option<String>,

@@ -62,12 +62,12 @@ pub enum News {
 }
 
 /// The file of a conversation as it is now; `None` if there is not exactly one, or if its agent locks it.
-pub fn mark(kind: &str, native_id: &str, env: impl Fn(&str) -> Option<OsString>) -> Option<Mark> {
+pub fn mark(kind: &str, conversation_id: &str, env: impl Fn(&str) -> Option<OsString>) -> Option<Mark> {
     match Kind::of(kind)? {
         Kind::Claude => {}
         Kind::Codex => return None,
     }
-    let mut files = place::files(Kind::Claude, native_id, env).ok()?;
+    let mut files = place::files(Kind::Claude, conversation_id, env).ok()?;
     let found = files.pop().filter(|_| files.is_empty())?;
     let file = fs::metadata(&found.path).ok()?;
     Some(Mark { path: found.path, place: place_of(&file), bytes: file.len() })
@@ -153,7 +153,7 @@ struct Message<'a> {
     content: Content<'a>,
 }
 
-/// What a record says, if it is of the dialogue itself.
+/// What a record says, if it is of the conversation itself.
 fn said(line: &[u8]) -> Option<Said> {
     let record: Record<'_> = serde_json::from_slice(line).ok()?;
     if record.is_meta || record.is_sidechain || !matches!(&*record.kind, "user" | "assistant") {

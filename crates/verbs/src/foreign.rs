@@ -35,6 +35,7 @@ const SHORTEST_PREFIX: usize = 4;
 #[schemars(rename = "Conversation")]
 pub struct Conversation {
     /// The agent's own id of it.
+    #[serde(rename = "conversation_id")]
     pub id: String,
     /// Which agent writes it: `claude` or `codex`.
     pub agent: String,
@@ -152,7 +153,7 @@ impl Account {
         let shelf = shelf::list(kind, |name| var_os(name))?;
         let mut live: BTreeMap<String, Vec<Writer>> = BTreeMap::new();
         for writer in writers::live(kind, |name| var_os(name))? {
-            live.entry(writer.native_id.clone()).or_default().push(writer);
+            live.entry(writer.conversation_id.clone()).or_default().push(writer);
         }
         Ok(Self { kind, dir, shelf, live, sessions: OnceCell::new() })
     }

@@ -28,6 +28,7 @@ use crate::ctx::Ctx;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct History {
     /// The conversation, by the agent's own id.
+    #[serde(rename = "conversation_id")]
     pub conversation: String,
     /// The agent's own file.
     pub original: Option<Original>,
@@ -194,7 +195,7 @@ pub(crate) fn variables() -> Vec<(String, String)> {
 
 fn conversation(status: &Status) -> Result<(&str, &str), Problem> {
     let kind = status.what.conversation.as_str();
-    match &status.native_id {
+    match &status.conversation_id {
         Some(native) if !kind.is_empty() => Ok((kind, native)),
         _ => Err(Problem::new(
             Code::NotFound,

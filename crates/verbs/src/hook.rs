@@ -66,7 +66,7 @@ impl Source {
             Self::Codex => codex::understand(event, at_ms),
         }?;
         let is_id = |id: &str| (1..=MAX_ID_BYTES).contains(&id.len()) && !id.contains(['\0', '\n']);
-        is_id(&report.native_id).then_some(())?;
+        is_id(&report.conversation_id).then_some(())?;
         match &mut report.told {
             Told::Prompt { text } | Told::Stopped { answer: Some(text) } => shorten(text),
             // The tool and what for: people see it, and a command may have a secret in it.
@@ -161,7 +161,7 @@ fn note(call: &Call, root: &Path, agent: &Agent, report: &Report) -> Option<Answ
     let blocks = is_prompt && mode == Mode::Block;
     let record = if blocks {
         // It is there, and has nothing to do.
-        let wrote = before.as_ref().filter(|before| before.native_id == after.native_id);
+        let wrote = before.as_ref().filter(|before| before.conversation_id == after.conversation_id);
         let wrote_boot_ms = wrote.and_then(|before| before.wrote_boot_ms);
         Holder { wrote_boot_ms, is_held_up: true, doing: holders::Doing::Idle, ..after }
     } else {
@@ -178,7 +178,8 @@ fn note(call: &Call, root: &Path, agent: &Agent, report: &Report) -> Option<Answ
 /// nobody knows. The boot clock after that.
 fn settled(holders: &Holders, others: &mut [Holder], report: &Report) -> u64 {
     let now = clock::boot_ms();
-    let is_of_it = |other: &&mut Holder| other.kind == report.kind && other.native_id == report.native_id;
+    let is_of_it =
+        |other: &&mut Holder| other.kind == report.kind && other.conversation_id == report.conversation_id;
     let mut settled = false;
     for other in others.iter_mut().filter(is_of_it).filter(|other| !other.is_alive()) {
         if other.settle(now) {

@@ -418,7 +418,8 @@ pub(crate) fn hook() -> io::Result<ExitCode> {
     let sock =
         Path::new(&variable("BERTH_HOME")?).join("sessions").join(variable("BERTH_SESSION")?).join("sock");
     let at_ms = event["at_ms"].as_u64().unwrap_or_else(now_ms);
-    let report = json!({"kind": "claude", "native_id": text("session_id"), "at_ms": at_ms, "told": told});
+    let report =
+        json!({"kind": "claude", "conversation_id": text("session_id"), "at_ms": at_ms, "told": told});
     let call =
         json!({"protocol": 1, "place": "a hook", "request": {"ask": "hook", "report": report}}).to_string();
     let mut keeper = UnixStream::connect(sock)?;

@@ -90,8 +90,9 @@ impl Lab {
         let (program, store) = (self.agent(), self.store().display().to_string());
         let command = [&[program.as_str(), "acp", "--store", &store], flags].concat();
         let known = std::fs::read_to_string(self.config()).unwrap_or_default();
-        let more =
-            format!("[agents.{name}]\ndriver = \"acp\"\nconversation = \"fake\"\ncommand = {command:?}\n");
+        let more = format!(
+            "[agents.{name}]\ndriver = \"acp\"\nconversation_kind = \"fake\"\ncommand = {command:?}\n"
+        );
         std::fs::write(self.config(), known + &more).expect("a config file");
     }
 

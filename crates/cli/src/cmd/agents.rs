@@ -42,6 +42,7 @@ struct Row<'a> {
     name: &'a str,
     about: Option<&'a str>,
     driver: &'static str,
+    #[serde(rename = "conversation_kind")]
     conversation: Option<&'a str>,
     installed: bool,
     version: Option<String>,

@@ -61,8 +61,8 @@ fn line(entry: &AuditEntry) -> String {
         AuditEvent::WriterTaken { session, name, from } => {
             format!("took the terminal of `{name}` ({session}) from {from}")
         }
-        AuditEvent::ConversationTaken { session, name, conversation, ended } => {
-            format!("took conversation {conversation} for `{name}` ({session}), and ended {ended}")
+        AuditEvent::ConversationTaken { session, name, conversation_id, ended } => {
+            format!("took conversation {conversation_id} for `{name}` ({session}), and ended {ended}")
         }
     };
     format!("{}  {} {}", entry.at, plain(&entry.by), what.replace(char::is_control, "\u{fffd}"))

@@ -62,9 +62,9 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
         format!("{} ({} ago)", status.last_activity_at, print::ago(status.last_activity_at)),
     ));
     rows.push(("output", format!("{} bytes", status.output_bytes)));
-    rows.extend(status.native_id.clone().map(|id| {
+    rows.extend(status.conversation_id.clone().map(|id| {
         let kind = if status.what.conversation.is_empty() { "agent" } else { &status.what.conversation };
-        ("dialogue", format!("{id} ({kind})"))
+        ("conversation", format!("{id} ({kind})"))
     }));
     if let Some(turns) = &status.turns {
         rows.push(("turns", format!("{} in all, {} waiting", turns.total, turns.queued.len())));

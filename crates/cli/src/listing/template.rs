@@ -219,7 +219,8 @@ mod tests {
             "policy.idle_ms",
             "archived_at",
             "parent",
-            "conversation",
+            "conversation_kind",
+            "conversation_id",
         ] {
             Template::parse(&format!("{{{{.{field}}}}}"))
                 .unwrap_or_else(|problem| panic!("{field}: {problem}"));

@@ -22,7 +22,7 @@ fn lab() -> Lab {
     let tui = [lab.agent(), "tui".into(), "--hook".into(), format!("'{}' tell", lab.agent())];
     let known = std::fs::read_to_string(lab.config()).expect("a config file");
     let more = format!(
-        "[agents.remembers]\ndriver = \"acp\"\nconversation = \"claude\"\ncommand = {remembers:?}\n\
+        "[agents.remembers]\ndriver = \"acp\"\nconversation_kind = \"claude\"\ncommand = {remembers:?}\n\
          [agents.claude]\ntui = {tui:?}\nbegin_tui = [\"--session-id\", \"{{id}}\"]\n\
          resume_tui = [\"--resume\", \"{{id}}\"]\n"
     );

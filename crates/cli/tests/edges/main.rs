@@ -35,7 +35,7 @@ pub(crate) fn lab_with(tells: bool, records: bool) -> Lab {
     }
     tui.extend(records.then(|| "--record".to_owned()));
     let text = format!(
-        "[agents.fake]\ndriver = \"claude\"\nconversation = \"claude\"\ncommand = [\"false\"]\ntui = {tui:?}\n\
+        "[agents.fake]\ndriver = \"claude\"\nconversation_kind = \"claude\"\ncommand = [\"false\"]\ntui = {tui:?}\n\
          begin_tui = [\"--session-id\", \"{{id}}\"]\nresume_tui = [\"--resume\", \"{{id}}\"]\n"
     );
     fs::create_dir_all(lab.dir().join("claude")).expect("a directory for the agent's own files");

@@ -90,11 +90,11 @@ fn what_is_typed_by_hand_is_the_agents_own_and_in_nobodys_way() {
 fn g8_who_leaves_a_conversation_that_is_somebody_elses_is_back_in_its_own() {
     let lab = lab();
     let id = idle(&lab);
-    let own = text(&lab.show("s"), "native_id");
+    let own = text(&lab.show("s"), "conversation_id");
     let run = ["run", "--detach", "--agent", "fake", "--tui", "--name", "t"];
     assert!(command(&lab, &run).output().expect("berth can be started").status.success());
     wait_until("the other is idle", || text(&lab.show("t"), "state") == "idle");
-    let theirs = text(&lab.show("t"), "native_id");
+    let theirs = text(&lab.show("t"), "conversation_id");
     let is_locked = |id: &str| {
         let lock = lab.home().join("conversations/claude").join(id);
         matches!(probe(&lock), Ok(Some(Probe::Held)))

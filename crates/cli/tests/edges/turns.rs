@@ -136,9 +136,9 @@ fn a_turn_the_agent_never_confirms_is_unknown_and_not_typed_again() {
 fn g8_the_conversation_is_followed_and_its_lock_with_it() {
     let lab = lab();
     let id = idle(&lab);
-    let first = text(&lab.show("s"), "native_id");
+    let first = text(&lab.show("s"), "conversation_id");
     lab.ok(["input", "s", "--enter", "/clear"]);
-    wait_until("another conversation", || text(&lab.show("s"), "native_id") == format!("{first}-1"));
+    wait_until("another conversation", || text(&lab.show("s"), "conversation_id") == format!("{first}-1"));
     let lock = lab.home().join("conversations/claude").join(format!("{first}-1"));
     assert!(std::fs::read_to_string(lock).expect("a lock").starts_with(&id));
     assert_eq!(lab.ok(["send", "s", "--wait", "after that"]), "ECHO: after that");
@@ -148,7 +148,7 @@ fn g8_the_conversation_is_followed_and_its_lock_with_it() {
 fn g8_a_hook_of_the_conversation_before_that_comes_late_does_not_lead_back_to_it() {
     let lab = lab();
     idle(&lab);
-    let first = text(&lab.show("s"), "native_id");
+    let first = text(&lab.show("s"), "conversation_id");
     lab.ok(["input", "s", "--enter", "/clear late"]);
     lab.wait_output("s", "cleared");
     assert_eq!(lab.ok(["send", "s", "--wait", "after that"]), "ECHO: after that");
@@ -161,9 +161,9 @@ fn g8_a_hook_of_the_conversation_before_that_comes_late_does_not_lead_back_to_it
 fn g8_an_agent_inside_of_the_agent_does_not_speak_for_it() {
     let lab = lab();
     idle(&lab);
-    let first = text(&lab.show("s"), "native_id");
+    let first = text(&lab.show("s"), "conversation_id");
     assert_eq!(lab.ok(["send", "s", "--wait", "NEST"]), "ECHO: NEST");
-    assert_eq!(text(&lab.show("s"), "native_id"), first);
+    assert_eq!(text(&lab.show("s"), "conversation_id"), first);
     let entered: Vec<String> =
         lab.events("s", "conversation_entered").iter().map(|event| text(event, "id")).collect();
     assert_eq!(entered, [first]);
@@ -174,7 +174,7 @@ fn g8_an_agent_inside_of_the_agent_does_not_speak_for_it() {
 fn g8_two_sessions_that_come_to_one_conversation_are_told() {
     let lab = lab();
     idle(&lab);
-    let first = text(&lab.show("s"), "native_id");
+    let first = text(&lab.show("s"), "conversation_id");
     let run = ["run", "--detach", "--agent", "fake", "--tui", "--name", "t"];
     assert!(super::command(&lab, &run).output().expect("berth can be started").status.success());
     wait_until("the other is idle", || text(&lab.show("t"), "state") == "idle");

@@ -109,7 +109,7 @@ fn a_turn_that_was_typed_is_copied_at_its_end() {
     idle(&lab);
     let project = lab.dir().join("claude/projects/-work");
     std::fs::create_dir_all(&project).expect("a directory");
-    let native = text(&lab.show("s"), "native_id");
+    let native = text(&lab.show("s"), "conversation_id");
     let file = project.join(format!("{native}.jsonl"));
     std::fs::write(&file, "{\"type\":\"user\",\"sessionId\":\"x\"}\n").expect("a transcript");
     lab.ok(["input", "s", "--enter", "hello"]);

@@ -199,7 +199,7 @@ impl<'e> World<'e> {
         let entry = |name: &str| {
             format!(
                 "[agents.{name}]\ndriver = \"acp\"\ncommand = [{agent:?}, \"acp\", \"--store\", {store:?}]\n\
-                 conversation = \"fake\"\ntui = [\"{name}\"]\nresume_tui = []\nbegin_tui = []\n"
+                 conversation_kind = \"fake\"\ntui = [\"{name}\"]\nresume_tui = []\nbegin_tui = []\n"
             )
         };
         let mut text = entry("claude") + &entry("codex");

@@ -230,7 +230,7 @@ fn the_record_of_an_agent_with_an_interface_of_its_own_is_searched() {
     std::fs::create_dir_all(&project).expect("a directory");
     let (agent, native) = (lab.agent(), "0b6e5c1e-6f0f-4b43-9c0e-2f6f0c3c9d10");
     let config = format!(
-        "[agents.tui]\ndriver = \"pty\"\nconversation = \"claude\"\ncommand = [{agent:?}, \"hang\"]\ntui = [{agent:?}, \"hang\"]\n\
+        "[agents.tui]\ndriver = \"pty\"\nconversation_kind = \"claude\"\ncommand = [{agent:?}, \"hang\"]\ntui = [{agent:?}, \"hang\"]\n\
          resume_tui = [\"say:{{id}}\"]\n"
     );
     std::fs::write(lab.config(), config).expect("a config file");

@@ -32,7 +32,7 @@ fn b14_a_taken_conversation_is_free_before_it_is_written_here() {
     assert!(audit.contains("took conversation") && audit.contains("for `login`"), "{audit}");
     let show = world.json(&["show", "login", "--json"]);
     assert_eq!(
-        (&show["id"], &show["state"], &show["native_id"]),
+        (&show["id"], &show["state"], &show["conversation_id"]),
         (&session.into(), &"running".into(), &id('a').into())
     );
     world.ok(&["stop", "login"]);

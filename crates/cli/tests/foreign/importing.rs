@@ -26,7 +26,7 @@ fn an_imported_conversation_is_a_stopped_session_that_grep_finds() {
     assert_eq!((&done[0]["outcome"], &done[0]["name"]), (&"imported".into(), &"mend-the-login-page".into()));
     let show = world.json(&["show", "mend-the-login-page", "--json"]);
     assert_eq!(
-        (&show["state"], &show["native_id"], &show["epoch"]),
+        (&show["state"], &show["conversation_id"], &show["epoch"]),
         (&"stopped".into(), &id('a').into(), &0.into())
     );
     assert_eq!(show["cwd"], world.work("project").display().to_string());

@@ -53,7 +53,7 @@ fn who_has_one_open_is_told_by_its_hooks_and_by_the_lock_of_codex() {
     let codex = world.shell("codex", &format!("exec 8<>{}; flock 8", lock.display()));
     let all = world.json(&["ls", "--foreign", "--json"]);
     let held = |id: String| {
-        let one = all.as_array().expect("a list").iter().find(|one| one["id"] == id.as_str());
+        let one = all.as_array().expect("a list").iter().find(|one| one["conversation_id"] == id.as_str());
         one.unwrap_or_else(|| panic!("{id} is not in {all}"))["held_by"][0].clone()
     };
     assert_eq!(held(id('a'))["pid"], claude.pid(), "{all}");

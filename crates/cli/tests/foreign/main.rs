@@ -179,5 +179,5 @@ fn id(digit: char) -> String {
 
 fn ids(list: &Value) -> Vec<&str> {
     let all = list.as_array().unwrap_or_else(|| panic!("no array: {list}"));
-    all.iter().map(|one| one["id"].as_str().expect("an id")).collect()
+    all.iter().map(|one| one["conversation_id"].as_str().expect("an id")).collect()
 }

@@ -28,7 +28,7 @@ fn a_session_goes_through_its_whole_life_over_http() {
     do_to(&api, &id, "resume", json!({})).problem(409, "held");
     let copy = do_to(&api, &id, "fork", json!({"name": "copy"}));
     assert_eq!(copy.status, 201);
-    assert_ne!(copy.ok()["native_id"], api.session(&id)["native_id"]);
+    assert_ne!(copy.ok()["conversation_id"], api.session(&id)["conversation_id"]);
     assert_eq!(do_to(&api, &id, "archive", json!({"stop": true})).ok()["state"], "archived");
     assert_eq!(do_to(&api, &id, "restore", json!({})).ok()["state"], "stopped");
     do_to(&api, &id, "stop", json!({"grace_ms": -1})).problem(400, "usage");
@@ -122,13 +122,13 @@ fn c14_a_conversation_that_is_not_there_is_a_typed_error_and_no_success() {
     // One that lost its transcript: refused until somebody asks for a fresh start, and that is visible.
     let id = api.fake(json!({"prompt": "say:hello"}));
     api.wait_idle(&id);
-    let native = text(&api.session(&id), "native_id");
+    let native = text(&api.session(&id), "conversation_id");
     do_to(&api, &id, "stop", json!({})).ok();
     for file in std::fs::read_dir(api.lab.dir().join("store")).expect("the agent's own store") {
         std::fs::remove_file(file.expect("a file").path()).expect("our own file");
     }
     do_to(&api, &id, "resume", json!({})).problem(409, "refused");
     let fresh = do_to(&api, &id, "resume", json!({"fresh": true})).ok();
-    assert_ne!(text(&fresh, "native_id"), native, "a new conversation, and the dead id is not kept");
-    assert_eq!(text(&api.session(&id), "native_id"), text(&fresh, "native_id"));
+    assert_ne!(text(&fresh, "conversation_id"), native, "a new conversation, and the dead id is not kept");
+    assert_eq!(text(&api.session(&id), "conversation_id"), text(&fresh, "conversation_id"));
 }

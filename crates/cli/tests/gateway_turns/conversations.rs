@@ -16,7 +16,7 @@ fn c14_a_conversation_that_is_gone_is_told_with_the_receipt_and_is_no_success() 
     let id = start(&lab, &["--name", "s"]);
     told(&gateway, "s", "remember this");
     lab.ok(["stop", "--grace", "0s", "s"]);
-    let old = text(&lab.show("s"), "native_id");
+    let old = text(&lab.show("s"), "conversation_id");
     std::fs::remove_file(lab.store().join(format!("{old}.jsonl"))).expect("the transcript");
     let body = json!({"text": "what was it?", "wait": true});
     for round in 0..2 {
@@ -37,7 +37,7 @@ fn c14_a_conversation_that_is_gone_is_told_with_the_receipt_and_is_no_success() 
         lab.processes().iter().all(|process| process.pid == gateway.pid())
     });
     lab.ok(["resume", "-d", "--fresh", "s"]);
-    assert_ne!(text(&lab.show("s"), "native_id"), old);
+    assert_ne!(text(&lab.show("s"), "conversation_id"), old);
     assert_eq!(text(&told(&gateway, "s", "new"), "answer"), "ECHO: new");
     assert_eq!(lab.events(&id, "conversation_left").len(), 1, "one fresh start, and it can be seen");
     lab.ok(["stop", "--grace", "0s", "s"]);

@@ -88,7 +88,7 @@ fn c12_a_turn_for_a_session_that_was_switched_meanwhile_is_refused_and_said_to_n
     let gateway = lab.serve();
     let (one, two) = (start(&lab, &["--name", "one"]), start(&lab, &["--name", "two"]));
     told(&gateway, "one", "hello");
-    let native = text(&lab.show(&one), "native_id");
+    let native = text(&lab.show(&one), "conversation_id");
     let expecting = |expected: &str| json!({"text": "for one", "expected_session": expected, "wait": true});
     for expected in [&one, &native] {
         assert_eq!(text(&send(&gateway, "one", &expecting(expected)).ok(), "answer"), "ECHO: for one");

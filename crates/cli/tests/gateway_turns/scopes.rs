@@ -57,7 +57,7 @@ fn a_token_with_a_list_of_sessions_is_not_told_which_other_writes_its_conversati
     let one = start(&lab, &["--name", "one"]);
     told(&gateway, "one", "remember this");
     lab.ok(["stop", "--grace", "0s", "one"]);
-    let other = start(&lab, &["--resume", &text(&lab.show("one"), "native_id")]);
+    let other = start(&lab, &["--resume", &text(&lab.show("one"), "conversation_id")]);
     let resume = |sessions: &[&str]| {
         let name = format!("for-{}", sessions.len());
         let secret = lab.ok([&["token", "new", "--scope", "admin", "--name", &name], sessions].concat());

@@ -175,7 +175,7 @@ fn session(lab: &Lab, hook: Option<&str>) -> String {
     let mut tui = vec![lab.agent(), "tui".to_owned()];
     tui.extend(hook.into_iter().flat_map(|hook| ["--hook".to_owned(), hook.to_owned()]));
     let config = format!(
-        "[agents.fake]\ndriver = \"claude\"\nconversation = \"claude\"\ncommand = [\"false\"]\ntui = {tui:?}\n\
+        "[agents.fake]\ndriver = \"claude\"\nconversation_kind = \"claude\"\ncommand = [\"false\"]\ntui = {tui:?}\n\
          begin_tui = [\"--session-id\", \"{{id}}\"]\nresume_tui = [\"--resume\", \"{{id}}\"]\n"
     );
     std::fs::write(lab.config(), config).unwrap();
@@ -185,7 +185,7 @@ fn session(lab: &Lab, hook: Option<&str>) -> String {
     run.env("CLAUDE_CONFIG_DIR", files).env("BERTH_HOOKS", "off").env_remove("BERTH_GUARD");
     assert!(run.current_dir(lab.dir()).status().unwrap().success());
     lab.wait_output("s", "ready");
-    lab.show("s")["native_id"].as_str().expect("a conversation").to_owned()
+    lab.show("s")["conversation_id"].as_str().expect("a conversation").to_owned()
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn i3_a_keeper_that_is_replaced_while_its_session_runs_has_the_same_writer_conve
     wait_until("a writer", || writer() == Some(window.identity().pid.into()));
     let known = || {
         let status = lab.show("s");
-        (status["native_id"].clone(), status["pid"].clone(), records(&lab))
+        (status["conversation_id"].clone(), status["pid"].clone(), records(&lab))
     };
     let before = known();
     let dir = lab.session_dir(lab.show("s")["id"].as_str().unwrap());

@@ -102,7 +102,7 @@ fn d14_what_is_set_up_is_called_and_works_with_other_variables_in_the_hook() {
         [("HOME", "/nowhere"), ("TMPDIR", "/nowhere"), ("PATH", "/usr/bin:/bin"), ("XDG_STATE_HOME", "/no")];
     let mut hand = Hand::open_with(&place.lab, command, &odd);
     hand.prompt().is_quiet();
-    assert_eq!(records(&place.lab)[0]["native_id"], ID);
+    assert_eq!(records(&place.lab)[0]["conversation_id"], ID);
     // I3: berth went away, and came back elsewhere.
     let link = place.lab.home().join("hooks/berth");
     std::fs::remove_file(&link).unwrap();
@@ -121,7 +121,7 @@ fn d14_what_is_set_up_is_called_and_works_with_other_variables_in_the_hook() {
     assert!(place.lab.berth(["doctor"]).out.contains("set up for claude"));
     std::fs::remove_dir_all(place.lab.home().join("holders")).unwrap();
     hand.prompt().is_quiet();
-    assert_eq!(records(&place.lab)[0]["native_id"], ID);
+    assert_eq!(records(&place.lab)[0]["conversation_id"], ID);
     std::fs::remove_file(&link).unwrap();
     place.ok(&["claude", "--remove"]);
     assert!(!link.is_symlink(), "what is taken away makes nothing");

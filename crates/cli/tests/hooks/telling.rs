@@ -25,7 +25,10 @@ fn g8_the_record_follows_a_process_from_one_conversation_to_the_next() {
     hand.start("startup").is_quiet();
     let record = |lab: &Lab| records(lab).remove(0);
     let first = record(&lab);
-    assert_eq!((first["native_id"].as_str(), first["pid"].as_u64()), (Some(ID), Some(hand.pid().into())));
+    assert_eq!(
+        (first["conversation_id"].as_str(), first["pid"].as_u64()),
+        (Some(ID), Some(hand.pid().into()))
+    );
     assert_eq!((first["doing"]["state"].as_str(), first["cwd"].as_str()), (Some("idle"), Some("/w")));
     hand.prompt().is_quiet();
     assert_eq!(record(&lab)["doing"]["state"], "working");
@@ -41,10 +44,10 @@ fn g8_the_record_follows_a_process_from_one_conversation_to_the_next() {
     hand.event(ID, "SessionEnd", json!({"reason": "clear"})).is_quiet();
     assert_eq!(record(&lab)["ended"], "clear");
     hand.event("other", "SessionStart", json!({"source": "clear"})).is_quiet();
-    assert_eq!((record(&lab)["native_id"].as_str(), record(&lab).get("ended")), (Some("other"), None));
+    assert_eq!((record(&lab)["conversation_id"].as_str(), record(&lab).get("ended")), (Some("other"), None));
     // A start that was missed.
     hand.event("third", "UserPromptSubmit", json!({"prompt": "go on"})).is_quiet();
-    assert_eq!(record(&lab)["native_id"], "third");
+    assert_eq!(record(&lab)["conversation_id"], "third");
     assert_eq!(records(&lab).len(), 1);
 }
 
@@ -66,7 +69,7 @@ fn g8_an_agent_that_an_agent_starts_has_a_record_of_its_own() {
     let mut middle = Hand::open_with(&lab, &nested, &[("INNER", &command(&lab)), ("CLAUDE_PID", &outer_pid)]);
     middle.hook(b"").is_quiet();
     let found = records(&lab);
-    let of = |id: &str| found.iter().find(|record| record["native_id"] == id).expect("a record");
+    let of = |id: &str| found.iter().find(|record| record["conversation_id"] == id).expect("a record");
     assert_eq!(of(ID)["pid"].as_u64(), Some(outer.pid().into()));
     assert_ne!(of("inner")["pid"], of(ID)["pid"]);
     assert_ne!(of("inner")["pid"].as_u64(), Some(middle.pid().into()));

@@ -30,7 +30,7 @@ fn two_first_sends_are_two_turns_in_order(kind: Kind) {
             world.released(&id);
         }
         let asked = at_once(&world, &id, &mut seed, &format!("new {round}"));
-        let native = world.show(&id)["native_id"].clone();
+        let native = world.show(&id)["conversation_id"].clone();
         let all = world.transcripts();
         assert_eq!(
             all.len(),
@@ -41,7 +41,7 @@ fn two_first_sends_are_two_turns_in_order(kind: Kind) {
         // And again, now that there is a conversation to be taken up.
         world.released(&id);
         let again = at_once(&world, &id, &mut seed, &format!("released {round}"));
-        assert_eq!(world.show(&id)["native_id"], native);
+        assert_eq!(world.show(&id)["conversation_id"], native);
         let all = world.transcripts();
         assert_eq!(all.len(), before + 1, "no second transcript");
         let ours = all.iter().find(|one| native == one.id.as_str()).expect("the conversation's transcript");

@@ -34,7 +34,7 @@ fn b11_a_claude_killed_in_mid_tool_is_adopted_after_its_tool_is_ended() {
     wait_gone(&agent);
     assert!(matches!(tool.check(), Verdict::Alive(_)), "it went with its agent; there is nothing to test");
     let listed = world.json(&["ls", "--foreign", "--json"]);
-    assert_eq!((&listed[0]["id"], &listed[0]["held_by"]), (&ID.into(), &json!([])), "{listed}");
+    assert_eq!((&listed[0]["conversation_id"], &listed[0]["held_by"]), (&ID.into(), &json!([])), "{listed}");
     let session = world.ok(&["adopt", ID, "--detach", "--name", "saved"]);
     assert!(matches!(tool.check(), Verdict::Gone), "the tool is still at work");
     let log = world.ok(&["log", "saved"]);
@@ -51,7 +51,7 @@ fn b11_what_was_said_by_hand_between_two_turns_is_read_before_the_next() {
     world.echoed(&id, "ours, first");
     world.echoed(&id, "ours, second");
     let agent = world.show(&id)["pid"].clone();
-    let native = world.show(&id)["native_id"].as_str().expect("an id").to_owned();
+    let native = world.show(&id)["conversation_id"].as_str().expect("an id").to_owned();
     let mut stranger = by_hand(&world, &["--resume", &native], "theirs, between");
     stranger.wait("its answer", |said| said["type"] == "result");
     assert_eq!(stranger.end().0, 0);

@@ -20,10 +20,10 @@ fn a_released_agent_takes_everything_along_and_comes_back(kind: Kind) {
     let leaked = if kind == Kind::CodexAcp { None } else { tool.process(1) };
     world.released(&id);
     leaked.iter().for_each(wait_gone);
-    let native = world.show(&id)["native_id"].clone();
+    let native = world.show(&id)["conversation_id"].clone();
     world.echoed(&id, "do you remember");
     let shown = world.show(&id);
-    assert_eq!((&shown["native_id"], &shown["epoch"]), (&native, &json!(2)));
+    assert_eq!((&shown["conversation_id"], &shown["epoch"]), (&native, &json!(2)));
     let turns = world.agents.model().turns();
     assert_eq!(one_line(&turns), Ok(()), "it knows what was said before");
     assert_eq!(turns.last().expect("asked").user_texts().len(), 2);
@@ -39,7 +39,8 @@ fn a_copy_knows_the_same_and_goes_its_own_way(kind: Kind) {
     let copy = world.ok(&["fork", &id, "--name", "copy"]);
     world.echoed("copy", "in the copy");
     world.echoed(&id, "in the first");
-    let natives = [&id, &copy].map(|id| world.show(id)["native_id"].as_str().expect("an id").to_owned());
+    let natives =
+        [&id, &copy].map(|id| world.show(id)["conversation_id"].as_str().expect("an id").to_owned());
     assert_ne!(natives[0], natives[1]);
     let turns = world.agents.model().turns();
     let said = |prompt: &str| {
@@ -62,7 +63,7 @@ fn a_conversation_that_is_gone_is_an_error_with_a_choice(kind: Kind) {
     let world = World::new(kind);
     let id = world.run(&["--idle", "100ms"]);
     world.echoed(&id, "to be forgotten");
-    let native = world.show(&id)["native_id"].clone();
+    let native = world.show(&id)["conversation_id"].clone();
     world.released(&id);
     let lost = world.agents.home().join("lost");
     for one in world.transcripts() {
@@ -79,7 +80,7 @@ fn a_conversation_that_is_gone_is_an_error_with_a_choice(kind: Kind) {
     assert!(world.transcripts().is_empty(), "nothing was begun");
     world.ok(&["resume", &id, "-d", "--fresh"]);
     world.echoed(&id, "anew");
-    assert_ne!(world.show(&id)["native_id"], native);
+    assert_ne!(world.show(&id)["conversation_id"], native);
     let turns = world.agents.model().turns();
     assert_eq!(turns.last().expect("asked").user_texts(), ["anew"]);
     world.one_transcript(&id);

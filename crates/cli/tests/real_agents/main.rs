@@ -209,7 +209,7 @@ impl World {
         let mut all = self.transcripts();
         assert_eq!(all.len(), 1, "{:?}", all.iter().map(|one| &one.path).collect::<Vec<_>>());
         let one = all.remove(0);
-        assert_eq!(self.show(session)["native_id"], one.id.as_str());
+        assert_eq!(self.show(session)["conversation_id"], one.id.as_str());
         one.no_fork().unwrap_or_else(|fault| panic!("{fault}"));
         one
     }

@@ -21,8 +21,8 @@ fn an_agent_started_by_an_agent_has_a_session_of_its_own(kind: Kind) {
     // The inner agent has the outer one's variables, and is no second writer of its conversation.
     world.echoed("outer", "still there");
     world.echoed("inner", "here as well");
-    let natives =
-        ["outer", "inner"].map(|name| world.show(name)["native_id"].as_str().expect("an id").to_owned());
+    let natives = ["outer", "inner"]
+        .map(|name| world.show(name)["conversation_id"].as_str().expect("an id").to_owned());
     assert_ne!(natives[0], natives[1]);
     let agent = world.lab.process("inner", "pid");
     let marks = ["CLAUDE_CODE_SESSION_ID", "CLAUDE_PID", "CODEX_THREAD_ID"];

@@ -14,7 +14,7 @@ use crate::{Kind, World, ended, for_kinds};
 fn conversation(world: &World) -> String {
     let id = world.run(&[]);
     world.echoed(&id, "the beginning");
-    let native = world.show(&id)["native_id"].as_str().expect("an id").to_owned();
+    let native = world.show(&id)["conversation_id"].as_str().expect("an id").to_owned();
     world.ok(&["stop", &id]);
     native
 }
@@ -106,7 +106,7 @@ fn a_claude_of_somebody_else_that_came_meanwhile_is_not_raced() {
     let world = World::new(Kind::Claude);
     let id = world.run(&["--idle", "100ms"]);
     world.echoed(&id, "the beginning");
-    let native = world.show(&id)["native_id"].as_str().expect("an id").to_owned();
+    let native = world.show(&id)["conversation_id"].as_str().expect("an id").to_owned();
     world.released(&id);
     let stranger = stranger(&world, &native);
     let asked_at = Instant::now();
@@ -127,7 +127,7 @@ fn a_claude_of_somebody_else_that_came_beside_ours_holds_the_queue() {
     let world = World::new(Kind::Claude);
     let id = world.run(&[]);
     world.echoed(&id, "the beginning");
-    let native = world.show(&id)["native_id"].as_str().expect("an id").to_owned();
+    let native = world.show(&id)["conversation_id"].as_str().expect("an id").to_owned();
     let stranger = stranger(&world, &native);
     let said = world.berth(&["send", &id, "--wait", "not now"]);
     assert_eq!(said.code, 4, "{said:?}");
@@ -193,7 +193,7 @@ fn a_conversation_in_a_terminal_of_ours_is_refused_elsewhere() {
         &["run", "--agent", "claude", "--tui", "--name", "tui", "--", "--permission-mode", "manual"],
     );
     terminal.wait_for("shortcuts");
-    let native = world.show("tui")["native_id"].as_str().expect("an id of ours").to_owned();
+    let native = world.show("tui")["conversation_id"].as_str().expect("an id of ours").to_owned();
     // What is typed before it listens is lost, and there is no event for that.
     let mut pasted = 0;
     terminal.wait_until("the prompt on the screen", |terminal| {

@@ -12,7 +12,7 @@ fn a_life_is_one_conversation(kind: Kind) {
     let world = World::new(kind);
     let id = world.run(&[]);
     world.echoed(&id, "first");
-    let native = world.show(&id)["native_id"].clone();
+    let native = world.show(&id)["conversation_id"].clone();
     assert!(native.is_string(), "no native id");
     world.echoed(&id, "second");
     // The API fails.
@@ -45,7 +45,7 @@ fn a_life_is_one_conversation(kind: Kind) {
     world.echoed(&id, "after the tool");
     let states = ["done", "done", "failed", "done", "done", "cancelled", "done", "cancelled", "done"];
     assert_eq!(world.states(&id), states);
-    assert_eq!(world.show(&id)["native_id"], native);
+    assert_eq!(world.show(&id)["conversation_id"], native);
     world.one_transcript(&id);
     world.ok(&["stop", &id]);
     process.iter().for_each(wait_gone);
@@ -160,11 +160,11 @@ fn a_conversation_that_claude_leaves_is_free_and_the_one_it_enters_is_not() {
     let world = World::new(Kind::Claude);
     let id = world.run(&[]);
     world.echoed(&id, "to be forgotten");
-    let before = world.show(&id)["native_id"].as_str().expect("an id").to_owned();
+    let before = world.show(&id)["conversation_id"].as_str().expect("an id").to_owned();
     let (code, turn) = world.send(&id, "/clear");
     assert_eq!((code, &turn["state"]), (0, &json!("done")), "{turn}");
     world.echoed(&id, "anew");
-    let after = world.show(&id)["native_id"].as_str().expect("an id").to_owned();
+    let after = world.show(&id)["conversation_id"].as_str().expect("an id").to_owned();
     assert_ne!(before, after);
     let turns = world.agents.model().turns();
     assert!(!turns.last().expect("asked").user_texts().contains(&"to be forgotten"));
@@ -178,7 +178,7 @@ fn a_conversation_that_claude_leaves_is_free_and_the_one_it_enters_is_not() {
     world.ok(&["stop", &id]);
     world.ok(&["resume", &id, "-d"]);
     world.echoed(&id, "still anew");
-    assert_eq!(world.show(&id)["native_id"], after.as_str());
+    assert_eq!(world.show(&id)["conversation_id"], after.as_str());
     for one in world.transcripts() {
         one.no_fork().unwrap_or_else(|fault| panic!("{fault}"));
     }

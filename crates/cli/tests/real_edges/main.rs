@@ -132,7 +132,7 @@ fn turns_are_answered_one_after_the_other(world: &World) {
 /// command that the agent is to run.
 fn a_forged_end_does_not_end_the_turn(world: &World, kind: &str, call: impl Fn(&str) -> String) {
     assert_eq!(world.ok(&["send", "s", "--wait", "hello there"]), "ECHO: hello there");
-    let id = world.show()["native_id"].as_str().expect("a conversation").to_owned();
+    let id = world.show()["conversation_id"].as_str().expect("a conversation").to_owned();
     let work = world.agents.work();
     let event = json!({
         "hook_event_name": "Stop", "session_id": id, "transcript_path": "/nowhere", "cwd": work,
@@ -213,11 +213,11 @@ fn turns_typed_into_a_codex_whose_hooks_somebody_trusted_are_answered() {
     let dirs = fs::read_dir(world.agents.home().join(".codex")).expect("its directory").flatten();
     assert!(dirs.into_iter().all(|entry| entry.file_name() != "packages"), "a daemon was started");
     // It goes on with the same conversation, and still tells.
-    let id = world.show()["native_id"].clone();
+    let id = world.show()["conversation_id"].clone();
     world.ok(&["stop", "s"]);
     world.ok(&["resume", "s", "--detach"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "once more"]), "ECHO: once more");
-    assert_eq!(world.show()["native_id"], id);
+    assert_eq!(world.show()["conversation_id"], id);
 }
 
 #[test]
@@ -252,12 +252,12 @@ fn a_word_alone_that_starts_an_interface_is_that_agent() {
     let world = World::new();
     world.ok(&["run", "--detach", "--name", "s", "--", "claude"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "hello there"]), "ECHO: hello there");
-    let id = world.show()["native_id"].clone();
+    let id = world.show()["conversation_id"].clone();
     assert!(id.is_string() && world.show()["agent"] == "claude", "{}", world.show());
     world.ok(&["stop", "s"]);
     world.ok(&["resume", "s", "--detach"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "and again"]), "ECHO: and again");
-    assert_eq!(world.show()["native_id"], id);
+    assert_eq!(world.show()["conversation_id"], id);
 }
 
 #[test]
@@ -309,15 +309,15 @@ fn g8_a_cleared_conversation_is_followed() {
     let world = World::new();
     world.claude();
     assert_eq!(world.ok(&["send", "s", "--wait", "before"]), "ECHO: before");
-    let first = world.show()["native_id"].clone();
+    let first = world.show()["conversation_id"].clone();
     // A name that is completed on the screen is not yet sent by the Enter right behind it.
     world.ok(&["input", "s", "/clear"]);
     wait_until("the command on the screen", || world.ok(&["screen", "s"]).contains("/clear"));
     world.ok(&["input", "s", "--enter", ""]);
-    wait_until("another conversation", || world.show()["native_id"] != first);
+    wait_until("another conversation", || world.show()["conversation_id"] != first);
     assert_eq!(world.ok(&["send", "s", "--wait", "after"]), "ECHO: after");
     let lock =
-        world.lab.home().join("conversations/claude").join(world.show()["native_id"].as_str().unwrap());
+        world.lab.home().join("conversations/claude").join(world.show()["conversation_id"].as_str().unwrap());
     assert!(lock.exists());
 }
 
@@ -342,7 +342,7 @@ fn a_turn_is_not_typed_into_claude_behind_what_it_has_not_read() {
     let world = World::new();
     world.claude();
     assert_eq!(world.ok(&["send", "s", "--wait", "one"]), "ECHO: one");
-    let id = world.show()["native_id"].as_str().expect("a conversation").to_owned();
+    let id = world.show()["conversation_id"].as_str().expect("a conversation").to_owned();
     let other = world.agents.command("claude", ["-p", "--resume", &id, "two"]).output();
     assert_eq!(said(other.expect("claude can be started")).out.trim(), "ECHO: two");
     world.ok(&["send", "s", "three"]);

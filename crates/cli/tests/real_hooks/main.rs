@@ -83,7 +83,9 @@ impl World {
 
     fn wait_open(&self, terminal: &Terminal) {
         let pid = terminal.identity().pid;
-        wait_until("its record", || self.record_of(pid).is_some_and(|record| record["native_id"] == ID));
+        wait_until("its record", || {
+            self.record_of(pid).is_some_and(|record| record["conversation_id"] == ID)
+        });
     }
 }
 
@@ -197,7 +199,10 @@ fn a_run_of_berth_carries_its_hooks_and_is_told_by_its_name() {
     let run = ["run", "-d", "--name", "mine", "--agent", "claude", "--tui", "--resume", ID];
     let id = world.ok(&run);
     wait_until("its record", || {
-        world.records().iter().any(|record| record["native_id"] == ID && record["session"] == id.as_str())
+        world
+            .records()
+            .iter()
+            .any(|record| record["conversation_id"] == ID && record["session"] == id.as_str())
     });
     assert_eq!(world.records().len(), 1);
     assert!(!world.agents.home().join(".claude/skills").exists(), "something was installed");
@@ -228,7 +233,7 @@ fn b6_an_agent_that_takes_turns_carries_its_hooks_and_is_never_in_its_own_way() 
     assert!(world.ok(&["send", "s", "--wait", "three"]).contains("ECHO: three"));
     let records = world.records();
     assert_eq!(records.len(), 2, "one for each process: {records:?}");
-    let ids: Vec<&Value> = records.iter().map(|record| &record["native_id"]).collect();
+    let ids: Vec<&Value> = records.iter().map(|record| &record["conversation_id"]).collect();
     assert_eq!(ids[0], ids[1]);
     world.ok(&["stop", "s"]);
 }
@@ -239,7 +244,7 @@ fn who_ends_the_session_that_is_in_the_way_goes_on_at_once() {
     let said = world.ok(&["run", "--name", "s", "--agent", "claude", "--prompt", "one"]);
     assert!(said.contains("ECHO: one"), "{said}");
     let status: Value = serde_json::from_str(&world.ok(&["show", "s", "--json"])).unwrap();
-    let id = status["native_id"].as_str().expect("a conversation");
+    let id = status["conversation_id"].as_str().expect("a conversation");
     wait_until("the end of its turn", || world.records()[0]["doing"]["state"] == "idle");
     let mut second = world.agents.terminal("claude", ["--permission-mode", "manual", "--resume", id]);
     second.wait_for("berth stop s");
@@ -296,7 +301,7 @@ fn codex_holds_a_prompt_back_when_it_is_told_to() {
     let always = ["--json", "--skip-git-repo-check", "--dangerously-bypass-hook-trust"];
     let first = exec(&[&always[..], &["first"]].concat());
     assert!(first.out.contains("ECHO: first"), "{first:?}");
-    let thread = world.records()[0]["native_id"].as_str().expect("a thread").to_owned();
+    let thread = world.records()[0]["conversation_id"].as_str().expect("a thread").to_owned();
     // Somebody whom its own lock does not keep out.
     let event = world.agents.home().join("event");
     let opened =
@@ -349,7 +354,9 @@ fn g8_clear_in_the_interface_is_followed() {
     terminal.type_keys("\r");
     let pid = terminal.identity().pid;
     wait_until("the new conversation", || {
-        world.record_of(pid).is_some_and(|record| record["native_id"] != ID && record.get("ended").is_none())
+        world
+            .record_of(pid)
+            .is_some_and(|record| record["conversation_id"] != ID && record.get("ended").is_none())
     });
     // The one it left is free.
     let second = world.claude(&["--resume", ID, "second"]);
@@ -368,5 +375,5 @@ fn codex_tells_of_its_conversation_once_its_hooks_are_trusted() {
     assert_eq!(records.len(), 1, "{records:?}");
     let rollout = records[0]["transcript"].as_str().expect("a rollout").to_owned();
     assert_eq!((&records[0]["kind"], Path::new(&rollout).exists()), (&Value::from("codex"), true));
-    assert!(ran.out.contains(records[0]["native_id"].as_str().unwrap()), "{ran:?}");
+    assert!(ran.out.contains(records[0]["conversation_id"].as_str().unwrap()), "{ran:?}");
 }

@@ -63,7 +63,7 @@ impl World {
         let copy = PathBuf::from(made["copy"].as_str().expect("a path"));
         let checked = self.berth(&["transcript", "check", copy.to_str().expect("UTF-8")]);
         assert_eq!(checked.code, 0, "{checked:?}");
-        (made["conversation"].as_str().expect("an id").to_owned(), copy)
+        (made["conversation_id"].as_str().expect("an id").to_owned(), copy)
     }
 
     fn claude(&self, args: &[&str], prompt: &str) -> Command {
@@ -162,7 +162,7 @@ fn a_branch_that_was_not_chosen_is_a_conversation_of_its_own() {
     let told = world.berth(&[&args[..], &["--json", "--to", dir]].concat());
     assert_eq!(told.code, 0, "{told:?}");
     let made: Value = serde_json::from_str(&told.out).expect("JSON");
-    runs(world.claude(&["--resume", made["conversation"].as_str().expect("an id")], "chosen"));
+    runs(world.claude(&["--resume", made["conversation_id"].as_str().expect("an id")], "chosen"));
     assert_eq!(
         world.told_model(),
         ["base words", "ECHO: base words", "HOLD first", "held ECHO: HOLD first", "chosen"]

@@ -134,7 +134,7 @@ pub(crate) fn transcript(path: &Path) -> Vec<Did> {
 
 /// The transcript a session's agent writes.
 pub(crate) fn did(lab: &Lab, id: &str) -> Vec<Did> {
-    let native = text(&lab.show(id), "native_id");
+    let native = text(&lab.show(id), "conversation_id");
     transcript(&lab.store().join(format!("{native}.jsonl")))
 }
 

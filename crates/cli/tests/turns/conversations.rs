@@ -12,7 +12,7 @@ use crate::{
 };
 
 fn native(lab: &Lab, id: &str) -> String {
-    text(&lab.show(id), "native_id")
+    text(&lab.show(id), "conversation_id")
 }
 
 fn file(lab: &Lab, native: &str) -> PathBuf {

@@ -199,7 +199,7 @@ fn a_keeper_that_replaces_its_program_during_a_turn_hears_it_to_its_end() {
         restart(&lab.session_dir(&id));
         wait_until("the new program", || lab.events(&id, "keeper_restarted").len() == round);
     }
-    let native = text(&lab.show(&id), "native_id");
+    let native = text(&lab.show(&id), "conversation_id");
     let refused = lab.berth(["run", "-d", "--agent", "fake", "--resume", &native]);
     assert_eq!(refused.code, 4, "the right to write the conversation came along: {refused:?}");
     open(&go);

@@ -25,8 +25,9 @@ impl Remembered {
         let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
         fs::create_dir(lab.store()).expect("a directory for transcripts");
         let command = [lab.agent(), "acp".into(), "--store".into(), lab.store().display().to_string()];
-        let agent =
-            format!("[agents.fake]\ndriver = \"acp\"\nconversation = \"claude\"\ncommand = {command:?}\n");
+        let agent = format!(
+            "[agents.fake]\ndriver = \"acp\"\nconversation_kind = \"claude\"\ncommand = {command:?}\n"
+        );
         fs::write(lab.config(), agent).expect("a config file");
         let env = format!("CLAUDE_CONFIG_DIR={}", lab.dir().join("claude").display());
         let mut run = lab.command(["run", "-d", "--agent", "fake", "--name", "fix", "--env", &env]);
@@ -36,7 +37,7 @@ impl Remembered {
         let ran = said(run.output().expect("berth starts"));
         assert_eq!(ran.code, 0, "{ran:?}");
         let id = ran.out.trim().to_owned();
-        let native = text(&lab.show(&id), "native_id");
+        let native = text(&lab.show(&id), "conversation_id");
         let project = lab.dir().join("claude/projects/-work");
         fs::create_dir_all(&project).expect("a directory");
         Self { file: project.join(format!("{native}.jsonl")), lab, id }

@@ -74,7 +74,7 @@ fn c12_a_turn_for_another_session_or_conversation_is_refused() {
     let lab = lab();
     let (one, two) = (start(&lab, &["--name", "one"]), start(&lab, &["--name", "two"]));
     lab.ok(["send", "--wait", &one, "hello"]);
-    let native = text(&lab.show(&one), "native_id");
+    let native = text(&lab.show(&one), "conversation_id");
     assert_eq!(lab.ok(["send", "--wait", "one", "--expect", &one, "mine"]), "ECHO: mine");
     assert_eq!(lab.ok(["send", "--wait", "one", "--expect", &native, "mine"]), "ECHO: mine");
     for expected in [two.as_str(), "no-such-conversation"] {

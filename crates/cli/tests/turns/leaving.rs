@@ -79,7 +79,7 @@ fn b3_a_keeper_that_stands_still_keeps_its_session_and_its_conversation() {
     let (begun, touch) = mark(&lab, "begun");
     let id = start(&lab, &["--name", "s", "--prompt", &format!("{touch} {wait} x")]);
     wait_mark(&begun);
-    let native = text(&lab.show("s"), "native_id");
+    let native = text(&lab.show("s"), "conversation_id");
     let (keeper, agent) = (lab.process("s", "keeper_pid"), lab.process("s", "pid"));
     signal(&keeper, Signal::STOP);
     for _ in 0..2 {

@@ -11,7 +11,7 @@ use crate::{finish, lab, only_did, prompts, rounds, spawn, start, text};
 fn conversation(lab: &Lab) -> (String, String) {
     let id = start(lab, &["--prompt", "hello"]);
     lab.ok(["wait", &id, "--timeout", "60s"]);
-    let native = text(&lab.show(&id), "native_id");
+    let native = text(&lab.show(&id), "conversation_id");
     lab.ok(["stop", "--grace", "0s", &id]);
     (id, native)
 }

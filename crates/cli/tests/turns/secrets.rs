@@ -39,7 +39,7 @@ fn a_key_given_or_inherited_reaches_the_agent_and_is_in_no_file_and_no_list() {
     let ask = "sh:printf '%s %s %s' ${#MY_API_KEY} ${#OTHER_TOKEN} $PLAIN";
     let expected = format!("{} {} visible", GIVEN.len(), INHERITED.len());
     assert_eq!(lab.ok(["send", "--wait", "s", ask]), expected);
-    let native = text(&lab.show("s"), "native_id");
+    let native = text(&lab.show("s"), "conversation_id");
     let looks: Vec<String> = [
         &["show", "s"][..],
         &["show", "s", "--json"],

@@ -59,7 +59,8 @@ pub(crate) struct Agent {
     about: Option<String>,
     /// How berth talks to it: `pty`, `acp`, `claude` or `codex`.
     driver: String,
-    /// Whose conversations it writes.
+    /// Kind of conversations that the agent writes.
+    #[serde(rename = "conversation_kind")]
     conversation: Option<String>,
     /// Whether this host has it.
     installed: bool,

@@ -5,11 +5,11 @@ fn agent_of(pid: u32) -> Agent {
     Agent { identity, terminal: None, session: None, session_dir: None, above: vec![] }
 }
 
-fn report(native_id: &str, at_ms: u64, told: Told) -> Report {
+fn report(conversation_id: &str, at_ms: u64, told: Told) -> Report {
     Report {
         kind: "claude".to_owned(),
-        native_id: native_id.to_owned(),
-        transcript: Some(format!("/home/u/.claude/projects/-w/{native_id}.jsonl").into()),
+        conversation_id: conversation_id.to_owned(),
+        transcript: Some(format!("/home/u/.claude/projects/-w/{conversation_id}.jsonl").into()),
         cwd: Some("/w".into()),
         model: None,
         at_ms,
@@ -54,14 +54,14 @@ fn g8_clear_and_resume_change_the_conversation_of_the_same_process() {
         ("b", 4, started("clear")),
     ];
     let holder = after(&cleared).unwrap();
-    assert_eq!((holder.native_id.as_str(), holder.opened_ms, &holder.ended), ("b", 4, &None));
+    assert_eq!((holder.conversation_id.as_str(), holder.opened_ms, &holder.ended), ("b", 4, &None));
     assert_eq!((holder.wrote_boot_ms, holder.doing), (None, Doing::Idle));
     // The end of the old one may come late.
     let late = after(&[("a", 1, started("startup")), ("b", 4, started("clear")), ("a", 5, ended)]).unwrap();
-    assert_eq!((late.native_id.as_str(), late.ended), ("b", None));
+    assert_eq!((late.conversation_id.as_str(), late.ended), ("b", None));
     let resumed =
         after(&[("a", 1, started("startup")), ("b", 2, started("resume")), ("a", 3, started("resume"))]);
-    assert_eq!(resumed.map(|holder| (holder.native_id, holder.opened_ms)), Some(("a".to_owned(), 3)));
+    assert_eq!(resumed.map(|holder| (holder.conversation_id, holder.opened_ms)), Some(("a".to_owned(), 3)));
 }
 
 /// The same as of another process that lives now.
@@ -95,7 +95,7 @@ fn whoever_read_a_conversation_while_another_worked_there_lacks_its_answer() {
     assert_eq!(after(&moved).unwrap().wrote_unread_by(&reader(110)), Some(200));
     let back = [&moved[..], &[("a", 300, started("resume"))]].concat();
     assert_eq!(after(&back).unwrap().wrote_unread_by(&reader(110)), Some(200));
-    assert_eq!(after(&back).unwrap().left, [Left { native_id: "b".to_owned(), wrote_boot_ms: 300 }]);
+    assert_eq!(after(&back).unwrap().left, [Left { conversation_id: "b".to_owned(), wrote_boot_ms: 300 }]);
     // Of another boot, all was read.
     let mut old = turn;
     old.identity.boot_id = "before".to_owned();
@@ -148,11 +148,11 @@ fn a_missed_start_is_made_up_for_by_the_next_event() {
         assert_eq!(after(&[("a", 3, told)]).map(|holder| holder.opened_ms), Some(3));
     }
     let missed_clear = after(&[("a", 1, started("startup")), ("b", 2, prompt())]).unwrap();
-    assert_eq!((missed_clear.native_id.as_str(), missed_clear.opened_ms), ("b", 2));
+    assert_eq!((missed_clear.conversation_id.as_str(), missed_clear.opened_ms), ("b", 2));
     // What only ends opens nothing, and what comes late changes nothing.
     assert_eq!(after(&[("a", 1, Told::Ended { why: "other".to_owned() })]), None);
     let late = after(&[("b", 1, started("clear")), ("a", 2, Told::Stopped { answer: None })]).unwrap();
-    assert_eq!(late.native_id, "b");
+    assert_eq!(late.conversation_id, "b");
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl TakeUp {
             let event = AuditEvent::ConversationTaken {
                 session: id.to_string(),
                 name: name.clone(),
-                conversation: audit::plain(&known),
+                conversation_id: audit::plain(&known),
                 ended: audit::plain(&writer.line()),
             };
             audit::note(root, &problem::describe(by), event);

@@ -191,9 +191,9 @@ impl Keeper {
         if is_ended && report.kind == TELLS_LATE && report.transcript.is_none() {
             return;
         }
-        let Report { kind, native_id, at_ms, told, model, .. } = report;
+        let Report { kind, conversation_id, at_ms, told, model, .. } = report;
         let opens = matches!(told, hook::Told::Started { .. } | hook::Told::Prompt { .. });
-        if !opens && self.is_of_another_conversation(&native_id) {
+        if !opens && self.is_of_another_conversation(&conversation_id) {
             return;
         }
         if let Some(model) = model {
@@ -205,7 +205,7 @@ impl Keeper {
         let reads = matches!(&told, hook::Told::Started { how } if how != COMPACTS);
         // What was closed is no longer written; what is open next is told in a moment.
         if !matches!(told, hook::Told::Ended { .. }) {
-            self.follow_conversation(native_id, opens, reads, &mut reports);
+            self.follow_conversation(conversation_id, opens, reads, &mut reports);
         }
         self.desk.told = Some(ToldStatus { how: name_of(&told), at: Timestamp(at_ms) });
         let told = match told {

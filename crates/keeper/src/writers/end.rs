@@ -134,7 +134,7 @@ fn hold(
     spared: &[u32],
 ) -> Result<(), String> {
     let Some((mark, pid_mark)) = marks(&writer.kind) else { return Ok(()) };
-    let found = tree::with_mark(mark, &writer.native_id)
+    let found = tree::with_mark(mark, &writer.conversation_id)
         .map_err(|error| format!("cannot look for what {} started: {error}", writer.line()))?;
     for child in found.processes {
         let is_known = children.iter().any(|(known, _)| *known == child);

@@ -19,7 +19,7 @@ pub(super) fn hooked(kind: &str, id: &str, account: Option<&Path>) -> Vec<(Ident
         (None, _) | (_, None) => true,
     };
     let mut all = holders.all().holders;
-    all.retain(|holder| holder.kind == kind && holder.native_id == id && is_here(holder.account()));
+    all.retain(|holder| holder.kind == kind && holder.conversation_id == id && is_here(holder.account()));
     all.retain(|holder| holder.is_open());
     all.into_iter()
         .map(|holder| {

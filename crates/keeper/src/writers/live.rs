@@ -77,12 +77,12 @@ fn told(kind: Kind, dir: &Path, found: &[(String, Identity, Evidence)]) -> Vec<(
     open.retain(|holder| holder.kind == kind.word());
     open.retain(|holder| holder.account().is_none_or(|place| signs::is_same(place, dir)));
     open.retain(|holder| {
-        !found.iter().any(|(id, identity, _)| *id == holder.native_id && *identity == holder.identity)
+        !found.iter().any(|(id, identity, _)| *id == holder.conversation_id && *identity == holder.identity)
     });
     open.into_iter()
         .map(|holder| {
             let file = holders.file(&holder.kind, &holder.identity);
-            (holder.native_id, holder.identity, Evidence::Hook { file })
+            (holder.conversation_id, holder.identity, Evidence::Hook { file })
         })
         .collect()
 }

@@ -79,7 +79,7 @@ pub struct Orphans {
 /// our agent would run with; a conversation in another directory is another one.
 pub fn orphans(
     kind: &str,
-    native_id: &str,
+    conversation_id: &str,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Orphans, String> {
     let mut found = Orphans::default();
@@ -87,11 +87,11 @@ pub fn orphans(
     let Some(known) = Kind::of(kind) else { return Ok(found) };
     let dir = config_dir(known, env)?;
     // Who holds the lock lives, and so may have its tools.
-    let is_free = || matches!(lock::probe(&signs::codex_lock(&dir, native_id)), Ok(Some(Probe::Free)));
+    let is_free = || matches!(lock::probe(&signs::codex_lock(&dir, conversation_id)), Ok(Some(Probe::Free)));
     if known == Kind::Codex && !is_free() {
         return Ok(found);
     }
-    let marked = tree::with_mark(mark, native_id)
+    let marked = tree::with_mark(mark, conversation_id)
         .map_err(|error| format!("cannot look for what agents left behind: {error}"))?;
     let carriers: BTreeSet<u32> = marked.processes.iter().map(|identity| identity.pid).collect();
     let ours = fs::read_link("/proc/self/ns/pid").ok();

@@ -66,7 +66,7 @@ pub(super) const TABLE: Table = Table {
         .otherwise("none")
         .example("{ MY_AGENT_HOME = \"/srv/my-agent\" }"),
         Key::new(
-            "conversation",
+            "conversation_kind",
             Kind::Text,
             "Which kind of conversations it writes. Agents of one kind are kept apart by one lock: give \
              `claude` to anything that writes Claude Code's conversations",
@@ -190,10 +190,10 @@ fn env(keys: &mut Keys<'_>) -> Result<Vec<(String, String)>, Problem> {
 }
 
 fn conversation(keys: &mut Keys<'_>) -> Result<Option<String>, Problem> {
-    let Some(Found { origin, value }) = keys.text("conversation")? else { return Ok(None) };
+    let Some(Found { origin, value }) = keys.text("conversation_kind")? else { return Ok(None) };
     // It becomes the name of a directory.
     match Name::parse(&value) {
         Ok(_) => Ok(Some(value)),
-        Err(bad) => Err(keys.refuse("conversation", &origin, &format!("is no kind: {bad}"))),
+        Err(bad) => Err(keys.refuse("conversation_kind", &origin, &format!("is not a kind: {bad}"))),
     }
 }

@@ -46,7 +46,7 @@ tui = ["mine"]
 resume_tui = ["--resume={id}"]
 begin_tui = ["--id", "{id}"]
 env = { B = "2", A = "1" }
-conversation = "claude"
+conversation_kind = "claude"
 install = "cargo install mine"
 version = ["version"]
 "#;
@@ -153,7 +153,7 @@ fn names_that_cannot_be_typed_or_be_a_directory_are_refused() {
         refused("[agents.\"a b\"]\n").starts_with("/c/berth.toml:1:9: `a b` cannot be an agent's name: ")
     );
     assert!(refused("[agents.\"-x\"]\n").contains("starts with a letter or a digit"));
-    assert!(refused("[agents.a]\nconversation = \"../x\"\n").starts_with("/c/berth.toml:2:16: "));
+    assert!(refused("[agents.a]\nconversation_kind = \"../x\"\n").starts_with("/c/berth.toml:2:21: "));
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn head(session: &Exported) -> String {
         ("State", status.state.clone()),
         ("Session", code(session.id.as_str())),
     ];
-    rows.extend(status.native_id.as_ref().map(|id| ("Conversation", code(id))));
+    rows.extend(status.conversation_id.as_ref().map(|id| ("Conversation", code(id))));
     rows.extend(words::ending(status).map(|how| ("Last run", line(&how))));
     if !status.tags.is_empty() {
         rows.push(("Tags", line(&status.tags.join(", "))));

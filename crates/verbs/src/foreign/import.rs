@@ -25,6 +25,7 @@ use crate::{auto_name, history};
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Imported {
     /// The agent's own id of the conversation.
+    #[serde(rename = "conversation_id")]
     pub conversation: String,
     /// Which agent writes it.
     pub agent: String,

@@ -38,7 +38,7 @@ pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<Report> {
     let told = told(&event, json)?;
     Some(Report {
         kind: "claude".to_owned(),
-        native_id: event.session_id,
+        conversation_id: event.session_id,
         transcript: event.transcript_path.filter(|path| path.is_absolute()),
         cwd: event.cwd,
         model: event.model,

@@ -25,7 +25,7 @@ pub(super) fn understand(json: &[u8], at_ms: u64) -> Option<Report> {
     (notice.r#type == "agent-turn-complete").then_some(())?;
     Some(Report {
         kind: "codex".to_owned(),
-        native_id: notice.thread_id,
+        conversation_id: notice.thread_id,
         transcript: None,
         cwd: notice.cwd,
         model: None,

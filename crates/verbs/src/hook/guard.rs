@@ -79,7 +79,7 @@ pub fn unheard(others: &[Holder], mine: &Holder, agent: &Agent) -> Vec<Writer> {
     let tells = |pid: u32| others.iter().any(|other| other.identity.pid == pid && other.is_alive());
     let is_known = |pid: u32| pid == mine.identity.pid || agent.above.contains(&pid) || tells(pid);
     let env = |name: &str| std::env::var_os(name);
-    writers::listed(&mine.kind, &mine.native_id, env, is_known).unwrap_or_default()
+    writers::listed(&mine.kind, &mine.conversation_id, env, is_known).unwrap_or_default()
 }
 
 /// A process, as a record has it.
@@ -96,7 +96,7 @@ pub fn conflict(
     mine: &Holder,
     agent: &Agent,
 ) -> Option<Other> {
-    if let Some(id) = conversations::held_by(root, &mine.kind, &mine.native_id)
+    if let Some(id) = conversations::held_by(root, &mine.kind, &mine.conversation_id)
         && agent.session.as_deref() != Some(id.as_str())
     {
         let home = Home::open(root.to_owned()).ok();
@@ -134,7 +134,7 @@ fn in_the_way(root: &Path, holder: &Holder) -> Other {
 
 /// What is said to who came second.
 pub fn words(other: &Other, mine: &Holder, is_prompt: bool, mode: Mode) -> String {
-    let id = &mine.native_id;
+    let id = &mine.conversation_id;
     let copy = match mine.kind.as_str() {
         "claude" => format!("claude --resume {id} --fork-session"),
         kind => format!("{kind} fork {id}"),

@@ -99,11 +99,11 @@ export function Details({ status: known, onTag, onNote }) {
       <dt>Started</dt><dd title=${clockTime(status.started_at)}>${ago(status.started_at, now)} · run ${status.epoch}</dd>
       ${status.ended_at && isOver(status) && html`<dt>Ended</dt><dd title=${clockTime(status.ended_at)}>${ago(status.ended_at, now)}${status.exit != null ? ` · exit ${status.exit}` : ""}${status.stopped_by ? ` · by ${person(status.stopped_by.place)}` : ""}</dd>`}
       ${status.left?.length > 0 && html`<dt>Left over</dt><dd>${status.left.join("; ")}</dd>`}
-      ${status.native_id && html`<dt>Conversation</dt><dd class="mono">${status.native_id}</dd>`}<dt>Id</dt><dd class="mono">${split(status.id)[1]}</dd>
+      ${status.conversation_id && html`<dt>Conversation</dt><dd class="mono">${status.conversation_id}</dd>`}<dt>Id</dt><dd class="mono">${split(status.id)[1]}</dd>
       <dt>Tags</dt><dd class="row wrap">${(status.tags || []).map((name) => html`<${Tag} name=${name} />`)}${may("control") && html`<button class="b bare small" onClick=${onTag}>${icon("tag")}Edit</button>`}</dd>
       <dt>Note</dt><dd class="row wrap">${status.note && html`<span>${status.note}</span>`}${may("control") && html`<button class="b bare small" onClick=${onNote}>${icon("note")}${status.note ? "Edit" : "Write one"}</button>`}</dd>
     </dl></section>
-    <${Processes} status=${status} /><${Helpers} status=${status} />${status.native_id && html`<${History} status=${status} />`}<${Evidence} status=${status} />
+    <${Processes} status=${status} /><${Helpers} status=${status} />${status.conversation_id && html`<${History} status=${status} />`}<${Evidence} status=${status} />
     <section class="sect" style="border:0"><h2>In a terminal</h2><${Cmd} text=${shell(status, "attach")} /></section>
   </div>`;
 }

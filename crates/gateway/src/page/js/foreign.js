@@ -13,7 +13,7 @@ const PAGE = 50;
 /** An agent is started, and whoever had it open is ended before that. */
 const ADOPT_WAIT_MS = 90_000;
 
-const where = (one, rest = "") => `${under(one.host)}/foreign/${encodeURIComponent(one.agent)}/${encodeURIComponent(one.id)}${rest}`;
+const where = (one, rest = "") => `${under(one.host)}/foreign/${encodeURIComponent(one.agent)}/${encodeURIComponent(one.conversation_id)}${rest}`;
 /** What it is about. */
 const about = (one) => one.title || one.first_words || (one.unreadable ? "It cannot be read" : "Nothing was said yet");
 /** Somebody who has it open, in words. */
@@ -71,7 +71,7 @@ export function Foreign({ setDialog }) {
   const done = () => { close(); look(); };
   const adopt = (one) => setDialog(html`<${Adopt} one=${one} onClose=${close} onDone=${done} />`);
   const bring = (one) => setDialog(html`<${Sure} title="Import this conversation?" lead="It becomes a session here: found, read, and resumed when you like. Nothing is started, and the agent's own record stays as it is." yes="Import" onYes=${async () => {
-    const { conversations: [was] } = await post(`${under(one.host)}/foreign/import`, { conversations: [one.id], agent: one.agent });
+    const { conversations: [was] } = await post(`${under(one.host)}/foreign/import`, { conversations: [one.conversation_id], agent: one.agent });
     if (was.outcome === "refused") throw new Problem({ title: "It was not imported", detail: was.why }, 409);
     look();
     go([one.host, was.name || was.session].filter(Boolean).join("/"));
@@ -84,7 +84,7 @@ export function Foreign({ setDialog }) {
     again.current();
   }} onClose=${close} />`);
   const open = (found.all || []).filter((one) => one.held_by.length), past = unheld(found.all || []);
-  const group = (name, some) => some.length > 0 && html`<section aria-label=${name}><h2 class="group">${name}<span class="n">${some.length}</span></h2><ul class="convs">${some.map((one) => html`<${Conversation} key=${`${one.host} ${one.agent} ${one.id}`} one=${one} now=${now} onAdopt=${adopt} onImport=${bring} />`)}</ul></section>`;
+  const group = (name, some) => some.length > 0 && html`<section aria-label=${name}><h2 class="group">${name}<span class="n">${some.length}</span></h2><ul class="convs">${some.map((one) => html`<${Conversation} key=${`${one.host} ${one.agent} ${one.conversation_id}`} one=${one} now=${now} onAdopt=${adopt} onImport=${bring} />`)}</ul></section>`;
   return html`<main class="pane middle" aria-label="not started here">
     <header class="head"><a class="b bare icon back" href="#/" aria-label="back to the list">${icon("back")}</a><div class="title"><h1><span class="cut">Not started here</span></h1><div class="sub cut">What agents keep that no session has</div></div>
       ${may("send") && past.some((one) => !one.host) && html`<button class="b small" onClick=${all}>Import all</button>`}</header>
@@ -100,7 +100,7 @@ export function Foreign({ setDialog }) {
 function Conversation({ one, now, onAdopt, onImport }) {
   const [isOpen, setIsOpen] = useState(false);
   const isHeld = one.held_by.length > 0, has = !!one.file && !one.unreadable;
-  return html`<li class="conv" data-conversation=${one.id}>
+  return html`<li class="conv" data-conversation=${one.conversation_id}>
     <button class="fold" aria-expanded=${isOpen ? "true" : "false"} disabled=${!has} onClick=${() => setIsOpen(!isOpen)}>${icon("chevron", isOpen ? "chev turned" : "chev")}
       <span class="grow"><span class="words">${about(one)}</span><span class="meta">${[one.agent, place(one.cwd), one.branch !== "HEAD" && one.branch].filter(Boolean).join(" · ")}${one.host && html` <span class="tag host">${one.host}</span>`}</span></span>
       <time class="age" datetime=${one.last_activity_at} title=${clockTime(one.last_activity_at)}>${ago(one.last_activity_at, now)}</time></button>

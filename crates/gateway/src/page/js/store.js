@@ -63,7 +63,7 @@ export const spoken = (command) => (command || []).map((word) => (/^[\w@%+=:,./-
 /** The same without where its program is: what people call it. */
 export const brief = (line) => line.replace(/^'?[^\s']*\/(?=[^\s/'])/, "");
 /** Whether it was brought here from elsewhere, and never ran here. */
-export const isImported = (status) => status.epoch === 0 && !!status.native_id;
+export const isImported = (status) => status.epoch === 0 && !!status.conversation_id;
 export const isOver = (status) => ["stopped", "lost", "archived"].includes(status.state);
 
 /** Who needs you first; within a group the newest: rows move when a state changes, not with every byte. */

@@ -95,8 +95,8 @@ export function Record({ path, cwd, title, nothing = null }) {
 /** A session in which nobody said anything: what was said before it came here, if it was had elsewhere. */
 function Silent({ status }) {
   const nothing = html`<div class="empty">${icon("send", "big")}<h2>Nothing was said yet</h2><p>Write below, or from a terminal:</p><${Cmd} text=${`${shell(status, "send")} 'why does the login fail?'`} /></div>`;
-  if (!status.native_id || !status.conversation) return nothing;
-  return html`<${Record} title="Said before it came here" path=${`${under(status.host)}/foreign/${encodeURIComponent(status.conversation)}/${encodeURIComponent(status.native_id)}`} cwd=${status.cwd} nothing=${nothing} />`;
+  if (!status.conversation_id || !status.conversation_kind) return nothing;
+  return html`<${Record} title="Said before it came here" path=${`${under(status.host)}/foreign/${encodeURIComponent(status.conversation_kind)}/${encodeURIComponent(status.conversation_id)}`} cwd=${status.cwd} nothing=${nothing} />`;
 }
 
 export function Transcript({ status, follow, turn: wanted }) {
