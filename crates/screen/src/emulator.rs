@@ -1,6 +1,6 @@
 //! The emulator, fenced in.
 //!
-//! Promise: no history (it would allocate a thousand rows at once), no waiting for the end of
+//! Promise: no history unless it is asked for (it allocates a thousand rows at once), no waiting for the end of
 //! synchronized updates, no panic gets out, and no growth that the size does not explain.
 //! Not here: when to feed it (see `screen`), what it hides (see `hidden`).
 //! Start with [`Emulator::advance`].
@@ -36,9 +36,14 @@ pub(crate) struct Emulator {
 
 impl Emulator {
     pub(crate) fn new(size: Size) -> Self {
+        Self::with_history(size, 0)
+    }
+
+    /// An emulator that keeps lines that scrolled away, until they are taken.
+    pub(crate) fn with_history(size: Size, lines: usize) -> Self {
         let mailbox = Mailbox::default();
         let config = Config {
-            scrolling_history: 0,
+            scrolling_history: lines,
             // No sequence sets a hollow block, so it can stand for "the application set nothing".
             default_cursor_style: CursorStyle { shape: CursorShape::HollowBlock, blinking: false },
             kitty_keyboard: true,
@@ -71,6 +76,11 @@ impl Emulator {
 
     pub(crate) fn grid(&self) -> &Grid<Cell> {
         self.term.grid()
+    }
+
+    /// Forgets the lines that scrolled away.
+    pub(crate) fn clear_history(&mut self) {
+        self.term.grid_mut().clear_history();
     }
 
     pub(crate) fn mode(&self) -> TermMode {

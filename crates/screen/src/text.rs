@@ -12,14 +12,20 @@ use crate::paint::{Painter, print, used};
 /// The characters only.
 pub(crate) fn text(grid: &Grid<Cell>) -> String {
     lines(grid, |row| {
-        let mut line = String::new();
-        let mut column = 0;
-        while column < used(row) {
-            column += usize::from(print(row, column, |character| line.push(character)));
-        }
+        let mut line = row_text(row);
         line.truncate(line.trim_end().len());
         line
     })
+}
+
+/// The characters of one row, up to the last cell that was written.
+pub(crate) fn row_text(row: &Row<Cell>) -> String {
+    let mut line = String::new();
+    let mut column = 0;
+    while column < used(row) {
+        column += usize::from(print(row, column, |character| line.push(character)));
+    }
+    line
 }
 
 /// The characters with their colours. Colours end with the line, so that nothing spills over into what

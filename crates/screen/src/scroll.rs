@@ -1,0 +1,166 @@
+//! All that a terminal showed, as text from top to bottom: for people who read a session's output later.
+//!
+//! Promise: words stand where they stood on the screen, so that a move of the cursor leaves the space it left there; a
+//! line that wrapped is one line; what is painted over counts once, as it was last. Memory is bounded.
+//! Not here: pictures of a full-screen program before its last one.
+//! Start with [`Scroll::feed`], then [`Scroll::end`].
+
+use alacritty_terminal::grid::{Dimensions, Row};
+use alacritty_terminal::index::{Column, Line};
+use alacritty_terminal::term::cell::{Cell, Flags};
+use memchr::memmem;
+
+use crate::emulator::{Emulator, Panicked};
+use crate::text::row_text;
+use crate::{HELD_LIMIT_BYTES, Size, Splitter};
+
+/// How many lines may scroll away before they are taken, and how much is fed until then. Only a program that clears a
+/// large screen dozens of times in that many bytes loses some of these screens.
+const HISTORY_LINES: usize = 2000;
+const FEED_BYTES: usize = 1024;
+/// How programs leave the alternate screen.
+const LEAVES_ALTERNATE: &[u8] = b"\x1b[?1049l";
+
+/// A terminal whose lines are taken when they scroll away.
+pub struct Scroll {
+    size: Size,
+    splitter: Splitter,
+    emulator: Emulator,
+    /// The beginning of a line that wrapped.
+    begun: String,
+}
+
+impl std::fmt::Debug for Scroll {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scroll").field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+impl Scroll {
+    /// A blank terminal. The size is clamped, see [`Size::clamped`].
+    pub fn new(size: Size) -> Self {
+        let size = size.clamped();
+        let emulator = Emulator::with_history(size, HISTORY_LINES);
+        Self { size, splitter: Splitter::dropping(HELD_LIMIT_BYTES), emulator, begun: String::new() }
+    }
+
+    /// Takes the next bytes, however they are split. Appends the lines that scrolled away and the last picture of each
+    /// full-screen program that ended, each with a line end.
+    pub fn feed(&mut self, bytes: &[u8], text: &mut String) {
+        let whole = self.splitter.push(bytes).into_owned();
+        let mut rest = &whole[..];
+        while !rest.is_empty() {
+            // A sequence that is cut is whole again for the emulator, which remembers the first part.
+            let near = &rest[..rest.len().min(FEED_BYTES + LEAVES_ALTERNATE.len())];
+            let end = match memmem::find(near, LEAVES_ALTERNATE) {
+                Some(0) => {
+                    if self.emulator.in_alternate() {
+                        self.screen(text);
+                    }
+                    LEAVES_ALTERNATE.len()
+                }
+                Some(at) => at.min(FEED_BYTES),
+                None => rest.len().min(FEED_BYTES),
+            };
+            self.advance(&rest[..end]);
+            rest = &rest[end..];
+            self.scrolled(text);
+        }
+    }
+
+    /// What is on the screen now, each line with a line end.
+    pub fn end(mut self) -> String {
+        let mut text = String::new();
+        self.screen(&mut text);
+        text
+    }
+
+    fn advance(&mut self, bytes: &[u8]) {
+        if let Err(Panicked) = self.emulator.advance(bytes) {
+            self.emulator = Emulator::with_history(self.size, HISTORY_LINES);
+        }
+        // Nobody answers the queries of a program that is over.
+        self.emulator.take_events();
+    }
+
+    /// Takes what scrolled away.
+    fn scrolled(&mut self, text: &mut String) {
+        let lines = self.emulator.grid().history_size();
+        for line in (1..=lines).rev() {
+            let number = i32::try_from(line).expect("history is limited");
+            take(&self.emulator.grid()[Line(-number)], &mut self.begun, text);
+        }
+        if lines > 0 {
+            self.emulator.clear_history();
+        }
+    }
+
+    fn screen(&mut self, text: &mut String) {
+        let from = text.len();
+        let grid = self.emulator.grid();
+        for line in (0..grid.screen_lines()).map(Line::from) {
+            take(&grid[line], &mut self.begun, text);
+        }
+        if !self.begun.is_empty() {
+            text.push_str(std::mem::take(&mut self.begun).trim_end());
+            text.push('\n');
+        }
+        let used = text[from..].trim_end().len();
+        text.truncate(from + used);
+        if used > 0 {
+            text.push('\n');
+        }
+    }
+}
+
+/// Takes a row: the end of a line, or a part of one that goes on in the next row.
+fn take(row: &Row<Cell>, begun: &mut String, text: &mut String) {
+    begun.push_str(&row_text(row));
+    let last = Column(row.len().saturating_sub(1));
+    if !row[last].flags.contains(Flags::WRAPLINE) {
+        text.push_str(std::mem::take(begun).trim_end());
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(size: (u16, u16), stream: &str) -> String {
+        let whole = {
+            let mut scroll = Scroll::new(Size { rows: size.0, cols: size.1 });
+            let mut text = String::new();
+            scroll.feed(stream.as_bytes(), &mut text);
+            text + &scroll.end()
+        };
+        let mut scroll = Scroll::new(Size { rows: size.0, cols: size.1 });
+        let mut text = String::new();
+        stream.as_bytes().iter().for_each(|byte| scroll.feed(&[*byte], &mut text));
+        assert_eq!(text + &scroll.end(), whole, "bytes one by one");
+        whole
+    }
+
+    #[test]
+    fn moves_of_the_cursor_become_the_space_they_left() {
+        assert_eq!(
+            shown((5, 40), "fix\x1b[1Cthe\x1b[1Clogin\x1b[3;10Hhere"),
+            "fix the login\n\n         here\n"
+        );
+        assert_eq!(shown((5, 40), "10%\r20%\r\x1b[Kdone\r\n"), "done\n");
+    }
+
+    #[test]
+    fn lines_that_scroll_away_come_once_and_in_order_and_wrapped_lines_are_one() {
+        let stream: String = (1..=3000).map(|number| format!("line {number}\r\n")).collect();
+        let expected: String = (1..=3000).map(|number| format!("line {number}\n")).collect();
+        assert_eq!(shown((10, 40), &stream), expected);
+        assert_eq!(shown((3, 5), "abcdefghijklm\r\nx\r\ny\r\nz"), "abcdefghijklm\nx\ny\nz\n");
+    }
+
+    #[test]
+    fn a_full_screen_program_leaves_its_last_picture() {
+        let stream = "before\r\n\x1b[?1049h\x1b[2J\x1b[1;1Hfirst\x1b[2J\x1b[1;1Hlast\x1b[?1049lafter\r\n";
+        assert_eq!(shown((5, 40), stream), "last\nbefore\nafter\n");
+    }
+}
