@@ -8,6 +8,7 @@
 
 pub mod adopt;
 pub mod import;
+pub(crate) mod record;
 pub mod said;
 
 use std::cell::OnceCell;

@@ -144,7 +144,9 @@ impl Tools {
             let text = texts(&block["content"]);
             let keeps_its_diff = self.edits.remove(id).is_some() && !failed;
             let content = (!keeps_its_diff && !text.is_empty()).then(|| vec![kept(text).into()]);
-            updates.push(over(id, failed, content));
+            let mut update = over(id, failed, content);
+            update.fields.locations = patched(&said["tool_use_result"]).map(|place| vec![place]);
+            updates.push(SessionUpdate::ToolCallUpdate(update));
         }
     }
 
@@ -166,7 +168,7 @@ impl Tools {
         }
         let failed = matches!(word(item, "status"), "failed" | "declined");
         let content = (!output.is_empty()).then(|| vec![kept(output).into()]);
-        updates.push(over(id, failed, content));
+        updates.push(SessionUpdate::ToolCallUpdate(over(id, failed, content)));
     }
 }
 
@@ -178,10 +180,19 @@ fn acp(update: &Value, updates: &mut Vec<SessionUpdate>) {
     updates.extend(serde_json::from_value::<SessionUpdate>(cut(update.clone())).ok());
 }
 
-fn over(id: &str, failed: bool, content: Option<Vec<ToolCallContent>>) -> SessionUpdate {
+fn over(id: &str, failed: bool, content: Option<Vec<ToolCallContent>>) -> ToolCallUpdate {
     let status = if failed { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
     let fields = ToolCallUpdateFields::new().status(status).content(content);
-    SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.to_owned(), fields))
+    ToolCallUpdate::new(id.to_owned(), fields)
+}
+
+/// Where in a file a tool of Claude Code changed something: the first line that is new or gone.
+fn patched(result: &Value) -> Option<ToolCallLocation> {
+    let hunk = result["structuredPatch"].as_array()?.first()?;
+    let lines = hunk["lines"].as_array()?.iter().filter_map(Value::as_str);
+    let same = lines.take_while(|line| line.starts_with(' ')).count();
+    let line = hunk["newStart"].as_u64()?.checked_add(same as u64)?;
+    Some(ToolCallLocation::new(result["filePath"].as_str()?).line(u32::try_from(line).ok()?))
 }
 
 fn plan(entries: &Value, content: &str) -> Option<SessionUpdate> {

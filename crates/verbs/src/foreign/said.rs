@@ -1,11 +1,13 @@
 //! What was said and done in a conversation, by the agent's own record: for people who read it.
 //!
 //! Promise: records of kinds that are not known, and lines that cannot be read, are counted and passed over; memory is
-//! bounded by one line, by what is kept of each item, and by what is kept in all. Nothing is ever written.
-//! Not here: what is wrong with a record, and its branches: this reads from the beginning to the end.
-//! Start with [`read`].
+//! bounded by one line, by what is kept of each item, and by what is kept in all. Nothing is ever written. The cost of
+//! the newest exchanges ([`tail`]) does not depend on how long the record is.
+//! Not here: what is wrong with a record, and its branches: this reads in the order of the file.
+//! Start with [`read`] and [`tail`]; `record` says which records are of the conversation.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use berth_api::{Code, Problem, Timestamp};
@@ -16,6 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::record;
 use crate::transcript::{Heard, Item};
 
 /// The longest line that is understood.
@@ -24,6 +27,11 @@ const MAX_LINE_BYTES: u64 = 16 << 20;
 const MAX_KEPT_BYTES: usize = 32 << 20;
 /// How much of a prompt is kept.
 const MAX_PROMPT_BYTES: usize = 256 << 10;
+/// How much of the end of a record is read first, and at most, to find the newest exchanges.
+const FIRST_TAIL_BYTES: u64 = 1 << 20;
+const MAX_TAIL_BYTES: u64 = 64 << 20;
+/// How much the exchanges of one page have in all; the newest is always there.
+const MAX_PAGE_BYTES: usize = 4 << 20;
 
 /// What was said, and what came of it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
@@ -34,6 +42,14 @@ pub struct Exchange {
     pub at: Option<Timestamp>,
     /// What was said and done then, in order.
     pub items: Vec<Item>,
+    /// Where in the record it begins, in bytes.
+    pub offset: u64,
+}
+
+impl Exchange {
+    fn bytes(&self) -> usize {
+        self.prompt.as_ref().map_or(0, String::len) + self.items.iter().map(Item::bytes).sum::<usize>()
+    }
 }
 
 /// A conversation, read.
@@ -49,6 +65,28 @@ pub struct Said {
 
 /// Reads a conversation's file, whatever it is called. Which agent wrote it is told by what is in it, or by its name.
 pub fn read(path: &Path) -> Result<Said, Problem> {
+    read_until(path, None)
+}
+
+/// Reads the part of a conversation's file before `until`, in bytes.
+pub(crate) fn read_until(path: &Path, until: Option<u64>) -> Result<Said, Problem> {
+    let (kind, file) = opened(path)?;
+    let size = file.metadata().map_or(0, |file| file.len());
+    let until = until.unwrap_or(u64::MAX);
+    let allowed = Allowed::whole(file.take(until), size.min(until));
+    allowed
+        .and_then(|file| read_from(kind, file, 0, MAX_KEPT_BYTES))
+        .map_err(|error| crate::transcript::unreadable(path, &error))
+}
+
+/// The newest exchanges of a conversation that begin before `until` (in bytes of its file), at most `limit`. There is
+/// more before them if [`Said::cut`] says so: ask again with the offset of the first.
+pub fn tail(path: &Path, until: Option<u64>, limit: usize) -> Result<Said, Problem> {
+    let (kind, file) = opened(path)?;
+    tail_of(kind, &file, until, limit).map_err(|error| crate::transcript::unreadable(path, &error))
+}
+
+fn opened(path: &Path) -> Result<(Kind, File), Problem> {
     let named = shelf::of_file(path);
     if named.as_ref().is_some_and(|kept| kept.is_compressed) {
         return Err(Problem::new(Code::Refused, format!("{} is compressed", path.display()))
@@ -58,32 +96,70 @@ pub fn read(path: &Path) -> Result<Said, Problem> {
     let kind = kind.or(named.map(|kept| kept.kind)).ok_or_else(|| {
         Problem::new(
             Code::Refused,
-            format!("{} is no conversation of Claude Code or Codex that is known", path.display()),
+            format!("{} is not a conversation of Claude Code or Codex that is known", path.display()),
         )
         .hint("name the id of one (`berth transcript ls`), or its file")
     })?;
-    let file = berth_transcript::open(path).map_err(|why| Problem::new(Code::Refused, why))?;
-    let size = file.metadata().map_or(0, |file| file.len());
-    let allowed = Allowed::whole(file, size);
-    allowed
-        .and_then(|file| read_from(kind, file))
-        .map_err(|error| crate::transcript::unreadable(path, &error))
+    Ok((kind, berth_transcript::open(path).map_err(|why| Problem::new(Code::Refused, why))?))
 }
 
-fn read_from(kind: Kind, file: impl Read) -> io::Result<Said> {
+fn tail_of(kind: Kind, mut file: &File, until: Option<u64>, limit: usize) -> io::Result<Said> {
+    let size = file.metadata()?.len();
+    let end = until.unwrap_or(size).min(size);
+    let mut window = FIRST_TAIL_BYTES;
+    loop {
+        let mut start = end.saturating_sub(window);
+        file.seek(SeekFrom::Start(start))?;
+        let mut reader = BufReader::new(Allowed::some(file.take(end - start)));
+        if start > 0 {
+            // The line that began before.
+            start += reader.skip_until(b'\n')? as u64;
+        }
+        let mut said = read_from(kind, reader, start, usize::MAX)?;
+        let has_all = start == 0;
+        let prompts = said.exchanges.iter().filter(|one| one.prompt.is_some()).count();
+        if !has_all && prompts < limit && window < MAX_TAIL_BYTES {
+            window *= 4;
+            continue;
+        }
+        // What came of a prompt that is before the window belongs to an exchange that is not read as a whole.
+        if !has_all && prompts > 0 && said.exchanges.first().is_some_and(|one| one.prompt.is_none()) {
+            said.exchanges.remove(0);
+        }
+        let (mut bytes, mut kept) = (0, 0);
+        for one in said.exchanges.iter().rev() {
+            bytes += one.bytes();
+            if kept >= limit || (kept > 0 && bytes > MAX_PAGE_BYTES) {
+                break;
+            }
+            kept += 1;
+        }
+        let older = said.exchanges.len() - kept;
+        said.exchanges.drain(..older);
+        said.cut = !has_all || older > 0;
+        return Ok(said);
+    }
+}
+
+/// Reads records; the first one is at `offset` in the file.
+fn read_from(kind: Kind, file: impl Read, mut offset: u64, most_bytes: usize) -> io::Result<Said> {
     let mut reader = BufReader::new(file);
     let mut reading = Reading::default();
     let mut line = Vec::new();
     loop {
         line.clear();
-        if (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
+        let mut length = (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? as u64;
+        if length == 0 {
             break;
         }
-        if line.len() as u64 == MAX_LINE_BYTES && line.last() != Some(&b'\n') {
-            reader.skip_until(b'\n')?;
+        reading.at = offset;
+        if length == MAX_LINE_BYTES && line.last() != Some(&b'\n') {
+            length += reader.skip_until(b'\n')? as u64;
             reading.said.bad_lines += 1;
+            offset += length;
             continue;
         }
+        offset += length;
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
@@ -95,7 +171,7 @@ fn read_from(kind: Kind, file: impl Read) -> io::Result<Said> {
             Kind::Claude => reading.claude(&record, &line),
             Kind::Codex => reading.codex(&record),
         }
-        if reading.bytes + reading.heard.bytes() > MAX_KEPT_BYTES {
+        if reading.bytes + reading.heard.bytes() > most_bytes {
             reading.said.cut = true;
             break;
         }
@@ -107,9 +183,11 @@ fn read_from(kind: Kind, file: impl Read) -> io::Result<Said> {
 #[derive(Default)]
 struct Reading {
     said: Said,
-    open: Option<(Option<String>, Option<Timestamp>)>,
+    open: Option<Exchange>,
     heard: Heard,
     bytes: usize,
+    /// Where the record that is read begins.
+    at: u64,
 }
 
 impl Reading {
@@ -117,10 +195,11 @@ impl Reading {
         let heard = std::mem::take(&mut self.heard);
         self.bytes += heard.bytes();
         let items = heard.items();
-        let open = self.open.take();
-        if open.is_some() || !items.is_empty() {
-            let (prompt, at) = open.unwrap_or_default();
-            self.said.exchanges.push(Exchange { prompt, at, items });
+        match self.open.take() {
+            Some(open) => self.said.exchanges.push(Exchange { items, ..open }),
+            None if items.is_empty() => {}
+            // The agent spoke first: that begins the conversation.
+            None => self.said.exchanges.push(Exchange { items, ..Exchange::default() }),
         }
     }
 
@@ -128,43 +207,48 @@ impl Reading {
         self.close();
         let end = text.floor_char_boundary(MAX_PROMPT_BYTES);
         self.bytes += end;
-        self.open = Some((Some(text[..end].to_owned()), at));
+        let prompt = Some(text[..end].to_owned());
+        self.open = Some(Exchange { prompt, at, offset: self.at, items: Vec::new() });
     }
 
     fn claude(&mut self, record: &Value, line: &[u8]) {
-        if record["isSidechain"] == true || record["isMeta"] == true {
+        // A sub-agent talks to the agent; what it did is the result of a tool.
+        if record["isSidechain"] == true {
             return;
         }
-        let content = &record["message"]["content"];
-        match record["type"].as_str().unwrap_or_default() {
-            "user" => match prompt_in(content) {
-                Some(text) => self.prompt(&text, moment(record)),
-                None => self.heard.hear(line),
-            },
-            "assistant" => self.heard.hear(line),
-            _ => {}
+        if record::is_claude_talk(record) {
+            self.heard.hear(line);
+        }
+        match record::claude_user(record) {
+            Some(record::ClaudeUser::Prompt(text)) => self.prompt(&text, moment(record)),
+            Some(record::ClaudeUser::Told(text)) => self.heard.said(&text),
+            None => {}
         }
     }
 
     fn codex(&mut self, record: &Value) {
         let payload = &record["payload"];
-        if record["type"] != "response_item" {
-            return;
-        }
-        match payload["type"].as_str().unwrap_or_default() {
-            "message" if payload["role"] == "user" => {
-                // What the agent puts before a person's words is in elements of its own.
-                if let Some(text) =
-                    prompt_in(&payload["content"]).filter(|text| !text.trim_start().starts_with('<'))
-                {
-                    self.prompt(&text, moment(record));
+        match (record["type"].as_str().unwrap_or_default(), payload["type"].as_str().unwrap_or_default()) {
+            ("response_item", "message") => match payload["role"].as_str() {
+                Some("user") => {
+                    if let Some(text) = record::codex_prompt(payload) {
+                        self.prompt(&text, moment(record));
+                    }
                 }
+                Some("assistant") => {
+                    self.heard.said(&record::text_in(&payload["content"]).unwrap_or_default());
+                }
+                Some(_) | None => {}
+            },
+            ("response_item", "function_call" | "custom_tool_call" | "local_shell_call") => {
+                self.heard.codex_call(payload);
             }
-            "message" if payload["role"] == "assistant" => {
-                self.heard.said(&prompt_in(&payload["content"]).unwrap_or_default());
+            ("response_item", "function_call_output" | "custom_tool_call_output") => {
+                self.heard.codex_output(payload);
             }
-            "function_call" | "custom_tool_call" | "local_shell_call" => self.heard.codex_call(payload),
-            "function_call_output" | "custom_tool_call_output" => self.heard.codex_output(payload),
+            ("event_msg", "item_completed") if payload["item"]["type"] == "FileChange" => {
+                self.heard.codex_changes(&payload["item"]);
+            }
             _ => {}
         }
     }
@@ -173,15 +257,6 @@ impl Reading {
 fn moment(record: &Value) -> Option<Timestamp> {
     let moment: jiff::Timestamp = record["timestamp"].as_str()?.parse().ok()?;
     Some(Timestamp(moment.as_millisecond().max(0).cast_unsigned()))
-}
-
-/// The text of a message, if it has one: results of tools are none.
-fn prompt_in(content: &Value) -> Option<String> {
-    if let Some(text) = content.as_str() {
-        return Some(text.to_owned());
-    }
-    let parts: Vec<&str> = content.as_array()?.iter().filter_map(|part| part["text"].as_str()).collect();
-    (!parts.is_empty()).then(|| parts.join("\n"))
 }
 
 #[cfg(test)]
@@ -204,7 +279,7 @@ mod tests {
             "torn",
             r#"{"type":"user","message":{"role":"user","content":[{"type":"text","text":"thanks"}]}}"#,
         ];
-        let said = read_from(Kind::Claude, lines.join("\n").as_bytes()).expect("text");
+        let said = read_from(Kind::Claude, lines.join("\n").as_bytes(), 0, MAX_KEPT_BYTES).expect("text");
         assert_eq!(texts(&said), [(Some("list"), 2), (Some("thanks"), 0)]);
         assert_eq!((said.bad_lines, said.cut), (1, false));
         assert!(said.exchanges[0].at.is_some());
@@ -216,7 +291,7 @@ mod tests {
     fn a_line_that_is_too_long_is_counted_and_what_follows_is_read() {
         let long = io::repeat(b'x').take(MAX_LINE_BYTES + 1);
         let after = "\n{\"type\":\"user\",\"message\":{\"content\":\"hi\"}}\n";
-        let said = read_from(Kind::Claude, long.chain(after.as_bytes())).expect("text");
+        let said = read_from(Kind::Claude, long.chain(after.as_bytes()), 0, MAX_KEPT_BYTES).expect("text");
         assert_eq!((texts(&said), said.bad_lines), (vec![(Some("hi"), 0)], 1));
     }
 
@@ -240,7 +315,7 @@ mod tests {
                 r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"one file"}]}"#,
             ),
         ];
-        let said = read_from(Kind::Codex, lines.join("\n").as_bytes()).expect("text");
+        let said = read_from(Kind::Codex, lines.join("\n").as_bytes(), 0, MAX_KEPT_BYTES).expect("text");
         assert_eq!(texts(&said), [(Some("list"), 2)]);
         let Item::Tool(tool) = &said.exchanges[0].items[0] else { panic!("no tool: {said:?}") };
         assert_eq!((tool.name.as_str(), tool.output.as_deref()), ("exec_command", Some("a.txt")));

@@ -88,6 +88,22 @@ impl Heard {
         }
     }
 
+    /// What it changed in files, as Codex records it beside the use of the tool.
+    pub(crate) fn codex_changes(&mut self, item: &Value) {
+        let id = word(item, "id");
+        if !self.has_tool(id) {
+            return;
+        }
+        let changes = item["changes"].as_object().into_iter().flatten();
+        let diffs = changes.map(|(path, change)| match word(change, "type") {
+            "add" => Diff::whole(path, None, change["content"].as_str()),
+            "delete" => Diff::whole(path, change["content"].as_str(), None),
+            _ => Diff::unified(path, word(change, "unified_diff")),
+        });
+        let diffs = diffs.collect();
+        self.tool(id, |tool| tool.diffs = diffs);
+    }
+
     fn push(&mut self, item: Item) {
         self.bytes += item.bytes();
         self.items.push(item);
@@ -145,6 +161,9 @@ impl Heard {
     }
 
     fn claude_results(&mut self, said: &Value) {
+        // In what it prints, and in its transcript.
+        let told = [&said["tool_use_result"], &said["toolUseResult"]];
+        let diff = told.into_iter().find_map(claude_patch);
         for block in said["message"]["content"].as_array().into_iter().flatten() {
             let id = word(block, "tool_use_id");
             if word(block, "type") == "tool_result" && self.has_tool(id) {
@@ -152,6 +171,10 @@ impl Heard {
                     tool.result(&texts(&block["content"]));
                     tool.is_error = block["is_error"] == true;
                     tool.is_over = true;
+                    // What was asked for knows a part of the file; what was done, where that is.
+                    if let Some(diff) = diff.clone().filter(|_| !tool.diffs.is_empty()) {
+                        tool.diffs = vec![diff];
+                    }
                 });
             }
         }
@@ -224,12 +247,7 @@ impl Heard {
             "webSearch" => ("web search", Value::from(word(item, "query")), String::new()),
             _ => return,
         };
-        let diffs: Vec<Diff> = item["changes"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|change| Diff::unified(word(change, "path"), word(change, "diff")))
-            .collect();
+        let diffs: Vec<Diff> = item["changes"].as_array().into_iter().flatten().map(codex_diff).collect();
         self.tool(word(item, "id"), |tool| {
             name.clone_into(&mut tool.name);
             tool.give(&input);
@@ -247,6 +265,34 @@ fn word<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
+/// A change of a file, as Codex tells it: of one that is new or gone, all that is or was in it.
+fn codex_diff(change: &Value) -> Diff {
+    let (path, text) = (word(change, "path"), word(change, "diff"));
+    let has_hunks = text.starts_with("@@ ") || text.contains("\n@@ ");
+    match change["kind"]["type"].as_str().or(change["kind"].as_str()) {
+        Some("add") if !has_hunks => Diff::whole(path, None, Some(text)),
+        Some("delete") if !has_hunks => Diff::whole(path, Some(text), None),
+        Some(_) | None => Diff::unified(path, text),
+    }
+}
+
+/// The change that a tool of Claude Code made, with the numbers of the lines in the file.
+fn claude_patch(result: &Value) -> Option<Diff> {
+    let hunks = result["structuredPatch"].as_array().filter(|hunks| !hunks.is_empty())?;
+    let mut text = String::new();
+    for hunk in hunks {
+        let number = |field: &str| hunk[field].as_u64();
+        let (old, new) = (number("oldStart")?, number("newStart")?);
+        let (old_lines, new_lines) = (number("oldLines")?, number("newLines")?);
+        text.push_str(&format!("@@ -{old},{old_lines} +{new},{new_lines} @@\n"));
+        for line in hunk["lines"].as_array()?.iter().filter_map(Value::as_str) {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    Some(Diff::unified(result["filePath"].as_str()?, &text))
+}
+
 /// The changes that the tools of Claude Code make, by what they are given.
 fn claude_diffs(input: &Value) -> Vec<Diff> {
     let Some(path) = input["file_path"].as_str().or(input["notebook_path"].as_str()) else {
@@ -259,7 +305,7 @@ fn claude_diffs(input: &Value) -> Vec<Diff> {
     if let Some(edits) = input["edits"].as_array() {
         return edits.iter().filter_map(edit).collect();
     }
-    let whole = || input["content"].as_str().map(|content| Diff::of(path, None, Some(content)));
+    let whole = || input["content"].as_str().map(|content| Diff::whole(path, None, Some(content)));
     edit(input).or_else(whole).into_iter().collect()
 }
 
@@ -376,11 +422,29 @@ mod tests {
         let claude = r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t","name":"Edit","input":{"file_path":"/a","old_string":"x","new_string":"y"}}]}}"#;
         assert_eq!(diffs(&[claude]), [Diff::of("/a", Some("x"), Some("y"))]);
         let write = r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t","name":"Write","input":{"file_path":"/a","content":"y"}}]}}"#;
-        assert_eq!(diffs(&[write]), [Diff::of("/a", None, Some("y"))]);
+        assert_eq!(diffs(&[write]), [Diff::whole("/a", None, Some("y"))]);
         let acp = r#"{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"Edit","content":[{"type":"diff","path":"/a","oldText":"x","newText":"y"}]}}}"#;
         assert_eq!(diffs(&[acp]), [Diff::of("/a", Some("x"), Some("y"))]);
         let codex = r#"{"method":"item/completed","params":{"item":{"type":"fileChange","id":"i","changes":[{"path":"/a","kind":"update","diff":"@@ -1 +1 @@\n-x\n+y\n"}]}}}"#;
         assert_eq!(diffs(&[codex]), [Diff::unified("/a", "@@ -1 +1 @@\n-x\n+y\n")]);
+        let added = r#"{"method":"item/completed","params":{"item":{"type":"fileChange","id":"i","changes":[{"path":"/a","kind":{"type":"add"},"diff":"y\n"}]}}}"#;
+        assert_eq!(diffs(&[added]), [Diff::whole("/a", None, Some("y\n"))]);
+    }
+
+    #[test]
+    fn lines_of_a_change_have_the_numbers_they_have_in_the_file() {
+        let call = r#"{"type":"assistant","message":{"content":[{"type":"tool_use","id":"t","name":"Edit","input":{"file_path":"/a","old_string":"x","new_string":"y"}}]}}"#;
+        let patch = json!({"filePath": "/a", "originalFile": "…", "structuredPatch": [
+            {"oldStart": 19, "oldLines": 2, "newStart": 19, "newLines": 2, "lines": [" w", "-x", "+y"]}]});
+        let result = json!([{"type": "tool_result", "tool_use_id": "t", "content": "done"}]);
+        for field in ["tool_use_result", "toolUseResult"] {
+            let done = json!({"type": "user", "message": {"content": result}, field: patch}).to_string();
+            let Some(Item::Tool(tool)) = heard(&[call, &done]).pop() else { panic!("no tool") };
+            assert_eq!(tool.diffs, [Diff::unified("/a", "@@ -19,2 +19,2 @@\n w\n-x\n+y\n")], "{field}");
+        }
+        // A part of a file whose place nobody told has no numbers.
+        let Some(Item::Tool(tool)) = heard(&[call]).pop() else { panic!("no tool") };
+        assert!(!tool.diffs[0].whole && tool.diffs[0].unified.is_none());
     }
 
     #[test]

@@ -75,8 +75,11 @@ pub struct Diff {
     pub old: Option<String>,
     /// What is there now.
     pub new: Option<String>,
-    /// The difference, in the unified format.
+    /// The difference, in the unified format. The numbers in its hunks are those of the file, where it has hunks.
     pub unified: Option<String>,
+    /// True if `old` and `new` are all of the file, so that their lines have the numbers they have in it; false for a part
+    /// of the file, whose place in it nobody told.
+    pub whole: bool,
     /// There is more of it.
     pub cut: bool,
 }
@@ -108,7 +111,7 @@ impl Item {
     }
 
     /// About how much room it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Text { text, .. } | Self::Thought { text, .. } => text.len(),
             Self::Tool(tool) => tool.bytes(),
@@ -143,12 +146,17 @@ impl Tool {
 }
 
 impl Diff {
-    /// A change of a part of a file, or of all of it.
+    /// A change of a part of a file.
     pub(super) fn of(path: &str, old: Option<&str>, new: Option<&str>) -> Self {
         let part = |text: Option<&str>| text.map(|text| kept(text, MAX_DIFF_BYTES)).unzip();
         let ((old, old_cut), (new, new_cut)) = (part(old), part(new));
         let cut = old_cut.unwrap_or(false) || new_cut.unwrap_or(false);
-        Self { path: path.to_owned(), old, new, unified: None, cut }
+        Self { path: path.to_owned(), old, new, unified: None, whole: false, cut }
+    }
+
+    /// A change of all of a file.
+    pub(super) fn whole(path: &str, old: Option<&str>, new: Option<&str>) -> Self {
+        Self { whole: true, ..Self::of(path, old, new) }
     }
 
     /// A difference somebody else made.

@@ -6,7 +6,8 @@ function parseDiff(text) {
   if (!/^(@@ |diff --git |--- |\+\+\+ )/m.test(text) || !/^[-+]/m.test(text)) return null;
   const files = [];
   let file = null, a = 0, b = 0;
-  const begin = (name) => { file = { name, lines: [] }; files.push(file); a = b = 1; };
+  // Without a hunk that says where it is, its lines have no numbers.
+  const begin = (name) => { file = { name, lines: [] }; files.push(file); a = b = NaN; };
   for (const line of text.split("\n")) {
     const git = line.match(/^diff --git a\/(.*) b\//);
     const hunk = line.match(/^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)/);
@@ -40,8 +41,8 @@ export function oneLine(text) {
   return files ? files.map((file) => file.name || "a file").join(", ") : text.replace(/\s+/g, " ").trim();
 }
 
-/** The lines that differ between two texts, with a little around them. */
-function compare(name, before, after) {
+/** The lines that differ between two texts, with a little around them; with numbers only if both are all of a file. */
+function compare(name, before, after, isWhole) {
   const a = before === "" ? [] : before.replace(/\n$/, "").split("\n"), b = after === "" ? [] : after.replace(/\n$/, "").split("\n");
   let head = 0, tail = 0;
   while (head < a.length && head < b.length && a[head] === b[head]) head++;
@@ -51,7 +52,7 @@ function compare(name, before, after) {
   for (let i = Math.max(0, head - 3); i < head; i++) lines.push({ kind: "same", text: a[i], a: i + 1, b: i + 1 });
   lines.push(...middle(x, y, head));
   for (let i = 0; i < Math.min(3, tail); i++) lines.push({ kind: "same", text: a[a.length - tail + i], a: a.length - tail + i + 1, b: b.length - tail + i + 1 });
-  return [{ name, lines }];
+  return [{ name, lines: isWhole ? lines : lines.map(({ kind, text }) => ({ kind, text })) }];
 }
 
 /** The longest common lines; for large pieces all out, all in: the table would be n × m. */
@@ -97,10 +98,10 @@ export function understand(item) {
   const given = typeof item.input === "string" ? json(item.input) : item.input;
   const raw = typeof item.input === "string" ? item.input : item.input == null ? "" : JSON.stringify(item.input, null, 2);
   let files = null;
-  if (item.diffs?.length) files = item.diffs.flatMap((diff) => (diff.unified ? (parseDiff(`--- ${diff.path}\n+++ ${diff.path}\n${diff.unified.replace(/^(diff --git|index|---|\+\+\+) .*\n/gm, "")}`) ?? []) : compare(diff.path || "", diff.old ?? "", diff.new ?? "")));
+  if (item.diffs?.length) files = item.diffs.flatMap((diff) => (diff.unified ? (parseDiff(`--- ${diff.path}\n+++ ${diff.path}\n${diff.unified.replace(/^(diff --git|index|---|\+\+\+) .*\n/gm, "")}`) ?? []) : compare(diff.path || "", diff.old ?? "", diff.new ?? "", diff.whole)));
   else if (given && typeof given.old_string === "string") files = compare(given.file_path || given.path || "", given.old_string, given.new_string || "");
   else if (given && Array.isArray(given.edits)) files = given.edits.flatMap((edit) => compare(given.file_path || "", edit.old_string || "", edit.new_string || ""));
-  else if (given && typeof given.content === "string" && (given.file_path || given.path)) files = compare(given.file_path || given.path, "", given.content);
+  else if (given && typeof given.content === "string" && (given.file_path || given.path)) files = compare(given.file_path || given.path, "", given.content, true);
   else files = parseDiff(raw) || (item.output ? parseDiff(item.output) : null);
   const line = given ? given.command ?? given.cmd ?? given.file_path ?? given.path ?? given.pattern ?? given.query ?? given.url ?? given.description ?? given.prompt : raw;
   // A summary that is the input itself says less than what the input is about.
