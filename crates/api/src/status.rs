@@ -73,7 +73,7 @@ pub struct Status {
     /// What it runs (without the values of `env`).
     #[serde(flatten)]
     pub what: What,
-    /// The number of its current or last run.
+    /// The number of its current or last run; 0 if it never ran.
     pub epoch: u64,
     /// The agent's process, while it runs.
     pub pid: Option<u32>,
@@ -81,8 +81,8 @@ pub struct Status {
     pub keeper_pid: Option<u32>,
     /// When it was made.
     pub created_at: Timestamp,
-    /// When its current or last run began.
-    pub started_at: Timestamp,
+    /// When its current or last run began; null if it never ran.
+    pub started_at: Option<Timestamp>,
     /// When its last run ended.
     pub ended_at: Option<Timestamp>,
     /// When something last happened: an event or a byte of output.

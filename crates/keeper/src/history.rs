@@ -68,7 +68,7 @@ pub struct History {
     /// The number of the last event.
     pub seq: u64,
     created_at_ms: u64,
-    started_at_ms: u64,
+    started_at_ms: Option<u64>,
     ended_at_ms: Option<u64>,
     last_event_at_ms: u64,
     archived_at_ms: Option<u64>,
@@ -101,7 +101,7 @@ impl History {
         match &stored.event {
             Event::Created { .. } => self.created_at_ms = stored.at_ms,
             Event::RunStarting { .. } => {
-                self.started_at_ms = stored.at_ms;
+                self.started_at_ms = Some(stored.at_ms);
                 self.ended_at_ms = None;
             }
             Event::RunEnded { .. } => {
@@ -185,7 +185,7 @@ impl History {
             pid: session.agent().filter(|_| kept).map(|agent| agent.pid),
             keeper_pid: session.keeper.as_ref().filter(|_| kept).map(|keeper| keeper.pid),
             created_at: Timestamp(self.created_at_ms),
-            started_at: Timestamp(self.started_at_ms),
+            started_at: self.started_at_ms.map(Timestamp),
             ended_at: self.ended_at_ms.map(Timestamp),
             last_activity_at: Timestamp(self.last_event_at_ms),
             stopped_by: session.stopped_by.clone().map(Actor::from),

@@ -46,7 +46,8 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
     if grant > Grant::Nothing {
         rows.push(("grant", format!("{grant}: what is inside of it may go so far (docs/grants.md)")));
     }
-    rows.push(("run", format!("{} ({} driver)", status.epoch, status.what.driver)));
+    let run = if status.epoch == 0 { "none yet".to_owned() } else { status.epoch.to_string() };
+    rows.push(("run", format!("{run} ({} driver)", status.what.driver)));
     rows.extend(status.pid.map(|pid| ("agent", format!("pid {pid}"))));
     rows.extend(status.keeper_pid.map(|pid| ("keeper", format!("pid {pid}"))));
     rows.extend(status.writer.as_ref().map(|writer| {

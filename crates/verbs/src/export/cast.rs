@@ -47,7 +47,7 @@ pub fn write(
     let status = &session.status;
     let known = (status.cols, status.rows);
     let (width, height) = if known.0 > 0 && known.1 > 0 { known } else { USUAL };
-    let began_ms = clock.began_ms.unwrap_or(status.started_at.0);
+    let began_ms = clock.began_ms.unwrap_or(status.started_at.unwrap_or(status.created_at).0);
     let header = Header {
         version: 2,
         width,

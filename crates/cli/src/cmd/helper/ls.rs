@@ -59,7 +59,8 @@ fn table(listed: &[Status]) -> Visible {
         let place = helper.dir.clone().unwrap_or_else(|| helper.scope.clone());
         let state =
             if status.state == "running" && !helper.ready { "unready" } else { status.state.as_str() };
-        let age = print::ago(if status.state == "stopped" { status.created_at } else { status.started_at });
+        let started_at = status.started_at.filter(|_| status.state != "stopped");
+        let age = print::ago(started_at.unwrap_or(status.created_at));
         let address = helper.address.clone().unwrap_or_else(|| "-".to_owned());
         [helper.name.clone(), place, state.to_owned(), owners(status, &helper), age, address]
     };

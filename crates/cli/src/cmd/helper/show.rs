@@ -54,7 +54,7 @@ fn lines(helpers: &Ctx, status: &Status) -> Visible {
     rows.push(("run", status.epoch.to_string()));
     rows.extend(status.pid.map(|pid| ("process", format!("pid {pid}"))));
     rows.extend(status.keeper_pid.map(|pid| ("keeper", format!("pid {pid}"))));
-    rows.push(("started", format!("{} ({} ago)", status.started_at, print::ago(status.started_at))));
+    rows.extend(status.started_at.map(|at| ("started", format!("{at} ({} ago)", print::ago(at)))));
     rows.push(("output", format!("{} bytes", status.output_bytes)));
     let dir = helpers.home.sessions_dir().join(&status.id);
     rows.push(("record", dir.display().to_string()));

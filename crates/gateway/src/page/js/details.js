@@ -96,7 +96,7 @@ export function Details({ status: known, onTag, onNote }) {
       ${status.host && html`<dt>Host</dt><dd>${status.host}</dd>`}<dt>Agent</dt><dd>${kindOf(status)}</dd><dt>Directory</dt><dd class="mono">${place(status.cwd)}</dd><dt>Command</dt><dd class="mono clamp" title=${spoken(status.command)}>${brief(spoken(status.command))}</dd>
       <dt>Who types</dt><dd>${w ? html`${person(w.place)} <span class="dimmer">since ${hour(w.since)}</span>` : html`<span class="dim">nobody</span>`}</dd>
       <dt>Attached</dt><dd>${status.attached?.length ? status.attached.map((one) => html`<div>${person(one.place)} <span class="dimmer">${one.writes ? "types" : "watches"} since ${hour(one.since)}</span></div>`) : status.clients ? count(status.clients, "client") : html`<span class="dim">nobody</span>`}</dd>
-      <dt>Started</dt><dd title=${clockTime(status.started_at)}>${ago(status.started_at, now)} · run ${status.epoch}</dd>
+      ${status.started_at ? html`<dt>Started</dt><dd title=${clockTime(status.started_at)}>${ago(status.started_at, now)} · run ${status.epoch}</dd>` : html`<dt>Started</dt><dd class="dim">not yet</dd>`}
       ${status.ended_at && isOver(status) && html`<dt>Ended</dt><dd title=${clockTime(status.ended_at)}>${ago(status.ended_at, now)}${status.exit != null ? ` · exit ${status.exit}` : ""}${status.stopped_by ? ` · by ${person(status.stopped_by.place)}` : ""}</dd>`}
       ${status.left?.length > 0 && html`<dt>Left over</dt><dd>${status.left.join("; ")}</dd>`}
       ${status.conversation_id && html`<dt>Conversation</dt><dd class="mono">${status.conversation_id}</dd>`}<dt>Id</dt><dd class="mono">${split(status.id)[1]}</dd>
