@@ -3,10 +3,11 @@
 //! Promise: nothing is made up: what has no name or no end is shown without. Memory is bounded by one line of the
 //! agent's, by what is kept of each item, and by what is kept of a turn.
 //! Not here: how it looks (see `export::markdown`, and the page).
-//! Start with [`page`]; `heard` understands the agents' lines.
+//! Start with [`page`]; `heard` understands the agents' lines, `own_record` reads what berth was not told.
 
 mod heard;
 mod item;
+mod own_record;
 
 use std::io;
 use std::path::Path;
@@ -23,9 +24,11 @@ use serde::Serialize;
 pub use item::{Diff, Item, Tool};
 
 use crate::ctx::Ctx;
+use crate::foreign::said::Exchange;
 use crate::progress::Progress;
 use crate::turns;
 pub(crate) use heard::Heard;
+pub(crate) use own_record::{OwnRecord, find as find_own_record, own_files};
 
 /// The longest line that is understood, as for keepers.
 const MAX_LINE_BYTES: usize = 16 << 20;
@@ -50,6 +53,21 @@ pub struct Page {
     pub turns: Vec<Told>,
     /// Where to go on: the number to ask for turns behind. Nothing if this was the end.
     pub next_after: Option<u64>,
+    /// What was said before the first turn, by the agent's own record: of a conversation that began without berth, or that
+    /// somebody has in the agent's own terminal interface. Only in the page that begins with the first turn.
+    pub record: Option<Recorded>,
+}
+
+/// A part of a conversation, from the record that the agent keeps itself.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RecordedConversation")]
+pub struct Recorded {
+    /// The agent that keeps the record: `claude` or `codex`.
+    pub agent: &'static str,
+    /// What was said and what came of it, in order.
+    pub exchanges: Vec<Exchange>,
+    /// The value of `before` that gives what was said before these exchanges; nothing if they are the first.
+    pub before: Option<u64>,
 }
 
 /// A turn and what happened in it.
@@ -61,15 +79,30 @@ pub struct Told {
     pub turn: TurnView,
     /// What was said and done, in order.
     pub items: Vec<Item>,
+    /// Where the items are from.
+    pub items_from: ItemsFrom,
     /// There is more than these items: the output has all.
     pub items_cut: bool,
 }
 
-/// The turns behind the turn `after`, and what happened in them.
+/// Where the items of a turn are from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemsFrom {
+    /// From what the agent told its keeper.
+    #[default]
+    Agent,
+    /// From the record that the agent keeps itself: it has a terminal interface of its own.
+    Record,
+}
+
+/// The turns behind the turn `after`, and what happened in them. The page that begins with the first turn has what was
+/// said before it as well.
 pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page, Problem> {
     let status = ctx.known(id)?.0;
     let has_terminal = status.what.has_terminal();
-    if has_terminal && status.turns.is_none() {
+    let own = own_record::find(ctx, id, &status)?;
+    if has_terminal && status.turns.is_none() && own.is_none() {
         let what = format!("session `{}` is a terminal and has no turns", status.handle());
         return Err(Problem::new(Code::Refused, what).hint("its screen and its output have what it showed"));
     }
@@ -78,7 +111,8 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
     let end = output::end_of(&dir).map_err(|error| unreadable(&dir, &error))?;
     let mut begins: Vec<u64> = views.iter().filter_map(|view| view.output_from).collect();
     begins.sort_unstable();
-    let mut page = Page { turns: Vec::new(), next_after: None };
+    let first = views.first().filter(|_| has_terminal).cloned();
+    let mut page = Page { turns: Vec::new(), next_after: None, record: None };
     let (mut bytes, mut read_bytes) = (0, 0);
     for view in views.into_iter().filter(|view| view.number > after) {
         let number = page.turns.last().map_or(after, |told: &Told| told.turn.number);
@@ -88,7 +122,7 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
         }
         let until = |from: u64| begins.iter().copied().find(|begin| *begin > from).unwrap_or(end).min(end);
         let items = match view.output_from {
-            // What a terminal showed is no record of what was said.
+            // What a terminal showed is not a record of what was said.
             Some(_) if has_terminal => Items::default(),
             Some(from) => {
                 read_bytes += until(from).saturating_sub(from).min(MAX_READ_BYTES);
@@ -100,7 +134,25 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
         bytes += told.turn.text_bytes() + told.items.iter().map(Item::bytes).sum::<usize>();
         page.turns.push(told);
     }
+    if let Some(own) = own {
+        if has_terminal {
+            own.fill(&mut page.turns)?;
+        }
+        if after == 0 {
+            page.record = own.before_turns(first.as_ref(), None, limit)?;
+        }
+    }
     Ok(page)
+}
+
+/// What the agent's own record has before `before`, a place in it: no turns.
+pub fn earlier(ctx: &Ctx, id: &SessionId, before: u64, limit: usize) -> Result<Page, Problem> {
+    let status = ctx.known(id)?.0;
+    let record = match own_record::find(ctx, id, &status)? {
+        Some(own) => own.before_turns(None, Some(before), limit)?,
+        None => None,
+    };
+    Ok(Page { turns: Vec::new(), next_after: None, record })
 }
 
 fn told(turn: TurnView, items: Items) -> Told {
@@ -110,7 +162,7 @@ fn told(turn: TurnView, items: Items) -> Told {
     if let Some(answer) = turn.answer.as_deref().filter(|answer| !says_something && !answer.is_empty()) {
         items.push(Item::text(answer));
     }
-    Told { turn, items, items_cut: is_cut }
+    Told { turn, items, items_from: ItemsFrom::Agent, items_cut: is_cut }
 }
 
 /// What happened in a turn.

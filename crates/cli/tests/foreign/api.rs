@@ -60,6 +60,56 @@ fn everything_about_foreign_conversations_can_be_asked_over_http() {
 }
 
 #[test]
+fn b6_the_transcript_of_imported_and_terminal_sessions_has_what_the_agents_own_record_has() {
+    let world = World::new();
+    let file = world.claude(&id('a'), "mend the login page", 1);
+    world.claude(&id('b'), "write a poem", 2);
+    let mut more = File::options().append(true).open(&file).expect("the record");
+    for number in 2..=50 {
+        let prompt = json!({"type": "user", "uuid": format!("u{number}"), "message": {"content": format!("prompt {number}")}});
+        let answer = json!([{"type": "text", "text": format!("answer {number}")}]);
+        let answer =
+            json!({"type": "assistant", "uuid": format!("a{number}"), "message": {"content": answer}});
+        let books = json!({"type": "last-prompt", "lastPrompt": format!("prompt {number}")});
+        writeln!(more, "{prompt}\n{answer}\n{books}").expect("a record");
+    }
+    let gateway = serve(&world);
+    for (conversation, name) in [(id('a'), "login"), (id('b'), "poem")] {
+        gateway.post("/v1/foreign/import", &json!({"conversations": [conversation], "name": name})).ok();
+    }
+    let prompts = |page: &serde_json::Value| -> Vec<String> {
+        let all = page["record"]["exchanges"].as_array().expect("exchanges").iter();
+        all.map(|one| one["prompt"].as_str().expect("a prompt").to_owned()).collect()
+    };
+    // An imported session: the newest first, and page by page to the beginning.
+    let mut page = gateway.get("/v1/sessions/login/transcript?limit=20").ok();
+    assert_eq!(
+        (page["turns"].as_array().map(Vec::len), &page["record"]["agent"]),
+        (Some(0), &"claude".into())
+    );
+    let mut all = prompts(&page);
+    assert_eq!((all.len(), all[0].as_str(), all[19].as_str()), (20, "prompt 31", "prompt 50"));
+    while let Some(before) = page["record"]["before"].as_u64() {
+        page = gateway.get(&format!("/v1/sessions/login/transcript?limit=20&before={before}")).ok();
+        all.splice(0..0, prompts(&page));
+    }
+    assert_eq!((all.len(), all[0].as_str(), all[1].as_str()), (50, "mend the login page", "prompt 2"));
+    // The same conversation in the agent's own terminal interface.
+    let path = format!("/v1/foreign/claude/{}/adopt", id('b'));
+    let adopted = gateway.post(&path, &json!({}));
+    assert!(adopted.status == 200 || adopted.status == 201 || adopted.status == 409, "{}", adopted.text());
+    let tui = world.claude(&id('c'), "sing a song", 2);
+    assert!(tui.exists());
+    gateway.post(&format!("/v1/foreign/claude/{}/adopt", id('c')), &json!({"tui": true, "name": "song"}));
+    let page = gateway.get("/v1/sessions/song/transcript").ok();
+    assert_eq!(prompts(&page), ["sing a song"]);
+    assert_eq!(page["record"]["exchanges"][0]["items"][0]["text"], "the answer to sing a song");
+    // A terminal without a conversation has no transcript.
+    world.ok(&["run", "-d", "--name", "bare", "--", &world.lab.agent(), "hang"]);
+    gateway.get("/v1/sessions/bare/transcript").problem(409, "refused");
+}
+
+#[test]
 fn a_send_token_adopts_and_imports_only_conversations_of_directories_that_the_owner_chose() {
     let world = World::new();
     world.claude(&id('a'), "mend the login page", 1);

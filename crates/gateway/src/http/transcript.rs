@@ -33,7 +33,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/sessions/{session}/transcript",
             Scope::Read,
             "transcript",
-            "What was said and done, turn by turn.",
+            "What was said and done, turn by turn; what only the agent's own record has comes before the first turn.",
             told,
         )
         .query::<Part>()
@@ -66,11 +66,17 @@ struct Part {
     after: u64,
     /// At most so many turns.
     limit: Option<usize>,
+    /// Not turns but what the agent's own record has before this place: `before` of a `record`.
+    before: Option<u64>,
 }
 
 async fn told(target: Target, Query(part): Query<Part>) -> Result<Json<Page>, Fault> {
     let limit = part.limit.unwrap_or(USUAL_TURNS).clamp(1, MOST_TURNS);
-    Ok(Json(reading(move || transcript::page(&target.ctx, &target.id, part.after, limit)).await?))
+    let page = reading(move || match part.before {
+        Some(before) => transcript::earlier(&target.ctx, &target.id, before, limit),
+        None => transcript::page(&target.ctx, &target.id, part.after, limit),
+    });
+    Ok(Json(page.await?))
 }
 
 /// What kind of file.

@@ -9,7 +9,13 @@ const PAGE = 60;
 
 export const isFinal = (turn) => ["done", "failed", "cancelled", "interrupted", "unknown"].includes(turn.state);
 
-/** {turns, more, live, link, problem, older()} of a session that takes turns; only the stream of one that does not. */
+/** What the agent's own record says now, behind the earlier part of it that was read before. */
+function joined(record, known) {
+  const first = record.exchanges[0].offset, older = (known?.exchanges || []).filter((one) => one.offset < first);
+  return older.length ? { ...record, before: known.before, exchanges: [...older, ...record.exchanges] } : record;
+}
+
+/** {turns, more, record, live, link, problem, older(), earlier()} of a session that takes turns; only the stream of one that does not. */
 export function useFollow({ id, seq, turns: begun }, talks) {
   const [view, setView] = useState({ turns: null, live: {}, link: { live: false } });
   const ref = useRef(null);
@@ -19,7 +25,7 @@ export function useFollow({ id, seq, turns: begun }, talks) {
     const show = (extra = {}) => {
       if (me.gone) return;
       const turns = [...me.turns.values()].sort((a, b) => a.number - b.number);
-      setView((known) => ({ ...known, turns: me.loaded ? turns : known.turns, live: Object.fromEntries(me.live), more: me.more, ...extra }));
+      setView((known) => ({ ...known, turns: me.loaded ? turns : known.turns, live: Object.fromEntries(me.live), more: me.more, record: me.record, ...extra }));
     };
     const fetchFrom = async () => {
       if (!talks) return;
@@ -34,6 +40,7 @@ export function useFollow({ id, seq, turns: begun }, talks) {
         // A page has a size, too: what did not fit is in the next one.
         for (; after != null;) {
           const answer = await get(at(id, `/transcript?after=${after}&limit=${PAGE}`));
+          if (answer.record) me.record = joined(answer.record, me.record);
           for (const turn of answer.turns) {
             me.turns.set(turn.number, turn);
             if (isFinal(turn)) me.live.delete(turn.number);
@@ -109,7 +116,14 @@ export function useFollow({ id, seq, turns: begun }, talks) {
     const answer = await get(at(id, `/transcript?after=${after}&limit=${first - 1 - after}`));
     for (const turn of answer.turns) if (!me.turns.has(turn.number)) me.turns.set(turn.number, turn);
     me.more = after > 0;
-    setView((known) => ({ ...known, turns: [...me.turns.values()].sort((a, b) => a.number - b.number), more: me.more }));
+    me.record = answer.record ?? me.record;
+    setView((known) => ({ ...known, turns: [...me.turns.values()].sort((a, b) => a.number - b.number), more: me.more, record: me.record }));
   };
-  return { ...view, older, refresh: () => ref.current?.fetch(), again: () => ref.current?.feed.again() };
+  const earlier = async () => {
+    const me = ref.current;
+    const { record } = await get(at(id, `/transcript?before=${me.record.before}`));
+    me.record = record ? { ...me.record, before: record.before, exchanges: [...record.exchanges, ...me.record.exchanges] } : { ...me.record, before: null };
+    setView((known) => ({ ...known, record: me.record }));
+  };
+  return { ...view, older, earlier, refresh: () => ref.current?.fetch(), again: () => ref.current?.feed.again() };
 }

@@ -4,7 +4,7 @@ import { icon } from "./icons.js";
 import { Markdown } from "./markdown.js";
 import { Diff, tally, understand } from "./text.js";
 import { Asks } from "./ask.js";
-import { get, under } from "./api.js";
+import { get } from "./api.js";
 import { attempt, person, shell } from "./store.js";
 import { isFinal } from "./follow.js";
 import { Cmd, ProblemBox, Words } from "./parts.js";
@@ -77,8 +77,8 @@ function Turn({ turn, live, now, asks, status }) {
 /** How many exchanges are shown of an agent's own record, the last ones. */
 const MOST_EXCHANGES = 20;
 
-/** What an agent's own record says was said, at this address; `nothing` where there is no such record. */
-export function Record({ path, cwd, title, nothing = null }) {
+/** What an agent's own record says was said, at this address. */
+export function Record({ path, cwd }) {
   const [told, setTold] = useState({});
   useEffect(() => {
     let gone = false;
@@ -86,24 +86,23 @@ export function Record({ path, cwd, title, nothing = null }) {
     return () => { gone = true; };
   }, [path]);
   const all = told.said?.exchanges || [], shown = all.slice(-MOST_EXCHANGES);
-  if (nothing && (told.problem || (told.said && !all.length))) return nothing;
-  return html`${title && all.length > 0 && html`<p class="before">${title}</p>`}<${ProblemBox} problem=${told.problem} quiet />${!told.said && !told.problem && html`<div class="skel" aria-busy="true"></div>`}
+  return html`<${ProblemBox} problem=${told.problem} quiet />${!told.said && !told.problem && html`<div class="skel" aria-busy="true"></div>`}
     ${all.length > shown.length && html`<p class="dimmer">The last ${shown.length} of ${all.length} exchanges</p>`}
-    ${shown.map((part, n) => html`<article class="turn" key=${n}>${part.prompt && html`<div class="said"><div class="bubble">${part.prompt}</div></div>`}<${Items} items=${part.items} isOver cwd=${cwd} /></article>`)}`;
+    <${Exchanges} all=${shown} cwd=${cwd} />`;
 }
 
-/** A session in which nobody said anything: what was said before it came here, if it was had elsewhere. */
+const Exchanges = ({ all, cwd }) => all.map((part) => html`<article class="turn" key=${part.offset}>${part.prompt && html`<div class="said"><div class="bubble">${part.prompt}</div></div>`}<${Items} items=${part.items} isOver cwd=${cwd} /></article>`);
+
+/** A session in which nobody said anything. */
 function Silent({ status }) {
-  const nothing = html`<div class="empty">${icon("send", "big")}<h2>Nothing was said yet</h2><p>Write below, or from a terminal:</p><${Cmd} text=${`${shell(status, "send")} 'why does the login fail?'`} /></div>`;
-  if (!status.conversation_id || !status.conversation_kind) return nothing;
-  return html`<${Record} title="Said before it came here" path=${`${under(status.host)}/foreign/${encodeURIComponent(status.conversation_kind)}/${encodeURIComponent(status.conversation_id)}`} cwd=${status.cwd} nothing=${nothing} />`;
+  return html`<div class="empty">${icon("send", "big")}<h2>Nothing was said yet</h2><p>Write below, or from a terminal:</p><${Cmd} text=${`${shell(status, "send")} 'why does the login fail?'`} /></div>`;
 }
 
 export function Transcript({ status, follow, turn: wanted }) {
   const now = useNow();
   const box = useRef(), sticks = useRef(true);
   const [isBelow, setIsBelow] = useState(false);
-  const { turns, live, problem, more } = follow;
+  const { turns, live, problem, more, record } = follow;
   useLayoutEffect(() => { if (sticks.current && box.current) box.current.scrollTop = box.current.scrollHeight; });
   useEffect(() => {
     // A phone's keyboard makes the box smaller, and parsed Markdown makes its content larger; a view at the end stays at the end.
@@ -146,6 +145,12 @@ export function Transcript({ status, follow, turn: wanted }) {
     await follow.older();
     requestAnimationFrame(() => { el.scrollTop = el.scrollHeight - before; });
   });
+  const earlier = () => attempt(async () => {
+    const el = box.current, before = el.scrollHeight - el.scrollTop;
+    sticks.current = false;
+    await follow.earlier();
+    requestAnimationFrame(() => { el.scrollTop = el.scrollHeight - before; });
+  });
   const asks = status.turns?.asks?.length ? html`<${Asks} status=${status} />` : null;
   const shown = (turns || []).filter((turn) => turn.state !== "queued");
   const current = shown.findLast?.((turn) => !isFinal(turn));
@@ -153,7 +158,8 @@ export function Transcript({ status, follow, turn: wanted }) {
     ${more && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${older}>Earlier turns</button></p>`}
     ${problem && !turns && html`<div class="problem"><${Words} text=${problem.title} /><span><${Words} text=${problem.detail} /></span></div>`}
     ${turns === null && !problem && html`<div aria-busy="true"><div class="skel" style="width:50%;margin-left:auto"></div><div class="skel"></div><div class="skel" style="width:80%"></div></div>`}
-    ${turns && !shown.length && !asks && html`<${Silent} status=${status} />`}
+    ${record && !more && html`${record.before != null && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${earlier}>Earlier</button></p>`}<p class="before">From the agent's own record</p><${Exchanges} all=${record.exchanges} cwd=${status.cwd} />`}
+    ${turns && !shown.length && !asks && !record && html`<${Silent} status=${status} />`}
     ${shown.map((turn) => html`<${Turn} key=${turn.number} turn=${turn} live=${live[turn.number]} now=${now} status=${status} asks=${turn === current ? asks : null} />`)}
     ${!current && asks}
   </div></div>
