@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use serde_json::Value;
 
-use crate::{hurt, lab, said, talked};
+use crate::{hurt, lab, said, talked, with_record};
 
 #[test]
 fn a_transcript_has_who_asked_what_was_done_and_what_was_answered() {
@@ -165,4 +165,30 @@ fn an_exported_file_can_be_read_by_its_owner_alone() {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o644)).expect("our own file");
     lab.ok(["export", "bot", "-o", file, "--force"]);
     assert_eq!(mode(), 0o600);
+}
+
+#[test]
+fn b5_a_terminal_is_exported_with_the_space_that_moves_of_the_cursor_left() {
+    let lab = lab();
+    said(&lab, "term", &["say:fix\\e[1Cthe\\e[1Clogin\\e[2Gx\\r\\nnext\\n"]);
+    let text = lab.ok(["export", "term", "--format", "md"]);
+    assert!(text.contains("\n    fxx the login\n    next"), "{text}");
+}
+
+#[test]
+fn b5_an_agent_with_an_interface_of_its_own_is_exported_from_its_own_record() {
+    for (agent, record) in [
+        ("claude", include_str!("records/claude-2.1.325.jsonl")),
+        ("codex", include_str!("records/codex-0.166.0.jsonl")),
+    ] {
+        let lab = lab();
+        with_record(&lab, agent, record, "say:painted\\n");
+        let text = lab.ok(["export", "tui", "--format", "md"]);
+        assert!(text.contains("From the agent's own record"), "{agent}: {text}");
+        assert!(text.contains("\n> needle THINK TOOL echo needle-from-tool\n"), "{agent}: {text}");
+        assert!(text.contains("<details>") && text.contains("TOOLDONE "), "{agent}: {text}");
+        assert!(!text.contains("## Output") && !text.contains("<system-reminder>"), "{agent}: {text}");
+        let shown = lab.ok(["transcript", "show", "tui"]);
+        assert!(shown.contains("> needle THINK") && !shown.contains("environment_context"), "{shown}");
+    }
 }

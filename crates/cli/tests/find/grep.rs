@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::{hurt, lab, said, talked};
+use crate::{hurt, lab, said, talked, with_record};
 
 #[test]
 fn g5_words_are_found_in_prompts_answers_tools_and_on_terminals() {
@@ -225,19 +225,46 @@ fn a_line_of_many_megabytes_and_bytes_that_are_no_text_are_searched() {
 #[test]
 fn the_record_of_an_agent_with_an_interface_of_its_own_is_searched() {
     let lab = lab();
-    let home = lab.dir().join("claude");
-    let project = home.join("projects").join("-work");
-    std::fs::create_dir_all(&project).expect("a directory");
-    let (agent, native) = (lab.agent(), "0b6e5c1e-6f0f-4b43-9c0e-2f6f0c3c9d10");
-    let config = format!(
-        "[agents.tui]\ndriver = \"pty\"\nconversation_kind = \"claude\"\ncommand = [{agent:?}, \"hang\"]\ntui = [{agent:?}, \"hang\"]\n\
-         resume_tui = [\"say:{{id}}\"]\n"
-    );
-    std::fs::write(lab.config(), config).expect("a config file");
     let record = r#"{"type":"user","message":{"role":"user","content":"only in the \"record\""},"uuid":"u"}"#;
-    std::fs::write(project.join(format!("{native}.jsonl")), format!("{record}\n")).expect("a record");
-    let env = format!("CLAUDE_CONFIG_DIR={}", home.display());
-    lab.ok(["run", "-d", "--agent", "tui", "--resume", native, "--env", &env, "--name", "tui"]);
+    with_record(&lab, "claude", &format!("{record}\n"), "hang");
     let found = lab.ok(["grep", "in the \"record\""]);
     assert_eq!(found, "tui:transcript@0:only in the \"record\"");
+}
+
+#[test]
+fn b2_each_prompt_call_result_and_answer_is_found_once_and_no_system_prompt() {
+    let prompt = "needle THINK TOOL echo needle-from-tool";
+    let records = [
+        (
+            "claude",
+            include_str!("records/claude-2.1.325.jsonl"),
+            [prompt, "echo needle-from-tool", "needle-from-tool"],
+        ),
+        (
+            "codex",
+            include_str!("records/codex-0.166.0.jsonl"),
+            [prompt, r#"{"cmd":"echo needle-from-tool"}"#, "needle-from-tool"],
+        ),
+    ];
+    for (agent, record, expected) in records {
+        let lab = lab();
+        // The terminal shows it as well, and paints it again and again.
+        with_record(&lab, agent, record, &format!("say:{prompt}\\r{prompt}\\r\\n"));
+        let lines = |pattern: &str| -> Vec<String> {
+            let out = lab.berth(["grep", "--json", pattern]).out;
+            let line = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["line"].clone();
+            out.lines().map(|one| line(one).as_str().expect("a line").to_owned()).collect()
+        };
+        let mut found = lines("needle");
+        found.retain(|line| !line.starts_with("TOOLDONE"));
+        assert_eq!(found, expected, "{agent}");
+        assert!(lines("thinking about it").len() == 1, "{agent}: a thought");
+        assert!(lines("^TOOLDONE").len() == 1, "{agent}: the answer");
+        for own in
+            ["You are Codex", "Claude Agent SDK", "Assist with authorized", "skills", "Primary working"]
+        {
+            assert!(record.contains(own) || agent == "claude" || own != "You are Codex");
+            assert_eq!(lines(own), [""; 0], "{agent}: {own}");
+        }
+    }
 }

@@ -30,6 +30,27 @@ fn talked(lab: &Lab, name: &str, prompts: &[&str]) -> String {
     id
 }
 
+/// A running session `tui` with an agent's own terminal interface, which says this, and with the agent's own record.
+fn with_record(lab: &Lab, agent: &str, record: &str, says: &str) {
+    let native = "0b6e5c1e-6f0f-4b43-9c0e-2f6f0c3c9d10";
+    let home = lab.dir().join(agent);
+    let (variable, file) = match agent {
+        "claude" => ("CLAUDE_CONFIG_DIR", format!("projects/-work/{native}.jsonl")),
+        _ => ("CODEX_HOME", format!("sessions/2026/11/18/rollout-2026-11-18T12-05-20-{native}.jsonl")),
+    };
+    let file = home.join(file);
+    std::fs::create_dir_all(file.parent().expect("a directory")).expect("directories");
+    std::fs::write(&file, record).expect("a record");
+    let program = lab.agent();
+    let config = format!(
+        "[agents.tui]\ndriver = \"pty\"\nconversation = {agent:?}\ncommand = [{program:?}, \"hang\"]\n\
+         tui = [{program:?}, {says:?}]\nresume_tui = [\"say:{{id}}\", \"hang\"]\n"
+    );
+    std::fs::write(lab.config(), config).expect("a config file");
+    let env = format!("{variable}={}", home.display());
+    lab.ok(["run", "-d", "--agent", "tui", "--resume", native, "--env", &env, "--name", "tui"]);
+}
+
 /// Damages the journal of a session behind its first events.
 fn hurt(lab: &Lab, id: &str) -> PathBuf {
     let segment = lab.session_dir(id).join("journal").join("00000000000000000001.log");

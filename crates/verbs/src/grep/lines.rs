@@ -385,12 +385,18 @@ fn chunk(
     let mut take = |begin: usize, end: usize, gather: &mut Gather<'_>| {
         let line = &bytes[begin..end];
         scratch.clear();
-        if kind == Kind::Records && text::of_record(line, scratch) {
-            if scratch.is_empty() {
-                return ControlFlow::Continue(());
+        let is_record = match kind {
+            Kind::Terminal => false,
+            Kind::Records => text::of_record(line, scratch),
+            Kind::Transcript(agent) => {
+                text::of_transcript(agent, line, scratch);
+                true
             }
-        } else {
+        };
+        if !is_record {
             text::of_terminal(line, scratch);
+        } else if scratch.is_empty() {
+            return ControlFlow::Continue(());
         }
         text::lines(scratch).try_for_each(|line| gather.take(base + begin as u64, line))
     };

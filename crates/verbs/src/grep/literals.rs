@@ -125,7 +125,7 @@ impl Literals {
     pub(crate) fn candidates<'a>(&'a self, bytes: &'a [u8], kind: Kind) -> Candidates<'a> {
         let escapes = match kind {
             Kind::Terminal => &[][..],
-            Kind::Records => &self.escapes,
+            Kind::Records | Kind::Transcript(_) => &self.escapes,
         };
         let mut ways = [const { None }; MAX_ESCAPES + 2];
         let all = [Way::Whole, Way::Broken].into_iter().chain(escapes.iter().map(Way::Escaped));

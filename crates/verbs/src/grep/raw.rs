@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Terminal,
     /// JSON, a record to a line; and whatever else an agent wrote on the same pipe.
     Records,
+    /// JSON, a record to a line: the transcript that this agent keeps itself.
+    Transcript(berth_transcript::Kind),
 }
 
 /// The first place at `from` or behind it that has one of `edges`, and right behind it something that may break a
@@ -34,7 +36,9 @@ pub(crate) fn next_break<const N: usize>(
     let is_control = |byte: u8| byte.wrapping_add(1).cast_signed() <= 0x20;
     match kind {
         Kind::Terminal => next_pair(bytes, from, edges, is_control),
-        Kind::Records => next_pair(bytes, from, edges, |byte| is_control(byte) | (byte == b'\\')),
+        Kind::Records | Kind::Transcript(_) => {
+            next_pair(bytes, from, edges, |byte| is_control(byte) | (byte == b'\\'))
+        }
     }
 }
 
@@ -87,6 +91,7 @@ pub(crate) fn is_at(bytes: &[u8], at: usize, kind: Kind, wanted: &[u8]) -> bool 
         Kind::Terminal => is_in_terminal(rest, wanted),
         // What is no record is text.
         Kind::Records => is_in_terminal(rest, wanted) || is_in_record(rest, wanted),
+        Kind::Transcript(_) => is_in_record(rest, wanted),
     }
 }
 

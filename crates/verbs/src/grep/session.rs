@@ -19,6 +19,7 @@ use super::lines::{Context, Found, Gather, Piece, Scratch, Source, may_match, se
 use super::pattern::Pattern;
 use super::raw::Kind;
 use super::text;
+use crate::transcript::own_files;
 
 /// Among so many first events is the one that says where a session comes from.
 const FIRST_EVENTS: u64 = 4;
@@ -54,18 +55,34 @@ impl Subject {
             jobs.extend(self.said_elsewhere(context));
             return Ok(jobs);
         }
-        let mut jobs = split(Part::Output, output, context);
-        // The words of a program that paints a screen are in its own record, if anywhere.
-        if !self.status.what.conversation.is_empty() {
-            let (events, _) = store::salvage(&self.dir, &self.id);
-            let session = History::replay(&events).session;
-            for path in turn::conversation_files(&session).unwrap_or_default() {
-                let bytes = path.metadata().map_or(0, |file| file.len());
-                let pieces = vec![Piece { path, start: 0, bytes, until: u64::MAX }];
-                jobs.extend(split(Part::Conversation, Source { kind: Kind::Records, pieces }, context));
-            }
+        // What a program paints on a screen is in its own record once, and in words: the screen is searched where some of
+        // that record is missing.
+        let (records, is_all) = self.own_records();
+        let mut jobs = if is_all { Vec::new() } else { split(Part::Output, output, context) };
+        for path in records {
+            jobs.extend(self.conversation(path, u64::MAX, context));
         }
         Ok(jobs)
+    }
+
+    /// The agent's own records of all conversations that this session had, and whether all of them are there.
+    fn own_records(&self) -> (Vec<PathBuf>, bool) {
+        if self.status.what.conversation.is_empty() {
+            return (Vec::new(), false);
+        }
+        let (events, damage) = store::salvage(&self.dir, &self.id);
+        let (paths, is_all) = own_files(&events);
+        (paths, is_all && damage.is_none())
+    }
+
+    /// What to search in an agent's own record, up to `until`.
+    fn conversation(&self, path: PathBuf, until: u64, context: Context) -> Vec<Job> {
+        let Some(agent) = berth_transcript::Kind::of(&self.status.what.conversation) else {
+            return Vec::new();
+        };
+        let bytes = path.metadata().map_or(0, |file| file.len()).min(until);
+        let pieces = vec![Piece { path, start: 0, bytes, until }];
+        split(Part::Conversation, Source { kind: Kind::Transcript(agent), pieces }, context)
     }
 
     /// The agent's own record of a conversation that was had without us, up to where it was imported.
@@ -79,11 +96,7 @@ impl Subject {
         let Some(until) = imported else { return Vec::new() };
         let session = History::replay(&events).session;
         let files = turn::conversation_files(&session).unwrap_or_default();
-        let job = |path: PathBuf| {
-            let pieces = vec![Piece { path, start: 0, bytes: until, until }];
-            split(Part::Conversation, Source { kind: Kind::Records, pieces }, context)
-        };
-        files.into_iter().flat_map(job).collect()
+        files.into_iter().flat_map(|path| self.conversation(path, until, context)).collect()
     }
 
     fn output(&self) -> Result<Source, Problem> {

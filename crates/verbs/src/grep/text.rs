@@ -3,9 +3,12 @@
 //! Promise: text that stands together on the screen stands together here, however it was coloured; text that was
 //! written elsewhere is another line. Bytes that are no control pass as they are.
 //! Not here: finding anything (see `literals`, `lines`).
-//! Start with [`of_terminal`] and [`of_record`].
+//! Start with [`of_terminal`], [`of_record`] and [`of_transcript`].
 
+use berth_transcript::Kind;
 use serde_json::Value;
+
+use crate::foreign::record;
 
 pub(crate) const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
@@ -146,6 +149,8 @@ const FOR_PROGRAMS: &[&str] = &[
     "messageId",
     "method",
     "model",
+    // The file before a change, and the change once more: what was asked for has it.
+    "originalFile",
     "parent_tool_use_id",
     "parentToolUseID",
     "parentUuid",
@@ -162,6 +167,7 @@ const FOR_PROGRAMS: &[&str] = &[
     "sourceToolAssistantUUID",
     "status",
     "stop_reason",
+    "structuredPatch",
     "subtype",
     "thread_id",
     "threadId",
@@ -190,7 +196,21 @@ pub(crate) fn of_record(line: &[u8], text: &mut Vec<u8>) -> bool {
     }
     let begin = text.len();
     words(&record, text);
-    // Agents say most things twice in one record: for the model, and for whoever shows it.
+    once(begin, text);
+    true
+}
+
+/// Appends what was said, done and answered in a record of the transcript that an agent keeps itself, a line each, none
+/// twice. Nothing for its bookkeeping, nor for what is not a record.
+pub(crate) fn of_transcript(kind: Kind, line: &[u8], text: &mut Vec<u8>) {
+    let Ok(record) = serde_json::from_slice::<Value>(line) else { return };
+    let begin = text.len();
+    record::parts(kind, &record).into_iter().for_each(|part| words(part, text));
+    once(begin, text);
+}
+
+/// Agents say most things twice in one record: for the model, and for whoever shows it.
+fn once(begin: usize, text: &mut Vec<u8>) {
     let mut lines: Vec<&[u8]> = text[begin..].split(|byte| *byte == b'\n').collect();
     let mut known = std::collections::HashSet::new();
     let before = lines.len();
@@ -200,7 +220,6 @@ pub(crate) fn of_record(line: &[u8], text: &mut Vec<u8>) -> bool {
         text.truncate(begin);
         text.extend_from_slice(&joined);
     }
-    true
 }
 
 fn words(value: &Value, text: &mut Vec<u8>) {
@@ -231,7 +250,8 @@ fn words(value: &Value, text: &mut Vec<u8>) {
 fn is_said(record: &Value) -> bool {
     let word = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
     let method = word(&record["method"]);
-    if method.ends_with("/delta") || method.ends_with("Delta") {
+    // A difference of all files is told again and again; each change is told by itself.
+    if method.ends_with("/delta") || method.ends_with("Delta") || method == "turn/diff/updated" {
         return false;
     }
     if record.get("result").is_some() && record.get("id").is_some() && method.is_empty() {
