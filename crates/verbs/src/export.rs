@@ -21,6 +21,7 @@ use berth_keeper::{History, store, turn, view};
 pub use {cast::write as cast, events::write as events, markdown::exchange, markdown::write as markdown};
 
 use crate::ctx::Ctx;
+use crate::transcript::{OwnRecord, find_own_record, own_files};
 use crate::turns;
 
 /// Where it is written to.
@@ -40,8 +41,21 @@ pub struct Exported {
     /// The part of its output that is meant.
     from: u64,
     until: u64,
+    /// What only the agent's own record has.
+    own: Own,
     /// Why this is not all.
     pub damage: Option<Problem>,
+}
+
+/// The agent's own records of a session, as far as they have what berth was not told.
+#[derive(Debug)]
+enum Own {
+    /// Nothing, or only one run is meant.
+    Nothing,
+    /// What was said before the conversation came here.
+    Before(OwnRecord),
+    /// All of it: the agent has a terminal interface of its own. `is_all` is false if some record is missing.
+    Terminal { files: Vec<PathBuf>, is_all: bool },
 }
 
 impl Exported {
@@ -73,7 +87,15 @@ impl Exported {
                 current == run || matches!(event.get().event, Event::Created { .. })
             });
         }
-        Ok(Self { id: id.clone(), status, output, events, turns, from, until, damage })
+        let own = match (run, status.what.has_terminal()) {
+            (Some(_), _) => Own::Nothing,
+            (None, true) => {
+                let (files, is_all) = own_files(&events);
+                Own::Terminal { files, is_all }
+            }
+            (None, false) => find_own_record(ctx, id, &status)?.map_or(Own::Nothing, Own::Before),
+        };
+        Ok(Self { id: id.clone(), status, output, events, turns, from, until, own, damage })
     }
 
     /// Whether its agent takes turns.

@@ -29,6 +29,10 @@ fn an_imported_conversation_is_a_stopped_session_that_grep_finds() {
         (&show["state"], &show["conversation_id"], &show["epoch"]),
         (&"stopped".into(), &id('a').into(), &0.into())
     );
+    assert!(show["started_at"].is_null(), "it never ran: {show}");
+    assert!(world.ok(&["show", "mend-the-login-page"]).contains("none yet"), "no run");
+    let exported = world.ok(&["export", "mend-the-login-page"]);
+    assert!(exported.contains("> mend the login page\n\nthe answer to mend the login page"), "{exported}");
     assert_eq!(show["cwd"], world.work("project").display().to_string());
     // As old as it is.
     let foreign = world.json(&["transcript", "ls", "--json"]);

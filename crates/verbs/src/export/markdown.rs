@@ -4,11 +4,15 @@
 //! the place it is quoted in.
 //! Start with [`write()`].
 
+use std::path::Path;
+
 use berth_api::turn::TurnView;
 use berth_api::{Problem, Timestamp};
 use berth_keeper::output;
+use berth_screen::{Scroll, Size};
 
-use super::{Exported, Write};
+use super::{Exported, Own, Write};
+use crate::foreign::said::{self, Said};
 use crate::progress::Progress;
 use crate::transcript::{Extent, Item, Tool, items, unreadable};
 use crate::words;
@@ -22,6 +26,26 @@ pub fn write(session: &Exported, progress: &dyn Progress, target: &mut Write<'_>
     target(head(session).as_bytes())?;
     let end = output::end_of(&session.output).unwrap_or(0).min(session.until);
     progress.begin(end.saturating_sub(session.from));
+    match &session.own {
+        Own::Nothing => {}
+        Own::Before(record) => {
+            let said = record.read()?;
+            if !said.exchanges.is_empty() {
+                target(format!("\n## Before it came here\n\n{}", source(&record.path)).as_bytes())?;
+                recorded(&said, target)?;
+            }
+        }
+        Own::Terminal { files, is_all } => {
+            for path in files {
+                let said = said::read(path)?;
+                target(format!("\n## Conversation\n\n{}", source(path)).as_bytes())?;
+                recorded(&said, target)?;
+            }
+            if *is_all {
+                return Ok(());
+            }
+        }
+    }
     if !session.takes_turns() {
         return terminal(session, end, progress, target);
     }
@@ -36,11 +60,28 @@ pub fn write(session: &Exported, progress: &dyn Progress, target: &mut Write<'_>
         };
         target(one(session, turn, &calls).as_bytes())?;
     }
-    if session.turns.is_empty() {
+    if session.turns.is_empty() && !matches!(session.own, Own::Before(_)) {
         target(b"\nNothing was said yet.\n")?;
     }
     if let Some(damage) = &session.damage {
         target(format!("\n---\n\nThis is not all: {}\n", line(&damage.what)).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Where what follows is from.
+fn source(path: &Path) -> String {
+    format!("_From the agent's own record, {}._\n", code(&path.display().to_string()))
+}
+
+/// What an agent's own record has.
+fn recorded(said: &Said, target: &mut Write<'_>) -> Result<(), Problem> {
+    for (number, one) in said.exchanges.iter().enumerate() {
+        target(format!("\n#{}", exchange(number + 1, one).trim_end()).as_bytes())?;
+        target(b"\n")?;
+    }
+    if said.cut {
+        target(b"\n_There is more in the record than is here._\n")?;
     }
     Ok(())
 }
@@ -150,7 +191,7 @@ fn details(call: &Tool) -> String {
     format!("\n<details><summary>{summary}</summary>\n\n{input}{output}\n</details>\n")
 }
 
-/// What a terminal got, as text.
+/// What a terminal showed, as text: what scrolled away, and what is on the screen at the end.
 fn terminal(
     session: &Exported,
     end: u64,
@@ -158,9 +199,9 @@ fn terminal(
     target: &mut Write<'_>,
 ) -> Result<(), Problem> {
     target(b"\n## Output\n\n")?;
-    let (mut plain, mut offset, mut buffer) =
-        (berth_screen::Plain::default(), session.from, vec![0; READ_BYTES]);
-    let mut at_line_begin = true;
+    let (mut offset, mut buffer) = (session.from, vec![0; READ_BYTES]);
+    // The size it had last: changes of it are not recorded.
+    let mut scroll = Scroll::new(Size { rows: session.status.rows, cols: session.status.cols });
     while offset < end {
         let (count, at) = output::read_at(&session.output, offset, &mut buffer)
             .map_err(|error| unreadable(&session.output, &error))?;
@@ -170,20 +211,20 @@ fn terminal(
         }
         offset = at + count as u64;
         progress.add(count as u64);
-        let mut text = Vec::new();
-        plain.feed(&buffer[..count], &mut text);
-        // Indented, because the end of a fence could come in two pieces.
-        let mut indented = Vec::with_capacity(text.len() + text.len() / 8);
-        for byte in words::visible(&String::from_utf8_lossy(&text)).into_bytes() {
-            if at_line_begin && byte != b'\n' {
-                indented.extend_from_slice(b"    ");
-            }
-            at_line_begin = byte == b'\n';
-            indented.push(byte);
-        }
-        target(&indented)?;
+        let mut text = String::new();
+        scroll.feed(&buffer[..count], &mut text);
+        target(indented(&text).as_bytes())?;
     }
-    target(if at_line_begin { b"" } else { b"\n" })
+    target(indented(&scroll.end()).as_bytes())
+}
+
+/// A block that nothing in it can end.
+fn indented(lines: &str) -> String {
+    let line = |line: &str| match line.is_empty() {
+        true => "\n".to_owned(),
+        false => format!("    {}\n", words::visible(line)),
+    };
+    lines.lines().map(line).collect()
 }
 
 /// Text that is Markdown already, as agents write it, without what a terminal would obey. A block that it leaves open,
