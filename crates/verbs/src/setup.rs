@@ -28,6 +28,8 @@ const MAX_BYTES: u64 = 4 << 20;
 pub struct Plan {
     /// File by file.
     pub changes: Vec<Change>,
+    /// What it is for, and where it is, in two lines; empty if nothing changes.
+    pub summary: Vec<String>,
     /// What to know about it.
     pub notes: Vec<String>,
     /// Nothing of berth's was there.

@@ -78,8 +78,12 @@ fn claude_gets_a_plugin_and_its_settings_stay_byte_for_byte() {
     let path = place.claude.join("skills/berth/hooks/hooks.json");
     assert!(shown.out.contains(&format!("--- /dev/null\n+++ {}\n", path.display())), "{}", shown.out);
     assert!(shown.out.contains("+    \"UserPromptSubmit\": ["), "{}", shown.out);
+    let in_two_lines = |said: &str| -> Vec<String> { said.lines().take(2).map(str::to_owned).collect() };
+    let told = in_two_lines(&shown.err);
+    assert!(told[0].contains("a plugin whose hooks tell berth"), "{}", shown.err);
+    assert!(told[1].contains("2 files in ") && told[1].contains("skills/berth"), "{}", shown.err);
     let done = place.ok(&["claude"]);
-    assert_eq!(done.out, shown.out, "what was shown is not what was done");
+    assert_eq!((done.out.as_str(), in_two_lines(&done.err)), ("", told), "the files are for --dry-run");
     assert!(done.err.contains("once it is started again"), "{}", done.err);
     let set_up = tree(&place.claude);
     assert_eq!(set_up[&place.claude.join("settings.json")], before[&place.claude.join("settings.json")]);

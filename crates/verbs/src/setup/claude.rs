@@ -40,6 +40,19 @@ pub fn claude(root: &Path, removes: bool) -> Result<Plan, Problem> {
         plan.change(Change { path, before, after, agent_dir });
     }
     if !plan.is_done() {
+        let count = plan.changes.len();
+        let files = if count == 1 { "1 file".to_owned() } else { format!("{count} files") };
+        plan.summary = if removes {
+            vec![
+                "takes the plugin away by which Claude Code tells berth of its conversations:".to_owned(),
+                format!("{files} in {}; your settings stay as they are", dir.display()),
+            ]
+        } else {
+            vec![
+                "gives Claude Code a plugin whose hooks tell berth which conversation is open:".to_owned(),
+                format!("{files} in {}; your settings stay as they are", dir.display()),
+            ]
+        };
         plan.notes.push(if removes {
             "a Claude Code that runs has them until it is started again".to_owned()
         } else {

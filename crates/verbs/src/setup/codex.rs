@@ -87,6 +87,13 @@ pub fn codex(root: &Path, removes: bool) -> Result<Plan, Problem> {
         );
     }
     if !plan.is_done() {
+        let paths: Vec<String> =
+            plan.changes.iter().map(|change| change.path.display().to_string()).collect();
+        let what = match removes {
+            true => "takes the hooks and `notify` away by which Codex tells berth of its conversations:",
+            false => "gives Codex hooks and `notify`, which tell berth which conversation is open:",
+        };
+        plan.summary = vec![what.to_owned(), format!("{}; what you wrote stays", paths.join(" and "))];
         plan.notes.push("a Codex that runs knows of it once it is started again".to_owned());
     }
     Ok(plan)

@@ -1,4 +1,4 @@
-//! `berth setup claude` and `berth setup codex`: shows the change, then makes it.
+//! `berth setup claude` and `berth setup codex`: says what changes, shows it (--dry-run) or does it.
 
 use std::path::Path;
 
@@ -24,8 +24,11 @@ pub(super) fn run(
     if !how.remove && !how.dry_run {
         Plan::link(&root)?;
     }
-    let shown: Vec<String> = plan.changes.iter().map(berth_verbs::setup::Change::diff).collect();
-    print::text(&shown.concat())?;
+    plan.summary.iter().for_each(print::note);
+    if how.dry_run {
+        let shown: Vec<String> = plan.changes.iter().map(berth_verbs::setup::Change::diff).collect();
+        print::text(&shown.concat())?;
+    }
     if !how.dry_run {
         plan.carry_out()?;
         for change in &plan.changes {
