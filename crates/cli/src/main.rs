@@ -132,7 +132,7 @@ fn run(args: Args) -> Result<u8, Problem> {
     };
     // These must not make the state directory: one brings its own, the others only look.
     match &verb {
-        Verb::Demo(_) => return cmd::demo::run(),
+        Verb::Demo(args) => return cmd::demo::run(args),
         Verb::Doctor(args) => return cmd::doctor::run(args),
         Verb::Agents(args) => return cmd::agents::run(args),
         Verb::Config(args) => return cmd::config::run(args),

@@ -97,6 +97,11 @@ fn a5_the_demo_asks_nothing() {
     let said = with_silent_stdin(&lab, &["demo"]);
     assert_eq!(said.code, 0, "{said:?}");
     assert!(!said.err.contains("panicked"), "{said:?}");
+    let wide: Vec<&str> = said.out.lines().filter(|line| line.chars().count() > 80).collect();
+    assert_eq!(wide, [""; 0], "it is readable in 80 columns");
+    assert!(said.out.contains("Going on.") && said.out.contains("to 8 are fixed now."), "{}", said.out);
+    // It takes the time it announces, also on a machine that has other things to do.
+    assert!(said.out.contains("about ten seconds"), "{}", said.out);
 }
 
 #[test]
@@ -116,7 +121,8 @@ fn an_interrupted_demo_leaves_nothing_behind() {
         assert!(!lines.any(|line| line.is_ok_and(|line| line.starts_with("4. "))), "it went on");
         assert_eq!(berth_harness::wait_child(demo), code);
         assert!(!home.exists());
-        let left = || berth_host::tree::with_mark("BERTH_HOME", &home.display().to_string());
+        let state = home.join("state").display().to_string();
+        let left = || berth_host::tree::with_mark("BERTH_HOME", &state);
         wait_until("the keepers' end", || left().expect("/proc").processes.is_empty());
     }
 }

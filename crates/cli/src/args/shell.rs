@@ -92,7 +92,7 @@ pub(crate) enum SetupVerb {
 /// How an agent is set up.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct SetupHow {
-    /// Only show what would be changed
+    /// Only show what would be changed, as a diff
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
     /// Take away what was set up
@@ -162,7 +162,11 @@ pub(crate) struct SetupSystemd {
     pub(crate) force: bool,
 }
 
-/// Show the promise in twenty seconds, on this machine, touching nothing of yours.
+/// Show the promise in about ten seconds, with an agent that is built in, touching nothing of yours.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  berth demo")]
-pub(crate) struct Demo {}
+pub(crate) struct Demo {
+    /// Be the agent of the demo, which keeps its notes there
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) agent: Option<std::path::PathBuf>,
+}

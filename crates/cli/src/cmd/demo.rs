@@ -1,5 +1,7 @@
 //! `berth demo`: the promise, shown with real processes in a state directory of its own.
 
+mod agent;
+
 use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -14,14 +16,23 @@ use berth_host::signals::SignalFd;
 use berth_host::spawn::{Spawn, Stdio as SpawnStdio, spawn};
 use rustix::process::Signal;
 
+use crate::args;
 use crate::print;
 use crate::visible::Visible;
 
-/// A stand-in for an agent: it counts, so that everyone can see whether it was interrupted. Not for
-/// ever: a demo that is killed with -9 leaves nothing that stays.
-const AGENT: &str = "n=0; while [ $n -lt 600 ]; do n=$((n+1)); echo step $n; sleep .1; done";
+/// What the demo's session is called.
+const NAME: &str = "builder";
+/// What people would ask for.
+const PROMPT: &str = "fix the tests";
+/// How long a person has to read a step.
+const TO_READ: Duration = Duration::from_secs(1);
+/// How long anything may take that the demo waits for.
+const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(crate) fn run() -> Result<u8, Problem> {
+pub(crate) fn run(args: &args::Demo) -> Result<u8, Problem> {
+    if let Some(dir) = &args.agent {
+        return agent::run(dir);
+    }
     let demo = Demo::new()?;
     let played = play(&demo);
     match demo.signalled() {
@@ -32,63 +43,102 @@ pub(crate) fn run() -> Result<u8, Problem> {
 }
 
 fn play(demo: &Demo) -> Result<u8, Problem> {
-    say("berth keeps sessions. Here is what that means, with real processes, in a directory of its own.");
+    let began = Instant::now();
+    say("berth keeps the sessions of AI agents. This takes about ten seconds, with a\n\
+         built-in agent that follows a script, in a directory of its own.");
 
-    step("1. Two agents start. No daemon, nothing else to install.");
-    demo.show(&["run", "-d", "--name", "builder", "--", "sh", "-c", AGENT])?;
-    demo.show(&["run", "-d", "--name", "reviewer", "--", "sh", "-c", AGENT])?;
-    demo.show(&["ls"])?;
+    demo.step("1. An agent starts in a session of its own. No daemon, nothing to install.");
+    demo.show(&["run", "-d", "--agent", "demo", "--name", NAME])?;
 
-    step("2. A person attaches; their SSH connection dies (kill -9 of the client).");
-    let before = demo.steps("builder")?;
+    demo.step("2. It gets a turn. You watch, and your SSH connection dies (kill -9).");
+    demo.show(&["send", NAME, PROMPT])?;
+    demo.until_fixed(1)?;
     demo.attach_and_kill()?;
-    demo.until("builder", before + 5)?;
+    let before = agent::fixed(&demo.dir);
+    demo.until_fixed(before + 1)?;
     say(&format!(
-        "   the agent was at step {before}, and is at step {} now: it never noticed",
-        demo.steps("builder")?
+        "  the agent had fixed {} then, and {} now: it never noticed",
+        tests(before),
+        tests(agent::fixed(&demo.dir))
     ));
 
-    step("3. The worst: kill -9 of the keeper, the process that holds the session.");
-    let status = demo.status("builder")?;
+    demo.step("3. The worst, in mid-turn: kill -9 of the keeper, which holds the session.");
+    let status = demo.status()?;
     let keeper = Identity::of(number(&status, "keeper_pid")?).map_err(odd)?;
     let agent = Identity::of(number(&status, "pid")?).map_err(odd)?;
     match keeper.check() {
-        Verdict::Alive(pidfd) => kill(&pidfd)?,
+        Verdict::Alive(pidfd) => {
+            say(&format!("  $ kill -9 {}", keeper.pid));
+            kill(&pidfd)?;
+        }
         Verdict::Gone | Verdict::CannotTell(_) => return Err(problem("the keeper is not there")),
     }
-    demo.show(&["ls"])?;
-    let gone = matches!(agent.check(), Verdict::Gone);
+    demo.show(&["turn", &format!("{NAME}.1")])?;
+    let is_gone = matches!(agent.check(), Verdict::Gone);
     say(&format!(
-        "   the other session was not touched; the dead one's agent is {}",
-        if gone { "gone too: nothing leaks" } else { "STILL THERE" }
+        "  fixed: {}; the turn has an end, the agent is {}",
+        tests(agent::fixed(&demo.dir)),
+        if is_gone { "gone: nothing leaks" } else { "STILL THERE" }
     ));
 
-    step("4. Bring it back. Same session, same record, the next run.");
-    demo.show(&["resume", "builder", "-d"])?;
-    let now = demo.steps("builder")?;
-    demo.until("builder", now + 2)?;
-    demo.show(&["log", "builder"])?;
+    demo.step("4. Bring it back. Nothing is said twice: you looked, and let it go on.");
+    demo.show(&["resume", NAME, "-d"])?;
+    demo.show(&["queue", NAME, "resume"])?;
+    demo.show(&["send", NAME, "--wait", "go on"])?;
 
-    step("5. Stop both. Exit 0 means: proven gone.");
-    demo.show(&["stop", "builder", "reviewer"])?;
-    demo.show(&["ls"])?;
-    say("\nThat was it. Now yours:  berth run --name first -- bash      (Ctrl-\\ leaves it running)");
-    if gone { Ok(0) } else { Err(problem("a process was left behind")) }
+    demo.step("5. All of it is on record. Stop it: exit 0 means proven gone.");
+    demo.show(&["grep", "-i", "tests", NAME])?;
+    demo.show(&["stop", NAME])?;
+    say(&format!("\nThat took {} s. Now yours:", began.elapsed().as_secs().max(1)));
+    say("  berth agents                          the agents that are installed here");
+    say("  berth run --agent claude              a session with one");
+    say("  berth run --name first -- bash        any command (Ctrl-\\ leaves it running)");
+    if is_gone { Ok(0) } else { Err(problem("a process was left behind")) }
 }
 
 /// The demo's own state directory; everything in it is ended and removed on the way out.
 struct Demo {
-    home: PathBuf,
+    /// Everything of the demo's.
+    dir: PathBuf,
     signals: SignalFd,
     signal: Cell<Option<i32>>,
 }
 
 impl Demo {
     fn new() -> Result<Self, Problem> {
-        let home = std::env::temp_dir().join(format!("berth-demo-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("berth-demo-{}", std::process::id()));
         let wanted = [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw);
         let signals = SignalFd::new(&wanted).map_err(odd)?;
-        Ok(Self { home, signals, signal: Cell::new(None) })
+        let demo = Self { dir, signals, signal: Cell::new(None) };
+        std::fs::create_dir_all(demo.work()).map_err(odd)?;
+        let program = std::env::current_exe().map_err(odd)?;
+        let command = [&program, Path::new("demo"), Path::new("--agent"), &demo.dir];
+        let command = command.map(|word| word.to_string_lossy().into_owned());
+        let config =
+            format!("[agents.demo]\ndriver = \"acp\"\nconversation = \"demo\"\ncommand = {command:?}\n");
+        std::fs::write(demo.config(), config).map_err(odd)?;
+        Ok(demo)
+    }
+
+    fn home(&self) -> PathBuf {
+        self.dir.join("state")
+    }
+
+    fn work(&self) -> PathBuf {
+        self.dir.join("work")
+    }
+
+    fn config(&self) -> PathBuf {
+        self.dir.join("config.toml")
+    }
+
+    /// Says what comes next, after a moment to read what came before.
+    fn step(&self, text: &str) {
+        let until = Instant::now() + TO_READ;
+        while Instant::now() < until && self.signalled().is_none() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        say(&format!("\n{text}"));
     }
 
     /// The signal that wants the demo to end, if one has come.
@@ -108,62 +158,64 @@ impl Demo {
 
     fn call_anyway(&self, args: &[&str]) -> Result<Output, Problem> {
         let mut command = Command::new(berth_host::spawn::THIS_PROGRAM);
-        command.args(args).env("BERTH_HOME", &self.home).stdin(Stdio::null());
+        command.args(args).env("BERTH_HOME", self.home()).env("BERTH_CONFIG", self.config());
+        command.current_dir(self.work()).stdin(Stdio::null());
         // In a group of its own Ctrl-C does not end it half way: we know what was started.
         command.process_group(0).output().map_err(odd)
     }
 
     /// Runs a command as a person would, and shows it.
     fn show(&self, args: &[&str]) -> Result<(), Problem> {
-        let shown: Vec<_> = args.iter().map(|arg| if *arg == AGENT { "'…count…'" } else { arg }).collect();
-        say(&format!("   $ berth {}", shown.join(" ")));
+        let shown: Vec<_> = args
+            .iter()
+            .map(|arg| if arg.contains(' ') { format!("'{arg}'") } else { (*arg).to_owned() })
+            .collect();
+        say(&format!("  $ berth {}", shown.join(" ")));
         let output = self.call(args)?;
         for line in
             [&output.stdout, &output.stderr].iter().flat_map(|bytes| bytes.split(|byte| *byte == b'\n'))
         {
-            let line = String::from_utf8_lossy(line).replace(AGENT, "…count…");
             if !line.is_empty() {
-                say(&format!("     {line}"));
+                say(&format!("  {}", String::from_utf8_lossy(line)));
             }
         }
         if output.status.success() { Ok(()) } else { Err(problem("that should have worked")) }
     }
 
-    fn status(&self, session: &str) -> Result<serde_json::Value, Problem> {
-        serde_json::from_slice(&self.call(&["show", session, "--json"])?.stdout)
+    fn status(&self) -> Result<serde_json::Value, Problem> {
+        serde_json::from_slice(&self.call(&["show", NAME, "--json"])?.stdout)
             .map_err(|error| problem(&error.to_string()))
     }
 
-    /// How far the agent has counted, by its output.
-    fn steps(&self, session: &str) -> Result<usize, Problem> {
-        let output = self.call(&["output", session])?;
-        Ok(output.stdout.windows(5).filter(|window| window == b"step ").count())
-    }
-
-    fn until(&self, session: &str, steps: usize) -> Result<(), Problem> {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while self.steps(session)? < steps {
+    /// Waits until so many tests are fixed.
+    fn until_fixed(&self, tests: usize) -> Result<(), Problem> {
+        let deadline = Instant::now() + PATIENCE;
+        while agent::fixed(&self.dir) < tests.min(agent::TESTS) {
+            if let Some(signal) = self.signalled() {
+                return Err(problem(&format!("interrupted by signal {signal}")));
+            }
             if Instant::now() > deadline {
                 return Err(problem("the agent does not go on"));
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
     }
 
     /// A real terminal with a real client in it, which then dies without a word.
     fn attach_and_kill(&self) -> Result<(), Problem> {
-        say("   $ berth attach builder        (in a terminal of its own)");
+        say(&format!("  $ berth attach {NAME}        (in a terminal of its own)"));
         let (pty, slave) = Pty::open(24, 80).map_err(odd)?;
+        let own = [("BERTH_HOME", self.home()), ("BERTH_CONFIG", self.config())];
         let env: Vec<_> = std::env::vars_os()
-            .filter(|(name, _)| name != "BERTH_HOME")
-            .chain([("BERTH_HOME".into(), self.home.clone().into_os_string())])
+            .filter(|(name, _)| name != "BERTH_HOME" && name != "BERTH_CONFIG")
+            .chain(own.map(|(name, value)| (name.into(), value.into_os_string())))
             .collect();
         let client = spawn(&Spawn {
             program: Path::new(berth_host::spawn::THIS_PROGRAM),
-            args: &["berth", "attach", "builder"].map(Into::into),
+            args: &["berth", "attach", NAME].map(Into::into),
             env: &env,
-            cwd: &std::env::temp_dir(),
+            cwd: &self.work(),
             stdio: SpawnStdio::Terminal(slave.as_fd()),
             keep: &[],
             cgroup: None,
@@ -171,10 +223,11 @@ impl Demo {
         })
         .map_err(|error| problem(&error.to_string()))?;
         drop(slave);
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
+        let wanted = PROMPT.as_bytes();
         let mut seen = Vec::new();
         while self.signalled().is_none()
-            && !seen.windows(5).any(|window| window == b"step ")
+            && !seen.windows(wanted.len()).any(|window| window == wanted)
             && Instant::now() < deadline
         {
             let mut buffer = [0; 4096];
@@ -183,7 +236,7 @@ impl Demo {
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         }
-        say(&format!("   $ kill -9 {}", client.pid));
+        say(&format!("  $ kill -9 {}", client.pid));
         kill(&client.pidfd)?;
         let _ = berth_host::tree::reap();
         Ok(())
@@ -192,11 +245,10 @@ impl Demo {
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        let _ = self.call_anyway(&["stop", "--grace", "1s", "builder"]);
-        let _ = self.call_anyway(&["stop", "--grace", "1s", "reviewer"]);
+        let _ = self.call_anyway(&["stop", "--grace", "1s", NAME]);
         // A keeper writes its last words after its last answer, and may do so while we clear up.
         let until = Instant::now() + Duration::from_secs(5);
-        while std::fs::remove_dir_all(&self.home).is_err() && self.home.exists() && Instant::now() < until {
+        while std::fs::remove_dir_all(&self.dir).is_err() && self.dir.exists() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -216,8 +268,8 @@ fn number(status: &serde_json::Value, field: &str) -> Result<u32, Problem> {
     number.ok_or_else(|| problem(&format!("`show` has no {field}")))
 }
 
-fn step(text: &str) {
-    say(&format!("\n{text}"));
+fn tests(count: usize) -> String {
+    if count == 1 { "1 test".to_owned() } else { format!("{count} tests") }
 }
 
 fn say(text: &str) {
