@@ -252,3 +252,20 @@ fn a_rollout_that_is_torn_and_has_an_open_call_is_mended() {
     let said = last.user_texts();
     assert_eq!(said[said.len() - 3..], ["first words", "TOOL echo hi", "what happened?"]);
 }
+
+#[test]
+fn b2_a_search_of_real_records_finds_each_thing_once() {
+    let world = World::new();
+    runs(world.claude(&["--session-id", ID], "needle TOOL echo needle-tool"));
+    world.codex(&[], "needle TOOL echo needle-tool");
+    let imported = world.berth(&["import", "--all"]);
+    assert_eq!(imported.code, 0, "{imported:?}");
+    // The prompt, the call, its result and the answer.
+    let counts = world.berth(&["grep", "-c", "needle"]);
+    let counts: Vec<&str> = counts.out.lines().filter_map(|line| line.rsplit(':').next()).collect();
+    assert_eq!(counts, ["4", "4"], "{}", world.berth(&["grep", "needle"]).out);
+    for own in ["You are Codex", "Claude Agent SDK", "<environment_context>", "Primary working directory"] {
+        let found = world.berth(&["grep", "-F", own]);
+        assert_eq!((found.code, found.out.as_str()), (1, ""), "{own}");
+    }
+}

@@ -288,6 +288,42 @@ mod tests {
     }
 
     #[test]
+    fn the_newest_exchanges_are_read_from_the_end_and_the_rest_page_by_page() {
+        let path = std::env::temp_dir().join(format!("berth-tail-{}.jsonl", std::process::id()));
+        let long = "x".repeat(4000);
+        let record = |number: usize| {
+            format!(
+                "{{\"type\":\"user\",\"message\":{{\"content\":\"prompt {number}\"}}}}\n\
+                 {{\"type\":\"assistant\",\"message\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{long}\"}}]}}}}\n"
+            )
+        };
+        std::fs::write(&path, (0..1000).map(record).collect::<String>()).expect("a file");
+        let file = File::open(&path).expect("our own file");
+        let size = file.metadata().expect("our own file").len();
+        assert!(size > 3 * FIRST_TAIL_BYTES);
+        // The newest page costs no more than the end of the file.
+        let is_abandoned = std::sync::Arc::default();
+        let newest = berth_transcript::allowance::within(FIRST_TAIL_BYTES + 64 * 1024, is_abandoned, || {
+            tail_of(Kind::Claude, &file, None, 20)
+        });
+        let newest = newest.expect("it fits");
+        assert_eq!((newest.exchanges.len(), newest.cut), (20, true));
+        assert_eq!(newest.exchanges[19].prompt.as_deref(), Some("prompt 999"));
+        let (mut until, mut seen) = (None, 0);
+        loop {
+            let said = tail_of(Kind::Claude, &file, until, 300).expect("our own file");
+            assert!(said.exchanges.iter().all(|one| one.items.len() == 1));
+            seen += said.exchanges.len();
+            until = said.exchanges.first().map(|one| one.offset);
+            if !said.cut {
+                break;
+            }
+        }
+        assert_eq!((seen, until), (1000, Some(0)));
+        std::fs::remove_file(&path).expect("our own file");
+    }
+
+    #[test]
     fn a_line_that_is_too_long_is_counted_and_what_follows_is_read() {
         let long = io::repeat(b'x').take(MAX_LINE_BYTES + 1);
         let after = "\n{\"type\":\"user\",\"message\":{\"content\":\"hi\"}}\n";
