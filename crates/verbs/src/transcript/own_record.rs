@@ -60,9 +60,9 @@ pub(crate) fn find(ctx: &Ctx, id: &SessionId, status: &Status) -> Result<Option<
         }
     }
     // The conversation of the first events may have been left since; where the agent keeps it is the same.
-    if let Some(native_id) = &status.native_id {
+    if let Some(conversation_id) = &status.conversation_id {
         let store = session.conversation.take().map(|known| known.store).unwrap_or_default();
-        session.conversation = Some(berth_core::Conversation { id: native_id.clone(), store });
+        session.conversation = Some(berth_core::Conversation { id: conversation_id.clone(), store });
     }
     let files = turn::conversation_files(&session).unwrap_or_default();
     Ok(files.into_iter().next().map(|path| OwnRecord { kind, path, until, until_at }))
