@@ -4,7 +4,7 @@ use berth_core as core;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::turn::{Notify, OnUnknown};
+use crate::turn::{Notify, OnFailed, OnUnknown};
 
 /// [`core::Term`] on paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +26,7 @@ pub struct PolicyChange {
     pub ttl: Term,
     pub archive_after: Term,
     pub on_unknown: Option<OnUnknown>,
+    pub on_failed: Option<OnFailed>,
     /// Left out it stays; `null` is what the config file says.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schemars(with = "Notify")]
@@ -54,6 +55,7 @@ impl From<PolicyChange> for core::PolicyChange {
             ttl: change.ttl.into(),
             archive_after: change.archive_after.into(),
             on_unknown: change.on_unknown.map(Into::into),
+            on_failed: change.on_failed.map(Into::into),
             notify: change.notify.map(Into::into),
         }
     }

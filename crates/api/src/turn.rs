@@ -55,6 +55,12 @@ pub struct TurnView {
     pub cut: bool,
     /// Why it is not done.
     pub reason: Option<String>,
+    /// What failed, if the agent told and it is the model's: a limit, an overload or the login.
+    #[serde(skip_serializing_if = "Failure::is_other")]
+    pub failure: Failure,
+    /// The failed turn whose text it says again, with the policy `on-failed retry`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
     /// What the agent read.
     pub input_tokens: Option<u64>,
     /// What the agent wrote.
@@ -65,6 +71,9 @@ pub struct TurnView {
     pub position: Option<u64>,
     /// Why it does not begin, if something holds the queue.
     pub held: Option<String>,
+    /// Answers that were given to questions of the agent, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<AnswerGiven>,
     /// What the agent said after it was over.
     pub late: Vec<TurnEnd>,
     /// Where its output begins.
@@ -102,7 +111,7 @@ pub struct Receipt {
     pub position: Option<u64>,
     /// Why it does not begin, if something holds the queue.
     pub held: Option<String>,
-    /// Whether that is a person who paused it, and not something that needs one.
+    /// True if a user paused the queue, or it goes on by itself after a back-off; false if it needs attention.
     pub paused: bool,
 }
 
@@ -118,6 +127,25 @@ pub fn split_turn_id(turn: &str) -> Option<(&str, u64)> {
     (!session.is_empty()).then_some((session, number))
 }
 
+/// An answer to a question of an agent: to what, what and by whom.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AnswerGiven {
+    /// The name of the question.
+    pub request: String,
+    /// The tool that the agent wanted to use.
+    pub tool: String,
+    /// The question in full.
+    pub detail: String,
+    /// The answer.
+    #[serde(flatten)]
+    pub reply: Reply,
+    /// Who answered.
+    pub by: Actor,
+    /// When.
+    pub answered_at: Timestamp,
+}
+
 /// [`core::Prompt`] on paper.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -131,6 +159,18 @@ pub struct Prompt {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_by: Option<StartBy>,
     pub manner: Manner,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+}
+
+/// [`core::Retry`] on paper.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Retry {
+    /// The turn that failed first.
+    pub of: u64,
+    /// The number of this attempt, from 1 on.
+    pub attempt: u32,
 }
 
 /// [`core::StartBy`] on paper.
@@ -176,6 +216,15 @@ pub struct TurnEnd {
     pub input_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Failure::is_other")]
+    pub failure: Failure,
+}
+
+impl Failure {
+    /// Whether nothing is known of it.
+    pub fn is_other(&self) -> bool {
+        *self == Self::Other
+    }
 }
 
 /// [`core::Ask`] on paper.
@@ -273,6 +322,7 @@ pub struct Policy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive_after_ms: Option<u64>,
     pub on_unknown: OnUnknown,
+    pub on_failed: OnFailed,
     #[serde(skip_serializing_if = "Notify::is_as_configured")]
     pub notify: Notify,
 }
@@ -344,6 +394,20 @@ pub enum Hold {
     ForeignWriter(String),
     AgentFailed(String),
     Draft,
+    ModelFailed {
+        turn: u64,
+        failure: Failure,
+        reason: String,
+    },
+    Retrying {
+        turn: u64,
+        failure: Failure,
+        reason: String,
+        by: u64,
+        attempt: u32,
+        boot_id: String,
+        until_boot_ms: u64,
+    },
 }
 
 /// [`core::Release`] on paper.
@@ -407,6 +471,13 @@ impl From<core::Hold> for Hold {
             core::Hold::ForeignWriter { who } => Self::ForeignWriter(who),
             core::Hold::AgentFailed { reason } => Self::AgentFailed(reason),
             core::Hold::Draft => Self::Draft,
+            core::Hold::ModelFailed { turn, failure, reason } => {
+                Self::ModelFailed { turn, failure: failure.into(), reason }
+            }
+            core::Hold::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms } => {
+                let failure = failure.into();
+                Self::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms }
+            }
         }
     }
 }
@@ -419,6 +490,13 @@ impl From<Hold> for core::Hold {
             Hold::ForeignWriter(who) => Self::ForeignWriter { who },
             Hold::AgentFailed(reason) => Self::AgentFailed { reason },
             Hold::Draft => Self::Draft,
+            Hold::ModelFailed { turn, failure, reason } => {
+                Self::ModelFailed { turn, failure: failure.into(), reason }
+            }
+            Hold::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms } => {
+                let failure = failure.into();
+                Self::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms }
+            }
         }
     }
 }
@@ -446,6 +524,23 @@ impl Hold {
                 let reason = reason.lines().next().unwrap_or_default();
                 let reason = reason.strip_suffix("; it printed last:").unwrap_or(reason);
                 format!("the agent cannot be used: {reason}; mend that, then `berth resume {session}`")
+            }
+            Self::ModelFailed { turn, failure, reason } => {
+                let what = core::Failure::from(*failure).words();
+                let reason = reason.lines().next().unwrap_or_default();
+                format!(
+                    "turn {session}.{turn} failed ({what}): {reason}; `berth queue {session} resume` goes on with what waits"
+                )
+            }
+            Self::Retrying { turn, failure, reason, by, attempt, .. } => {
+                let what = core::Failure::from(*failure).words();
+                let reason = reason.lines().next().unwrap_or_default();
+                let most = core::MOST_RETRIES;
+                let minutes = core::FIRST_BACK_OFF.as_secs() / 60 * (1 << attempt.saturating_sub(1).min(16));
+                format!(
+                    "turn {session}.{turn} failed ({what}): {reason}; its text is sent again as {session}.{by} (retry {attempt} \
+                     of {most}) {minutes} min after that; `berth queue {session} resume` sends it now"
+                )
             }
         }
     }
@@ -539,8 +634,26 @@ same_words! {
     AskKind { Other, AllowOnce, AllowAlways, RejectOnce, RejectAlways }
     /// Whether a queue goes on behind a turn nobody knows the end of.
     OnUnknown { Hold, Continue }
+    /// What a queue does behind a turn that failed for a reason that is the model's.
+    OnFailed { Hold, Continue, Retry }
+    /// What made a turn fail, as far as its agent told.
+    Failure { Other, Limit, Overloaded, Login }
     /// What an agent in a terminal told.
     Edge { Quiet, Prompt, Tool, Stopped, Interrupted }
+}
+
+impl OnFailed {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Hold, Self::Continue, Self::Retry];
+
+    /// The word people type.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Continue => "continue",
+            Self::Retry => "retry",
+        }
+    }
 }
 
 impl From<core::Ask> for Ask {
@@ -573,25 +686,28 @@ impl From<Reply> for core::Reply {
 
 impl From<core::Prompt> for Prompt {
     fn from(prompt: core::Prompt) -> Self {
-        let core::Prompt { by, text, key, start_by, manner } = prompt;
-        Self { by: by.into(), text, key, start_by: start_by.map(Into::into), manner: manner.into() }
+        let core::Prompt { by, text, key, start_by, manner, retry } = prompt;
+        let (start_by, retry) = (start_by.map(Into::into), retry.map(Into::into));
+        Self { by: by.into(), text, key, start_by, manner: manner.into(), retry }
     }
 }
 
 impl From<Prompt> for core::Prompt {
     fn from(prompt: Prompt) -> Self {
-        let Prompt { by, text, key, start_by, manner } = prompt;
-        Self { by: by.into(), text, key, start_by: start_by.map(Into::into), manner: manner.into() }
+        let Prompt { by, text, key, start_by, manner, retry } = prompt;
+        let (start_by, retry) = (start_by.map(Into::into), retry.map(Into::into));
+        Self { by: by.into(), text, key, start_by, manner: manner.into(), retry }
     }
 }
 
 crate::record::same_fields! {
     StartBy { boot_id, boot_ms }
+    Retry { of, attempt }
     Conversation { id, store }
     Expiry { boot_id, boot_ms }
     Cancel { by, for_another, until_boot_ms }
-    TurnEnd { state, reason, answer, cut, input_tokens, output_tokens }
+    TurnEnd { state, reason, answer, cut, input_tokens, output_tokens, failure }
     AskOption { id, name, kind }
     Able { steer, resume }
-    Policy { idle_ms, ttl_ms, archive_after_ms, on_unknown, notify }
+    Policy { idle_ms, ttl_ms, archive_after_ms, on_unknown, on_failed, notify }
 }

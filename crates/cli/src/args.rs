@@ -53,7 +53,7 @@ pub(crate) use terminal::{Attach, Input, Output, Screen};
 pub(crate) use token::{Audit, Link, Token, TokenLs, TokenNew, TokenRevoke, TokenVerb};
 pub(crate) use transcript::{Transcript, TranscriptCheck, TranscriptRepair, TranscriptTree, TranscriptVerb};
 pub(crate) use turns::{
-    AgentOptions, Answer, Cancel, Fork, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
+    AgentOptions, Answer, Cancel, Fork, OnFailed, OnUnknown, Queue, QueueVerb, Send, Turn, TurnResult, Turns,
 };
 pub(crate) use use_session::Use;
 pub(crate) use wait::{Wait, WaitFor};

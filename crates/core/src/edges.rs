@@ -294,7 +294,9 @@ pub(crate) fn draft_gone(session: &Session) -> Vec<Event> {
             Hold::Paused { .. }
             | Hold::Unknown { .. }
             | Hold::ForeignWriter { .. }
-            | Hold::AgentFailed { .. },
+            | Hold::AgentFailed { .. }
+            | Hold::ModelFailed { .. }
+            | Hold::Retrying { .. },
         )
         | None => vec![],
     }

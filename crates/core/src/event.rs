@@ -1,6 +1,6 @@
 //! What happened. Past tense, numbered by the journal, never taken back.
 
-use crate::turns::{Able, Ask, Cancel, Expiry, Hold, OnUnknown, Prompt, Release, Reply, TurnEnd};
+use crate::turns::{Able, Ask, Cancel, Expiry, Hold, OnFailed, OnUnknown, Prompt, Release, Reply, TurnEnd};
 use crate::{Edge, Epoch, Fence, Grant, Leaving, Name, Notify, Owner, SessionId, Terms};
 
 /// One thing that happened in a session.
@@ -400,6 +400,8 @@ pub struct Policy {
     pub archive_after_ms: Option<u64>,
     /// Whether the queue goes on behind a turn nobody knows the end of.
     pub on_unknown: OnUnknown,
+    /// What the queue does behind a turn that failed for a reason that is the model's.
+    pub on_failed: OnFailed,
     /// What its people are told of while nobody looks.
     pub notify: Notify,
 }

@@ -40,9 +40,10 @@ pub use occasion::{Notify, Occasion, occasions};
 pub use owners::{Leaving, OWNERLESS_GRACE, Owner, Readiness, ReadyWhen, Scope, Sharing, Terms};
 pub use session::{Ending, Phase, Session, State, Writer};
 pub use turns::{
-    Able, Ask, AskKind, AskOption, BadAnswer, CANCEL_PATIENCE, Cancel, Current, Expiry, Final, Hold,
-    MAX_KEY_BYTES, MAX_PROMPT_BYTES, MAX_REPLY_BYTES, MOST_ASKS, MOST_QUEUED, Manner, OnUnknown, Prompt,
-    RELEASE_GRACE, Release, Reply, StartBy, Turn, TurnEnd, TurnState, Turns, Wish,
+    Able, Ask, AskKind, AskOption, BadAnswer, CANCEL_PATIENCE, Cancel, Current, Expiry, FIRST_BACK_OFF,
+    Failure, Final, Hold, MAX_KEY_BYTES, MAX_PROMPT_BYTES, MAX_REPLY_BYTES, MOST_ASKS, MOST_QUEUED,
+    MOST_RETRIES, Manner, OnFailed, OnUnknown, Prompt, RELEASE_GRACE, Release, Reply, Retry, StartBy, Turn,
+    TurnEnd, TurnState, Turns, Wish,
 };
 
 /// A moment, as both clocks tell it.

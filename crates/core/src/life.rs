@@ -7,7 +7,7 @@
 //! Not here: proving that nothing runs, and when it has been at rest for long enough (see `keeper`).
 //! Start with [`archive`].
 
-use crate::turns::{Expiry, OnUnknown, Release};
+use crate::turns::{Expiry, OnFailed, OnUnknown, Release};
 use crate::{Actor, Event, Name, Notify, Now, Policy, Refusal, Session};
 
 /// How many tags a session has at most.
@@ -49,6 +49,8 @@ pub struct PolicyChange {
     pub archive_after: Term,
     /// For [`Policy::on_unknown`].
     pub on_unknown: Option<OnUnknown>,
+    /// For [`Policy::on_failed`].
+    pub on_failed: Option<OnFailed>,
     /// For [`Policy::notify`].
     pub notify: Option<Notify>,
 }
@@ -61,6 +63,7 @@ impl PolicyChange {
             ttl_ms: self.ttl.of(before.ttl_ms),
             archive_after_ms: self.archive_after.of(before.archive_after_ms),
             on_unknown: self.on_unknown.unwrap_or(before.on_unknown),
+            on_failed: self.on_failed.unwrap_or(before.on_failed),
             notify: self.notify.as_ref().unwrap_or(&before.notify).clone(),
         }
     }

@@ -5,7 +5,7 @@
 //! Not here: whether somebody is looking anyway, and how they are told (see the keeper's `notify`).
 //! Start with [`occasions`].
 
-use crate::turns::{Final, Hold, Release, is_withdrawn};
+use crate::turns::{Final, Release, is_withdrawn};
 use crate::{Event, Exit, Outcome, Session};
 
 /// Something to tell people of. The first is the most urgent.
@@ -78,12 +78,7 @@ fn occasion(session: &Session, event: &Event) -> Option<Occasion> {
             let waits = session.turns.asks.iter().any(|waiting| waiting.request == ask.request);
             waits.then_some(Occasion::NeedsYou)
         }
-        Event::QueueHeld { hold } => match hold {
-            Hold::Paused { .. } => None,
-            Hold::Unknown { .. } | Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } | Hold::Draft => {
-                Some(Occasion::NeedsYou)
-            }
-        },
+        Event::QueueHeld { hold } => hold.needs_someone().then_some(Occasion::NeedsYou),
         Event::TurnEnded { end, .. } => {
             let turns = &session.turns;
             let nothing_waits = turns.current.is_none() && turns.queue.is_empty();
@@ -164,7 +159,7 @@ fn run_ended(session: &Session, outcome: &Outcome) -> Option<Occasion> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Actor, Ask, Epoch, Phase, Process, Prompt, Spec, TurnEnd};
+    use crate::{Actor, Ask, Epoch, Hold, Phase, Process, Prompt, Spec, TurnEnd};
 
     fn told(before: &[Event], batch: &[Event]) -> Vec<Occasion> {
         let session = Session::replay(before.iter().chain(batch));
@@ -188,6 +183,7 @@ mod tests {
                 key: None,
                 start_by: None,
                 manner: Default::default(),
+                retry: None,
             };
             events.push(Event::TurnAccepted { turn, prompt });
         }

@@ -28,13 +28,13 @@ mod turn;
 
 pub use ask::{Ask, AskKind, AskOption, BadAnswer, Reply, Wish};
 pub(crate) use ask::{answer, asks, unasked};
-pub use hold::{Hold, OnUnknown};
+pub use hold::{Hold, OnFailed, OnUnknown};
 pub(crate) use hold::{go_on, pause};
 pub(crate) use queue::{cancel, deliver, edit, shift, withdraw};
 pub(crate) use report::{began, broken, conversation, hold, is_withdrawn, ready, run_over, tick, turn_over};
 pub(crate) use send::send;
 pub use time::{Expiry, Release};
-pub use turn::{Cancel, Current, Final, Manner, Prompt, StartBy, Turn, TurnEnd, TurnState};
+pub use turn::{Cancel, Current, Failure, Final, Manner, Prompt, Retry, StartBy, Turn, TurnEnd, TurnState};
 
 /// How many turns may wait in a session.
 pub const MOST_QUEUED: usize = 100;
@@ -48,6 +48,10 @@ const MOST_ENDS: usize = 8;
 pub const MOST_ASKS: usize = 64;
 /// The longest text of an answer, in bytes.
 pub const MAX_REPLY_BYTES: usize = 64 << 10;
+/// How often the text of a failed turn is said again, with [`OnFailed::Retry`].
+pub const MOST_RETRIES: u32 = 5;
+/// The back-off before the first retry. Each further one waits twice as long as the one before.
+pub const FIRST_BACK_OFF: Duration = Duration::from_secs(60);
 /// How long an agent may take to break off a turn before its run is ended for it.
 pub const CANCEL_PATIENCE: Duration = Duration::from_secs(10);
 /// How patient the end of a run is that berth itself decided on.
@@ -117,12 +121,7 @@ impl Turns {
 
     /// Whether somebody has to act before it goes on.
     pub fn needs_someone(&self) -> bool {
-        let held = match &self.hold {
-            Some(
-                Hold::Unknown { .. } | Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } | Hold::Draft,
-            ) => true,
-            Some(Hold::Paused { .. }) | None => false,
-        };
+        let held = self.hold.as_ref().is_some_and(Hold::needs_someone);
         held || !self.asks.is_empty()
     }
 

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::{Activity, Begin, Driver, Out, Proves, Trouble, Update};
 use asks::{Asked, Asks, Then, TurnText};
 use items::{Changes, line, text, within};
-use turn::{Interrupt, Other, Tokens, Turn, not_steered};
+use turn::{Fault, Interrupt, Other, Tokens, Turn, not_steered};
 
 /// How many remarks one run can give.
 const MOST_REMARKS: usize = 20;
@@ -457,14 +457,14 @@ impl Codex {
     }
 
     fn heard_error(&mut self, params: &Value, out: &mut Out) {
-        let reason = items::reason(params.get("error").unwrap_or(&Value::Null));
+        let error = params.get("error").unwrap_or(&Value::Null);
         let will_retry = params.get("willRetry").and_then(Value::as_bool) == Some(true);
         let Some(turn) = self.own(text(params, "turnId")) else { return };
         if will_retry {
             turn.answer.drop_open();
-            self.doing("retrying", line(&reason), out);
+            self.doing("retrying", line(&items::reason(error)), out);
         } else {
-            turn.error = Some(reason);
+            turn.error = Some(Fault::read(error));
         }
     }
 

@@ -4,6 +4,8 @@
 //! Not here: anything of one agent's protocol.
 //! Start with [`Gathered`].
 
+use berth_core::Failure;
+
 use crate::{MAX_ANSWER_BYTES, Out, Update};
 
 /// How many remarks one run can give.
@@ -21,6 +23,35 @@ pub(crate) fn quote(said: &str) -> String {
     let said = said.trim();
     let kept = within(said, MAX_QUOTE_BYTES);
     if kept.len() == said.len() { said.to_owned() } else { format!("{kept}…") }
+}
+
+/// What failed, by the status with which the model's server refused.
+pub(crate) fn failure_of_status(status: u64) -> Failure {
+    match status {
+        429 => Failure::Limit,
+        503 | 529 => Failure::Overloaded,
+        401 | 403 => Failure::Login,
+        _ => Failure::Other,
+    }
+}
+
+/// What failed, by the words of an error. For agents whose protocol has nothing better.
+pub(crate) fn failure_in(said: &str) -> Failure {
+    let said = said.to_lowercase();
+    let has = |phrases: &[&str]| phrases.iter().any(|phrase| said.contains(phrase));
+    if has(&["rate limit", "rate_limit", "usage limit", "too many requests", "hit your limit"]) {
+        return Failure::Limit;
+    }
+    if has(&["overloaded"]) {
+        return Failure::Overloaded;
+    }
+    if has(&["unauthorized", "not logged in", "authentication_error", "invalid api key", "invalid x-api-key"])
+    {
+        return Failure::Login;
+    }
+    let words = said.split(|c: char| !c.is_alphanumeric());
+    let statuses = words.filter(|word| word.len() == 3).filter_map(|word| word.parse().ok());
+    statuses.map(failure_of_status).find(|failure| failure.is_of_model()).unwrap_or_default()
 }
 
 /// An answer as it comes, up to [`MAX_ANSWER_BYTES`].
@@ -89,7 +120,9 @@ pub(crate) fn chosen(id: &str) -> berth_core::Reply {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gathered, Remarks, quote, within};
+    use berth_core::Failure;
+
+    use super::{Gathered, Remarks, failure_in, quote, within};
     use crate::{MAX_ANSWER_BYTES, Out};
 
     #[test]
@@ -100,6 +133,23 @@ mod tests {
         gathered.add("more");
         let (text, cut) = gathered.into_parts();
         assert_eq!((text.len(), cut), (MAX_ANSWER_BYTES - 1, true));
+    }
+
+    #[test]
+    fn the_words_of_an_error_tell_whether_the_model_refused() {
+        for (said, failure) in [
+            ("API Error: 429 rate_limit_error", Failure::Limit),
+            ("You've hit your limit · resets 3pm", Failure::Limit),
+            ("exceeded retry limit, last status: 429 Too Many Requests", Failure::Limit),
+            ("Internal error: API Error: 529 Overloaded", Failure::Overloaded),
+            ("unexpected status 503 Service Unavailable", Failure::Overloaded),
+            ("unexpected status 401 Unauthorized", Failure::Login),
+            ("API Error: 500 internal", Failure::Other),
+            ("line 4290 of a file", Failure::Other),
+            ("", Failure::Other),
+        ] {
+            assert_eq!(failure_in(said), failure, "{said}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use berth_api::status::{Status, Timestamp};
-use berth_api::turn::{Hold, Release, TurnView, turn_id};
+use berth_api::turn::{AnswerGiven, Hold, Release, TurnView, turn_id};
 use berth_api::{Code, Problem};
 use berth_core::{Conversation, Event, Exit, Final, Origin, Session, SessionId, Spec, TurnEnd};
 use berth_driver::{Begin, Driver, Out, Update};
@@ -288,6 +288,21 @@ pub fn views(events: &[Committed<Stored>], id: &SessionId) -> Vec<TurnView> {
     let mut session = Session::default();
     for event in events {
         let Stored { at_ms, event } = event.get();
+        if let Event::Answered { request, reply, by } = event {
+            let turns = &session.turns;
+            let view = turns.current.as_ref().and_then(|current| view_of(&mut views, current.turn));
+            let ask = turns.asks.iter().find(|ask| ask.request == *request);
+            if let (Some(view), Some(ask)) = (view, ask) {
+                view.answers.push(AnswerGiven {
+                    request: request.clone(),
+                    tool: ask.tool.clone(),
+                    detail: ask.detail.clone(),
+                    reply: reply.clone().into(),
+                    by: by.clone().into(),
+                    answered_at: Timestamp(*at_ms),
+                });
+            }
+        }
         session.apply(event);
         tell(&mut views, id, Timestamp(*at_ms), event);
     }
@@ -314,6 +329,7 @@ fn tell(views: &mut Vec<TurnView>, id: &SessionId, at: Timestamp, event: &Event)
             key: prompt.key.clone(),
             by: prompt.by.clone().into(),
             manner: prompt.manner.into(),
+            retry: prompt.retry.map(Into::into),
             accepted_at: at,
             ..TurnView::default()
         }),
@@ -345,6 +361,7 @@ fn tell(views: &mut Vec<TurnView>, id: &SessionId, at: Timestamp, event: &Event)
                 view.answer = Some(end.answer.clone());
                 (view.cut, view.reason) = (end.cut, end.reason.clone());
                 (view.input_tokens, view.output_tokens) = (end.input_tokens, end.output_tokens);
+                view.failure = end.failure.into();
             }
         }
         Event::TurnLate { turn, end } => {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request, Submit, Take};
 use berth_api::record::Event;
-use berth_api::turn::{Hold, Receipt, TurnView, split_turn_id, turn_id};
+use berth_api::turn::{Receipt, TurnView, split_turn_id, turn_id};
 use berth_api::{Code, Connection, Problem};
 use berth_core::{
     Actor, CANCEL_PATIENCE, Command, MAX_PROMPT_BYTES, Now, Prompt, RELEASE_GRACE, Refusal, SessionId, decide,
@@ -205,6 +205,7 @@ fn look_first(ctx: &Ctx, id: &SessionId, submit: &Submit) -> Result<Option<Recei
         key: submit.key.clone(),
         start_by: None,
         manner: submit.manner.into(),
+        retry: None,
     };
     let decided = decide(&session, Command::Send { prompt }, Now::default());
     let events = decided.map_err(|refusal| berth_api::problem::refusal(&refusal, &name))?;
@@ -345,7 +346,7 @@ pub fn standing(ctx: &Ctx, id: &SessionId, number: u64, may_start: bool) -> Resu
         Ok(Brought::Kept(_)) => {
             let known = view(ctx, id, number)?;
             let hold = view::history(&ctx.home, id)?.session.turns.hold;
-            let needs_someone = hold.is_some_and(|hold| !matches!(hold, berth_core::Hold::Paused { .. }));
+            let needs_someone = hold.is_some_and(|hold| hold.needs_someone());
             Ok(match &known.held {
                 _ if is_over(&known.state) => Standing::Over(Box::new(known)),
                 Some(held) if needs_someone => Standing::Held(held_problem(&known.turn, held)),
@@ -435,8 +436,9 @@ fn listen(
                 let is_end = matches!(&entry.event, Event::TurnEnded { turn, .. } if *turn == number);
                 match (&entry.event, &waiting) {
                     (Event::TurnDelivered { turn, .. }, _) if *turn == number => waiting = None,
-                    (Event::QueueHeld { hold: Hold::Paused(_) }, _) => {}
-                    (Event::QueueHeld { hold }, Some(turn)) => {
+                    (Event::QueueHeld { hold }, Some(turn))
+                        if berth_core::Hold::from(hold.clone()).needs_someone() =>
+                    {
                         let session = split_turn_id(turn).map_or("S", |(session, _)| session);
                         return Err(held_problem(turn, &hold.describe(session)));
                     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth_api::life::Term;
 
-use super::{CONFIGURED, OnUnknown, Which, duration, occasions};
+use super::{CONFIGURED, OnFailed, OnUnknown, Which, duration, occasions};
 
 /// End sessions, and wait until each is proven over.
 ///
@@ -225,6 +225,9 @@ pub(crate) struct Policy {
     /// What the queue does behind a turn nobody knows the end of
     #[arg(long, value_name = "WHAT", value_enum)]
     pub(crate) on_unknown: Option<OnUnknown>,
+    /// What the queue does behind a turn that failed because of the model: usage limit, overload or login
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub(crate) on_failed: Option<OnFailed>,
     /// What to tell people of while nobody looks: needs-you, finished, failed (with commas between), none, or
     /// `config` for what the config file says
     #[arg(long, value_name = "WHAT", value_parser = occasions_or_config)]

@@ -251,6 +251,21 @@ pub(crate) struct AgentOptions {
     /// What the queue does behind a turn nobody knows the end of [default: `policy.on_unknown` of the config]
     #[arg(long, value_name = "WHAT", value_enum, requires = "agent")]
     pub(crate) on_unknown: Option<OnUnknown>,
+    /// What the queue does behind a turn that failed because of the model: usage limit, overload or login
+    /// [default: `policy.on_failed` of the config]
+    #[arg(long, value_name = "WHAT", value_enum, requires = "agent")]
+    pub(crate) on_failed: Option<OnFailed>,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum OnFailed {
+    /// Wait for somebody's word
+    #[default]
+    Hold,
+    /// Go on
+    Continue,
+    /// Send the turn's text again after a back-off
+    Retry,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]

@@ -148,7 +148,7 @@ fn sentence(event: &Event) -> String {
         Event::PolicySet { policy } => {
             let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::span);
             format!(
-                "policy: idle {}, ttl {}, archive after {}, {} behind a turn with an unknown end, notify {}",
+                "policy: idle {}, ttl {}, archive after {}, {} behind a turn with an unknown end, {} behind a failure of the model, notify {}",
                 time(policy.idle_ms),
                 time(policy.ttl_ms),
                 time(policy.archive_after_ms),
@@ -156,6 +156,7 @@ fn sentence(event: &Event) -> String {
                     OnUnknown::Hold => "hold",
                     OnUnknown::Continue => "continue",
                 },
+                policy.on_failed.word(),
                 super::policy::told_of(&policy.notify.0),
             )
         }

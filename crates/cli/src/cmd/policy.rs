@@ -3,7 +3,7 @@
 use berth_api::Problem;
 use berth_api::life::PolicyChange;
 use berth_api::message::Request;
-use berth_api::turn::OnUnknown;
+use berth_api::turn::{OnFailed, OnUnknown};
 use berth_core::{Command, Notify};
 
 use crate::args::{self, CONFIGURED, Policy};
@@ -17,6 +17,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Policy) -> Result<u8, Problem> {
         ttl: args.ttl.unwrap_or_default(),
         archive_after: args.archive_after.unwrap_or_default(),
         on_unknown: args.on_unknown.map(on_unknown),
+        on_failed: args.on_failed.map(on_failed),
         notify: args.notify.clone().map(Into::into),
     };
     if change != PolicyChange::default() {
@@ -34,10 +35,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Policy) -> Result<u8, Problem> {
         OnUnknown::Continue => "continue",
     };
     print::text(&format!(
-        "idle           {}\nttl            {}\narchive-after  {}\non-unknown     {behind_unknown}\nnotify         {}\n",
+        "idle           {}\nttl            {}\narchive-after  {}\non-unknown     {behind_unknown}\non-failed      {}\nnotify         {}\n",
         time(policy.idle_ms),
         time(policy.ttl_ms),
         time(policy.archive_after_ms),
+        policy.on_failed.word(),
         told_of(&policy.notify.0),
     ))?;
     Ok(0)
@@ -51,6 +53,15 @@ pub(crate) fn told_of(notify: &Notify) -> String {
         Notify::Only(occasions) => {
             occasions.iter().map(|occasion| occasion.word()).collect::<Vec<_>>().join(",")
         }
+    }
+}
+
+/// What was typed, on paper.
+pub(crate) fn on_failed(typed: args::OnFailed) -> OnFailed {
+    match typed {
+        args::OnFailed::Hold => OnFailed::Hold,
+        args::OnFailed::Continue => OnFailed::Continue,
+        args::OnFailed::Retry => OnFailed::Retry,
     }
 }
 

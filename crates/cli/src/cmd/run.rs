@@ -69,6 +69,7 @@ fn wanted(args: &Run) -> Result<Wanted, Problem> {
             ttl: agent.ttl.unwrap_or_default(),
             archive_after: args.sorting.archive_after.unwrap_or_default(),
             on_unknown: agent.on_unknown.map(policy::on_unknown),
+            on_failed: agent.on_failed.map(policy::on_failed),
             notify: None,
         },
         limits: (&args.limits).into(),

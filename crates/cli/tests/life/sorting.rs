@@ -101,11 +101,11 @@ fn a_policy_is_changed_in_parts_whether_or_not_it_runs() {
     for id in one_of_each(&lab) {
         assert_eq!(
             lab.ok(["policy", &id]),
-            "idle           never\nttl            never\narchive-after  never\non-unknown     hold\nnotify         config"
+            "idle           never\nttl            never\narchive-after  never\non-unknown     hold\non-failed      hold\nnotify         config"
         );
         lab.ok(["policy", &id, "--archive-after", "7d"]);
         lab.ok(["policy", &id, "--idle", "10m", "--on-unknown", "continue"]);
-        let policy = json!({"idle_ms": 600_000, "archive_after_ms": 604_800_000, "on_unknown": "continue"});
+        let policy = json!({"idle_ms": 600_000, "archive_after_ms": 604_800_000, "on_unknown": "continue", "on_failed": "hold"});
         assert_eq!(lab.json(["policy", &id, "--idle", "10m", "--json"]), policy);
         assert_eq!(lab.show(&id)["policy"], policy);
         lab.ok(["policy", &id, "--idle", "never"]);
@@ -164,18 +164,18 @@ fn a_new_session_takes_its_policy_from_the_config_unless_it_is_told_otherwise() 
     let policy_of = |args: &[&str]| lab.show(&lab.ok([&["run", "-d"], args].concat()))["policy"].clone();
     assert_eq!(
         policy_of(&["--agent", "fake"]),
-        json!({"idle_ms": hour, "ttl_ms": 2 * day, "archive_after_ms": 30 * day, "on_unknown": "continue"})
+        json!({"idle_ms": hour, "ttl_ms": 2 * day, "archive_after_ms": 30 * day, "on_unknown": "continue", "on_failed": "hold"})
     );
     let otherwise = ["--idle", "2h", "--ttl", "never", "--archive-after", "never", "--on-unknown", "hold"];
     assert_eq!(
         policy_of(&[&["--agent", "fake"], &otherwise[..]].concat()),
-        json!({"idle_ms": 2 * hour, "on_unknown": "hold"})
+        json!({"idle_ms": 2 * hour, "on_unknown": "hold", "on_failed": "hold"})
     );
     // A command has no turns to be idle between, and ends by itself.
     let agent = lab.agent();
     assert_eq!(
         policy_of(&["--", &agent, "hang"]),
-        json!({"archive_after_ms": 30 * day, "on_unknown": "hold"})
+        json!({"archive_after_ms": 30 * day, "on_unknown": "hold", "on_failed": "hold"})
     );
     let mut run = lab.command(["run", "-d", "--agent", "fake"]);
     let id = berth_harness::said(run.env("BERTH_POLICY_IDLE", "never").output().expect("berth starts"));

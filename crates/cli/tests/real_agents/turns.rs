@@ -85,6 +85,25 @@ fn a_question_waits_for_a_person(kind: Kind) {
     world.one_transcript(&id);
 }
 
+for_kinds!(the_reason_of_a_no_reaches_the_model: Claude, Codex, ClaudeAcp);
+
+/// Said no with a reason: the command does not run, and the next request to the model has the reason.
+fn the_reason_of_a_no_reaches_the_model(kind: Kind) {
+    let world = World::with(kind, Trust::Nothing);
+    let id = world.run(&[]);
+    let turn = world.begin(&id, &asking(kind, "refused"));
+    world.ok(&["wait", &id, "--for", "needs-you", "--timeout", "60s"]);
+    world.ok(&["answer", &id, "deny", "use mktemp instead"]);
+    world.wait(&turn);
+    assert!(!world.agents.work().join("refused").exists());
+    let asked = world.agents.model().turns();
+    let reached = asked.iter().any(|asked| asked.body.to_string().contains("use mktemp instead"));
+    assert!(reached, "the model was not told: {}", world.turn(&turn));
+    let answers = &world.turn(&turn)["answers"];
+    assert_eq!(answers[0]["text"], "use mktemp instead", "{answers}");
+    world.echoed(&id, "after that");
+}
+
 /// A prompt for a command that is asked for.
 pub(crate) fn asking(kind: Kind, file: &str) -> String {
     if kind.is_claude() {
@@ -194,4 +213,26 @@ fn a_key_that_is_refused_is_told(kind: Kind) {
     assert!(turn["reason"].as_str().is_some_and(|why| !why.is_empty()), "{turn}");
     world.echoed(&id, "after that");
     assert_eq!(world.states(&id), ["failed", "done"]);
+}
+
+for_kinds!(a_limit_of_the_model_holds_what_waits);
+
+/// B8: the queue does not burn behind a turn that the model's server refused.
+fn a_limit_of_the_model_holds_what_waits(kind: Kind) {
+    let world = World::new(kind);
+    let id = world.run(&[]);
+    world.echoed(&id, "before");
+    world.ok(&["queue", &id, "pause"]);
+    world.ok(&["send", &id, "ERROR 429"]);
+    world.ok(&["send", &id, "after that"]);
+    world.ok(&["queue", &id, "resume"]);
+    let failed = world.berth(&["wait", &format!("{id}.2"), "--timeout", "120s"]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    let shown = world.show(&id);
+    let held = shown["turns"]["held"].as_str().unwrap_or_default();
+    assert!(held.contains("usage limit"), "{shown}");
+    assert_eq!(world.states(&id), ["done", "failed", "queued"]);
+    world.ok(&["queue", &id, "resume"]);
+    world.ok(&["wait", &format!("{id}.3"), "--timeout", "120s"]);
+    assert_eq!(world.states(&id), ["done", "failed", "done"]);
 }

@@ -10,6 +10,7 @@ mod cancel;
 mod common;
 mod conversations;
 mod crash;
+mod failed;
 mod first;
 mod history;
 mod keys;

@@ -70,6 +70,7 @@ impl Play {
             key: None,
             start_by: None,
             manner: Manner::Queue,
+            retry: None,
         };
         self.order(Command::Send { prompt })
     }

@@ -8,7 +8,10 @@ impl Turns {
         self.was_of_use = false;
         match self.hold {
             Some(Hold::AgentFailed { .. } | Hold::ForeignWriter { .. } | Hold::Draft) => self.hold = None,
-            Some(Hold::Paused { .. } | Hold::Unknown { .. }) | None => {}
+            Some(
+                Hold::Paused { .. } | Hold::Unknown { .. } | Hold::ModelFailed { .. } | Hold::Retrying { .. },
+            )
+            | None => {}
         }
     }
 
@@ -46,6 +49,7 @@ impl Turns {
             key: prompt.key.as_deref().map(Into::into),
             start_by: prompt.start_by.clone(),
             manner: prompt.manner,
+            retry: prompt.retry,
             given: false,
             ends: Vec::new(),
         });

@@ -1,5 +1,6 @@
 //! Why a queue does not go on, and who has it go on again.
 
+use super::Failure;
 use crate::{Actor, Event, Refusal, Session};
 
 /// Why a queue does not go on.
@@ -27,6 +28,58 @@ pub enum Hold {
         /** Why, for people. */
         reason: String,
     },
+    /// A turn failed for a reason that is the model's: what waits would fail as well.
+    ModelFailed {
+        /** Which. */
+        turn: u64,
+        /** What failed. */
+        failure: Failure,
+        /** Why, in the agent's words. */
+        reason: String,
+    },
+    /// A turn failed for a reason that is the model's and may pass: its text is said again after a while.
+    Retrying {
+        /** The turn that failed. */
+        turn: u64,
+        /** What failed. */
+        failure: Failure,
+        /** Why, in the agent's words. */
+        reason: String,
+        /** The turn that says its text again. */
+        by: u64,
+        /** The number of that attempt, from 1 on. */
+        attempt: u32,
+        /** The boot on whose clock the back-off counts. */
+        boot_id: String,
+        /** When the back-off is over, on that clock. */
+        until_boot_ms: u64,
+    },
+}
+
+impl Hold {
+    /// Whether somebody has to act before the queue goes on. Who paused it knows that, and a back-off ends by itself.
+    pub fn needs_someone(&self) -> bool {
+        match self {
+            Self::Unknown { .. }
+            | Self::ForeignWriter { .. }
+            | Self::Draft
+            | Self::AgentFailed { .. }
+            | Self::ModelFailed { .. } => true,
+            Self::Paused { .. } | Self::Retrying { .. } => false,
+        }
+    }
+}
+
+/// What a queue does behind a turn that failed for a reason that is the model's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnFailed {
+    /// It waits for somebody's word.
+    #[default]
+    Hold,
+    /// It goes on.
+    Continue,
+    /// The failed turn's text is said again after a back-off, if the failure may pass; otherwise it waits.
+    Retry,
 }
 
 /// Whether a queue goes on behind a turn nobody knows the end of.
@@ -44,9 +97,10 @@ pub(crate) fn pause(session: &Session, by: Actor) -> Result<Vec<Event>, Refusal>
         return Err(Refusal::NoTurns);
     }
     Ok(match session.turns.hold {
-        Some(Hold::Paused { .. } | Hold::Unknown { .. }) => vec![],
-        // The next run lifts these. Whoever pauses means that one, too.
-        Some(Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } | Hold::Draft) | None => {
+        Some(Hold::Paused { .. } | Hold::Unknown { .. } | Hold::ModelFailed { .. }) => vec![],
+        // The next run, or time, lifts these. Whoever pauses means that one, too.
+        Some(Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } | Hold::Draft | Hold::Retrying { .. })
+        | None => {
             vec![Event::QueueHeld { hold: Hold::Paused { by } }]
         }
     })

@@ -3,9 +3,10 @@
 use super::queue::{over, who};
 use super::time::may_be_released;
 use super::{
-    Able, Cancel, Final, Hold, MOST_ENDS, OnUnknown, RELEASE_GRACE, Release, TurnEnd, TurnState, digest,
+    Able, Cancel, Current, FIRST_BACK_OFF, Final, Hold, MOST_ENDS, MOST_QUEUED, MOST_RETRIES, Manner,
+    OnFailed, OnUnknown, Prompt, RELEASE_GRACE, Release, Retry, TurnEnd, TurnState, digest,
 };
-use crate::{Conversation, Epoch, Event, Now, Outcome, Session};
+use crate::{Actor, Conversation, Epoch, Event, Now, Outcome, Session};
 
 /// Why a turn was withdrawn that was to be with the agent by a certain time.
 const TOO_LATE: &str = "withdrawn: the agent did not have it in time";
@@ -54,7 +55,73 @@ pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) ->
     let ends: Vec<(u64, TurnEnd)> = steered.chain([(turn, end)]).collect();
     let unknown = ends.iter().rfind(|(_, end)| may_hold && end.state == Final::Unknown);
     let hold = unknown.map(|(turn, _)| Event::QueueHeld { hold: Hold::Unknown { turn: *turn } });
-    ends.into_iter().map(|(turn, end)| over(turn, end, now)).chain(hold).collect()
+    let failed = match ends.last() {
+        Some((_, end)) if end.state == Final::Failed && end.failure.is_of_model() => {
+            model_failed(session, current, end, now)
+        }
+        Some(_) | None => vec![],
+    };
+    ends.into_iter().map(|(turn, end)| over(turn, end, now)).chain(hold).chain(failed).collect()
+}
+
+/// What follows for the queue from a turn that failed for a reason that is the model's.
+fn model_failed(session: &Session, current: &Current, end: &TurnEnd, now: Now) -> Vec<Event> {
+    let policy = session.spec.as_ref().map(|spec| spec.policy.on_failed).unwrap_or_default();
+    let (turn, failure) = (current.turn, end.failure);
+    let reason = end.reason.clone().unwrap_or_default();
+    let waits = !session.turns.queue.is_empty() && session.turns.hold.is_none();
+    let held = waits.then(|| {
+        let reason = reason.clone();
+        Event::QueueHeld { hold: Hold::ModelFailed { turn, failure, reason } }
+    });
+    let before =
+        session.turns.get(turn).and_then(|turn| turn.retry).unwrap_or(Retry { of: turn, attempt: 0 });
+    let has_room = session.turns.queue.len() < MOST_QUEUED && session.stopped_by.is_none();
+    match policy {
+        OnFailed::Continue => vec![],
+        OnFailed::Hold => held.into_iter().collect(),
+        OnFailed::Retry if failure.may_pass() && before.attempt < MOST_RETRIES && has_room => {
+            let retry = Retry { attempt: before.attempt + 1, ..before };
+            let by = session.turns.last() + 1;
+            let hold = session.turns.hold.is_none().then(|| {
+                let back_off = FIRST_BACK_OFF.as_millis() as u64 * (1 << before.attempt);
+                let until_boot_ms = now.boot_ms.saturating_add(back_off);
+                let (attempt, boot_id) = (retry.attempt, session.boot_id().to_owned());
+                let hold = Hold::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms };
+                Event::QueueHeld { hold }
+            });
+            let accepted = Event::TurnAccepted { turn: by, prompt: again(session, current, retry) };
+            [accepted, Event::QueueMoved { turn: by, to: 0 }].into_iter().chain(hold).collect()
+        }
+        OnFailed::Retry => held.into_iter().collect(),
+    }
+}
+
+/// What a failed turn said, once more: its own text, and what was added to it.
+fn again(session: &Session, current: &Current, retry: Retry) -> Prompt {
+    let turns = std::iter::once(&current.turn).chain(&current.steered);
+    let texts: Vec<&str> =
+        turns.filter_map(|turn| session.turns.get(*turn)).map(|turn| &*turn.prompt).collect();
+    let Retry { of, attempt } = retry;
+    Prompt {
+        by: retry_policy(),
+        text: texts.join("\n\n"),
+        key: Some(format!("~retry-{of}-{attempt}")),
+        start_by: None,
+        manner: Manner::Queue,
+        retry: Some(retry),
+    }
+}
+
+/// Who acts when nobody does.
+fn retry_policy() -> Actor {
+    Actor { pid: 0, uid: None, place: "policy `on-failed retry`".to_owned() }
+}
+
+/// The back-off before a retry is over.
+fn back_off_over(session: &Session, now: Now) -> Option<Event> {
+    let is_over = session.back_off_until_boot_ms().is_some_and(|until| until <= now.boot_ms);
+    is_over.then(|| Event::QueueResumed { by: retry_policy() })
 }
 
 /// The end of a turn whose text went into another one. An agent that never said that it took the text in may
@@ -124,6 +191,7 @@ pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
         return expired(session, now);
     }
     let mut events = withdrawals(session, now);
+    events.extend(back_off_over(session, now));
     let cancel = session.turns.current.as_ref().and_then(|current| current.cancel.as_ref());
     let gave_up = cancel.is_some_and(|cancel| cancel.until_boot_ms <= now.boot_ms);
     let is_idle = session.release_at_boot_ms().is_some_and(|at| at <= now.boot_ms);

@@ -6,6 +6,7 @@ mod accept;
 mod asks;
 mod cancel;
 mod ends;
+mod failed;
 mod life;
 mod lives;
 mod queue;
@@ -31,7 +32,14 @@ fn actor(pid: u32) -> Actor {
 }
 
 fn prompt(text: &str) -> Prompt {
-    Prompt { by: actor(1), text: text.to_owned(), key: None, start_by: None, manner: Manner::Queue }
+    Prompt {
+        by: actor(1),
+        text: text.to_owned(),
+        key: None,
+        start_by: None,
+        manner: Manner::Queue,
+        retry: None,
+    }
 }
 
 fn keyed(text: &str, key: &str) -> Prompt {
@@ -44,7 +52,8 @@ fn hurried(text: &str, manner: Manner) -> Prompt {
 
 fn end(state: Final) -> TurnEnd {
     let answer = format!("it is {}", TurnState::Over(state).word());
-    TurnEnd { state, reason: None, answer, cut: false, input_tokens: Some(1), output_tokens: Some(2) }
+    let (input_tokens, output_tokens) = (Some(1), Some(2));
+    TurnEnd { input_tokens, output_tokens, reason: None, answer, ..TurnEnd::without_answer(state, "") }
 }
 
 fn ask(request: &str) -> Ask {
@@ -168,6 +177,10 @@ impl Story {
 
     fn cancel(&mut self, turn: u64) -> Result<Vec<Event>, Refusal> {
         self.order(Command::Cancel { turn, by: actor(2) })
+    }
+
+    fn go_on(&mut self) {
+        self.order(Command::GoOn { by: actor(4) }).expect("it takes turns");
     }
 
     fn stop(&mut self) {

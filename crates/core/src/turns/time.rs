@@ -3,6 +3,7 @@
 //! Promise: moments are on the boot clock and of one boot; those of an earlier one have passed.
 //! Not here: what is done when a moment has come (`report`).
 
+use super::Hold;
 use crate::{Now, Phase, Session};
 
 /// Why berth ended a run that nobody asked to end.
@@ -62,6 +63,24 @@ impl Session {
         self.start_by_boot_ms(turn).is_some_and(|at| at <= now.boot_ms)
     }
 
+    /// When the back-off before a retry is over, on the boot clock. One of an earlier boot is over.
+    pub(super) fn back_off_until_boot_ms(&self) -> Option<u64> {
+        match &self.turns.hold {
+            Some(Hold::Retrying { boot_id, until_boot_ms, .. }) => {
+                Some(if *boot_id == self.boot_id() { *until_boot_ms } else { 0 })
+            }
+            Some(
+                Hold::Paused { .. }
+                | Hold::Unknown { .. }
+                | Hold::ForeignWriter { .. }
+                | Hold::Draft
+                | Hold::AgentFailed { .. }
+                | Hold::ModelFailed { .. },
+            )
+            | None => None,
+        }
+    }
+
     /// The next moment at which time alone changes something about its turns, on the boot clock.
     pub fn turns_wake_at_boot_ms(&self) -> Option<u64> {
         if !self.is_live() {
@@ -75,6 +94,7 @@ impl Session {
             .chain(cancel.map(|cancel| cancel.until_boot_ms))
             .chain(expiry.map(|expiry| expiry.boot_ms))
             .chain(self.release_at_boot_ms())
+            .chain(self.back_off_until_boot_ms())
             .min()
     }
 }

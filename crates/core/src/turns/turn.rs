@@ -21,6 +21,8 @@ pub struct Turn {
     pub start_by: Option<StartBy>,
     /// How it meets a turn that is running.
     pub manner: Manner,
+    /// The failed turn whose text it says again.
+    pub retry: Option<Retry>,
     /// Whether the agent was given it.
     pub(super) given: bool,
     /// What makes every end that was told of it known again.
@@ -139,13 +141,58 @@ pub struct TurnEnd {
     pub input_tokens: Option<u64>,
     /// The same for what it wrote.
     pub output_tokens: Option<u64>,
+    /// What failed, of a turn that did.
+    pub failure: Failure,
+}
+
+/// What made a turn fail, as far as its agent told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Failure {
+    /// Anything else, or nothing: the next turn may do better.
+    #[default]
+    Other,
+    /// The model's server refused: a rate limit or a usage limit.
+    Limit,
+    /// The model's server has too much to do.
+    Overloaded,
+    /// The model's server did not accept the login or the key.
+    Login,
+}
+
+impl Failure {
+    /// The words people see.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Other => "failure",
+            Self::Limit => "usage limit",
+            Self::Overloaded => "overloaded model",
+            Self::Login => "login",
+        }
+    }
+
+    /// Whether the model refused, rather than the turn: what waits would fail as well.
+    pub fn is_of_model(self) -> bool {
+        match self {
+            Self::Limit | Self::Overloaded | Self::Login => true,
+            Self::Other => false,
+        }
+    }
+
+    /// Whether it may pass by itself. A login does not.
+    pub fn may_pass(self) -> bool {
+        match self {
+            Self::Limit | Self::Overloaded => true,
+            Self::Login | Self::Other => false,
+        }
+    }
 }
 
 impl TurnEnd {
     /// An end without an answer.
     pub fn without_answer(state: Final, reason: impl Into<String>) -> Self {
         let (answer, reason) = (String::new(), Some(reason.into()));
-        Self { state, reason, answer, cut: false, input_tokens: None, output_tokens: None }
+        let failure = Failure::Other;
+        Self { state, reason, answer, cut: false, input_tokens: None, output_tokens: None, failure }
     }
 }
 
@@ -162,4 +209,15 @@ pub struct Prompt {
     pub start_by: Option<StartBy>,
     /// How it meets a turn that is running.
     pub manner: Manner,
+    /// The failed turn whose text it says again.
+    pub retry: Option<Retry>,
+}
+
+/// A turn that says the text of a failed one again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retry {
+    /// The turn that failed first.
+    pub of: u64,
+    /// The number of this attempt, from 1 on.
+    pub attempt: u32,
 }

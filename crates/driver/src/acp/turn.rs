@@ -1,11 +1,12 @@
 //! A turn, from the first thing the agent does for it to how it ended, and what it says later.
 
-use berth_core::{Final, TurnEnd};
+use berth_core::{Failure, Final, TurnEnd};
 use serde_json::Value;
 
 use super::answer::Answer;
 use super::tool;
 use super::{Acp, MAX_SHOWN_BYTES, MAX_TOKENS, MAX_TURN_REQUESTS, REFUSAL, Running};
+use crate::common::failure_in;
 use crate::rpc::{self, Problem};
 use crate::{Activity, Out, Update};
 
@@ -34,6 +35,7 @@ impl Acp {
     }
 
     fn end(&mut self, running: Running, result: Result<Value, Problem>, out: &mut Out) -> TurnEnd {
+        let mut login = Failure::Other;
         let (said, (state, reason)) = match result {
             Ok(said) => {
                 let stop = said["stopReason"].as_str().unwrap_or_default();
@@ -42,7 +44,10 @@ impl Acp {
             }
             Err(problem) => {
                 let reason = match problem.code {
-                    rpc::AUTH_REQUIRED => format!("not logged in or wrong key: {}", problem.said()),
+                    rpc::AUTH_REQUIRED => {
+                        login = Failure::Login;
+                        format!("not logged in or wrong key: {}", problem.said())
+                    }
                     _ => problem.said(),
                 };
                 let state = if running.interrupted { Final::Interrupted } else { Final::Failed };
@@ -57,7 +62,11 @@ impl Acp {
             _ => count("inputTokens"),
         };
         let Answer { text: answer, cut, .. } = running.answer;
-        TurnEnd { state, reason, answer, cut, input_tokens, output_tokens }
+        let failure = match (state, login, &reason) {
+            (Final::Failed, Failure::Other, Some(reason)) => failure_in(reason),
+            (_, login, _) => login,
+        };
+        TurnEnd { state, reason, answer, cut, input_tokens, output_tokens, failure }
     }
 
     fn stopped(&mut self, stop: &str, running: &Running, out: &mut Out) -> (Final, Option<String>) {
@@ -144,7 +153,7 @@ impl Acp {
         let Answer { text: answer, cut, .. } = std::mem::take(&mut self.late);
         if let Some(turn) = self.last.filter(|_| !answer.is_empty()) {
             let (state, reason) = (Final::Done, None);
-            let end = TurnEnd { state, reason, answer, cut, input_tokens: None, output_tokens: None };
+            let end = TurnEnd { reason, answer, cut, ..TurnEnd::without_answer(state, "") };
             out.update(Update::Late { turn, end });
         }
     }

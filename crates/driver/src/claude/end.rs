@@ -5,11 +5,11 @@
 //! Promise: the same line and the same text give the same end. Not here: whose end it is (see `claude`).
 //! Start with [`read`].
 
-use berth_core::{Final, TurnEnd};
+use berth_core::{Failure, Final, TurnEnd};
 use serde_json::Value;
 
 use super::text;
-use crate::common::{Gathered, quote};
+use crate::common::{Gathered, failure_of_status, quote};
 
 /// Claude Code has no credentials at all. Other credentials need another process.
 const NOT_LOGGED_IN: &str = "Not logged in";
@@ -27,7 +27,7 @@ pub(super) fn read(result: &Value, said: Gathered) -> TurnEnd {
     };
     let reason = match state {
         Final::Done => None,
-        Final::Interrupted => Some("broken off before it was finished".to_owned()),
+        Final::Interrupted => Some("interrupted before it was finished".to_owned()),
         Final::Failed | Final::Cancelled | Final::Unknown => Some(reason(result)),
     };
     let (answer, cut) = answer.into_parts();
@@ -39,6 +39,15 @@ pub(super) fn read(result: &Value, said: Gathered) -> TurnEnd {
         cut,
         input_tokens: usage.and_then(input_tokens),
         output_tokens: usage.and_then(|usage| usage.get("output_tokens")?.as_u64()),
+        failure: if state == Final::Failed { failure(result) } else { Failure::Other },
+    }
+}
+
+fn failure(result: &Value) -> Failure {
+    let status = result.get("api_error_status").and_then(Value::as_u64);
+    match status.map_or(Failure::Other, failure_of_status) {
+        Failure::Other if not_logged_in(result).is_some() => Failure::Login,
+        known => known,
     }
 }
 

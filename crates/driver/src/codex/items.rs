@@ -6,7 +6,10 @@
 
 use std::collections::VecDeque;
 
+use berth_core::Failure;
 use serde_json::Value;
+
+use crate::common::failure_of_status;
 
 /// How much of what Codex said is passed on in a reason, a remark or a line about what it does.
 const MAX_LINE_BYTES: usize = 2 << 10;
@@ -123,17 +126,30 @@ pub(super) fn reason(error: &Value) -> String {
         (false, true) => message.to_owned(),
         (false, false) => format!("{message}: {details}"),
     };
-    if is_about_login(error) {
+    if failure(error) == Failure::Login {
         said = format!("not logged in or wrong key: {said}");
     }
     within(said.trim(), MAX_LINE_BYTES)
 }
 
-fn is_about_login(error: &Value) -> bool {
-    let status = match error.get("codexErrorInfo") {
-        Some(Value::String(info)) if info == "unauthorized" => return true,
-        Some(Value::Object(info)) => info.values().find_map(|info| info.get("httpStatusCode")?.as_u64()),
-        Some(_) | None => None,
+/// What failed, in the words of the protocol, or of the error where it has none.
+pub(super) fn failure(error: &Value) -> Failure {
+    let known = match error.get("codexErrorInfo") {
+        Some(Value::String(info)) => match info.as_str() {
+            "usageLimitExceeded" | "rateLimitExceeded" | "sessionBudgetExceeded" => Failure::Limit,
+            "serverOverloaded" | "flexUnavailable" | "policyCapacityUnavailable" => Failure::Overloaded,
+            "unauthorized" => Failure::Login,
+            _ => Failure::Other,
+        },
+        Some(Value::Object(info)) => {
+            let status = info.values().find_map(|info| info.get("httpStatusCode")?.as_u64());
+            status.map_or(Failure::Other, failure_of_status)
+        }
+        Some(_) | None => Failure::Other,
     };
-    status == Some(401) || text(error, "message").contains("401 Unauthorized")
+    match known {
+        Failure::Other if text(error, "message").contains("401 Unauthorized") => Failure::Login,
+        Failure::Other if text(error, "message").contains("429 Too Many Requests") => Failure::Limit,
+        known => known,
+    }
 }

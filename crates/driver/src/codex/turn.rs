@@ -4,7 +4,7 @@
 //! Not here: which of what is heard belongs to which turn (see the parent).
 //! Start with [`Turn`].
 
-use berth_core::{Final, TurnEnd};
+use berth_core::{Failure, Final, TurnEnd};
 use serde_json::Value;
 
 use super::answer::Answer;
@@ -29,9 +29,22 @@ pub(super) struct Turn {
     /// Used by it so far, and by the conversation before it.
     pub(super) used: Option<(Tokens, Tokens)>,
     /// What Codex said went wrong.
-    pub(super) error: Option<String>,
+    pub(super) error: Option<Fault>,
     /// It is over, and a steer is not answered yet.
     pub(super) over: Option<TurnEnd>,
+}
+
+/// An error that Codex told of.
+#[derive(Debug)]
+pub(super) struct Fault {
+    reason: String,
+    failure: Failure,
+}
+
+impl Fault {
+    pub(super) fn read(error: &Value) -> Self {
+        Self { reason: items::reason(error), failure: items::failure(error) }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,7 +127,7 @@ fn ended(
     over: &Value,
     answer: &mut Answer,
     used: Option<Tokens>,
-    error: Option<String>,
+    error: Option<Fault>,
     asked_to: bool,
 ) -> TurnEnd {
     if answer.is_empty() {
@@ -125,11 +138,13 @@ fn ended(
             }
         }
     }
-    let said = over.get("error").filter(|error| !error.is_null()).map(items::reason).or(error);
+    let fault = over.get("error").filter(|error| !error.is_null()).map(Fault::read).or(error);
+    let failure = fault.as_ref().map(|fault| fault.failure).unwrap_or_default();
+    let said = fault.map(|fault| fault.reason);
     let (state, reason) = match text(over, "status") {
         "completed" => (Final::Done, None),
-        "interrupted" if asked_to => (Final::Interrupted, Some("broken off".to_owned())),
-        "interrupted" => (Final::Interrupted, Some(said.unwrap_or_else(|| "codex broke it off".into()))),
+        "interrupted" if asked_to => (Final::Interrupted, Some("interrupted".to_owned())),
+        "interrupted" => (Final::Interrupted, Some(said.unwrap_or_else(|| "codex interrupted it".into()))),
         "failed" => (Final::Failed, Some(said.unwrap_or_else(|| "codex did not say why".into()))),
         other => (Final::Failed, Some(format!("codex ended it as `{}`", line(other)))),
     };
@@ -141,5 +156,6 @@ fn ended(
         cut,
         input_tokens: used.map(|used| used.input),
         output_tokens: used.map(|used| used.output),
+        failure: if state == Final::Failed { failure } else { Failure::Other },
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use berth_api::life::{PolicyChange, Term};
 use berth_api::record::{Grant, Limits};
-use berth_api::turn::OnUnknown;
+use berth_api::turn::{OnFailed, OnUnknown};
 use berth_api::{Code, Problem, Scope};
 use berth_core::{Notify, Occasion};
 use berth_verbs::run::Wanted;
@@ -39,6 +39,8 @@ pub(crate) struct PolicyWish {
     archive_after_ms: Option<Option<u64>>,
     /// Whether the queue goes on behind a turn nobody knows the end of.
     on_unknown: Option<OnUnknown>,
+    /// What the queue does behind a turn that failed because of the model: usage limit, overload or login.
+    on_failed: Option<OnFailed>,
 }
 
 impl PolicyWish {
@@ -54,6 +56,7 @@ impl PolicyWish {
             ttl: term(self.ttl_ms),
             archive_after: term(self.archive_after_ms),
             on_unknown: self.on_unknown,
+            on_failed: self.on_failed,
             notify: None,
         }
     }

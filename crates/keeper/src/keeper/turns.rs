@@ -28,7 +28,8 @@ impl Keeper {
         let start_by = submit.max_wait_ms.map(|wait| clock::boot_ms().saturating_add(wait));
         let start_by = start_by.map(|boot_ms| StartBy { boot_id, boot_ms });
         let Submit { text, key: turn_key, manner, waits, .. } = submit;
-        let prompt = Prompt { by, text, key: turn_key.clone(), start_by, manner: manner.into() };
+        let manner = manner.into();
+        let prompt = Prompt { by, text, key: turn_key.clone(), start_by, manner, retry: None };
         self.order(Command::Send { prompt })?;
         killpoint::reached("accepted");
         let turns = &self.owner.history().session.turns;
@@ -77,7 +78,7 @@ impl Keeper {
             state: turns.get(turn).map_or("", |turn| turn.state.word()).to_owned(),
             repeated: false,
             position,
-            paused: matches!(held, Some(berth_core::Hold::Paused { .. })),
+            paused: held.as_ref().is_some_and(|hold| !hold.needs_someone()),
             held: held.map(|hold| Hold::from(hold).describe(&self.handle_name())),
         }
     }

@@ -81,7 +81,10 @@ impl TurnRules {
                 self.is_held = true;
                 self.until_next_run = match hold {
                     Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } | Hold::Draft => true,
-                    Hold::Paused { .. } | Hold::Unknown { .. } => false,
+                    Hold::Paused { .. }
+                    | Hold::Unknown { .. }
+                    | Hold::ModelFailed { .. }
+                    | Hold::Retrying { .. } => false,
                 };
             }
             Event::QueueResumed { .. } => {

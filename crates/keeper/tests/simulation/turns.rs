@@ -46,7 +46,7 @@ impl World {
         let boot_id = self.host.boot_id();
         let boot_ms = self.now().boot_ms;
         let start_by = within_ms.map(|ms| StartBy { boot_id, boot_ms: boot_ms + ms });
-        Prompt { by: Default::default(), text, key, start_by, manner }
+        Prompt { by: Default::default(), text, key, start_by, manner, retry: None }
     }
 }
 

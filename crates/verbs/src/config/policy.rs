@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_api::Problem;
-use berth_api::turn::{OnUnknown, Policy as Record};
+use berth_api::turn::{OnFailed, OnUnknown, Policy as Record};
 
 use super::keys::Keys;
 use super::registry::{Key, Kind, Table};
@@ -11,7 +11,7 @@ use super::registry::{Key, Kind, Table};
 pub(super) const TABLE: Table = Table {
     path: "policy",
     about: "When new sessions end and are archived by themselves. `berth run` has options for it, and `berth policy` \
-            changes it later. `idle`, `ttl` and `on_unknown` are for agents (`run --agent`); `idle` only for agents that \
+            changes it later. `idle`, `ttl`, `on_unknown` and `on_failed` are for agents (`run --agent`); `idle` only for agents that \
             take turns, not for an interface in a terminal.",
     keys: &[
         Key::new(
@@ -37,6 +37,13 @@ pub(super) const TABLE: Table = Table {
             "What a queue does behind a turn nobody knows the end of: wait for somebody's word, or go on",
         )
         .default("hold"),
+        Key::new(
+            "on_failed",
+            Kind::Choice(&["hold", "continue", "retry"]),
+            "What a queue does behind a turn that failed because of the model (usage limit, overload, login): wait for \
+             somebody's word, go on, or send the turn's text again after a back-off",
+        )
+        .default("hold"),
     ],
 };
 
@@ -51,6 +58,7 @@ pub struct Policy {
     pub ttl: Option<Duration>,
     pub archive_after: Option<Duration>,
     pub on_unknown: OnUnknown,
+    pub on_failed: OnFailed,
 }
 
 impl Policy {
@@ -65,6 +73,7 @@ impl Policy {
             ttl: keys.time_or_never("ttl")?.flatten(),
             archive_after: keys.time_or_never("archive_after")?.flatten(),
             on_unknown: keys.choice("on_unknown", &all, name)?.unwrap_or_default(),
+            on_failed: keys.choice("on_failed", &OnFailed::ALL, OnFailed::word)?.unwrap_or_default(),
         };
         keys.finish()?;
         Ok(read)
@@ -74,7 +83,13 @@ impl Policy {
     pub fn of_agent(&self) -> Record {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let (idle_ms, ttl_ms) = (self.idle.map(ms), self.ttl.map(ms));
-        Record { idle_ms, ttl_ms, on_unknown: self.on_unknown, ..self.of_command() }
+        Record {
+            idle_ms,
+            ttl_ms,
+            on_unknown: self.on_unknown,
+            on_failed: self.on_failed,
+            ..self.of_command()
+        }
     }
 
     /// For a session of any other command: it has no turns, and no end but its own.

@@ -18,7 +18,9 @@ use proptest::collection::vec;
 use proptest::test_runner::{Config, RngSeed};
 
 use super::{Story, actor, ask, end, prompt};
-use crate::turns::{Able, Current, Final, Hold, MOST_QUEUED, Prompt, Release, TurnState, Wish};
+use crate::turns::{
+    Able, Current, Failure, Final, Hold, MOST_QUEUED, Prompt, Release, TurnEnd, TurnState, Wish,
+};
 use crate::{
     Command, Effect, Event, Exit, Observation, Phase, Policy, PolicyChange, Process, Refusal, Session,
     decide, observe,
@@ -177,7 +179,9 @@ impl Life {
             Step::Began(turn) => self.report(Observation::TurnBegan { turn: self.likely(turn) }),
             Step::Over(turn, fate) => {
                 let turn = self.likely(turn);
-                self.report(Observation::TurnOver { turn, end: end(fate) });
+                // Every second turn that fails does so because of the model.
+                let failure = if turn % 2 == 0 { Failure::Limit } else { Failure::Other };
+                self.report(Observation::TurnOver { turn, end: TurnEnd { failure, ..end(fate) } });
             }
             Step::Asks(which) => self.report(Observation::Asks { ask: ask(&which.to_string()) }),
             Step::Unasked(which) => self.report(Observation::Unasked { request: which.to_string() }),

@@ -3,7 +3,7 @@
 use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 
-use crate::turns::{Final, Manner, OnUnknown};
+use crate::turns::{Final, Manner, OnFailed, OnUnknown};
 use crate::{Policy, Term};
 
 /// What can happen to a session that takes turns.
@@ -122,11 +122,13 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
 pub(super) fn policy() -> impl Strategy<Value = Policy> {
     let unknown = prop_oneof![Just(OnUnknown::Hold), Just(OnUnknown::Continue)];
     let (idle_ms, ttl_ms) = (option::of(0..9000_u64), option::weighted(0.2, 0..40_000_u64));
-    (idle_ms, ttl_ms, unknown).prop_map(|(idle_ms, ttl_ms, on_unknown)| Policy {
+    let failed = prop_oneof![Just(OnFailed::Hold), Just(OnFailed::Continue), Just(OnFailed::Retry)];
+    (idle_ms, ttl_ms, unknown, failed).prop_map(|(idle_ms, ttl_ms, on_unknown, on_failed)| Policy {
         idle_ms,
         ttl_ms,
         archive_after_ms: None,
         on_unknown,
+        on_failed,
         ..Policy::default()
     })
 }

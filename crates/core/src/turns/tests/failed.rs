@@ -1,0 +1,138 @@
+//! What a queue does behind a turn that failed because of the model.
+
+use super::{Story, prompt};
+use crate::turns::{
+    FIRST_BACK_OFF, Failure, Final, Hold, MOST_RETRIES, Manner, OnFailed, Retry, TurnEnd, TurnState,
+};
+use crate::{Event, Observation, Policy, State};
+
+const BACK_OFF_MS: u64 = FIRST_BACK_OFF.as_millis() as u64;
+
+fn working(on_failed: OnFailed, waiting: &[&str]) -> Story {
+    let mut story = Story::ready(Policy { on_failed, ..Policy::default() });
+    story.send(prompt("the first")).expect("there is room");
+    story.deliver();
+    story.see(Observation::TurnBegan { turn: 1 });
+    for text in waiting {
+        story.send(prompt(text)).expect("there is room");
+    }
+    story
+}
+
+fn fails(story: &mut Story, turn: u64, failure: Failure) -> Vec<Event> {
+    let end = TurnEnd { failure, ..TurnEnd::without_answer(Final::Failed, "429 {}") };
+    story.see(Observation::TurnOver { turn, end })
+}
+
+#[test]
+fn a_failure_of_the_model_holds_what_waits_until_somebody_says_so() {
+    for failure in [Failure::Limit, Failure::Overloaded, Failure::Login] {
+        let mut story = working(OnFailed::Hold, &["the second"]);
+        fails(&mut story, 1, failure);
+        let held = Hold::ModelFailed { turn: 1, failure, reason: "429 {}".to_owned() };
+        assert_eq!(story.session.turns.hold, Some(held));
+        assert_eq!(story.session.state(true), State::NeedsYou);
+        assert_eq!(story.session.due_turn(), None);
+        story.pass(24 * 3_600_000);
+        assert_eq!(story.session.due_turn(), None, "time alone changes nothing");
+        story.end_run();
+        story.start_ready();
+        assert_eq!(story.session.due_turn(), None, "nor does another run");
+        story.go_on();
+        assert_eq!(story.deliver(), 2);
+    }
+}
+
+#[test]
+fn any_other_failure_and_a_failure_with_nothing_behind_it_hold_nothing() {
+    let mut story = working(OnFailed::Hold, &["the second"]);
+    fails(&mut story, 1, Failure::Other);
+    assert_eq!(story.deliver(), 2);
+    fails(&mut story, 2, Failure::Limit);
+    assert_eq!(story.session.turns.hold, None, "nothing waited");
+    story.send(prompt("the third")).expect("there is room");
+    assert_eq!(story.deliver(), 3, "whoever sends after the failure knows of it");
+}
+
+#[test]
+fn with_continue_the_queue_goes_on_behind_every_failure() {
+    let mut story = working(OnFailed::Continue, &["the second"]);
+    fails(&mut story, 1, Failure::Limit);
+    assert_eq!(story.deliver(), 2);
+}
+
+#[test]
+fn a_retry_says_the_same_text_before_what_waits_after_a_back_off_that_doubles_and_then_holds() {
+    let mut story = working(OnFailed::Retry, &["the second"]);
+    let mut failed = 1;
+    for attempt in 1..=MOST_RETRIES {
+        fails(&mut story, failed, Failure::Overloaded);
+        let again = story.session.turns.last();
+        assert_eq!(story.queue(), [again, 2], "before what waits");
+        let turn = story.session.turns.get(again).expect("it was accepted");
+        assert_eq!((&*turn.prompt, turn.retry), ("the first", Some(Retry { of: 1, attempt })));
+        assert_eq!(turn.key.as_deref(), Some(format!("~retry-1-{attempt}").as_str()), "a key of its own");
+        assert_eq!(story.session.state(true), State::Idle, "nobody is needed");
+        let back_off = BACK_OFF_MS << (attempt - 1);
+        assert_eq!(story.wakes_at(), Some(story.now.boot_ms + back_off));
+        story.pass(back_off - 1);
+        assert_eq!(story.session.due_turn(), None);
+        story.pass(1);
+        assert_eq!(story.deliver(), again);
+        failed = again;
+    }
+    fails(&mut story, failed, Failure::Overloaded);
+    assert!(matches!(story.session.turns.hold, Some(Hold::ModelFailed { .. })), "{:?}", story.session.turns);
+    assert_eq!(story.queue(), [2]);
+}
+
+#[test]
+fn a_retry_can_be_had_at_once_and_outlives_the_keeper_and_the_boot() {
+    let mut story = working(OnFailed::Retry, &[]);
+    fails(&mut story, 1, Failure::Limit);
+    assert_eq!(story.session.due_turn(), None);
+    story.go_on();
+    assert_eq!(story.deliver(), 2);
+    fails(&mut story, 2, Failure::Limit);
+    story.reboot();
+    story.start_ready();
+    assert_eq!(story.session.due_turn(), None);
+    story.pass(0);
+    assert_eq!(story.deliver(), 3, "a back-off of an earlier boot is over");
+}
+
+#[test]
+fn what_was_added_to_a_failed_turn_is_said_again_with_it() {
+    let mut story = working(OnFailed::Retry, &[]);
+    story.send(super::hurried("and this", Manner::Steer)).expect("it can");
+    assert_eq!(story.deliver(), 2);
+    story.see(Observation::TurnBegan { turn: 2 });
+    fails(&mut story, 1, Failure::Limit);
+    assert_eq!(&*story.session.turns.get(3).expect("it was accepted").prompt, "the first\n\nand this");
+}
+
+#[test]
+fn nothing_is_retried_that_would_fail_again_or_may_have_been_done() {
+    let mut story = working(OnFailed::Retry, &["the second"]);
+    fails(&mut story, 1, Failure::Login);
+    assert!(
+        matches!(story.session.turns.hold, Some(Hold::ModelFailed { .. })),
+        "a login does not mend itself"
+    );
+    assert_eq!(story.queue(), [2]);
+
+    let mut story = working(OnFailed::Retry, &["the second"]);
+    let end = TurnEnd { failure: Failure::Limit, ..TurnEnd::without_answer(Final::Unknown, "") };
+    story.see(Observation::TurnOver { turn: 1, end });
+    assert_eq!(story.queue(), [2], "never what is unknown");
+
+    let mut story = working(OnFailed::Retry, &["the second"]);
+    story.cancel(1).expect("it runs");
+    fails(&mut story, 1, Failure::Limit);
+    assert_eq!((story.state(1), story.queue()), (TurnState::Over(Final::Cancelled), vec![2]));
+
+    let mut story = working(OnFailed::Retry, &["the second"]);
+    story.stop();
+    fails(&mut story, 1, Failure::Limit);
+    assert_eq!(story.queue(), [2], "stopped stays stopped");
+}
