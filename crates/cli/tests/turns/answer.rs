@@ -144,6 +144,11 @@ fn a_refusal_with_a_reason_reaches_the_agent_and_everybody_sees_whose_it_was() {
     assert_eq!(answered["text"], "use mktemp instead", "{answered}");
     let log = lab.ok(["log", "s"]);
     assert!(log.contains(&format!("answered {request}: reject: use mktemp instead")), "{log}");
+    let given = &turn(&lab, &id, 1)["answers"][0];
+    assert_eq!((&given["tool"], &given["detail"]), (&"Bash".into(), &"rm -rf x".into()), "{given}");
+    assert_eq!(given["text"], "use mktemp instead", "{given}");
+    let exported = lab.ok(["export", "s", "--format", "md"]);
+    assert!(exported.contains("answered Bash (rm -rf x): reject: use mktemp instead"), "{exported}");
     let again = lab.berth(["answer", "s", "allow", "--request", &request]);
     assert_eq!(again.code, 1, "{again:?}");
     assert!(again.err.contains("reject: use mktemp instead"), "the second hears why, too: {again:?}");

@@ -125,6 +125,11 @@ fn one(session: &Exported, turn: &TurnView, calls: &[Tool]) -> String {
     let mut text = format!("\n## {number}: {}\n\n_{}_\n\n", turn.state, facts.join(" · "));
     text.push_str(&quoted(&turn.prompt));
     calls.iter().for_each(|call| text.push_str(&details(call)));
+    for given in &turn.answers {
+        let (who, tool, reply) = (line(&given.by.place), line(&given.tool), line(&given.reply.to_string()));
+        let asked = given.detail.lines().next().unwrap_or_default();
+        text.push_str(&format!("\n_{who} answered {tool} ({}): {reply}_\n", line(asked)));
+    }
     let answer = turn.answer.as_deref().map(str::trim_end).filter(|answer| !answer.is_empty());
     text.extend(answer.map(|answer| format!("\n{}\n", plain(answer))));
     if turn.cut {
