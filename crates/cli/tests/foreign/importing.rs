@@ -71,7 +71,7 @@ fn what_was_imported_outlives_the_agents_own_file() {
 }
 
 #[test]
-fn names_that_are_taken_get_a_number_and_words_that_are_none_the_id() {
+fn names_that_are_taken_get_a_number_and_words_that_are_none_the_directory() {
     let world = World::new();
     world.claude(&id('a'), "write a poem", 1);
     world.claude(&id('b'), "write a poem", 2);
@@ -80,7 +80,7 @@ fn names_that_are_taken_get_a_number_and_words_that_are_none_the_id() {
     let mut names: Vec<String> =
         world.ok(&["ls", "--all", "--format", "{{.name}}"]).lines().map(str::to_owned).collect();
     names.sort();
-    assert_eq!(names, ["claude-cccccccc", "write-a-poem", "write-a-poem-2"]);
+    assert_eq!(names, ["project", "write-a-poem", "write-a-poem-2"]);
 }
 
 #[test]
