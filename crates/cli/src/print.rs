@@ -203,15 +203,12 @@ pub(crate) fn painted(state: &str, width: usize) -> Visible {
     Visible::painted(paint, format!("{state:width$}"), crate::tty::wants_colour())
 }
 
-/// How wide labels are: the longest is `conversation`.
-const LABEL_WIDTH: usize = 12;
-
 /// Lines of a label and a value; a state has its colour. A value of several lines is indented, so that none of its lines
 /// looks like a label.
 pub(crate) fn labelled(rows: impl IntoIterator<Item = (&'static str, String)>) -> Visible {
     let line = |(label, value): (&'static str, String)| {
         let value = if label == "state" { painted(&value, 0) } else { value.into() };
-        Visible::from(format!("{label:LABEL_WIDTH$} ")) + value.indented(&" ".repeat(LABEL_WIDTH + 1)) + "\n"
+        Visible::from(format!("{label:10} ")) + value.indented(&" ".repeat(11)) + "\n"
     };
     rows.into_iter().map(line).collect()
 }

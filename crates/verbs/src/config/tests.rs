@@ -68,7 +68,7 @@ fn an_unknown_key_is_refused_with_its_line_and_what_was_probably_meant() {
     assert_eq!(
         refused("# mine\n[agents.mine]\ndriver = \"acp\"\ncomand = [\"x\"]\n"),
         "/c/berth.toml:4:1: [agents.mine] has no key `comand`; did you mean `command`?\n\
-         known there: about, driver, command, tui, resume_tui, begin_tui, env, conversation, install, version"
+         known there: about, driver, command, tui, resume_tui, begin_tui, env, conversation_kind, install, version"
     );
     assert_eq!(
         refused("\n[agent.mine]\ndriver = \"acp\"\n"),
