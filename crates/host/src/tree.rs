@@ -15,8 +15,8 @@ use crate::checked;
 use crate::identity::{Pidfd, ProcessStat};
 use crate::process::census;
 pub use search::{
-    Found, held_files, held_files_in, listed_lockers, mentioning, variables, with_any_mark, with_mark,
-    with_open_lock,
+    Found, held_files, held_files_in, listed_lockers, mentioning, open_files_below, variables, with_any_mark,
+    with_mark, with_open_lock,
 };
 
 /// How often [`signal_descendants`] looks again while the tree keeps growing.

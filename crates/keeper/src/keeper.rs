@@ -17,6 +17,7 @@ mod extras;
 mod helper;
 mod look;
 mod lost_lease;
+mod own_signs;
 mod ready;
 mod requests;
 mod seen;

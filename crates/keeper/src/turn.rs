@@ -203,7 +203,7 @@ pub(crate) fn of_quiet_agent(history: &History, id: &SessionId) -> Option<TurnEn
     match recorded(history, id, 0) {
         Recorded::Over(end) => Some(end),
         Recorded::Unfinished(why, _) => {
-            let reason = format!("it was broken off: {why}");
+            let reason = format!("it was interrupted: {why}");
             Some(TurnEnd::without_answer(Final::Interrupted, reason))
         }
         Recorded::CannotTell => None,

@@ -8,11 +8,12 @@
 //! of the verified process.
 //! Not here: whose a process of ours is (see `whose`), the lock that sessions of ours take among themselves.
 //! Start with [`find`]; [`registered`] is quick enough for every turn; [`live`] is for lists, [`orphans`] for what a
-//! killed agent left.
+//! killed agent left, [`open_in`] for the agent of a run that tells nothing.
 
 mod end;
 mod hooked;
 mod live;
+mod open;
 mod orphans;
 mod signs;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use berth_host::identity::{self, Identity, ProcessStat};
 use berth_transcript::Kind;
 
 use crate::holders::Holder;
+pub(crate) use open::open_in;
 pub(crate) use signs::Doing;
 
 pub use end::{Ended, end};
@@ -136,6 +138,11 @@ pub fn listed(
     ours: impl Fn(u32) -> bool,
 ) -> Result<Vec<Writer>, String> {
     Ok(writers(kind, conversation_id, signs::registered(kind, conversation_id, &env)?, ours))
+}
+
+/// Whether Codex keeps the conversation that it notifies of: while it has that open.
+pub fn is_kept_by_codex(conversation_id: &str, env: impl Fn(&str) -> Option<OsString>) -> bool {
+    signs::is_kept_by_codex(conversation_id, env)
 }
 
 fn hooked(

@@ -8,7 +8,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -125,6 +125,20 @@ pub fn of_file(path: &Path) -> Option<Kept> {
 /// The id of the conversation that a file of this name has.
 pub fn id_in(path: &Path) -> Option<String> {
     named(path).map(|(_, id)| id)
+}
+
+/// Whether a rollout of Codex is of a sub-agent: it names the conversation that it works for as well as its own.
+pub fn is_of_sub_agent(rollout: &Path) -> bool {
+    let first = place::open(rollout).ok().and_then(|file| {
+        let mut line = Vec::new();
+        io::BufReader::new(file.take(HEAD_BYTES)).read_until(b'\n', &mut line).ok()?;
+        serde_json::from_slice::<Value>(&line).ok()
+    });
+    first.is_some_and(|record| {
+        let meta = &record["payload"];
+        let works_for_another = meta["session_id"].is_string() && meta["session_id"] != meta["id"];
+        works_for_another || meta["source"]["subagent"] != Value::Null
+    })
 }
 
 /// The same, and whose it is.

@@ -19,6 +19,7 @@ use berth_api::{Connection, client};
 use berth_host::clock;
 use berth_keeper::Home;
 use berth_keeper::holders::{self, Agent, Holder, Holders};
+use berth_keeper::writers;
 
 use guard::Mode;
 
@@ -100,6 +101,11 @@ pub struct Call {
 /// Takes an event. What the agent is to read on our standard output, if anything.
 pub fn take(call: &Call, event: &[u8]) -> Option<String> {
     let mut report = call.source.understand(event, clock::wall_ms())?;
+    if call.source == Source::Codex
+        && !writers::is_kept_by_codex(&report.conversation_id, |name| std::env::var_os(name))
+    {
+        return None;
+    }
     let named = std::env::var("CLAUDE_PID").ok().filter(|_| call.source == Source::Claude);
     let agent = holders::agent(call.source.kind(), named.and_then(|pid| pid.parse().ok()))?;
     let root = root(call, &agent)?;

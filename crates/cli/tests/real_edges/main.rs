@@ -3,6 +3,8 @@
 //!
 //! Needs `testing/agents/install`.
 
+mod own_signs;
+
 use std::fs;
 
 use berth_harness::{Lab, RealAgents, Said, said, wait_until};
@@ -101,6 +103,14 @@ impl World {
             .expect("hooks of Codex");
         let run = ["run", "--detach", "--agent", "codex", "--tui", "--name", "s", "--"];
         self.ok(&[&run[..], &["--dangerously-bypass-hook-trust"]].concat());
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the screen:\n{}", self.berth(&["screen", "s"]).out);
+        }
     }
 }
 

@@ -144,23 +144,37 @@ pub fn held_files_in(pid: u32, dir: &Path) -> io::Result<Vec<PathBuf>> {
     held_where(pid, |path| path.parent() == Some(dir))
 }
 
+/// The files below this directory that a process has open. The kernel's names have no links in them.
+pub fn open_files_below(pid: u32, dir: &Path) -> io::Result<Vec<PathBuf>> {
+    open_where(pid, |path, _| path.starts_with(dir))
+}
+
 fn held_where(pid: u32, is_wanted: impl Fn(&Path) -> bool) -> io::Result<Vec<PathBuf>> {
+    let mut buffer = Vec::new();
+    open_where(pid, |path, (descriptors, fd)| {
+        is_wanted(path)
+            && proc::read_all(descriptors, &format!("../fdinfo/{fd}"), &mut buffer).is_ok()
+            && shows_lock(&String::from_utf8_lossy(&buffer))
+    })
+}
+
+/// The open files of a process that are wanted, which is asked with the directory of its descriptors and the number in it.
+fn open_where(
+    pid: u32,
+    mut is_wanted: impl FnMut(&Path, (BorrowedFd<'_>, u32)) -> bool,
+) -> io::Result<Vec<PathBuf>> {
     let descriptors = proc::directory(CWD, &format!("/proc/{pid}/fd"))?;
     let descriptors = descriptors.as_fd();
-    let mut held = Vec::new();
-    let mut buffer = Vec::new();
+    let mut found = Vec::new();
     proc::each_number(descriptors, |fd, link| {
         let Ok(target) = readlinkat(descriptors, link, Vec::new()) else { return Ok(()) };
         let path = PathBuf::from(OsString::from_vec(target.into_bytes()));
-        if is_wanted(&path)
-            && proc::read_all(descriptors, &format!("../fdinfo/{fd}"), &mut buffer).is_ok()
-            && shows_lock(&String::from_utf8_lossy(&buffer))
-        {
-            held.push(path);
+        if is_wanted(&path, (descriptors, fd)) {
+            found.push(path);
         }
         Ok(())
     })?;
-    Ok(held)
+    Ok(found)
 }
 
 /// The processes that took a lock on a file, as the kernel's list of locks names them: one read, however many

@@ -239,7 +239,7 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
         Origin::New => false,
     };
     if !own_word && !is_an_id(spec, &known.id) {
-        let what = format!("`{}` is no id of a conversation", known.id.escape_debug());
+        let what = format!("`{}` is not the id of a conversation", known.id.escape_debug());
         return Err(Problem::new(Code::Refused, format!("session `{name}` cannot go on: {what}"))
             .hint("an agent gave it that; begin a new session"));
     }
@@ -315,7 +315,7 @@ impl Keeper {
         }
         // It may come to stand on a command line, and an agent's own tools can call its hooks.
         if !is_an_id(spec, &id) {
-            let who = "the agent gave its conversation an id that is none".to_owned();
+            let who = "the agent gave its conversation an id that is not valid".to_owned();
             return reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
         }
         let conversation = Conversation { store: turn::store(spec), id };

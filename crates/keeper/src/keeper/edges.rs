@@ -19,6 +19,7 @@ use berth_core::{Actor, Command, Edge, Final, Hold, Observation, Phase, Told, Tu
 use berth_host::clock;
 
 use super::Keeper;
+use super::own_signs::OwnSigns;
 use super::typing::Typing;
 use crate::callers::Peer;
 use crate::conversations::LOCK_PATIENCE;
@@ -64,6 +65,8 @@ const TELLS_LATE: &str = "codex";
 pub(super) struct Desk {
     /// What somebody typed and did not send.
     pub(super) typing: Typing,
+    /// When its conversation is looked for.
+    pub(super) signs: OwnSigns,
     /// The turn that is being typed.
     paste: Option<Paste>,
     /// Keys that came while a turn is typed. They follow it.
@@ -120,6 +123,7 @@ impl Desk {
     /// The terminal shows something.
     pub(super) fn shown(&mut self) {
         self.shown_at_ms = clock::boot_ms();
+        self.signs.shown();
     }
 
     /// It told that it works.
@@ -186,10 +190,10 @@ impl Keeper {
             return self.on_held_up(why);
         }
         // Codex tells an end twice where its hooks are trusted: the second, without a file, is its `notify`, and may
-        // come when the next turn has begun.
+        // come when the next turn has begun. Where they are not, something was said, and its signs tell in which conversation.
         let is_ended = matches!(report.told, hook::Told::Stopped { .. });
         if is_ended && report.kind == TELLS_LATE && report.transcript.is_none() {
-            return;
+            return self.look_for_conversation();
         }
         let Report { kind, conversation_id, at_ms, told, model, .. } = report;
         let opens = matches!(told, hook::Told::Started { .. } | hook::Told::Prompt { .. });
@@ -280,7 +284,13 @@ impl Keeper {
 
     /// The agent has this conversation open from now on. If somebody else of ours writes it, that is said. `opens`: it
     /// says that it does; `reads`: and has read what is there.
-    fn follow_conversation(&mut self, id: String, opens: bool, reads: bool, reports: &mut Vec<Observation>) {
+    pub(super) fn follow_conversation(
+        &mut self,
+        id: String,
+        opens: bool,
+        reads: bool,
+        reports: &mut Vec<Observation>,
+    ) {
         // Waiting for a lock holds everything up: what is known to be somebody else's is not asked for at every tool.
         let is_refused = self.desk.conflict.as_ref() == Some(&id);
         if id.is_empty() || (is_refused && !opens) {

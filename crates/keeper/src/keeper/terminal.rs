@@ -262,6 +262,7 @@ impl Keeper {
 
     /// Keys that somebody typed. While a turn is typed for somebody else, they wait: they would be joined with it.
     pub(super) fn type_keys(&mut self, keys: &[u8]) {
+        self.look_before(keys);
         if self.desk.is_typing() {
             self.desk.keep_behind(keys);
         } else {

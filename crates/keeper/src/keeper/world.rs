@@ -62,11 +62,13 @@ impl Keeper {
         match effect {
             Effect::Spawn { epoch } => self.spawn(*epoch),
             Effect::Terminate { .. } => {
+                self.look_for_conversation();
                 if !self.say_goodbye() {
                     self.terminate_tree();
                 }
             }
             Effect::Kill { .. } => {
+                self.look_for_conversation();
                 let now = clock::boot_ms();
                 self.killed_at_ms = Some(now);
                 self.kill_again_at_ms = Some(now + kill_pause_ms(0));
@@ -127,28 +129,12 @@ impl Keeper {
             let (pipes, agent) = pipes::start(&launch(&command))?;
             return Ok((agent, self.talk_to(driver, begin, pipes, true)));
         }
-        let goes_on = matches!(self.begin, Begin::Resume { .. }) && !spec.again.is_empty();
-        let command = if goes_on { self.again(&spec) } else { spec.command.clone() };
-        let command = self.with_hooks(&spec, command);
+        let command = self.with_hooks(&spec, terminal_command(&spec, &self.begin));
         *carried = trust::tells(&spec, &command).then_some(Observation::HooksCarried { epoch });
         let size = self.screen.size();
         let size = berth_api::message::Size { rows: size.rows, cols: size.cols };
         let (terminal, agent) = pty::start(&launch(&command), size)?;
         Ok((agent, self.watch_terminal(terminal)))
-    }
-
-    /// The command that goes on with the conversation the agent had last: it may be another one than the first.
-    fn again(&self, spec: &Spec) -> Vec<String> {
-        let Begin::Resume { id } = &self.begin else { return spec.again.clone() };
-        let first = match &spec.origin {
-            Origin::Named(first) | Origin::Resumed(first) => Some(first),
-            Origin::New | Origin::Forked(_) => None,
-        };
-        let word = |word: &String| match first {
-            Some(first) if word == first => id.clone(),
-            Some(_) | None => word.replace(ID_PLACE, id),
-        };
-        spec.again.iter().map(word).collect()
     }
 
     /// A command with the hooks that its agent takes along. They are no part of the record: the next run has those
@@ -415,6 +401,7 @@ impl Keeper {
         }
         self.on_agent_time();
         self.on_edges_time();
+        self.on_signs_time();
         if [self.kill_at_ms(), self.idle_end_ms(), self.turns_due_ms()]
             .into_iter()
             .flatten()
@@ -490,7 +477,7 @@ impl Keeper {
         let sync = self.output.sync_due_ms();
         let owed = [self.retry_at_ms, self.kill_at_ms(), self.kill_again_at_ms, self.status_at_ms, sync];
         let shared = [self.idle_end_ms(), self.look_at_ms()];
-        let turns = [self.turns_due_ms(), self.agent_due_ms(), self.edges_due_ms()];
+        let turns = [self.turns_due_ms(), self.agent_due_ms(), self.edges_due_ms(), self.signs_due_ms()];
         let due = owed.into_iter().chain(shared).chain(turns).flatten().min()?;
         // Some kernels count a sleep in 31 bits of milliseconds.
         let left = due.saturating_sub(boot).min(LONGEST_SLEEP_MS);
@@ -520,5 +507,70 @@ impl Keeper {
     /// Whether a run ended in a way nobody would call an end.
     pub(super) fn is_unproven(status: &berth_api::Status) -> bool {
         !status.left.is_empty() && status.state == "stopping"
+    }
+}
+
+/// The command of an agent in a terminal. It goes on with the conversation that the agent had last, which may be another one
+/// than the first: the first one's id is on the session's own command line.
+fn terminal_command(spec: &Spec, begin: &Begin) -> Vec<String> {
+    let first = match &spec.origin {
+        Origin::Named(first) | Origin::Resumed(first) => Some(first),
+        Origin::New | Origin::Forked(_) => None,
+    };
+    let (words, id, goes_on) = match begin {
+        Begin::Resume { id } if !spec.again.is_empty() => (&spec.again, Some(id), true),
+        Begin::Resume { id } => (&spec.command, Some(id), false),
+        Begin::New { id } => (&spec.command, id.as_ref(), false),
+        Begin::Fork { .. } => (&spec.command, None, false),
+    };
+    let Some(id) = id else { return words.clone() };
+    let word = |word: &String| match first {
+        Some(first) if word == first => id.clone(),
+        None if goes_on => word.replace(ID_PLACE, id),
+        Some(_) | None => word.clone(),
+    };
+    words.iter().map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_terminals_agent_goes_on_with_the_conversation_it_had_last() {
+        let spec = |origin: Origin, command: &str, again: &str| Spec {
+            origin,
+            command: words(command),
+            again: words(again),
+            ..Spec::default()
+        };
+        let resume = |id: &str| Begin::Resume { id: id.to_owned() };
+        let new = |id: Option<&str>| Begin::New { id: id.map(str::to_owned) };
+        let named = spec(
+            Origin::Named("one".to_owned()),
+            "claude --session-id one",
+            "claude --resume one --model {id}",
+        );
+        let codex = spec(Origin::New, "codex", "codex resume {id}");
+        let resumed = spec(Origin::Resumed("one".to_owned()), "codex resume one", "");
+        let other = spec(Origin::New, "mine {id}", "");
+        for (spec, begin, expected) in [
+            (&named, new(Some("one")), "claude --session-id one"),
+            (&named, resume("one"), "claude --resume one --model {id}"),
+            (&named, resume("two"), "claude --resume two --model {id}"),
+            // The first one is in use, and nothing was said in the second one.
+            (&named, new(Some("two")), "claude --session-id two"),
+            (&codex, new(None), "codex"),
+            (&codex, resume("two"), "codex resume two"),
+            (&resumed, resume("one"), "codex resume one"),
+            (&resumed, resume("two"), "codex resume two"),
+            (&other, resume("two"), "mine {id}"),
+        ] {
+            assert_eq!(terminal_command(spec, &begin).join(" "), expected, "{begin:?}");
+        }
     }
 }

@@ -55,14 +55,25 @@ pub(super) fn codex_lock(dir: &Path, id: &str) -> PathBuf {
     dir.join(CODEX_LOCKS).join(format!("{id}.lock"))
 }
 
+/// Whether Codex keeps a conversation of this id. It also has threads that it keeps nothing of, to find a title for one, and
+/// notifies of their turns. A version that takes no locks leaves it open.
+pub(super) fn is_kept_by_codex(id: &str, env: impl Fn(&str) -> Option<OsString>) -> bool {
+    let Ok(dir) = config_dir(Kind::Codex, env) else { return true };
+    !dir.join(CODEX_LOCKS).is_dir() || codex_lock(&dir, id).exists()
+}
+
 /// What a process of an agent says of itself, if it does.
 pub(super) fn entry_of(kind: &str, pid: u32, env: impl Fn(&str) -> Option<OsString>) -> Option<Entry> {
     match Kind::of(kind)? {
         Kind::Claude => {}
         Kind::Codex => return None,
     }
-    let file = config_dir(Kind::Claude, env).ok()?.join("sessions").join(format!("{pid}.json"));
-    entry(pid, file)
+    entry_in(&config_dir(Kind::Claude, env).ok()?, pid)
+}
+
+/// What a process of Claude Code says of itself in the list of this directory.
+pub(super) fn entry_in(dir: &Path, pid: u32) -> Option<Entry> {
+    entry(pid, dir.join("sessions").join(format!("{pid}.json")))
 }
 
 /// A process of Claude Code, by its own word, that lives.

@@ -114,3 +114,17 @@ fn first_words_are_one_line_and_never_too_long() {
         assert!(line.chars().count() <= MAX_WORDS_CHARS + 1, "{}", line.chars().count());
     }
 }
+
+#[test]
+fn a_rollout_that_works_for_another_conversation_is_of_a_sub_agent() {
+    let dir = Dir::new("sub-agents");
+    let is_one = |meta: &str| {
+        dir.write("rollout.jsonl", format!("{{\"type\":\"session_meta\",\"payload\":{meta}}}\n"));
+        is_of_sub_agent(&dir.0.join("rollout.jsonl"))
+    };
+    assert!(!is_one(r#"{"session_id":"a","id":"a","source":"cli"}"#));
+    assert!(!is_one(r#"{"id":"a"}"#));
+    assert!(is_one(r#"{"session_id":"a","id":"b"}"#));
+    assert!(is_one(r#"{"id":"b","source":{"subagent":{"thread_spawn":{"parent_thread_id":"a"}}}}"#));
+    assert!(!is_of_sub_agent(Path::new("/nowhere")));
+}

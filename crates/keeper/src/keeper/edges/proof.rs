@@ -152,7 +152,7 @@ impl Keeper {
                 return Some(self.recorded_end(end));
             }
             Some((_, Recorded::Unfinished(why, Progress::BrokenOff))) => {
-                let reason = format!("it was broken off: {why}");
+                let reason = format!("it was interrupted: {why}");
                 let end = TurnEnd::without_answer(Final::Interrupted, reason);
                 let told = match reported.how {
                     How::Interrupted => Told::Interrupted,
