@@ -127,8 +127,12 @@ fn what_is_added_to_a_turn_ends_with_it(kind: Kind) {
     let added = world.berth(&["send", &id, "--steer", "--", "more of it"]);
     let open = || std::fs::OpenOptions::new().write(true).open(&gate).expect("the tool reads it");
     assert_eq!(added.code, 0, "{added:?}");
-    drop(open());
     let added = added.out.trim();
+    // Codex says at once that it took the text; one that it took too late would be of no turn.
+    if !kind.is_claude() {
+        berth_harness::wait_until("the text is taken", || !world.turn(added)["began_at"].is_null());
+    }
+    drop(open());
     assert_eq!((world.wait(&turn), world.wait(added)), (0, 0), "{}", world.turn(added));
     assert_eq!(world.states(&id), ["done", "done"]);
     let heard = |asked: &berth_harness::model::Asked| asked.body.to_string().contains("more of it");
