@@ -78,6 +78,16 @@ impl Hosts {
         fs::write(self.here.config(), config).expect("the config");
     }
 
+    /// The other host has no program in its PATH from now on, and no start-up file that changes that: a machine may have a
+    /// berth of its own.
+    pub fn without_programs(&self) {
+        let path = self.here.dir().join("ssh/sshd_config");
+        let text = fs::read_to_string(&path).expect("a file of the lab");
+        let set = format!("SetEnv PATH=/nowhere HOME={} ", self.there.dir().display());
+        assert!(text.contains("SetEnv "), "{text}");
+        fs::write(&path, text.replace("SetEnv ", &set)).expect("a file of the lab");
+    }
+
     /// From now on nobody answers there.
     pub fn cut(&self) {
         self.exchange("/usr/sbin/sshd -i", "false -i");

@@ -102,8 +102,12 @@ fn d14_what_is_set_up_is_called_and_works_with_other_variables_in_the_hook() {
     let text = std::fs::read(place.claude.join("skills/berth/hooks/hooks.json")).unwrap();
     let hooks: serde_json::Value = serde_json::from_slice(&text).unwrap();
     let command = hooks["hooks"]["UserPromptSubmit"][0]["hooks"][0]["command"].as_str().unwrap();
-    let odd =
-        [("HOME", "/nowhere"), ("TMPDIR", "/nowhere"), ("PATH", "/usr/bin:/bin"), ("XDG_STATE_HOME", "/no")];
+    // Only a shell is in its PATH: the machine may have a berth of its own.
+    let bin = place.lab.dir().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::os::unix::fs::symlink("/bin/sh", bin.join("sh")).unwrap();
+    let bin = bin.to_str().unwrap();
+    let odd = [("HOME", "/nowhere"), ("TMPDIR", "/nowhere"), ("PATH", bin), ("XDG_STATE_HOME", "/no")];
     let mut hand = Hand::open_with(&place.lab, command, &odd);
     hand.prompt().is_quiet();
     assert_eq!(records(&place.lab)[0]["conversation_id"], ID);

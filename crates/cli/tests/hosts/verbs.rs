@@ -53,8 +53,8 @@ fn a_host_that_cannot_be_reached_is_exit_5_and_says_what_to_do() {
     let away = hosts.berth(&["--host", "away", "ls"]);
     assert_eq!(away.code, 5, "{away:?}");
     assert!(away.err.contains("away cannot be reached") && away.err.contains("`ssh away true`"), "{away:?}");
+    hosts.without_programs();
     let bare = hosts.berth(&["--host", "box", "--quiet", "ls"]);
-    // There is no berth in the other side's PATH.
     assert_eq!(bare.code, 5, "{bare:?}");
     assert!(bare.err.contains("there is no `berth` on box") && bare.err.contains("--berth PATH"), "{bare:?}");
     let refused = hosts.berth(&["hosts", "add", "box"]);
