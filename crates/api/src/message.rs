@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::helper::{Owner, Terms, Wanted};
 use crate::hook::Report;
 use crate::life::PolicyChange;
-use crate::record::{Entry, Spec};
+use crate::record::{Entry, Interface, Spec};
 use crate::status::Status;
 use crate::turn::{Manner, Receipt, Wish};
 
@@ -121,6 +121,17 @@ pub enum Request {
         /// Bring it back if it was put away; else that is refused.
         #[serde(default)]
         restore: bool,
+        /// With this interface, from now on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<Interface>,
+    },
+    /// Go on with another interface of the agent, in the same conversation, once the turn that runs is over. Answered
+    /// when that is on disk.
+    SwitchInterface {
+        /// Which.
+        to: Interface,
+        /// Interrupt the turn that runs.
+        at_once: bool,
     },
     /// Make the helper, or begin its next run. Only the process that started the keeper may. Answered
     /// twice: when it runs, and when it is ready or will not be.
@@ -203,7 +214,7 @@ pub enum Request {
         /// The first event wanted.
         from: u64,
     },
-    /// Answered when the agent takes turns, or will not.
+    /// Answered when the agent takes turns, or will not; if the session changes its interface, when it does with the new one.
     AwaitAgent,
     /// Have something said to the agent; answered with a receipt once it is on disk.
     Send {

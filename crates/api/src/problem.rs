@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use berth_core::{Actor, BadAnswer, Deed, Forbidden, Grant, Refusal, Target};
+use berth_core::{Actor, BadAnswer, Deed, Forbidden, Grant, Interface, Refusal, Target};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -226,6 +226,10 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
         | Refusal::WhichRequest { .. }
         | Refusal::NoSuchOption { .. }
         | Refusal::BadAnswer(_)
+        | Refusal::OneInterface { .. }
+        | Refusal::NoConversation
+        | Refusal::CannotBeTyped { .. }
+        | Refusal::CannotTellWhetherItWorks
         | Refusal::Expired => turn_refusal(refusal, session),
     }
 }
@@ -313,6 +317,28 @@ fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
                 .hint(format!("answer `allow`, `deny`, or one of: {}; own words go with --text", options.join(", ")))
         }
         Refusal::BadAnswer(why) => bad_answer(why, session),
+        Refusal::OneInterface { has } => {
+            let what = match has {
+                Interface::Chat => "its agent has no terminal interface that can go on with a conversation",
+                Interface::Terminal => "what runs in its terminal has no chat that can go on with it",
+            };
+            refused(format!("session `{session}` has one interface, `{}`: {what}", has.word())).hint(
+                "Claude Code and Codex have both (`berth run --agent claude`); `tui` and `resume_tui` in [agents.NAME] \
+                 of the config file say how another agent resumes a conversation in its own interface",
+            )
+        }
+        Refusal::NoConversation => refused(format!(
+            "nothing was said in session `{session}` yet: no other interface can go on with it"
+        ))
+        .hint(format!("send a prompt first (`berth send {session} TEXT`), or start with `berth run --tui`")),
+        Refusal::CannotBeTyped { turn } => refused(format!(
+            "turn {session}.{turn} waits, and its text cannot be typed into a terminal: it would be a command or a key"
+        ))
+        .hint(format!("cancel it (`berth cancel {session}.{turn}`) or change it, then try again")),
+        Refusal::CannotTellWhetherItWorks => refused(format!(
+            "the agent of session `{session}` does not tell whether it works: it has no hooks that berth hears"
+        ))
+        .hint("--now ends its run at once, whatever it does"),
         Refusal::Expired => refused(format!("the time of session `{session}` is up"))
             .hint("it was given one with --ttl; start a new session, or `berth fork` it"),
         Refusal::AlreadyCreated
@@ -404,6 +430,10 @@ pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
         | Refusal::WhichRequest { .. }
         | Refusal::NoSuchOption { .. }
         | Refusal::BadAnswer(_)
+        | Refusal::OneInterface { .. }
+        | Refusal::NoConversation
+        | Refusal::CannotBeTyped { .. }
+        | Refusal::CannotTellWhetherItWorks
         | Refusal::Expired => turn_refusal(what, helper),
     }
 }

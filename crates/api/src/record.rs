@@ -143,6 +143,13 @@ pub enum Event {
         #[serde(default)]
         by: Actor,
     },
+    InterfaceChosen {
+        interface: Interface,
+        #[serde(default)]
+        at_once: bool,
+        #[serde(default)]
+        by: Actor,
+    },
     AgentReady {
         epoch: u64,
         #[serde(flatten)]
@@ -292,6 +299,54 @@ pub struct Spec {
     pub parent: Option<String>,
     #[serde(skip_serializing_if = "is_default")]
     pub grant: Grant,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other: Option<InterfaceLaunch>,
+}
+
+/// How people and berth reach an agent: `chat` (berth speaks the agent's protocol) or `terminal` (what the agent paints
+/// itself).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "mirrors berth_core::Interface")]
+pub enum Interface {
+    Chat,
+    Terminal,
+}
+
+impl Interface {
+    /// The word people see.
+    pub fn word(self) -> &'static str {
+        core::Interface::from(self).word()
+    }
+}
+
+impl From<core::Interface> for Interface {
+    fn from(interface: core::Interface) -> Self {
+        match interface {
+            core::Interface::Chat => Self::Chat,
+            core::Interface::Terminal => Self::Terminal,
+        }
+    }
+}
+
+impl From<Interface> for core::Interface {
+    fn from(interface: Interface) -> Self {
+        match interface {
+            Interface::Chat => Self::Chat,
+            Interface::Terminal => Self::Terminal,
+        }
+    }
+}
+
+/// [`core::InterfaceLaunch`] on paper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::InterfaceLaunch")]
+pub struct InterfaceLaunch {
+    pub driver: String,
+    pub command: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<String>,
 }
 
 /// [`core::Grant`] on paper, in the words of [`crate::Scope`]. A word of a later version grants nothing here.
@@ -447,6 +502,9 @@ impl From<&core::Event> for Event {
                 Self::ConversationEntered { conversation: conversation.into() }
             }
             E::ConversationLeft { by } => Self::ConversationLeft { by: by.into() },
+            E::InterfaceChosen { interface, at_once, by } => {
+                Self::InterfaceChosen { interface: interface.into(), at_once, by: by.into() }
+            }
             E::AgentReady { epoch, able, at_boot_ms } => {
                 Self::AgentReady { epoch: epoch.0, able: able.into(), at_boot_ms }
             }
@@ -538,6 +596,9 @@ impl TryFrom<&Event> for core::Event {
                 Self::ConversationEntered { conversation: conversation.into() }
             }
             Event::ConversationLeft { by } => Self::ConversationLeft { by: by.into() },
+            Event::InterfaceChosen { interface, at_once, by } => {
+                Self::InterfaceChosen { interface: interface.into(), at_once, by: by.into() }
+            }
             Event::AgentReady { epoch, able, at_boot_ms } => {
                 Self::AgentReady { epoch: Epoch(epoch), able: able.into(), at_boot_ms }
             }
@@ -596,11 +657,53 @@ macro_rules! same_fields {
 pub(crate) use same_fields;
 
 same_fields! {
-    Spec { driver, command, cwd, env, key, limits, agent, conversation, origin, again, policy, parent, grant }
+    InterfaceLaunch { driver, command, again }
     Limits { memory_bytes, processes, cpu_percent }
     Boundary { cgroup, missing, limited_in }
     Process { pid, start_ticks, boot_id }
     Actor { pid, uid, place }
+}
+
+impl From<core::Spec> for Spec {
+    fn from(it: core::Spec) -> Self {
+        Self {
+            driver: it.driver,
+            command: it.command,
+            cwd: it.cwd,
+            env: it.env,
+            key: it.key,
+            limits: it.limits.into(),
+            agent: it.agent,
+            conversation: it.conversation,
+            origin: it.origin.into(),
+            again: it.again,
+            policy: it.policy.into(),
+            parent: it.parent,
+            grant: it.grant.into(),
+            other: it.other.map(Into::into),
+        }
+    }
+}
+
+impl From<Spec> for core::Spec {
+    fn from(it: Spec) -> Self {
+        Self {
+            driver: it.driver,
+            command: it.command,
+            cwd: it.cwd,
+            env: it.env,
+            key: it.key,
+            limits: it.limits.into(),
+            agent: it.agent,
+            conversation: it.conversation,
+            origin: it.origin.into(),
+            again: it.again,
+            policy: it.policy.into(),
+            parent: it.parent,
+            grant: it.grant.into(),
+            other: it.other.map(Into::into),
+        }
+    }
 }
 
 impl From<core::Grant> for Grant {

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::helper::HelperStatus;
-use crate::record::{Actor, Boundary, Exit, Grant, Limits, Outcome, Spec};
+use crate::record::{Actor, Boundary, Exit, Grant, Interface, Limits, Outcome, Spec};
 use crate::turn::{Ask, Policy};
 
 /// The signal the kernel frees memory with.
@@ -125,6 +125,14 @@ pub struct Status {
     /// What the agent has to do, if it takes turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<TurnsStatus>,
+    /// Interface of the agent in the current run, or in the next one if none is live.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Interface>,
+    /// Interface that the session changes to when the turn that runs is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_interface: Option<Interface>,
+    /// Other interfaces of the agent that can go on with the conversation.
+    pub other_interfaces: Vec<Interface>,
     /// The agent's own id of the conversation it writes, or wrote last.
     pub conversation_id: Option<String>,
     /// First words of the latest prompt that the agent was given, on one line of at most 200 characters. For an agent in

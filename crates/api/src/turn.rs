@@ -8,7 +8,7 @@ use berth_core as core;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::record::Actor;
+use crate::record::{Actor, Interface};
 use crate::status::Timestamp;
 
 /// Everything there is to say about one turn: `berth turn --json`, an element of `berth turns --json`.
@@ -49,6 +49,9 @@ pub struct TurnView {
     pub ended_at: Option<Timestamp>,
     /// In which run.
     pub epoch: Option<u64>,
+    /// Interface of the agent that it was given through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<Interface>,
     /// What the agent said.
     pub answer: Option<String>,
     /// Whether that is only the beginning of it: the rest is in the output.
@@ -418,6 +421,7 @@ pub enum Release {
     Idle,
     Expired,
     Unresponsive,
+    Switched,
     Broken(String),
 }
 
@@ -552,6 +556,7 @@ impl From<core::Release> for Release {
             core::Release::Idle => Self::Idle,
             core::Release::Expired => Self::Expired,
             core::Release::Unresponsive => Self::Unresponsive,
+            core::Release::Switched => Self::Switched,
             core::Release::Broken { reason } => Self::Broken(reason),
         }
     }
@@ -563,6 +568,7 @@ impl From<Release> for core::Release {
             Release::Idle => Self::Idle,
             Release::Expired => Self::Expired,
             Release::Unresponsive => Self::Unresponsive,
+            Release::Switched => Self::Switched,
             Release::Broken(reason) => Self::Broken { reason },
         }
     }
@@ -574,7 +580,8 @@ impl Release {
         match self {
             Self::Idle => "the agent had nothing to do".to_owned(),
             Self::Expired => "the session's time was up".to_owned(),
-            Self::Unresponsive => "the agent did not break off its turn".to_owned(),
+            Self::Unresponsive => "the agent did not interrupt its turn".to_owned(),
+            Self::Switched => "it goes on with another interface".to_owned(),
             Self::Broken(reason) => format!("the agent cannot be used: {reason}"),
         }
     }

@@ -8,10 +8,11 @@ use std::os::fd::AsFd;
 
 use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request, Role};
-use berth_api::record::Event;
+use berth_api::record::{Event, Interface};
 use berth_api::{Code, Connection, Problem, problem};
 use berth_core::{Refusal, SessionId};
 use berth_host::signals::SignalFd;
+use berth_verbs::stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use rustix::stdio::stdin;
@@ -153,6 +154,11 @@ fn too_late(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Visit, Problem> {
 
 fn ended(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Visit, Problem> {
     let status = ctx.status(id)?;
+    if status.interface == Some(Interface::Chat) && !stop::is_over(&status) {
+        let back = crate::ui::as_typed(&format!("attach {handle}"));
+        let note = format!("{handle} goes on as a chat; join it with `{back}`");
+        return Ok(Visit { exit: Ok(0), note: Some(note) });
+    }
     let note = format!("{handle} ended: {}", print::ending(&status).unwrap_or_default());
     Ok(Visit { exit: wait::exit_code(&status), note: Some(note) })
 }

@@ -204,7 +204,13 @@ fn e10_a_second_keeper_yields_with_exit_4_and_changes_nothing() {
     let (problem, code) = second_keeper(
         &lab,
         &id,
-        Request::Resume { size: Size::default(), fresh: false, take: Take::Nobody, restore: false },
+        Request::Resume {
+            size: Size::default(),
+            fresh: false,
+            take: Take::Nobody,
+            restore: false,
+            interface: None,
+        },
     );
     assert_eq!((problem.code, code), (Code::Held, 4), "{problem:?}");
     assert!(problem.what.contains(&format!("pid={}", keeper.pid)), "it names the holder: {problem:?}");

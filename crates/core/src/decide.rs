@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::turns::{BadAnswer, Expiry, Final, Prompt, Release, Wish};
 use crate::{
-    Actor, Boundary, Event, Fence, Name, Now, Owner, Phase, PolicyChange, Process, Session, SessionId, Spec,
-    Terms, life, owners, turns,
+    Actor, Boundary, Event, Fence, Interface, Name, Now, Owner, Phase, PolicyChange, Process, Session,
+    SessionId, Spec, Terms, interface, life, owners, turns,
 };
 
 /// An order.
@@ -141,6 +141,15 @@ pub enum Command {
     /// Give up the conversation: the next run begins a new one.
     LeaveConversation {
         /** Who wants that. */
+        by: Actor,
+    },
+    /// Go on with another interface of the agent, in the same conversation.
+    SwitchInterface {
+        /** Which. */
+        to: Interface,
+        /** Whether to interrupt a turn that runs. */
+        at_once: bool,
+        /** Who asks. */
         by: Actor,
     },
     /// Put it away.
@@ -299,6 +308,20 @@ pub enum Refusal {
     },
     /// The answer does not fit the question.
     BadAnswer(BadAnswer),
+    /// Its agent has no other interface that could go on with its conversation.
+    OneInterface {
+        /** The one it has. */
+        has: Interface,
+    },
+    /// Nothing was said in it yet that another interface could go on with.
+    NoConversation,
+    /// A turn waits whose text cannot be typed into a terminal.
+    CannotBeTyped {
+        /** Which. */
+        turn: u64,
+    },
+    /// The agent in its terminal does not tell whether it works.
+    CannotTellWhetherItWorks,
     /// The session's time is up.
     Expired,
     /// It was put away: it has to be brought back first.
@@ -328,6 +351,7 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         },
         Command::Start { .. }
         | Command::Rename { .. }
+        | Command::SwitchInterface { .. }
         | Command::Archive { .. }
         | Command::Restore { .. }
         | Command::Tag { .. }
@@ -377,6 +401,7 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         Command::LeaveConversation { by } => {
             Ok(session.conversation.iter().map(|_| Event::ConversationLeft { by: by.clone() }).collect())
         }
+        Command::SwitchInterface { to, at_once, by } => interface::switch(session, to, at_once, by, now),
         Command::Archive { by } => life::archive(session, by),
         Command::Restore { by } => Ok(life::restore(session, by)),
         Command::Tag { add, remove } => life::tag(session, add, &remove),

@@ -1,7 +1,9 @@
 //! What happened. Past tense, numbered by the journal, never taken back.
 
 use crate::turns::{Able, Ask, Cancel, Expiry, Hold, OnFailed, OnUnknown, Prompt, Release, Reply, TurnEnd};
-use crate::{Edge, Epoch, Fence, Grant, Leaving, Name, Notify, Owner, SessionId, Terms};
+use crate::{
+    Edge, Epoch, Fence, Grant, Interface, InterfaceLaunch, Leaving, Name, Notify, Owner, SessionId, Terms,
+};
 
 /// One thing that happened in a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -158,6 +160,15 @@ pub enum Event {
     },
     /// The conversation to go on with is given up: the next run begins a new one.
     ConversationLeft {
+        /** Who wanted that. */
+        by: Actor,
+    },
+    /// The runs after this one talk to the agent through another interface. If no run is live, the next one does.
+    InterfaceChosen {
+        /** Which. */
+        interface: Interface,
+        /** Whether the run is ended without waiting for the turn's end. */
+        at_once: bool,
         /** Who wanted that. */
         by: Actor,
     },
@@ -357,6 +368,8 @@ pub struct Spec {
     pub parent: Option<String>,
     /// What whoever is inside of it may ask of berth, beyond what every agent may.
     pub grant: Grant,
+    /// How the agent is started with its other interface, if it has two for one conversation.
+    pub other: Option<InterfaceLaunch>,
 }
 
 impl Spec {

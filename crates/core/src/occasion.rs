@@ -129,6 +129,7 @@ fn occasion(session: &Session, event: &Event) -> Option<Occasion> {
         | Event::QueueResumed { .. }
         | Event::QueueMoved { .. }
         | Event::TurnEdited { .. }
+        | Event::InterfaceChosen { .. }
         | Event::Released { .. }
         | Event::ExpirySet { .. }
         | Event::Archived { .. }
@@ -148,7 +149,7 @@ fn run_ended(session: &Session, outcome: &Outcome) -> Option<Occasion> {
     }
     match (&session.released, outcome) {
         // It has been quiet for long, or a person wanted its turn broken off.
-        (Some(Release::Idle | Release::Unresponsive), Outcome::Exited(_)) => None,
+        (Some(Release::Idle | Release::Unresponsive | Release::Switched), Outcome::Exited(_)) => None,
         (Some(Release::Expired), Outcome::Exited(_)) => Some(Occasion::Finished),
         (None, Outcome::Exited(Exit::Code(0))) => Some(Occasion::Finished),
         (None | Some(Release::Broken { .. }), Outcome::Exited(_))

@@ -4,7 +4,8 @@ use crate::edges::Edges;
 use crate::owners::{self, Sharing};
 use crate::turns::{Expiry, Release, Turns};
 use crate::{
-    Actor, Boundary, Conversation, Epoch, Event, Exit, Fence, Name, Origin, Outcome, Process, Readiness, Spec,
+    Actor, Boundary, Conversation, Epoch, Event, Exit, Fence, Name, NextInterface, Origin, Outcome, Process,
+    Readiness, Spec,
 };
 
 /// Everything the rules need to know about one session.
@@ -40,6 +41,10 @@ pub struct Session {
     pub edges: Option<Edges>,
     /// Whether its agent has a terminal and told its edges in any run, or was started to.
     pub tells: bool,
+    /// The interface that the next run has, if it is another one than that of the run that is live.
+    pub next_interface: Option<NextInterface>,
+    /// Whether the run ended for another interface, which the next run has. That begins without anybody asking again.
+    pub switching: bool,
     /// The conversation its agent writes, or wrote last.
     pub conversation: Option<Conversation>,
     /// The last turn of a conversation that was given up for a new one; 0 if none was.
@@ -192,6 +197,7 @@ impl Session {
         match (&self.phase, kept) {
             (Phase::New | Phase::Ended { .. }, _) if self.archived => State::Archived,
             (Phase::Ended { outcome: Outcome::Lost }, _) => State::Lost,
+            (Phase::Ended { .. }, true) if self.switching && self.goes_on() => State::Starting,
             (Phase::Ended { outcome: Outcome::Exited(_) }, _)
                 if self.released == Some(Release::Idle) && self.stopped_by.is_none() =>
             {
@@ -245,6 +251,7 @@ impl Session {
                 self.phase = Phase::Starting;
                 self.stopped_by = None;
                 self.released = None;
+                self.switching = false;
                 self.writer = None;
                 self.apply_shared(Sharing::run_starting);
                 self.edges = None;
@@ -280,6 +287,7 @@ impl Session {
                 self.edges = None;
                 self.turns.run_ended();
                 self.writer = None;
+                self.interface_run_ended();
                 self.apply_shared(Sharing::run_ended);
             }
             Event::WriterGranted { fence, holder, .. } => {
@@ -302,6 +310,7 @@ impl Session {
             Event::NeverReady { reason, .. } => {
                 self.apply_shared(|sharing| sharing.readiness = Readiness::Never(reason.clone()));
             }
+            Event::InterfaceChosen { interface, at_once, .. } => self.interface_chosen(*interface, *at_once),
             Event::ConversationEntered { conversation } => self.conversation = Some(conversation.clone()),
             Event::ConversationLeft { .. } => {
                 self.conversation = None;

@@ -30,9 +30,9 @@ pub use ask::{Ask, AskKind, AskOption, BadAnswer, Reply, Wish};
 pub(crate) use ask::{answer, asks, unasked};
 pub use hold::{Hold, OnFailed, OnUnknown};
 pub(crate) use hold::{go_on, pause};
-pub(crate) use queue::{cancel, deliver, edit, shift, withdraw};
+pub(crate) use queue::{cancel, cancel_requested, deliver, edit, shift, withdraw};
 pub(crate) use report::{began, broken, conversation, hold, is_withdrawn, ready, run_over, tick, turn_over};
-pub(crate) use send::send;
+pub(crate) use send::{can_be_typed, send};
 pub use time::{Expiry, Release};
 pub use turn::{Cancel, Current, Failure, Final, Manner, Prompt, Retry, StartBy, Turn, TurnEnd, TurnState};
 
@@ -156,14 +156,14 @@ impl Session {
     /// The turn that is due, if the agent can have one now.
     pub fn due_turn(&self) -> Option<u64> {
         match self.phase {
-            Phase::Running { .. } if self.is_free() => self.turns.due(),
+            Phase::Running { .. } if self.is_free() && self.next_interface.is_none() => self.turns.due(),
             Phase::Running { .. } => None,
             Phase::New | Phase::Starting | Phase::Ending(_) | Phase::Ended { .. } => None,
         }
     }
 
     /// Whether a run that ended is followed by another one without anybody asking again: somebody asked
-    /// for what still waits. Whoever puts the session away puts that away, too.
+    /// for what still waits, or for another interface. Whoever puts the session away puts that away, too.
     pub fn goes_on(&self) -> bool {
         let over_for_now = match self.phase {
             Phase::Ended { outcome: Outcome::Exited(_) | Outcome::OutOfMemory } => true,
@@ -175,6 +175,7 @@ impl Session {
         };
         let ended_for_good =
             self.stopped_by.is_some() || self.released == Some(Release::Expired) || self.archived;
-        over_for_now && !ended_for_good && self.turns.hold.is_none() && !self.turns.queue.is_empty()
+        let waits = self.turns.hold.is_none() && !self.turns.queue.is_empty();
+        over_for_now && !ended_for_good && (self.switching || waits)
     }
 }

@@ -440,7 +440,7 @@ pub fn deed_of(request: &Request) -> Deed {
         Request::Resume { take, .. } => Deed::Resume { takes: take.takes() },
         Request::StartHelper { .. } | Request::Join { .. } => Deed::Share,
         Request::Leave { .. } => Deed::Release,
-        Request::Stop { .. } => Deed::Stop,
+        Request::Stop { .. } | Request::SwitchInterface { .. } => Deed::Stop,
         Request::Rename { .. } => Deed::Rename,
         Request::Tag { .. } | Request::Note { .. } => Deed::Describe,
         Request::SetPolicy { .. } => Deed::SetPolicy,

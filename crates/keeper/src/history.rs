@@ -147,6 +147,7 @@ impl History {
             | Event::NeverReady { .. }
             | Event::ConversationEntered { .. }
             | Event::ConversationLeft { .. }
+            | Event::InterfaceChosen { .. }
             | Event::HooksCarried { .. }
             | Event::TurnAccepted { .. }
             | Event::TurnBegan { .. }
@@ -198,6 +199,15 @@ impl History {
             output_from: session.output_from,
             helper: self.helper_status(kept),
             turns: self.turns_status(id),
+            interface: session.spec.as_ref().map(|spec| spec.interface().into()),
+            next_interface: session.next_interface.map(|next| next.interface.into()),
+            other_interfaces: session
+                .spec
+                .as_ref()
+                .and_then(berth_core::Spec::other_interface)
+                .into_iter()
+                .map(Into::into)
+                .collect(),
             conversation_id: session.conversation.as_ref().map(|conversation| conversation.id.clone()),
             last_prompt: self.last_said.prompt.clone(),
             last_answer: self.last_said.answer.clone(),
@@ -221,7 +231,8 @@ impl History {
     /// What there is to say about turns.
     fn turns_status(&self, id: &SessionId) -> Option<TurnsStatus> {
         let session = &self.session;
-        session.takes_turns().then_some(())?;
+        // What was said before in the chat of an agent whose terminal takes no turns is there all the same.
+        (session.takes_turns() || session.turns.last() > 0).then_some(())?;
         let turns = &session.turns;
         let name = session.name.as_ref().map_or(id.as_str(), |name| name.as_str());
         let id_of = |turn: &u64| turn_id(id.as_str(), *turn);

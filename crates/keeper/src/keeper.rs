@@ -15,6 +15,7 @@ mod delivery;
 pub(crate) mod edges;
 mod extras;
 mod helper;
+mod interface;
 mod look;
 mod lost_lease;
 mod own_signs;

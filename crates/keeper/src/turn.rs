@@ -305,6 +305,11 @@ pub fn views(events: &[Committed<Stored>], id: &SessionId) -> Vec<TurnView> {
         }
         session.apply(event);
         tell(&mut views, id, Timestamp(*at_ms), event);
+        if let Event::TurnDelivered { turn, .. } = event
+            && let Some(view) = view_of(&mut views, *turn)
+        {
+            view.interface = session.spec.as_ref().map(|spec| spec.interface().into());
+        }
     }
     let name = session.name.as_ref().map_or(id.as_str(), |name| name.as_str());
     let held = session.turns.hold.clone().map(|hold| Hold::from(hold).describe(name));

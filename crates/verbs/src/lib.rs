@@ -28,6 +28,7 @@ pub mod history;
 pub mod hook;
 pub mod hosts;
 pub mod input;
+pub mod interface;
 pub mod life;
 pub mod links;
 pub mod listing;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use berth_api::message::{Request, Take};
+use berth_api::record::Interface;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
 use berth_keeper::stranger::StrangeHolder;
@@ -18,6 +19,18 @@ pub fn begin(
     named: &str,
     fresh: bool,
     take: Take,
+) -> Result<(Connection, Status), Problem> {
+    begin_with(ctx, id, named, fresh, take, None)
+}
+
+/// Starts the next run with an interface of its agent; `None` for the one it had last.
+pub fn begin_with(
+    ctx: &Ctx,
+    id: &SessionId,
+    named: &str,
+    fresh: bool,
+    take: Take,
+    interface: Option<Interface>,
 ) -> Result<(Connection, Status), Problem> {
     ctx.may_start_again(id)?;
     let asked_at = Instant::now();
@@ -41,6 +54,7 @@ pub fn begin(
     if !fresh {
         turns::free_conversation(ctx, id)?;
     }
-    let resume = Request::Resume { size: ctx.size.unwrap_or_default(), fresh, take, restore: true };
+    let resume =
+        Request::Resume { size: ctx.size.unwrap_or_default(), fresh, take, restore: true, interface };
     start::keeper_with(&ctx.home, id, resume, ctx.asker(), &history::variables())
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use berth_api::life::PolicyChange;
 use berth_api::message::{Answer, Request, Submit};
-use berth_api::record::{Grant, Limits, Spec};
+use berth_api::record::{Grant, InterfaceLaunch, Limits, Spec};
 use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
 use berth_core::{Deed, Event, Name, SessionId, State};
@@ -21,7 +21,7 @@ use berth_keeper::{
     start, store, turn,
 };
 
-use crate::agents::{Driver, Table, TuiBegin};
+use crate::agents::{Agent, Driver, Table, TuiBegin};
 use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::{auto_name, history, life, turns};
@@ -274,13 +274,19 @@ pub fn without_its_turn(id: &SessionId, is_repeated: bool, refused: Problem) -> 
 /// Waits until the agent takes turns. One that does not is told with the reason; its record stays.
 pub fn await_agent(
     ctx: &Ctx,
-    mut connection: Connection,
+    connection: Connection,
     started: Status,
 ) -> Result<(Connection, Status), Problem> {
-    if started.turns.is_none() {
-        return Ok((connection, started));
-    }
-    let id = id_of(&started)?;
+    if started.turns.is_none() { Ok((connection, started)) } else { await_ready(ctx, connection, &started) }
+}
+
+/// Waits until the agent takes turns, or has a terminal, with the interface that was chosen last.
+pub fn await_ready(
+    ctx: &Ctx,
+    mut connection: Connection,
+    started: &Status,
+) -> Result<(Connection, Status), Problem> {
+    let id = id_of(started)?;
     loop {
         let lost = match connection.ask(Request::AwaitAgent) {
             Ok(Answer::Done { status }) => return Ok((connection, *status)),
@@ -316,7 +322,13 @@ fn is_same(made: &Spec, asked: &Spec) -> bool {
         (Origin::Named(_), Origin::Named(_)) => true,
         (one, other) => one == other,
     };
-    same_origin && (&made.driver, &made.cwd, words(made)) == (&asked.driver, &asked.cwd, words(asked))
+    let is_it = |made: &Spec| {
+        same_origin && (&made.driver, &made.cwd, words(made)) == (&asked.driver, &asked.cwd, words(asked))
+    };
+    // It may have been made with the interface that it does not have now.
+    let mut other = berth_core::Spec::from(made.clone());
+    other.switch();
+    is_it(made) || is_it(&other.into())
 }
 
 /// The id a keeper told.
@@ -429,14 +441,10 @@ fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
         }
         (tui, "pty", Origin::New)
     };
-    let program = agent.locate(&command, Path::new(&base.cwd))?;
-    // Where it is now: whoever starts it again may have another PATH.
-    let absolute = |mut command: Vec<String>| {
-        if let (Some(first), Some(path)) = (command.first_mut(), program.to_str()) {
-            *first = path.to_owned();
-        }
-        command
-    };
+    let cwd = Path::new(&base.cwd);
+    let command = absolute(agent, command, cwd)?;
+    let again = if again.is_empty() { again } else { absolute(agent, again, cwd)? };
+    let other = other_interface(agent, is_tui, &extra, cwd);
     let mut env = agent.env.clone();
     env.extend(base.env.clone());
     let mut of_config = Config::load()?.policy.of_agent();
@@ -446,8 +454,9 @@ fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
     policy.notify = base.policy.notify.clone();
     Ok(Spec {
         driver: driver.to_owned(),
-        command: absolute(command),
-        again: if again.is_empty() { again } else { absolute(again) },
+        command,
+        again,
+        other,
         env,
         agent: Some(name.to_owned()),
         conversation: agent.conversation.clone().unwrap_or_default(),
@@ -455,6 +464,31 @@ fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
         policy,
         ..base
     })
+}
+
+/// A command with its program where it is now: whoever starts it again may have another PATH.
+fn absolute(agent: &Agent, mut command: Vec<String>, cwd: &Path) -> Result<Vec<String>, Problem> {
+    let program = agent.locate(&command, cwd)?;
+    if let (Some(first), Some(path)) = (command.first_mut(), program.to_str()) {
+        *first = path.to_owned();
+    }
+    Ok(command)
+}
+
+/// How an agent is started with the interface that it does not begin with, if it has two that can go on with one
+/// conversation: its words are those that were given for the first.
+fn other_interface(agent: &Agent, is_tui: bool, extra: &[String], cwd: &Path) -> Option<InterfaceLaunch> {
+    if agent.driver == Driver::Pty || agent.resume_tui.is_none() {
+        return None;
+    }
+    let (driver, command, again) = if is_tui {
+        (agent.driver.name(), agent.structured_command(extra), vec![])
+    } else {
+        let again = agent.tui_command(TuiBegin::Resume("{id}"), extra).ok()?;
+        ("pty", agent.tui_command(TuiBegin::Fresh, extra).ok()?, again)
+    };
+    let again = if again.is_empty() { again } else { absolute(agent, again, cwd).ok()? };
+    Some(InterfaceLaunch { driver: driver.to_owned(), command: absolute(agent, command, cwd).ok()?, again })
 }
 
 /// What an agent runs that goes on with a conversation it keeps already. Nothing is started now, so neither its program
@@ -479,6 +513,8 @@ pub fn spec_of_kept(
     {
         *first = path.to_owned();
     }
+    let is_tui = driver == "pty";
+    let other = other_interface(agent, is_tui, &[], Path::new("/"));
     // What was had long ago is at rest for long already, and was brought here on purpose.
     let mut policy = Policy { archive_after_ms: None, ..Config::load()?.policy.of_agent() };
     policy.idle_ms = policy.idle_ms.filter(|_| driver != "pty");
@@ -493,6 +529,7 @@ pub fn spec_of_kept(
         conversation: name.to_owned(),
         origin: Origin::Resumed(id.to_owned()),
         policy,
+        other,
         ..Spec::default()
     });
     Ok(spec)

@@ -12,6 +12,7 @@ mod own_record;
 use std::io;
 use std::path::Path;
 
+use berth_api::record::Interface;
 use berth_api::turn::TurnView;
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
@@ -123,7 +124,7 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
         let until = |from: u64| begins.iter().copied().find(|begin| *begin > from).unwrap_or(end).min(end);
         let items = match view.output_from {
             // What a terminal showed is not a record of what was said.
-            Some(_) if has_terminal => Items::default(),
+            Some(_) if view.interface == Some(Interface::Terminal) => Items::default(),
             Some(from) => {
                 read_bytes += until(from).saturating_sub(from).min(MAX_READ_BYTES);
                 items(&dir, from, until(from), Extent::Page, &())?

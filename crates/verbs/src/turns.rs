@@ -178,6 +178,7 @@ pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Probl
         fresh: false,
         take: Take::Nobody,
         restore: false,
+        interface: None,
     };
     start::keeper_with(&ctx.home, id, resume, ctx.asker(), &history::variables())
         .map(|(connection, _)| connection)

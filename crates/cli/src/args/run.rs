@@ -113,7 +113,8 @@ impl From<&Limits> for berth_api::record::Limits {
 Examples:
   berth resume old                      attached; in a script, streamed
   berth resume old --detach
-  berth resume --last                   the one that was interrupted last")]
+  berth resume --last                   the one that was interrupted last
+  berth resume old --tui                with the agent's own interface; one that runs changes to it")]
 pub(crate) struct Resume {
     /// The session [default: the current one]
     #[arg(value_name = "S", conflicts_with = "last")]
@@ -127,6 +128,8 @@ pub(crate) struct Resume {
     /// End whoever else writes the conversation
     #[arg(long)]
     pub(crate) take: bool,
+    #[command(flatten)]
+    pub(crate) switch: super::Switch,
     /// Attach to it (what happens on a terminal anyway)
     #[arg(long, conflicts_with_all = ["detach", "json"])]
     pub(crate) attach: bool,

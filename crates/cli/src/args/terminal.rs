@@ -1,5 +1,8 @@
 //! What can be typed to use a session's terminal: see it, type into it, read what it printed.
 
+use berth_api::record::Interface;
+use berth_api::{Code, Problem};
+
 /// See a session's terminal and type into it. Ctrl-\ leaves it running.
 ///
 /// One party types, the others watch. If somebody else is typing this is refused (exit 4); watch
@@ -8,6 +11,9 @@
 /// An agent that takes turns has no terminal and is talked to: Enter sends what you wrote, Alt-Enter makes a line, Ctrl-C cancels,
 /// Ctrl-D leaves. docs/terminal.md has all keys.
 ///
+/// Claude Code and Codex have two interfaces for one conversation: --tui goes on with the agent's own interface in a
+/// terminal, --chat with the turns. The turn that runs is finished first; --now interrupts it. What waits stays in the queue.
+///
 /// Leaving is exit 0. When the command ends while you are attached, its exit code is passed through
 /// (128+N for a signal; 1 if the run was lost).
 #[derive(clap::Args, Debug)]
@@ -15,7 +21,8 @@
 Examples:
   berth attach fix                      Ctrl-\\ leaves it running
   berth attach fix --observe            only watch, while somebody else types
-  berth attach fix --take")]
+  berth attach fix --take
+  berth attach fix --tui                go on in the agent's own interface; --chat goes back")]
 pub(crate) struct Attach {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
@@ -26,6 +33,34 @@ pub(crate) struct Attach {
     /// Take over from whoever is typing
     #[arg(short, long)]
     pub(crate) take: bool,
+    #[command(flatten)]
+    pub(crate) switch: Switch,
+}
+
+/// Which interface of the agent to go on with.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Switch {
+    /// Go on with the agent's own interface in a terminal, in the same conversation
+    #[arg(long, conflicts_with = "chat")]
+    pub(crate) tui: bool,
+    /// Go on with the chat: turns, in the same conversation
+    #[arg(long)]
+    pub(crate) chat: bool,
+    /// With --tui or --chat: interrupt the turn that runs instead of waiting for its end
+    #[arg(long)]
+    pub(crate) now: bool,
+}
+
+impl Switch {
+    /// The interface that is wanted, if one is.
+    pub(crate) fn to(&self) -> Result<Option<Interface>, Problem> {
+        match (self.tui, self.chat) {
+            (true, _) => Ok(Some(Interface::Terminal)),
+            (false, true) => Ok(Some(Interface::Chat)),
+            (false, false) if self.now => Err(Problem::new(Code::Usage, "--now goes with --tui or --chat")),
+            (false, false) => Ok(None),
+        }
+    }
 }
 
 /// Type into a session's terminal, from a script.

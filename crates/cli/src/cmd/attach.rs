@@ -19,7 +19,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
                 "scripts use `berth output {session} --follow`, `berth input {session} TEXT`, `berth screen {session}`"
             )));
     }
+    let to = args.switch.to()?;
     let Meant { id, handle, .. } = ctx.target(args.session.as_deref())?;
+    if let Some(to) = to {
+        super::resume::switch(ctx, &id, &handle, to, args.switch.now)?;
+    }
     if !view::history(&ctx.home, &id)?.session.has_terminal() {
         if args.observe || args.take {
             let what = "an agent that takes turns has no terminal to watch or to take over";

@@ -122,6 +122,7 @@ fn sentence(event: &Event) -> String {
         | Event::ConversationLeft { .. }
         | Event::AgentReady { .. }
         | Event::HooksCarried { .. }
+        | Event::InterfaceChosen { .. }
         | Event::EdgeSeen { .. }
         | Event::TurnAccepted { .. }
         | Event::TurnDelivered { .. }
@@ -172,6 +173,10 @@ fn of_turns(event: &Event) -> String {
         }
         Event::ConversationLeft { by } => format!("{} gave the conversation up", who(by)),
         Event::AgentReady { .. } => "the agent takes turns".to_owned(),
+        Event::InterfaceChosen { interface, at_once, by } => {
+            let when = if *at_once { ", without waiting for the turn's end" } else { "" };
+            format!("{} chose the {} for the next run{when}", who(by), interface.word())
+        }
         Event::HooksCarried { .. } => "the agent will tell its turns through hooks".to_owned(),
         Event::EdgeSeen { edge, .. } => match edge {
             Edge::Prompt => "the agent has a prompt (hook)".to_owned(),
@@ -187,7 +192,7 @@ fn of_turns(event: &Event) -> String {
         Event::TurnBegan { turn } => format!("turn {turn}: the agent has it"),
         Event::CancelRequested { turn, cancel } => {
             let why = if cancel.for_another { " for another one" } else { "" };
-            format!("turn {turn} is to be broken off{why}, says {}", who(&cancel.by))
+            format!("turn {turn} is to be interrupted{why}, says {}", who(&cancel.by))
         }
         Event::TurnEnded { turn, end, .. } => {
             let reason = end.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -1,9 +1,10 @@
 //! `berth resume`: the next run of a session.
 
-use berth_api::{Code, Problem, Status};
+use berth_api::record::Interface;
+use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
 use berth_keeper::view;
-use berth_verbs::resume;
+use berth_verbs::{interface, resume};
 
 use crate::args::Resume;
 use crate::cmd::{run, talk};
@@ -25,7 +26,14 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
         }
     };
     let named = handle.as_str();
-    let (connection, status) = resume::begin(ctx, &id, named, args.fresh, args.take.into())?;
+    let (connection, status) = match args.switch.to()? {
+        Some(_) if args.fresh || args.take => {
+            return Err(Problem::new(Code::Usage, "--tui and --chat go on with a conversation as it is")
+                .hint("leave --fresh and --take out"));
+        }
+        Some(to) => switch(ctx, &id, named, to, args.switch.now)?,
+        None => resume::begin(ctx, &id, named, args.fresh, args.take.into())?,
+    };
     let takes_turns = status.turns.is_some() && !status.what.has_terminal();
     let (connection, status) = berth_verbs::run::await_agent(ctx, connection, status)?;
     ctx.make_current(&id);
@@ -33,6 +41,25 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
         return talk::talk(ctx, &id);
     }
     run::stay(ctx, connection, &status, args.detach || takes_turns, args.json)
+}
+
+/// Goes on with this interface of the agent, and returns when it is there.
+pub(crate) fn switch(
+    ctx: &Ctx,
+    id: &SessionId,
+    handle: &str,
+    to: Interface,
+    at_once: bool,
+) -> Result<(Connection, Status), Problem> {
+    let (connection, status) = interface::switch(ctx, id, handle, to, at_once)?;
+    let works = matches!(status.state.as_str(), "working" | "needs-you");
+    if works && status.next_interface.is_some() && !at_once {
+        print::note(&format!(
+            "`{handle}` works; the {} begins when its turn is over (--now interrupts it)",
+            to.word()
+        ));
+    }
+    berth_verbs::run::await_ready(ctx, connection, &status)
 }
 
 /// The session a person means who says "go on": the current one of their terminal if it is at rest; else one

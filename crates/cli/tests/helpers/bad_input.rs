@@ -160,6 +160,7 @@ fn a_helper_is_not_called_a_session() {
         fresh: false,
         take: berth_api::message::Take::Nobody,
         restore: false,
+        interface: None,
     };
     let problem = keeper.ask(resume).expect_err("it runs");
     assert_eq!(problem.what, "helper `web` is running already");

@@ -81,7 +81,13 @@ fn a_helper_cannot_be_resumed_like_a_session() {
         &lab,
         &place,
         "web",
-        Request::Resume { size: Size::default(), fresh: false, take: Take::Nobody, restore: false },
+        Request::Resume {
+            size: Size::default(),
+            fresh: false,
+            take: Take::Nobody,
+            restore: false,
+            interface: None,
+        },
     );
     assert_eq!(resumed, id);
     let problem = answer.expect_err("refused");

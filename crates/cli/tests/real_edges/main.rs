@@ -4,6 +4,7 @@
 //! Needs `testing/agents/install`.
 
 mod own_signs;
+mod switch;
 
 use std::fs;
 

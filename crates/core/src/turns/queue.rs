@@ -55,7 +55,7 @@ pub(crate) fn cancel(session: &Session, turn: u64, by: Actor, now: Now) -> Resul
     }
 }
 
-pub(super) fn cancel_requested(turn: u64, by: Actor, for_another: bool, now: Now) -> Event {
+pub(crate) fn cancel_requested(turn: u64, by: Actor, for_another: bool, now: Now) -> Event {
     let until_boot_ms = now.boot_ms.saturating_add(CANCEL_PATIENCE.as_millis() as u64);
     Event::CancelRequested { turn, cancel: Cancel { by, for_another, until_boot_ms } }
 }

@@ -202,6 +202,8 @@ pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
         events.extend(crate::edges::break_unconfirmed(session, current.turn, now));
     } else if gave_up {
         events.push(released(session, Release::Unresponsive, now));
+    } else if session.switch_is_due() {
+        events.push(released(session, Release::Switched, now));
     } else if is_idle {
         events.push(released(session, Release::Idle, now));
     }
@@ -249,7 +251,10 @@ pub(crate) fn run_over(session: &Session, outcome: &Outcome, now: Now) -> Vec<Ev
         (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Unresponsive) | None) => {
             Some("it ended before it took a turn".to_owned())
         }
-        (Outcome::Exited(_) | Outcome::OutOfMemory, Some(Release::Idle | Release::Expired))
+        (
+            Outcome::Exited(_) | Outcome::OutOfMemory,
+            Some(Release::Idle | Release::Expired | Release::Switched),
+        )
         | (Outcome::Lost, _) => None,
     };
     let waits = session.takes_turns() && !session.turns.queue.is_empty() && session.stopped_by.is_none();

@@ -54,13 +54,17 @@ pub(super) fn can_be_said(session: &Session, text: &str) -> Result<(), Refusal> 
     if text.len() > MAX_PROMPT_BYTES {
         return Err(Refusal::PromptTooLong { bytes: text.len(), limit: MAX_PROMPT_BYTES });
     }
-    if session.has_terminal() && !crate::edges::can_be_pasted(text) {
+    if session.will_have_terminal() { can_be_typed(session, text) } else { Ok(()) }
+}
+
+/// Whether a text is only text to the agent's interface in a terminal.
+pub(crate) fn can_be_typed(session: &Session, text: &str) -> Result<(), Refusal> {
+    if !crate::edges::can_be_pasted(text) {
         return Err(Refusal::CannotBePasted);
     }
     let kind = session.spec.as_ref().map_or("", |spec| spec.conversation.as_str());
-    let begins = crate::edges::commands_with(kind, text).filter(|_| session.has_terminal());
-    if let Some(begins) = begins {
-        return Err(Refusal::IsInterfaceCommand { begins });
+    match crate::edges::commands_with(kind, text) {
+        Some(begins) => Err(Refusal::IsInterfaceCommand { begins }),
+        None => Ok(()),
     }
-    Ok(())
 }

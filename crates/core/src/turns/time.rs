@@ -15,6 +15,8 @@ pub enum Release {
     Expired,
     /// It did not break a turn off when asked to.
     Unresponsive,
+    /// Somebody wants to go on with another interface of it.
+    Switched,
     /// It cannot be used.
     Broken {
         /** Why, for people. */
@@ -95,6 +97,7 @@ impl Session {
             .chain(expiry.map(|expiry| expiry.boot_ms))
             .chain(self.release_at_boot_ms())
             .chain(self.back_off_until_boot_ms())
+            .chain(self.switch_is_due().then_some(0))
             .min()
     }
 }

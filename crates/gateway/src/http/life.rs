@@ -7,10 +7,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
+use berth_api::record::Interface;
 use berth_api::turn::Receipt;
 use berth_api::{Code, Problem, Scope, Status};
 use berth_verbs::run::{self, id_of};
-use berth_verbs::{fork, life, resume, stop, turns};
+use berth_verbs::{fork, interface, life, resume, stop, turns};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +72,24 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .takes::<Again>()
         .gives::<Status>(200, "it runs")
+        .fails(&[
+            Code::NotFound,
+            Code::Held,
+            Code::InUse,
+            Code::Refused,
+            Code::Full,
+            Code::Unreachable,
+        ]),
+        Route::new(
+            Method::POST,
+            "/v1/sessions/{session}/interface",
+            Scope::Control,
+            "switch_interface",
+            "Goes on with another interface of the session's agent, in the same conversation, once the turn that runs is over.",
+            switch,
+        )
+        .takes::<Switch>()
+        .gives::<Status>(200, "it was chosen; `next_interface` is there until the run with it begins")
         .fails(&[
             Code::NotFound,
             Code::Held,
@@ -223,6 +242,26 @@ async fn again(target: Target, Body(how): Body<Again>) -> Result<Json<Status>, F
         run::await_agent(&ctx, connection, status).map(|(_, status)| status)
     });
     Ok(Json(resumed.await?))
+}
+
+/// The interface to go on with.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "SwitchInterface")]
+struct Switch {
+    /// Interface of the agent: one of `other_interfaces` of the session, or the current one to stay with it.
+    interface: Interface,
+    /// Interrupt the turn that runs instead of waiting for its end.
+    #[serde(default)]
+    now: bool,
+}
+
+async fn switch(target: Target, Body(wanted): Body<Switch>) -> Result<Json<Status>, Fault> {
+    let switched = long_work(move || {
+        let Target { id, handle, ctx, .. } = target;
+        interface::switch(&ctx, &id, &handle, wanted.interface, wanted.now).map(|(_, status)| status)
+    });
+    Ok(Json(switched.await?))
 }
 
 /// What to call the copy.

@@ -15,7 +15,7 @@ use berth_api::client::SOCKET_NAME;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Request, Size, Take};
 use berth_api::{Code, Problem};
-use berth_core::{Actor, Command, Event, Hold, Name, Observation, Origin, Outcome, Refusal, SessionId, Spec};
+use berth_core::{Actor, Command, Event, Hold, Name, Observation, Outcome, Refusal, SessionId, Spec};
 use berth_driver::Begin;
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
@@ -25,7 +25,7 @@ use berth_host::{memory, socket, tree, watchdog};
 use berth_screen::{Screen, Splitter};
 use rustix::event::epoll;
 
-use super::conversation::TakeUp;
+use super::conversation::{TakeUp, can_go_on};
 use super::helper::Owners;
 use super::requests::tags_of;
 use super::{
@@ -135,20 +135,26 @@ impl Keeper {
                 }
                 made
             }
-            Request::Resume { size, fresh, take, restore } => {
+            Request::Resume { size, fresh, take, restore, interface } => {
                 let (owner, torn) = store::open(&dir, &id, &lease)?;
-                let Some(mut spec) = owner.history().session.spec.clone() else {
+                if owner.history().session.spec.is_none() {
                     // Asked before the torn end is noted: what was never made gets no first event.
                     return Err(berth_api::problem::refusal(&Refusal::NotCreated, id.as_str()));
-                };
+                }
                 let mut inputs = settle_past(&dir, &id, &owner)?;
                 if restore {
                     inputs.push(Input::Command(Command::Restore { by: by.clone() }));
                 }
                 if fresh {
                     inputs.push(Input::Command(Command::LeaveConversation { by: by.clone() }));
-                    spec.origin = Origin::New;
                 }
+                if let Some(to) = interface {
+                    can_go_on(&owner.ahead(&inputs, now()), to.into(), id.as_str())?;
+                    let (to, by) = (to.into(), by.clone());
+                    inputs.push(Input::Command(Command::SwitchInterface { to, at_once: false, by }));
+                }
+                // What is settled may be more than the end of a run: the interface that was chosen for this one.
+                let spec = owner.ahead(&inputs, now()).spec.unwrap_or_default();
                 view::doubt_short_cut(&dir)
                     .map_err(|error| trouble(&format!("begin the next run of session {id}"), &error))?;
                 inputs.extend(torn.map(|what| Input::Note(Event::Warned { what })));
@@ -230,6 +236,9 @@ impl Keeper {
         self.delivery.outdated = false;
         self.renew_watchdog();
         if let Err(problem) = self.try_next_run() {
+            if self.owner.history().session.switching {
+                self.give_up_switching(&problem);
+            }
             let hold = Hold::AgentFailed { reason: problem.what };
             // If its time is up, what waits is withdrawn; else it waits for somebody who mends it.
             self.report(vec![Observation::Tick, Observation::Held { hold }]);

@@ -11,7 +11,8 @@ use std::time::Duration;
 use berth_api::message::Take;
 use berth_api::{Code, Problem, problem};
 use berth_core::{
-    Actor, Conversation, Event, Final, Hold, Observation, Origin, Session, SessionId, Spec, TurnState,
+    Actor, Conversation, Event, Final, Hold, Interface, Observation, Origin, Refusal, Session, SessionId,
+    Spec, TurnState,
 };
 use berth_driver::Begin;
 use berth_host::identity;
@@ -288,6 +289,16 @@ pub(super) fn has_a_past(session: &Session, spec: &Spec) -> bool {
     let mut of_this = session.turns.all.iter().skip(session.given_up_after as usize);
     let was_answered = of_this.any(|turn| turn.state == TurnState::Over(Final::Done));
     was_answered || matches!(spec.origin, Origin::Resumed(_) | Origin::Forked(_))
+}
+
+/// Refuses another interface where nothing was recorded that it could go on with.
+pub(super) fn can_go_on(session: &Session, to: Interface, name: &str) -> Result<(), Problem> {
+    let Some((spec, known)) = session.spec.as_ref().zip(session.conversation.as_ref()) else { return Ok(()) };
+    let is_another = spec.interface() != to && spec.other.is_some();
+    if is_another && turn::exists(spec, Some(known), &known.id) == Some(false) {
+        return Err(problem::refusal(&Refusal::NoConversation, name));
+    }
+    Ok(())
 }
 
 /// A new id: a random UUID.

@@ -45,6 +45,8 @@ const LOOK_MS: u64 = 1000;
 const LOOK_SOON_MS: u64 = 100;
 /// How long after an end an agent may take to write down what it said. The next turn waits no less.
 const WRITTEN_MS: u64 = 450;
+/// How long after an end an agent's run is not ended for another interface.
+const SETTLED_END_MS: u64 = 500;
 /// What an agent calls it when it opens its own conversation again because that was made shorter.
 const COMPACTS: &str = "compact";
 /// How long the terminal of an agent that paints while it works is quiet before its record is asked.
@@ -124,6 +126,11 @@ impl Desk {
     pub(super) fn shown(&mut self) {
         self.shown_at_ms = clock::boot_ms();
         self.signs.shown();
+    }
+
+    /// When what it told of its last end is written down, on the boot clock.
+    pub(super) fn settled_at_ms(&self) -> Option<u64> {
+        self.ended_at_ms.map(|at| at + SETTLED_END_MS)
     }
 
     /// It told that it works.

@@ -299,6 +299,7 @@ impl Keeper {
             Request::Leave { owner } => self.leave_helper(&owner),
             Request::Status => self.done(),
             Request::Stop { grace_ms } => self.stop(key, Duration::from_millis(grace_ms)),
+            Request::SwitchInterface { to, at_once } => self.switch_interface(key, to.into(), at_once),
             Request::Rename { name } => {
                 let name = Name::parse(&name).map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
                 self.order(Command::Rename { name })?;

@@ -210,13 +210,12 @@ impl Keeper {
 
     /// Everyone who waits for the agent hears whether it takes turns.
     pub(super) fn tell_whether_it_takes_turns(&mut self) {
-        let waiting: Vec<u64> =
-            self.clients.iter().filter(|(_, client)| client.awaits_agent).map(|(key, _)| *key).collect();
-        if waiting.is_empty() {
+        if !self.clients.values().any(|client| client.awaits_agent) {
             return;
         }
         let session = &self.owner.history().session;
         let answer = match &session.phase {
+            Phase::Starting | Phase::Running { .. } if session.next_interface.is_some() => return,
             Phase::Running { .. } if session.turns.ready.is_some() || session.has_terminal() => {
                 Answer::Done { status: Box::new(self.status()) }
             }
@@ -228,11 +227,17 @@ impl Keeper {
             }
             Phase::Ended { .. } => Answer::Problem { problem: self.unusable() },
         };
+        self.answer_those_who_await_the_agent(&answer);
+    }
+
+    pub(super) fn answer_those_who_await_the_agent(&mut self, answer: &Answer) {
+        let waiting: Vec<u64> =
+            self.clients.iter().filter(|(_, client)| client.awaits_agent).map(|(key, _)| *key).collect();
         for key in waiting {
             if let Some(client) = self.clients.get_mut(&key) {
                 client.awaits_agent = false;
             }
-            self.answer(key, &answer);
+            self.answer(key, answer);
         }
     }
 

@@ -468,7 +468,11 @@ impl Keeper {
     /// tried again.
     fn turns_due_ms(&self) -> Option<u64> {
         let reported = self.unjournalled.contains(&Observation::Tick);
-        self.owner.history().session.turns_wake_at_boot_ms().filter(|_| !reported)
+        let session = &self.owner.history().session;
+        let due = session.turns_wake_at_boot_ms().filter(|_| !reported);
+        // An agent in a terminal tells an end a moment before it has written it down, and may go on after it.
+        let settled = self.desk.settled_at_ms().filter(|_| session.switch_is_due());
+        settled.map_or(due, |settled| due.map(|due| due.max(settled)))
     }
 
     /// How long the loop may sleep; for ever when nothing is due.

@@ -83,6 +83,7 @@ impl Rules {
             | Event::Noted { .. }
             | Event::Imported { .. }
             | Event::PolicySet { .. }
+            | Event::InterfaceChosen { .. }
             | Event::HooksCarried { .. }
             | Event::EdgeSeen { .. }
             | Event::Warned { .. } => {}
@@ -166,6 +167,7 @@ impl Rules {
             | Event::Noted { .. }
             | Event::Imported { .. }
             | Event::PolicySet { .. }
+            | Event::InterfaceChosen { .. }
             | Event::HooksCarried { .. }
             | Event::EdgeSeen { .. }
             | Event::Warned { .. } => Ok(()),

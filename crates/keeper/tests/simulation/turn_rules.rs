@@ -125,6 +125,7 @@ impl TurnRules {
             | Event::Noted { .. }
             | Event::Imported { .. }
             | Event::PolicySet { .. }
+            | Event::InterfaceChosen { .. }
             | Event::HooksCarried { .. }
             | Event::EdgeSeen { .. }
             | Event::Warned { .. } => {}

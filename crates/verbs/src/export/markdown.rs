@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use berth_api::record::Interface;
 use berth_api::turn::TurnView;
 use berth_api::{Problem, Timestamp};
 use berth_keeper::output;
@@ -51,6 +52,8 @@ pub fn write(session: &Exported, progress: &dyn Progress, target: &mut Write<'_>
     }
     for (number, turn) in session.turns.iter().enumerate() {
         let calls = match turn.output_from {
+            // What a terminal showed is no record of what was done.
+            Some(_) if turn.interface == Some(Interface::Terminal) => Vec::new(),
             Some(from) => {
                 let next = session.turns[number + 1..].iter().find_map(|next| next.output_from);
                 let until = next.unwrap_or(end).min(end);

@@ -132,6 +132,7 @@ impl Seen {
             | Event::PolicySet { .. }
             | Event::HooksCarried { .. }
             | Event::EdgeSeen { .. }
+            | Event::InterfaceChosen { .. }
             | Event::Warned { .. } => {}
         }
     }
