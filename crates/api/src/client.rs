@@ -68,6 +68,30 @@ impl Connection {
 
     /// Connects, asks and waits for an answer, all of it within this time.
     pub fn ask_within(dir: &Path, place: String, request: Request, patience: Duration) -> io::Result<()> {
+        // What it says is not looked at: whoever has only so much time wants to know that it heard.
+        Self::asked_within(dir, place, request, patience, patience).map(drop)
+    }
+
+    /// Connects and asks within `patience`; waits for the answer as long as `answer_patience`.
+    pub fn ask_and_wait(
+        dir: &Path,
+        place: String,
+        request: Request,
+        patience: Duration,
+        answer_patience: Duration,
+    ) -> io::Result<Answer> {
+        let frame = Self::asked_within(dir, place, request, patience, answer_patience)?;
+        let payload = frame.map(|frame| frame.payload).unwrap_or_default();
+        serde_json::from_slice(&payload).map_err(io::Error::other)
+    }
+
+    fn asked_within(
+        dir: &Path,
+        place: String,
+        request: Request,
+        patience: Duration,
+        answer_patience: Duration,
+    ) -> io::Result<Option<Frame>> {
         let until = Instant::now() + patience;
         let mut keeper = Self::open_within(dir, place.into(), patience)?;
         // No time at all would mean all the time there is.
@@ -75,9 +99,8 @@ impl Connection {
         keeper.stream.set_write_timeout(Some(left()))?;
         keeper.set_patience(Some(left()))?;
         keeper.send(request)?;
-        keeper.set_patience(Some(left()))?;
-        // What it says is not looked at: whoever has only so much time wants to know that it heard.
-        keeper.frame().map(drop)
+        keeper.set_patience(Some(left().max(answer_patience)))?;
+        keeper.frame()
     }
 
     /// Uses a stream to a keeper that this process has started. The first request on it may be as long as any other.

@@ -55,6 +55,9 @@ pub enum Told {
     NeedsYou {
         /// About what.
         what: String,
+        /// Its hook waits for an answer and passes it on; the agent asks on its screen meanwhile.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        waits: bool,
     },
     /// It ended its turn.
     Stopped {

@@ -330,6 +330,14 @@ pub enum Answer {
     },
     /// It was heard, and that is all there is to know.
     Heard,
+    /// The question that a hook waits on was answered.
+    Decided {
+        /// Whether the agent may.
+        allows: bool,
+        /// Why not, or what to do instead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// Attached; the screen follows.
     Attached {
         /// The number to type with; `None` for an observer.

@@ -256,8 +256,13 @@ fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
         .hint(format!(
             "type that with `berth attach {session}`, or begin the prompt with another word; nothing was sent"
         )),
-        Refusal::OnScreen { what } => refused(format!(
-            "the agent of session `{session}` asks on its screen, where berth cannot answer for you: {what}"
+        Refusal::OnScreen { what, agent } => refused(format!(
+            "the agent of session `{session}` asks on its screen, and only its terminal takes the answer ({}): {what}",
+            match agent.as_str() {
+                "claude" => "no hook of Claude Code waits for one",
+                "codex" => "Codex shows its question only when its hooks have ended",
+                _ => "it has no hook that takes one",
+            }
         ))
         .hint(format!(
             "answer there with `berth attach {session}`; or look with `berth screen {session}` and press a key \

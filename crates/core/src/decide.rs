@@ -242,6 +242,8 @@ pub enum Refusal {
     OnScreen {
         /** What it asks. */
         what: String,
+        /** Whose conversations it writes. */
+        agent: String,
     },
     /// A key that is empty or too long.
     BadKey {

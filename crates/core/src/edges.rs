@@ -8,7 +8,7 @@
 //! `edges`).
 //! Start with [`told`]; [`Edges`] is what is known.
 
-use crate::turns::{self, Ask, Final, Hold, TurnEnd, TurnState};
+use crate::turns::{self, Ask, AskKind, AskOption, Final, Hold, MOST_ASKS, TurnEnd, TurnState};
 use crate::{Able, Epoch, Event, Now, Phase, Session};
 
 /// How many prompts that were typed while the agent worked are counted.
@@ -100,6 +100,13 @@ pub enum Told {
         request: String,
         /** About what. */
         what: String,
+        /** Whether its hook waits, so that it can be answered from elsewhere as well. */
+        answerable: bool,
+    },
+    /// The hook of a question waits no longer: only somebody at its terminal can answer.
+    HookLeft {
+        /** Which question. */
+        request: String,
     },
     /// It ended its turn.
     Stopped {
@@ -185,6 +192,7 @@ pub(crate) fn told(session: &Session, epoch: Epoch, told: &Told, now: Now) -> Ve
         Told::Started | Told::Prompt { .. } => true,
         Told::Tool
         | Told::NeedsYou { .. }
+        | Told::HookLeft { .. }
         | Told::Stopped { .. }
         | Told::Interrupted
         | Told::Quiet { .. } => false,
@@ -211,15 +219,16 @@ pub(crate) fn told(session: &Session, epoch: Epoch, told: &Told, now: Now) -> Ve
             unask(session, &mut events);
             events.extend(is_news.then(|| edge(session, Edge::Tool)));
         }
-        Told::NeedsYou { request, what } => {
+        Told::NeedsYou { request, what, answerable } => {
             let works = session.edges.is_some_and(|edges| edges.working);
             let names_tool = what.contains(TOOL_ENDS);
             // Who wants to use a tool works. A reminder that came late is about nothing any more.
             events.extend((!works && names_tool).then(|| edge(session, Edge::Tool)));
             if works || names_tool {
-                events.extend(asked(session, request, what));
+                events.extend(asked(session, request, what, *answerable));
             }
         }
+        Told::HookLeft { request } => events.extend(hook_left(session, request)),
         Told::Stopped { answer, cut, proof } => {
             unask(session, &mut events);
             let is_news = session.edges.is_none_or(|edges| edges.working);
@@ -244,7 +253,7 @@ pub(crate) fn told(session: &Session, epoch: Epoch, told: &Told, now: Now) -> Ve
             unask(session, &mut events);
             let is_news = session.edges.is_none_or(|edges| edges.working);
             events.extend(is_news.then(|| edge(session, Edge::Interrupted)));
-            let end = TurnEnd::without_answer(Final::Interrupted, "it was broken off at its terminal");
+            let end = TurnEnd::without_answer(Final::Interrupted, "it was interrupted at its terminal");
             events.extend(over(session, end, now));
         }
         Told::Quiet { end } => {
@@ -312,21 +321,45 @@ fn unask(session: &Session, events: &mut Vec<Event>) {
 }
 
 /// A question on the screen. Agents tell of one twice, in other words: while one waits, another is the same unless it
-/// says more.
-fn asked(session: &Session, request: &str, what: &str) -> Vec<Event> {
+/// says more. One whose hook waits stays beside others: each has an answer of its own.
+fn asked(session: &Session, request: &str, what: &str, answerable: bool) -> Vec<Event> {
     let mut detail = what.to_owned();
     detail.truncate(detail.floor_char_boundary(MAX_ASKED_BYTES));
     let (tool, detail, says_more) = match detail.split_once(TOOL_ENDS) {
         Some((tool, detail)) => (tool.to_owned(), detail.to_owned(), true),
         None => (ON_SCREEN.to_owned(), detail, false),
     };
-    let waiting = session.turns.asks.first();
-    if waiting.is_some_and(|ask| !says_more || (ask.tool == tool && ask.detail == detail)) {
+    let waiting = &session.turns.asks;
+    let is_known = waiting.iter().any(|ask| ask.tool == tool && ask.detail == detail);
+    if is_known || (!says_more && !waiting.is_empty()) || waiting.len() >= MOST_ASKS {
         return vec![];
     }
-    let before = waiting.map(|ask| Event::Unasked { request: ask.request.clone() });
-    let ask = Ask { request: request.to_owned(), tool, detail, ..Ask::default() };
-    before.into_iter().chain([Event::Asked { ask }]).collect()
+    let before = waiting.iter().filter(|ask| !ask.is_answerable());
+    let before = before.map(|ask| Event::Unasked { request: ask.request.clone() });
+    let options = if answerable { hook_options() } else { vec![] };
+    let ask = Ask {
+        request: request.to_owned(),
+        tool,
+        detail,
+        options,
+        takes_reason: answerable,
+        ..Ask::default()
+    };
+    before.chain([Event::Asked { ask }]).collect()
+}
+
+/// What can be answered through a hook.
+fn hook_options() -> Vec<AskOption> {
+    let option = |id: &str, name: &str, kind| AskOption { id: id.to_owned(), name: name.to_owned(), kind };
+    vec![option("allow", "Allow", AskKind::AllowOnce), option("deny", "Deny", AskKind::RejectOnce)]
+}
+
+/// The question waits on, at the terminal alone.
+fn hook_left(session: &Session, request: &str) -> Vec<Event> {
+    let mut waiting = session.turns.asks.iter();
+    let Some(ask) = waiting.find(|ask| ask.request == request && ask.is_answerable()) else { return vec![] };
+    let ask = Ask { options: vec![], takes_reason: false, ..ask.clone() };
+    vec![Event::Unasked { request: request.to_owned() }, Event::Asked { ask }]
 }
 
 /// What a prompt means for the turn that was typed for somebody.

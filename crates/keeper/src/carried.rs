@@ -36,6 +36,10 @@ const VARIABLE: &str = "BERTH_HOOKS";
 const PATIENCE_SECS: u32 = 10;
 /// The same for one that is on its way out: Codex gives it no more, and complains of a longer time.
 const LAST_PATIENCE_SECS: u32 = 3;
+/// The same for the one that may answer a question of Claude Code, which shows the question meanwhile: a day.
+pub const ANSWER_PATIENCE_SECS: u32 = 24 * 3600;
+/// The event of that hook.
+const ASKS: &str = "PermissionRequest";
 /// The version of what is written, in the plugin's manifest.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -58,7 +62,7 @@ impl Events {
                 "PreToolUse",
                 "PostToolUse",
                 "PostToolUseFailure",
-                "PermissionRequest",
+                ASKS,
                 "Notification",
                 "Stop",
                 "SessionEnd",
@@ -154,7 +158,10 @@ pub fn plugin(root: &Path, events: Events) -> [(&'static str, String); 2] {
         "description": "Tells berth which conversation is open, so that two writers of one are kept apart",
         "author": {"name": AUTHOR},
     });
-    let hooks = json!({"hooks": hooks(events.of_claude(), &command(root, "claude"))});
+    let mut hooks = json!({"hooks": hooks(events.of_claude(), &command(root, "claude"))});
+    if let Some(asks) = hooks.pointer_mut(&format!("/hooks/{ASKS}/0/hooks/0/timeout")) {
+        *asks = ANSWER_PATIENCE_SECS.into();
+    }
     [(".claude-plugin/plugin.json", pretty(&manifest)), ("hooks/hooks.json", pretty(&hooks))]
 }
 
@@ -299,5 +306,6 @@ mod tests {
         assert!(command.contains(r"'/tmp/it'\''s here'"), "{command}");
         let timeout = |event: &str| events[event][0]["hooks"][0]["timeout"].as_u64();
         assert_eq!((timeout("Stop"), timeout("SessionEnd")), (Some(10), Some(3)));
+        assert_eq!(timeout(ASKS), Some(u64::from(ANSWER_PATIENCE_SECS)));
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Client {
     pub(crate) awaits_ready: bool,
     /// Whether it waits for the agent to take turns.
     pub(crate) awaits_agent: bool,
+    /// The question whose answer it waits for: it is the hook that the agent asked with.
+    pub(crate) awaits_answer: Option<String>,
     /// The turn it is told of.
     pub(crate) follows: Option<u64>,
     /// The turn it sent and is about to follow.
@@ -101,6 +103,7 @@ impl Client {
             awaits_end: false,
             awaits_ready: false,
             awaits_agent: false,
+            awaits_answer: None,
             follows: None,
             waits_for: None,
             told_end: 0,

@@ -182,7 +182,7 @@ impl Holder {
                 (holder.wrote_boot_ms, holder.is_held_up) = (Some(now), false);
                 holder.doing = Doing::Working;
             }
-            Told::NeedsYou { what } => {
+            Told::NeedsYou { what, .. } => {
                 let what = berth_api::redact::text(what).chars().take(MAX_WHAT_CHARS).collect();
                 holder.doing = Doing::NeedsYou { what };
             }

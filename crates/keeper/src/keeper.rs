@@ -15,6 +15,7 @@ mod delivery;
 pub(crate) mod edges;
 mod extras;
 mod helper;
+mod hook_answers;
 mod interface;
 mod look;
 mod lost_lease;
@@ -325,6 +326,7 @@ impl Keeper {
         {
             self.answer_those_who_await_the_end();
         }
+        self.answer_hooks(events);
         self.tell_readiness();
         self.tell_whether_it_takes_turns();
     }

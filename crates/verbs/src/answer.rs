@@ -39,7 +39,7 @@ pub fn answer(
     }
 }
 
-/// Somebody answered before.
+/// Somebody answered before, through berth or where the agent asks itself.
 fn answered(ctx: &Ctx, id: &SessionId, request: &str, epoch: Option<u64>) -> Option<Problem> {
     let events = store::read(&ctx.home.session_dir(id), id, 1).ok()?;
     let (mut run, mut found) = (0, None);
@@ -47,15 +47,17 @@ fn answered(ctx: &Ctx, id: &SessionId, request: &str, epoch: Option<u64>) -> Opt
         match event.get().entry().event {
             Event::RunStarting { epoch, .. } => run = epoch,
             Event::Answered { request: known, reply, by } if known == request => {
-                found = Some((run, reply, by.place));
+                found = Some((run, format!("was answered already, by {}: {reply}", by.place)));
+            }
+            Event::Unasked { request: known } if known == request => {
+                found = Some((run, "was answered at its terminal, or is not asked any more".to_owned()));
             }
             _ => {}
         }
     }
-    let (of, reply, place) = found?;
+    let (of, what) = found?;
     // What was answered in another run was another question, though it was called the same.
     (of == epoch.unwrap_or(run)).then(|| {
-        Problem::new(Code::Refused, format!("`{request}` was answered already, by {place}: {reply}"))
-            .hint("nothing was changed by this answer")
+        Problem::new(Code::Refused, format!("`{request}` {what}")).hint("nothing was changed by this answer")
     })
 }

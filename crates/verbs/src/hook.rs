@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_api::hook::{Report, Told};
-use berth_api::message::Request;
+use berth_api::message::{self, Request};
 use berth_api::{Connection, client};
 use berth_host::clock;
-use berth_keeper::Home;
 use berth_keeper::holders::{self, Agent, Holder, Holders};
-use berth_keeper::writers;
+
+use berth_keeper::{Home, carried, writers};
 
 use guard::Mode;
 
@@ -31,6 +31,8 @@ const MAX_TEXT_BYTES: usize = 4 << 20;
 const KEEPER_PATIENCE: Duration = Duration::from_secs(1);
 /// The same where it would believe something wrong for long: whose hook it was cannot be told once that is gone.
 const EDGE_PATIENCE: Duration = Duration::from_secs(4);
+/// How long a hook waits for the answer to its agent's question: a little less than the agent waits for the hook.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(carried::ANSWER_PATIENCE_SECS as u64 - 60);
 /// The longest id of a conversation.
 const MAX_ID_BYTES: usize = 512;
 
@@ -71,7 +73,7 @@ impl Source {
         match &mut report.told {
             Told::Prompt { text } | Told::Stopped { answer: Some(text) } => shorten(text),
             // The tool and what for: people see it, and a command may have a secret in it.
-            Told::NeedsYou { what } => *what = berth_api::redact::text(what),
+            Told::NeedsYou { what, .. } => *what = berth_api::redact::text(what),
             Told::Started { .. }
             | Told::Tool { .. }
             | Told::Stopped { answer: None }
@@ -114,8 +116,8 @@ pub fn take(call: &Call, event: &[u8]) -> Option<String> {
     if let Some(why) = said.as_ref().and_then(|said| said.held_up.clone()) {
         (report.told, report.held_up) = (Told::Interrupted, Some(why));
     }
-    tell_keeper(&root, &agent, report);
-    said.map(|said| said.json)
+    let decided = tell_keeper(&root, &agent, report);
+    said.map(|said| said.json).or(decided)
 }
 
 /// The state directory: of the session that the agent runs in, else of who set the hook up.
@@ -198,12 +200,11 @@ fn settled(holders: &Holders, others: &mut [Holder], report: &Report) -> u64 {
 }
 
 /// Tells the keeper, if it is its own agent: one that another agent of the run started is none of its business.
-fn tell_keeper(root: &Path, agent: &Agent, report: Report) {
-    let Some(dir) = agent.session_dir.clone().filter(|dir| dir.join(client::SOCKET_NAME).exists()) else {
-        return;
-    };
+/// What the agent is to read of the answer to its question, if it asked one and somebody answered through berth.
+fn tell_keeper(root: &Path, agent: &Agent, report: Report) -> Option<String> {
+    let dir = agent.session_dir.clone().filter(|dir| dir.join(client::SOCKET_NAME).exists())?;
     if Holders::of(root).any_of(&agent.above) {
-        return;
+        return None;
     }
     let patience = match &report.told {
         Told::Prompt { .. } | Told::Stopped { .. } | Told::Interrupted => EDGE_PATIENCE,
@@ -213,5 +214,19 @@ fn tell_keeper(root: &Path, agent: &Agent, report: Report) {
     };
     // A keeper that cannot be told is no reason to hold up a prompt.
     let place = format!("{}, a hook", client::NO_TERMINAL);
-    let _ = Connection::ask_within(&dir, place, Request::Hook { report }, patience);
+    if !matches!(report.told, Told::NeedsYou { waits: true, .. }) {
+        let _ = Connection::ask_within(&dir, place, Request::Hook { report }, patience);
+        return None;
+    }
+    // The agent shows its question meanwhile. A keeper that goes away, or says that the question is closed, leaves it there.
+    let request = Request::Hook { report };
+    match Connection::ask_and_wait(&dir, place, request, patience, ANSWER_PATIENCE).ok()? {
+        message::Answer::Decided { allows, reason } => Some(claude::decision(allows, reason)),
+        message::Answer::Done { .. }
+        | message::Answer::Heard
+        | message::Answer::Attached { .. }
+        | message::Answer::Screen { .. }
+        | message::Answer::Receipt { .. }
+        | message::Answer::Problem { .. } => None,
+    }
 }

@@ -320,6 +320,7 @@ fn life(asker: &mut Asker<'_>) {
     asker.get("list_sessions", "/v1/sessions?archived=true");
     asker.post("restore_session", 200, "/v1/sessions/talk/restore", &json!({}));
     asker.post("resume_session", 200, "/v1/sessions/talk/resume", &json!({}));
+    asker.post("switch_interface", 200, "/v1/sessions/talk/interface", &json!({"interface": "chat"}));
     asker.post("stop_session", 200, "/v1/sessions/talk/stop", &json!({"grace_ms": 0}));
     let id = asker.get("get_session", "/v1/sessions/talk").json()["id"].as_str().expect("an id").to_owned();
     asker.ask("delete_session", 428, "DELETE", &format!("/v1/sessions/{id}"), None);
@@ -353,6 +354,10 @@ fn conflicts(asker: &mut Asker<'_>) {
     asker.post("archive_session", 409, "/v1/sessions/shell/archive", &json!({}));
     asker.post("resume_session", 409, "/v1/sessions/shell/resume", &json!({}));
     asker.post("fork_session", 409, "/v1/sessions/shell/fork", &json!({}));
+    for (session, interface) in [("talk", "terminal"), ("shell", "chat")] {
+        let path = format!("/v1/sessions/{session}/interface");
+        asker.post("switch_interface", 409, &path, &json!({"interface": interface}));
+    }
     asker.post("type_input", 409, "/v1/sessions/talk/input", &json!({"text": "x"}));
     asker.post("wait", 409, "/v1/sessions/shell/wait", &json!({"for": "idle"}));
     asker.ask("transcript", 409, "GET", "/v1/sessions/shell/transcript", None);

@@ -229,6 +229,8 @@ fn what_a_session_refuses_is_described_too() {
         ("archive_session", 409, "POST", at("shell/archive"), Some(json!({}))),
         ("resume_session", 409, "POST", at("shell/resume"), Some(json!({}))),
         ("fork_session", 409, "POST", at("shell/fork"), Some(json!({}))),
+        ("switch_interface", 409, "POST", at("shell/interface"), Some(json!({"interface": "chat"}))),
+        ("switch_interface", 400, "POST", at("shell/interface"), Some(json!({"interface": "paper"}))),
         ("delete_session", 428, "DELETE", at("shell"), None),
         ("export_session", 400, "GET", at("shell/export?format=paper"), None),
         ("why_process", 404, "GET", "/v1/why?pid=4194303".to_owned(), None),

@@ -4,6 +4,7 @@
 //! Needs `testing/agents/install`.
 
 mod own_signs;
+mod permission;
 mod switch;
 
 use std::fs;
@@ -244,6 +245,9 @@ fn a_codex_that_asks_for_permission_needs_somebody_at_the_terminal() {
     world.ok(&["wait", "s", "--for", "needs-you", "--timeout", "60s"]);
     let status = world.show();
     assert!(status["turns"]["asks"][0]["detail"].to_string().contains("touch made.txt"), "{status}");
+    assert_eq!(status["turns"]["asks"][0]["options"], json!([]), "{status}");
+    let refused = world.berth(&["answer", "s", "allow"]);
+    assert!(refused.code == 1 && refused.err.contains("Codex shows its question only"), "{refused:?}");
     let shows_it = || world.ok(&["screen", "s"]).contains("1. Yes");
     wait_until("the dialog", shows_it);
     world.ok(&["input", "s", "y"]);
@@ -283,36 +287,6 @@ fn a_cancelled_turn_of_codex_is_broken_off() {
     let world = World::new();
     world.codex();
     a_cancelled_turn_is_broken_off(&world);
-}
-
-#[test]
-fn a_permission_dialog_needs_somebody_at_the_terminal() {
-    let world = World::new();
-    world.claude();
-    world.ok(&["send", "s", "TOOL touch made.txt"]);
-    world.ok(&["wait", "s", "--for", "needs-you", "--timeout", "60s"]);
-    let status = world.show();
-    let ask = &status["turns"]["asks"][0];
-    assert_eq!(
-        (ask["tool"].as_str(), ask["detail"].as_str()),
-        (Some("Bash"), Some("touch made.txt")),
-        "{status}"
-    );
-    let refused = world.berth(&["answer", "s", "allow"]);
-    assert!(refused.code == 1 && refused.err.contains("berth attach s"), "{refused:?}");
-    let shows_it = || world.ok(&["screen", "s"]).contains("1. Yes");
-    wait_until("the dialog", shows_it);
-    world.ok(&["input", "s", "1"]);
-    // A dialog that is just being painted takes no keys. Who sees it still there presses again.
-    let mut looks = 0;
-    wait_until("the end of the turn", || {
-        looks += 1;
-        if looks % 40 == 0 && shows_it() {
-            world.ok(&["input", "s", "1"]);
-        }
-        world.turn(1)["state"] == "done"
-    });
-    assert!(world.agents.work().join("made.txt").exists());
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn both_interfaces_go_on_with_one_conversation(world: &World) {
     assert_eq!(world.ok(&["send", "s", "--wait", "first"]), "ECHO: first");
     let status = world.show();
     assert_eq!((&status["interface"], &status["other_interfaces"]), (&json!("chat"), &json!(["terminal"])));
-    let id = status["native_id"].clone();
+    let id = status["conversation_id"].clone();
     world.ok(&["send", "s", "HOLD middle"]);
     world.agents.model().arrived("middle");
     world.ok(&["send", "s", "third"]);
@@ -44,7 +44,7 @@ fn both_interfaces_go_on_with_one_conversation(world: &World) {
     world.ok(&["resume", "s", "--chat", "--detach"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "fifth"]), "ECHO: fifth");
     let status = world.show();
-    assert_eq!((&status["interface"], &status["native_id"]), (&json!("chat"), &id), "{status}");
+    assert_eq!((&status["interface"], &status["conversation_id"]), (&json!("chat"), &id), "{status}");
     assert_eq!(interfaces(world), ["chat", "chat", "terminal", "terminal", "chat"]);
     let transcripts = world.agents.transcripts();
     assert_eq!((transcripts.len(), transcripts[0].no_fork()), (1, Ok(())));
@@ -86,7 +86,7 @@ fn a_choice_counts_after_the_keeper_was_killed_before_the_turn_was_over() {
     let world = World::new();
     world.ok(&["run", "--detach", "--agent", "claude", "--name", "s"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "first"]), "ECHO: first");
-    let id = world.show()["native_id"].clone();
+    let id = world.show()["conversation_id"].clone();
     world.ok(&["send", "s", "HOLD never"]);
     world.agents.model().arrived("never");
     let choice = switching(&world, &["resume", "s", "--tui", "--detach"]);
@@ -96,7 +96,7 @@ fn a_choice_counts_after_the_keeper_was_killed_before_the_turn_was_over() {
     assert_ne!(told.code, 0, "{told:?}");
     world.ok(&["resume", "s", "--detach"]);
     let status = world.show();
-    assert_eq!((&status["interface"], &status["native_id"]), (&json!("terminal"), &id), "{status}");
+    assert_eq!((&status["interface"], &status["conversation_id"]), (&json!("terminal"), &id), "{status}");
     assert!(world.turn(2)["in_progress"] == false);
 }
 
@@ -121,7 +121,7 @@ fn another_writer_of_the_conversation_is_no_reason_to_end_the_run() {
     let world = World::new();
     world.ok(&["run", "--detach", "--agent", "claude", "--name", "s"]);
     assert_eq!(world.ok(&["send", "s", "--wait", "first"]), "ECHO: first");
-    let id = world.show()["native_id"].as_str().expect("a conversation").to_owned();
+    let id = world.show()["conversation_id"].as_str().expect("a conversation").to_owned();
     let mut other = world.agents.terminal("claude", ["--resume", &id]);
     other.wait_for("first");
     let list = world.agents.home().join(".claude/sessions");

@@ -99,7 +99,7 @@ fn stopped(answer: &str) -> Told {
 }
 
 fn asks(request: &str, what: &str) -> Told {
-    Told::NeedsYou { request: request.to_owned(), what: what.to_owned() }
+    Told::NeedsYou { request: request.to_owned(), what: what.to_owned(), answerable: false }
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_question_on_the_screen_is_answered_there_and_nowhere_else() {
     assert_eq!(play.order(answer(None)), Err(Refusal::NoSuchRequest { request: None }));
     play.tell(prompt("theirs"));
     play.tell(asks("screen-1", "Bash: touch x"));
-    let on_screen = Err(Refusal::OnScreen { what: "Bash: touch x".to_owned() });
+    let on_screen = Err(Refusal::OnScreen { what: "Bash: touch x".to_owned(), agent: String::new() });
     assert_eq!(play.order(answer(None)), on_screen);
     assert_eq!(play.order(answer(Some("screen-1"))), on_screen);
     assert_eq!(play.state(), State::NeedsYou);
@@ -514,4 +514,43 @@ fn an_end_that_only_a_hook_told_says_so_and_one_that_the_record_contradicts_is_u
         "the answer is not the agent's"
     );
     assert_eq!(end.reason.as_deref(), Some(TOLD_BY_HOOK));
+}
+
+fn answerable(request: &str, what: &str) -> Told {
+    Told::NeedsYou { request: request.to_owned(), what: what.to_owned(), answerable: true }
+}
+
+fn answer(request: Option<&str>, wish: crate::Wish) -> Command {
+    Command::Answer { request: request.map(str::to_owned), wish, by: Actor::default() }
+}
+
+#[test]
+fn a_question_whose_hook_waits_is_answered_from_elsewhere_and_another_stays_beside_it() {
+    let mut play = Play::told();
+    play.tell(Told::Prompt { text: "typed".to_owned() });
+    play.tell(answerable("screen-1", "Bash: touch x"));
+    assert_eq!(play.tell(asks("screen-2", "Claude needs your permission")), [], "told twice");
+    play.tell(answerable("screen-3", "Bash: touch y"));
+    let two = play.order(answer(None, crate::Wish::Allow));
+    assert!(matches!(two, Err(Refusal::WhichRequest { requests }) if requests.len() == 2));
+    let deny = crate::Wish::Deny { reason: Some("use mktemp".to_owned()) };
+    let events = play.order(answer(Some("screen-1"), deny)).expect("an answer");
+    let [Event::Answered { reply, .. }] = &events[..] else { panic!("{events:?}") };
+    assert!(reply.is_refusal() && reply.text.as_deref() == Some("use mktemp"));
+    play.order(answer(None, crate::Wish::Allow)).expect("the other one");
+    assert_eq!((play.session.turns.asks.len(), play.session.state(true)), (0, State::Working));
+}
+
+#[test]
+fn a_question_whose_hook_left_waits_at_the_terminal_alone() {
+    let mut play = Play::told();
+    play.tell(Told::Prompt { text: "typed".to_owned() });
+    play.tell(answerable("screen-1", "Bash: touch x"));
+    play.tell(Told::HookLeft { request: "screen-1".to_owned() });
+    assert_eq!(play.tell(Told::HookLeft { request: "screen-1".to_owned() }), [], "once");
+    assert_eq!(play.session.state(true), State::NeedsYou);
+    let refused = play.order(answer(None, crate::Wish::Allow));
+    assert!(matches!(refused, Err(Refusal::OnScreen { .. })), "{refused:?}");
+    play.tell(Told::Tool);
+    assert_eq!(play.session.state(true), State::Working, "answered there");
 }

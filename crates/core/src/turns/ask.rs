@@ -23,6 +23,13 @@ pub struct Ask {
     pub takes_reason: bool,
 }
 
+impl Ask {
+    /// Whether it can be answered through berth. One without options is answered at the agent's terminal.
+    pub fn is_answerable(&self) -> bool {
+        !self.options.is_empty() || self.takes_text
+    }
+}
+
 /// What was answered to a question.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reply {
@@ -93,11 +100,6 @@ pub(crate) fn answer(
     by: Actor,
 ) -> Result<Vec<Event>, Refusal> {
     let asks = &session.turns.asks;
-    if let Some(ask) = asks.first().filter(|_| session.has_terminal()) {
-        let what =
-            if ask.tool.is_empty() { ask.detail.clone() } else { format!("{}: {}", ask.tool, ask.detail) };
-        return Err(Refusal::OnScreen { what });
-    }
     let ask = match request {
         Some(request) => asks.iter().find(|ask| ask.request == request),
         None if asks.len() > 1 => {
@@ -108,6 +110,12 @@ pub(crate) fn answer(
         None => asks.first(),
     };
     let ask = ask.ok_or(Refusal::NoSuchRequest { request: request.map(str::to_owned) })?;
+    if session.has_terminal() && !ask.is_answerable() {
+        let what =
+            if ask.tool.is_empty() { ask.detail.clone() } else { format!("{}: {}", ask.tool, ask.detail) };
+        let agent = session.spec.as_ref().map(|spec| spec.conversation.clone()).unwrap_or_default();
+        return Err(Refusal::OnScreen { what, agent });
+    }
     let reply = reply(ask, wanted)?;
     Ok(vec![Event::Answered { request: ask.request.clone(), reply, by }])
 }

@@ -394,6 +394,7 @@ async fn show(
             Arrival::Answer(
                 Answer::Done { .. }
                 | Answer::Heard
+                | Answer::Decided { .. }
                 | Answer::Attached { .. }
                 | Answer::Screen { .. }
                 | Answer::Receipt { .. },

@@ -195,6 +195,7 @@ impl Upstream<'_> {
                 Arrival::Answer(
                     Answer::Problem { .. }
                     | Answer::Heard
+                    | Answer::Decided { .. }
                     | Answer::Receipt { .. }
                     | Answer::Attached { .. }
                     | Answer::Screen { .. },

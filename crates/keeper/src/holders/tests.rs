@@ -158,7 +158,8 @@ fn a_missed_start_is_made_up_for_by_the_next_event() {
 #[test]
 fn e13_a_record_has_nothing_that_was_said_and_no_secret() {
     let (root, holders) = lab("e13");
-    let needs = Told::NeedsYou { what: "Bash: curl --token abcdefghijklmnop https://x".to_owned() };
+    let what = "Bash: curl --token abcdefghijklmnop https://x".to_owned();
+    let needs = Told::NeedsYou { what, waits: false };
     let holder = after(&[("a", 1, started("startup")), ("a", 2, prompt()), ("a", 3, needs)]).unwrap();
     holders.write(&holder).unwrap();
     let text = fs::read_to_string(holders.file("claude", &holder.identity)).unwrap();

@@ -138,6 +138,11 @@ impl Desk {
         (self.busy_at_ms, self.busy_boot_ms) = (at_ms, clock::boot_ms());
     }
 
+    /// What the question that it asked last is called.
+    pub(super) fn last_request(&self) -> String {
+        format!("screen-{}", self.asked)
+    }
+
     pub(super) fn told(&self) -> Option<ToldStatus> {
         self.told.clone()
     }
@@ -145,7 +150,7 @@ impl Desk {
 
 impl Keeper {
     /// Takes what an agent tells, if it is this run's.
-    pub(super) fn on_hook(&mut self, key: u64, report: Report) -> Result<Option<Answer>, Problem> {
+    pub(super) fn on_hook(&mut self, key: u64, mut report: Report) -> Result<Option<Answer>, Problem> {
         let session = &self.owner.history().session;
         let kind = session.spec.as_ref().map(|spec| spec.conversation.as_str());
         let agent = session.agent().map(|agent| agent.pid);
@@ -160,11 +165,24 @@ impl Keeper {
         });
         // The agent waits, and learns nothing from the answer: whose hook it is can be seen only while it waits, and
         // that is all it has to wait for. What it told is recorded before anybody else is answered.
-        self.answer(key, &Answer::Heard);
-        self.flush(key);
+        // But one that asks may wait for the answer: its agent shows the question meanwhile.
+        let may_wait = own && self.room_for_lasting().is_ok();
+        if let hook::Told::NeedsYou { waits, .. } = &mut report.told {
+            *waits &= may_wait;
+        }
+        let waits = matches!(report.told, hook::Told::NeedsYou { waits: true, .. });
+        if !waits {
+            self.answer(key, &Answer::Heard);
+            self.flush(key);
+        }
+        let asked_before = self.desk.asked;
         if own {
             // Nobody tells it again, and a new image would not know of it.
             self.undisturbed(|keeper| keeper.hear_hook(report));
+        }
+        if waits {
+            let request = (self.desk.asked > asked_before).then(|| self.desk.last_request());
+            self.await_answer(key, request);
         }
         Ok(None)
     }
@@ -236,10 +254,10 @@ impl Keeper {
                 self.desk.works(at_ms);
                 Some(Told::Tool)
             }
-            hook::Told::NeedsYou { what } => {
+            hook::Told::NeedsYou { what, waits } => {
                 self.desk.asked += 1;
                 self.desk.asked_at_ms = at_ms;
-                Some(Told::NeedsYou { request: format!("screen-{}", self.desk.asked), what })
+                Some(Told::NeedsYou { request: self.desk.last_request(), what, answerable: waits })
             }
             hook::Told::Stopped { answer } => {
                 // The answer of a turn of ours counts once it is proven.
@@ -418,6 +436,7 @@ impl Keeper {
         self.desk.told = self.owner.history().told();
         let told_ms = self.desk.told.as_ref().map_or_else(clock::wall_ms, |told| told.at.0);
         self.desk.works(told_ms);
+        self.hooks_are_gone();
         self.after_edge();
     }
 
@@ -532,7 +551,7 @@ impl Keeper {
     }
 
     /// Asks what the agent writes down of itself: not every end is told by a hook.
-    fn look_whether_it_works(&mut self) {
+    pub(super) fn look_whether_it_works(&mut self) {
         let session = &self.owner.history().session;
         if !session.edges.is_some_and(|edges| edges.working) {
             self.desk.look_at_ms = None;

@@ -93,7 +93,10 @@ impl Keeper {
     /// Refuses to be attached to, watched or waited for by more than the limit.
     pub(super) fn room_for_lasting(&self) -> Result<(), Problem> {
         let lasting = |client: &&Client| {
-            let waits = client.awaits_end || client.awaits_ready || client.awaits_agent;
+            let waits = client.awaits_end
+                || client.awaits_ready
+                || client.awaits_agent
+                || client.awaits_answer.is_some();
             client.attached.is_some() || client.watches || client.follows.is_some() || waits
         };
         let count = self.clients.values().filter(lasting).count();
@@ -175,6 +178,9 @@ impl Keeper {
     fn drop_client(&mut self, key: u64) {
         let Some(client) = self.clients.remove(&key) else { return };
         self.epoll_delete(&client);
+        if let Some(request) = client.awaits_answer {
+            self.on_hook_left(request);
+        }
         let Some(Attached { fence, .. }) = client.attached else { return };
         // That somebody observed is in no event.
         self.write_status_within(STATUS_DELAY_MS);

@@ -168,6 +168,7 @@ impl Keeper {
             );
             return Err(Problem::new(Code::Refused, what).hint("look what it asks now, and answer that"));
         }
+        self.look_whether_answered();
         let command = Command::Answer { request, wish: wish.into(), by };
         let session = &self.owner.history().session;
         let asks = session.turns.asks.clone();

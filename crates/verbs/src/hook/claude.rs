@@ -6,7 +6,12 @@ use std::path::PathBuf;
 
 use berth_api::hook::{Report, Told};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// Tools whose question has other answers than yes and no: they are given at the terminal.
+const ASKS_MORE: [&str; 2] = ["AskUserQuestion", "ExitPlanMode"];
+/// What the agent reads of a no without a reason.
+const DENIED: &str = "The person who was asked said no.";
 
 /// What all events have in common, and what some have. What is not read is passed over.
 #[derive(Deserialize)]
@@ -55,11 +60,15 @@ fn told(event: &Event, json: &[u8]) -> Option<Told> {
         "UserPromptSubmit" => Told::Prompt { text: text(&event.prompt) },
         "PostToolUseFailure" if event.is_interrupt => Told::Interrupted,
         "PreToolUse" | "PostToolUse" | "PostToolUseFailure" => Told::Tool { name: text(&event.tool_name) },
-        "PermissionRequest" => Told::NeedsYou { what: asked(event.tool_name.as_deref(), json) },
+        "PermissionRequest" => {
+            let tool = event.tool_name.as_deref();
+            let waits = !tool.is_some_and(|tool| ASKS_MORE.contains(&tool));
+            Told::NeedsYou { what: asked(tool, json), waits }
+        }
         "Notification" => match event.notification_type.as_deref() {
             // It was asked by PermissionRequest; older versions tell it only so.
             Some("permission_prompt" | "elicitation_dialog") | None => {
-                Told::NeedsYou { what: text(&event.message) }
+                Told::NeedsYou { what: text(&event.message), waits: false }
             }
             // It has had nothing to do for a while: if it had, somebody broke it off.
             Some("idle_prompt") => Told::Interrupted,
@@ -82,7 +91,20 @@ fn asked(tool: Option<&str>, json: &[u8]) -> String {
     what.map_or_else(|| tool.to_owned(), |what| format!("{tool}: {what}"))
 }
 
-/// The same for another agent that took over these names.
+/// The answer to a PermissionRequest.
+pub(super) fn decision(allows: bool, reason: Option<String>) -> String {
+    let decision = match allows {
+        true => json!({"behavior": "allow"}),
+        false => json!({"behavior": "deny", "message": reason.unwrap_or_else(|| DENIED.to_owned())}),
+    };
+    json!({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}).to_string()
+}
+
+/// The same for another agent that took over these names. It does not show its question while its hook waits.
 pub(super) fn understand_as(kind: &str, json: &[u8], at_ms: u64) -> Option<Report> {
-    understand(json, at_ms).map(|report| Report { kind: kind.to_owned(), ..report })
+    let mut report = understand(json, at_ms)?;
+    if let Told::NeedsYou { waits, .. } = &mut report.told {
+        *waits = false;
+    }
+    Some(Report { kind: kind.to_owned(), ..report })
 }

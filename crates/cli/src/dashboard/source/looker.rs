@@ -207,6 +207,7 @@ impl<'a> Looking<'a> {
                     | Answer::Done { .. }
                     | Answer::Heard
                     | Answer::Attached { .. }
+                    | Answer::Decided { .. }
                     | Answer::Receipt { .. } => {}
                 }
             }
