@@ -13,6 +13,8 @@ use std::time::Duration;
 use berth_api::{Code, Problem};
 use serde_json::{Value, json};
 
+use crate::print;
+
 /// How many tests there are to fix.
 pub(super) const TESTS: usize = 8;
 /// How long one takes.
@@ -115,7 +117,5 @@ fn update(update: &Value) -> std::io::Result<()> {
 }
 
 fn say(message: &Value) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{message}")?;
-    out.flush()
+    print::message(format!("{message}\n").as_bytes())
 }
