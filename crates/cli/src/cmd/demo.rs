@@ -115,7 +115,7 @@ impl Demo {
         let command = [&program, Path::new("demo"), Path::new("--agent"), &demo.dir];
         let command = command.map(|word| word.to_string_lossy().into_owned());
         let config =
-            format!("[agents.demo]\ndriver = \"acp\"\nconversation = \"demo\"\ncommand = {command:?}\n");
+            format!("[agents.demo]\ndriver = \"acp\"\nconversation_kind = \"demo\"\ncommand = {command:?}\n");
         std::fs::write(demo.config(), config).map_err(odd)?;
         Ok(demo)
     }

@@ -43,7 +43,7 @@ fn with_record(lab: &Lab, agent: &str, record: &str, says: &str) {
     std::fs::write(&file, record).expect("a record");
     let program = lab.agent();
     let config = format!(
-        "[agents.tui]\ndriver = \"pty\"\nconversation = {agent:?}\ncommand = [{program:?}, \"hang\"]\n\
+        "[agents.tui]\ndriver = \"pty\"\nconversation_kind = {agent:?}\ncommand = [{program:?}, \"hang\"]\n\
          tui = [{program:?}, {says:?}]\nresume_tui = [\"say:{{id}}\", \"hang\"]\n"
     );
     std::fs::write(lab.config(), config).expect("a config file");

@@ -181,7 +181,8 @@ fn i4_what_is_set_up_by_half_is_made_whole_and_what_is_not_ours_is_left_alone() 
     // An older version's.
     let text = std::fs::read_to_string(&hooks).unwrap();
     std::fs::write(&hooks, text.replace("\"Stop\"", "\"Notification2\"")).unwrap();
-    let said = place.ok(&["claude"]);
+    let said = place.ok(&["claude", "--dry-run"]);
+    place.ok(&["claude"]);
     assert!(
         said.out.contains("-    \"Notification2\"") && said.out.contains("+    \"Stop\""),
         "{}",
