@@ -1,7 +1,8 @@
 //! The agent's output: raw bytes in bounded files, with a time index.
 //!
 //! `output/<offset>.out` holds the bytes from that offset on; `<offset>.idx` holds pairs of
-//! (wall clock ms, offset), little-endian u64 each, at most one per [`INDEX_EVERY_MS`].
+//! (wall clock ms, offset), little-endian u64 each, at most one per [`INDEX_EVERY_MS`]. `<offset>.size` holds the sizes
+//! the terminal had: the offset (u64) of the first byte that was written at a size, then rows and columns (u16 each), little-endian.
 //! Promise: what was written is never changed; about [`KEEP_BYTES`] are kept, in whole files, and what was
 //! dropped is said in the journal.
 //! Not here: screens. The files are the truth, a screen is a cache of them.
@@ -19,6 +20,8 @@ use std::os::unix::fs::OpenOptionsExt;
 pub const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 /// How much output of a session is kept.
 pub const KEEP_BYTES: u64 = 1024 * 1024 * 1024;
+/// How long one note of a size is.
+const SIZE_RECORD_BYTES: usize = 12;
 /// How often the time is noted at most.
 pub const INDEX_EVERY_MS: u64 = 100;
 /// How long written bytes may wait for the disk.
@@ -36,6 +39,17 @@ pub struct OutputLog {
     /// Full files, and directories with new names in them, that are not known to be on the disk.
     unsynced: Vec<File>,
     syncing: Option<JoinHandle<io::Result<()>>>,
+    /// The size of the terminal that the next byte comes from.
+    size: Option<TerminalSize>,
+}
+
+/// Rows and columns of the terminal that wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TerminalSize {
+    /// Lines from top to bottom.
+    pub rows: u16,
+    /// Cells from left to right.
+    pub cols: u16,
 }
 
 #[derive(Debug)]
@@ -43,6 +57,8 @@ struct Segment {
     start: u64,
     bytes: File,
     index: File,
+    /// The size that was noted last in this file.
+    size: Option<TerminalSize>,
 }
 
 /// Something the journal should know about the output.
@@ -67,6 +83,7 @@ impl OutputLog {
             dirty_since_ms: None,
             unsynced: Vec::new(),
             syncing: None,
+            size: None,
         })
     }
 
@@ -85,6 +102,11 @@ impl OutputLog {
         self.segment.as_ref().map(|segment| segment.start)
     }
 
+    /// What is written from now on comes from a terminal of this size.
+    pub fn set_size(&mut self, rows: u16, cols: u16) {
+        self.size = Some(TerminalSize { rows, cols });
+    }
+
     /// Writes all of `bytes`, or what fits on the disk: the number says how many were taken.
     pub fn append(&mut self, bytes: &[u8], now: Now) -> io::Result<(usize, Option<Remark>)> {
         let mut remark = None;
@@ -94,6 +116,11 @@ impl OutputLog {
             remark = self.drop_oldest()?;
         }
         let segment = self.segment.as_mut().expect("roll() leaves a segment");
+        if let Some(size) = self.size.filter(|size| segment.size != Some(*size)) {
+            // As with the index: a failure here loses no output, and is not repeated with every byte.
+            let _ = note_size(&self.dir, segment.start, self.end, size);
+            segment.size = Some(size);
+        }
         let taken = segment.bytes.write(bytes)?;
         if self.indexed_at_ms.is_none_or(|at| now.boot_ms >= at + INDEX_EVERY_MS) {
             let mut pair = [0; 16];
@@ -162,7 +189,8 @@ impl OutputLog {
         let open = |name: String| {
             fs::OpenOptions::new().append(true).create(true).mode(0o600).open(self.dir.join(name))
         };
-        let next = Segment { start, bytes: open(bytes_name(start))?, index: open(index_name(start))? };
+        let next =
+            Segment { start, bytes: open(bytes_name(start))?, index: open(index_name(start))?, size: None };
         // A file whose name is lost with the power is lost as well.
         let mut names = vec![File::open(&self.dir)?];
         names.extend(self.dir.parent().map(File::open).transpose()?);
@@ -178,6 +206,7 @@ impl OutputLog {
         for pair in starts.windows(2).take_while(|pair| self.end.saturating_sub(pair[1]) >= KEEP_BYTES) {
             fs::remove_file(self.dir.join(bytes_name(pair[0])))?;
             let _ = fs::remove_file(self.dir.join(index_name(pair[0])));
+            let _ = fs::remove_file(self.dir.join(size_name(pair[0])));
             remark = Some(Remark::Dropped { before: pair[1] });
         }
         Ok(remark)
@@ -218,7 +247,11 @@ pub fn read_at(dir: &Path, offset: u64, buffer: &mut [u8]) -> io::Result<(usize,
 /// The last bytes, at most `limit` and none before the offset `from`.
 pub fn tail(dir: &Path, from: u64, limit: u64) -> io::Result<Vec<u8>> {
     let end = end_of(dir)?;
-    let mut offset = end.saturating_sub(limit).max(from);
+    range(dir, end.saturating_sub(limit).max(from), end)
+}
+
+/// The bytes from one offset up to another, as far as they are kept.
+pub fn range(dir: &Path, mut offset: u64, end: u64) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     let mut buffer = vec![0; 64 * 1024];
     while offset < end {
@@ -226,10 +259,46 @@ pub fn tail(dir: &Path, from: u64, limit: u64) -> io::Result<Vec<u8>> {
         if count == 0 {
             break;
         }
-        all.extend_from_slice(&buffer[..count]);
+        let wanted = count.min(usize::try_from(end.saturating_sub(from)).unwrap_or(usize::MAX));
+        all.extend_from_slice(&buffer[..wanted]);
         offset = from + count as u64;
     }
     Ok(all)
+}
+
+/// The sizes of the terminal from `offset` on: the one that held there, and each change with the offset of the first
+/// byte that was written at it.
+pub fn sizes(dir: &Path, offset: u64) -> io::Result<Vec<(u64, TerminalSize)>> {
+    let starts = starts(dir)?;
+    let first = starts.partition_point(|start| *start <= offset).saturating_sub(1);
+    let mut sizes: Vec<(u64, TerminalSize)> = Vec::new();
+    for start in starts.into_iter().skip(first) {
+        let bytes = match fs::read(dir.join(size_name(start))) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for record in bytes.chunks_exact(SIZE_RECORD_BYTES) {
+            let at = u64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
+            let number = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
+            let size = TerminalSize { rows: number(8), cols: number(10) };
+            // One that held before counts from the beginning.
+            sizes.retain(|(earlier, _)| *earlier > offset || at > offset);
+            if sizes.last().is_none_or(|(_, last)| *last != size) {
+                sizes.push((at, size));
+            }
+        }
+    }
+    Ok(sizes)
+}
+
+fn note_size(dir: &Path, start: u64, offset: u64, size: TerminalSize) -> io::Result<()> {
+    let mut record = [0; SIZE_RECORD_BYTES];
+    record[..8].copy_from_slice(&offset.to_le_bytes());
+    record[8..10].copy_from_slice(&size.rows.to_le_bytes());
+    record[10..].copy_from_slice(&size.cols.to_le_bytes());
+    let file = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(dir.join(size_name(start)));
+    file?.write_all(&record)
 }
 
 /// The file of a moment: when the bytes from each offset on came, oldest first.
@@ -285,4 +354,8 @@ fn bytes_name(start: u64) -> String {
 
 fn index_name(start: u64) -> String {
     format!("{start:020}.idx")
+}
+
+fn size_name(start: u64) -> String {
+    format!("{start:020}.size")
 }

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use berth_core::Now;
 use berth_keeper::output::{
-    INDEX_EVERY_MS, KEEP_BYTES, OutputLog, Remark, SEGMENT_BYTES, end_of, read_at, tail, time_index,
+    INDEX_EVERY_MS, KEEP_BYTES, OutputLog, Remark, SEGMENT_BYTES, TerminalSize, end_of, range, read_at,
+    sizes, tail, time_index,
 };
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
@@ -222,6 +223,35 @@ fn a_full_file_is_followed_by_the_next_and_reading_crosses_the_border() {
     assert_eq!(read_all(&out, end - 3, 64), [bytes_at(end - 3, 3), b"more".to_vec()].concat());
 }
 
+#[test]
+fn each_size_is_noted_at_the_first_byte_written_at_it_and_holds_for_later_offsets() {
+    let dir = Dir::new();
+    let out = dir.output();
+    let size = |rows, cols| TerminalSize { rows, cols };
+    let mut log = OutputLog::open(out.clone()).expect("it can be opened");
+    log.set_size(24, 80);
+    append_all(&mut log, b"0123", 1);
+    // Of several sizes without output between them only the last one counts.
+    log.set_size(30, 90);
+    log.set_size(40, 100);
+    append_all(&mut log, b"4567", 2);
+    log.set_size(50, 110);
+    drop(log);
+    let mut log = OutputLog::open(out.clone()).expect("it can be opened");
+    log.set_size(40, 100);
+    append_all(&mut log, b"89", 3);
+    log.set_size(2, 2);
+    append_all(&mut log, b"ab", 4);
+    let all = [(0, size(24, 80)), (4, size(40, 100)), (10, size(2, 2))];
+    assert_eq!(sizes(&out, 0).expect("readable"), all);
+    assert_eq!(sizes(&out, 3).expect("readable"), all);
+    assert_eq!(sizes(&out, 5).expect("readable"), all[1..]);
+    assert_eq!(sizes(&out, 9).expect("readable"), [(8, size(40, 100)), (10, size(2, 2))]);
+    assert_eq!(sizes(&out, 11).expect("readable"), all[2..]);
+    assert_eq!(range(&out, 2, 9).expect("readable"), b"2345678");
+    assert_eq!(sizes(&dir.0.join("none"), 0).expect("nothing is not an error"), []);
+}
+
 /// Makes a file of output that is one hole.
 fn put_hole(dir: &Path, start: u64, length: u64) {
     fs::create_dir_all(dir).expect("the directory can be made");
@@ -237,6 +267,7 @@ fn the_oldest_output_is_dropped_and_an_offset_before_it_reads_what_is_left() {
     for n in 0..count {
         put_hole(&out, n * SEGMENT_BYTES, SEGMENT_BYTES);
         fs::write(out.join(format!("{:020}.idx", n * SEGMENT_BYTES)), [0; 16]).expect("writable");
+        fs::write(out.join(format!("{:020}.size", n * SEGMENT_BYTES)), [0; 12]).expect("writable");
     }
     let end = count * SEGMENT_BYTES;
     let mut log = OutputLog::open(out.clone()).expect("it can be opened");
@@ -248,6 +279,7 @@ fn the_oldest_output_is_dropped_and_an_offset_before_it_reads_what_is_left() {
     assert_eq!(remark, Some(Remark::Dropped { before: first }), "what is gone is said");
     assert_eq!(end - first, KEEP_BYTES, "a full measure is kept behind the new file");
     assert!(files(&out, ".idx").iter().all(|(start, _)| *start >= first), "times without bytes are left");
+    assert!(files(&out, ".size").iter().all(|(start, _)| *start >= first), "sizes without bytes are left");
 
     let mut buffer = [9; 10];
     for gone in [0, 1, first - 1] {

@@ -8,7 +8,10 @@ use crate::{lab, said, talked};
 /// events of a time that never goes back, a code and a text.
 struct Cast {
     header: Value,
+    /// The output.
     events: Vec<(f64, String)>,
+    /// Each new size, with the number of output events before it.
+    sizes: Vec<(usize, String)>,
 }
 
 impl Cast {
@@ -25,15 +28,20 @@ impl Cast {
         let known = ["version", "width", "height", "timestamp", "idle_time_limit", "command", "title"];
         assert!(fields.keys().all(|field| known.contains(&field.as_str())), "{header}");
         let mut events: Vec<(f64, String)> = Vec::new();
+        let mut sizes: Vec<(usize, String)> = Vec::new();
         for line in lines {
             let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
             let [at, code, data] = &event.as_array().expect("an array")[..] else { panic!("{line}") };
             let at = at.as_f64().expect("a time");
             assert!(events.last().is_none_or(|(before, _)| *before <= at) && at >= 0.0, "{line}");
-            assert_eq!(code, "o");
-            events.push((at, data.as_str().expect("a text").to_owned()));
+            let text = data.as_str().expect("a text").to_owned();
+            match code.as_str() {
+                Some("o") => events.push((at, text)),
+                Some("r") => sizes.push((events.len(), text)),
+                Some(_) | None => panic!("{line}"),
+            }
         }
-        Self { header, events }
+        Self { header, events, sizes }
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -65,6 +73,33 @@ fn a_recording_has_the_bytes_and_the_pauses_of_the_terminal() {
     let limited = Cast::read(&(lab.ok(["export", "term", "--format", "cast", "--idle-limit", "2s"]) + "\n"));
     assert_eq!(limited.header["idle_time_limit"], 2.0);
     assert_eq!(limited.events.len(), cast.events.len());
+}
+
+#[test]
+fn a_recording_has_each_size_of_the_terminal_before_the_first_output_at_it() {
+    let lab = lab();
+    let id = lab.start_with(&["--name", "sized"], &["winch", "raw", "say:ready\r\n", "echo"]);
+    lab.wait_output(&id, "ready");
+    let first = (lab.number(&id, "cols"), lab.number(&id, "rows"));
+    let mut terminal = lab.terminal_of_size(["attach", &id], 30, 100);
+    terminal.wait_for("size 100x30");
+    terminal.resize(33, 111);
+    terminal.wait_for("size 111x33");
+    drop(terminal);
+    lab.ok(["stop", &id]);
+    let cast = Cast::read(&(lab.ok(["export", "sized"]) + "\n"));
+    assert_eq!(
+        (&cast.header["width"], &cast.header["height"]),
+        (&Value::from(first.0), &Value::from(first.1))
+    );
+    assert_eq!(cast.bytes(), lab.output(&id));
+    let sizes: Vec<&str> = cast.sizes.iter().map(|(_, size)| size.as_str()).collect();
+    assert_eq!(sizes, ["100x30", "111x33"]);
+    for (before, size) in &cast.sizes {
+        let (_, next) = &cast.events[*before];
+        assert!(next.contains(&format!("size {size}")), "{size} came before {next:?}");
+        assert!(cast.events[..*before].iter().all(|(_, text)| !text.contains(size)), "{size} came late");
+    }
 }
 
 #[test]

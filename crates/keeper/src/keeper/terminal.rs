@@ -37,6 +37,8 @@ impl Keeper {
         let data = epoll::EventData::new_u64(TERMINAL);
         epoll::add(&self.epoll, terminal.pty.master.as_fd(), data, epoll::EventFlags::IN)?;
         self.terminal = Some(terminal);
+        let Size { rows, cols } = self.terminal_size();
+        self.output.set_size(rows, cols);
         Ok(())
     }
 
@@ -319,10 +321,17 @@ impl Keeper {
         if let Some(terminal) = &self.terminal {
             let _ = terminal.pty.resize(wanted.rows, wanted.cols);
         }
+        self.output.set_size(wanted.rows, wanted.cols);
         for client in self.clients.values_mut() {
             if let Some(attached) = client.attached.as_mut().filter(|attached| attached.fence.is_none()) {
                 attached.behind = true;
             }
         }
+    }
+
+    /// The size of the agent's terminal.
+    pub(super) fn terminal_size(&self) -> Size {
+        let berth_screen::Size { rows, cols } = self.screen.size();
+        Size { rows, cols }
     }
 }

@@ -1,7 +1,7 @@
 //! A recording of a session's terminal: asciicast v2, which every asciinema plays.
 //!
-//! The times are those of the time index, a tenth of a second apart at most; pauses are kept. The size is the last one
-//! that is known: changes of size are not recorded.
+//! The times are those of the time index, a tenth of a second apart at most; pauses are kept. Each change of the
+//! terminal's size is an event, right before the first output at that size.
 //! Promise: played back, the bytes are those of the output, if they are UTF-8; what is not is U+FFFD, because the format
 //! knows only text. Time never goes back, whatever the clock did.
 //! Start with [`write()`].
@@ -45,7 +45,10 @@ pub fn write(
     let end = output::end_of(&session.output).map_err(wrong)?.min(session.until);
     let mut clock = Clock::new(&index, session.from);
     let status = &session.status;
-    let known = (status.cols, status.rows);
+    let sizes = output::sizes(&session.output, session.from).map_err(wrong)?;
+    let mut sizes = sizes.iter().copied().peekable();
+    let first = sizes.next_if(|(at, _)| *at <= session.from).map(|(_, size)| (size.cols, size.rows));
+    let known = first.unwrap_or((status.cols, status.rows));
     let (width, height) = if known.0 > 0 && known.1 > 0 { known } else { USUAL };
     let began_ms = clock.began_ms.unwrap_or(status.started_at.unwrap_or(status.created_at).0);
     let header = Header {
@@ -65,6 +68,11 @@ pub fn write(
         let (count, at) = output::read_at(&session.output, offset, &mut buffer).map_err(wrong)?;
         // No event has bytes of two moments, and none has bytes that are not meant.
         let until = clock.advance(at).unwrap_or(u64::MAX).min(end);
+        while let Some((_, size)) = sizes.next_if(|(from, _)| *from <= at) {
+            event(clock.now_ms, "r", &format!("{}x{}", size.cols, size.rows), target)?;
+        }
+        // Nor of two sizes.
+        let until = sizes.peek().map_or(until, |(from, _)| until.min(*from));
         let count = count.min(usize::try_from(until.saturating_sub(at)).unwrap_or(usize::MAX));
         if count == 0 {
             break;
@@ -72,16 +80,17 @@ pub fn write(
         offset = at + count as u64;
         let said = text.take(&buffer[..count]);
         if !said.is_empty() {
-            event(clock.now_ms, &said, target)?;
+            event(clock.now_ms, "o", &said, target)?;
         }
         progress.add(count as u64);
     }
     let rest = text.finish();
-    if rest.is_empty() { Ok(()) } else { event(clock.now_ms, &rest, target) }
+    if rest.is_empty() { Ok(()) } else { event(clock.now_ms, "o", &rest, target) }
 }
 
-fn event(at_ms: u64, said: &str, target: &mut Write<'_>) -> Result<(), Problem> {
-    let line = format!("[{}.{:03}, \"o\", {}]\n", at_ms / 1000, at_ms % 1000, json(&said)?);
+/// Writes one event: of kind `o` for output, of kind `r` for a new size.
+fn event(at_ms: u64, kind: &str, said: &str, target: &mut Write<'_>) -> Result<(), Problem> {
+    let line = format!("[{}.{:03}, \"{kind}\", {}]\n", at_ms / 1000, at_ms % 1000, json(&said)?);
     target(line.as_bytes())
 }
 
