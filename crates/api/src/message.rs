@@ -342,6 +342,12 @@ pub enum Answer {
     Attached {
         /// The number to type with; `None` for an observer.
         fence: Option<u64>,
+        /// The size of the session's terminal.
+        size: Size,
+        /// True if an application shows the alternate screen.
+        alternate: bool,
+        /// The offset of the output up to which the screen that follows has it.
+        output_end: u64,
     },
     /// The screen as text.
     Screen {
@@ -402,5 +408,12 @@ pub enum Notice {
     Replaced {
         /// Who, for people.
         by: String,
+        /// The size of the session's terminal. A whole screen follows.
+        size: Size,
+    },
+    /// The session's terminal has another size; for observers, and a whole screen follows.
+    Resized {
+        /// The size of the writer's terminal.
+        size: Size,
     },
 }

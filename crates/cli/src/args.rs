@@ -49,7 +49,7 @@ pub(crate) use serve::{OpenApi, Serve};
 pub(crate) use shell::{
     Completions, Demo, Man, Setup, SetupClaude, SetupCodex, SetupHow, SetupSystemd, SetupVerb,
 };
-pub(crate) use terminal::{Attach, Input, Output, Screen, Switch};
+pub(crate) use terminal::{Attach, Input, Leave, Output, Screen, Switch};
 pub(crate) use token::{Audit, Link, Token, TokenLs, TokenNew, TokenRevoke, TokenVerb};
 pub(crate) use transcript::{Transcript, TranscriptCheck, TranscriptRepair, TranscriptTree, TranscriptVerb};
 pub(crate) use turns::{

@@ -1,29 +1,56 @@
 //! Being attached: the person's terminal on one side, the keeper on the other.
 //!
-//! Promise: bytes pass through untouched; the terminal is given back as it was, whatever ends
+//! Promise: the writer's bytes pass through untouched, both ways; the terminal is given back as it was, whatever ends
 //! this; leaving, also by a signal or a lost connection, changes nothing for the session.
+//! Not here: what an observer sees (`display`), what scrolled away before (`scrollback`).
+//! Start with [`attach`].
+
+mod display;
+mod scrollback;
 
 use std::io;
 use std::os::fd::AsFd;
 
 use berth_api::client::Arrival;
-use berth_api::message::{Answer, Notice, Request, Role};
+use berth_api::message::{Answer, Notice, Request, Role, Size};
 use berth_api::record::{Event, Interface};
 use berth_api::{Code, Connection, Problem, problem};
 use berth_core::{Refusal, SessionId};
 use berth_host::signals::SignalFd;
+use berth_verbs::config::CtrlKey;
 use berth_verbs::stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use rustix::stdio::stdin;
 
 use crate::cmd::wait;
+use crate::config::Config;
 use crate::ctx::{ANSWER_PATIENCE, Ctx};
 use crate::leave_key::LeaveKey;
 use crate::{print, tty};
+use display::{Display, ObserverView, Watching};
 
-/// How much of a name the title has room for.
-const MOST_TITLE_CHARS: usize = 200;
+/// How much of a description of another party is shown.
+const MOST_NAME_CHARS: usize = 200;
+/// How many lines that scrolled away are printed unless told otherwise.
+pub(crate) const LINES: usize = 2000;
+
+/// How somebody wants to be attached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) role: Role,
+    pub(crate) leave_key: CtrlKey,
+    /// The most lines that are printed of what scrolled away before.
+    pub(crate) lines: usize,
+}
+
+impl Wish {
+    /// With the leave key of the command line, else of the config file.
+    pub(crate) fn new(role: Role, leave_key: Option<CtrlKey>) -> Self {
+        let leave_key = leave_key.unwrap_or_else(|| Config::load_or_default().ui.leave_key);
+        Self { role, leave_key, lines: LINES }
+    }
+}
 
 /// Why we stopped being attached.
 enum Left {
@@ -49,32 +76,34 @@ pub(crate) fn attach(
     ctx: &Ctx,
     id: &SessionId,
     connection: Option<Connection>,
-    role: Role,
+    wish: Wish,
 ) -> Result<u8, Problem> {
-    let Visit { exit, note } = visit(ctx, id, connection, role)?;
+    let Visit { exit, note } = visit(ctx, id, connection, wish)?;
     if let Some(note) = note {
         print::note(&format!("[{note}]"));
     }
     exit
 }
 
-/// The same for somebody who has another place to say how it ended.
+/// Attaches for a caller that has another place to say how it ended.
 pub(crate) fn visit(
     ctx: &Ctx,
     id: &SessionId,
     connection: Option<Connection>,
-    role: Role,
+    wish: Wish,
 ) -> Result<Visit, Problem> {
     // Whoever started the keeper is the parent of its notifiers, and stays for as long as the run.
     berth_host::signals::let_children_go();
-    let handle = handle(ctx, id);
+    let status = berth_keeper::view::status(&ctx.home, id);
+    let handle = status.as_ref().map_or_else(|_| id.to_string(), |status| status.handle().to_owned());
+    let output_from = status.as_ref().map_or(0, |status| status.output_from);
     let just_started = connection.is_some();
     let mut keeper = match connection {
         Some(connection) => connection,
         None => ctx.keeper_of(id)?.ok_or_else(|| problem::refusal(&Refusal::NotRunning, &handle))?,
     };
-    let mut fence = match request(&mut keeper, role) {
-        Ok(fence) => fence,
+    let attached = match request(&mut keeper, wish.role) {
+        Ok(attached) => attached,
         // The command was over before we could look: say what it said.
         Err(problem) if problem.code == Code::Unreachable && ctx.is_gone(id) => {
             return too_late(ctx, id, &handle);
@@ -85,52 +114,67 @@ pub(crate) fn visit(
         Err(problem) => return Err(problem),
     };
     ctx.make_current(id);
+    // Read before the terminal changes: what is in the way of it is no reason not to be attached.
+    let scrolled_away = if attached.fence.is_some() && !attached.alternate && wish.lines > 0 {
+        let wanted = scrollback::Wanted {
+            dir: &ctx.home.session_dir(id).join("output"),
+            from: output_from,
+            end: attached.output_end,
+            size: attached.size,
+            lines: wish.lines,
+        };
+        scrollback::before(&wanted).unwrap_or_default()
+    } else {
+        Vec::new()
+    };
     // In front of a terminal in raw mode no key sends one of these; somebody else may.
     let wanted = [Signal::WINCH, Signal::HUP, Signal::TERM, Signal::INT, Signal::QUIT, Signal::TSTP];
     let wanted = wanted.map(Signal::as_raw);
     let signals = SignalFd::new(&wanted).map_err(|error| trouble("listen to signals", &error))?;
     let mut raw = tty::Raw::enter().map_err(|error| trouble("prepare the terminal", &error))?;
-    // What was on the person's screen moves up into the scrollback instead of being painted over.
-    let rows = tty::size().unwrap_or_default().rows;
-    let room = show(&mut keeper, &signals, &vec![b'\n'; usize::from(rows)]);
+    let mut attachment = Attachment {
+        keeper,
+        fence: attached.fence,
+        signals,
+        display: Display::default(),
+        handle: handle.clone(),
+        leave_key: wish.leave_key,
+    };
+    let mut begun = attachment.begin(&attached, &scrolled_away);
     let left = loop {
-        if let Err(left) = room {
+        if let Err(left) = begun {
             break left;
         }
-        match pump(&mut keeper, &mut fence, &signals) {
+        match attachment.pump() {
             Left::Dropped if ctx.is_kept(id) => {}
             Left::Suspended => {
                 drop(raw);
                 // The signal itself was taken from the kernel by reading it; this one cannot be.
                 let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
                 raw = tty::Raw::enter().map_err(|error| trouble("prepare the terminal", &error))?;
+                begun = attachment.begin_again();
                 // The screen as it is by now.
-                let again = if fence.is_some() { Role::Writer } else { Role::Observer };
-                match request(&mut keeper, again) {
-                    Ok(new_fence) => fence = new_fence,
-                    Err(problem) if problem.code == Code::Unreachable => {}
-                    Err(problem) => break Left::Refused(problem),
+                match attachment.ask_again() {
+                    Err(problem) if problem.code != Code::Unreachable => break Left::Refused(problem),
+                    Ok(()) | Err(_) => continue,
                 }
-                continue;
             }
             left => break left,
         }
         // The keeper replaced its own program: same session, new connection. Whoever was replaced
         // as writer stays an observer.
-        let again = if fence.is_some() { Role::Writer } else { Role::Observer };
         match ctx.keeper_of(id) {
-            Ok(Some(new)) => keeper = new,
+            Ok(Some(new)) => attachment.keeper = new,
             Ok(None) => break Left::Dropped,
             Err(problem) => break Left::Refused(problem),
         }
-        match request(&mut keeper, again) {
-            Ok(new_fence) => fence = new_fence,
+        match attachment.ask_again() {
+            Ok(()) => {}
             Err(_) if ctx.is_gone(id) => break Left::Dropped,
             Err(problem) => break Left::Refused(problem),
         }
     };
-    // An application that goes on may have drawn below its cursor; one that is over has not.
-    tty::last_words(if matches!(left, Left::Ended) { b"\r\n" } else { b"\x1b[999B\r\n" });
+    tty::last_words(&attachment.display.last_words(matches!(left, Left::Ended)));
     drop(raw);
     match left {
         Left::Detached => {
@@ -163,123 +207,224 @@ fn ended(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Visit, Problem> {
     Ok(Visit { exit: wait::exit_code(&status), note: Some(note) })
 }
 
-fn request(keeper: &mut Connection, role: Role) -> Result<Option<u64>, Problem> {
+/// What a keeper answered to who attached.
+struct Attached {
+    fence: Option<u64>,
+    size: Size,
+    alternate: bool,
+    output_end: u64,
+}
+
+fn request(keeper: &mut Connection, role: Role) -> Result<Attached, Problem> {
     let _ = keeper.set_patience(Some(ANSWER_PATIENCE));
     let answer = keeper.ask(Request::Attach { role, size: tty::size().unwrap_or_default() });
     let _ = keeper.set_patience(None);
     match answer? {
-        Answer::Attached { fence } => Ok(fence),
+        Answer::Attached { fence, size, alternate, output_end } => {
+            Ok(Attached { fence, size, alternate, output_end })
+        }
         other => Err(Problem::new(Code::Bug, format!("the keeper gave an odd answer: {other:?}"))),
     }
 }
 
-/// Passes bytes both ways until something ends that.
-fn pump(keeper: &mut Connection, fence: &mut Option<u64>, signals: &SignalFd) -> Left {
-    let mut keys = [0; 4096];
-    let mut leave_key = LeaveKey::default();
-    // The keeper takes no more keys until the agent reads: then we read none either, instead of
-    // standing still in a write where no signal reaches us.
-    let mut full = false;
-    loop {
-        // What arrived together with an answer is here already; the socket will not tell.
-        let waiting = keeper.has_more();
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let (typed, told, signalled) = {
-            let keys_wanted = if full { PollFlags::empty() } else { PollFlags::IN };
-            let room_wanted = if full { PollFlags::OUT } else { PollFlags::empty() };
-            let mut fds = [
-                PollFd::from_borrowed_fd(stdin(), keys_wanted),
-                PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN | room_wanted),
-                PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-            ];
-            match poll(&mut fds, waiting.then_some(&at_once)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return Left::Dropped,
+/// A terminal and a keeper, while they are connected.
+struct Attachment {
+    keeper: Connection,
+    /// The right to type; an observer has none.
+    fence: Option<u64>,
+    signals: SignalFd,
+    display: Display,
+    handle: String,
+    leave_key: CtrlKey,
+}
+
+impl Attachment {
+    /// Makes room on the terminal. What was on it moves up into the scrollback instead of being painted over, and
+    /// behind it comes what scrolled away in the session.
+    fn begin(&mut self, attached: &Attached, scrolled_away: &[u8]) -> Result<(), Left> {
+        if self.fence.is_none() {
+            return self.watch(attached.size, Watching::Asked);
+        }
+        let rows = usize::from(tty::size().unwrap_or_default().rows);
+        // The line behind the last one that scrolled away becomes the first of the screen.
+        let room = if scrolled_away.is_empty() { rows } else { rows - 1 };
+        self.show(scrolled_away)?;
+        self.show(&vec![b'\n'; room])
+    }
+
+    /// Takes the terminal again that was given back in between.
+    fn begin_again(&mut self) -> Result<(), Left> {
+        self.display.resize_terminal(tty::size().unwrap_or_default());
+        let enter = self.display.enter();
+        self.show(enter)
+    }
+
+    /// Attaches once more, in the same role.
+    fn ask_again(&mut self) -> Result<(), Problem> {
+        let role = if self.fence.is_some() { Role::Writer } else { Role::Observer };
+        let attached = request(&mut self.keeper, role)?;
+        self.fence = attached.fence;
+        self.display.resize_session(attached.size);
+        Ok(())
+    }
+
+    /// Only watches from now on.
+    fn watch(&mut self, session: Size, why: Watching) -> Result<(), Left> {
+        self.fence = None;
+        let view = ObserverView::new(session, &self.handle, self.leave_key, why);
+        self.display = Display::View(Box::new(view));
+        let enter = self.display.enter();
+        self.show(enter)
+    }
+
+    /// Passes bytes both ways until something ends that.
+    fn pump(&mut self) -> Left {
+        let mut keys = [0; 4096];
+        let mut leave_key = LeaveKey::new(self.leave_key);
+        // The keeper takes no more keys until the agent reads: then we read none either, instead of
+        // standing still in a write where no signal reaches us.
+        let mut full = false;
+        loop {
+            if !self.keeper.has_more()
+                && let Err(left) = self.draw()
+            {
+                return left;
             }
-            full &= !fds[1].revents().contains(PollFlags::OUT);
-            let ready = |at: usize| fds[at].revents().intersects(!PollFlags::OUT);
-            (ready(0), ready(1) || waiting, ready(2))
-        };
-        if signalled && let Err(left) = heed(keeper, signals) {
-            return left;
+            // What arrived together with an answer is here already; the socket will not tell.
+            let waiting = self.keeper.has_more();
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let (typed, told, signalled) = {
+                let keys_wanted = if full { PollFlags::empty() } else { PollFlags::IN };
+                let room_wanted = if full { PollFlags::OUT } else { PollFlags::empty() };
+                let mut fds = [
+                    PollFd::from_borrowed_fd(stdin(), keys_wanted),
+                    PollFd::from_borrowed_fd(self.keeper.as_fd(), PollFlags::IN | room_wanted),
+                    PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+                ];
+                match poll(&mut fds, waiting.then_some(&at_once)) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(_) => return Left::Dropped,
+                }
+                full &= !fds[1].revents().contains(PollFlags::OUT);
+                let ready = |at: usize| fds[at].revents().intersects(!PollFlags::OUT);
+                (ready(0), ready(1) || waiting, ready(2))
+            };
+            if signalled && let Err(left) = self.heed() {
+                return left;
+            }
+            if told && let Err(left) = self.hear() {
+                return left;
+            }
+            if typed && !has_room(&self.keeper) {
+                full = true;
+            } else if typed {
+                match rustix::io::read(stdin(), &mut keys) {
+                    // The terminal is gone.
+                    Ok(0) | Err(rustix::io::Errno::IO) => return Left::Signalled(Signal::HUP.as_raw()),
+                    Ok(count) => {
+                        if let Some(left) = self.say(&keys[..count], &mut leave_key) {
+                            return left;
+                        }
+                    }
+                    Err(_) => {}
+                }
+            }
         }
-        if told && let Err(left) = hear(keeper, fence, signals) {
-            return left;
-        }
-        if typed && !has_room(keeper) {
-            full = true;
-        } else if typed {
-            match rustix::io::read(stdin(), &mut keys) {
-                // The terminal is gone.
-                Ok(0) | Err(rustix::io::Errno::IO) => return Left::Signalled(Signal::HUP.as_raw()),
-                Ok(count) => {
-                    if let Some(left) = say(keeper, *fence, &keys[..count], &mut leave_key) {
-                        return left;
+    }
+
+    /// Takes in everything that has arrived.
+    fn hear(&mut self) -> Result<(), Left> {
+        loop {
+            match self.keeper.next() {
+                Ok(None) | Err(_) => return Err(Left::Dropped),
+                Ok(Some(Arrival::Output(bytes) | Arrival::Screen(bytes))) => {
+                    let direct = self.display.take(&bytes);
+                    self.show(direct)?;
+                }
+                Ok(Some(Arrival::Notice(Notice::Event { entry, .. }))) => {
+                    if let Event::RunEnded { .. } = entry.event {
+                        return Err(Left::Ended);
                     }
                 }
-                Err(_) => {}
+                Ok(Some(Arrival::Notice(Notice::Replaced { by, size }))) => {
+                    let by = print::excerpt(&by, MOST_NAME_CHARS);
+                    let leave = self.display.leave();
+                    self.show(&leave)?;
+                    self.watch(size, Watching::TakenOver(by))?;
+                    self.show(b"\x07")?;
+                }
+                Ok(Some(Arrival::Notice(Notice::Resized { size }))) => self.display.resize_session(size),
+                Ok(Some(
+                    Arrival::Notice(Notice::Output { .. } | Notice::Said { .. } | Notice::Doing { .. })
+                    | Arrival::Answer(_),
+                )) => {}
+            }
+            if !self.keeper.has_more() {
+                return Ok(());
             }
         }
     }
-}
 
-/// Takes in everything that has arrived.
-fn hear(keeper: &mut Connection, fence: &mut Option<u64>, signals: &SignalFd) -> Result<(), Left> {
-    loop {
-        match keeper.next() {
-            Ok(None) | Err(_) => return Err(Left::Dropped),
-            Ok(Some(Arrival::Output(bytes) | Arrival::Screen(bytes))) => show(keeper, signals, &bytes)?,
-            Ok(Some(Arrival::Notice(Notice::Event { entry, .. }))) => {
-                if let Event::RunEnded { .. } = entry.event {
-                    return Err(Left::Ended);
+    /// Does what a signal asks for, if one has come.
+    fn heed(&mut self) -> Result<(), Left> {
+        match self.signals.read() {
+            Ok(Some(signal)) if signal == Signal::WINCH.as_raw() => {
+                let size = tty::size().unwrap_or_default();
+                self.display.resize_terminal(size);
+                self.keeper.send(Request::Resize { size }).map_err(|_| Left::Dropped)
+            }
+            Ok(Some(signal)) if signal == Signal::TSTP.as_raw() => Err(Left::Suspended),
+            Ok(Some(signal)) => Err(Left::Signalled(signal)),
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Sends keys on, and notices the one that means "leave".
+    fn say(&mut self, keys: &[u8], leave_key: &mut LeaveKey) -> Option<Left> {
+        let leave = leave_key.find(keys, self.fence.is_none());
+        let before = &keys[..leave.unwrap_or(keys.len())];
+        match self.fence {
+            Some(fence) if !before.is_empty() => {
+                if self.keeper.type_keys(fence, before).is_err() {
+                    return Some(Left::Dropped);
                 }
             }
-            Ok(Some(Arrival::Notice(Notice::Replaced { by }))) => {
-                *fence = None;
-                // The screen belongs to the application; the title and the bell do not.
-                let by = print::excerpt(&by, MOST_TITLE_CHARS);
-                let title = format!("\x07\x1b]2;berth: observing, taken over by {by}\x1b\\");
-                show(keeper, signals, title.as_bytes())?;
-            }
-            Ok(Some(
-                Arrival::Notice(Notice::Output { .. } | Notice::Said { .. } | Notice::Doing { .. })
-                | Arrival::Answer(_),
-            )) => {}
+            // A bell that a full terminal does not take is no loss.
+            None if !before.is_empty() => drop(rustix::io::write(tty::output(), b"\x07")),
+            Some(_) | None => {}
         }
-        if !keeper.has_more() {
-            return Ok(());
-        }
+        leave.map(|_| Left::Detached)
     }
-}
 
-/// Does what a signal asks for, if one has come.
-fn heed(keeper: &mut Connection, signals: &SignalFd) -> Result<(), Left> {
-    match signals.read() {
-        Ok(Some(signal)) if signal == Signal::WINCH.as_raw() => {
-            let resize = Request::Resize { size: tty::size().unwrap_or_default() };
-            keeper.send(resize).map_err(|_| Left::Dropped)
-        }
-        Ok(Some(signal)) if signal == Signal::TSTP.as_raw() => Err(Left::Suspended),
-        Ok(Some(signal)) => Err(Left::Signalled(signal)),
-        Ok(None) | Err(_) => Ok(()),
-    }
-}
-
-/// Sends keys on, and notices the one that means "leave".
-fn say(keeper: &mut Connection, fence: Option<u64>, keys: &[u8], leave_key: &mut LeaveKey) -> Option<Left> {
-    let leave = leave_key.find(keys, fence.is_none());
-    let before = &keys[..leave.unwrap_or(keys.len())];
-    match fence {
-        Some(fence) if !before.is_empty() => {
-            if keeper.type_keys(fence, before).is_err() {
-                return Some(Left::Dropped);
+    /// Writes to the terminal. One that takes nothing, because somebody stopped it with Ctrl-S, must not
+    /// keep signals from us.
+    fn show(&mut self, mut bytes: &[u8]) -> Result<(), Left> {
+        while !bytes.is_empty() {
+            match rustix::io::write(tty::output(), bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => {
+                    let mut fds = [
+                        PollFd::from_borrowed_fd(tty::output(), PollFlags::OUT),
+                        PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+                    ];
+                    match poll(&mut fds, None) {
+                        Ok(_) | Err(rustix::io::Errno::INTR) => self.heed()?,
+                        Err(_) => return Err(Left::Dropped),
+                    }
+                }
+                // The terminal is gone; connecting again would not bring it back.
+                Err(_) => return Err(Left::Signalled(Signal::HUP.as_raw())),
             }
         }
-        // A bell that a full terminal does not take is no loss.
-        None if !before.is_empty() => drop(rustix::io::write(tty::output(), b"\x07")),
-        Some(_) | None => {}
+        Ok(())
     }
-    leave.map(|_| Left::Detached)
+
+    /// Brings an observer's picture up to date.
+    fn draw(&mut self) -> Result<(), Left> {
+        let picture = self.display.picture();
+        self.show(&picture)
+    }
 }
 
 /// Whether the keeper's socket takes a read's worth of keys at once.
@@ -287,35 +432,6 @@ fn has_room(keeper: &Connection) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     // Ready, or broken: then writing says so.
     poll(&mut [PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::OUT)], Some(&at_once)) != Ok(0)
-}
-
-/// Writes to the terminal. One that takes nothing, because somebody stopped it with Ctrl-S, must not
-/// keep signals from us.
-fn show(keeper: &mut Connection, signals: &SignalFd, mut bytes: &[u8]) -> Result<(), Left> {
-    while !bytes.is_empty() {
-        match rustix::io::write(tty::output(), bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => {
-                let mut fds = [
-                    PollFd::from_borrowed_fd(tty::output(), PollFlags::OUT),
-                    PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-                ];
-                match poll(&mut fds, None) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => heed(keeper, signals)?,
-                    Err(_) => return Err(Left::Dropped),
-                }
-            }
-            // The terminal is gone; connecting again would not bring it back.
-            Err(_) => return Err(Left::Signalled(Signal::HUP.as_raw())),
-        }
-    }
-    Ok(())
-}
-
-fn handle(ctx: &Ctx, id: &SessionId) -> String {
-    berth_keeper::view::status(&ctx.home, id)
-        .map_or_else(|_| id.to_string(), |status| status.handle().to_owned())
 }
 
 fn trouble(what: &str, error: &io::Error) -> Problem {

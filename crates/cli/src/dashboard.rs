@@ -28,9 +28,10 @@ use berth_core::SessionId;
 use berth_host::clock;
 use rustix::process::Signal;
 
+use crate::attached::{self, Wish};
 use crate::cmd::talk;
 use crate::ctx::Ctx;
-use crate::{attached, print, tty};
+use crate::{print, tty};
 use keys::Keys;
 use model::{Done, Effect, Model};
 use source::{Inbox, Mailbox, Seen};
@@ -212,7 +213,7 @@ impl Dashboard {
             talk::visit(&self.ctx, id)
         } else {
             let role = if observe { Role::Observer } else { Role::Writer };
-            attached::visit(&self.ctx, id, None, role).and_then(|visit| visit.exit)
+            attached::visit(&self.ctx, id, None, Wish::new(role, None)).and_then(|visit| visit.exit)
         };
         // The terminal went away meanwhile, or somebody wanted us to end.
         if let Ok(code @ (129 | 143)) = outcome

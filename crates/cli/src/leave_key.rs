@@ -3,22 +3,30 @@
 //! Promise: what is pasted never leaves. A paste that did would go on in the person's shell, line by
 //! line.
 
-/// Ctrl-\ as terminals send it: plainly, in kitty's encoding, in xterm's.
-const DETACH: [&[u8]; 3] = [b"\x1c", b"\x1b[92;5", b"\x1b[27;5;92~"];
+use berth_verbs::config::CtrlKey;
+
 /// Ctrl-C, for those whose keys go nowhere else.
 const INTERRUPT: [&[u8]; 2] = [b"\x03", b"\x1b[99;5"];
 const PASTE_BEGINS: &[u8] = b"\x1b[200~";
 const PASTE_ENDS: &[u8] = b"\x1b[201~";
 
 /// Looks at everything a person types, however it is split.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LeaveKey {
+    /// The key as terminals send it: plainly, in kitty's encoding, in xterm's.
+    encodings: [Vec<u8>; 3],
     pasting: bool,
     /// The last bytes seen, in case a marker comes in two pieces.
     tail: Vec<u8>,
 }
 
 impl LeaveKey {
+    pub(crate) fn new(key: CtrlKey) -> Self {
+        let code = key.key();
+        let (kitty, xterm) = (format!("\x1b[{code};5"), format!("\x1b[27;5;{code}~"));
+        Self { encodings: [vec![key.byte()], kitty.into(), xterm.into()], pasting: false, tail: Vec::new() }
+    }
+
     /// Where in `keys` the one that means "leave" is. Observers may also leave with Ctrl-C.
     pub(crate) fn find(&mut self, keys: &[u8], observes: bool) -> Option<usize> {
         let before = self.tail.len();
@@ -31,8 +39,8 @@ impl LeaveKey {
                 at += PASTE_BEGINS.len();
                 continue;
             }
-            let begins_with = |keys: &[&[u8]]| keys.iter().any(|key| rest.starts_with(key));
-            let leave = begins_with(&DETACH) || (observes && begins_with(&INTERRUPT));
+            let leave = self.encodings.iter().any(|key| rest.starts_with(key))
+                || (observes && INTERRUPT.iter().any(|key| rest.starts_with(key)));
             if leave && at >= before && !self.pasting {
                 return Some(at - before);
             }
@@ -50,10 +58,14 @@ mod tests {
     #[test]
     fn the_key_is_found_in_each_encoding() {
         for key in ["\x1c", "\x1b[92;5u", "\x1b[92;5:1u", "\x1b[27;5;92~"] {
-            assert_eq!(LeaveKey::default().find(format!("ab{key}cd").as_bytes(), false), Some(2), "{key:?}");
+            assert_eq!(
+                LeaveKey::new(CtrlKey::default()).find(format!("ab{key}cd").as_bytes(), false),
+                Some(2),
+                "{key:?}"
+            );
         }
-        assert_eq!(LeaveKey::default().find(b"a\x03", false), None);
-        assert_eq!(LeaveKey::default().find(b"a\x03", true), Some(1));
+        assert_eq!(LeaveKey::new(CtrlKey::default()).find(b"a\x03", false), None);
+        assert_eq!(LeaveKey::new(CtrlKey::default()).find(b"a\x03", true), Some(1));
     }
 
     #[test]
@@ -61,9 +73,18 @@ mod tests {
         let typed = b"x\x1b[200~rm \x1c -rf\n\x1c\x1b[201~y\x1cz";
         let wanted = typed.len() - 2;
         for cut in 0..=wanted {
-            let mut key = LeaveKey::default();
+            let mut key = LeaveKey::new(CtrlKey::default());
             assert_eq!(key.find(&typed[..cut], false), None, "cut at {cut}");
             assert_eq!(key.find(&typed[cut..], false), Some(wanted - cut), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn another_key_leaves_if_that_was_wanted_and_the_usual_one_does_not() {
+        let key = CtrlKey::parse("ctrl-b").expect("a key");
+        for typed in ["\x02", "\x1b[98;5u", "\x1b[27;5;98~"] {
+            assert_eq!(LeaveKey::new(key).find(format!("ab{typed}").as_bytes(), false), Some(2), "{typed:?}");
+        }
+        assert_eq!(LeaveKey::new(key).find(b"a\x1c\x1b[92;5u", false), None);
     }
 }

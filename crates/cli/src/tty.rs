@@ -4,9 +4,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use berth_api::message::Size;
+use berth_screen::ActiveScreen;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::stdio::{stderr, stdin, stdout};
@@ -83,6 +85,14 @@ pub(crate) fn last_words(mut bytes: &[u8]) {
     }
 }
 
+/// True while the terminal shows the alternate screen: it may be given back at any moment, by a panic too.
+static IN_ALTERNATE: AtomicBool = AtomicBool::new(false);
+
+/// Takes note of the screen the terminal shows, before it is told to show that one.
+pub(crate) fn set_active_screen(active: ActiveScreen) {
+    IN_ALTERNATE.store(active == ActiveScreen::Alternate, Ordering::Relaxed);
+}
+
 /// What the terminal was before we changed it; here so that a panic can put it back.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
@@ -114,7 +124,9 @@ impl Drop for Raw {
 fn give_back() {
     let before = BEFORE.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
     if let Some(before) = before {
-        last_words(berth_screen::LEAVE);
+        let in_alternate = IN_ALTERNATE.swap(false, Ordering::Relaxed);
+        let active = if in_alternate { ActiveScreen::Alternate } else { ActiveScreen::Primary };
+        last_words(&berth_screen::leave(active));
         let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
     }
 }

@@ -70,7 +70,7 @@ fn a_mistake_is_told_with_line_and_column_or_the_variable_and_exit_2() {
         assert_eq!(
             told.err,
             format!(
-                "error: {file}:3:3: [ui] has no key `colr`; did you mean `color`?\nhint: known there: color\n"
+                "error: {file}:3:3: [ui] has no key `colr`; did you mean `color`?\nhint: known there: color, leave_key\n"
             )
         );
     }

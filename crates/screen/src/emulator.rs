@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use alacritty_terminal::event::{Event, EventListener};
-use alacritty_terminal::grid::{Dimensions, Grid};
+use alacritty_terminal::grid::{Dimensions, Grid, Row};
 use alacritty_terminal::index::{Column, Line, Point};
 use alacritty_terminal::term::cell::Cell;
 use alacritty_terminal::term::{Config, Osc52, Term, TermMode};
@@ -138,16 +138,35 @@ impl Emulator {
     ///
     /// The emulator can only look at the active screen, and swapping clears the alternate one; so that
     /// is kept aside meanwhile.
-    pub(crate) fn with_primary<T>(&mut self, look: impl FnOnce(&Grid<Cell>) -> T) -> T {
+    pub(crate) fn with_primary<T>(&mut self, look: impl FnOnce(&mut Grid<Cell>) -> T) -> T {
         debug_assert!(self.in_alternate());
         let keyboard = self.keyboard();
         let alternate = mem::replace(self.term.grid_mut(), Grid::new(1, 1, 0));
         self.term.swap_alt();
-        let seen = look(self.term.grid());
+        let seen = look(self.term.grid_mut());
         self.term.swap_alt();
         *self.term.grid_mut() = alternate;
         self.set_keyboard(keyboard);
         seen
+    }
+
+    /// Keeps the rows that scroll off the primary screen from here on, at most this many. Resizing forgets them.
+    pub(crate) fn keep_history(&mut self, rows: usize) {
+        self.on_primary(|primary| primary.update_history(rows));
+    }
+
+    /// Shows the rows that scrolled off the primary screen to `look`, oldest first, and forgets them.
+    pub(crate) fn take_history(&mut self, mut look: impl FnMut(&Row<Cell>)) {
+        self.on_primary(|primary| {
+            for line in primary.topmost_line().0..0 {
+                look(&primary[Line(line)]);
+            }
+            primary.clear_history();
+        });
+    }
+
+    fn on_primary<T>(&mut self, act: impl FnOnce(&mut Grid<Cell>) -> T) -> T {
+        if self.in_alternate() { self.with_primary(act) } else { act(self.term.grid_mut()) }
     }
 
     /// Resizes both screens without the emulator's own `resize`, which allocates a thousand spare

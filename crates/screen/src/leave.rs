@@ -4,21 +4,36 @@
 //! screen nor the scrollback was cleared.
 //! Not here: putting the line discipline back (the client does), a new line for the prompt.
 
+use crate::ActiveScreen;
+
 /// Brings a terminal back to what a shell expects, without clearing anything.
 ///
-/// The cursor stays where it is, or returns to where it was before the alternate screen.
-pub const LEAVE: &[u8] = concat!(
+/// The cursor stays where it is, or returns to where it was before the alternate screen. `?1049l` is sent only if
+/// that is shown: on the primary screen some terminals (tmux among them) take it as an order to move the cursor to
+/// where it was when an application last entered the alternate screen, and the shell would write over what is there.
+pub fn leave(active: ActiveScreen) -> Vec<u8> {
+    let back: &[u8] = match active {
+        ActiveScreen::Primary => b"",
+        ActiveScreen::Alternate => b"\x1b[?1049l\x1b[<99u\x1b[=0;1u",
+    };
+    [BEFORE, back, AFTER].concat()
+}
+
+/// What has to happen on the screen that is shown.
+const BEFORE: &[u8] = concat!(
     "\x1b\\",      // End half a sequence, if the stream broke off.
     "\x1b[?2026l", // Show what a synchronized update still holds back.
-    "\x1b[<99u",   // Drop the keyboard modes of the alternate screen, if that is active,
+    "\x1b[<99u",   // Drop the keyboard modes of this screen: each has its own,
     "\x1b[=0;1u",  // also those set without stacking.
     "\x1b7",       // The next two move the cursor home: remember where it was.
     "\x1b[?6l",    // Origin mode off.
     "\x1b[r",      // Scroll the whole screen.
-    "\x1b8",       // Back. Some terminals do this again on ?1049l, even on the primary screen.
-    "\x1b[?1049l", // Leave the alternate screen.
-    "\x1b[<99u",   // The primary screen has its own keyboard modes.
-    "\x1b[=0;1u",
+    "\x1b8",       // Back. Some terminals do this again on ?1049l.
+)
+.as_bytes();
+
+/// What holds for both screens.
+const AFTER: &[u8] = concat!(
     "\x1b[>4;0m",                                       // modifyOtherKeys off.
     "\x1b[?9;1000;1001;1002;1003;1005;1006;1015;1016l", // No mouse reports,
     "\x1b[?1004l",                                      // no focus reports,
@@ -42,8 +57,8 @@ pub const LEAVE: &[u8] = concat!(
 
 #[cfg(test)]
 mod tests {
-    use super::LEAVE;
-    use crate::{Screen, Size};
+    use super::leave;
+    use crate::{ActiveScreen, Screen, Size};
 
     const SIZE: Size = Size { rows: 5, cols: 20 };
 
@@ -57,7 +72,7 @@ mod tests {
         used.feed(b"\x1b[?1049h\x1b[>1u\x1b[>5u\x1b[=3;2u\x1b[>4;2m\x1b[?1000;1003;1006;1016h\x1b[?1004h\x1b[?2004h");
         used.feed(b"\x1b[2;4r\x1b[?6h\x1b[?1h\x1b=\x1b[4h\x1b[?7l\x1b(0\x1b)0\x0e\x1b[?25l\x1b[5 q");
         used.feed(b"\x1b]8;;http://example.com\x1b\\\x1b[1;31;44mfull screen\x1b[?2026h half \x1b[3");
-        used.feed(LEAVE);
+        used.feed(&leave(ActiveScreen::Alternate));
         assert_eq!(used.restore(), shell.restore());
     }
 
@@ -65,8 +80,14 @@ mod tests {
     fn leaving_an_application_on_the_primary_screen_keeps_what_is_shown_and_the_cursor() {
         let mut screen = Screen::new(SIZE);
         screen.feed(b"a\r\nb\r\nc\x1b[2;4r\x1b[3;2H\x1b[31m\x1b[>1u\x1b[?2004h");
-        screen.feed(LEAVE);
+        screen.feed(&leave(ActiveScreen::Primary));
         assert_eq!(screen.text(), "a\nb\nc");
         assert_eq!(screen.cursor(), (2, 1));
+    }
+
+    #[test]
+    fn leaving_the_primary_screen_does_not_ask_for_the_one_before_the_alternate() {
+        let bytes = leave(ActiveScreen::Primary);
+        assert!(!bytes.windows(4).any(|window| window == b"1049"), "{}", bytes.escape_ascii());
     }
 }

@@ -6,7 +6,9 @@
 //! Start with [`Screen::feed`].
 
 use alacritty_terminal::event::Event;
+use alacritty_terminal::grid::{Grid, Row};
 use alacritty_terminal::term::TermMode;
+use alacritty_terminal::term::cell::Cell;
 use memchr::{memchr, memchr3};
 
 use crate::answers::Answers;
@@ -21,7 +23,7 @@ use crate::{Size, text};
 
 /// Longer sequences are left out: they are pictures or clipboard contents, which the emulator could only
 /// collect and ignore.
-const SEQUENCE_LIMIT_BYTES: usize = 8 * 1024;
+pub(crate) const SEQUENCE_LIMIT_BYTES: usize = 8 * 1024;
 
 /// How much is looked at in one go, so that a large read does not become large buffers.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -41,6 +43,8 @@ pub struct Screen {
     title: Option<String>,
     unswept_bytes: usize,
     damaged: bool,
+    /// Rows that scroll off are kept, so none may be skipped.
+    keeps_history: bool,
 }
 
 impl Screen {
@@ -58,6 +62,7 @@ impl Screen {
             title: None,
             unswept_bytes: 0,
             damaged: false,
+            keeps_history: false,
         }
     }
 
@@ -145,6 +150,25 @@ impl Screen {
         self.damaged
     }
 
+    /// The screen that is shown, with nothing put off, and its modes.
+    pub(crate) fn settled_grid(&mut self) -> (&Grid<Cell>, TermMode) {
+        self.settle();
+        (self.emulator.grid(), self.emulator.mode())
+    }
+
+    /// Keeps the rows that scroll off the primary screen from here on, at most this many. Resizing forgets them.
+    pub(crate) fn keep_history(&mut self, rows: usize) {
+        self.settle();
+        self.keeps_history = true;
+        self.emulator.keep_history(rows);
+    }
+
+    /// Shows the rows that scrolled off the primary screen to `look`, oldest first, and forgets them.
+    pub(crate) fn take_history(&mut self, look: impl FnMut(&Row<Cell>)) {
+        self.settle();
+        self.emulator.take_history(look);
+    }
+
     /// Takes whole sequences and characters: puts off what may be put off, feeds the rest.
     fn take(&mut self, bytes: &[u8]) {
         let mut fed = 0; // Everything before this is dealt with.
@@ -200,7 +224,7 @@ impl Screen {
 
     /// Drops the part of the pending text that has scrolled away.
     fn skip(&mut self) {
-        if !self.hidden.scrolls_fully() {
+        if self.keeps_history || !self.hidden.scrolls_fully() {
             return;
         }
         let cursor_row = usize::try_from(self.emulator.grid().cursor.point.line.0).unwrap_or(0);

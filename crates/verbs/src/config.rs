@@ -39,7 +39,7 @@ use keys::Document;
 pub use keys::{Origin, Setting, Spot};
 pub use policy::Policy;
 pub use send::SendKeys;
-pub use ui::{Color, Ui};
+pub use ui::{Color, CtrlKey, Ui};
 
 /// A file larger than this was not written by a person.
 const MAX_BYTES: u64 = 1 << 20;

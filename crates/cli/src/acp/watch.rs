@@ -173,7 +173,7 @@ impl Watch {
             // Of what it says it is told before it is said, and a tool behind it must not come first.
             Notice::Doing { what, .. } if matches!(what.as_str(), "writing" | "thinking") => {}
             Notice::Doing { .. } => self.look_at_output(),
-            Notice::Output { .. } | Notice::Replaced { .. } => {}
+            Notice::Output { .. } | Notice::Replaced { .. } | Notice::Resized { .. } => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use berth_core::Grant;
 use clap::builder::TypedValueParser;
 
-use super::{AgentOptions, Sorting, occasions};
+use super::{AgentOptions, Leave, Sorting, occasions};
 
 /// Run a command, or an agent, in a new session.
 ///
@@ -50,6 +50,8 @@ pub(crate) struct Run {
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) agent: AgentOptions,
+    #[command(flatten)]
+    pub(crate) leave: Leave,
     #[command(flatten)]
     pub(crate) limits: Limits,
     #[command(flatten)]
@@ -108,7 +110,7 @@ impl From<&Limits> for berth_api::record::Limits {
 /// it left behind is ended and proven gone first. --last takes the current session of this terminal if it is
 /// at rest, else the one that was lost last in this directory, else the one lost last anywhere, else the one
 /// that stopped last, here or anywhere; never a command that ended by itself with 0: its work is done.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 #[command(after_help = "\
 Examples:
   berth resume old                      attached; in a script, streamed
@@ -136,6 +138,8 @@ pub(crate) struct Resume {
     /// Do not attach; print the id once the command runs
     #[arg(short, long)]
     pub(crate) detach: bool,
+    #[command(flatten)]
+    pub(crate) leave: Leave,
     /// Print what `show --json` prints instead of the id or the output
     #[arg(long)]
     pub(crate) json: bool,
@@ -144,7 +148,7 @@ pub(crate) struct Resume {
 /// `512M`, `4G`, `1.5GiB`, or plain bytes; always in powers of 1024.
 fn size(text: &str) -> Result<u64, String> {
     const LEAST: f64 = 1024.0 * 1024.0;
-    let odd = || format!("`{text}` is no size; write one as 512M or 4G");
+    let odd = || format!("`{text}` is not a size; write one as 512M or 4G");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 = digits.parse().map_err(|_| odd())?;
     let power = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -167,7 +171,7 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// `1.5` or `150%`: hundredths of one core.
 fn cores(text: &str) -> Result<u64, String> {
-    let odd = || format!("`{text}` is no number of cores; write one as 1.5 or 150%");
+    let odd = || format!("`{text}` is not a number of cores; write one as 1.5 or 150%");
     let (digits, scale) = match text.strip_suffix('%') {
         Some(percent) => (percent, 1.0),
         None => (text, 100.0),

@@ -2,11 +2,27 @@
 
 use berth_api::record::Interface;
 use berth_api::{Code, Problem};
+use berth_verbs::config::CtrlKey;
+
+/// How an attached session is left.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Leave {
+    /// The key that leaves the session running, as in ctrl-b [default: `ui.leave_key` of the config, else ctrl-\]
+    #[arg(long, value_name = "KEY", value_parser = leave_key)]
+    pub(crate) leave_key: Option<CtrlKey>,
+}
+
+fn leave_key(text: &str) -> Result<CtrlKey, String> {
+    CtrlKey::parse(text).map_err(|bad| format!("this is {bad}"))
+}
 
 /// See a session's terminal and type into it. Ctrl-\ leaves it running.
 ///
 /// One party types, the others watch. If somebody else is typing this is refused (exit 4); watch
-/// with --observe, or take over with --take, which turns the other one into an observer.
+/// with --observe, or take over with --take, which turns the other one into an observer. An observer's terminal shows the
+/// part of the session's screen that has the cursor, whatever its size, and a line that says that it only watches.
+///
+/// What scrolled away before is printed first, from the session's output, unless an application has the whole screen.
 ///
 /// An agent that takes turns has no terminal and is talked to: Enter sends what you wrote, Alt-Enter makes a line, Ctrl-C cancels,
 /// Ctrl-D leaves. docs/terminal.md has all keys.
@@ -16,13 +32,14 @@ use berth_api::{Code, Problem};
 ///
 /// Leaving is exit 0. When the command ends while you are attached, its exit code is passed through
 /// (128+N for a signal; 1 if the run was lost).
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 #[command(after_help = "\
 Examples:
   berth attach fix                      Ctrl-\\ leaves it running
   berth attach fix --observe            only watch, while somebody else types
   berth attach fix --take
-  berth attach fix --tui                go on in the agent's own interface; --chat goes back")]
+  berth attach fix --tui                go on in the agent's own interface; --chat goes back
+  berth attach fix --leave-key ctrl-b   for a program that needs Ctrl-\\")]
 pub(crate) struct Attach {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
@@ -33,12 +50,17 @@ pub(crate) struct Attach {
     /// Take over from whoever is typing
     #[arg(short, long)]
     pub(crate) take: bool,
+    /// The most lines that are printed of what scrolled away before, up to 20000; 0 for none [default: 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=20_000))]
+    pub(crate) lines: Option<u16>,
+    #[command(flatten)]
+    pub(crate) leave: Leave,
     #[command(flatten)]
     pub(crate) switch: Switch,
 }
 
 /// Which interface of the agent to go on with.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 pub(crate) struct Switch {
     /// Go on with the agent's own interface in a terminal, in the same conversation
     #[arg(long, conflicts_with = "chat")]

@@ -6,8 +6,9 @@ use berth_verbs::foreign::adopt::{self, Adopted, Order, Others};
 use berth_verbs::foreign::{self};
 use berth_verbs::run::id_of;
 
-use crate::args::Adopt;
-use crate::cmd::{run, talk};
+use crate::args::{Adopt, Leave};
+use crate::cmd::run::{self, Stay};
+use crate::cmd::talk;
 use crate::ctx::Ctx;
 use crate::{print, tty};
 
@@ -31,5 +32,6 @@ pub(crate) fn run(ctx: &Ctx, args: &Adopt) -> Result<u8, Problem> {
     if takes_turns && !args.detach && !args.json && tty::is_interactive() {
         return talk::talk(ctx, &id);
     }
-    run::stay(ctx, connection, &status, args.detach || takes_turns, args.json)
+    let stay = Stay { detach: args.detach || takes_turns, json: args.json, leave: Leave::default() };
+    run::stay(ctx, connection, &status, stay)
 }

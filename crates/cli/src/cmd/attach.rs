@@ -5,7 +5,7 @@ use berth_api::{Code, Problem};
 use berth_keeper::view;
 
 use crate::args::Attach;
-use crate::attached;
+use crate::attached::{self, Wish};
 use crate::cmd::talk;
 use crate::ctx::Ctx;
 use crate::meant::Meant;
@@ -39,5 +39,6 @@ pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
         (false, true) => Role::Take,
         (false, false) => Role::Writer,
     };
-    attached::attach(ctx, &id, None, role)
+    let lines = args.lines.map_or(attached::LINES, usize::from);
+    attached::attach(ctx, &id, None, Wish { lines, ..Wish::new(role, args.leave.leave_key) })
 }

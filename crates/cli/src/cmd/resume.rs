@@ -7,7 +7,8 @@ use berth_keeper::view;
 use berth_verbs::{interface, resume};
 
 use crate::args::Resume;
-use crate::cmd::{run, talk};
+use crate::cmd::run::{self, Stay};
+use crate::cmd::talk;
 use crate::ctx::Ctx;
 use crate::meant::{How, Meant};
 use crate::{print, tty};
@@ -40,7 +41,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Resume) -> Result<u8, Problem> {
     if takes_turns && !args.detach && !args.json && tty::is_interactive() {
         return talk::talk(ctx, &id);
     }
-    run::stay(ctx, connection, &status, args.detach || takes_turns, args.json)
+    let stay = Stay { detach: args.detach || takes_turns, json: args.json, leave: args.leave };
+    run::stay(ctx, connection, &status, stay)
 }
 
 /// Goes on with this interface of the agent, and returns when it is there.

@@ -7,8 +7,8 @@ use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
 use berth_verbs::run::{self as verb, Made, Wanted, id_of};
 
-use crate::args::Run;
-use crate::attached;
+use crate::args::{Leave, Run};
+use crate::attached::{self, Wish};
 use crate::cmd::replace::Replaced;
 use crate::cmd::{output, policy, send, stop, talk};
 use crate::ctx::Ctx;
@@ -33,13 +33,14 @@ pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
         print::note(&format!("in no record, and to be in the environment when it is resumed: {names}"));
     }
     let status = settle(ctx, status, replaced)?;
+    let how = Stay { detach: args.detach, json: args.json, leave: args.leave };
     if !takes_turns {
-        return stay(ctx, connection, &status, args.detach, args.json);
+        return stay(ctx, connection, &status, how);
     }
     match wanted.prompt {
         Some(prompt) => first_turn(ctx, &args, &status, prompt),
         None if tty::is_interactive() && !args.detach && !args.json => talk::talk(ctx, &id_of(&status)?),
-        None => stay(ctx, connection, &status, true, args.json),
+        None => stay(ctx, connection, &status, Stay { detach: true, ..how }),
     }
 }
 
@@ -126,18 +127,20 @@ fn first_turn(ctx: &Ctx, args: &Run, status: &Status, text: String) -> Result<u8
     outcome.map_err(|problem| send::accepted(problem, &receipt, args.key.as_deref(), false))
 }
 
+/// How a start is followed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stay {
+    pub(crate) detach: bool,
+    pub(crate) json: bool,
+    pub(crate) leave: Leave,
+}
+
 /// What follows a start, for `run` and `resume` alike.
-pub(crate) fn stay(
-    ctx: &Ctx,
-    connection: Connection,
-    status: &Status,
-    detach: bool,
-    json: bool,
-) -> Result<u8, Problem> {
-    match (detach, json) {
+pub(crate) fn stay(ctx: &Ctx, connection: Connection, status: &Status, how: Stay) -> Result<u8, Problem> {
+    match (how.detach, how.json) {
         (true, true) => print::json(status),
         (true, false) => print::text(&format!("{}\n", status.id)),
-        (false, _) => return follow(ctx, connection, status, json),
+        (false, _) => return follow(ctx, connection, status, how),
     }
     .map_err(|problem| runs(problem, &status.id))?;
     Ok(0)
@@ -148,13 +151,14 @@ fn runs(problem: Problem, id: impl std::fmt::Display) -> Problem {
     problem.hint(format!("session {id} runs; end it with `berth stop {id}`"))
 }
 
-fn follow(ctx: &Ctx, connection: Connection, status: &Status, json: bool) -> Result<u8, Problem> {
+fn follow(ctx: &Ctx, connection: Connection, status: &Status, how: Stay) -> Result<u8, Problem> {
     let id = id_of(status)?;
-    if tty::is_interactive() && !json {
-        return attached::attach(ctx, &id, Some(connection), berth_api::message::Role::Writer);
+    if tty::is_interactive() && !how.json {
+        let wish = Wish::new(berth_api::message::Role::Writer, how.leave.leave_key);
+        return attached::attach(ctx, &id, Some(connection), wish);
     }
     drop(connection);
-    if json {
+    if how.json {
         let ended = crate::cmd::wait::until_exit(ctx, &id, None)?;
         print::json(&ended)?;
         return crate::cmd::wait::exit_code(&ended);
@@ -186,7 +190,10 @@ fn again(
         (true, true) => print::json(&status).map(|()| 0).map_err(|problem| runs(problem, id)),
         (true, false) => print::text(&format!("{id}\n")).map(|()| 0).map_err(|problem| runs(problem, id)),
         (false, _) => match ctx.keeper_of(id)? {
-            Some(connection) => follow(ctx, connection, &status, args.json),
+            Some(connection) => {
+                let how = Stay { detach: args.detach, json: args.json, leave: args.leave };
+                follow(ctx, connection, &status, how)
+            }
             None => output::stream_to_end(ctx, id),
         },
     }

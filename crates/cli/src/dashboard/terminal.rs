@@ -74,6 +74,7 @@ impl Screen {
             self.raw = Some(tty::Raw::enter()?);
             keep_other_threads_quiet();
         }
+        tty::set_active_screen(berth_screen::ActiveScreen::Alternate);
         self.unwritten = ENTER.to_vec();
         self.renew()
     }

@@ -172,8 +172,7 @@ fn attaching_types_into_it_and_leaving_comes_back_to_the_dashboard() {
     terminal.wait_until("the keys there are", |terminal| footer(terminal).contains("Enter attach"));
     terminal.raw.clear();
     terminal.type_keys("o");
-    // What attaching begins with, once keys are passed on as they are.
-    terminal.wait_for_raw(&[b'\n'; 24]);
+    terminal.wait_for("only watching shell (80×24) · Ctrl-\\ leaves");
     terminal.type_keys("\x1c");
     terminal.wait_for("back from shell");
     terminal.type_keys("qq");

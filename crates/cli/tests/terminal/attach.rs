@@ -1,9 +1,10 @@
 //! Attaching and leaving: the screen comes as it is, the terminal goes back as it was.
 
 use berth_harness::{signal, wait_until};
+use berth_screen::{ActiveScreen, leave};
 use rustix::process::Signal;
 
-use crate::{contains, lab};
+use crate::{contains, lab, watched};
 
 /// Everything a full-screen application sets, and a cursor in an odd place.
 const FULL_SCREEN: &str = concat!(
@@ -22,7 +23,7 @@ fn ctrl_backslash_in_every_encoding_leaves_the_session_running_and_the_terminal_
         terminal.type_keys(key);
         assert_eq!(terminal.wait_exit(), 0);
         assert!(
-            contains(&terminal.raw, berth_screen::LEAVE),
+            contains(&terminal.raw, &leave(ActiveScreen::Alternate)),
             "{:?}",
             terminal.raw.escape_ascii().to_string()
         );
@@ -139,18 +140,20 @@ fn a_sequence_or_character_cut_in_half_reaches_whoever_attaches_or_leaves_in_bet
     leaver.wait_for("red and caf");
     leaver.type_keys("\x1c");
     assert_eq!(leaver.wait_exit(), 0);
-    let leave =
-        leaver.raw.windows(berth_screen::LEAVE.len()).position(|window| window == berth_screen::LEAVE);
+    let leave = leave(ActiveScreen::Alternate);
+    let leave = leaver.raw.windows(leave.len()).position(|window| window == leave);
     let before = &leaver.raw[..leave.expect("it gave the terminal back")];
-    assert!(!before.contains(&0xc3), "half a character was shown: {}", before.escape_ascii());
+    assert!(!contains(before, b"caf\xc3"), "half a character was shown: {}", before.escape_ascii());
     lab.ok(["input", &id, "2"]);
     watcher.wait_for("café open");
     lab.ok(["input", &id, "3"]);
     watcher.wait_for("red and café open end");
-    assert_eq!(watcher.text().trim_end(), lab.ok(["screen", &id]).trim_end());
+    assert_eq!(watched(&mut watcher), lab.ok(["screen", &id]).trim_end());
     let mut fresh = lab.terminal(["attach", "--observe", &id]);
     fresh.wait_for("red and café open end");
-    assert_eq!(watcher.restore().escape_ascii().to_string(), fresh.restore().escape_ascii().to_string());
+    fresh.wait_until("the whole picture", |fresh| fresh.raw.ends_with(b"\x1b[?2026l"));
+    let fresh = fresh.restore();
+    watcher.wait_until("the same picture as a fresh one", |watcher| watcher.restore() == fresh);
 }
 
 #[test]
@@ -186,9 +189,9 @@ fn an_attached_person_sees_the_last_words_and_the_end_and_gets_its_code() {
     for terminal in [&mut writer, &mut observer] {
         assert_eq!(terminal.wait_exit(), 5);
         assert!(contains(&terminal.raw, b"last words"), "{}", terminal.raw.escape_ascii());
-        assert!(terminal.text().contains("[finite ended: exit 5]"), "{}", terminal.text());
+        assert!(terminal.text().contains("[finite ended: failed · exit 5]"), "{}", terminal.text());
     }
-    let mut late = lab.terminal(["attach", &id]);
+    let mut late = lab.terminal(["attach", "--observe", &id]);
     assert_eq!(late.wait_exit(), 1);
     assert!(late.text().contains("berth resume"), "{}", late.text());
 }

@@ -3,7 +3,7 @@
 use berth_harness::{Lab, Terminal, wait_until};
 use rustix::process::Signal;
 
-use crate::{assert_contiguous, flood_numbers, lab};
+use crate::{assert_contiguous, flood_numbers, kept_screen, lab, watched};
 
 /// The length of a line of `flood` in the agent's output, where LF has become CR LF.
 const LINE_BYTES: u64 = 67;
@@ -12,24 +12,22 @@ fn touch(path: &std::path::Path) {
     std::fs::write(path, "").expect("a file");
 }
 
-/// The same screen on a terminal that has just attached.
-fn fresh_restore(lab: &Lab, id: &str, marker: &str) -> Vec<u8> {
-    let mut fresh = lab.terminal(["attach", "--observe", id]);
-    fresh.wait_for(marker);
-    // The marker is in the middle of the picture; this is its end.
-    fresh.wait_until("the whole screen", |fresh| fresh.raw.ends_with(b"\x1b[?2026l"));
-    fresh.restore()
-}
-
 fn assert_shows_the_truth(lab: &Lab, id: &str, terminal: &mut Terminal, marker: &str) {
     terminal.wait_for(marker);
     assert_eq!(terminal.text(), lab.ok(["screen", id]));
-    let fresh = fresh_restore(lab, id, marker);
+    let fresh = kept_screen(lab, id).restore();
     terminal.wait_until("the same screen as a fresh one", |terminal| terminal.restore() == fresh);
     // And once more from the bytes alone.
     let mut replayed = berth_screen::Screen::new(berth_screen::Size { rows: 24, cols: 80 });
     replayed.feed(&terminal.raw);
     assert_eq!(replayed.restore(), terminal.restore());
+}
+
+/// An observer's terminal of 24 rows shows all of the screen but its first row, which has to make room for the status line.
+fn assert_watches_the_truth(lab: &Lab, id: &str, observer: &mut Terminal) {
+    let truth = lab.ok(["screen", id]);
+    let (_, truth) = truth.split_once('\n').expect("a full screen");
+    assert_eq!(watched(observer), truth);
 }
 
 #[test]
@@ -143,8 +141,9 @@ fn f1_a_terminal_that_does_not_read_never_holds_up_the_agent_nor_another_client(
     quick.wait_for("ready");
     touch(&go);
     // Nobody reads what `slow` writes from here on.
-    assert_shows_the_truth(&lab, &id, &mut quick, "the end");
+    quick.wait_for("the end");
     assert!(done.exists());
+    assert_watches_the_truth(&lab, &id, &mut quick);
     assert_shows_the_truth(&lab, &id, &mut slow, "the end");
 }
 
@@ -165,7 +164,7 @@ fn f1_clients_that_cannot_keep_up_end_every_flood_with_the_right_screen() {
         // Whichever is looked at first takes its time, and the others wait for it.
         for watcher in &mut watchers {
             watcher.wait_for(end.strip_prefix(r"say:\r\n").expect("the script says so"));
-            assert_eq!(watcher.text(), lab.ok(["screen", &id]));
+            assert_watches_the_truth(&lab, &id, watcher);
         }
         watchers.rotate_left(1);
     }

@@ -4,7 +4,7 @@ use berth_harness::{Lab, signal, wait_until};
 use berth_host::identity::Identity;
 use rustix::process::Signal;
 
-use crate::{contains, lab};
+use crate::{contains, kept_screen, lab};
 
 fn gate(lab: &Lab, name: &str) -> (std::path::PathBuf, String) {
     let path = lab.dir().join(name);
@@ -56,9 +56,7 @@ fn a_terminal_that_changes_its_size_in_a_flood_ends_with_the_right_screen() {
     }
     open(&rest);
     terminal.wait_for("finished");
-    let mut fresh = lab.terminal_of_size(["attach", "--observe", &id], 20, 40);
-    fresh.wait_for("finished");
-    fresh.wait_until("the whole screen", |fresh| fresh.raw.ends_with(b"\x1b[?2026l"));
+    let mut fresh = kept_screen(&lab, &id);
     assert_eq!(terminal.text(), fresh.text());
     let fresh = fresh.restore();
     terminal.wait_until("the same screen as a fresh one", |terminal| terminal.restore() == fresh);

@@ -41,7 +41,7 @@ fn input_is_refused_while_a_person_types_and_take_turns_them_into_an_observer() 
     person.wait_for("mine");
     lab.ok(["input", "--take", &id, "theirs"]);
     person.wait_for("theirs");
-    person.wait_for_raw(b"observing, taken over by pid");
+    person.wait_for("taken over: only watching");
     person.type_keys("WRONG");
     person.wait_for_raw(b"\x07");
     lab.ok(["input", &id, "again"]);

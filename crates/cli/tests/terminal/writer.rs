@@ -105,7 +105,8 @@ fn b3_a_writer_that_was_stopped_while_another_took_over_types_into_the_void() {
     second.type_keys("<two>");
     second.wait_for("<two>");
     first.signal(Signal::CONT);
-    first.wait_for_raw(b"taken over by pid");
+    first.wait_for("taken over: only watching");
+    assert!(first.text().contains("· by pid "), "{}", first.text());
     first.type_keys("LATE");
     first.wait_for_raw(b"\x07");
     first.wait_for("<two>");

@@ -301,7 +301,7 @@ impl Visit {
                 Ok::<_, io::Error>((hearing, saying, answer))
             };
             match tokio::time::timeout_at(until, asked).await {
-                Ok(Ok((hearing, saying, Some(Arrival::Answer(Answer::Attached { fence }))))) => {
+                Ok(Ok((hearing, saying, Some(Arrival::Answer(Answer::Attached { fence, .. }))))) => {
                     return Ok(Some((hearing, saying, fence)));
                 }
                 Ok(Ok((_, _, Some(Arrival::Answer(Answer::Problem { problem }))))) => return Err(problem),
@@ -386,7 +386,7 @@ async fn show(
                 }
                 Message::binary(bytes)
             }
-            Arrival::Notice(Notice::Replaced { by }) => {
+            Arrival::Notice(Notice::Replaced { by, .. }) => {
                 both.was_replaced.store(true, Ordering::Relaxed);
                 Remark::Replaced { by }.message()
             }
@@ -400,7 +400,11 @@ async fn show(
                 | Answer::Receipt { .. },
             )
             | Arrival::Notice(
-                Notice::Event { .. } | Notice::Output { .. } | Notice::Said { .. } | Notice::Doing { .. },
+                Notice::Event { .. }
+                | Notice::Output { .. }
+                | Notice::Said { .. }
+                | Notice::Doing { .. }
+                | Notice::Resized { .. },
             ) => continue,
         };
         if sink.send(message).await.is_err() {

@@ -350,7 +350,7 @@ impl Feed {
                 Notice::Doing { turn, what, detail, tokens } => {
                     state.turn.act(Doing { turn, at: 0, what, detail, tokens }, &mut bytes);
                 }
-                Notice::Replaced { .. } => {}
+                Notice::Replaced { .. } | Notice::Resized { .. } => {}
             }
         }
         if !bytes.is_empty() {

@@ -178,7 +178,10 @@ impl Upstream<'_> {
                             }
                         }
                         Notice::Doing { .. } => is_stale = true,
-                        Notice::Output { .. } | Notice::Said { .. } | Notice::Replaced { .. } => {}
+                        Notice::Output { .. }
+                        | Notice::Said { .. }
+                        | Notice::Replaced { .. }
+                        | Notice::Resized { .. } => {}
                     }
                     news.push(notice);
                 }

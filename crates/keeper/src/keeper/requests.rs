@@ -414,8 +414,15 @@ impl Keeper {
         // The screen follows as soon as it can be painted, which is at once but for a torn sequence.
         let since_ms = client.attached.map_or_else(clock::wall_ms, |attached| attached.since_ms);
         client.attached = Some(Attached { fence, behind: true, since_ms });
-        let answer = Answer::Attached { fence: fence.map(|fence| fence.0) };
-        client.send(Kind::Answer, &serde_json::to_vec(&answer).expect("an answer is plain data"));
+        let answer = Answer::Attached {
+            fence: fence.map(|fence| fence.0),
+            size: self.terminal_size(),
+            alternate: self.screen.in_alternate(),
+            output_end: self.output.end(),
+        };
+        self.answer(key, &answer);
+        // At once, so that the screen is the one of `output_end`.
+        self.flush(key);
         self.write_status_within(STATUS_DELAY_MS);
         Ok(None)
     }
@@ -444,12 +451,14 @@ impl Keeper {
     }
 
     fn demote_others(&mut self, key: u64, taker: &str) {
-        let notice = serde_json::to_vec(&Notice::Replaced { by: taker.to_owned() }).expect("plain data");
+        let replaced = Notice::Replaced { by: taker.to_owned(), size: self.terminal_size() };
+        let notice = serde_json::to_vec(&replaced).expect("plain data");
         for (other, client) in &mut self.clients {
             if let Some(attached) = client.attached.as_mut().filter(|attached| attached.fence.is_some())
                 && *other != key
             {
-                attached.fence = None;
+                // An observer draws from a whole screen.
+                (attached.fence, attached.behind) = (None, true);
                 client.send(Kind::Notice, &notice);
             }
         }

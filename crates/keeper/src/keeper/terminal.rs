@@ -322,9 +322,12 @@ impl Keeper {
             let _ = terminal.pty.resize(wanted.rows, wanted.cols);
         }
         self.output.set_size(wanted.rows, wanted.cols);
+        let resized = Notice::Resized { size: self.terminal_size() };
+        let notice = serde_json::to_vec(&resized).expect("a notice is plain data");
         for client in self.clients.values_mut() {
             if let Some(attached) = client.attached.as_mut().filter(|attached| attached.fence.is_none()) {
                 attached.behind = true;
+                client.send(Kind::Notice, &notice);
             }
         }
     }

@@ -49,6 +49,7 @@ pub(super) fn run(ctx: &Ctx, args: &Ls, filter: Filter) -> Result<u8, Problem> {
     let mut live = Live::begin(ctx, filter)?;
     let raw = tty::Raw::enter().map_err(|error| cannot("prepare the terminal", &error))?;
     // Its own screen, so that what was there comes back; no cursor.
+    tty::set_active_screen(berth_screen::ActiveScreen::Alternate);
     tty::last_words(b"\x1b[?1049h\x1b[?25l");
     let left = watch(ctx, args, &mut live, &signals);
     drop(raw);

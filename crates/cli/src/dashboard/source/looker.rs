@@ -222,7 +222,9 @@ impl<'a> Looking<'a> {
                     self.follow();
                 }
             }
-            Arrival::Notice(Notice::Replaced { .. }) | Arrival::Output(_) | Arrival::Screen(_) => {}
+            Arrival::Notice(Notice::Replaced { .. } | Notice::Resized { .. })
+            | Arrival::Output(_)
+            | Arrival::Screen(_) => {}
         }
     }
 

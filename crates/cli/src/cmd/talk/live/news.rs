@@ -102,7 +102,7 @@ impl Live<'_> {
                 self.story.doing(turn, &what, &detail, tokens);
             }
             Arrival::Answer(Answer::Problem { problem }) => self.complain(&problem),
-            Arrival::Notice(Notice::Output { .. } | Notice::Replaced { .. })
+            Arrival::Notice(Notice::Output { .. } | Notice::Replaced { .. } | Notice::Resized { .. })
             | Arrival::Answer(_)
             | Arrival::Output(_)
             | Arrival::Screen(_) => {}
