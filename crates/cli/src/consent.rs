@@ -28,16 +28,36 @@ pub(crate) fn ask(what: &str, said: bool) -> Result<(), Problem> {
         )
         .hint("say so with --yes"));
     }
-    print::prompt(&format!("{what}\nGo on? [y/N] "));
+    match answer_to(&format!("{what}\nGo on? [y/N] ")) {
+        None => Err(Problem::new(Code::NeedsYes, "no answer; nothing was done").hint("say so with --yes")),
+        Some(answer) if is_yes(&answer) => Ok(()),
+        Some(_) => Err(cancelled()),
+    }
+}
+
+/// Lets a person choose: the line they typed, which is not empty. Only for callers that know of a terminal.
+pub(crate) fn choose(question: &str) -> Result<String, Problem> {
+    let answer = answer_to(question).unwrap_or_default();
+    // As with a yes: a line that was not finished is not an answer.
+    let line = answer.strip_suffix(b"\n").unwrap_or_default().trim_ascii();
+    if line.is_empty() { Err(cancelled()) } else { Ok(String::from_utf8_lossy(line).into_owned()) }
+}
+
+fn cancelled() -> Problem {
+    Problem::new(Code::Refused, "cancelled; nothing was done")
+}
+
+/// What is typed at a prompt; `None` at the end of the input.
+fn answer_to(question: &str) -> Option<Vec<u8>> {
+    print::prompt(question);
     let mut answer = Vec::new();
     let read = std::io::Read::take(std::io::stdin().lock(), MAX_ANSWER_BYTES).read_until(b'\n', &mut answer);
     match read {
         Ok(0) | Err(_) => {
             print::prompt("\n");
-            Err(Problem::new(Code::NeedsYes, "no answer; nothing was done").hint("say so with --yes"))
+            None
         }
-        Ok(_) if is_yes(&answer) => Ok(()),
-        Ok(_) => Err(Problem::new(Code::Refused, "cancelled; nothing was done")),
+        Ok(_) => Some(answer),
     }
 }
 

@@ -12,7 +12,8 @@ use super::{AgentOptions, Leave, Sorting, occasions};
 /// With --agent it is one that takes turns (see `berth send`): the id is printed once it does; with --prompt the
 /// answer is. With a command, or with --tui: on a terminal you are attached to it; leave with Ctrl-\ and it goes on. Off a terminal the
 /// output is streamed and the command's exit code passed through; killing `berth run` does not
-/// kill the session. With -d the id is printed alone, once the command really runs.
+/// kill the session. With -d the id is printed alone, once the command really runs. Without an agent and a command you
+/// choose from the agents on this host; if the name is taken you may resume or replace that session. Both at a terminal only.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -68,12 +69,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments; with --agent, more arguments for the agent
-    #[arg(
-        required_unless_present = "agent",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<std::ffi::OsString>,
 }
 

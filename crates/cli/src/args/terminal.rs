@@ -23,6 +23,7 @@ fn leave_key(text: &str) -> Result<CtrlKey, String> {
 /// part of the session's screen that has the cursor, whatever its size, and a line that says that it only watches.
 ///
 /// What scrolled away before is printed first, from the session's output, unless an application has the whole screen.
+/// A session that is not running can be resumed: at a terminal you are asked.
 ///
 /// An agent that takes turns has no terminal and is talked to: Enter sends what you wrote, Alt-Enter makes a line, Ctrl-C cancels,
 /// Ctrl-D leaves. docs/terminal.md has all keys.

@@ -4,12 +4,12 @@ use berth_api::message::Role;
 use berth_api::{Code, Problem};
 use berth_keeper::view;
 
-use crate::args::Attach;
+use crate::args::{Attach, Resume};
 use crate::attached::{self, Wish};
-use crate::cmd::talk;
+use crate::cmd::{resume, talk};
 use crate::ctx::Ctx;
 use crate::meant::Meant;
-use crate::tty;
+use crate::{consent, print, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
     if !tty::is_interactive() {
@@ -39,6 +39,18 @@ pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
         (false, true) => Role::Take,
         (false, false) => Role::Writer,
     };
+    if role != Role::Observer && ctx.keeper_of(&id)?.is_none() {
+        let status = ctx.status(&id)?;
+        if tty::can_ask() && status.archived_at.is_none() {
+            let state = print::ending(&status).unwrap_or(status.state);
+            consent::ask(
+                &format!("session `{handle}` is not running ({state}); it would be resumed"),
+                false,
+            )?;
+            let session = args.session.clone();
+            return resume::run(ctx, &Resume { session, leave: args.leave, ..Resume::default() });
+        }
+    }
     let lines = args.lines.map_or(attached::LINES, usize::from);
     attached::attach(ctx, &id, None, Wish { lines, ..Wish::new(role, args.leave.leave_key) })
 }

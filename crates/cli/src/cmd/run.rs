@@ -1,5 +1,7 @@
 //! `berth run`: a command in a new session.
 
+mod offer;
+
 use std::ffi::OsString;
 
 use berth_api::life::PolicyChange;
@@ -14,8 +16,12 @@ use crate::cmd::{output, policy, send, stop, talk};
 use crate::ctx::Ctx;
 use crate::{config, print, tty, turns};
 
-pub(crate) fn run(ctx: &Ctx, args: Run) -> Result<u8, Problem> {
+pub(crate) fn run(ctx: &Ctx, mut args: Run) -> Result<u8, Problem> {
     refuse_unknown_option(&args)?;
+    offer::agent(&mut args)?;
+    if let Some(code) = offer::taken_name(ctx, &mut args)? {
+        return Ok(code);
+    }
     let wanted = wanted(&args)?;
     let mut prepared = verb::prepare(&wanted)?;
     let takes_turns = prepared.takes_turns();

@@ -6,6 +6,7 @@ mod attach;
 mod disconnect;
 mod leaving;
 mod observe;
+mod offers;
 mod programs;
 mod restart;
 mod scrollback;
