@@ -74,7 +74,7 @@ impl Play {
 
     fn send(&mut self, text: &str) -> Result<Vec<Event>, Refusal> {
         let (by, text) = (Actor::default(), text.to_owned());
-        let prompt = Prompt { by, text, key: None, start_by: None, manner: Manner::Queue };
+        let prompt = Prompt { by, text, key: None, start_by: None, manner: Manner::Queue, retry: None };
         self.order(Command::Send { prompt })
     }
 
