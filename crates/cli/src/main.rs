@@ -26,6 +26,7 @@ mod print;
 mod progress;
 mod reading;
 mod remote;
+mod replies;
 mod tty;
 mod turns;
 mod ui;

@@ -133,6 +133,27 @@ fn a_question_is_answered_with_a_key_once_it_could_be_read() {
 }
 
 #[test]
+fn a_no_with_a_reason_is_written_in_the_chat_and_ctrl_c_goes_back_to_the_question() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s"]);
+    let mut terminal = talk(&lab);
+    terminal.type_keys("ask:Bash:rm -rf x\r");
+    terminal.wait_for("Allow Bash?");
+    terminal.wait_for("[t] tell it");
+    terminal.type_keys("t");
+    wait_last(&mut terminal, "? ");
+    terminal.type_keys("no");
+    wait_last(&mut terminal, "? no");
+    terminal.type_keys("\x03");
+    wait_last(&mut terminal, PROMPT);
+    assert!(lab.events(&id, "answered").is_empty());
+    terminal.type_keys("tuse mktemp instead\r");
+    terminal.wait_for("[answered: reject: use mktemp instead]");
+    assert_eq!(lab.events(&id, "answered")[0]["text"], "use mktemp instead");
+    wait_until("the turn", || states(&lab, "s") == ["done"]);
+}
+
+#[test]
 fn a_question_goes_away_when_somebody_else_answers_and_no_key_answers_it_then() {
     let lab = lab();
     let id = start(&lab, &["--name", "s"]);

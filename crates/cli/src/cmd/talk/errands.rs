@@ -21,7 +21,7 @@ use crate::turns;
 pub(super) enum Errand {
     Send(String),
     Cancel(u64),
-    Answer { request: String, option: String, epoch: Option<u64> },
+    Answer { request: String, wish: Wish, epoch: Option<u64> },
 }
 
 /// One who does them.
@@ -90,8 +90,8 @@ fn perform(ctx: &Ctx, id: &SessionId, errand: &Errand) -> Result<(), Problem> {
             let command = Command::Cancel { turn: *turn, by: ctx.me() };
             turns::change(ctx, id, Request::Cancel { turn: *turn }, command)
         }
-        Errand::Answer { request, option, epoch } => {
-            let wish = Wish::option(option.as_str());
+        Errand::Answer { request, wish, epoch } => {
+            let wish = wish.clone();
             match ctx.ask(id, Request::AnswerAsk { request: Some(request.clone()), wish, epoch: *epoch })? {
                 Some(_) => Ok(()),
                 None => Err(Problem::new(

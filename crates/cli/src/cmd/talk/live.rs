@@ -12,7 +12,7 @@ mod picture;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use berth_api::turn::{Ask, AskKind};
+use berth_api::turn::{Ask, AskKind, Wish};
 use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
 use berth_host::signals::SignalFd;
@@ -27,6 +27,7 @@ use super::keys::{Key, Keys};
 use super::story::Story;
 use crate::ctx::Ctx;
 use crate::reading::ReadingTime;
+use crate::replies::{self, OwnWords};
 use crate::tty;
 
 /// How long the rest of a key's sequence may take.
@@ -53,6 +54,10 @@ struct Asked {
     reading: ReadingTime,
     /// The person has answered; nobody else has said so yet.
     is_answered: bool,
+    /// The options that were chosen so far, by their places, of a question that takes several.
+    chosen: Vec<usize>,
+    /// What is written is the answer, and not the next message.
+    is_replying: bool,
 }
 
 /// A person who talks to a session.
@@ -237,6 +242,10 @@ impl<'a> Live<'a> {
             Key::Leave => self.leave(),
             Key::EndOfInput if self.editor.is_empty() => self.leave(),
             Key::EndOfInput => drop(self.editor.take(&Key::Delete)),
+            Key::Interrupt if self.replies_with().is_some() => {
+                self.editor.clear();
+                self.set_replying(false);
+            }
             Key::Interrupt if !self.editor.is_empty() => self.editor.clear(),
             Key::Interrupt => match self.story.current.as_ref().filter(|current| !current.is_cancelled) {
                 Some(current) if hint != Some(CANCELLING) => {
@@ -254,8 +263,9 @@ impl<'a> Live<'a> {
             }
             Key::Suspend => self.suspend()?,
             Key::Char(c) if may_answer && self.editor.is_empty() && self.answer(*c) => {}
+            Key::Enter if may_answer && self.editor.is_empty() && self.answer_chosen() => {}
             key => match self.editor.take(key) {
-                Did::Send(text) => self.give(Errand::Send(text)),
+                Did::Send(text) => self.send(text),
                 Did::Changed | Did::Nothing => {}
             },
         }
@@ -282,11 +292,63 @@ impl<'a> Live<'a> {
     /// Answers the question on the screen if this key does, and if it could be read.
     fn answer(&mut self, key: char) -> bool {
         let Some(ask) = self.answerable() else { return false };
-        let Some((_, option)) = choices(ask).into_iter().find(|(keys, _)| keys.contains(key)) else {
+        if self.replies_with().is_some() {
+            return false;
+        }
+        if key == OWN_WORDS && OwnWords::of(ask).is_some() {
+            self.set_replying(true);
+            return true;
+        }
+        let Some(at) = choices(ask).iter().position(|(keys, _)| keys.contains(key)) else {
             return false;
         };
-        let (request, option) = (ask.request.clone(), option.to_owned());
-        let errand = Errand::Answer { request, option, epoch: self.story.epoch };
+        if ask.several {
+            if let Some(asked) = &mut self.asked {
+                replies::toggle(&mut asked.chosen, at);
+            }
+            return true;
+        }
+        let wish = Wish::option(ask.options[at].id.as_str());
+        self.reply(wish)
+    }
+
+    /// Answers with the options that were chosen, if there are some.
+    fn answer_chosen(&mut self) -> bool {
+        let wish = match (self.answerable(), &self.asked) {
+            (Some(ask), Some(asked)) if ask.several => replies::options(ask, &asked.chosen),
+            _ => None,
+        };
+        wish.is_some_and(|wish| self.reply(wish))
+    }
+
+    /// Sends what was written: as the next message, or as the answer in own words.
+    fn send(&mut self, text: String) {
+        let wish = self.replies_with().zip(self.answerable()).map(|(words, ask)| {
+            let chosen = self.asked.as_ref().map(|asked| asked.chosen.clone()).unwrap_or_default();
+            words.wish(ask, &chosen, text.clone())
+        });
+        match wish {
+            Some(wish) => drop(self.reply(wish)),
+            None => self.give(Errand::Send(text)),
+        }
+    }
+
+    /// Whether the question that is open is being answered in own words, and what those are.
+    fn replies_with(&self) -> Option<OwnWords> {
+        let ask = self.answerable()?;
+        self.asked.as_ref().filter(|asked| asked.is_replying)?;
+        OwnWords::of(ask)
+    }
+
+    fn set_replying(&mut self, is_replying: bool) {
+        if let Some(asked) = &mut self.asked {
+            asked.is_replying = is_replying;
+        }
+    }
+
+    fn reply(&mut self, wish: Wish) -> bool {
+        let Some(ask) = self.answerable() else { return false };
+        let errand = Errand::Answer { request: ask.request.clone(), wish, epoch: self.story.epoch };
         self.give(errand);
         // Once is enough; if that fails, the question is there again.
         if let Some(asked) = &mut self.asked {
@@ -325,7 +387,11 @@ impl<'a> Live<'a> {
                 self.leaving = false;
                 self.editor.give_back(&text);
             }
-            Errand::Answer { .. } => self.asked = None,
+            Errand::Answer { wish, .. } => {
+                self.asked = None;
+                let (Wish::Deny { reason: text } | Wish::Options { text, .. }) = wish else { return };
+                text.into_iter().for_each(|text| self.editor.give_back(&text));
+            }
             Errand::Cancel(_) => {}
         }
     }
@@ -361,6 +427,9 @@ impl<'a> Live<'a> {
         Ok(())
     }
 }
+
+/// The key that begins an answer in own words.
+const OWN_WORDS: char = 't';
 
 const CANCELLING: &str = "cancelling; press Ctrl-C again to leave, the session stays";
 

@@ -251,7 +251,7 @@ impl Story {
             return;
         }
         self.end_line();
-        let asks = format!("? {} wants to:", print::excerpt(&ask.tool, 60));
+        let asks = format!("? {}", crate::replies::headline(ask));
         self.told.push(Visible::painted(Paint::Bold, asks, true) + "\n");
         for line in ask.detail.lines() {
             self.told.push(format!("    {line}\n"));
@@ -375,7 +375,7 @@ mod tests {
         let answered = Event::Answered { request: "r".to_owned(), reply, by };
         story.hear(&answered);
         assert!(story.asks.is_empty());
-        assert_eq!(plain(&story.take_told()), "[answered by pts/9: reject]\n");
+        assert_eq!(plain(&story.take_told()), "[answered by pts/9: reject: use mktemp]\n");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 
 use berth_api::message::Size;
 
-use super::{Asked, Left, Live, QUEUED_SHOWN, choices};
+use super::{Asked, Left, Live, OWN_WORDS, QUEUED_SHOWN, choices};
 use crate::cmd::talk::cells::{self, Row};
 use crate::reading::ReadingTime;
+use crate::replies::OwnWords;
 use crate::visible::{Paint, Visible};
 use crate::{print, tty};
 
@@ -32,8 +33,9 @@ impl Live<'_> {
         match self.story.asks.first() {
             Some(ask) if self.asked.as_ref().is_none_or(|asked| asked.request != ask.request) => {
                 let request = ask.request.clone();
+                let reading = ReadingTime::begin(self.uptime());
                 self.asked =
-                    Some(Asked { request, reading: ReadingTime::begin(self.uptime()), is_answered: false });
+                    Some(Asked { request, reading, is_answered: false, chosen: vec![], is_replying: false });
             }
             Some(_) => {}
             None => self.asked = None,
@@ -64,7 +66,8 @@ impl Live<'_> {
             }
         }
         let waiting = self.story.queued.len();
-        let mark = Visible::painted(Paint::Bold, ">", true) + " ";
+        let mark = if self.replies_with().is_some() { "?" } else { ">" };
+        let mark = Visible::painted(Paint::Bold, mark, true) + " ";
         let (prompt, width) = match waiting {
             0 => (mark, 2),
             _ => {
@@ -87,14 +90,26 @@ impl Live<'_> {
         if self.leaving {
             return "sending what you wrote; Ctrl-C does not wait for that".to_owned();
         }
+        if let Some(words) = self.replies_with() {
+            return format!("{}: Enter answers, Ctrl-C goes back to the question", words.label());
+        }
         if let Some(ask) = self.answerable() {
-            let keys: Vec<String> = choices(ask)
+            let chosen = self.asked.as_ref().map(|asked| asked.chosen.as_slice()).unwrap_or_default();
+            let mut keys: Vec<String> = choices(ask)
                 .into_iter()
-                .map(|(keys, option)| {
+                .enumerate()
+                .map(|(at, (keys, option))| {
                     let keys: Vec<String> = keys.chars().map(String::from).collect();
-                    format!("[{}] {option}", keys.join("/"))
+                    let mark = if chosen.contains(&at) { "✓" } else { "" };
+                    format!("[{}] {mark}{option}", keys.join("/"))
                 })
                 .collect();
+            if let Some(words) = OwnWords::of(ask) {
+                keys.push(format!("[{OWN_WORDS}] {}", words.label()));
+            }
+            if ask.several {
+                keys.push("[Enter] answer with those chosen".to_owned());
+            }
             let but = if self.editor.is_empty() { "" } else { " (on an empty line)" };
             return format!("answer with {}{but}", keys.join("  "));
         }
