@@ -8,9 +8,11 @@
 
 mod actions;
 mod composer;
+mod form;
 mod keys;
 mod layout;
 mod model;
+mod panel;
 mod preview;
 mod row;
 mod source;
@@ -26,14 +28,15 @@ use berth_api::message::Role;
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_host::clock;
+use berth_verbs::hosts::Host;
 use rustix::process::Signal;
 
 use crate::attached::{self, Wish};
 use crate::cmd::talk;
 use crate::ctx::Ctx;
-use crate::{print, tty};
+use crate::{print, remote, tty};
 use keys::Keys;
-use model::{Done, Effect, Model};
+use model::{Done, Effect, Model, Outcome};
 use source::{Inbox, Mailbox, Seen};
 use terminal::Screen;
 use view::Look;
@@ -62,7 +65,8 @@ pub(crate) fn run(ctx: Ctx) -> Result<u8, Problem> {
     let mailbox = Arc::new(Mailbox::new()?);
     let screen = Screen::enter()?;
     source::start(&ctx, &mailbox)?;
-    let model = Model::new(terminal::area(), clock::wall_ms());
+    let mut model = Model::new(terminal::area(), clock::wall_ms());
+    model.set_cwd(std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default());
     let look = Look { colour: tty::wants_colour() };
     let mut dashboard = Dashboard { ctx, mailbox, screen, model, look, keys: Keys::default() };
     let left = dashboard.until_left();
@@ -133,7 +137,8 @@ impl Dashboard {
                 self.model.drawn();
             }
             let tick = if self.keys.waits() { KEY_PATIENCE } else { self.tick() };
-            timeout = Some(self.model.reading_left().map_or(tick, |left| left.min(tick)));
+            let changes = [self.model.reading_left(), self.model.note_left()].into_iter().flatten();
+            timeout = Some(changes.fold(tick, Duration::min));
         }
     }
 
@@ -148,7 +153,10 @@ impl Dashboard {
         if let Some(preview) = inbox.preview {
             self.model.previewed(preview);
         }
-        inbox.done.into_iter().for_each(|done| self.model.done(done));
+        inbox.listed.into_iter().for_each(|listed| self.model.listed(listed));
+        for done in inbox.done {
+            effects.extend(self.model.done(done));
+        }
         if let Some(problem) = inbox.trouble {
             self.model.trouble(problem);
         }
@@ -180,10 +188,13 @@ impl Dashboard {
             Effect::Bell => self.screen.bell(),
             Effect::Look(id) => self.mailbox.look_at(id),
             Effect::Do(action) => {
-                let handle = self.model.handle_of(action.id());
+                let handle = self.model.handle_of_target(&action);
                 actions::start(&self.ctx, &self.mailbox, action.words(&handle), handle, action);
             }
+            Effect::List(kind) => actions::list(&self.ctx, &self.mailbox, kind),
+            Effect::ListAgents => actions::list_agents(&self.mailbox),
             Effect::Attach { id, observe } => return self.attach(&id, observe),
+            Effect::AttachThere { host, session } => self.attach_there(&host, &session)?,
         }
         Ok(None)
     }
@@ -224,9 +235,21 @@ impl Dashboard {
         self.screen.forget_signals();
         self.retake()?;
         self.mailbox.look_at(Some(id.clone()));
-        let outcome = outcome.map(|_| format!("back from {handle}"));
+        let outcome = outcome.map(|_| Outcome::from(format!("back from {handle}")));
         self.model.done(Done { what: String::new(), outcome });
         Ok(None)
+    }
+
+    /// Attaches to a session of another host, and comes back.
+    fn attach_there(&mut self, host: &Host, session: &str) -> io::Result<()> {
+        self.mailbox.measure(vec![]);
+        self.screen.give_back();
+        let outcome = remote::run(host, vec!["attach".to_owned(), session.to_owned()], None);
+        self.screen.forget_signals();
+        self.retake()?;
+        let outcome = outcome.map(|_| Outcome::from(format!("back from {}", host.name)));
+        self.model.done(Done { what: String::new(), outcome });
+        Ok(())
     }
 
     /// Who is in view and runs. Nobody yet while sessions are still found: measuring is dear, and what is

@@ -6,6 +6,8 @@
 
 use berth_core::MAX_PROMPT_BYTES;
 
+use super::keys::Key;
+
 /// What is being written.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Composer {
@@ -44,37 +46,64 @@ impl Composer {
         Ok(())
     }
 
-    pub(crate) fn backspace(&mut self) {
+    /// What a key does to it; keys that mean nothing here do nothing.
+    pub(crate) fn edit(&mut self, key: Key) -> Result<(), TooLong> {
+        match key {
+            Key::Char(c) => return self.insert(c.encode_utf8(&mut [0; 4])),
+            Key::Backspace => self.backspace(),
+            Key::Delete | Key::Ctrl('d') => self.delete(),
+            Key::Left | Key::Ctrl('b') => self.left(),
+            Key::Right | Key::Ctrl('f') => self.right(),
+            Key::Home | Key::Ctrl('a') => self.home(),
+            Key::End | Key::Ctrl('e') => self.end(),
+            Key::Ctrl('w') => self.drop_word(),
+            Key::Ctrl('u') => self.drop_line(),
+            Key::Ctrl(_)
+            | Key::Alt(_)
+            | Key::AltEnter
+            | Key::Enter
+            | Key::Esc
+            | Key::Tab
+            | Key::BackTab
+            | Key::Up
+            | Key::Down
+            | Key::PageUp
+            | Key::PageDown => {}
+        }
+        Ok(())
+    }
+
+    fn backspace(&mut self) {
         let from = self.before();
         self.text.replace_range(from..self.cursor, "");
         self.cursor = from;
     }
 
-    pub(crate) fn delete(&mut self) {
+    fn delete(&mut self) {
         let until = self.after();
         self.text.replace_range(self.cursor..until, "");
     }
 
-    pub(crate) fn left(&mut self) {
+    fn left(&mut self) {
         self.cursor = self.before();
     }
 
-    pub(crate) fn right(&mut self) {
+    fn right(&mut self) {
         self.cursor = self.after();
     }
 
     /// To the beginning of the line.
-    pub(crate) fn home(&mut self) {
+    fn home(&mut self) {
         self.cursor = self.text[..self.cursor].rfind('\n').map_or(0, |at| at + 1);
     }
 
     /// To the end of the line.
-    pub(crate) fn end(&mut self) {
+    fn end(&mut self) {
         self.cursor = self.text[self.cursor..].find('\n').map_or(self.text.len(), |at| self.cursor + at);
     }
 
     /// Takes away the word before the cursor.
-    pub(crate) fn drop_word(&mut self) {
+    fn drop_word(&mut self) {
         let before = self.text[..self.cursor].trim_end();
         let from = before
             .rfind(char::is_whitespace)
@@ -84,7 +113,7 @@ impl Composer {
     }
 
     /// Takes away the line before the cursor.
-    pub(crate) fn drop_line(&mut self) {
+    fn drop_line(&mut self) {
         let from = self.text[..self.cursor].rfind('\n').map_or(0, |at| at + 1);
         self.text.replace_range(from..self.cursor, "");
         self.cursor = from;

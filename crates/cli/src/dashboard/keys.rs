@@ -42,6 +42,8 @@ pub(crate) enum Key {
     Enter,
     Esc,
     Tab,
+    /// Shift and Tab.
+    BackTab,
     Backspace,
     Delete,
     Up,
@@ -240,6 +242,7 @@ fn letter(last: u8) -> Option<Key> {
         b'D' => Some(Key::Left),
         b'H' => Some(Key::Home),
         b'F' => Some(Key::End),
+        b'Z' => Some(Key::BackTab),
         b'M' => Some(Key::Enter),
         _ => None,
     }
@@ -288,6 +291,7 @@ mod tests {
         assert_eq!(one("\x1b[6~"), Key::PageDown);
         assert_eq!(one("\x1b[1;5H"), Key::Home);
         assert_eq!(one("\x7f"), Key::Backspace);
+        assert_eq!(one("\x1b[Z"), Key::BackTab);
     }
 
     #[test]

@@ -10,10 +10,12 @@ use ratatui::layout::Rect;
 const ONE_PANE_BELOW: u16 = 60;
 /// From this width on the preview is beside the list.
 const BESIDE_FROM: u16 = 110;
+/// The fewest lines of a preview that is below more sessions than fit.
+const LEAST_PREVIEW: u16 = 6;
 /// Smaller than this nothing can be read.
 const LEAST: (u16, u16) = (20, 6);
 
-/// Which of two panes is shown where there is room for one.
+/// Which of two panes is shown where there is room for one, or has the room where both would need it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Pane {
     #[default]
@@ -28,6 +30,8 @@ pub(crate) struct Layout {
     pub(crate) list: Rect,
     /// How many lines a session takes in the list.
     pub(crate) row_height: u16,
+    /// The line below the list that says how many more there are above and below.
+    pub(crate) more: Rect,
     /// The line over the preview that says whose it is.
     pub(crate) title: Rect,
     pub(crate) preview: Rect,
@@ -40,6 +44,10 @@ impl Layout {
     /// The parts of an area, with so many lines wanted at the bottom and so many sessions; `None` if it is too
     /// small for anything.
     pub(crate) fn of(area: Rect, pane: Pane, footer_height: u16, sessions: usize) -> Option<Self> {
+        Some(Self::parts(area, pane, footer_height, sessions)?.with_more(sessions))
+    }
+
+    fn parts(area: Rect, pane: Pane, footer_height: u16, sessions: usize) -> Option<Self> {
         if area.width < LEAST.0 || area.height < LEAST.1 {
             return None;
         }
@@ -48,8 +56,16 @@ impl Layout {
         let footer = Rect { y: area.bottom() - footer_height, height: footer_height, ..area };
         let body = Rect { y: area.y + 1, height: area.height - 1 - footer_height, ..area };
         let none = Rect { width: 0, height: 0, ..body };
-        let parts =
-            Self { header, list: body, row_height: 1, title: none, preview: none, divider: none, footer };
+        let parts = Self {
+            header,
+            list: body,
+            row_height: 1,
+            more: none,
+            title: none,
+            preview: none,
+            divider: none,
+            footer,
+        };
         let below = |title: Rect| Rect {
             y: title.y + title.height,
             height: body.bottom() - (title.y + title.height),
@@ -69,7 +85,7 @@ impl Layout {
             });
         }
         if area.width >= BESIDE_FROM {
-            let width = (area.width * 2 / 5).min(64);
+            let width = (area.width * 2 / 5).min(90);
             let divider = Rect { x: body.x + width, width: 1, ..body };
             let right = Rect { x: divider.x + 2, width: area.width - width - 2, ..body };
             let title = Rect { height: 1, ..right };
@@ -78,12 +94,26 @@ impl Layout {
             let row_height = if sessions * 2 <= usize::from(body.height) { 2 } else { 1 };
             return Some(Self { list, row_height, divider, title, preview: below(title), ..parts });
         }
-        // A few sessions need few lines; many may take two fifths.
-        let most = (body.height * 2 / 5).max(1);
+        // A few sessions need few lines; many take what the preview can spare, unless that was asked for.
+        let most = match pane {
+            Pane::List => (body.height * 2 / 5).max(body.height.saturating_sub(1 + LEAST_PREVIEW)),
+            Pane::Preview => body.height * 2 / 5,
+        };
+        let most = most.max(1);
         let height = u16::try_from(sessions).unwrap_or(most).clamp(1, most);
         let list = Rect { height, ..body };
         let title = Rect { y: list.bottom(), height: 1, ..body };
         Some(Self { list, title, preview: below(title), ..parts })
+    }
+
+    /// Where not all sessions fit, one line of the list says so.
+    fn with_more(self, sessions: usize) -> Self {
+        let list = self.list;
+        if sessions <= self.rows() || list.height <= self.row_height {
+            return self;
+        }
+        let list = Rect { height: list.height - 1, ..list };
+        Self { list, more: Rect { y: list.bottom(), height: 1, ..list }, ..self }
     }
 
     /// Whether there is room for one pane only.
@@ -116,6 +146,7 @@ mod tests {
                     let parts = [
                         layout.header,
                         layout.list,
+                        layout.more,
                         layout.title,
                         layout.preview,
                         layout.divider,
@@ -130,5 +161,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn many_sessions_take_the_room_that_the_preview_can_spare() {
+        let area = Rect::new(0, 0, 80, 24);
+        let list = Layout::of(area, Pane::List, 1, 29).expect("room");
+        assert_eq!((list.rows(), list.more.height, list.preview.height), (14, 1, LEAST_PREVIEW));
+        let preview = Layout::of(area, Pane::Preview, 1, 29).expect("room");
+        assert!(preview.preview.height > preview.list.height, "{preview:?}");
+        let few = Layout::of(area, Pane::List, 1, 5).expect("room");
+        assert_eq!((few.rows(), few.more.height), (5, 0));
     }
 }

@@ -10,16 +10,22 @@ mod input;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use berth_api::message::Take;
 use berth_api::turn::{Ask, Wish};
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
+use berth_verbs::foreign::Conversation;
+use berth_verbs::hosts::Host;
 use ratatui::layout::Rect;
 
 use super::composer::Composer;
+use super::form::{Field, Interface, NewSession, Suggestion};
 use super::layout::{Layout, Pane};
+use super::panel::{Entries, Panel, PanelKind};
 use super::preview::Preview;
 use super::row::{Known, Row};
 use crate::reading::ReadingTime;
+use crate::replies::OwnWords;
 
 /// A row moves up among its equals only if it was active this much later: rows do not jump with every byte.
 const SETTLED_MS: u64 = 60_000;
@@ -35,12 +41,28 @@ pub(crate) struct Model {
     pub(crate) filter: Composer,
     /// A message that was begun and put aside.
     draft: Option<(SessionId, String)>,
+    /// The form for a new session; kept until one was started with it.
+    pub(crate) form: Option<NewSession>,
+    /// What is being started with the form: as in `busy`.
+    starting: Option<String>,
+    /// The list that is open in place of the sessions.
+    pub(crate) panel: Option<Panel>,
+    /// Where the dashboard was started.
+    cwd: String,
+    /// A session that was made here, to be selected once it is found.
+    awaited: Option<SessionId>,
+    /// Whether the preview shows what is known about the session, in place of what it shows or says.
+    pub(crate) with_details: bool,
     /// Whether what is old is shown too.
     pub(crate) with_old: bool,
     /// How many there are that are old and not shown.
     pub(crate) hidden: usize,
     pub(crate) pane: Pane,
     pub(crate) message: Option<Message>,
+    /// When the message came.
+    message_at: Duration,
+    /// The session that a problem is about, and the state that it was in.
+    message_about: Option<(SessionId, String)>,
     pub(crate) preview: Option<Preview>,
     /// How many lines the preview is scrolled up from where it rests: its end, or where the cursor is.
     pub(crate) scrolled: isize,
@@ -66,11 +88,15 @@ pub(crate) enum Mode {
     #[default]
     Browse,
     Filter,
-    /// A message to a session.
-    Compose {
-        to: SessionId,
+    /// Text for a session.
+    Write {
+        what: Writing,
         text: Composer,
     },
+    /// The form for a new session.
+    New,
+    /// The list that is open in place of the sessions.
+    Panel,
     /// An answer to exactly this question.
     Answer {
         of: SessionId,
@@ -79,6 +105,8 @@ pub(crate) enum Mode {
         epoch: u64,
         /// When the question takes an answer; `None` until it is drawn.
         reading: Option<ReadingTime>,
+        /// The options that were chosen so far, by their places, of a question that takes several.
+        chosen: Vec<usize>,
     },
     /// A yes to exactly this.
     Confirm {
@@ -86,6 +114,44 @@ pub(crate) enum Mode {
         action: Action,
     },
     Help,
+}
+
+/// What is being written.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Writing {
+    /// A message to a session.
+    Message { to: SessionId },
+    /// Another name.
+    Name { of: SessionId },
+    /// The name of a copy; none is fine.
+    Copy { of: SessionId },
+    /// A note; an empty one takes it away.
+    Note { of: SessionId },
+    /// All tags.
+    Tags { of: SessionId, before: Vec<String> },
+    /// The text of a turn that waits.
+    Turn { of: SessionId, number: u64 },
+    /// An answer to exactly this question in own words, beside the options that were chosen.
+    Reply { of: SessionId, ask: Box<Ask>, epoch: u64, words: OwnWords, chosen: Vec<usize> },
+}
+
+impl Writing {
+    pub(crate) fn id(&self) -> &SessionId {
+        match self {
+            Self::Message { to: id }
+            | Self::Name { of: id }
+            | Self::Copy { of: id }
+            | Self::Note { of: id }
+            | Self::Tags { of: id, .. }
+            | Self::Turn { of: id, .. }
+            | Self::Reply { of: id, .. } => id,
+        }
+    }
+
+    /// Whether it may have several lines.
+    fn has_lines(&self) -> bool {
+        matches!(self, Self::Message { .. } | Self::Turn { .. } | Self::Reply { .. })
+    }
 }
 
 /// What the world has to do.
@@ -100,15 +166,26 @@ pub(crate) enum Effect {
         id: SessionId,
         observe: bool,
     },
+    /// Attach to a session of another host.
+    AttachThere {
+        host: Host,
+        session: String,
+    },
     Do(Action),
+    /// Find out what a list has.
+    List(PanelKind),
+    /// Find out which agents there are.
+    ListAgents,
     /// Show another session, or the same one in another life.
     Look(Option<SessionId>),
     Bell,
 }
 
-/// Something to be done to a session, away from the drawing thread.
+/// Something to be done, away from the drawing thread.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Action {
+    Start { agent: String, dir: String, interface: Interface, prompt: String },
+    Adopt { conversation: Box<Conversation>, take: Take },
     Send { id: SessionId, text: String },
     Type { id: SessionId, text: String },
     Answer { id: SessionId, request: String, wish: Wish, epoch: u64 },
@@ -117,9 +194,33 @@ pub(crate) enum Action {
     Resume { id: SessionId },
     Archive { id: SessionId },
     Restore { id: SessionId },
+    Rename { id: SessionId, name: String },
+    Fork { id: SessionId, name: Option<String> },
+    Note { id: SessionId, note: Option<String> },
+    Tag { id: SessionId, add: Vec<String>, remove: Vec<String> },
+    Queue { id: SessionId, change: QueueChange },
 }
 
-/// A word to the person, until the next key.
+/// A change of what waits in a session.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum QueueChange {
+    Edit {
+        turn: u64,
+        text: String,
+    },
+    Drop {
+        turn: u64,
+    },
+    /// So many before it.
+    Move {
+        turn: u64,
+        to: u64,
+    },
+    Pause,
+    GoOn,
+}
+
+/// A word to the person, until the next key. A note vanishes by itself.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Message {
     Note(String),
@@ -138,12 +239,42 @@ pub(crate) enum Found {
 pub(crate) struct Done {
     /// As it is in [`Model::busy`].
     pub(crate) what: String,
-    pub(crate) outcome: Result<String, Problem>,
+    pub(crate) outcome: Result<Outcome, Problem>,
 }
+
+/// What came of something that was done.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Outcome {
+    /// What was done, in words that stay true.
+    pub(crate) note: String,
+    /// A session that was made.
+    pub(crate) made: Option<SessionId>,
+}
+
+impl From<String> for Outcome {
+    fn from(note: String) -> Self {
+        Self { note, made: None }
+    }
+}
+
+/// What was looked for, and found.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Listed {
+    Panel(PanelKind, Result<Entries, Problem>),
+    Agents(Result<Vec<Suggestion>, Problem>),
+}
+
+/// How long a note is shown.
+pub(crate) const NOTE_TIME: Duration = Duration::from_secs(8);
 
 impl Model {
     pub(crate) fn new(area: Rect, now_ms: u64) -> Self {
         Self { area, now_ms, footer_height: 1, ..Self::default() }
+    }
+
+    /// Sets the directory that new sessions are started in unless another one is chosen.
+    pub(crate) fn set_cwd(&mut self, cwd: String) {
+        self.cwd = cwd;
     }
 
     /// The time for everything that has an age.
@@ -151,9 +282,18 @@ impl Model {
         self.now_ms = now_ms;
     }
 
-    /// Sets the time that reading times are measured with.
+    /// Sets the time that reading times are measured with. A note that was shown for long enough vanishes.
     pub(crate) fn set_uptime(&mut self, uptime: Duration) {
         self.uptime = uptime;
+        if self.note_left().is_some_and(|left| left.is_zero()) {
+            self.message = None;
+        }
+    }
+
+    /// How long the note on the screen is still shown.
+    pub(crate) fn note_left(&self) -> Option<Duration> {
+        let until = self.message_at + NOTE_TIME;
+        matches!(self.message, Some(Message::Note(_))).then(|| until.saturating_sub(self.uptime))
     }
 
     /// Called after this state was drawn: the reading time of its question begins.
@@ -195,6 +335,11 @@ impl Model {
         self.all.get(id).map_or_else(|| id.to_string(), Row::handle)
     }
 
+    /// What people call the session that something is done to.
+    pub(crate) fn handle_of_target(&self, action: &Action) -> String {
+        action.id().map(|id| self.handle_of(id)).unwrap_or_default()
+    }
+
     /// The rows of the list, in order.
     pub(crate) fn rows(&self) -> impl ExactSizeIterator<Item = &Row> {
         self.shown.iter().map(|id| &self.all[id])
@@ -225,7 +370,9 @@ impl Model {
     }
 
     pub(crate) fn layout(&self) -> Option<Layout> {
-        Layout::of(self.area, self.pane, self.footer_height, self.shown.len())
+        // A question is read in full before it is answered.
+        let pane = if self.question().is_some() { Pane::Preview } else { self.pane };
+        Layout::of(self.area, pane, self.footer_height, self.shown.len())
     }
 
     /// The terminal has another size.
@@ -239,6 +386,9 @@ impl Model {
         let looked_at = self.life_of_selected();
         let mut effects = Vec::new();
         for (id, found) in found {
+            if matches!(&self.panel, Some(Panel { kind: PanelKind::Queue { of }, .. }) if *of == id) {
+                effects.push(Effect::List(PanelKind::Queue { of: id.clone() }));
+            }
             match found {
                 Found::Gone => self.forget(&id),
                 Found::Known(known) => {
@@ -254,7 +404,9 @@ impl Model {
         }
         effects.dedup();
         self.arrange();
+        self.select_awaited();
         self.drop_answer_to_nothing();
+        self.drop_stale_problem();
         if self.life_of_selected() != looked_at {
             effects.push(Effect::Look(self.selected.clone()));
         }
@@ -285,19 +437,74 @@ impl Model {
         }
     }
 
-    pub(crate) fn done(&mut self, done: Done) {
+    /// Takes in how something came out.
+    pub(crate) fn done(&mut self, done: Done) -> Vec<Effect> {
+        let looked_at = self.life_of_selected();
         if let Some(at) = self.busy.iter().position(|busy| *busy == done.what) {
             self.busy.remove(at);
         }
-        self.message = Some(match done.outcome {
-            Ok(note) => Message::Note(note),
-            Err(problem) => Message::Problem(problem),
-        });
+        let was_form = self.starting.take_if(|starting| *starting == done.what).is_some();
+        match done.outcome {
+            Ok(outcome) => {
+                if was_form && self.mode != Mode::New {
+                    self.form = None;
+                }
+                if outcome.made.is_some() {
+                    self.awaited = outcome.made;
+                    self.select_awaited();
+                }
+                self.note(outcome.note);
+            }
+            Err(problem) => self.trouble(problem),
+        }
+        let is_other = self.life_of_selected() != looked_at;
+        is_other.then(|| Effect::Look(self.selected.clone())).into_iter().collect()
     }
 
-    /// Something of the dashboard itself does not work.
+    /// Takes in what was looked for.
+    pub(crate) fn listed(&mut self, listed: Listed) {
+        match listed {
+            Listed::Panel(kind, entries) => {
+                if let Some(panel) = self.panel.as_mut().filter(|panel| panel.kind == kind) {
+                    panel.set(entries);
+                }
+            }
+            Listed::Agents(Ok(agents)) => {
+                if let Some(form) = &mut self.form {
+                    form.set_agents(agents);
+                }
+            }
+            Listed::Agents(Err(problem)) => self.trouble(problem),
+        }
+    }
+
+    /// Says something that vanishes by itself.
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        self.message = Some(Message::Note(note.into()));
+        (self.message_at, self.message_about) = (self.uptime, None);
+    }
+
+    /// Says what does not work, until the next key.
     pub(crate) fn trouble(&mut self, problem: Problem) {
         self.message = Some(Message::Problem(problem));
+        self.message_about = None;
+    }
+
+    /// A problem with a session is none any more when its state has changed.
+    fn drop_stale_problem(&mut self) {
+        let Some((id, state)) = &self.message_about else { return };
+        if self.all.get(id).map(Row::state) != Some(state) {
+            (self.message, self.message_about) = (None, None);
+        }
+    }
+
+    /// Selects a session that was made here, once it is in the list.
+    fn select_awaited(&mut self) {
+        if self.awaited.as_ref().is_some_and(|id| self.shown.contains(id)) {
+            self.selected = self.awaited.take();
+            self.new_selection();
+            self.settle();
+        }
     }
 
     fn take(&mut self, mut row: Row) {
@@ -314,28 +521,44 @@ impl Model {
 
     fn forget(&mut self, id: &SessionId) {
         let Some(row) = self.all.remove(id) else { return };
+        if matches!(&self.panel, Some(Panel { kind: PanelKind::Queue { of }, .. }) if of == id) {
+            self.panel = None;
+        }
         let is_target = match &self.mode {
-            Mode::Browse | Mode::Filter | Mode::Help => false,
-            Mode::Compose { to, .. } => to == id,
+            Mode::Browse | Mode::Filter | Mode::Help | Mode::New => false,
+            Mode::Panel => self.panel.is_none(),
+            Mode::Write { what, .. } => what.id() == id,
             Mode::Answer { of, .. } => of == id,
-            Mode::Confirm { action, .. } => action.id() == id,
+            Mode::Confirm { action, .. } => action.id() == Some(id),
         };
         if is_target {
             self.leave_mode();
         }
         if is_target || self.selected.as_ref() == Some(id) {
-            self.message = Some(Message::Note(format!("{} is gone", row.handle())));
+            self.note(format!("{} is gone", row.handle()));
+        }
+    }
+
+    /// The question that is being answered, and whose it is.
+    pub(crate) fn question(&self) -> Option<(&SessionId, &Ask, u64, &[usize])> {
+        match &self.mode {
+            Mode::Answer { of, ask, epoch, chosen, .. } => Some((of, ask, *epoch, chosen)),
+            Mode::Write { what: Writing::Reply { of, ask, epoch, chosen, .. }, .. } => {
+                Some((of, ask, *epoch, chosen))
+            }
+            _ => None,
         }
     }
 
     /// A question that was answered elsewhere, or withdrawn, needs no answer any more.
     fn drop_answer_to_nothing(&mut self) {
-        let Mode::Answer { of, ask, epoch, .. } = &self.mode else { return };
-        let still = self.all.get(of).is_some_and(|row| {
-            row.epoch() == *epoch && row.asks().iter().any(|it| it.request == ask.request)
-        });
+        let Some((of, ask, epoch, _)) = self.question() else { return };
+        let still = self
+            .all
+            .get(of)
+            .is_some_and(|row| row.epoch() == epoch && row.asks().iter().any(|it| it.request == ask.request));
         if !still {
-            self.message = Some(Message::Note("the question is no longer asked".to_owned()));
+            self.note("the question is no longer asked");
             self.mode = Mode::Browse;
         }
     }
@@ -348,7 +571,7 @@ impl Model {
         Some((row.id.clone(), epoch, keeper, turns))
     }
 
-    /// Puts the list in order: who needs you first; within that, who came there last.
+    /// Puts the list in order: who needs you first; within that, the last active first.
     fn arrange(&mut self) {
         let place = self.place().unwrap_or(0);
         let filter = self.filter.text().to_owned();
@@ -395,11 +618,17 @@ impl Model {
         self.top = self.top.max((place + 1).saturating_sub(rows));
     }
 
-    /// Back to browsing; a message that was begun is kept.
+    /// Back to the list that is open, or to the sessions; a message that was begun is kept.
     fn leave_mode(&mut self) {
-        if let Mode::Compose { to, text } = std::mem::take(&mut self.mode) {
+        if let Mode::Write { what: Writing::Message { to }, text } = std::mem::take(&mut self.mode) {
             self.draft = Some((to, text.text().to_owned())).filter(|(_, text)| !text.is_empty());
         }
+        self.mode = self.resting_mode();
+    }
+
+    /// What the keys are for when nothing else is under way.
+    fn resting_mode(&self) -> Mode {
+        if self.panel.is_some() { Mode::Panel } else { Mode::Browse }
     }
 }
 
@@ -412,8 +641,10 @@ pub(crate) struct Pulse {
 }
 
 impl Action {
-    pub(crate) fn id(&self) -> &SessionId {
+    /// The session that something is done to, if it is there already.
+    pub(crate) fn id(&self) -> Option<&SessionId> {
         match self {
+            Self::Start { .. } | Self::Adopt { .. } => None,
             Self::Send { id, .. }
             | Self::Type { id, .. }
             | Self::Answer { id, .. }
@@ -421,21 +652,33 @@ impl Action {
             | Self::Cancel { id, .. }
             | Self::Resume { id }
             | Self::Archive { id }
-            | Self::Restore { id } => id,
+            | Self::Restore { id }
+            | Self::Rename { id, .. }
+            | Self::Fork { id, .. }
+            | Self::Note { id, .. }
+            | Self::Tag { id, .. }
+            | Self::Queue { id, .. } => Some(id),
         }
     }
 
     /// What is being done, in words.
     pub(crate) fn words(&self, handle: &str) -> String {
         match self {
+            Self::Start { agent, .. } => format!("starting {agent}"),
+            Self::Adopt { .. } => "going on with the conversation".to_owned(),
             Self::Send { .. } => format!("sending to {handle}"),
             Self::Type { .. } => format!("typing into {handle}"),
             Self::Answer { .. } => format!("answering {handle}"),
             Self::Stop { .. } => format!("stopping {handle}"),
-            Self::Cancel { .. } => format!("cancelling the turn of {handle}"),
+            Self::Cancel { .. } => format!("interrupting {handle}"),
             Self::Resume { .. } => format!("resuming {handle}"),
             Self::Archive { .. } => format!("archiving {handle}"),
             Self::Restore { .. } => format!("restoring {handle}"),
+            Self::Rename { .. } => format!("renaming {handle}"),
+            Self::Fork { .. } => format!("forking {handle}"),
+            Self::Note { .. } => format!("writing the note of {handle}"),
+            Self::Tag { .. } => format!("tagging {handle}"),
+            Self::Queue { .. } => format!("changing the queue of {handle}"),
         }
     }
 }
@@ -451,7 +694,7 @@ impl Model {
             self.trouble(Problem::new(Code::Refused, what).hint("wait until one of them is over"));
             return vec![];
         }
-        self.busy.push(action.words(&self.handle_of(action.id())));
+        self.busy.push(action.words(&self.handle_of_target(&action)));
         vec![Effect::Do(action)]
     }
 }

@@ -144,6 +144,8 @@ impl Row {
         // No column has the directory, and it tells agents of one kind apart.
         let is_only_named = status.what.agent.as_ref() == Some(&doing);
         let doing = if is_only_named { format!("{doing} in {}", row::dir_of(status)) } else { doing };
+        let apart = [&status.branch, &status.model].into_iter().flatten().filter(|_| status.state == "idle");
+        let doing = apart.fold(doing, |doing, word| format!("{doing} · {word}"));
         print::excerpt(&doing, MOST_CHARS)
     }
 
@@ -234,7 +236,9 @@ pub(crate) mod tests {
         thinks.last_prompt = Some("mend the login".into());
         assert_eq!(row(thinks.clone()).activity(), "> mend the login");
         thinks.last_answer = Some("The login works.".into());
-        assert_eq!(row(thinks).activity(), "The login works.");
+        assert_eq!(row(thinks.clone()).activity(), "The login works.");
+        (thinks.branch, thinks.model) = (Some("main".into()), Some("opus".into()));
+        assert_eq!(row(thinks).activity(), "The login works. · main · opus");
         let mut failed = status('c', "job", "stopped");
         failed.exit = Some(3);
         assert_eq!(row(failed).activity(), "failed · exit 3 · cargo test");

@@ -17,7 +17,7 @@ use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::model::{Done, Found, Pulse};
+use super::model::{Done, Found, Listed, Pulse};
 use super::preview::Preview;
 use crate::ctx::Ctx;
 
@@ -29,6 +29,7 @@ pub(crate) struct Inbox {
     pub(crate) pulses: BTreeMap<SessionId, Pulse>,
     pub(crate) preview: Option<Preview>,
     pub(crate) done: Vec<Done>,
+    pub(crate) listed: Vec<Listed>,
     pub(crate) trouble: Option<Problem>,
 }
 

@@ -5,8 +5,11 @@
 //! Not here: where things are (`layout`), what they are (`model`).
 //! Start with [`draw`].
 
+mod details;
 mod footer;
+mod form;
 mod list;
+mod panel;
 mod preview;
 mod wrap;
 
@@ -83,19 +86,30 @@ pub(crate) fn draw(model: &mut Model, look: Look, buffer: &mut Buffer) -> Option
     if layout.preview.height > 0 {
         preview::draw(model, look, &layout, buffer);
     }
-    if model.mode == Mode::Help {
-        let over = Rect { y: 1, height: area.height - 1 - layout.footer.height, ..area };
-        footer::help(look, over, buffer);
+    let over = Rect { y: 1, height: area.height - 1 - layout.footer.height, ..area };
+    let mut cursor = None;
+    match (&model.mode, &model.panel, &model.form) {
+        (Mode::Help, ..) => footer::help(look, over, buffer),
+        (Mode::New, _, Some(new)) => cursor = form::draw(new, look, over, buffer),
+        (_, Some(open), _) => panel::draw(model, open, look, over, buffer),
+        _ => {}
     }
     // What does not fit is the beginning: the cursor is at the end.
     let skipped = foot.lines.len().saturating_sub(usize::from(layout.footer.height));
     for (line, y) in foot.lines.iter().skip(skipped).zip(layout.footer.top()..) {
         buffer.set_line(layout.footer.x, y, line, layout.footer.width);
     }
-    foot.cursor.map(|(column, line)| Position {
+    cursor.or(foot.cursor.map(|(column, line)| Position {
         x: layout.footer.x + column.min(layout.footer.width.saturating_sub(1)),
         y: layout.footer.y + u16::try_from(usize::from(line).saturating_sub(skipped)).unwrap_or(0),
-    })
+    }))
+}
+
+/// Blanks a part of the screen.
+fn clear(area: Rect, buffer: &mut Buffer) {
+    for y in area.top()..area.bottom() {
+        buffer.set_string(area.x, y, " ".repeat(usize::from(area.width)), Style::reset());
+    }
 }
 
 /// A sentence instead of something that cannot be read.

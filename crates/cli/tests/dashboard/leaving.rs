@@ -31,7 +31,7 @@ fn a_shell_finds_its_terminal_as_it_was_whatever_ended_the_dashboard() {
         ("q", 0),
         ("\x03", 0),
         ("\x1b", 0),
-        ("s half a message\x03\x03", 0),
+        ("m half a message\x03\x03", 0),
         ("SIGTERM", 143),
         ("SIGHUP", 129),
         ("SIGINT", 130),
@@ -118,7 +118,7 @@ fn leaving_at_once_after_enter_still_sends_the_message() {
     let id = agent(&lab, "docs");
     let mut terminal = crate::open(&lab);
     terminal.wait_for("nothing was said yet");
-    terminal.type_keys("shello\rq");
+    terminal.type_keys("mhello\rq");
     assert_eq!(terminal.wait_exit(), 0);
     lab.ok(["wait", &format!("{id}.1"), "--timeout", "60s"]);
 }

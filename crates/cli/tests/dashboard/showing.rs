@@ -81,7 +81,7 @@ fn what_an_agent_says_is_shown_while_it_says_it() {
     assert_eq!(terminal.wait_exit(), 0);
     // What was said is there for who opens it afterwards, too.
     let mut terminal = open(&lab);
-    terminal.wait_until("both halves", |terminal| terminal.text().matches("half").count() == 4);
+    terminal.wait_until("both halves", |terminal| terminal.text().matches("the second half").count() == 2);
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn a_keeper_that_is_suspended_is_said_to_be_and_freezes_nothing() {
     terminal.wait_for("does not answer");
     terminal.wait_for("screen of the stuck one");
     // What is asked of it does not come back, and everything else goes on.
-    terminal.type_keys("\rshello\r");
+    terminal.type_keys("\rmhello\r");
     terminal.wait_for("typing into stuck");
     terminal.type_keys("\x1b");
     terminal.wait_for("running     fine");
@@ -30,7 +30,7 @@ fn a_keeper_that_is_suspended_is_said_to_be_and_freezes_nothing() {
     terminal.wait_for("› running     fine");
     terminal.wait_for("screen of the other one");
     signal(&keeper, Signal::CONT);
-    terminal.wait_for("2 at work");
+    terminal.wait_for("2 running");
     terminal.wait_for("typed into stuck");
     terminal.type_keys("qq");
     assert_eq!(terminal.wait_exit(), 0);
@@ -75,7 +75,7 @@ fn a_damaged_session_is_shown_with_what_to_do_and_the_others_too() {
     // No key does it harm.
     terminal.type_keys("x");
     terminal.wait_for("is not running");
-    terminal.type_keys("s");
+    terminal.type_keys("m");
     terminal.wait_for("takes no message");
     terminal.type_keys("qq");
     assert_eq!(terminal.wait_exit(), 0);

@@ -1,6 +1,7 @@
 //! Keys in, state and effects out.
 
 use berth_api::status::TurnsStatus;
+use berth_api::turn::TurnView;
 use berth_api::{Status, Timestamp};
 
 use super::super::keys::{Input, Key};
@@ -135,7 +136,7 @@ fn one_that_vanishes_leaves_its_neighbour_selected_and_says_so() {
     model.found([(id('b'), Found::Gone), (id('c'), Found::Gone)]);
     assert!(model.selected().is_none());
     // No key does anything to nobody.
-    for letter in "jkgGsaxcrn".chars() {
+    for letter in "jkgGmaxCrnefRNTQ".chars() {
         assert_eq!(press(&mut model, &letter.to_string()), [], "{letter}");
         assert_eq!(model.mode, Mode::Browse, "{letter}");
     }
@@ -146,7 +147,7 @@ fn one_that_vanishes_leaves_its_neighbour_selected_and_says_so() {
 fn a_message_goes_to_whom_it_was_begun_for() {
     let mut model = three();
     press(&mut model, "G");
-    press(&mut model, "s");
+    press(&mut model, "m");
     press(&mut model, "hi");
     key(&mut model, Key::AltEnter);
     model.input(Input::Paste { text: "x\ny".into(), cut: false });
@@ -154,25 +155,25 @@ fn a_message_goes_to_whom_it_was_begun_for() {
     let sent = key(&mut model, Key::Enter);
     assert_eq!(sent, [Effect::Do(Action::Send { id: id('c'), text: "hi\nx\ny".into() })]);
     assert_eq!(model.busy, ["sending to docs"]);
-    model.done(Done { what: "sending to docs".into(), outcome: Ok("turn 1".into()) });
+    model.done(Done { what: "sending to docs".into(), outcome: Ok("turn 1".to_owned().into()) });
     assert_eq!((model.busy.len(), model.message.clone()), (0, Some(Message::Note("turn 1".into()))));
 }
 
 #[test]
 fn into_a_terminal_a_message_is_typed() {
     let mut model = model(vec![status('a', "tests", "running")]);
-    press(&mut model, "sls");
+    press(&mut model, "mls");
     assert_eq!(key(&mut model, Key::Enter), [Effect::Do(Action::Type { id: id('a'), text: "ls".into() })]);
 }
 
 #[test]
 fn a_message_that_is_put_aside_is_there_again_and_an_empty_one_is_not_sent() {
     let mut model = three();
-    press(&mut model, "sabc");
+    press(&mut model, "mabc");
     assert_eq!(key(&mut model, Key::Esc), []);
-    press(&mut model, "s");
+    press(&mut model, "m");
     match &model.mode {
-        Mode::Compose { text, .. } => assert_eq!(text.text(), "abc"),
+        Mode::Write { text, .. } => assert_eq!(text.text(), "abc"),
         other => panic!("{other:?}"),
     }
     key(&mut model, Key::Ctrl('u'));
@@ -183,10 +184,10 @@ fn a_message_that_is_put_aside_is_there_again_and_an_empty_one_is_not_sent() {
 #[test]
 fn a_paste_that_is_too_long_is_refused_and_what_was_written_stays() {
     let mut model = three();
-    press(&mut model, "sabc");
+    press(&mut model, "mabc");
     model.input(Input::Paste { text: "x".repeat(10), cut: true });
     assert!(matches!(&model.message, Some(Message::Problem(problem)) if problem.hint.is_some()));
-    assert!(matches!(&model.mode, Mode::Compose { text, .. } if text.text() == "abc"));
+    assert!(matches!(&model.mode, Mode::Write { text, .. } if text.text() == "abc"));
 }
 
 #[test]
@@ -282,7 +283,7 @@ fn cancelling_is_for_the_turn_that_was_running_when_it_was_asked() {
     let turn = format!("{}.4", busy.id);
     busy.turns = Some(TurnsStatus { current: Some(turn.clone()), ..TurnsStatus::default() });
     let mut model = model(vec![busy.clone()]);
-    press(&mut model, "c");
+    press(&mut model, "C");
     busy.turns = Some(TurnsStatus { current: Some(format!("{}.5", busy.id)), ..TurnsStatus::default() });
     model.found([known(busy)]);
     assert_eq!(press(&mut model, "y"), [Effect::Do(Action::Cancel { id: id('a'), turn })]);
@@ -304,16 +305,16 @@ fn resuming_is_for_what_does_not_run() {
 #[test]
 fn what_is_over_is_archived_and_what_is_archived_comes_back() {
     let mut model = model(vec![status('a', "job", "stopped")]);
-    assert_eq!(press(&mut model, "A"), [Effect::Do(Action::Archive { id: id('a') })]);
+    assert_eq!(press(&mut model, "e"), [Effect::Do(Action::Archive { id: id('a') })]);
     let mut away = status('a', "job", "archived");
     away.keeper_pid = None;
     away.archived_at = Some(Timestamp(150_000));
     model.found([known(away)]);
     assert!(names(&model).is_empty());
     press(&mut model, ".");
-    assert_eq!(press(&mut model, "A"), [Effect::Do(Action::Restore { id: id('a') })]);
+    assert_eq!(press(&mut model, "e"), [Effect::Do(Action::Restore { id: id('a') })]);
     model.found([known(status('a', "job", "running"))]);
-    assert_eq!(press(&mut model, "A"), []);
+    assert_eq!(press(&mut model, "e"), []);
     assert!(matches!(&model.message, Some(Message::Problem(_))));
 }
 
@@ -360,7 +361,7 @@ fn every_way_out_leaves() {
     }
     assert_eq!(key(&mut three(), Key::Ctrl('z')), [Effect::Suspend]);
     let mut reading = three();
-    reading.done(Done { what: String::new(), outcome: Ok("sent".into()) });
+    reading.done(Done { what: String::new(), outcome: Ok("sent".to_owned().into()) });
     assert_eq!(key(&mut reading, Key::Esc), []);
     assert_eq!(key(&mut reading, Key::Esc), [Effect::Quit]);
 }
@@ -396,7 +397,7 @@ fn on_a_phone_one_that_leaves_the_list_leads_back_to_it() {
     model.resize(Rect::new(0, 0, 40, 20));
     key(&mut model, Key::Enter);
     let looked_at = model.selected().expect("one").id.clone();
-    assert_eq!(press(&mut model, "A"), [Effect::Do(Action::Archive { id: looked_at.clone() })]);
+    assert_eq!(press(&mut model, "e"), [Effect::Do(Action::Archive { id: looked_at.clone() })]);
     assert_eq!(model.pane, Pane::Preview);
     let letter = if looked_at == id('a') { 'a' } else { 'b' };
     let mut away = status(letter, "job", "archived");
@@ -482,4 +483,193 @@ fn only_so_much_is_under_way_at_once() {
     let begun: usize = (0..MOST_BUSY + 5).map(|_| press(&mut model, "r").len()).sum();
     assert_eq!(begun, MOST_BUSY);
     assert!(matches!(&model.message, Some(Message::Problem(_))));
+}
+
+#[test]
+fn a_note_vanishes_by_itself_and_a_problem_when_it_is_none_any_more() {
+    let mut model = model(vec![status('a', "job", "stopped")]);
+    model.done(Done { what: String::new(), outcome: Ok("resumed job".to_owned().into()) });
+    assert_eq!(model.note_left(), Some(NOTE_TIME));
+    model.set_uptime(NOTE_TIME);
+    assert_eq!(model.message, None);
+    // It cannot be attached to until it runs.
+    key(&mut model, Key::Enter);
+    model.set_uptime(NOTE_TIME * 5);
+    assert!(matches!(&model.message, Some(Message::Problem(_))));
+    model.found([known(status('a', "job", "stopped"))]);
+    assert!(model.message.is_some());
+    model.found([known(status('a', "job", "running"))]);
+    assert_eq!(model.message, None);
+}
+
+#[test]
+fn a_form_starts_a_session_and_is_there_again_if_that_fails() {
+    let mut model = three();
+    model.set_cwd("/src/here".into());
+    assert_eq!(press(&mut model, "c"), [Effect::ListAgents]);
+    // Typed before the agents are known: still text.
+    press(&mut model, "codex");
+    for field in [Key::Tab, Key::Down, Key::Enter, Key::Enter] {
+        assert_eq!(key(&mut model, field), []);
+    }
+    model.input(Input::Paste { text: "mend it\nnow".into(), cut: false });
+    let action = Action::Start {
+        agent: "codex".into(),
+        dir: "/src/berth".into(),
+        interface: Interface::Chat,
+        prompt: "mend it\nnow".into(),
+    };
+    assert_eq!(key(&mut model, Key::Enter), [Effect::Do(action)]);
+    let failed = Problem::new(Code::NotFound, "no such program");
+    model.done(Done { what: "starting codex".into(), outcome: Err(failed) });
+    press(&mut model, "c");
+    assert_eq!(model.form.as_ref().map(|form| form.value(Field::Prompt)).as_deref(), Some("mend it\nnow"));
+    key(&mut model, Key::Enter);
+    let made = Outcome { note: "started it".into(), made: Some(id('d')) };
+    model.done(Done { what: "starting codex".into(), outcome: Ok(made) });
+    assert_eq!((model.form.clone(), &model.mode), (None, &Mode::Browse));
+    // It is selected when it is found.
+    let effects = model.found([known(agent('d', "new", "working"))]);
+    assert_eq!(model.selected().map(Row::handle).as_deref(), Some("new"));
+    assert_eq!(effects, [Effect::Look(Some(id('d')))]);
+}
+
+#[test]
+fn name_note_tags_and_copies_are_written_in_a_line() {
+    let tagged = || {
+        let mut docs = agent('c', "docs", "idle");
+        (docs.tags, docs.note) = (vec!["old".into(), "work".into()], Some("look at it".into()));
+        model(vec![docs])
+    };
+    let id = id('c');
+    let cases = [
+        ("R2", Action::Rename { id: id.clone(), name: "docs2".into() }),
+        ("f", Action::Fork { id: id.clone(), name: None }),
+        ("fcopy", Action::Fork { id: id.clone(), name: Some("copy".into()) }),
+        ("N!", Action::Note { id: id.clone(), note: Some("look at it!".into()) }),
+        ("T new", Action::Tag { id: id.clone(), add: vec!["new".into()], remove: vec![] }),
+    ];
+    for (keys, action) in cases {
+        let mut model = tagged();
+        press(&mut model, keys);
+        assert_eq!(key(&mut model, Key::Enter), [Effect::Do(action)], "{keys}");
+        assert_eq!(model.mode, Mode::Browse);
+    }
+    let mut model = tagged();
+    press(&mut model, "N");
+    key(&mut model, Key::Ctrl('u'));
+    assert_eq!(key(&mut model, Key::Enter), [Effect::Do(Action::Note { id: id.clone(), note: None })]);
+    press(&mut model, "T");
+    key(&mut model, Key::Ctrl('w'));
+    let removed = Action::Tag { id, add: vec![], remove: vec!["work".into()] };
+    assert_eq!(key(&mut model, Key::Enter), [Effect::Do(removed)]);
+}
+
+#[test]
+fn a_queue_is_changed_turn_by_turn_and_the_selection_stays_with_its_turn() {
+    let mut model = model(vec![agent('c', "docs", "working")]);
+    let of = PanelKind::Queue { of: id('c') };
+    assert_eq!(press(&mut model, "Q"), [Effect::List(of.clone())]);
+    let turn = |number: u64| TurnView { number, prompt: format!("p{number}"), ..TurnView::default() };
+    let queue = |numbers: &[u64]| {
+        let turns = numbers.iter().copied().map(turn).collect();
+        Listed::Panel(PanelKind::Queue { of: id('c') }, Ok(Entries::Queue { held: None, turns }))
+    };
+    let change = |change| vec![Effect::Do(Action::Queue { id: id('c'), change })];
+    model.listed(queue(&[4, 5, 6]));
+    assert_eq!(press(&mut model, "jJ"), change(QueueChange::Move { turn: 5, to: 2 }));
+    model.listed(queue(&[4, 6, 5]));
+    assert_eq!(press(&mut model, "J"), []);
+    press(&mut model, "x");
+    assert_eq!(press(&mut model, "y"), change(QueueChange::Drop { turn: 5 }));
+    assert_eq!(model.mode, Mode::Panel);
+    // A turn that begins leaves the queue: the list is read again.
+    assert!(model.found([known(agent('c', "docs", "working"))]).contains(&Effect::List(of)));
+    model.listed(queue(&[6]));
+    key(&mut model, Key::Enter);
+    press(&mut model, "!");
+    let edited = change(QueueChange::Edit { turn: 6, text: "p6!".into() });
+    assert_eq!(key(&mut model, Key::Enter), edited);
+    assert_eq!(press(&mut model, "p"), change(QueueChange::Pause));
+    key(&mut model, Key::Esc);
+    assert_eq!((&model.mode, model.panel.is_none()), (&Mode::Browse, true));
+}
+
+#[test]
+fn a_conversation_from_outside_is_adopted_after_a_yes_and_only_who_was_named_is_ended() {
+    let mut model = three();
+    assert_eq!(press(&mut model, "O"), [Effect::List(PanelKind::Conversations)]);
+    let holder = berth_verbs::foreign::Holder {
+        pid: 7,
+        since: Timestamp(0),
+        terminal: None,
+        cwd: None,
+        command: "claude".into(),
+        evidence: String::new(),
+    };
+    let conversation = berth_verbs::foreign::Conversation {
+        id: "c1".into(),
+        agent: "claude".into(),
+        file: None,
+        bytes: 0,
+        cwd: None,
+        title: None,
+        first_words: None,
+        version: None,
+        branch: None,
+        began_at: None,
+        last_activity_at: Timestamp(0),
+        archived: false,
+        held_by: vec![holder],
+        session: None,
+        unreadable: None,
+    };
+    let entries = Entries::Conversations { all: vec![conversation.clone()], beyond: 0 };
+    model.listed(Listed::Panel(PanelKind::Conversations, Ok(entries)));
+    key(&mut model, Key::Enter);
+    assert!(matches!(&model.mode, Mode::Confirm { question, .. } if question.contains('7')));
+    let action = Action::Adopt { conversation: Box::new(conversation), take: Take::Only(vec![7]) };
+    assert_eq!(press(&mut model, "y"), [Effect::Do(action)]);
+}
+
+#[test]
+fn a_no_takes_a_reason_and_a_question_own_words_and_several_options() {
+    let with = |change: &dyn Fn(&mut Ask)| {
+        let mut status = asking('b', "fix");
+        change(&mut status.turns.as_mut().expect("turns").asks[0]);
+        let mut model = model(vec![status]);
+        press(&mut model, "a");
+        read(&mut model);
+        model
+    };
+    let answer = |wish| vec![Effect::Do(Action::Answer { id: id('b'), request: "7".into(), wish, epoch: 0 })];
+    let mut plain = with(&|_| {});
+    assert_eq!(press(&mut plain, "t"), []);
+    assert!(matches!(plain.mode, Mode::Answer { .. }));
+    let mut denied = with(&|ask| ask.takes_reason = true);
+    press(&mut denied, "tuse mktemp");
+    let reason = Some("use mktemp".into());
+    assert_eq!(key(&mut denied, Key::Enter), answer(Wish::Deny { reason }));
+    let several = |ask: &mut Ask| {
+        (ask.several, ask.takes_text) = (true, true);
+        ask.options.iter_mut().for_each(|option| option.kind = berth_api::turn::AskKind::Other);
+    };
+    let mut chosen = with(&several);
+    assert_eq!(key(&mut chosen, Key::Enter), []);
+    press(&mut chosen, "132");
+    press(&mut chosen, "3");
+    let ids = vec!["once".into(), "always".into()];
+    assert_eq!(key(&mut chosen, Key::Enter), answer(Wish::Options { ids, text: None }));
+    let mut own = with(&several);
+    press(&mut own, "1tgreen");
+    let text = Some("green".into());
+    let wish = Wish::Options { ids: vec!["once".into()], text };
+    assert_eq!(key(&mut own, Key::Enter), answer(wish));
+    // Another client answers meanwhile: nothing is sent.
+    let mut late = with(&several);
+    press(&mut late, "tgreen");
+    late.found([known(agent('b', "fix", "working"))]);
+    assert_eq!(late.mode, Mode::Browse);
+    let sent = key(&mut late, Key::Enter);
+    assert!(!sent.iter().any(|effect| matches!(effect, Effect::Do(_))), "{sent:?}");
 }

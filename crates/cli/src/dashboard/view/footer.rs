@@ -8,9 +8,11 @@ use ratatui::text::{Line, Span};
 
 use super::super::composer::Composer;
 use super::super::layout::{Layout, Pane};
-use super::super::model::{Message, Mode, Model};
-use super::Look;
+use super::super::model::{Message, Mode, Model, Writing};
+use super::super::panel::PanelKind;
 use super::wrap::{plain, wrap};
+use super::{Look, clear};
+use crate::replies::OwnWords;
 use crate::width::{cut, fitted, width as width_of};
 
 /// The most lines of a message that is being written that are shown.
@@ -33,15 +35,16 @@ pub(super) fn lines(model: &Model, look: Look, width: u16) -> Foot {
     }
     match &model.mode {
         Mode::Filter => write(&mut foot, "/", &model.filter, look, cols),
-        Mode::Compose { to, text } => {
-            let row = model.rows().find(|row| row.id == *to);
-            let handle = row.map_or_else(|| to.to_string(), |row| row.handle());
-            let is_terminal = row.is_some_and(|row| !row.can_be_sent_to());
-            let verb = if is_terminal { "type into" } else { "send to" };
-            let what = format!("{verb} {handle}  Enter sends · Alt-Enter new line · Esc puts it aside");
-            foot.lines.push(Line::styled(cut(&what, cols), look.dim()));
+        Mode::Write { what, text } => {
+            foot.lines.push(Line::styled(cut(&writing(model, what), cols), look.dim()));
             write(&mut foot, "> ", text, look, cols);
         }
+        Mode::New => {
+            let keys = [("Tab", "next"), ("↑↓", "choose"), ("Enter", "next, then start"), ("Esc", "back")];
+            foot.lines.push(key_line(&keys.map(|(key, what)| (key, what.to_owned())), look, cols));
+        }
+        Mode::Panel if foot.lines.is_empty() => foot.lines.push(panel_keys(model, look, cols)),
+        Mode::Panel => {}
         Mode::Confirm { question, .. } => {
             let mut spans = vec![Span::styled(plain(question), look.bold())];
             spans.extend([Span::raw("  "), Span::styled("y", look.accent()), Span::raw(" yes  ")]);
@@ -66,7 +69,14 @@ pub(super) fn lines(model: &Model, look: Look, width: u16) -> Foot {
             let numbers = ask.options.len().min(9);
             let numbers = if numbers > 1 { format!("1-{numbers}") } else { "1".to_owned() };
             if !ask.options.is_empty() {
-                keys.push((&numbers, "the answer of that number".to_owned()));
+                let what = if ask.several { "choose" } else { "the answer of that number" };
+                keys.push((&numbers, what.to_owned()));
+            }
+            if ask.several {
+                keys.push(("Enter", "answer".to_owned()));
+            }
+            if let Some(words) = OwnWords::of(ask) {
+                keys.push(("t", words.label().to_owned()));
             }
             keys.push(("Esc", "later".to_owned()));
             foot.lines.push(key_line(&keys, look, cols));
@@ -78,10 +88,70 @@ pub(super) fn lines(model: &Model, look: Look, width: u16) -> Foot {
     foot
 }
 
+/// What is being written, and how it is sent.
+fn writing(model: &Model, what: &Writing) -> String {
+    let handle = model.handle_of(what.id());
+    match what {
+        Writing::Message { to } => {
+            let is_terminal = model.row(to).is_some_and(|row| !row.can_be_sent_to());
+            let verb = if is_terminal { "type into" } else { "send to" };
+            format!("{verb} {handle}  Enter sends · Alt-Enter new line · Esc puts it aside")
+        }
+        Writing::Name { .. } => format!("rename {handle}  Enter renames · Esc leaves it"),
+        Writing::Copy { .. } => {
+            format!("fork {handle}: name of the copy, or nothing  Enter forks · Esc leaves it")
+        }
+        Writing::Note { .. } => {
+            format!("note of {handle}  Enter keeps it, an empty one removes it · Esc leaves it")
+        }
+        Writing::Tags { .. } => {
+            format!("tags of {handle}, with spaces between  Enter keeps them · Esc leaves them")
+        }
+        Writing::Reply { words, .. } => format!("{}  Enter answers {handle} · Esc leaves it", words.label()),
+        Writing::Turn { number, .. } => {
+            format!("turn {number} of {handle}  Enter keeps it · Alt-Enter new line · Esc leaves it")
+        }
+    }
+}
+
+/// The keys of the list that is open.
+fn panel_keys(model: &Model, look: Look, cols: usize) -> Line<'static> {
+    if !model.busy.is_empty() {
+        return busy(model, look, cols);
+    }
+    let Some(panel) = &model.panel else { return Line::default() };
+    let is_empty = panel.len() == 0;
+    let mut keys: Vec<(&str, &str)> = Vec::new();
+    match &panel.kind {
+        PanelKind::Queue { .. } => {
+            if !is_empty {
+                keys.extend([("Enter", "edit"), ("x", "drop"), ("K J", "move")]);
+            }
+            keys.push(("p", if panel.held().is_some() { "resume the queue" } else { "pause the queue" }));
+        }
+        PanelKind::Conversations if is_empty => {}
+        PanelKind::Conversations => keys.push(("Enter", "go on here")),
+        PanelKind::Hosts => {
+            if !is_empty {
+                keys.push(("Enter", "attach"));
+            }
+            keys.push(("r", "look again"));
+        }
+    }
+    keys.extend([("Esc", "back"), ("?", "help")]);
+    let keys: Vec<(&str, String)> = keys.into_iter().map(|(key, what)| (key, what.to_owned())).collect();
+    key_line(&keys, look, cols)
+}
+
+/// What is being done.
+fn busy(model: &Model, look: Look, cols: usize) -> Line<'static> {
+    Line::styled(cut(&format!("{} …", model.busy.join(", ")), cols), look.accent())
+}
+
 /// The keys that do something to the selected session now.
 fn browse(model: &Model, look: Look, cols: usize) -> Line<'static> {
     if !model.busy.is_empty() {
-        return Line::styled(cut(&format!("{} …", model.busy.join(", ")), cols), look.accent());
+        return busy(model, look, cols);
     }
     let is_narrow = Layout::is_narrow(model.area.width);
     let mut keys: Vec<(&str, String)> = Vec::new();
@@ -101,20 +171,24 @@ fn browse(model: &Model, look: Look, cols: usize) -> Line<'static> {
             keys.push(("Enter", if row.takes_turns() { "talk" } else { "attach" }.into()));
         }
         if row.can_be_sent_to() || row.is_live() {
-            keys.push(("s", if row.can_be_sent_to() { "send" } else { "type" }.into()));
+            keys.push(("m", if row.can_be_sent_to() { "message" } else { "type" }.into()));
         }
         if row.current_turn().is_some() {
-            keys.push(("c", "cancel".into()));
+            keys.push(("C", "interrupt".into()));
+        }
+        if row.queued() > 0 {
+            keys.push(("Q", "queue".into()));
         }
         if row.is_live() {
             keys.push(("x", "stop".into()));
         } else if row.is_archived() {
-            keys.push(("A", "restore".into()));
+            keys.push(("e", "restore".into()));
         } else {
             keys.push(("r", "resume".into()));
-            keys.push(("A", "archive".into()));
+            keys.push(("e", "archive".into()));
         }
     }
+    keys.push(("c", "new".into()));
     keys.push(("/", "filter".into()));
     // Where not all fit, the ways out do, and the one that tells of the others.
     while keys.iter().chain(&way_out).map(takes).sum::<usize>() > cols + 2 && !keys.is_empty() {
@@ -180,7 +254,7 @@ fn write(foot: &mut Foot, mark: &str, text: &Composer, look: Look, cols: usize) 
 
 /// The lines of what is being written, and line and column of the cursor. Of a very long text only what is
 /// around the cursor.
-fn laid_out(text: &Composer, room: usize) -> (Vec<String>, (usize, usize)) {
+pub(super) fn laid_out(text: &Composer, room: usize) -> (Vec<String>, (usize, usize)) {
     let (all, cursor) = (text.text(), text.cursor());
     let boundary = |at: usize| (at..=all.len()).find(|at| all.is_char_boundary(*at)).unwrap_or(all.len());
     let from = boundary(cursor.saturating_sub(MOST_BYTES));
@@ -234,30 +308,30 @@ const fn help_of(
     Help { key, what, short_key, short }
 }
 
-const HELP: [Help; 16] = [
+const HELP: &[Help] = &[
     help_of("↑ ↓  j k  g G", "choose a session", "↑ ↓ g G", "choose a session"),
     help_of("n", "the next one that needs you", "n", "the next that needs you"),
     help_of("Enter", "attach, or talk; leaving comes back here", "Enter", "look; then attach or talk"),
-    help_of("Tab", "list or preview, on a narrow screen", "Tab", "list or preview"),
+    help_of("Tab", "more room for preview, or for list", "Tab", "list or preview"),
+    help_of("c", "start a session", "c", "start a session"),
+    help_of("m", "write a message; or type into a terminal", "m", "write a message"),
+    help_of("a  1 … 9", "answer what it asks", "a 1…9", "answer what it asks"),
+    help_of("C", "interrupt its turn", "C", "interrupt its turn"),
+    help_of("Q", "its queue: edit, drop, move, pause", "Q", "its queue"),
+    help_of("i", "details", "i", "details"),
     help_of("o", "watch a terminal without typing", "o", "watch without typing"),
-    help_of("s", "send a message; into a terminal: type it", "s", "send, or type, a message"),
-    help_of("a", "answer what it asks", "a", "answer what it asks"),
-    help_of("c", "have the agent break off its turn", "c", "break off its turn"),
-    help_of("x", "stop it", "x", "stop it"),
-    help_of("r", "resume it", "r", "resume it"),
-    help_of("A", "archive it, or bring it back", "A", "archive it, or bring it back"),
-    help_of("/", "filter: name, agent, directory, state, tag", "/", "filter"),
+    help_of("x  r  e", "stop, resume, archive or restore it", "x r e", "stop, resume, archive"),
+    help_of("R  f  N  T", "rename, fork, note, tags", "R f N T", "rename, fork, note, tags"),
+    help_of("O  H", "other conversations; other hosts", "O  H", "other conversations; hosts"),
+    help_of("/", "filter by name, agent, dir, state, tag", "/", "filter"),
     help_of(".", "show what is older, or archived", ".", "show older and archived too"),
     help_of("PgUp PgDn, wheel", "scroll the preview", "PgUp/Dn", "scroll the preview"),
-    help_of("Ctrl-Z", "to the shell; `fg` comes back", "Ctrl-Z", "to the shell; `fg` returns"),
-    help_of("q  Esc  Ctrl-C", "leave; sessions go on", "q  Esc", "leave; sessions go on"),
+    help_of("q  Esc  Ctrl-C", "leave; sessions go on; Ctrl-Z suspends", "q  Esc", "leave; sessions go on"),
 ];
 
 /// What all keys do.
 pub(super) fn help(look: Look, area: Rect, buffer: &mut Buffer) {
-    for y in area.top()..area.bottom() {
-        buffer.set_string(area.x, y, " ".repeat(usize::from(area.width)), Style::reset());
-    }
+    clear(area, buffer);
     let is_narrow = Layout::is_narrow(area.width);
     let key_width = if is_narrow { 8 } else { 18 };
     let room = usize::from(area.width).saturating_sub(key_width + 1);

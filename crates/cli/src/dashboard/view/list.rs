@@ -46,6 +46,22 @@ pub(super) fn draw(model: &Model, look: Look, layout: &Layout, buffer: &mut Buff
             buffer.set_line(area.x, y, line, area.width);
         }
     }
+    more(model, look, layout, buffer);
+}
+
+/// How many sessions are above and below those in view.
+fn more(model: &Model, look: Look, layout: &Layout, buffer: &mut Buffer) {
+    if layout.more.height == 0 {
+        return;
+    }
+    let below = model.rows().len().saturating_sub(model.top + layout.rows());
+    let words: Vec<String> = [("↑", model.top), ("↓", below)]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(arrow, count)| format!("{arrow} {count} more"))
+        .collect();
+    let line = Line::styled(format!("  {}", words.join("  ")), look.accent());
+    buffer.set_line(layout.more.x, layout.more.y, &line, layout.more.width);
 }
 
 /// A row on one line.

@@ -4,14 +4,15 @@ use ratatui::buffer::Buffer;
 use ratatui::text::{Line, Span};
 
 use super::super::layout::Layout;
-use super::super::model::{Mode, Model};
+use super::super::model::Model;
 use super::super::preview::{Content, Screen};
 use super::super::row::{Known, Row};
 use super::super::transcript::{Part, Transcript, Turn};
-use super::Look;
 use super::wrap::{plain, wrap};
+use super::{Look, details};
 use crate::listing::row::dir_of;
 use crate::print;
+use crate::replies;
 use crate::width::{cut, width as width_of};
 use berth_api::Problem;
 use berth_api::turn::{Ask, AskKind};
@@ -42,6 +43,9 @@ pub(super) fn draw(model: &mut Model, look: Look, layout: &Layout, buffer: &mut 
 
 /// The first line that is shown when nobody scrolls: the end is, unless the cursor of a terminal is further up.
 fn resting_place(model: &Model, most: usize, height: usize) -> usize {
+    if model.with_details {
+        return 0;
+    }
     match model.preview.as_ref().map(|preview| &preview.content) {
         Some(Content::Screen(Screen { cursor_row: Some(row), .. })) => {
             most.min(row.saturating_sub(height / 2))
@@ -82,24 +86,21 @@ fn lines(model: &Model, look: Look, width: usize) -> Vec<Line<'static>> {
     if let Known::Damaged(problem) = &row.known {
         return trouble(problem, look, width);
     }
-    let mut lines = match model.preview.as_ref().map(|preview| &preview.content) {
+    let content = model.preview.as_ref().map(|preview| &preview.content);
+    let mut lines = match content {
+        _ if model.with_details && row.status().is_some() => details::lines(model, row, look, width),
         None => vec![],
         Some(Content::Screen(screen)) => screen.lines.iter().map(|line| without_colour(line, look)).collect(),
         Some(Content::Talk(transcript)) => talk(transcript, look, width),
         Some(Content::Trouble(problem)) => trouble(problem, look, width),
     };
-    let asks = match &model.mode {
-        // What is answered is what was seen.
-        Mode::Answer { of, ask, .. } if *of == row.id => std::slice::from_ref(ask),
-        Mode::Browse
-        | Mode::Filter
-        | Mode::Compose { .. }
-        | Mode::Answer { .. }
-        | Mode::Confirm { .. }
-        | Mode::Help => row.asks(),
+    // What is answered is what was seen.
+    let (asks, chosen) = match model.question().filter(|(of, ..)| **of == row.id) {
+        Some((_, ask, _, chosen)) => (std::slice::from_ref(ask), chosen),
+        None => (row.asks(), [].as_slice()),
     };
     for ask in asks {
-        lines.extend(question(ask, look, width));
+        lines.extend(question(ask, chosen, look, width));
     }
     if lines.is_empty() && model.preview.is_some() {
         lines.push(Line::styled(nothing_to_see(row), look.dim()));
@@ -109,7 +110,7 @@ fn lines(model: &Model, look: Look, width: usize) -> Vec<Line<'static>> {
 
 fn nothing_to_see(row: &Row) -> String {
     if row.takes_turns() {
-        format!("nothing was said yet: s sends {} something", row.handle())
+        format!("nothing was said yet: m sends {} a message", row.handle())
     } else {
         "the screen is empty".to_owned()
     }
@@ -183,9 +184,9 @@ fn one_turn(turn: &Turn, look: Look, width: usize) -> Vec<Line<'static>> {
 }
 
 /// A question in full, with what can be answered.
-fn question(ask: &Ask, look: Look, width: usize) -> Vec<Line<'static>> {
+fn question(ask: &Ask, chosen: &[usize], look: Look, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![Line::default()];
-    let asks = format!("? {} asks for your word:", print::excerpt(&ask.tool, 80));
+    let asks = format!("? {}", replies::headline(ask));
     lines.push(Line::styled(cut(&asks, width), look.needs_you()));
     for line in wrap(ask.detail.trim_end(), width.saturating_sub(4)) {
         lines.push(Line::from(vec![Span::raw("    "), Span::styled(line, look.bold())]));
@@ -196,8 +197,17 @@ fn question(ask: &Ask, look: Look, width: usize) -> Vec<Line<'static>> {
             AskKind::RejectOnce | AskKind::RejectAlways => look.problem(),
             AskKind::Other => look.accent(),
         };
-        let name = print::excerpt(&option.name, width.saturating_sub(5));
-        lines.push(Line::from(vec![Span::styled(format!("  {} ", at + 1), kind), Span::raw(name)]));
+        let mark = match (ask.several, chosen.contains(&at)) {
+            (false, _) => "",
+            (true, false) => "[ ] ",
+            (true, true) => "[x] ",
+        };
+        let name = print::excerpt(&option.name, width.saturating_sub(5 + mark.len()));
+        lines.push(Line::from(vec![
+            Span::styled(format!("  {} ", at + 1), kind),
+            Span::raw(mark),
+            Span::raw(name),
+        ]));
     }
     lines
 }

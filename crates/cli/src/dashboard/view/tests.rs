@@ -160,7 +160,7 @@ fn the_help_says_everything_in_full_on_a_phone_too() {
     is_as_in("40x20-help", &picture(&mut model, 40, 20));
     for width in [40, 50, 59, 60, 80] {
         let shown = picture(&mut model, width, 20);
-        assert!(!shown.contains('…') && shown.contains("sessions go on"), "{width}:\n{shown}");
+        assert!(!shown.contains("…\n") && shown.contains("sessions go on"), "{width}:\n{shown}");
     }
 }
 
@@ -218,7 +218,7 @@ fn a_question_is_shown_in_full_with_what_can_be_answered() {
     model.set_uptime(crate::reading::READING_TIME);
     for (width, height) in [(80, 24), (40, 30)] {
         let shown = picture(&mut model, width, height);
-        let (_, question) = shown.split_once("asks for your word").expect("the question");
+        let (_, question) = shown.split_once("Allow Bash?").expect("the question");
         assert_eq!(question.matches("--workspace").count(), 12, "{shown}");
         for part in ["rm -rf target", "1 Yes", "2 Yes, always", "3 No", "y allow", "n deny"] {
             assert!(shown.contains(part), "no {part:?}:\n{shown}");
@@ -229,7 +229,7 @@ fn a_question_is_shown_in_full_with_what_can_be_answered() {
 #[test]
 fn what_is_written_is_shown_with_the_cursor_behind_it() {
     let mut model = sessions();
-    model.input(Input::Key(Key::Char('s')));
+    model.input(Input::Key(Key::Char('m')));
     model.input(Input::Paste { text: "first\nsecond 日本".into(), cut: false });
     model.resize(Rect::new(0, 0, 80, 24));
     let mut buffer = Buffer::empty(model.area);
@@ -290,7 +290,7 @@ fn nothing_that_a_terminal_obeys_is_ever_drawn_at_any_size() {
 fn colours_are_sixteen_and_the_background_is_the_terminals_own() {
     let mut model = sessions();
     model.resize(Rect::new(0, 0, 80, 24));
-    for pressed in ["", "?", "s", "x"] {
+    for pressed in ["", "?", "m", "x", "c", "Q", "i", "R"] {
         for c in pressed.chars() {
             model.input(Input::Key(Key::Char(c)));
         }
@@ -311,4 +311,45 @@ fn a_terminal_too_small_for_anything_says_so() {
     for (width, height) in [(1, 1), (2, 1), (1, 5), (200, 2)] {
         picture(&mut sessions(), width, height);
     }
+}
+
+#[test]
+fn a_list_that_is_longer_than_the_screen_says_how_many_more_there_are() {
+    let letters = "0123456789abcdefghjkmnpqrstvw".chars();
+    let mut model = model(letters.map(|c| status(c, &format!("s{c}"), "running")).collect());
+    let shown = picture(&mut model, 80, 24);
+    assert_eq!(shown.matches("running     s").count(), 14, "{shown}");
+    assert!(shown.contains("\n  ↓ 15 more\n"), "{shown}");
+    for _ in 0..20 {
+        model.input(Input::Key(Key::Down));
+    }
+    let shown = picture(&mut model, 80, 24);
+    assert!(shown.contains("  ↑ 7 more  ↓ 8 more"), "{shown}");
+    model.input(Input::Key(Key::Char('G')));
+    assert!(picture(&mut model, 200, 24).contains("↑"), "{shown}");
+    assert!(!picture(&mut model, 200, 60).contains(" more"));
+}
+
+#[test]
+fn a_form_and_its_suggestions_are_shown_with_the_cursor_in_the_field() {
+    let mut model = sessions();
+    model.set_cwd("/src/here".into());
+    model.input(Input::Key(Key::Char('c')));
+    let about = "Claude Code".to_owned();
+    let agents = vec![super::super::form::Suggestion { text: "claude".into(), about }];
+    model.listed(super::super::model::Listed::Agents(Ok(agents)));
+    is_as_in("80x24-new", &picture(&mut model, 80, 24));
+    let mut buffer = Buffer::empty(model.area);
+    assert_eq!(draw(&mut model, PLAIN, &mut buffer), Some(Position { x: 18, y: 3 }));
+    for (width, height) in [(20, 6), (40, 8), (60, 10), (200, 50)] {
+        picture(&mut model, width, height);
+    }
+}
+
+#[test]
+fn details_stand_in_the_place_of_the_preview() {
+    let mut model = sessions();
+    model.input(Input::Key(Key::Char('i')));
+    let shown = picture(&mut model, 80, 24);
+    assert!(shown.contains("directory   /src/berth") && !shown.contains("I will trim"), "{shown}");
 }
