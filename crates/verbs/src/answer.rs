@@ -42,6 +42,8 @@ pub fn answer(
 /// Somebody answered before, through berth or where the agent asks itself.
 fn answered(ctx: &Ctx, id: &SessionId, request: &str, epoch: Option<u64>) -> Option<Problem> {
     let events = store::read(&ctx.home.session_dir(id), id, 1).ok()?;
+    // Only a terminal takes answers that berth does not see. Elsewhere the agent withdrew the question.
+    let has_terminal = ctx.known(id).is_ok_and(|known| known.0.what.has_terminal());
     let (mut run, mut found) = (0, None);
     for event in &events {
         match event.get().entry().event {
@@ -49,7 +51,7 @@ fn answered(ctx: &Ctx, id: &SessionId, request: &str, epoch: Option<u64>) -> Opt
             Event::Answered { request: known, reply, by } if known == request => {
                 found = Some((run, format!("was answered already, by {}: {reply}", by.place)));
             }
-            Event::Unasked { request: known } if known == request => {
+            Event::Unasked { request: known } if known == request && has_terminal => {
                 found = Some((run, "was answered at its terminal, or is not asked any more".to_owned()));
             }
             _ => {}
