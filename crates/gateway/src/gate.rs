@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::fleet::Fleet;
 use crate::follow::Followers;
 use crate::http::agents::{KnownAgents, known_agents};
-use crate::http::look::{Examined, examined};
+use crate::http::look::{Examined, KnownChanges, examined, known_changes};
 use crate::known::Known;
 use crate::live::hub::Hub;
 use crate::live::terminals::Terminals;
@@ -34,6 +34,8 @@ pub(crate) struct Gate {
     pub(crate) agents: KnownAgents,
     /// This host, as it was a moment ago.
     pub(crate) examined: Examined,
+    /// The changed files of a directory, as they were a moment ago.
+    pub(crate) changes: KnownChanges,
     /// The connections to other hosts.
     pub(crate) fleet: Arc<Fleet>,
     /// Who reads along with whom.
@@ -66,6 +68,7 @@ impl Gate {
             known: Known::new(remembers),
             agents: known_agents(),
             examined: examined(),
+            changes: known_changes(),
             fleet: Arc::default(),
             live,
             quotas: Quotas::new(connection_limit()),

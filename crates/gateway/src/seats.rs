@@ -25,6 +25,8 @@ const MOST_EXPORTS: usize = 16;
 const MOST_SEARCHES: usize = 4;
 /// How many whole transcripts may be read at once: whoever may only look keeps nobody from starting and ending.
 const MOST_READERS: usize = 4;
+/// How many work trees are compared with their commits at once: each comparison reads a whole tree in a process of its own.
+const MOST_COMPARISONS: usize = 4;
 /// How much of transcripts is read for one request. A gibibyte takes about a second.
 const MOST_READ_BYTES: u64 = 1 << 30;
 /// When a seat may be free, in seconds.
@@ -36,6 +38,7 @@ static LONG: Semaphore = Semaphore::const_new(MOST_LONG);
 static EXPORTS: Semaphore = Semaphore::const_new(MOST_EXPORTS);
 static SEARCHES: Semaphore = Semaphore::const_new(MOST_SEARCHES);
 static READERS: Semaphore = Semaphore::const_new(MOST_READERS);
+static COMPARISONS: Semaphore = Semaphore::const_new(MOST_COMPARISONS);
 
 /// A seat until it is dropped.
 pub(crate) type Seat = SemaphorePermit<'static>;
@@ -105,6 +108,11 @@ pub(crate) fn export() -> Result<Seat, Fault> {
 /// A seat for who searches.
 pub(crate) fn search() -> Result<Seat, Fault> {
     SEARCHES.try_acquire().map_err(|_| full(MOST_SEARCHES, "searches are at work"))
+}
+
+/// A seat for a comparison of a work tree.
+pub(crate) fn comparison() -> Result<Seat, Fault> {
+    COMPARISONS.try_acquire().map_err(|_| full(MOST_COMPARISONS, "work trees are being compared"))
 }
 
 fn full(most: usize, what: &str) -> Fault {

@@ -62,6 +62,30 @@ impl Ctx {
         }
     }
 
+    /// Directories to suggest for a new session: those that sessions have, as given, then what the config lists, then
+    /// the home directory. Only those that exist, and that [`Self::may_start_in`] lets the caller use.
+    pub fn suggested_directories(
+        &self,
+        of_sessions: Vec<PathBuf>,
+        most: usize,
+    ) -> Result<Vec<PathBuf>, Problem> {
+        let is_below_control = self.is_below_control();
+        let listed = Config::load()?.send.directories.into_iter().map(PathBuf::from);
+        let home = std::env::home_dir().filter(|_| !is_below_control);
+        let mut found: Vec<PathBuf> = Vec::new();
+        for dir in of_sessions.into_iter().chain(listed).chain(home) {
+            if found.len() >= most {
+                break;
+            }
+            let Ok(real) = dir.canonicalize() else { continue };
+            let is_usable = !is_below_control || belongs_to_owner(&real).is_ok();
+            if real.is_dir() && is_usable && !found.contains(&real) {
+                found.push(real);
+            }
+        }
+        Ok(found)
+    }
+
     fn is_below_control(&self) -> bool {
         let is_weak = |agent: &SessionId| grant_of(&self.home, agent) < Grant::Control;
         self.scope < Scope::Control || self.unseen.is_some() || self.agents().any(is_weak)

@@ -11,6 +11,7 @@ pub mod agents;
 pub mod answer;
 pub mod auto_name;
 pub mod caller;
+pub mod changed_files;
 pub mod changes;
 #[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]
 pub mod config;

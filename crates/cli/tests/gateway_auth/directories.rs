@@ -164,3 +164,29 @@ fn a_control_token_starts_a_session_anywhere() {
     let body = json!({"agent": "fake", "cwd": world.dir("any")});
     assert_eq!(ask(&world.gateway, "POST", "/v1/sessions", &controls, Some(&body)).status, 201);
 }
+
+#[test]
+fn suggested_directories_are_those_that_the_caller_may_start_a_session_in() {
+    let world = World::new();
+    let (mine, listed, stolen) = (world.dir("mine"), world.dir("src"), world.dir("stolen"));
+    world.run(&mine, "mine");
+    world.run(&stolen, "stolen");
+    chown(&stolen, Some(OTHER_ACCOUNT), None).expect("root may");
+    world.list(&listed);
+    let suggested = |token: &str| {
+        let reply = ask(&world.gateway, "GET", "/v1/directories", token, None);
+        let found = reply.ok()["directories"].as_array().expect("a list").clone();
+        found.iter().map(|dir| PathBuf::from(dir.as_str().expect("a path"))).collect::<Vec<_>>()
+    };
+    assert_eq!(suggested(&world.sends), [mine.clone(), listed.clone()]);
+    for dir in suggested(&world.sends) {
+        assert_eq!(world.start(&dir).status, 201, "{}", dir.display());
+    }
+    // A token of the scope `control` may start anywhere; one for some sessions starts none.
+    let everywhere = suggested(&token(&world.lab, "control", "controls", &[]));
+    assert!([&mine, &listed, &stolen].iter().all(|dir| everywhere.contains(dir)), "{everywhere:?}");
+    let some = token(&world.lab, "send", "some", &["--session", "mine"]);
+    assert_eq!(suggested(&some), [PathBuf::new(); 0]);
+    let reads = token(&world.lab, "read", "reads", &[]);
+    assert_eq!(ask(&world.gateway, "GET", "/v1/directories", &reads, None).status, 403);
+}

@@ -32,6 +32,8 @@ const HELPERS: &str = "a helper that cannot be had, told of or ended: for comman
 const NOT_PROVOKED: &[(&str, u16, &str)] = &[
     ("processes", 409, NO_PROC),
     ("session_processes", 409, NO_PROC),
+    ("session_changes", 409, BROKEN),
+    ("list_directories", 409, BROKEN),
     ("port", 409, NO_PROC),
     ("why_process", 409, NO_PROC),
     ("why_session", 409, NO_PROC),
@@ -248,6 +250,8 @@ fn evidence(asker: &mut Asker<'_>) {
     asker.get("why_session", "/v1/sessions/talk/why");
     asker.get("why_process", &format!("/v1/why?pid={pid}"));
     asker.get("session_processes", "/v1/sessions/shell/processes");
+    asker.get("session_changes", "/v1/sessions/shell/changes");
+    asker.get("list_directories", "/v1/directories");
     asker.get("processes", "/v1/processes");
     let address = asker.gateway.address.clone().expect("it listens");
     let port = address.rsplit(':').next().expect("a port").to_owned();

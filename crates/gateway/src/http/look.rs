@@ -1,6 +1,7 @@
 //! Looking closer: evidence, processes, what this host offers, sweeping, finding words.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use berth_keeper::killpoint;
 use berth_keeper::sweep::{self, Depth, Order, Report};
 use berth_keeper::view::{self, Why};
 use berth_keeper::whose::{self, Whose};
+use berth_verbs::changed_files::{self, ChangedFiles};
 use berth_verbs::doctor;
 use berth_verbs::grep::{self, Context, Extent, Line, Manner, Pattern};
 use berth_verbs::history;
@@ -47,6 +49,9 @@ const SEARCH_VARIABLE: &str = "BERTH_SEARCH_MS";
 
 /// How long what was found out about this host counts: looking starts processes.
 const EXAMINED_FOR: Duration = Duration::from_secs(2);
+
+/// How long the changed files of a directory count: looking starts git.
+const COMPARED_FOR: Duration = Duration::from_secs(3);
 
 /// What is said before the id of the session that another was started in.
 const STARTED_IN: &str = "; started in session ";
@@ -86,6 +91,16 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .gives::<Block>(200, "what of it runs")
         .fails(&[Code::NotFound, Code::Refused]),
+        Route::new(
+            get.clone(),
+            "/v1/sessions/{session}/changes",
+            Scope::Read,
+            "session_changes",
+            "The files of a session's directory that differ from the last commit.",
+            changes,
+        )
+        .gives::<Compared>(200, "the files; none outside of a git work tree")
+        .fails(&[Code::NotFound, Code::Refused, Code::Full, Code::Unreachable]),
         Route::new(
             get.clone(),
             "/v1/processes",
@@ -186,6 +201,35 @@ async fn why_process(
 
 async fn of_session(target: Target) -> Result<Json<Block>, Fault> {
     Ok(Json(work(move || ps::of_session(&target.ctx, &target.id)).await?))
+}
+
+/// Files that differ, and how old that is.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SessionChanges")]
+struct Compared {
+    #[serde(flatten)]
+    changes: ChangedFiles,
+    /// How long ago git was asked, in milliseconds.
+    age_ms: u64,
+}
+
+/// The changed files of the directory that was looked at last.
+pub(crate) type KnownChanges = Costly<String, ChangedFiles>;
+
+/// Nothing is known yet.
+pub(crate) fn known_changes() -> KnownChanges {
+    Costly::new(COMPARED_FOR)
+}
+
+async fn changes(State(gate): State<Arc<Gate>>, target: Target) -> Result<Json<Compared>, Fault> {
+    let cwd = work(move || Ok(target.ctx.known(&target.id)?.0.what.cwd)).await?;
+    let (dir, seat) = (PathBuf::from(&cwd), seats::comparison()?);
+    let look = move || {
+        let _seat = seat;
+        Ok(changed_files::of(&dir))
+    };
+    let (changes, age) = gate.changes.ask(cwd, look).await?;
+    Ok(Json(Compared { changes, age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX) }))
 }
 
 /// What runs.

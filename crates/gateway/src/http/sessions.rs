@@ -24,6 +24,9 @@ use crate::routes::{Guard, Route};
 /// Who may ask what is known of a session: the router looks, and so does `at_hand`.
 pub(crate) const ONE: Guard = Guard { scope: Scope::Read, filtered: true, path: "/v1/sessions/{session}" };
 
+/// How many directories are suggested for a new session.
+const MOST_DIRECTORIES: usize = 30;
+
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::new(
@@ -38,6 +41,18 @@ pub(crate) fn routes() -> Vec<Route> {
         .query::<Which>()
         .gives::<Sessions>(200, "the list")
         .fails(&[Code::Usage, Code::Unreachable]),
+        Route::new(
+            Method::GET,
+            "/v1/directories",
+            Scope::Send,
+            "list_directories",
+            "Directories to suggest for a new session: those of sessions, the last used first, then those that the \
+             config lists.",
+            directories,
+        )
+        .filtered()
+        .gives::<Directories>(200, "the list; only directories that you may start a session in")
+        .fails(&[Code::Refused, Code::Unreachable]),
         Route::guarded(ONE, "get_session", "What is known about a session.", one)
             .gives::<Status>(200, "what is known")
             .fails(&[Code::NotFound, Code::Unreachable]),
@@ -205,6 +220,31 @@ async fn list(
         })
     });
     Ok(Json(found.await?))
+}
+
+/// Directories to suggest.
+#[derive(Serialize, JsonSchema)]
+struct Directories {
+    /// Absolute paths, the best suggestion first.
+    directories: Vec<String>,
+}
+
+async fn directories(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Json<Directories>, Fault> {
+    // A token for some sessions starts no others.
+    if caller.sessions.is_some() {
+        return Ok(Json(Directories { directories: vec![] }));
+    }
+    let ctx = caller.ctx(&gate);
+    let found = work(move || {
+        let filter = Filter { extent: Extent::All, order: Order::Active, ..Filter::default() };
+        let ids = listing::ids(&ctx).map_err(|problem| or_no_store(&ctx.home, problem))?;
+        let listing = listing::listing(&filter, listing::look_at_all(&ctx, &filter, &ids));
+        let of_sessions = listing.sessions.into_iter().map(|status| PathBuf::from(status.what.cwd)).collect();
+        ctx.suggested_directories(of_sessions, MOST_DIRECTORIES)
+    });
+    let directories =
+        found.await?.into_iter().filter_map(|dir| dir.into_os_string().into_string().ok()).collect();
+    Ok(Json(Directories { directories }))
 }
 
 /// The one that is asked for most: what was looked at a moment ago is told again if everything is as it was, mostly
