@@ -24,6 +24,7 @@ mod meant;
 mod notify;
 mod print;
 mod progress;
+mod qr;
 mod reading;
 mod remote;
 mod replies;

@@ -19,7 +19,8 @@ use serde::Serialize;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Visible(String);
 
-/// The colours and weights that berth prints with: of the sixteen colours that every theme chooses itself.
+/// The colours and weights that berth prints with: of the sixteen colours that every theme chooses itself, except for
+/// QR codes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Paint {
     Bold,
@@ -32,6 +33,8 @@ pub(crate) enum Paint {
     BoldRed,
     BoldMagenta,
     BoldCyan,
+    /// Black on white whatever the theme is, for cameras.
+    QrCode,
 }
 
 impl Paint {
@@ -47,6 +50,7 @@ impl Paint {
             Self::BoldRed => "1;31",
             Self::BoldMagenta => "1;35",
             Self::BoldCyan => "1;36",
+            Self::QrCode => "38;5;16;48;5;231",
         }
     }
 }

@@ -58,8 +58,7 @@ pub fn reachable(url: &str, names: &[String]) -> Vec<String> {
     if loopback != url {
         urls.extend(towards_others().map(|address| format!("{scheme}://{address}:{port}")));
     }
-    let is_loopback = ["://127.", "://[::1]:", "://localhost:"].iter().any(|sign| loopback.contains(sign));
-    if is_loopback && scheme == "http" {
+    if is_loopback(&loopback) && scheme == "http" {
         urls.push(format!("{scheme}://{OWN_NAME}:{port}"));
     }
     urls.push(loopback);
@@ -80,6 +79,21 @@ fn towards_others() -> Option<std::net::Ipv4Addr> {
 /// The address that logs a browser in.
 pub fn url(base: &str, secret: &str) -> String {
     format!("{}/login?link={secret}", base.trim_end_matches('/'))
+}
+
+/// Rows of the QR code of a text, a letter for each module: `#` is dark, `.` is light. Without the light border that a camera
+/// needs. `None` if the text is too long for one.
+pub fn qr_code(text: &str) -> Option<Vec<String>> {
+    let code = qrcode::QrCode::with_error_correction_level(text, qrcode::EcLevel::L).ok()?;
+    let letter = |colour: &qrcode::Color| if *colour == qrcode::Color::Dark { '#' } else { '.' };
+    let rows = code.to_colors();
+    Some(rows.chunks(code.width()).map(|row| row.iter().map(letter).collect()).collect())
+}
+
+/// Whether only this machine reaches an address.
+pub fn is_loopback(url: &str) -> bool {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+    ["127.", "[::1]", "localhost", OWN_NAME].iter().any(|sign| host.starts_with(sign))
 }
 
 /// Checks what somebody says the address is.

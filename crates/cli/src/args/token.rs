@@ -114,6 +114,13 @@ pub(crate) struct Link {
     /// Where browsers find the gateway [default: where it listens]
     #[arg(long, value_name = "URL", value_parser = berth_verbs::links::parse_base)]
     pub(crate) base: Option<String>,
+    /// Draw the address as a QR code for a camera [default: at a terminal that is large enough, if
+    /// other devices can reach the address]
+    #[arg(long, overrides_with = "no_qr", conflicts_with = "json")]
+    pub(crate) qr: bool,
+    /// Print the address only
+    #[arg(long, overrides_with = "qr")]
+    pub(crate) no_qr: bool,
     /// Print an object with the address (`url`) and what is known of it
     #[arg(long)]
     pub(crate) json: bool,

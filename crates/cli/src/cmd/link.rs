@@ -8,6 +8,8 @@ use serde::Serialize;
 use crate::args::Link;
 use crate::ctx::Ctx;
 use crate::print;
+use crate::qr::QrCode;
+use crate::tty;
 use crate::visible::Visible;
 
 /// A link, for programs.
@@ -44,6 +46,11 @@ pub(crate) fn run(ctx: &Ctx, args: &Link) -> Result<u8, Problem> {
         return Ok(0);
     }
     print::made(&format!("{url}\n"), unheard)?;
+    if let Some(code) = QrCode::of(&url).filter(|code| args.qr || (!args.no_qr && code.is_of_use(&url))) {
+        for line in code.lines(tty::wants_colour()) {
+            print::text(&(line + "\n"))?;
+        }
+    }
     if let Some(other) = others.first() {
         print::note(&format!("or, if the browser does not find that name: {other}"));
     }

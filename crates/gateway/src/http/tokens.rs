@@ -9,6 +9,7 @@ use axum::extract::{Extension, State};
 use axum::http::{Method, StatusCode};
 use berth_api::{Code, NewToken, Problem, Scope, Token, TokenKind};
 use berth_core::SessionId;
+use berth_verbs::links;
 use berth_verbs::tokens::{LINK_LIFE, LONGEST_LINK_LIFE, Maker, TOKEN_LIFE, TokenWish, void_sessions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -179,6 +180,9 @@ struct NewLinkBody {
 struct NewLink {
     /// Where to point a browser, once.
     url: String,
+    /// Rows of the QR code of `url`, without a border, a letter for each module: `#` is dark, `.` is light. Empty if
+    /// `url` is too long for one.
+    qr: Vec<String>,
     /// What is known about it.
     token: Token,
 }
@@ -205,7 +209,10 @@ async fn link(
     let scheme = if asked.secure { "https" } else { "http" };
     let port = asked.host.port.map(|port| format!(":{port}")).unwrap_or_default();
     let url = format!("{scheme}://{}{port}/login?link={}", asked.host.name, new.secret);
-    Ok((StatusCode::CREATED, Json(NewLink { url, token: new.token })))
+    Ok((
+        StatusCode::CREATED,
+        Json(NewLink { qr: links::qr_code(&url).unwrap_or_default(), url, token: new.token }),
+    ))
 }
 
 /// Refuses a list of sessions that does not confine the scope, unless the caller says yes to that.
