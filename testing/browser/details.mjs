@@ -1,4 +1,6 @@
 // What a session did and what is behind it: tool calls folded, changes as lines, processes, ports, memory, helpers, who is attached.
+import { execFileSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
 export default async function (t) {
   await t.berth("send", "talk", "tool:Bash:cargo test --workspace\nsay:tested", "--wait");
   const { page } = await t.person();
@@ -22,6 +24,19 @@ export default async function (t) {
   await change.locator("summary").click();
   await change.locator(".l.add .code").first().waitFor();
 
+  // Branch and changed files come before the processes.
+  const repository = `${t.dir}/repository`;
+  mkdirSync(repository);
+  execFileSync("git", ["init", "-q", "-b", "fix-login", repository]);
+  writeFileSync(`${repository}/new.rs`, "");
+  await t.berth("run", "-d", "--agent", "fake", "--name", "repository", "--cwd", repository);
+  await page.goto(`${t.url}/#/s/repository`);
+  const fact = (name) => page.locator(".details dt", { hasText: name }).locator("xpath=following-sibling::dd[1]");
+  await fact("Branch").getByText("fix-login").waitFor();
+  await fact("Changed files").locator("summary", { hasText: "1 file" }).click();
+  await fact("Changed files").getByText("new.rs").waitFor();
+  await t.accessible(page, "changed files");
+
   await t.berth("run", "-d", "--name", "serves", "--", t.agent, "listen-tcp:0", "child", "[", "hang", "]", "hang");
   await t.berth("helper", "ensure", "web", "--owner", "serves", "--", t.agent, "hang");
   await page.goto(`${t.url}/#/s/serves`);
@@ -35,18 +50,18 @@ export default async function (t) {
   const port = output.match(/listening tcp:127\.0\.0\.1:(\d+)/)[1];
   await details.locator(".tag.mono", { hasText: port }).waitFor();
   await details.locator(".facts li", { hasText: "web" }).getByText("1 owner").waitFor();
-  t.check((await row("Who types").innerText()) === "nobody", "somebody types");
+  t.check((await row("Terminal").innerText()) === "detached", "a client is attached");
   await page.click("#take-over");
   await page.locator(".bar.writing").waitFor();
-  await t.until("we type", async () => /^this browser since /.test(await row("Who types").innerText()));
+  await t.until("this browser is attached", async () => /^attached: this browser since /.test(await row("Terminal").innerText()));
   // Who is attached: their names where they are told, else how many.
   let told = {};
   await page.route(/\/v1\/sessions\/[^/]+$/, async (route) => {
     const answer = await route.fetch();
     await route.fulfill({ response: answer, json: { ...(await answer.json()), clients: 2, attached: undefined, ...told } });
   });
-  await row("Attached").getByText("2 clients").waitFor();
+  await row("Clients").getByText("2 clients").waitFor();
   told = { attached: [{ place: "pts/3 on vm", since: new Date().toISOString(), writes: false }, { place: "firefox-on-android", since: new Date().toISOString(), writes: true }] };
-  await row("Attached").getByText("pts/3 on vm").waitFor();
-  t.check(/pts\/3 on vm watches since .*\n?firefox-on-android types since /s.test(await row("Attached").innerText()), `attached: ${await row("Attached").innerText()}`);
+  await row("Clients").getByText("pts/3 on vm").waitFor();
+  t.check(/pts\/3 on vm watching since .*\n?firefox-on-android attached since /s.test(await row("Clients").innerText()), `attached: ${await row("Clients").innerText()}`);
 }

@@ -4,11 +4,17 @@ export default async function (t) {
   await page.locator(".srow", { hasText: "talk" }).waitFor();
   await page.keyboard.press("c");
   await page.locator(".choice", { hasText: "fake" }).click();
-  await page.fill("#new-cwd", t.dir);
+  // Directories of sessions are suggested.
+  await page.locator(`.dirs button[title='${t.dir}']`).click();
+  t.check((await page.inputValue("#new-cwd")) === t.dir, "a suggestion is not taken");
+  t.check((await page.locator("[aria-labelledby=interface-lab]").count()) === 0, "an agent with one interface has a choice");
+  await page.locator(".choice", { hasText: "both" }).click();
+  await page.locator("[aria-labelledby=interface-lab] .choice", { hasText: "Own interface" }).waitFor();
+  await page.locator(".choice", { hasText: "fake" }).first().click();
   await page.fill("#new-prompt", "a needle in the hay");
   await page.fill("#new-name", "made-here");
   await page.locator(".dialog button:has-text('Start')").dblclick({ delay: 0, noWaitAfter: true });
-  await page.getByText("ECHO: a needle in the hay").waitFor();
+  await page.locator(".talk").getByText("ECHO: a needle in the hay").waitFor();
   t.check((await t.turns("made-here")).length === 1, "started twice");
   // The session is made, its first turn is refused: whoever presses again means that session, and no second one.
   let refusals = 1;
@@ -26,7 +32,7 @@ export default async function (t) {
   await page.locator(".dialog .problem", { hasText: "was made, but" }).waitFor();
   await page.click(".dialog button:has-text('Start')");
   await page.locator("h1", { hasText: "once" }).waitFor();
-  await page.getByText("ECHO: made once").waitFor();
+  await page.locator(".talk").getByText("ECHO: made once").waitFor();
   t.check((await t.turns("once")).length === 1, "said twice");
   await page.locator(".srow", { hasText: "made-here" }).click();
   await page.locator("main").click({ position: { x: 300, y: 300 } });
@@ -50,17 +56,17 @@ export default async function (t) {
   await page.locator(".details").click();
   await page.keyboard.press("x");
   await page.click(".dialog button:has-text('Stop')");
-  await page.locator("main .pill", { hasText: "Stopped" }).waitFor();
+  await page.locator("main .pill", { hasText: "Ended" }).waitFor();
   await page.click("main button:has-text('Resume')");
   await page.locator("main .pill", { hasText: "Idle" }).waitFor();
   await page.click("#session-menu");
   await page.click("[role=menuitem]:has-text('Archive')");
   await page.click(".dialog button:has-text('Archive')");
   await page.locator(".srow", { hasText: "renamed" }).waitFor({ state: "detached" });
-  await page.click("button:has-text('older and archived')");
+  await page.click("button:has-text('older or archived')");
   await page.locator(".srow", { hasText: "renamed" }).click();
   await page.click("main button:has-text('Restore')");
-  await page.locator("main .pill", { hasText: "Stopped" }).or(page.locator("main .pill", { hasText: "Idle" })).waitFor();
+  await page.locator("main .pill", { hasText: "Ended" }).or(page.locator("main .pill", { hasText: "Idle" })).waitFor();
   await page.keyboard.press("?");
   await page.locator(".dialog.keys").waitFor();
 }

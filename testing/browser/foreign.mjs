@@ -47,12 +47,12 @@ export default async function (t) {
     await t.shot(page, "foreign-phone");
     // All of them: how many that is, of which host, and not what somebody has open.
     await page.locator("header button", { hasText: "Import all" }).click();
-    await page.locator(".dialog", { hasText: "Import 1 conversation?" }).getByText("All past ones of this host").waitFor();
+    await page.locator(".dialog", { hasText: "Import 1 conversation?" }).getByText("All past conversations of this host").waitFor();
     await page.locator(".dialog button", { hasText: "Cancel" }).click();
     await one("mend the login page").locator("button", { hasText: "Import" }).click();
     await page.locator(".dialog button", { hasText: "Import" }).click();
     await page.locator("h1", { hasText: "mend-the-login-page" }).waitFor();
-    await page.locator("main .pill", { hasText: "Stopped" }).waitFor();
+    await page.locator("main .pill", { hasText: "Ended" }).waitFor();
     await page.locator(".turn .md", { hasText: "the answer to mend the login page" }).waitFor();
 
     // A guest may look, and is offered nothing that is refused.
@@ -66,7 +66,7 @@ export default async function (t) {
     t.check((await one("mend the login page").count()) === 0, "what is a session is still listed");
     await one("write a poem").locator("button", { hasText: "Adopt" }).click();
     await page.locator("#who-has-it", { hasText: `pid ${other.pid}` }).waitFor();
-    await page.locator(".choice", { hasText: "Its own terminal" }).click();
+    await page.locator(".choice", { hasText: "Own interface" }).click();
     await t.fits(page, "adopting");
     await t.accessible(page, "adopting");
     await t.shot(page, "adopt-phone");
@@ -92,7 +92,7 @@ export default async function (t) {
     await page.click("#take-over");
     await page.locator("#line").waitFor();
     t.check((await page.locator("#message").count()) === 0, "two boxes to write into");
-    await page.click("main button:has-text('Stop typing')");
+    await page.click("main button:has-text('Detach')");
     await page.locator("#message").waitFor();
     await page.click("#tab-chat");
     await page.locator(".turn[aria-label='turn 1, done']", { hasText: "ECHO: another verse" }).waitFor();

@@ -10,14 +10,14 @@ export default async function (t) {
   await page.route(turns, cut);
   await page.fill("#message", "stored");
   await page.press("#message", "Enter");
-  await page.locator(".outgoing", { hasText: "stored" }).getByText("waits for the gateway").waitFor();
+  await page.locator(".outgoing", { hasText: "stored" }).getByText("waiting for the gateway").waitFor();
   await page.evaluate(() => {
     // To the last byte.
     for (let size = 1 << 20; size >= 1; size = size >> 1) for (let n = 0; ; n++) try { localStorage.setItem(`full-${size}-${n}`, "x".repeat(size)); } catch { break; }
   });
   await page.fill("#message", "not stored");
   await page.press("#message", "Enter");
-  await page.locator(".outgoing", { hasText: "not stored" }).getByText("leave this page open").waitFor();
+  await page.locator(".outgoing", { hasText: "not stored" }).getByText("keep this page open").waitFor();
   t.check((await page.locator(".outgoing").count()) === 2, "one of the two is gone");
   // It is nowhere else: who leaves is asked first.
   const asked = page.waitForEvent("dialog");
@@ -25,8 +25,8 @@ export default async function (t) {
   await (await asked).dismiss();
   await leaves;
   await page.unroute(turns);
-  await page.getByText("ECHO: not stored").waitFor();
-  await page.getByText("ECHO: stored", { exact: true }).waitFor();
+  await page.locator(".talk").getByText("ECHO: not stored").waitFor();
+  await page.locator(".talk").getByText("ECHO: stored", { exact: true }).waitFor();
   await page.locator(".outgoing").first().waitFor({ state: "detached" });
   const said = (await t.turns("talk")).map((turn) => turn.prompt).sort();
   t.check(JSON.stringify(said) === '["not stored","stored"]', `said: ${JSON.stringify(said)}`);

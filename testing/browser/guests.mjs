@@ -13,7 +13,7 @@ export default async function (t) {
   const { page: talker } = await t.person(t.DESK, await key("send"));
   await talker.goto(`${t.url}/#/s/asks`);
   await talker.locator("#message").waitFor();
-  await talker.locator("[data-ask]", { hasText: "may not answer" }).waitFor();
+  await talker.locator("[data-ask]", { hasText: "cannot answer" }).waitFor();
   t.check((await talker.locator("[data-ask] button").count()) === 0, "who may send is offered to answer");
   t.check(!/Stop|Archive|Rename|Delete/.test(await items(talker)), `who may send is offered ${await items(talker)}`);
   await t.berth("token", "revoke", "read");

@@ -28,11 +28,11 @@ export default async function (t) {
   const kept = readFileSync(record, "utf8");
   rmSync(record);
   await t.berth("stop", "keeps");
-  await history.getByText("its record is gone").waitFor();
+  await history.getByText("the record is gone").waitFor();
   await t.accessible(page, "a record that is gone");
   await history.locator("li", { hasText: "Turn 2" }).locator("button").click();
-  await page.locator(".dialog button", { hasText: "Put back" }).click();
-  await page.locator(".toast.good", { hasText: "The record is back" }).waitFor();
+  await page.locator(".dialog button", { hasText: "Restore" }).click();
+  await page.locator(".toast.good", { hasText: "The record is restored" }).waitFor();
   t.check(readFileSync(record, "utf8") === kept, "something else was put back");
   await history.getByText("2 copies").waitFor();
   await page.locator("main button", { hasText: "Resume" }).click();

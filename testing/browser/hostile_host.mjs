@@ -40,12 +40,12 @@ export default async function (t) {
   t.check((await asked.getByText("echo harmless").count()) === 0, "what another host says is shown as what is asked here");
   t.check(answers.length === 0, `answered: ${answers}`);
   await t.answer(asked, "button.no");
-  await page.getByText(/Bash: reject/).waitFor();
+  await page.locator(".talk").getByText(/Bash: reject/).waitFor();
   t.check(answers.length === 1 && answers[0].startsWith("/v1/sessions/"), `answered: ${answers}`);
 
   await there.filter({ hasText: "odd" }).click();
   await page.getByText("berth --host box send 'odd; reboot'").waitFor();
-  await page.click("[aria-label='break off the running turn']");
-  await page.getByText("Asked the agent to break off").waitFor();
+  await page.click("[aria-label='interrupt the running turn']");
+  await page.getByText("Asked the agent to interrupt the turn").waitFor();
   t.check(astray.length === 0, `asked elsewhere: ${astray}`);
 }

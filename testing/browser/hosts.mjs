@@ -18,7 +18,7 @@ export default async function (t) {
   t.check(page.url().endsWith("#/s/box%2Ftalk"), `the address: ${page.url()}`);
   await page.fill("#message", "over there");
   await page.keyboard.press("Enter");
-  await page.getByText("ECHO: over there").waitFor();
+  await page.locator(".talk").getByText("ECHO: over there").waitFor();
   for (const what of ["POST", "GET"].flatMap((method) => asked.filter((one) => one.startsWith(method)).slice(0, 1))) t.check(what.includes("/v1/hosts/box/sessions/"), what);
   t.check(asked.some((one) => /^POST .*\/turns$/.test(one)) && asked.some((one) => one.endsWith("/transcript")) && asked.some((one) => one.endsWith("/events")), `asked there: ${asked}`);
   t.check((await page.locator(".srow", { hasText: "talk" }).count()) === 2, "the same name here and there are two sessions");

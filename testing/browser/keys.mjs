@@ -33,7 +33,7 @@ export default async function (t) {
   await isAt("asks");
   await page.locator("[data-ask] .acts button:not([aria-disabled=true])").first().waitFor();
   await press("1");
-  await page.getByText(/Bash: allow/).waitFor();
+  await page.locator(".talk").getByText(/Bash: allow/).waitFor();
   await press("m");
   t.check(await page.evaluate(() => document.activeElement.id === "message"), "m does not go to the box");
   await page.keyboard.type("jkxe");
@@ -51,7 +51,7 @@ export default async function (t) {
   // What is over is resumed: what was stopped, and what lost its keeper.
   await page.goto(`${t.url}/#/s/talk`);
   await t.berth("stop", "talk");
-  await page.locator("main .pill", { hasText: "Stopped" }).waitFor();
+  await page.locator("main .pill", { hasText: "Ended" }).waitFor();
   await press("r");
   await page.locator("main .pill", { hasText: "Idle" }).waitFor();
   await page.goto(`${t.url}/#/s/echo`);

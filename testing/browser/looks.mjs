@@ -1,6 +1,6 @@
 // Every view at phone and desktop width, light and dark: fits, can be tapped, can be read and be read out.
 export default async function (t) {
-  await t.berth("send", "talk", "tool:Bash:cargo test\nthink:first this\nsay:**bold** and `code`\n", "--wait");
+  await t.berth("send", "talk", "tool:Bash:cargo test\nthink:first this\nsay:**bold** and `code`\\n\\n```rust\\nfn main() {\\n    let answer = 42; // why\\n}\\n```\n", "--wait");
   await t.berth("send", "asks", "ask:Edit:src/login.rs");
   // A browser that is slow to draw is told who it is before anybody in the page listens.
   const { context: late } = await t.stranger();
@@ -37,6 +37,7 @@ export default async function (t) {
       await view("list", "#/", ".srow");
       t.check((await page.locator("#rows .group").first().innerText()).startsWith("Needs you"), "who needs you is not first");
       await view("talk", "#/s/talk", ".md strong");
+      t.check((await page.locator(".md pre .h-k").allInnerTexts()).join() === "fn,let", "code has no colours");
       await view("asks", "#/s/asks", "[data-ask]");
       // What an agent offers may be a whole sentence, with a command in it.
       await page.locator("[data-ask] .acts button").nth(1).evaluate((one) => { one.textContent = "Allow, and always allow Bash(cargo test --workspace *), Bash(git commit *)"; });
@@ -45,6 +46,12 @@ export default async function (t) {
       if (size === "phone") { await page.goto(`${t.url}/#/s/talk/details`); await page.click("#evidence summary"); await view("details", null, ".facts li"); }
       else { await page.click("#evidence summary"); await page.locator(".details .facts li").first().waitFor(); }
       await page.goto(`${t.url}/#/`);
+      await page.click("[aria-label='more']");
+      await page.click("[role=menuitem]:has-text('Link another device')");
+      await page.click(".dialog button:has-text('Make the link')");
+      await view("link", null, ".dialog .qr");
+      await page.keyboard.press("Escape");
+      await page.locator(".dialog").waitFor({ state: "detached" });
       await page.click("[aria-label='new session']");
       await view("new", null, ".dialog #new-name");
       await page.keyboard.press("Escape");

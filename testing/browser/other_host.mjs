@@ -15,13 +15,13 @@ export default async function (t) {
   t.check((await t.there("output", "far")).includes("typed from afar"), "the keys did not arrive");
   // The gateway is killed with everything it had open: the page comes back as the writer it was.
   await t.killGateway();
-  await page.getByText("coming back by itself").waitFor();
+  await page.getByText("reconnecting").waitFor();
   await t.startGateway();
-  await page.locator(".bar.writing", { hasText: "You type" }).waitFor();
+  await page.locator(".bar.writing", { hasText: "Attached" }).waitFor();
   await page.click(".xterm-screen");
   await page.keyboard.type(" and again");
   await t.until("typing goes on", async () => (await text(page)).includes("and again"));
-  await page.click("button:has-text('Stop typing')");
+  await page.click("button:has-text('Detach')");
 
   // A refusal is shown, and Escape closes the dialog all the same.
   await page.click("[aria-label='new session']");
@@ -41,7 +41,7 @@ export default async function (t) {
   await page.fill("#new-name", "made-there");
   await t.accessible(page, "a new session, with hosts");
   await page.click(".dialog button:has-text('Start')");
-  await page.getByText("ECHO: a needle over there").waitFor();
+  await page.locator(".talk").getByText("ECHO: a needle over there").waitFor();
   t.check(page.url().endsWith("#/s/box%2Fmade-there"), `the address: ${page.url()}`);
   t.check(JSON.parse(await t.there("turns", "made-there", "--json")).length === 1, "it is not there, or was started twice");
   t.check(!(await t.berth("ls", "--all", "--json")).includes("made-there"), "it was started here");

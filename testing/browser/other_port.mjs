@@ -52,7 +52,7 @@ export default async function (t) {
   t.check(await replay(t.url, { authorization: `Bearer ${key}` }) === 200, "the key is not the login");
   await t.berth("send", "talk", "hello");
   await page.goto(`${t.url}/#/s/talk`);
-  await page.getByText("ECHO: hello").waitFor();
+  await page.locator(".talk").getByText("ECHO: hello").waitFor();
   await page.goto(`${t.url}/#/s/echo`);
   await page.click("#take-over");
   await page.locator(".bar.writing").waitFor();

@@ -18,12 +18,12 @@ export default async function (t) {
   await page.click("[aria-label='drop: bb']");
   await waits("aa, but better", "cc");
   await page.click(".queue button:has-text('Pause')");
-  await page.locator(".queue button:has-text('Go on')").waitFor();
+  await page.locator(".queue button:has-text('Continue')").waitFor();
   await t.touch("go");
-  await page.getByText("ECHO: first").waitFor();
+  await page.locator(".talk").getByText("ECHO: first").waitFor();
   await waits("aa, but better", "cc");
-  await page.click(".queue button:has-text('Go on')");
-  await page.getByText("ECHO: cc").waitFor();
+  await page.click(".queue button:has-text('Continue')");
+  await page.locator(".talk").getByText("ECHO: cc").waitFor();
   const ran = (await t.turns("talk")).filter((turn) => turn.state === "done").map((turn) => turn.prompt.split("\n").pop());
   t.check(JSON.stringify(ran) === '["first","aa, but better","cc"]', `ran: ${JSON.stringify(ran)}`);
 }

@@ -10,7 +10,7 @@ export default async function (t) {
   await page.locator(".turn .doing").waitFor();
   t.check((await page.inputValue("#message")) === "a draft", "the draft is gone");
   await t.touch("go");
-  await page.getByText("ECHO: first").waitFor();
+  await page.locator(".talk").getByText("ECHO: first").waitFor();
   t.check((await t.turns("talk")).length === 1, "sent again by the reload");
 
   // The request arrived, its answer did not, and then the page is reloaded: what is sent again has the same key.
@@ -25,7 +25,7 @@ export default async function (t) {
   await page.press("#message", "Enter");
   await t.until("the answer was cut off", () => cut === 1);
   await page.reload();
-  await page.getByText("ECHO: lost receipt").waitFor();
+  await page.locator(".talk").getByText("ECHO: lost receipt").waitFor();
   await t.until("the receipt came", () => page.evaluate(() => !localStorage.getItem("berth.outbox")));
 
   // The request never left, and the page is reloaded: it is sent then.
@@ -33,11 +33,11 @@ export default async function (t) {
   await page.route("**/turns", (route) => (route.request().method() === "POST" ? route.abort("connectionrefused") : route.fallback()));
   await page.fill("#message", "never left");
   await page.press("#message", "Enter");
-  await page.getByText("waits for the gateway").waitFor();
+  await page.getByText("waiting for the gateway").waitFor();
   t.check((await page.inputValue("#message")) === "", "the box is not empty");
   await page.unroute("**/turns");
   await page.reload();
-  await page.getByText("ECHO: never left").waitFor();
+  await page.locator(".talk").getByText("ECHO: never left").waitFor();
   const said = (await t.turns("talk")).map((turn) => turn.prompt.split("\n").pop());
   t.check(JSON.stringify(said) === '["first","lost receipt","never left"]', `said: ${JSON.stringify(said)}`);
 }

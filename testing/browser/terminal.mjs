@@ -5,7 +5,7 @@ export default async function (t) {
   const { context, page: one } = await t.person();
   await one.goto(`${t.url}/#/s/echo`);
   await t.until("the screen is drawn", async () => (await text(one)).includes("ready"));
-  await one.locator(".term").getByText("nobody types").waitFor();
+  await one.locator(".term").getByText("Watching · detached").waitFor();
   await one.click(".xterm-screen");
   await one.keyboard.type("ignored");
   await one.click("#take-over");
@@ -17,7 +17,7 @@ export default async function (t) {
   t.check(seen.cols > 80 && seen.writer, `the size and the writer: ${seen.cols} ${JSON.stringify(seen.writer)}`);
   const two = await t.tab(context, "#/s/echo");
   await t.until("the second sees it", async () => (await text(two)).includes("hello from one"));
-  await two.locator(".bar", { hasText: "another tab of this browser types" }).waitFor();
+  await two.locator(".bar", { hasText: "another tab of this browser is attached" }).waitFor();
   await two.locator("#take-over", { hasText: "Take over" }).click();
   await two.locator(".bar.writing").waitFor();
   await one.locator("#take-over").waitFor();
@@ -30,9 +30,9 @@ export default async function (t) {
   await two.keyboard.type(" and two");
   await t.until("both see it", async () => (await text(one)).includes("and two") && (await text(two)).includes("and two"));
   await t.killGateway();
-  await two.getByText("coming back by itself").waitFor();
+  await two.getByText("reconnecting").waitFor();
   await t.startGateway();
-  await two.locator(".bar.writing", { hasText: "You type" }).waitFor();
+  await two.locator(".bar.writing", { hasText: "Attached" }).waitFor();
   await two.click(".xterm-screen");
   await two.keyboard.type(" again");
   await t.until("typing goes on", async () => (await text(two)).includes("again"));
@@ -58,5 +58,5 @@ export default async function (t) {
   await t.until("the phone typed", async () => (await text(phone.page)).replace(/\s/g, "").includes("byphone"));
   await t.until("everybody has the phone's size", async () => { const { cols } = await t.json("show", "echo"); return cols < 80 && (await wide(one)) === cols && (await wide(phone.page)) === cols; });
   await t.berth("stop", "echo");
-  await one.getByText("this is what it showed last").waitFor();
+  await one.getByText("the last screen").waitFor();
 }

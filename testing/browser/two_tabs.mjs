@@ -9,7 +9,7 @@ export default async function (t) {
     await Promise.all([one.fill("#message", `one ${n}`), two.fill("#message", `two ${n}`)]);
     await Promise.all([one.click("button[aria-label='send']"), two.click("button[aria-label='send']")]);
   }
-  for (const page of [one, two]) for (const who of ["one", "two"]) await page.getByText(`ECHO: ${who} ${rounds}`, { exact: true }).waitFor();
+  for (const page of [one, two]) for (const who of ["one", "two"]) await page.locator(".talk").getByText(`ECHO: ${who} ${rounds}`, { exact: true }).waitFor();
   const said = (await t.turns("talk")).map((turn) => turn.prompt);
   t.check(said.length === 2 * rounds && new Set(said).size === said.length, `said: ${said}`);
   for (const who of ["one", "two"]) {
@@ -26,7 +26,7 @@ export default async function (t) {
   const three = await t.tab(context, "#/s/talk");
   await t.until("the draft is in the new tab", async () => (await three.inputValue("#message")) === "the same");
   await Promise.all([one, three].map((page) => page.evaluate(() => document.querySelector("form.box").requestSubmit())));
-  await three.getByText("ECHO: the same").waitFor();
+  await three.locator(".talk").getByText("ECHO: the same").waitFor();
   await t.until("nothing is on its way", () => one.evaluate(() => !localStorage.getItem("berth.outbox")));
   const same = (await t.turns("talk")).filter((turn) => turn.prompt === "the same").length;
   t.check(same === 1, `sent ${same} times`);

@@ -1,6 +1,6 @@
 // A question takes no answer before a person could read it: neither a key that is held down, nor keys in quick succession, nor a
 // click that began before the question was in view.
-const COUNT = 8;
+const COUNT = 10;
 export default async function (t) {
   const { context, page } = await t.stranger();
   // The page measures reading time with this clock; the test stops it, so that no delay of the machine passes for reading time.
@@ -62,14 +62,37 @@ export default async function (t) {
   await button.click();
   await count(COUNT - 4, "a click that began in time");
 
+  // A reason in the message box: Enter before the question could be read, or held down, denies nothing.
+  const box = page.locator("#message");
+  await box.fill("use mktemp instead");
+  await readable();
+  await page.evaluate(() => window.stopClock(true));
+  await button.click();
+  await count(COUNT - 5, "a click before the reason");
+  await box.focus();
+  await page.selectOption("#manner", "instead");
+  await box.focus();
+  await page.keyboard.press("Enter");
+  await page.mouse.click(...(await (async () => { const send = await page.locator("[aria-label='deny with this reason']").boundingBox(); return [send.x + send.width / 2, send.y + send.height / 2]; })()));
+  await count(COUNT - 5, "a reason before the question could be read");
+  await page.evaluate(() => window.stopClock(false));
+  await readable();
+  await box.focus();
+  await page.keyboard.down("Enter");
+  for (let n = 0; n < 20; n++) await page.keyboard.down("Enter");
+  await page.keyboard.up("Enter");
+  await count(COUNT - 6, "a reason with Enter held down");
+  t.check((await box.inputValue()) === "", "the reason is still in the box");
+  await box.blur();
+
   // A question that is scrolled out of view is not answered by a key, but brought into view.
   await page.evaluate(() => { for (let n = 0; n < 60; n++) document.querySelector(".talk").prepend(document.createElement("hr")); document.querySelector(".scroll[role=log]").scrollTop = 0; });
   await page.setViewportSize({ width: 1440, height: 300 });
   await page.evaluate(() => { document.querySelector(".scroll[role=log]").scrollTop = 0; });
   await t.until("the question is out of view", () => page.evaluate(() => document.querySelector(".ask .acts button").getAttribute("aria-disabled") === "true"));
   await page.keyboard.press("1");
-  await count(COUNT - 4, "a key for a question out of view");
+  await count(COUNT - 6, "a key for a question out of view");
   await asks.first().locator(".acts button.yes:not([aria-disabled=true])").waitFor();
   await page.keyboard.press("1");
-  await count(COUNT - 5, "a key for a question in view");
+  await count(COUNT - 7, "a key for a question in view");
 }

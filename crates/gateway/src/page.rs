@@ -39,6 +39,7 @@ macro_rules! files {
 const FILES: &[(&str, &[u8])] = files![
     "index.html",
     "icon.svg",
+    "apple-touch-icon.png",
     "app.webmanifest",
     "css/base.css",
     "css/list.css",
@@ -52,6 +53,7 @@ const FILES: &[(&str, &[u8])] = files![
     "js/find.js",
     "js/follow.js",
     "js/foreign.js",
+    "js/highlight.js",
     "js/icons.js",
     "js/lib.js",
     "js/list.js",
@@ -131,6 +133,7 @@ fn media_type(path: &str) -> &'static str {
         Some("js") => "text/javascript; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
         Some("svg") => "image/svg+xml",
+        Some("png") => "image/png",
         Some("webmanifest") => "application/manifest+json",
         _ => "application/octet-stream",
     }
@@ -170,6 +173,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .gives_as(200, file, "text/javascript", Some(text))
             .gives_as(200, file, "text/css", Some(text))
             .gives_as(200, file, "image/svg+xml", Some(text))
+            .gives_as(200, file, "image/png", Some(bytes))
             .gives_as(200, file, "application/manifest+json", Some(anything))
             .gives_as(200, file, "application/octet-stream", Some(bytes))
             .gives_as(304, file, "application/octet-stream", None)

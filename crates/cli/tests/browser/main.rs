@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// A lab with an agent that takes turns, two sessions of it, and a terminal that writes back what is typed. Two more
 /// agents have conversations that are Claude Code's as far as berth knows, in an account of the lab's own: `remembers`
-/// takes turns, and `claude` has a terminal interface that tells through hooks.
+/// takes turns, and `claude` has a terminal interface that tells through hooks. `both` has a chat and a terminal interface.
 fn lab() -> Lab {
     let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
     for (_, dir) in account(&lab) {
@@ -24,7 +24,8 @@ fn lab() -> Lab {
     let more = format!(
         "[agents.remembers]\ndriver = \"acp\"\nconversation_kind = \"claude\"\ncommand = {remembers:?}\n\
          [agents.claude]\ntui = {tui:?}\nbegin_tui = [\"--session-id\", \"{{id}}\"]\n\
-         resume_tui = [\"--resume\", \"{{id}}\"]\n"
+         resume_tui = [\"--resume\", \"{{id}}\"]\n\
+         [agents.both]\ndriver = \"acp\"\nconversation_kind = \"fake\"\ncommand = {remembers:?}\ntui = {tui:?}\n"
     );
     std::fs::write(lab.config(), known + &more).expect("a config file");
     let cwd = lab.dir().display().to_string();
@@ -165,6 +166,21 @@ fn a_gateway_killed_with_sigkill_comes_back_to_a_page_that_said_so_and_lost_noth
 #[test]
 fn a_question_is_shown_in_full_and_answered_once() {
     play("approve");
+}
+
+#[test]
+fn a_question_takes_several_answers_and_an_answer_in_own_words() {
+    play("questions");
+}
+
+#[test]
+fn a_question_in_a_terminal_interface_is_answered_by_keys_beside_the_screen() {
+    play("terminal_question");
+}
+
+#[test]
+fn rows_say_how_sessions_differ_and_how_they_ended_and_the_last_active_is_first() {
+    play("rows");
 }
 
 #[test]

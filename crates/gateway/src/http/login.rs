@@ -77,6 +77,7 @@ const SCRIPT: &str = include_str!("login.js");
 const STYLES: [&str; 3] = ["css/base.css", "css/list.css", "css/parts.css"];
 const THEME: &str = "js/theme.js";
 const ICON: &str = "icon.svg";
+const TOUCH_ICON: &str = "apple-touch-icon.png";
 
 /// The policy of this page: files and requests of this origin, its one script, no markup made by scripts.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
@@ -124,9 +125,9 @@ fn page(asked: &Asked, link: Option<&Secret>, presses_itself: bool) -> Response 
     });
     let by_token = format!(
         "<form id=\"by-token\" method=\"post\" action=\"/login\"{}>\
-         <p>This gateway on <b>{}</b> wants a token. Whoever runs it makes one, or a link that signs you in:</p>\
-         <div class=\"field cmds\"><div class=\"cmd\"><code>berth token new --scope control --name phone</code></div>\
-         <div class=\"cmd\"><code>berth link</code></div></div>\
+         <p>This gateway on <b>{}</b> needs a token. Its owner makes one, or a link that signs you in:</p>\
+         <div class=\"field cmds\"><div class=\"cmd\"><code tabindex=\"0\">berth token new --scope control --name phone</code></div>\
+         <div class=\"cmd\"><code tabindex=\"0\">berth link</code></div></div>\
          <div class=\"field\"><label class=\"lab\" for=\"token\">Token</label><input class=\"f mono\" id=\"token\" name=\"token\" \
          type=\"password\" autocomplete=\"current-password\" spellcheck=\"false\" required{}></div>\
          <button class=\"b main\">Sign in</button></form>",
@@ -139,12 +140,13 @@ fn page(asked: &Asked, link: Option<&Secret>, presses_itself: bool) -> Response 
     let html = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"robots\" content=\"noindex\">\
-         <title>Sign in · berth</title><link rel=\"icon\" href=\"{icon}\" type=\"image/svg+xml\">{styles}<script src=\"{theme}\"></script></head>\
+         <title>Sign in · berth</title><link rel=\"icon\" href=\"{icon}\" type=\"image/svg+xml\"><link rel=\"apple-touch-icon\" href=\"{touch_icon}\">{styles}<script src=\"{theme}\"></script></head>\
          <body><main class=\"gate\"><div class=\"card\"><div class=\"brand\"><img src=\"{icon}\" alt=\"\">berth</div><h1>Sign in</h1>\
          <noscript><p class=\"problem\">Signing in needs JavaScript.</p></noscript>\
          <div class=\"problem\" id=\"problem\" role=\"alert\" hidden></div>{by_link}{by_token}</div></main><script>{SCRIPT}</script></body></html>",
         by_link = by_link.unwrap_or_default(),
         icon = file(ICON),
+        touch_icon = file(TOUCH_ICON),
         theme = file(THEME),
     );
     let mut response = Html(html).into_response();

@@ -10,6 +10,12 @@ use sha2::{Digest as _, Sha256};
 
 use super::{ALL, ASSETS, FILES, VERSION_MARK, asset};
 
+/// The files of the page that are text and not vendored.
+fn own_texts() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let own = FILES.iter().filter(|(path, _)| !path.starts_with("vendor/") && !path.ends_with(".png"));
+    own.map(|(path, bytes)| (*path, std::str::from_utf8(bytes).expect("text")))
+}
+
 /// Every word in quotes that could be a path.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split(['"', '\'', '`']).skip(1).step_by(2)
@@ -18,8 +24,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn every_file_that_is_named_is_there_and_every_file_that_is_there_is_named() {
     let mut named: BTreeSet<String> = ["index.html".to_owned()].into();
-    for (path, bytes) in FILES.iter().filter(|(path, _)| !path.starts_with("vendor/")) {
-        let text = std::str::from_utf8(bytes).expect("text");
+    for (path, text) in own_texts() {
         let parent = Path::new(path).parent().expect("a directory").display().to_string();
         for word in text.split(['"', '\'']) {
             let of_page = word.strip_prefix(ASSETS).map(str::to_owned);
@@ -68,8 +73,7 @@ fn every_vendored_file_is_listed_with_its_origin_and_has_the_checksum_of_the_lis
 
 #[test]
 fn no_file_asks_for_anything_elsewhere_or_runs_what_a_strict_policy_forbids() {
-    for (path, bytes) in FILES.iter().filter(|(path, _)| !path.starts_with("vendor/")) {
-        let text = std::str::from_utf8(bytes).expect("text");
+    for (path, text) in own_texts() {
         for word in quoted(text).filter(|word| word.contains("://")) {
             assert!(word.starts_with("http://www.w3.org/"), "{path}: {word}");
         }
@@ -80,6 +84,31 @@ fn no_file_asks_for_anything_elsewhere_or_runs_what_a_strict_policy_forbids() {
             assert!(!text.contains("<script>"), "{path} has a script in it");
         }
     }
+}
+
+#[test]
+fn style_sheets_have_three_sizes_of_type_and_files_have_no_size_of_their_own() {
+    for (path, text) in own_texts() {
+        for (_, rest) in text.match_indices("font-size:").map(|(at, found)| text.split_at(at + found.len())) {
+            let size = rest.trim_start().split([';', '}', '"']).next().unwrap_or_default().trim();
+            assert!(["var(--s)", "var(--m)", "var(--l)", "inherit"].contains(&size), "{path}: {size}");
+        }
+        for (_, rest) in text.match_indices(" font: ").map(|(at, found)| text.split_at(at + found.len())) {
+            let value = rest.split([';', '}']).next().unwrap_or_default();
+            assert!(
+                value == "inherit" || ["var(--s)", "var(--m)"].iter().any(|size| value.contains(size)),
+                "{path}: {value}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_icon_for_home_screens_is_a_small_png_and_is_served_as_one() {
+    let (icon, _) = asset("/assets/apple-touch-icon.png").expect("the icon");
+    let sent = icon.answer(&HeaderMap::new(), false);
+    assert_eq!(sent.headers()[CONTENT_TYPE], "image/png");
+    assert!(icon.bytes.starts_with(b"\x89PNG\r\n") && icon.bytes.len() < 4096);
 }
 
 #[test]

@@ -17,9 +17,9 @@ export class Problem extends Error {
 
 /** Advice that is for a shell or a program, and what it is in the page. */
 const HERE = [
-  [/--cwd\b/, "Name a directory that is there."],
-  [/`?berth queue \S+ resume`?/, "“Go on” above the message box lets the queue go on."],
-  [/Authorization: Bearer/, "Sign in with a token that may."],
+  [/--cwd\b/, "Choose a directory that exists."],
+  [/`?berth queue \S+ resume`?/, "“Continue” above the message box lets the queue continue."],
+  [/Authorization: Bearer/, "Sign in with a token of a higher scope."],
   [/\b(GET|POST|PATCH|DELETE) \/|\s--[a-z]|\bOrigin\b/, ""],
 ];
 /** What to do next, for somebody who has a page and no shell. */
@@ -88,7 +88,7 @@ export async function ask(method, path, body, { headers = {}, signal, timeout = 
   } catch (error) {
     if (signal?.aborted) throw error;
     const title = error.name === "TimeoutError" ? "The gateway did not answer in time" : "The gateway cannot be reached";
-    throw new Problem({ title, detail: "It may be restarting. Sessions go on without it." }, 0);
+    throw new Problem({ title, detail: "It may be restarting. Sessions continue without it." }, 0);
   } finally {
     clearTimeout(timer);
   }

@@ -1,13 +1,22 @@
-// What the agent wants to know: the command in full, the change in colour, and the answers it offers.
+// Questions of the agent: the command in full, the change in colour, the answers it offers, and an answer in own words.
 import { capital, html, useEffect, useRef, useState } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, may, post } from "./api.js";
-import { attempt, handle, hasTerminal, learn } from "./store.js";
+import { attempt, hasTerminal, learn, title } from "./store.js";
 import { ReadingTime } from "./reading.js";
-import { Diff, parseAsked } from "./text.js";
+import { pieces } from "./highlight.js";
+import { Diff, oneLine, parseAsked } from "./text.js";
 
 const CLASS = { allow_once: "yes", allow_always: "", reject_once: "no", reject_always: "no" };
 const kind = (option) => String(option.kind || "").replace(/[A-Z]/g, (c, n) => (n ? "_" : "") + c.toLowerCase()).replace("-", "_");
+
+/** Questions that are drawn, by their names: {may, scroll}. The message box answers them by the same rules as their buttons. */
+export const drawnAsks = new Map();
+
+/** Sends an answer to the question that was read: the next one has another name. */
+export async function sendAnswer(status, ask, body) {
+  learn(await post(at(status.id, "/answers"), { request: ask.request, epoch: status.epoch, ...body }));
+}
 
 /**
  * Whether the question takes an answer: it was in view for long enough. `press` and `click` tell whether an event may answer it: the
@@ -36,48 +45,95 @@ function useReading(box, isFirst) {
   }, [isFirst]);
   const may = () => { const is = reading.press(now()); look(); return is; };
   return {
-    isRead,
+    isRead, may,
+    // The next press needs its own reading time.
+    again: () => { reading.again(now()); look(); },
     press: (event) => { began.current = may() ? event.currentTarget : null; },
     // A click without a pointer, by the keyboard or by a screen reader, says so by its count of zero.
     click: (event) => { const is = event.detail > 0 ? began.current === event.currentTarget : may(); began.current = null; return is; },
   };
 }
 
+/** Whether it asks for permission; else it is a question with answers of its own. */
+const isPermission = (ask) => !ask.options?.length || ask.options.some((option) => kind(option).startsWith("allow"));
+
+/** Heading of a question. */
+export const heading = (ask) => (isPermission(ask) ? `Allow ${ask.tool ? capital(ask.tool) : "this"}?` : "Question");
+
+/** Tools whose details are a command line. */
+const SHELLS = /^(bash|shell|exec|command)/i;
+/** Keys that answer a dialog in a terminal interface. */
+const TERMINAL_KEYS = [["1", "1"], ["2", "2"], ["3", "3"], ["4", "4"], ["Esc", "\x1b"]];
+
 function Ask({ status, ask, isFirst }) {
-  // The answer goes to the question that was read: the next one has another id, and buttons of its own.
   const [busy, setBusy] = useState(null);
+  const [chosen, setChosen] = useState([]);
+  const [words, setWords] = useState("");
   const lock = useRef(false), box = useRef();
   const reading = useReading(box, isFirst);
-  useEffect(() => { lock.current = false; setBusy(null); }, [ask.request]);
-  const answer = (body, name) => {
+  useEffect(() => { lock.current = false; setBusy(null); setChosen([]); setWords(""); }, [ask.request]);
+  const drawn = useRef();
+  drawn.current = { may: reading.may, scroll: () => box.current?.scrollIntoView({ block: "nearest" }) };
+  useEffect(() => {
+    drawnAsks.set(ask.request, { may: () => drawn.current.may(), scroll: () => drawn.current.scroll() });
+    return () => drawnAsks.delete(ask.request);
+  }, [ask.request]);
+  const act = (name, doing) => {
     // Without its name the answer would go to whatever is asked there by then.
     if (lock.current || !ask.request) return;
     lock.current = true;
     setBusy(name);
     attempt(async () => {
+      const free = () => { lock.current = false; setBusy(null); };
       try {
-        learn(await post(at(status.id, "/answers"), { request: ask.request, epoch: status.epoch, ...body }));
+        await doing();
+        if (name === "key") free();
       } catch (problem) {
-        lock.current = false;
-        setBusy(null);
+        free();
         throw problem;
       }
     });
   };
+  const answer = (body, name) => act(name, () => sendAnswer(status, ask, body));
+  const press = (text) => act("key", () => { reading.again(); return post(at(status.id, "/input"), { text, enter: false }); });
   const files = parseAsked(ask.detail || "");
+  const colours = SHELLS.test(ask.tool || "") && pieces(ask.detail || "", "sh");
   const options = ask.options || [];
   const id = `ask-${ask.request}`;
-  const button = (extra, body, name, words) => html`<button class=${"b " + extra} disabled=${busy !== null} aria-disabled=${reading.isRead ? null : "true"} onPointerDown=${reading.press} onClick=${(event) => reading.click(event) && answer(body, name)}>${words}</button>`;
+  const pressing = (doing) => ({ disabled: busy !== null, "aria-disabled": reading.isRead ? null : "true", onPointerDown: reading.press, onClick: (event) => reading.click(event) && doing() });
+  const button = (extra, body, name, label) => html`<button class=${"b " + extra} data-option ...${pressing(() => answer(body, name))}>${label}</button>`;
+  const label = (option, n) => html`${capital(option.name || option.id)}${isFirst && n < 9 && html`<kbd class="keys-only">${n + 1}</kbd>`}`;
+  const toggle = (option) => setChosen((now) => (now.includes(option.id) ? now.filter((one) => one !== option.id) : [...now, option.id]));
+  const isNo = (option) => kind(option).startsWith("reject");
+  const boxes = ask.several ? options.filter((option) => !isNo(option)) : [];
+  const text = words.trim();
+  const own = boxes.length && chosen.length ? { answer: "option", options: boxes.map((option) => option.id).filter((one) => chosen.includes(one)), ...(text && { text }) } : text ? { answer: "text", text } : null;
+  // Enter in the field counts as a press of the button beside it.
+  const enter = (event) => { if (event.key !== "Enter" || event.isComposing) return; event.preventDefault(); if (!event.repeat && own && reading.may()) answer(own, "own"); };
+  const ownPart = (ask.takes_text || boxes.length > 0) && html`<div class="own">
+      ${ask.takes_text && html`<label class="vh" for=${`${id}-own`}>other answer</label><input class="f" id=${`${id}-own`} autocomplete="off" placeholder="Other: answer in your own words" value=${words} onInput=${(e) => setWords(e.target.value)} onKeyDown=${enter} />`}
+      <button type="button" class="b main" ...${pressing(() => own && answer(own, "own"))} disabled=${busy !== null || !own}>Answer</button></div>`;
+  const keys = hasTerminal(status) && !options.length;
   return html`<section class="ask" role="group" aria-labelledby=${id} data-ask=${ask.request} ref=${box}>
-    <h2 id=${id}>${icon("warn")}${capital(ask.tool || "The agent")} asks for your word</h2>
-    <div class="cmdfull">${files ? html`<${Diff} files=${files} />` : html`<pre tabindex="0">${ask.detail || "(nothing was told about it)"}</pre>`}</div>
-    ${hasTerminal(status) ? html`<p class="acts dim">It asks on its screen: answer it in the terminal.</p>` : !may("control") ? html`<p class="acts dim">This login may not answer it.</p>` : html`<div class="acts">
-      ${options.length ? options.map((option, n) => button(CLASS[kind(option)] ?? "", { answer: "option", option: option.id }, option.id, html`${capital(option.name || option.id)}${isFirst && n < 9 && html`<kbd class="keys-only">${n + 1}</kbd>`}`))
-        : html`${button("yes", { answer: "allow" }, "allow", html`${icon("check")}Allow`)}${button("no", { answer: "deny" }, "deny", html`${icon("x")}Deny`)}`}
-      ${busy !== null && html`<span class="row dim" role="status">Answering …</span>`}
-    </div>`}</section>`;
+    <h2 id=${id}>${icon("warn")}${heading(ask)}</h2>
+    <div class="cmdfull">${files ? html`<${Diff} files=${files} />` : html`<pre tabindex="0" class=${isPermission(ask) ? "" : "text"}>${colours ? colours.map(([name, text]) => (name ? html`<span class=${name}>${text}</span>` : text)) : ask.detail || "(no details)"}</pre>`}</div>
+    ${!may("control") ? html`<p class="acts dim">This login cannot answer it.</p>`
+      : keys ? html`<div class="acts"><span class="row dim">Keys for the terminal:</span>${TERMINAL_KEYS.map(([name, text]) => html`<button class="b" data-option ...${pressing(() => press(text))}>${name}</button>`)}</div>`
+      : html`${boxes.length > 0 && html`<fieldset class="several"><legend class="vh">answers</legend>${boxes.map((option, n) => html`<label><input type="checkbox" data-option checked=${chosen.includes(option.id)} disabled=${busy !== null} onChange=${() => toggle(option)} /><span>${label(option, n)}</span></label>`)}</fieldset>`}
+        ${ownPart}
+        <div class="acts">
+        ${options.length ? options.filter((option) => !boxes.includes(option)).map((option, n) => button(CLASS[kind(option)] ?? "", { answer: "option", option: option.id }, option.id, label(option, boxes.length + n)))
+          : html`${button("yes", { answer: "allow" }, "allow", html`${icon("check")}Allow`)}${button("no", { answer: "deny" }, "deny", html`${icon("x")}Deny`)}`}
+        ${busy !== null && html`<span class="row dim" role="status">Answering …</span>`}</div>`}</section>`;
 }
 
 export function Asks({ status }) {
-  return html`<div aria-live="assertive" aria-label=${`${handle(status)} needs you`}>${status.turns.asks.map((ask, n) => html`<${Ask} key=${ask.request} status=${status} ask=${ask} isFirst=${n === 0} />`)}</div>`;
+  return html`<div aria-live="assertive" aria-label=${`${title(status)} needs you`}>${status.turns.asks.map((ask, n) => html`<${Ask} key=${ask.request} status=${status} ask=${ask} isFirst=${n === 0} />`)}</div>`;
+}
+
+/** An answer that was given: what was asked, the answer, and who gave it. */
+export function Answered({ answer, by }) {
+  const names = (answer.chosen || []).map((option) => option.name || option.id).join(", ");
+  const isNo = (answer.chosen || []).some((option) => kind(option).startsWith("reject"));
+  return html`<div class="answered">${icon(isNo ? "x" : "check")}<span><b>${[answer.tool && capital(answer.tool), oneLine(answer.detail || "")].filter(Boolean).join(": ")}</b> · ${[capital(names), answer.text && `“${answer.text}”`].filter(Boolean).join(" · ")} <span class="dimmer">by ${by}</span></span></div>`;
 }

@@ -1,4 +1,4 @@
-// Finding words in what was said: here and on every other host at once; who answers late or never holds up nobody.
+// Finds words in messages: here and on every other host at once; a slow host does not delay the others.
 import { html, useEffect, useState } from "./lib.js";
 import { icon } from "./icons.js";
 import { get, under } from "./api.js";
@@ -50,8 +50,8 @@ export function useFind(query, hosts) {
 
 export function Hits({ hits }) {
   const { found, away, busy, more } = hits;
-  return html`${found.length > 0 && html`<section aria-label="in what was said"><h2 class="group">In what was said<span class="n">${found.length}${more ? "+" : ""}</span></h2><ul class="hits">${found.map((hit) => html`<li><${Hit} hit=${hit} /></li>`)}</ul></section>`}
-    ${busy > 0 && html`<p class="group" role="status">Looking through what was said${found.length ? " elsewhere" : ""} …</p>`}
+  return html`${found.length > 0 && html`<section aria-label="in messages"><h2 class="group">In messages<span class="n">${found.length}${more ? "+" : ""}</span></h2><ul class="hits">${found.map((hit) => html`<li><${Hit} hit=${hit} /></li>`)}</ul></section>`}
+    ${busy > 0 && html`<p class="group" role="status">Searching messages${found.length ? " on other hosts" : ""} …</p>`}
     ${away.length > 0 && html`<p class="strip" role="status" id="not-searched">${icon("warn")}<span class="grow">Not searched: <b>${away.join(", ")}</b> could not be asked.</span></p>`}`;
 }
 

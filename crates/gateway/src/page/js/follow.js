@@ -15,7 +15,7 @@ function joined(record, known) {
   return older.length ? { ...record, before: known.before, exchanges: [...older, ...record.exchanges] } : record;
 }
 
-/** {turns, more, record, live, link, problem, older(), earlier()} of a session that takes turns; only the stream of one that does not. */
+/** {turns, more, record, live, link, problem, older(), earlier()} of a session that has a transcript; only the stream of one that has none. */
 export function useFollow({ id, seq, turns: begun }, talks) {
   const [view, setView] = useState({ turns: null, live: {}, link: { live: false } });
   const ref = useRef(null);

@@ -1,4 +1,4 @@
-// Conversations that were not started here: who has them open, what was said, adopting and importing them.
+// Conversations that were started without berth: who has them open, what they say, adopting and importing them.
 import { html, cell, use, useEffect, useNow, useRef, useState, ago, clockTime, count, hour, place } from "./lib.js";
 import { icon } from "./icons.js";
 import { Problem, get, may, post, signedIn, under } from "./api.js";
@@ -15,7 +15,7 @@ const ADOPT_WAIT_MS = 90_000;
 
 const where = (one, rest = "") => `${under(one.host)}/foreign/${encodeURIComponent(one.agent)}/${encodeURIComponent(one.conversation_id)}${rest}`;
 /** What it is about. */
-const about = (one) => one.title || one.first_words || (one.unreadable ? "It cannot be read" : "Nothing was said yet");
+const about = (one) => one.title || one.first_words || (one.unreadable ? "Unreadable" : "No messages yet");
 /** Somebody who has it open, in words. */
 const holder = ({ pid, terminal, since }) => `pid ${pid}${terminal ? ` on ${String(terminal).replace(/^\/dev\//, "")}` : ""}, since ${hour(since)}`;
 const unheld = (all) => all.filter((one) => !one.held_by.length);
@@ -43,7 +43,7 @@ signedIn.listen(look);
 export function ForeignLink({ isOpen }) {
   const { any, open } = use(some);
   if (!any) return null;
-  return html`<a class="frow" id="foreign" href="#/foreign" aria-current=${isOpen ? "true" : "false"}>${icon("in")}<span class="grow">Not started here</span>${open > 0 && html`<span class="tag">${open} open</span>`}${icon("chevron", "chev")}</a>`;
+  return html`<a class="frow" id="foreign" href="#/foreign" aria-current=${isOpen ? "true" : "false"}>${icon("in")}<span class="grow">Other conversations</span>${open > 0 && html`<span class="tag">${open} open</span>`}${icon("chevron", "chev")}</a>`;
 }
 
 export function Foreign({ setDialog }) {
@@ -70,13 +70,13 @@ export function Foreign({ setDialog }) {
   const close = () => setDialog(null);
   const done = () => { close(); look(); };
   const adopt = (one) => setDialog(html`<${Adopt} one=${one} onClose=${close} onDone=${done} />`);
-  const bring = (one) => setDialog(html`<${Sure} title="Import this conversation?" lead="It becomes a session here: found, read, and resumed when you like. Nothing is started, and the agent's own record stays as it is." yes="Import" onYes=${async () => {
+  const bring = (one) => setDialog(html`<${Sure} title="Import this conversation?" lead="The conversation becomes a session: it can be found, read and resumed. Nothing is started, and the agent's own record is not changed." yes="Import" onYes=${async () => {
     const { conversations: [was] } = await post(`${under(one.host)}/foreign/import`, { conversations: [one.conversation_id], agent: one.agent });
-    if (was.outcome === "refused") throw new Problem({ title: "It was not imported", detail: was.why }, 409);
+    if (was.outcome === "refused") throw new Problem({ title: "The conversation was not imported", detail: was.why }, 409);
     look();
     go([one.host, was.name || was.session].filter(Boolean).join("/"));
   }} onClose=${close} />`);
-  const all = () => setDialog(html`<${Sure} title=${`Import ${count(found.pastHere, "conversation")}?`} lead="All past ones of this host, also those that are not shown yet. Each becomes a session here, with the times of the agent's own record: old ones are not in the way. Nothing is started. What somebody has open is left." yes="Import all" onYes=${async () => {
+  const all = () => setDialog(html`<${Sure} title=${`Import ${count(found.pastHere, "conversation")}?`} lead="All past conversations of this host, also those not shown yet. Each becomes a session with the times of the agent's own record. Nothing is started. Conversations that are open elsewhere are left out." yes="Import all" onYes=${async () => {
     const { conversations, beyond } = await post("/v1/foreign/import", { all: true }, { timeout: ADOPT_WAIT_MS });
     const made = conversations.filter((one) => one.outcome === "imported"), left = conversations.filter((one) => one.outcome === "refused");
     tell("good", `${made.length} imported${beyond ? `, ${beyond} more to come: import again` : ""}`, left.length ? `${left.length} left as they are: ${left[0].why}` : "");
@@ -85,15 +85,15 @@ export function Foreign({ setDialog }) {
   }} onClose=${close} />`);
   const open = (found.all || []).filter((one) => one.held_by.length), past = unheld(found.all || []);
   const group = (name, some) => some.length > 0 && html`<section aria-label=${name}><h2 class="group">${name}<span class="n">${some.length}</span></h2><ul class="convs">${some.map((one) => html`<${Conversation} key=${`${one.host} ${one.agent} ${one.conversation_id}`} one=${one} now=${now} onAdopt=${adopt} onImport=${bring} />`)}</ul></section>`;
-  return html`<main class="pane middle" aria-label="not started here">
-    <header class="head"><a class="b bare icon back" href="#/" aria-label="back to the list">${icon("back")}</a><div class="title"><h1><span class="cut">Not started here</span></h1><div class="sub cut">What agents keep that no session has</div></div>
+  return html`<main class="pane middle" aria-label="other conversations">
+    <header class="head"><a class="b bare icon back" href="#/" aria-label="back to the list">${icon("back")}</a><div class="title"><h1><span class="cut">Other conversations</span></h1><div class="sub cut">Started without berth, in the agents’ own records</div></div>
       ${may("send") && past.some((one) => !one.host) && html`<button class="b small" onClick=${all}>Import all</button>`}</header>
     <div class="scroll" tabindex="0" role="region" aria-label="conversations"><div class="talk foreign">
       <${ProblemBox} problem=${found.problem} quiet />
       ${found.all === null && html`<div aria-busy="true">${[1, 2, 3].map(() => html`<div class="skel"></div><div class="skel" style="width:60%;margin-bottom:24px"></div>`)}</div>`}
       ${group("Open elsewhere", open)}${group("Past", past)}
-      ${found.all && !found.all.length && !found.problem && html`<div class="empty">${icon("check", "big")}<h2>Everything is here</h2><p>Conversations with Claude Code and Codex that were begun without berth appear here.</p></div>`}
-      ${found.beyond > 0 && past.length >= limit && html`<p style="text-align:center"><button class="b small" onClick=${() => setLimit(limit * 4)}>Earlier ones</button></p>`}
+      ${found.all && !found.all.length && !found.problem && html`<div class="empty">${icon("check", "big")}<h2>No other conversations</h2><p>Conversations with Claude Code and Codex that were started without berth appear here.</p></div>`}
+      ${found.beyond > 0 && past.length >= limit && html`<p style="text-align:center"><button class="b small" onClick=${() => setLimit(limit * 4)}>Earlier conversations</button></p>`}
     </div></div></main>`;
 }
 
@@ -104,12 +104,12 @@ function Conversation({ one, now, onAdopt, onImport }) {
     <button class="fold" aria-expanded=${isOpen ? "true" : "false"} disabled=${!has} onClick=${() => setIsOpen(!isOpen)}>${icon("chevron", isOpen ? "chev turned" : "chev")}
       <span class="grow"><span class="words">${about(one)}</span><span class="meta">${[one.agent, place(one.cwd), one.branch !== "HEAD" && one.branch].filter(Boolean).join(" · ")}${one.host && html` <span class="tag host">${one.host}</span>`}</span></span>
       <time class="age" datetime=${one.last_activity_at} title=${clockTime(one.last_activity_at)}>${ago(one.last_activity_at, now)}</time></button>
-    ${(isHeld || one.unreadable || one.archived) && html`<p class=${"held-by " + (isHeld ? "" : "quiet")}>${icon(isHeld ? "term" : "info")}<span>${isHeld ? `Open in ${holders(one)}` : one.unreadable || "Its agent has archived it: bring it back there first."}</span></p>`}
+    ${(isHeld || one.unreadable || one.archived) && html`<p class=${"held-by " + (isHeld ? "" : "quiet")}>${icon(isHeld ? "term" : "info")}<span>${isHeld ? `Open in ${holders(one)}` : one.unreadable || "Archived by its agent: restore it there first."}</span></p>`}
     ${may("send") && has && !one.archived && html`<div class="acts">${!isHeld && html`<button class="b bare small" onClick=${() => onImport(one)} aria-label=${`import: ${about(one)}`}>Import</button>`}<button class="b small" onClick=${() => onAdopt(one)} aria-label=${`adopt: ${about(one)}`}>Adopt</button></div>`}
     ${isOpen && html`<div class="body"><${Record} path=${where(one)} cwd=${one.cwd} /></div>`}</li>`;
 }
 
-const WAYS = [[false, "Messages", "sent, queued, answered here"], [true, "Its own terminal", "the interface of the agent itself"]];
+const WAYS = [[false, "Chat", "prompts and answers on this page"], [true, "Own interface", "the agent’s terminal interface"]];
 function Adopt({ one, onClose, onDone }) {
   const [held, setHeld] = useState(one.held_by);
   const [name, setName] = useState("");
@@ -138,8 +138,8 @@ function Adopt({ one, onClose, onDone }) {
   };
   return html`<${Dialog} title="Adopt this conversation?" onClose=${onClose} lead=${`${about(one)} · ${place(one.cwd)}`}><form onSubmit=${submit}>
     <${ProblemBox} problem=${problem} />
-    ${isHeld && html`<div class="held note" role="note" id="who-has-it"><b>${one.agent}, ${held.map(holder).join("; and ")}, has it open.</b> Two writers would break the conversation in two${mayNot ? ": close it there first. This login may not end it." : ", so that process is ended first, and what it is doing is broken off."}</div>`}
-    <div class="field"><span class="lab" id="way-lab">How to go on</span><div class="choices" role="radiogroup" aria-labelledby="way-lab">${WAYS.map(([is, title, words]) => html`<button type="button" role="radio" class="choice" aria-checked=${tui === is ? "true" : "false"} onClick=${() => setTui(is)}><b>${title}</b><span>${words}</span></button>`)}</div></div>
-    <div class="field"><label class="lab" for="adopt-name">Name <span class="dimmer" style="font-weight:400">(if you like)</span></label><input class="f" id="adopt-name" autocomplete="off" autocapitalize="off" spellcheck="false" placeholder="from how it began" value=${name} onInput=${(e) => setName(e.target.value)} /></div>
+    ${isHeld && html`<div class="held note" role="note" id="who-has-it"><b>${one.agent}, ${held.map(holder).join("; and ")}, has it open.</b> Two writers would split the conversation${mayNot ? ": close it there first. This login cannot end it." : ", so that process is ended first, and its running turn is interrupted."}</div>`}
+    <div class="field"><span class="lab" id="way-lab">Interface</span><div class="choices" role="radiogroup" aria-labelledby="way-lab">${WAYS.map(([is, title, words]) => html`<button type="button" role="radio" class="choice" aria-checked=${tui === is ? "true" : "false"} onClick=${() => setTui(is)}><b>${title}</b><span>${words}</span></button>`)}</div></div>
+    <div class="field"><label class="lab" for="adopt-name">Name <span class="dimmer" style="font-weight:400">(optional)</span></label><input class="f" id="adopt-name" autocomplete="off" autocapitalize="off" spellcheck="false" placeholder="from the first prompt" value=${name} onInput=${(e) => setName(e.target.value)} /></div>
     <div class="acts"><button type="button" class="b" autofocus onClick=${onClose}>Cancel</button><button class=${"b main " + (isHeld ? "danger" : "")} disabled=${busy || mayNot}>${busy ? "Adopting …" : isHeld ? "End it there and adopt" : "Adopt"}</button></div></form></${Dialog}>`;
 }

@@ -27,8 +27,10 @@ export function stateIcon(state) {
     archived: html`<path d="M2 3h12v3H2zM3 6v7h10V6M6.5 9h3" stroke="currentColor" stroke-width="1.5" fill="none" />`,
     lost: html`<path d="M8 2 1.6 13.3h12.8L8 2Zm0 4.5v3.2m0 1.8h.01" stroke="currentColor" stroke-width="1.5" fill="none" stroke-linecap="round" stroke-linejoin="round" />`,
   };
-  const same = { starting: "working", stopping: "working", unreachable: "lost", damaged: "lost" };
+  const same = { starting: "working", stopping: "working", failed: "lost", unreachable: "lost", damaged: "lost" };
   return html`<svg class="i" viewBox="0 0 16 16" aria-hidden="true">${shapes[same[state] || state] || shapes.lost}</svg>`;
 }
 
-export const stateWord = (state) => ({ "needs-you": "Needs you" })[state] || capital(state);
+/** Words of states that are not called as the API calls them. */
+const STATE_WORDS = { "needs-you": "Needs you", stopped: "Ended" };
+export const stateWord = (state) => STATE_WORDS[state] || capital(state);

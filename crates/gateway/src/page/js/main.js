@@ -2,12 +2,12 @@
 import { html, render, use, useEffect, useRef, useState, useErrorBoundary, capital, span } from "./lib.js";
 import { icon } from "./icons.js";
 import { logout, may, signedIn } from "./api.js";
-import { address, again, announce, attempt, begin, go, handle, isOver, link, ordered, rank, route, sessions, where } from "./store.js";
+import { address, again, announce, attempt, begin, go, isOver, link, ordered, route, sessions, title, where } from "./store.js";
 import { List, does } from "./list.js";
 import { Session, actions, useStatus } from "./session.js";
 import { Details } from "./details.js";
 import { Cmd, Menu, Toasts, Words } from "./parts.js";
-import { Help, SignIn } from "./dialogs.js";
+import { Help, LinkDevice, SignIn } from "./dialogs.js";
 import { Foreign } from "./foreign.js";
 import { NewSession } from "./new.js";
 import { resume } from "./outbox.js";
@@ -21,10 +21,10 @@ function Banner() {
   const now = useTicks(500);
   const net = use(link);
   const said = net.problem?.status > 0 && net.problem;
-  if (net.refused) return html`<div class="banner" role="alert" id="banner">${icon("warn")}<span class="grow"><${Words} text=${said?.title || "The gateway refuses to tell what goes on."} /></span><button class="b small" onClick=${again}>Try again</button></div>`;
+  if (net.refused) return html`<div class="banner" role="alert" id="banner">${icon("warn")}<span class="grow"><${Words} text=${said?.title || "The gateway refuses to send updates."} /></span><button class="b small" onClick=${again}>Try again</button></div>`;
   if (!net.live && net.awaySince && now - net.awaySince > HICCUP_MS) {
     const next = Math.max(0, Math.ceil(((net.nextAt || now) - now) / 1000));
-    return html`<div class="banner" role="status" id="banner">${icon("warn")}<span class="grow">${said ? html`<${Words} text=${capital(said.title)} />, for ${span(now - net.awaySince)} now.` : `Connection to the gateway lost ${span(now - net.awaySince)} ago.`} ${next > 0 ? `Trying again in ${next} s.` : "Trying again …"} Sessions go on; what you see is as of then.</span><button class="b small" onClick=${again}>Now</button></div>`;
+    return html`<div class="banner" role="status" id="banner">${icon("warn")}<span class="grow">${said ? html`<${Words} text=${capital(said.title)} />, for ${span(now - net.awaySince)} now.` : `Connection to the gateway lost ${span(now - net.awaySince)} ago.`} ${next > 0 ? `Trying again in ${next} s.` : "Trying again …"} Sessions continue; this page shows the state of that time.</span><button class="b small" onClick=${again}>Now</button></div>`;
   }
   if (net.live && net.backAt && now - net.backAt < BACK_MS) return html`<div class="banner back" role="status" id="banner">${icon("check")}<span>Connected again. Everything is up to date.</span></div>`;
   return html`<div></div>`;
@@ -58,9 +58,9 @@ function App() {
   const onHelp = () => setDialog(html`<${Help} onClose=${close} />`);
   const needs = all ? [...all.values()].filter((one) => one.state === "needs-you") : [];
   useEffect(() => {
-    const name = status ? `${handle(status)} · berth` : "berth";
+    const name = status ? `${title(status)} · berth` : "berth";
     document.title = needs.length ? `(${needs.length}) ${name}` : name;
-  }, [needs.length, status && handle(status)]);
+  }, [needs.length, status && title(status)]);
   const keysRef = useRef();
   keysRef.current = { here, all, status, dialog, details, setDetails, setDialog, onNew, onHelp, needs };
   useEffect(() => keyboard(keysRef), []);
@@ -71,18 +71,18 @@ function App() {
     <${Banner} />
     <div class=${"cols " + (three ? "three " : "") + (here.session || here.foreign ? "open" : "")}>
       <${List} onNew=${onNew} onHelp=${onHelp} onMore=${() => setMore(!more)} isMoreOpen=${more} query=${query} setQuery=${setQuery} />
-      ${more && html`<div style="position:fixed;left:0;top:0;width:min(340px,100%);z-index:12"><${Menu} label="more" onClose=${() => setMore(false)} items=${[{ name: document.documentElement.dataset.theme === "dark" ? "Light" : "Dark", icon: document.documentElement.dataset.theme === "dark" ? "sun" : "moon", act: turnTheme }, { name: "As the system", icon: "side", act: () => window.berthTheme.choose(null) }, { name: "Keys", icon: "help", act: onHelp }, "-", { name: "Sign out", icon: "out", act: out }]} /></div>`}
+      ${more && html`<div style="position:fixed;left:0;top:0;width:min(340px,100%);z-index:12"><${Menu} label="more" onClose=${() => setMore(false)} items=${[{ name: document.documentElement.dataset.theme === "dark" ? "Light" : "Dark", icon: document.documentElement.dataset.theme === "dark" ? "sun" : "moon", act: turnTheme }, { name: "Same as the system", icon: "side", act: () => window.berthTheme.choose(null) }, { name: "Keys", icon: "help", act: onHelp }, may("admin") && { name: "Link another device", icon: "key", act: () => setDialog(html`<${LinkDevice} onClose=${close} />`) }, "-", { name: "Sign out", icon: "out", act: out }]} /></div>`}
       ${here.session ? html`<${Session} named=${here.session} tab=${here.tab} details=${details} setDetails=${setDetails} setDialog=${setDialog} isWide=${isWide} />` : here.foreign ? html`<${Foreign} setDialog=${setDialog} />` : html`<main class="pane middle"><${Nothing} all=${all} needs=${needs} /></main>`}
-      ${three && html`<aside class="pane details" aria-label=${`details of ${handle(status)}`}><${Details} status=${status} onTag=${verbs.tag} onNote=${verbs.note} /></aside>`}
+      ${three && html`<aside class="pane details" aria-label=${`details of ${title(status)}`}><${Details} status=${status} onTag=${verbs.tag} onNote=${verbs.note} /></aside>`}
     </div>
     ${dialog}<${Toasts} /><${Spoken} /></div>`;
 }
 
 function Nothing({ all, needs }) {
   if (all === null) return null;
-  if (needs.length) return html`<div class="empty needs">${icon("warn", "big")}<h2>${needs.length === 1 ? `${handle(needs[0])} needs you` : `${needs.length} sessions need you`}</h2><p>${does(needs[0]).text.slice(0, 160)}</p><a class="b main" href=${`#/s/${encodeURIComponent(address(needs[0]))}`}>Look</a><p class="dimmer keys-only">or press <kbd>n</kbd></p></div>`;
-  const working = [...all.values()].filter((one) => rank(one) === 2).length;
-  return html`<div class="empty">${icon("check", "big")}<h2>Nobody needs you</h2><p>${working ? `${working} at work.` : all.size ? "Nothing is at work." : "Sessions you start appear in the list."} Choose one${may("send") ? html`<span class="keys-only">, or press <kbd>c</kbd> to start another</span>` : ""}.</p></div>`;
+  if (needs.length) return html`<div class="empty needs">${icon("warn", "big")}<h2>${needs.length === 1 ? `${title(needs[0])} needs you` : `${needs.length} sessions need you`}</h2><p>${does(needs[0]).text.slice(0, 160)}</p><a class="b main" href=${`#/s/${encodeURIComponent(address(needs[0]))}`}>Open</a><p class="dimmer keys-only">or press <kbd>n</kbd></p></div>`;
+  const counts = ["working", "running", "idle"].map((state) => [[...all.values()].filter((one) => one.state === state).length, state]).filter(([n]) => n > 0);
+  return html`<div class="empty">${icon("check", "big")}<h2>No session needs you</h2><p>${counts.length ? `${counts.map(([n, state]) => `${n} ${state}`).join(" · ")}.` : all.size ? "No session is running." : "Sessions you start appear in the list."} Choose one${may("send") ? html`<span class="keys-only">, or press <kbd>c</kbd> to start another</span>` : ""}.</p></div>`;
 }
 
 function Spoken() {
@@ -132,7 +132,7 @@ function keyboard(ref) {
     if (pair === "gl" || pair === "gg") { event.preventDefault(); go(null); return; }
     if (act) { event.preventDefault(); act(); return; }
     if (isDrawn && /^[1-9]$/.test(event.key)) {
-      const button = document.querySelector(".ask")?.querySelectorAll(".acts button")[Number(event.key) - 1];
+      const button = document.querySelector(".ask")?.querySelectorAll("[data-option]")[Number(event.key) - 1];
       if (!button) return;
       event.preventDefault();
       button.click();
@@ -141,7 +141,7 @@ function keyboard(ref) {
     }
   };
   // A key that is held down presses a button once. This holds for dialogs too, which stop the propagation of their keys.
-  const once = (event) => { if (event.repeat && /^(Enter| )$/.test(event.key) && event.target.closest?.("button, summary")) event.preventDefault(); };
+  const once = (event) => { if (event.repeat && /^(Enter| )$/.test(event.key) && event.target.closest?.("button, summary, .ask input")) event.preventDefault(); };
   addEventListener("keydown", once, true);
   addEventListener("keydown", on);
   return () => { removeEventListener("keydown", once, true); removeEventListener("keydown", on); };
@@ -150,9 +150,9 @@ function keyboard(ref) {
 function Root() {
   const [error, reset] = useErrorBoundary((problem) => console.error(problem));
   const isIn = use(signedIn), net = use(link);
-  if (error) return html`<main class="gate"><form onSubmit=${(e) => { e.preventDefault(); reset(); }}><h1>The page stumbled</h1><p>${String(error.message || error)}</p><p>Sessions are not touched by this.</p><button class="b main">Go on</button></form></main>`;
+  if (error) return html`<main class="gate"><form onSubmit=${(e) => { e.preventDefault(); reset(); }}><h1>The page has a bug</h1><p>${String(error.message || error)}</p><p>Sessions are not affected.</p><button class="b main">Continue</button></form></main>`;
   if (isIn === false) return html`<${SignIn} /><${Toasts} />`;
-  if (isIn === null) return html`<main class="gate" aria-busy="true"><div style="text-align:center">${net.problem ? html`<h1>${net.problem.title}</h1><p>Trying again by itself …</p><${Cmd} text="berth serve" />` : html`<span class="dim">Connecting …</span>`}</div></main>`;
+  if (isIn === null) return html`<main class="gate" aria-busy="true"><div style="text-align:center">${net.problem ? html`<h1>${net.problem.title}</h1><p>Trying again …</p><${Cmd} text="berth serve" />` : html`<span class="dim">Connecting …</span>`}</div></main>`;
   return html`<${App} />`;
 }
 

@@ -18,6 +18,9 @@ const policy = globalThis.trustedTypes?.createPolicy("berth", {
 });
 
 const purify = globalThis.DOMPurify;
+/** Classes of coloured code, the only ones that stay: see `highlight.js`. */
+const COLOURS = /^h-[kscnf]$/;
+purify.addHook("uponSanitizeAttribute", (node, data) => { if (data.attrName === "class" && !COLOURS.test(data.attrValue)) data.keepAttr = false; });
 purify.addHook("afterSanitizeAttributes", (node) => {
   if (node.tagName === "A") {
     node.setAttribute("target", "_blank");
@@ -27,7 +30,7 @@ purify.addHook("afterSanitizeAttributes", (node) => {
 /** What may be left of an answer: nothing that loads, runs, sends, or is found by its name. Links lead to other pages only. */
 const HARMLESS = {
   ALLOWED_TAGS: ["a", "b", "blockquote", "br", "code", "dd", "del", "details", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "ins", "kbd", "li", "mark", "ol", "p", "pre", "q", "s", "samp", "small", "span", "strong", "sub", "summary", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "u", "ul", "var"],
-  ALLOWED_ATTR: ["align", "colspan", "href", "open", "rowspan", "start", "title"],
+  ALLOWED_ATTR: ["align", "class", "colspan", "href", "open", "rowspan", "start", "title"],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
   ALLOW_ARIA_ATTR: false,
   ALLOW_DATA_ATTR: false,

@@ -1,5 +1,6 @@
 // Parses Markdown away from the page: a text that takes too long is given up by ending this worker, and the page goes on.
 import { marked } from "/assets/vendor/marked.js";
+import { pieces } from "./highlight.js";
 
 /** Deeper, or with more tags, and it is shown as text: laying it out would hold up the page. */
 const MOST_DEPTH = 64;
@@ -7,7 +8,19 @@ const MOST_TAGS = 20_000;
 const MOST_HTML_CHARS = 2_000_000;
 const VOID = new Set(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]);
 
-marked.use({ gfm: true, breaks: false });
+/** All code of one text that is coloured: beyond that it stays plain, so that tags and time stay within their limits. */
+const MOST_COLOURED_CHARS = 100_000;
+let coloured = 0;
+const escaped = (text) => text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
+
+/** A block of code with its colours; false leaves it to the parser. */
+function code({ text, lang }) {
+  coloured += text.length;
+  const found = coloured <= MOST_COLOURED_CHARS && pieces(text, lang);
+  return found && `<pre><code>${found.map(([kind, piece]) => (kind ? `<span class="${kind}">${escaped(piece)}</span>` : escaped(piece))).join("")}\n</code></pre>\n`;
+}
+
+marked.use({ gfm: true, breaks: false, renderer: { code } });
 
 /** Whether the page can take this: the tags are counted, those that an agent wrote as well as those of the parser. */
 function fits(html) {
@@ -28,7 +41,13 @@ function fits(html) {
 addEventListener("message", ({ data }) => {
   let html = null;
   try {
+    coloured = 0;
     html = marked.parse(data);
+    if (!fits(html)) {
+      // The colours may be what was too much.
+      coloured = MOST_COLOURED_CHARS;
+      html = marked.parse(data);
+    }
     if (!fits(html)) html = null;
   } catch { /* nested deeper than the stack: shown as text */ }
   postMessage({ html });

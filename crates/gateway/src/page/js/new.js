@@ -1,13 +1,16 @@
 // Starting a session, here or on another host.
-import { html, use, useEffect, useRef, useState, mint, kept } from "./lib.js";
+import { html, use, useEffect, useRef, useState, mint, kept, place } from "./lib.js";
 import { get, post, under } from "./api.js";
 import { address, go, hosts, learn } from "./store.js";
 import { Dialog, ProblemBox } from "./parts.js";
+import { send } from "./outbox.js";
 
 /** What was chosen last: the host, and for each host the agent and the directory. */
 const LAST = "berth.new";
 /** In place of an agent: any command. */
 const COMMAND = "-";
+/** How many directories are shown as buttons; the others are suggested while one types. */
+const MOST_SHOWN_DIRS = 4;
 /** A session is there once its agent is; some take their time. */
 const START_WAIT_MS = 60_000;
 
@@ -17,6 +20,8 @@ export function NewSession({ onClose }) {
   const choices = (host) => before.on?.[host] || {};
   const [host, setHost] = useState(() => (around.some((one) => one.name === before.host && !one.away) ? before.host : ""));
   const [agents, setAgents] = useState(null);
+  const [dirs, setDirs] = useState([]);
+  const [tui, setTui] = useState(!!choices(host).tui);
   const [agent, setAgent] = useState(choices(host).agent || "");
   const [cwd, setCwd] = useState(choices(host).cwd || "");
   const [name, setName] = useState("");
@@ -41,13 +46,21 @@ export function NewSession({ onClose }) {
       setAgent(COMMAND);
       setProblem(error);
     });
+    setDirs([]);
+    // Only a help: without suggestions a directory can be typed.
+    get(`${under(host)}/directories`, { signal: stop.signal }).then(({ directories }) => setDirs(directories), () => {});
     return () => stop.abort();
   }, [host]);
+  // Chat or the agent's own interface: only where the agent has both.
+  const chosen = (agents || []).find((one) => one.name === agent);
+  const hasBoth = !!chosen?.tui && chosen.driver !== "pty";
+  const isTui = hasBoth && tui;
   const move = (next) => {
     setHost(next);
     setAgent(choices(next).agent || "");
     // A directory of one host seldom is one of another.
     setCwd(choices(next).cwd || "");
+    setTui(!!choices(next).tui);
   };
   const submit = async (event) => {
     event.preventDefault();
@@ -55,13 +68,15 @@ export function NewSession({ onClose }) {
     underway.current = true;
     setBusy(true);
     setProblem(null);
-    const body = { ...(name.trim() && { name: name.trim() }), ...(cwd.trim() && { cwd: cwd.trim() }), ...(agent === COMMAND ? { command: ["sh", "-c", command] } : { agent, ...(prompt.trim() && { prompt }) }) };
+    const body = { ...(name.trim() && { name: name.trim() }), ...(cwd.trim() && { cwd: cwd.trim() }), ...(agent === COMMAND ? { command: ["sh", "-c", command] } : { agent, ...(isTui ? { tui: true } : prompt.trim() && { prompt }) }) };
     const form = JSON.stringify([host, body]);
     if (sent.current.form !== form) sent.current = { form, key: mint() };
     try {
       const made = await post(`${under(host)}/sessions`, body, { headers: { "Idempotency-Key": sent.current.key }, timeout: START_WAIT_MS });
-      kept.set(LAST, { host, on: { ...before.on, [host]: { agent, cwd: cwd.trim() } } });
+      kept.set(LAST, { host, on: { ...before.on, [host]: { agent, cwd: cwd.trim(), tui } } });
       learn(made.session);
+      // An agent in its own interface is given its first prompt once it runs.
+      if (isTui && prompt.trim()) send(made.session.id, { text: prompt, key: `${sent.current.key}-prompt` }, "queue");
       onClose();
       go(address(made.session));
     } catch (error) {
@@ -70,17 +85,21 @@ export function NewSession({ onClose }) {
     underway.current = false;
     setBusy(false);
   };
-  const choice = (id, title, about) => html`<button type="button" role="radio" class="choice" aria-checked=${agent === id ? "true" : "false"} onClick=${() => setAgent(id)}><b>${title}</b><span>${about}</span></button>`;
+  const radio = (isChosen, choose, title, about) => html`<button type="button" role="radio" class="choice" aria-checked=${isChosen ? "true" : "false"} onClick=${choose}><b>${title}</b><span>${about}</span></button>`;
+  const choice = (id, title, about) => radio(agent === id, () => setAgent(id), title, about);
   const missing = (agents || []).filter((one) => !one.installed).map((one) => one.name);
   return html`<${Dialog} title="New session" onClose=${onClose}><form onSubmit=${submit} style="margin-top:14px"><${ProblemBox} problem=${problem} />
     ${around.length > 0 && html`<div class="field"><label class="lab" for="new-host">Host</label><select class="f" id="new-host" value=${host} onChange=${(e) => move(e.target.value)}>
-      <option value="">This one (${location.hostname})</option>${around.map((one) => html`<option value=${one.name} disabled=${!!one.away}>${one.name}${one.away ? " (cannot be reached)" : ""}</option>`)}</select></div>`}
+      <option value="">This host (${location.hostname})</option>${around.map((one) => html`<option value=${one.name} disabled=${!!one.away}>${one.name}${one.away ? " (cannot be reached)" : ""}</option>`)}</select></div>`}
     <div class="field"><span class="lab" id="agent-lab">Agent</span><div class="choices" role="radiogroup" aria-labelledby="agent-lab" aria-busy=${agents ? "false" : "true"}>
       ${(agents || []).filter((one) => one.installed).map((one) => choice(one.name, one.name, one.version || one.about || one.driver))}${agents ? choice(COMMAND, "A command", "any program, in a terminal") : html`<div class="choice skel"></div>`}</div>
       ${missing.length > 0 && html`<p class="hint">Not installed ${host ? `on ${host}` : "here"}: ${missing.join(", ")}. <code>berth agents</code> says how to get them.</p>`}</div>
-    <div class="field"><label class="lab" for="new-cwd">Directory</label><input class="f mono" id="new-cwd" autocomplete="off" autocapitalize="off" spellcheck="false" placeholder=${host ? `your home directory on ${host}` : "where the gateway was started"} value=${cwd} onInput=${(e) => setCwd(e.target.value)} /></div>
+    ${hasBoth && html`<div class="field"><span class="lab" id="interface-lab">Interface</span><div class="choices" role="radiogroup" aria-labelledby="interface-lab">${radio(!tui, () => setTui(false), "Chat", "prompts and answers on this page")}${radio(tui, () => setTui(true), "Own interface", `the terminal interface of ${agent}`)}</div></div>`}
+    <div class="field"><label class="lab" for="new-cwd">Directory</label><input class="f mono" id="new-cwd" list="new-dirs" autocomplete="off" autocapitalize="off" spellcheck="false" placeholder=${host ? `your home directory on ${host}` : "the directory of the gateway"} value=${cwd} onInput=${(e) => setCwd(e.target.value)} />
+      <datalist id="new-dirs">${dirs.map((dir) => html`<option value=${dir}></option>`)}</datalist>
+      ${dirs.length > 0 && html`<div class="dirs" role="group" aria-label="recent directories">${dirs.slice(0, MOST_SHOWN_DIRS).map((dir) => html`<button type="button" class="b bare small" aria-pressed=${cwd === dir ? "true" : "false"} title=${dir} onClick=${() => setCwd(dir)}><span class="cut mono">${place(dir)}</span></button>`)}</div>`}</div>
     ${agent === COMMAND ? html`<div class="field"><label class="lab" for="new-command">Command</label><input class="f mono" id="new-command" required autofocus autocomplete="off" autocapitalize="off" spellcheck="false" placeholder="cargo test" value=${command} onInput=${(e) => setCommand(e.target.value)} /></div>`
-      : html`<div class="field"><label class="lab" for="new-prompt">What should it do?</label><textarea class="f" id="new-prompt" rows="4" autofocus placeholder="Find out why the login fails, and mend it." value=${prompt} onInput=${(e) => setPrompt(e.target.value)}></textarea></div>`}
-    <div class="field"><label class="lab" for="new-name">Name <span class="dimmer" style="font-weight:400">(if you like)</span></label><input class="f" id="new-name" autocomplete="off" autocapitalize="off" spellcheck="false" placeholder="fix-login" value=${name} onInput=${(e) => setName(e.target.value)} /></div>
+      : html`<div class="field"><label class="lab" for="new-prompt">Prompt</label><textarea class="f" id="new-prompt" rows="4" autofocus placeholder="Find out why the login fails, and fix it." value=${prompt} onInput=${(e) => setPrompt(e.target.value)}></textarea></div>`}
+    <div class="field"><label class="lab" for="new-name">Name <span class="dimmer" style="font-weight:400">(optional)</span></label><input class="f" id="new-name" autocomplete="off" autocapitalize="off" spellcheck="false" placeholder="fix-login" value=${name} onInput=${(e) => setName(e.target.value)} /></div>
     <div class="acts"><button type="button" class="b" onClick=${onClose}>Cancel</button><button class="b main" aria-disabled=${busy ? "true" : "false"}>${busy ? "Starting …" : "Start"}</button></div></form></${Dialog}>`;
 }

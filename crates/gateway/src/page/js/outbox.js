@@ -64,7 +64,7 @@ const LONGEST_WAIT_MS = 15_000;
 export function send(session, { text, key }, manner) {
   if (outbox.get().some((one) => one.key === key)) return true;
   if (outbox.get().length >= MOST) {
-    tell("bad", "Too many messages wait to be sent", "Connect to the gateway first. Yours is still in the box.");
+    tell("bad", "Too many messages are waiting to be sent", "Connect to the gateway first. Your message is still in the box.");
     return false;
   }
   save((all) => [...all.filter((one) => one.key !== key), { key, session, text, manner, at: Date.now() }]);

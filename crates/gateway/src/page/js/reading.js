@@ -26,6 +26,8 @@ export class ReadingTime {
     this.#isShown = false;
     this.#endsAt = Infinity;
   }
+  /** A press was used: the next one needs the whole time again. */
+  again(now) { if (this.#isShown) this.#endsAt = now + READING_MS; }
   /** Takes a press. Returns whether it may answer. */
   press(now) {
     const may = this.left(now) <= 0;

@@ -1,5 +1,5 @@
 // What the page knows: the sessions (fed by one stream), the connection, where we are, what is told to people.
-import { cell, time } from "./lib.js";
+import { cell, place, time } from "./lib.js";
 import { stream, get, me, ofHost, signedIn, signedOut, split } from "./api.js";
 
 export const sessions = cell(null); // Map id → Status, null before the first answer
@@ -34,23 +34,30 @@ export async function attempt(doing) {
     await doing();
     return true;
   } catch (error) {
-    if (error?.name !== "AbortError") tell("bad", error.title || "Something went wrong in the page", error.detail ?? String(error));
+    if (error?.name !== "AbortError") tell("bad", error.title || "The page has a bug", error.detail ?? String(error));
     return false;
   }
 }
 
-const RANKS = { "needs-you": 0, lost: 1, damaged: 1, unreachable: 1, starting: 2, working: 2, running: 2, stopping: 2, idle: 3, stopped: 4, archived: 5 };
-export const GROUPS = ["Needs you", "In trouble", "At work", "Idle", "Over", "Archived"];
+const RANKS = { "needs-you": 0, lost: 1, damaged: 1, unreachable: 1, working: 2, starting: 3, running: 3, stopping: 3, idle: 4, stopped: 5, archived: 6 };
+export const GROUPS = ["Needs you", "Problems", "Working", "Running", "Idle", "Ended", "Archived"];
 export const rank = (status) => RANKS[status.state] ?? 1;
-/** What it is called. */
+/** Name in addresses and commands: the id of a session without a name. */
 export const handle = (status) => status.name || split(status.id)[1];
+/** How many characters of a prompt make a title. */
+const MOST_TITLE_CHARS = 60;
+/** Title for people. A session without a name has the first words of its prompt, else its directory; an id tells nothing. */
+export const title = (status) => {
+  const words = (status.last_prompt || status.turns?.prompt || "").trim();
+  return status.name || (words.length > MOST_TITLE_CHARS ? `${words.slice(0, MOST_TITLE_CHARS).trimEnd()} …` : words) || place(status.cwd).split("/").pop() || status.agent || handle(status);
+};
 /** What it is called in an address of this page: also where it is. */
 export const address = (status) => (status.host ? `${status.host}/${handle(status)}` : handle(status));
 /** The same in a terminal. */
 export const shell = (status, verb) => spoken(["berth", ...(status.host ? ["--host", status.host] : []), verb, handle(status)]);
 /** Somebody, as whoever reads knows them. */
 export const person = (place) => {
-  const [who] = (place || "somebody").split(", terminal ");
+  const [who] = (place || "an unknown client").split(", terminal ");
   return who === me.get()?.place ? "this browser" : who;
 };
 export const takesTurns = (status) => status.turns != null;
@@ -62,13 +69,28 @@ export const kindOf = (status) => status.agent || (status.driver === "pty" ? "te
 export const spoken = (command) => (command || []).map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(" ");
 /** The same without where its program is: what people call it. */
 export const brief = (line) => line.replace(/^'?[^\s']*\/(?=[^\s/'])/, "");
+/** How the last run of an ended session ended: {words, isBad}. */
+export function outcome(status) {
+  if (status.stopped_by) return { words: `stopped by ${byWhom(status.stopped_by.place)}`, isBad: false };
+  if (status.oom) return { words: "failed · out of memory", isBad: true };
+  if (status.failure) return { words: status.failure, isBad: true };
+  if (status.signal) return { words: `failed · signal ${status.signal}`, isBad: true };
+  if (status.exit) return { words: `failed · exit ${status.exit}`, isBad: true };
+  return { words: "ended", isBad: false };
+}
+/** A person as the one who did something: the reader is "you". */
+export const byWhom = (place) => person(place).replace(/^this browser$/, "you");
+/** State to show: an ended session that failed says so. */
+export const shownState = (status) => (status.state === "stopped" && outcome(status).isBad ? "failed" : status.state);
+/** Whether berth ended the idle agent to save memory. */
+export const isPaused = (status) => status.state === "idle" && !!status.released && !status.pid;
 /** Whether it was brought here from elsewhere, and never ran here. */
 export const isImported = (status) => status.epoch === 0 && !!status.conversation_id;
 export const isOver = (status) => ["stopped", "lost", "archived"].includes(status.state);
 
-/** Who needs you first; within a group the newest: rows move when a state changes, not with every byte. */
+/** Sessions by group, within a group the last active first. */
 export function ordered(map) {
-  const last = (status) => time(status.state === "stopped" ? status.ended_at : status.created_at) || 0;
+  const last = (status) => time(status.last_activity_at) || 0;
   return [...map.values()].sort((a, b) => rank(a) - rank(b) || last(b) - last(a) || (a.id < b.id ? -1 : 1));
 }
 
@@ -78,7 +100,7 @@ export function learn(status) {
   const all = new Map(sessions.get() || []);
   const known = all.get(status.id);
   if (known && status.seq < known.seq) return;
-  if (known && known.state !== "needs-you" && status.state === "needs-you") announce.set(`${handle(status)} needs you`);
+  if (known && known.state !== "needs-you" && status.state === "needs-you") announce.set(`${title(status)} needs you`);
   // Of another host it is known besides how old that is: until it is looked at again, this is what it said.
   const next = { ...(status.host && { known_at: Date.now() }), ...status, learnt_at: Date.now() };
   all.set(status.id, next);

@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState, capital } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, forPage, get, loginProtocol, may, post } from "./api.js";
-import { attempt, handle, isOver, person, shell } from "./store.js";
+import { attempt, isOver, person, shell, title } from "./store.js";
 import { Cmd, Words } from "./parts.js";
 
 const PROTOCOL = "berth.terminal.v1";
@@ -63,7 +63,7 @@ export function Terminal({ status, talks, onTyping }) {
       fit = new addon.FitAddon();
       term.loadAddon(fit);
       term.open(box);
-      box.querySelector("textarea")?.setAttribute("aria-label", `terminal of ${handle(status)}`);
+      box.querySelector("textarea")?.setAttribute("aria-label", `terminal of ${title(status)}`);
       term.onData((data) => {
         if (want === "observer") return;
         if (ctrlRef.current && data.length === 1) { data = String.fromCharCode(data.toUpperCase().charCodeAt(0) & 31); setCtrl(false); }
@@ -136,7 +136,7 @@ export function Terminal({ status, talks, onTyping }) {
         if (told.size) { me.dims = sizeOf(told.size); size(); }
         if (told.screen) fresh = true;
         if (told.replaced) { final = { phase: "live" }; setNow({ phase: "live", words: `Taken over by ${typist(told.replaced.by)}` }); setRole("observer"); }
-        if (told.ended !== undefined) { final = { phase: "ended", words: "The agent has ended" }; setNow(final); }
+        if (told.ended !== undefined) { final = { phase: "ended", words: "The agent ended" }; setNow(final); }
         if (told.problem) { final = { phase: "refused", words: told.problem.title || String(told.problem), detail: forPage(told.problem.detail || "") }; setNow(final); if (want !== "observer") setRole("observer"); }
       };
       mine.onclose = () => {
@@ -180,16 +180,16 @@ export function Terminal({ status, talks, onTyping }) {
   if (over) return html`<div class="stage"><${LastScreen} status=${status} /></div>`;
   const who = status.writer, taken = !!who && !wants;
   return html`<div class="term">
-    <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: coming back by itself …" : now.phase === "opening" ? "Connecting …" : writes ? "You type" : who ? html`Watching · ${typist(who.place)} types` : "Watching · nobody types"}</span>
+    <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: reconnecting …" : now.phase === "opening" ? "Connecting …" : writes ? "Attached · your keys go to the terminal" : who ? html`Watching · ${typist(who.place)} is attached` : "Watching · detached"}</span>
       ${now.words && html`<span class="dim cut">${now.words}</span>`}
-      ${mayType && (wants ? html`<button class="b small" onClick=${() => turn("observer")}>Stop typing</button>` : html`<button class="b small main" id="take-over" onClick=${() => turn(who ? "take" : "writer")}>${who ? "Take over" : "Type here"}</button>`)}</div>
-    <div class="screen" ref=${screen} tabindex="0" role="region" aria-label=${`screen of ${handle(status)}`} onClick=${() => (writes ? state.current?.focus() : screen.current.focus())} onKeyDown=${(event) => !wants && event.key.length === 1 && !event.ctrlKey && !event.metaKey && setNow({ ...now, words: "You only watch" })}></div>
+      ${mayType && (wants ? html`<button class="b small" onClick=${() => turn("observer")}>Detach</button>` : html`<button class="b small main" id="take-over" onClick=${() => turn(who ? "take" : "writer")}>${who ? "Take over" : "Attach"}</button>`)}</div>
+    <div class="screen" ref=${screen} tabindex="0" role="region" aria-label=${`screen of ${title(status)}`} onClick=${() => (writes ? state.current?.focus() : screen.current.focus())} onKeyDown=${(event) => !wants && event.key.length === 1 && !event.ctrlKey && !event.metaKey && setNow({ ...now, words: "Attach to type" })}></div>
     ${now.phase === "refused" && html`<div class="over" role="alert" style="position:static;margin:8px">${icon("warn")}<span class="grow"><b><${Words} text=${now.words} /></b> <${Words} text=${now.detail} /></span><button class="b small" onClick=${() => { setNow({ phase: "opening" }); state.current?.again(); }}>Try again</button></div>`}
     ${wants && html`<div class="keysrow" role="toolbar" aria-label="keys">
       ${[["Esc", "\x1b"], ["Tab", "\t"]].map(([name, keys]) => html`<button aria-label=${name} onClick=${press(keys)}>${name}</button>`)}
       <button aria-pressed=${ctrl ? "true" : "false"} aria-label="Control, for the next key" onClick=${() => { setCtrl(!ctrl); state.current?.focus(); }}>Ctrl</button>
       ${[["↑", "\x1b[A", "up"], ["↓", "\x1b[B", "down"], ["←", "\x1b[D", "left"], ["→", "\x1b[C", "right"], ["⏎", "\r", "Enter"], ["^C", "\x03", "Control-C"], ["⇧Tab", "\x1b[Z", "Shift-Tab"]].map(([name, keys, label]) => html`<button aria-label=${label} onClick=${press(keys)}>${name}</button>`)}</div>`}
-    ${mayType && (wants || !talks) && html`<div class="dock"><form class="row" onSubmit=${submit}><label class="vh" for="line">a line for the terminal</label><input id="line" class="f mono" ref=${line} autocomplete="off" autocapitalize="off" autocorrect="off" spellcheck="false" enterkeyhint="send" disabled=${taken} placeholder=${taken ? `${capital(typist(who.place))} types: take over first` : "A line for the terminal"} /><button class="b main icon" aria-label="send the line" disabled=${taken}>${icon("send")}</button></form></div>`}
+    ${mayType && (wants || !talks) && html`<div class="dock"><form class="row" onSubmit=${submit}><label class="vh" for="line">a line for the terminal</label><input id="line" class="f mono" ref=${line} autocomplete="off" autocapitalize="off" autocorrect="off" spellcheck="false" enterkeyhint="send" disabled=${taken} placeholder=${taken ? `${capital(typist(who.place))} is attached: take over first` : "A line for the terminal"} /><button class="b main icon" aria-label="send the line" disabled=${taken}>${icon("send")}</button></form></div>`}
   </div>`;
 }
 
@@ -209,7 +209,7 @@ function LastScreen({ status }) {
     })().catch(() => setEmpty(true));
     return () => { gone = true; term?.dispose(); };
   }, [status.id, status.epoch]);
-  return html`<div class="term"><div class="bar">${icon("stop")}<span class="grow">It is over: this is what it showed last</span></div>${empty ? html`<div class="empty" style="background:var(--bg)">${icon("term", "big")}<h2>It showed nothing</h2><p>All it ever wrote:</p><${Cmd} text=${shell(status, "output")} /></div>` : html`<div class="screen scrolls" ref=${box}></div>`}</div>`;
+  return html`<div class="term"><div class="bar">${icon("stop")}<span class="grow">Ended: the last screen</span></div>${empty ? html`<div class="empty" style="background:var(--bg)">${icon("term", "big")}<h2>The last screen is empty</h2><p>The whole output:</p><${Cmd} text=${shell(status, "output")} /></div>` : html`<div class="screen scrolls" ref=${box}></div>`}</div>`;
 }
 
 const styles = new Map();

@@ -1,11 +1,11 @@
-// What was said and done: prompts, answers, tool calls folded, changes in colour, the running turn as it comes.
+// The transcript: prompts, answers, folded tool calls, coloured changes, and the running turn as it streams.
 import { html, useEffect, useLayoutEffect, useRef, useState, useNow, ago, clockTime, span, time, tokens } from "./lib.js";
 import { icon } from "./icons.js";
 import { Markdown } from "./markdown.js";
 import { Diff, tally, understand } from "./text.js";
-import { Asks } from "./ask.js";
+import { Answered, Asks } from "./ask.js";
 import { get } from "./api.js";
-import { attempt, person, shell } from "./store.js";
+import { attempt, byWhom, person, shell, takesTurns } from "./store.js";
 import { isFinal } from "./follow.js";
 import { Cmd, ProblemBox, Words } from "./parts.js";
 
@@ -19,11 +19,11 @@ function Tool({ item, isOver, cwd }) {
   return html`<details class="tool" open=${open} onToggle=${(e) => setOpen(e.target.open)}>
     <summary>${icon("chevron", "chev")}<span class="what cut">${name}</span><span class="arg cut grow">${name.includes(line) ? "" : near}</span>
       ${sum && html`<span class="stat"><span class="plus">+${sum.plus}</span> <span class="minus">−${sum.minus}</span></span>`}
-      ${item.is_error ? html`<span class="st failed">${icon("x")}<span class="vh">failed</span></span>` : !item.is_over && !isOver ? html`<span class="dimmer pulse" aria-label="runs">…</span>` : null}</summary>
+      ${item.is_error ? html`<span class="st failed">${icon("x")}<span class="vh">failed</span></span>` : !item.is_over && !isOver ? html`<span class="dimmer pulse" aria-label="running">…</span>` : null}</summary>
     ${open && html`<div class="body">
       ${files ? html`<${Diff} files=${files} bare=${files.length === 1 && (line || name).endsWith(files[0].name)} />` : input && html`<div class="part"><div class="lbl">Input</div><pre class="out" tabindex="0">${input}</pre></div>`}
-      ${item.output && html`<div class="part"><div class="lbl">${item.is_error ? "Failed" : "Output"}${item.output_cut ? " (its beginning)" : ""}</div><pre class="out" tabindex="0">${item.output}</pre></div>`}
-      ${!files && !input && !item.output && html`<div class="part dimmer">Nothing was told about it.</div>`}</div>`}
+      ${item.output && html`<div class="part"><div class="lbl">${item.is_error ? "Failed" : "Output"}${item.output_cut ? " (first part)" : ""}</div><pre class="out" tabindex="0">${item.output}</pre></div>`}
+      ${!files && !input && !item.output && html`<div class="part dimmer">No input and no output are known.</div>`}</div>`}
   </details>`;
 }
 
@@ -33,7 +33,7 @@ function Items({ items, isOver, cwd }) {
   return items.map((item, n) => item.kind === "tool" ? html`<${Tool} key=${n} item=${item} isOver=${isOver} cwd=${cwd} />` : item.kind === "thought" ? html`<${Thought} key=${n} text=${item.text || ""} />` : html`<${Markdown} key=${n} text=${item.text || ""} />`);
 }
 
-const WORDS = { failed: "Failed", cancelled: "Cancelled", interrupted: "Interrupted", unknown: "Outcome unknown", queued: "Waits", delivered: "Delivered", working: "Working" };
+const WORDS = { failed: "Failed", cancelled: "Cancelled", interrupted: "Interrupted", unknown: "Outcome unknown", queued: "Queued", delivered: "Delivered", working: "Working" };
 
 /** What a running turn has said by now: what is stored of it, then what came since. */
 function running(turn, live) {
@@ -61,11 +61,12 @@ function Turn({ turn, live, now, asks, status }) {
   return html`<article class="turn" data-turn=${turn.number} aria-label=${`turn ${turn.number}, ${turn.state}`}>
     <div class=${"said " + (turn.state === "queued" ? "waiting" : "")}><div class="bubble">${turn.prompt}</div></div>
     <${Items} items=${items} isOver=${over} cwd=${status.cwd} />
-    ${(turn.cut || turn.items_cut) && html`<p class="dim">The answer is longer than what is kept here: <code>${shell(status, "output")}</code></p>`}
+    ${(turn.cut || turn.items_cut) && html`<p class="dim">The answer is longer than the part shown here: <code>${shell(status, "output")}</code></p>`}
+    ${(turn.answers || []).map((answer) => html`<${Answered} key=${answer.request} answer=${answer} by=${byWhom(answer.by?.place)} />`)}
     ${asks}
     ${!over && turn.state !== "queued" && !asks && html`<div class="doing" role="status">${icon("play", "pulse")}<span>${doing ? ({ thinking: "Thinking", writing: "Writing" })[doing.what] || doing.what : "Working"}</span><span class="mono cut">${doing?.detail || ""}</span>${doing?.tokens ? html`<span class="dimmer">${tokens(doing.tokens)} tokens</span>` : null}</div>`}
     ${turn.reason && html`<div class=${turn.state === "cancelled" ? "quiet" : "why-not"}><${Words} text=${turn.reason} /></div>`}
-    ${(turn.late || []).map((end) => end.answer && html`<div class="part"><div class="lbl">Said after it was over</div><${Markdown} text=${end.answer} /></div>`)}
+    ${(turn.late || []).map((end) => end.answer && html`<div class="part"><div class="lbl">After the turn ended</div><${Markdown} text=${end.answer} /></div>`)}
     <footer class="foot">
       ${turn.state !== "done" && turn.state !== "working" && html`<span class=${over && turn.state !== "cancelled" ? "bad" : ""}>${WORDS[turn.state] || turn.state}</span>`}
       <time datetime=${turn.accepted_at} title=${clockTime(turn.accepted_at)}>${ago(turn.accepted_at, now)}</time>
@@ -77,7 +78,7 @@ function Turn({ turn, live, now, asks, status }) {
 /** How many exchanges are shown of an agent's own record, the last ones. */
 const MOST_EXCHANGES = 20;
 
-/** What an agent's own record says was said, at this address. */
+/** What an agent's own record says, at this address. */
 export function Record({ path, cwd }) {
   const [told, setTold] = useState({});
   useEffect(() => {
@@ -91,12 +92,11 @@ export function Record({ path, cwd }) {
     <${Exchanges} all=${shown} cwd=${cwd} />`;
 }
 
+/** Prompts and answers of an agent's own record. */
 const Exchanges = ({ all, cwd }) => all.map((part) => html`<article class="turn" key=${part.offset}>${part.prompt && html`<div class="said"><div class="bubble">${part.prompt}</div></div>`}<${Items} items=${part.items} isOver cwd=${cwd} /></article>`);
 
-/** A session in which nobody said anything. */
-function Silent({ status }) {
-  return html`<div class="empty">${icon("send", "big")}<h2>Nothing was said yet</h2><p>Write below, or from a terminal:</p><${Cmd} text=${`${shell(status, "send")} 'why does the login fail?'`} /></div>`;
-}
+/** A session without messages. */
+const Silent = ({ status }) => html`<div class="empty">${icon("send", "big")}<h2>No messages yet</h2>${takesTurns(status) && html`<p>Send a prompt below, or from a terminal:</p><${Cmd} text=${`${shell(status, "send")} 'why does the login fail?'`} />`}</div>`;
 
 export function Transcript({ status, follow, turn: wanted }) {
   const now = useNow();
@@ -139,26 +139,22 @@ export function Transcript({ status, follow, turn: wanted }) {
       follow.older().catch(() => {});
     }
   }, [wanted, turns]);
-  const older = () => attempt(async () => {
+  const fetchAbove = (fetch) => () => attempt(async () => {
     const el = box.current, before = el.scrollHeight - el.scrollTop;
     sticks.current = false;
-    await follow.older();
+    await fetch();
     requestAnimationFrame(() => { el.scrollTop = el.scrollHeight - before; });
   });
-  const earlier = () => attempt(async () => {
-    const el = box.current, before = el.scrollHeight - el.scrollTop;
-    sticks.current = false;
-    await follow.earlier();
-    requestAnimationFrame(() => { el.scrollTop = el.scrollHeight - before; });
-  });
+  // A terminal interface whose agent has written no record yet.
+  const isUnread = problem?.code === "refused" && !takesTurns(status);
   const asks = status.turns?.asks?.length ? html`<${Asks} status=${status} />` : null;
   const shown = (turns || []).filter((turn) => turn.state !== "queued");
   const current = shown.findLast?.((turn) => !isFinal(turn));
   return html`<div class="stage"><div class="scroll" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="transcript" aria-live="off"><div class="talk">
-    ${more && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${older}>Earlier turns</button></p>`}
-    ${problem && !turns && html`<div class="problem"><${Words} text=${problem.title} /><span><${Words} text=${problem.detail} /></span></div>`}
+    ${more && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${fetchAbove(follow.older)}>Earlier turns</button></p>`}
+    ${record && !more && html`${record.before != null && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${fetchAbove(follow.earlier)}>Earlier messages</button></p>`}<p class="before">From the agent’s own record</p><${Exchanges} all=${record.exchanges} cwd=${status.cwd} />`}
+    ${problem && !turns && (isUnread ? html`<${Silent} status=${status} />` : html`<div class="problem"><${Words} text=${problem.title} /><span><${Words} text=${problem.detail} /></span></div>`)}
     ${turns === null && !problem && html`<div aria-busy="true"><div class="skel" style="width:50%;margin-left:auto"></div><div class="skel"></div><div class="skel" style="width:80%"></div></div>`}
-    ${record && !more && html`${record.before != null && html`<p style="text-align:center;margin-bottom:16px"><button class="b small" onClick=${earlier}>Earlier</button></p>`}<p class="before">From the agent's own record</p><${Exchanges} all=${record.exchanges} cwd=${status.cwd} />`}
     ${turns && !shown.length && !asks && !record && html`<${Silent} status=${status} />`}
     ${shown.map((turn) => html`<${Turn} key=${turn.number} turn=${turn} live=${live[turn.number]} now=${now} status=${status} asks=${turn === current ? asks : null} />`)}
     ${!current && asks}
