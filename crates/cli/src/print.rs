@@ -31,7 +31,22 @@ pub(crate) fn call_as_typed(id: &SessionId, typed: &str) {
 /// A remark or an error with the names that were typed in the place of ids.
 fn as_typed(text: &str) -> String {
     let typed = TYPED.lock().unwrap_or_else(PoisonError::into_inner);
-    typed.iter().fold(text.to_owned(), |text, (id, typed)| text.replace(id.as_str(), typed))
+    typed.iter().fold(text.to_owned(), |text, (id, typed)| with_name(&text, id.as_str(), typed))
+}
+
+/// A text with a name in the place of an id. Paths keep the id: it is the name of a directory.
+fn with_name(text: &str, id: &str, name: &str) -> String {
+    let mut changed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(id) {
+        let (before, found) = rest.split_at(at);
+        let (found, after) = found.split_at(id.len());
+        let is_in_path = before.ends_with('/') || after.starts_with('/');
+        changed.push_str(before);
+        changed.push_str(if is_in_path { found } else { name });
+        rest = after;
+    }
+    changed + rest
 }
 
 /// Whether standard output is a terminal.
@@ -216,6 +231,12 @@ pub(crate) fn labelled(rows: impl IntoIterator<Item = (&'static str, String)>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_takes_the_place_of_an_id_and_paths_keep_the_id() {
+        let text = "session abc: /s/abc/journal is damaged; see abc.1";
+        assert_eq!(with_name(text, "abc", "fix"), "session fix: /s/abc/journal is damaged; see fix.1");
+    }
 
     #[test]
     fn what_has_no_advice_of_its_own_gets_the_next_step_of_its_kind() {
