@@ -137,7 +137,8 @@ fn a_tab_offers_what_there_is_and_makes_nothing() {
     let mut running = offered(&lab, &["stop", ""]);
     running.retain(|word| !word.starts_with('-'));
     running.sort();
-    let mut wanted = vec!["fix-login".to_owned(), unnamed.clone()];
+    let given = lab.show(&unnamed)["name"].as_str().expect("every session has a name").to_owned();
+    let mut wanted = vec!["fix-login".to_owned(), given];
     wanted.sort();
     assert_eq!(running, wanted, "one that is over cannot be stopped");
     assert_eq!(offered(&lab, &["show", "o"]), ["over"]);

@@ -1,6 +1,6 @@
 //! Files of a directory that differ from the last commit, as git reports them.
 //!
-//! Promise: git gets [`PATIENCE`] and [`MOST_BYTES`] of output, then it is killed. It changes nothing, asks no other host, and
+//! Promise: git gets `PATIENCE` and `MOST_BYTES` of output, then it is killed. It changes nothing, asks no other host, and
 //! runs no program that the repository's configuration names: an agent writes that configuration, and what it names
 //! would run outside of the agent's session.
 //! Not here: the branch (see `berth_keeper::branch`), caching (see the gateway).

@@ -16,14 +16,14 @@ const BELOW: &[u8] = b"\x1b[999B\r\n";
 
 pub(super) enum Display {
     /// The bytes as they are.
-    Direct(ActiveScreenTracker),
+    Direct(Box<ActiveScreenTracker>),
     /// The session's screen, drawn.
     View(Box<ObserverView>),
 }
 
 impl Default for Display {
     fn default() -> Self {
-        Self::Direct(ActiveScreenTracker::default())
+        Self::Direct(Box::default())
     }
 }
 
@@ -71,7 +71,7 @@ impl Display {
     pub(super) fn enter(&mut self) -> &'static [u8] {
         let (active, bytes): (_, &[u8]) = match self {
             Self::Direct(tracker) => {
-                *tracker = ActiveScreenTracker::default();
+                **tracker = ActiveScreenTracker::default();
                 (ActiveScreen::Primary, b"")
             }
             // What was on the terminal comes back when this screen is left.

@@ -15,7 +15,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Ps) -> Result<u8, Problem> {
     if let Some(port) = args.port {
         return port::run(ctx, port, args.json);
     }
-    let (blocks, trouble) = match args.session.as_ref().or(ctx.session.as_ref()) {
+    let named = args.session.as_ref().or(ctx.session.as_ref());
+    let (blocks, trouble) = match named {
         Some(named) => (vec![ps::of_session(ctx, &ctx.find(named)?)?], Vec::new()),
         None => ps::of_all(ctx)?,
     };
@@ -27,7 +28,10 @@ pub(crate) fn run(ctx: &Ctx, args: &Ps) -> Result<u8, Problem> {
         )?;
         match blocks.as_slice() {
             [] => print::note("nothing runs: `berth ls --all` lists what there is"),
-            [only] if only.is_empty() => print::note(&format!("nothing of `{}` runs", only.handle())),
+            [only] if only.is_empty() => {
+                let handle = named.map_or(only.handle(), String::as_str);
+                print::note(&format!("nothing of `{handle}` runs"));
+            }
             _ => {}
         }
     }

@@ -26,6 +26,10 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("berth --host", "needs another host; the tests of hosts have one"),
     ("berth adopt", "needs an agent that goes on with what another one wrote; tests of its own have some"),
     ("berth send box:", "needs another host; the tests of hosts have one"),
+    ("berth attach fix --tui", "needs an agent with two interfaces; the tests with real agents have some"),
+    ("berth resume old --tui", "needs an agent with two interfaces; the tests with real agents have some"),
+    ("berth answer fix 1 3", "needs a question that takes several options; the tests of answers have one"),
+    ("berth answer fix --text", "needs a question that takes words; the tests of answers have one"),
     ("berth ls --watch", "stays until somebody types q; the tests of the list do that"),
 ];
 
@@ -35,6 +39,9 @@ const EXPECTED: &[(&str, &[i32], &str)] = &[
     ("berth output tests --follow | grep error", &[0, 1], "the code is grep's"),
     ("berth history fix", &[0, 3], "the fake agent has no transcript to copy; the tests of turns have one"),
     ("berth restore fix --history", &[0, 3], "the same"),
+    ("berth archive --tag nightly", &[0, 3], "nothing may have the tag"),
+    ("berth stop --name", &[0, 3], "nothing may have such a name"),
+    ("berth tag --name", &[0, 3], "nothing may have such a name"),
     ("berth link", &[0, 5], "no gateway runs here; the tests of the gateway have one"),
     ("berth stop $(berth ls --ids --tag nightly)", &[0, 2], "nothing may have the tag"),
 ];

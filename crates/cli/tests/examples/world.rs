@@ -79,6 +79,7 @@ impl<'e> World<'e> {
     /// Runs the line as somebody would who types it.
     pub(crate) fn run(&self) -> Said {
         match (self.example.verb.as_str(), self.line.as_str()) {
+            ("attach", line) if line.contains("ctrl-b") => self.at_a_terminal(line, Some(("ready", "\x02"))),
             ("attach", line) => self.at_a_terminal(line, Some(("ready", "\x1c"))),
             ("use", line) if line.starts_with("berth use fix") => self.at_a_terminal(line, None),
             ("use", line) => self.at_a_terminal(&format!("berth use fix && {line}"), None),

@@ -232,7 +232,8 @@ fn helpers_are_no_sessions() {
     let listed = lab.json(["helper", "ls", "--json"]);
     assert_eq!((listed.as_array().map(Vec::len), text(&listed[0], "id")), (Some(1), id.clone()));
     let table = lab.ok(["helper", "ls"]);
-    assert!(table.starts_with("NAME") && table.contains("broker") && table.contains(&session), "{table}");
+    let owner = text(&lab.show(&session), "name");
+    assert!(table.starts_with("NAME") && table.contains("broker") && table.contains(&owner), "{table}");
     lab.ok(["helper", "stop", &id]);
     assert_eq!(lab.json(["helper", "ls", "--json"]), serde_json::json!([]));
     assert_eq!(lab.json(["helper", "ls", "--all", "--json"]).as_array().map(Vec::len), Some(1));

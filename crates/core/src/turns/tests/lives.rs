@@ -180,7 +180,7 @@ impl Life {
             Step::Over(turn, fate) => {
                 let turn = self.likely(turn);
                 // Every second turn that fails does so because of the model.
-                let failure = if turn % 2 == 0 { Failure::Limit } else { Failure::Other };
+                let failure = if turn.is_multiple_of(2) { Failure::Limit } else { Failure::Other };
                 self.report(Observation::TurnOver { turn, end: TurnEnd { failure, ..end(fate) } });
             }
             Step::Asks(which) => self.report(Observation::Asks { ask: ask(&which.to_string()) }),
