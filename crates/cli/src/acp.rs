@@ -131,7 +131,7 @@ impl Server {
             Incoming::Notification { method, params } => self.told(&method, &params),
             Incoming::Answer { id, result } => self.answered(&id, result),
             Incoming::Garbage => {
-                self.wire.refuse(&Value::Null, rpc::PARSE_ERROR, "the line is no JSON-RPC message");
+                self.wire.refuse(&Value::Null, rpc::PARSE_ERROR, "the line is not a JSON-RPC message");
             }
             Incoming::Stray | Incoming::Nothing => {}
         }
@@ -377,7 +377,7 @@ impl Server {
         let from = match &params["cursor"] {
             Value::Null => 0,
             Value::String(cursor) => cursor.parse().map_err(|_| {
-                Problem::new(Code::Usage, format!("`{cursor}` is no cursor"))
+                Problem::new(Code::Usage, format!("`{cursor}` is not a valid cursor"))
                     .hint("leave it out to begin anew")
             })?,
             _ => return Err(Problem::new(Code::Usage, "a cursor is a text")),
@@ -458,7 +458,7 @@ fn info(status: &Status) -> SessionInfo {
 fn absolute(params: &Value) -> Result<PathBuf, Problem> {
     let cwd = PathBuf::from(text(params, "cwd"));
     if !cwd.is_absolute() {
-        let what = format!("`{}` is no absolute path; `cwd` has to be one", cwd.display());
+        let what = format!("`cwd` is not an absolute path: {}", cwd.display());
         return Err(Problem::new(Code::Usage, what));
     }
     Ok(cwd)

@@ -280,7 +280,7 @@ pub(crate) fn break_unconfirmed(session: &Session, turn: u64, now: Now) -> Vec<E
     if session.edges.is_some_and(|edges| edges.working) {
         events.push(edge(session, Edge::Quiet));
     }
-    let reason = "it was to be broken off, and the agent did not say that it was";
+    let reason = "it was to be interrupted, and the agent did not confirm that";
     events.extend(turns::turn_over(session, turn, TurnEnd::without_answer(Final::Unknown, reason), now));
     let is_held = events.iter().any(|event| matches!(event, Event::QueueHeld { .. }));
     if session.turns.hold.is_none() && !is_held {

@@ -366,7 +366,7 @@ pub struct Spec {
     pub policy: Policy,
     /// The id of the session it was started in: whoever is inside of that one may see to this one.
     pub parent: Option<String>,
-    /// What whoever is inside of it may ask of berth, beyond what every agent may.
+    /// What processes in the session may ask of berth, beyond what every agent may.
     pub grant: Grant,
     /// How the agent is started with its other interface, if it has two for one conversation.
     pub other: Option<InterfaceLaunch>,
@@ -411,7 +411,7 @@ pub struct Policy {
     pub ttl_ms: Option<u64>,
     /// How long it may be at rest before it is archived.
     pub archive_after_ms: Option<u64>,
-    /// Whether the queue goes on behind a turn nobody knows the end of.
+    /// Whether the queue goes on after a turn whose end is unknown.
     pub on_unknown: OnUnknown,
     /// What the queue does behind a turn that failed for a reason that is the model's.
     pub on_failed: OnFailed,

@@ -57,11 +57,11 @@ pub struct Session {
     pub archived: bool,
     /// What people sort it by, in order.
     pub tags: Vec<Name>,
-    /// What somebody wrote about it.
+    /// The note about the session.
     pub note: Option<String>,
 }
 
-/// Who may type.
+/// The attached client that types.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Writer {
     /// Their number.

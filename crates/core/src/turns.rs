@@ -68,7 +68,7 @@ pub struct Turns {
     pub current: Option<Current>,
     /// Why the queue does not go on: nothing of it reaches the agent.
     pub hold: Option<Hold>,
-    /// What the agent wants to know.
+    /// Questions of the agent.
     pub asks: Vec<Ask>,
     /// What the agent of the current run is able to do, once it takes turns.
     pub ready: Option<Able>,

@@ -266,7 +266,7 @@ impl Driver for Acp {
             Incoming::Notification { method, params } => self.told(&method, &params, out),
             Incoming::Garbage => {
                 let shown = &line[..line.len().min(MAX_SHOWN_BYTES)];
-                self.remark(format!("a line that is no message: {}", String::from_utf8_lossy(shown)), out);
+                self.remark(format!("a line that is not a message: {}", String::from_utf8_lossy(shown)), out);
             }
             Incoming::Stray | Incoming::Nothing => {}
         }

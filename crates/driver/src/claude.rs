@@ -26,7 +26,7 @@ use berth_core::{Final, MOST_ASKS, Reply, TurnEnd};
 use serde_json::{Value, json};
 
 use crate::common::{Remarks, quote};
-use crate::{Begin, Driver, Out, Proves, Trouble, Update};
+use crate::{Begin, Driver, Interruption, Out, Proves, Trouble, Update};
 use ask::{Question, Then, Unanswerable, declined, denied};
 use message::Ids;
 use said::Said;
@@ -425,7 +425,7 @@ impl Claude {
                     ("completed", true, _) => (Final::Done, ""),
                     ("cancelled" | "discarded", _, false) => (Final::Interrupted, WITHDRAWN),
                     ("cancelled" | "discarded", _, true) => {
-                        (Final::Interrupted, "broken off, without a result")
+                        (Final::Interrupted, Interruption::WithoutResult.reason())
                     }
                     _ => (Final::Failed, "refused by the agent"),
                 };

@@ -509,7 +509,7 @@ impl Driver for Codex {
         }
         let Ok(Value::Object(message)) = serde_json::from_slice(line) else {
             let start = String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned();
-            return self.remark(format!("codex wrote a line that is no message: {start}"), out);
+            return self.remark(format!("codex wrote a line that is not a message: {start}"), out);
         };
         let null = Value::Null;
         let params = message.get("params").unwrap_or(&null);

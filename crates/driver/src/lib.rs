@@ -17,9 +17,11 @@ pub mod acp;
 pub mod claude;
 pub mod codex;
 mod common;
+mod interruption;
 pub mod rpc;
 
 use berth_core::{Ask, Reply, TurnEnd};
+pub use interruption::Interruption;
 
 /// How much of an answer is kept. The whole of it is in the output files.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;

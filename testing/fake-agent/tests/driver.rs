@@ -273,7 +273,7 @@ fn the_lines_of_a_run_tell_what_became_of_its_turns() {
     agent.prompt(4, "say:four\nsilent");
     agent.until(|update| matches!(update, Update::Said { .. }));
     agent.with(|driver, out| driver.interrupt(4, out));
-    ends.push(TurnEnd { reason: Some("the agent broke it off".to_owned()), ..agent.end(4) });
+    ends.push(TurnEnd { reason: Some("the agent interrupted it".to_owned()), ..agent.end(4) });
     for (turn, end) in (1..).zip(ends) {
         let mut late = Acp::new();
         let mut out = Out::default();

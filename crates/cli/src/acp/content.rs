@@ -45,7 +45,7 @@ pub(super) fn text(prompt: &Value) -> Result<String, Problem> {
 }
 
 fn refused(what: &str) -> Problem {
-    Problem::new(Code::Usage, format!("a turn is text, and {what} is none; nothing was sent"))
+    Problem::new(Code::Usage, format!("a turn is text, and {what} is not; nothing was sent"))
         .hint("save it as a file and name that in the prompt: the agent can open it")
 }
 

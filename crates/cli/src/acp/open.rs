@@ -15,7 +15,7 @@ use berth_api::message::{Request, Submit};
 use berth_api::turn::{Receipt, TurnView};
 use berth_api::{Code, Connection, Problem};
 use berth_core::{Command, SessionId};
-use berth_driver::acp;
+use berth_driver::{Interruption, acp};
 use serde_json::{Value, json};
 
 use super::{Server, spawn};
@@ -200,7 +200,7 @@ impl Open {
         if let Ok((StopReason::Cancelled, meta)) = &answer
             && self.prompts().get(key).is_some_and(|prompt| !prompt.is_cancelled)
         {
-            let why = meta["reason"].as_str().unwrap_or("somebody else broke it off");
+            let why = meta["reason"].as_str().unwrap_or("another client interrupted it");
             server.tell(&self.wire, &format!("turn {} was {}: {why}", receipt.turn, text(&meta["state"])));
         }
         self.answer(server, key, answer);
@@ -235,14 +235,14 @@ fn outcome(view: &TurnView) -> Answer {
         "turn": turn, "state": state, "reason": reason,
         "inputTokens": view.input_tokens, "outputTokens": view.output_tokens, "cut": view.cut,
     });
-    let why = reason.as_deref().unwrap_or("nobody said why");
+    let why = reason.as_deref().unwrap_or("the reason is unknown");
     let failed = |what: String, hint: String| {
         Err(Box::new((Problem::new(Code::Refused, what).hint(hint), Some(meta.clone()))))
     };
     match state.as_str() {
         "done" => Ok((StopReason::EndTurn, meta)),
         "cancelled" => Ok((StopReason::Cancelled, meta)),
-        "interrupted" if view.cancelled_by.is_some() || is_broken_off(why) => {
+        "interrupted" if view.cancelled_by.is_some() || Interruption::of(why).is_some() => {
             Ok((StopReason::Cancelled, meta))
         }
         // Nobody wanted that: the agent died, or the session was stopped under it.
@@ -256,17 +256,10 @@ fn outcome(view: &TurnView) -> Answer {
         "failed" => failed(format!("turn {turn} failed: {why}"), format!("`berth turn {turn}` shows it")),
         // Never to be taken for an end that somebody saw.
         _ => failed(
-            format!(
-                "turn {turn} was given to the agent, and nobody knows how it ended: {why}; it was not repeated"
-            ),
+            format!("turn {turn} was given to the agent, and its end is unknown: {why}; it was not repeated"),
             format!("look at what it did, then `berth queue {} resume`", view.session),
         ),
     }
-}
-
-/// Whether the agent itself ended a turn before its time: it does so when it is refused a permission.
-fn is_broken_off(why: &str) -> bool {
-    why.starts_with("broken off") || why.contains("broke it off")
 }
 
 fn send_in_order(server: &Arc<Server>, unsent: &Receiver<Unsent>) {
@@ -293,12 +286,13 @@ mod tests {
         };
         assert_eq!(ended("done", None), Ok(StopReason::EndTurn));
         assert_eq!(ended("cancelled", None), Ok(StopReason::Cancelled));
-        assert_eq!(ended("interrupted", Some("broken off")), Ok(StopReason::Cancelled));
+        let denied = Interruption::AfterDenial.reason();
+        assert_eq!(ended("interrupted", Some(denied)), Ok(StopReason::Cancelled));
         let died = "the agent was killed by signal 9";
         assert!(ended("interrupted", Some(died)).is_err_and(|what| what.contains(died)));
         assert_eq!(ended("failed", Some(acp::REFUSAL)), Ok(StopReason::Refusal));
         assert_eq!(ended("failed", Some(acp::MAX_TOKENS)), Ok(StopReason::MaxTokens));
         assert!(ended("failed", Some("no key")).is_err_and(|what| what.contains("no key")));
-        assert!(ended("unknown", None).is_err_and(|what| what.contains("nobody knows how it ended")));
+        assert!(ended("unknown", None).is_err_and(|what| what.contains("its end is unknown")));
     }
 }

@@ -121,7 +121,7 @@ pub(super) fn ending(state: &str, reason: Option<&str>) -> Option<String> {
         "failed" => Some(format!("failed{why}")),
         "cancelled" => Some(format!("was cancelled{why}")),
         "interrupted" => Some(format!("was interrupted{why}; what it did until then is done")),
-        _ => Some(format!("was given to the agent, and nobody knows how it ended{why}; it was not repeated")),
+        _ => Some(format!("was given to the agent, and its end is unknown{why}; it was not repeated")),
     }
 }
 

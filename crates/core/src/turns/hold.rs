@@ -82,7 +82,7 @@ pub enum OnFailed {
     Retry,
 }
 
-/// Whether a queue goes on behind a turn nobody knows the end of.
+/// Whether a queue goes on after a turn whose end is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnUnknown {
     /// Not without somebody's word.

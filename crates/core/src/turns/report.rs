@@ -148,11 +148,11 @@ fn broken_off(end: TurnEnd, cancel: &Cancel) -> TurnEnd {
             (Final::Cancelled, format!("cancelled by {by}"))
         }
         (Final::Failed | Final::Cancelled | Final::Interrupted, true) => {
-            (Final::Interrupted, format!("broken off for another turn by {by}"))
+            (Final::Interrupted, format!("interrupted for another turn by {by}"))
         }
         (Final::Unknown, true) => {
-            let unproven = "nothing tells whether it was finished";
-            (Final::Unknown, format!("broken off for another turn by {by}, and {unproven}"))
+            let unproven = "whether it was finished is unknown";
+            (Final::Unknown, format!("interrupted for another turn by {by}, and {unproven}"))
         }
     };
     TurnEnd { state, reason: Some(reason), ..end }

@@ -8,7 +8,7 @@ use super::tool;
 use super::{Acp, MAX_SHOWN_BYTES, MAX_TOKENS, MAX_TURN_REQUESTS, REFUSAL, Running};
 use crate::common::failure_in;
 use crate::rpc::{self, Problem};
-use crate::{Activity, Out, Update};
+use crate::{Activity, Interruption, Out, Update};
 
 impl Acp {
     /// A prompt was answered.
@@ -80,11 +80,11 @@ impl Acp {
             "end_turn" => return (Final::Done, None),
             "cancelled" => {
                 let why = match (running.interrupted, running.refused) {
-                    (true, _) => "broken off",
-                    (false, true) => "the agent broke it off after it was refused a permission",
-                    (false, false) => "the agent broke it off",
+                    (true, _) => Interruption::Requested,
+                    (false, true) => Interruption::AfterDenial,
+                    (false, false) => Interruption::ByAgent,
                 };
-                return (Final::Interrupted, Some(why.to_owned()));
+                return (Final::Interrupted, Some(why.reason().to_owned()));
             }
             "max_tokens" => MAX_TOKENS,
             "max_turn_requests" => MAX_TURN_REQUESTS,

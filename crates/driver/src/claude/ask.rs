@@ -287,7 +287,7 @@ fn detail(tool: &str, input: &Value) -> String {
             format!("{file}\n{}{}", marked('-', old), marked('+', new))
         }
         "ExitPlanMode" => match text(input, "plan") {
-            "" => "wants to leave plan mode and begin".to_owned(),
+            "" => "leave plan mode and begin".to_owned(),
             plan => plan.to_owned(),
         },
         _ => match input.as_object().map(|fields| (fields.len(), fields.values().next())) {
