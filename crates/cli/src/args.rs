@@ -76,7 +76,7 @@ Where S is left out: --session S, else $BERTH_SESSION, else the current session 
 Sessions live in $BERTH_HOME, else $XDG_STATE_HOME/berth, else ~/.local/state/berth.
 The config file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml.
 
-Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by someone else
+Exit codes: 0 done · 1 refused or failed · 2 usage · 3 not found · 4 held by another client
             5 keeper unreachable · 6 timed out waiting · 7 needs --yes · 11 not allowed · 70 a bug
             `run` in the foreground, `attach` and `wait --for exit` pass the command's own code through;
             `send --wait`, `wait T` and `result T`: 0 done · 1 failed · 8 cancelled · 9 interrupted · 10 unknown
@@ -105,7 +105,7 @@ pub(crate) struct Args {
 pub(crate) struct Before {
     #[command(flatten)]
     pub(crate) global: Global,
-    /// The session, for a command that is about one
+    /// The session of the command
     #[arg(long = "session", value_name = "S")]
     pub(crate) meant: Option<String>,
 }
@@ -114,13 +114,13 @@ pub(crate) struct Before {
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
-    /// Only data and errors: no remarks, no progress
+    /// Print only data and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Say what is being done; twice, say more (BERTH_LOG=FILTER chooses)
+    /// Print what berth does; twice, print more (BERTH_LOG=FILTER chooses)
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// Do it on this host, over ssh: one of `berth hosts`, or what ssh calls it
+    /// Run the command on this host, over ssh: one of `berth hosts`, or an ssh name
     #[arg(long, value_name = "HOST", global = true)]
     pub(crate) host: Option<String>,
     /// What whoever asks calls this host: another berth says it, for the hints it gives them

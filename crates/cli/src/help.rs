@@ -87,7 +87,7 @@ fn grouped(command: &Command) -> Vec<(&'static str, Vec<(String, String)>)> {
         .map(|verb| (verb.get_name().to_owned(), about(verb)))
         .collect();
     // Clap adds this one when it is built, which costs more than all the rest.
-    left.push(("help".to_owned(), "Print this, or the help of a command".to_owned()));
+    left.push(("help".to_owned(), "Print this help, or that of a command".to_owned()));
     let mut groups = Vec::new();
     for (title, names) in GROUPS {
         let take = |name: &&str| left.iter().position(|(verb, _)| verb == name).map(|at| left.remove(at));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::duration;
 
-/// List the agents berth knows: installed or not, which version, where, and how each is started.
+/// List the known agents, with version and path.
 ///
 /// The built-in ones, with what the config file adds and changes. Each program that is there is asked for
 /// its version, all at the same time. With a name, everything about that one.

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::ArgGroup;
 
-/// Show the settings that hold, and who says so: the config file, a variable, an option, or nobody.
+/// Show the settings, and where each comes from.
 ///
-/// The file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml. Every
-/// setting that is one value has a variable, as in BERTH_UI_COLOR, which counts over the file. Secrets are shown as ***.
+/// The file is $BERTH_CONFIG, else $XDG_CONFIG_HOME/berth/config.toml, else ~/.config/berth/config.toml. Every setting
+/// that is one value has a variable, as in BERTH_UI_COLOR, which counts over the file. Secrets are shown as ***.
 #[derive(clap::Args, Debug)]
 #[command(
     group = ArgGroup::new("task").multiple(false),
@@ -27,7 +27,7 @@ pub(crate) struct Config {
     /// Print where the file is, or would be
     #[arg(long, group = "task")]
     pub(crate) path: bool,
-    /// Only say whether the file, or another one, is right
+    /// Check the file, or another one
     #[arg(long, value_name = "FILE", num_args = 0..=1, group = "task")]
     pub(crate) check: Option<Option<PathBuf>>,
     /// Print a file with every key there is, commented out

@@ -1,10 +1,10 @@
 //! What can be typed for editors and other agents.
 
-/// Be an editor's agent: sessions over the Agent Client Protocol on stdio.
+/// Serve sessions to an editor: Agent Client Protocol on stdio.
 ///
 /// An editor that speaks ACP (Zed, say) starts this as its agent. Each of its conversations is a session that berth
-/// keeps: prompts join the session's queue, permissions are asked in the editor and everywhere else until somebody
-/// answers, and closing the editor ends nothing. Only the protocol is on stdout; BERTH_LOG=info tells more on stderr.
+/// keeps: prompts join the session's queue, permissions are asked in the editor and everywhere else until one is
+/// answered, and closing the editor ends nothing. Only the protocol is on stdout; BERTH_LOG=info tells more on stderr.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,7 +20,7 @@ pub(crate) struct Acp {
     pub(crate) agent: String,
 }
 
-/// Offer sessions to other agents: an MCP server on stdio.
+/// Serve sessions to other agents: MCP on stdio.
 ///
 /// Tools: list_sessions, status, start_session, send, wait, result, screen. An agent that runs in a session may do with
 /// them what its session may do, and no more. Only the protocol is on stdout; BERTH_LOG=info tells more on stderr.

@@ -7,11 +7,12 @@ use clap::ValueEnum;
 
 use super::{Which, duration};
 
-/// Find text in what was said in sessions and in what their agents wrote, archived ones included.
+/// Search prompts, answers and output of all sessions.
 ///
-/// Prompts, answers and tool calls are searched decoded, terminal output without its colours and moves, and of an
-/// agent's own terminal interface also the agent's own record of the conversation. What stands before a line is what
-/// to go on with: fix.3 for `berth turn fix.3`, a number for `berth output fix --from NUMBER`. Newest session first.
+/// Archived sessions are included. Prompts, answers and tool calls are searched decoded, terminal output without its
+/// colours and moves, and of an agent's own terminal interface also the agent's own record of the conversation. What
+/// stands before a line is what to go on with: fix.3 for `berth turn fix.3`, a number for `berth output fix --from
+/// NUMBER`. Newest session first.
 ///
 /// Exit 0 found, 1 nothing found or something could not be searched (said on standard error), 2 bad pattern.
 #[derive(clap::Args, Debug)]
@@ -38,7 +39,7 @@ pub(crate) struct Grep {
     /// Only whole words
     #[arg(short, long)]
     pub(crate) word_regexp: bool,
-    /// The pattern is no expression: look for its characters
+    /// Search for the pattern as plain text
     #[arg(short = 'F', long)]
     pub(crate) fixed_strings: bool,
     /// Say where each line is (always done)
@@ -69,12 +70,12 @@ pub(crate) struct Grep {
     pub(crate) json: bool,
 }
 
-/// Write a session to a file others can read: a transcript, its events, or a recording of its terminal.
+/// Write a session's transcript, events or terminal recording to a file.
 ///
 /// Without --format the file's ending decides (.md .json .jsonl .cast); else it is Markdown for an agent that takes
-/// turns, and a recording (asciicast v2, for asciinema) for a terminal. `json` and `jsonl` have the events as `berth log --json` prints them, and the turns. A file is never
-/// overwritten without --force, and is there as a whole or not at all. Of a damaged session what can be read is
-/// written, and the exit is 1.
+/// turns, and a recording (asciicast v2, for asciinema) for a terminal. `json` and `jsonl` have the events as `berth
+/// log --json` prints them, and the turns. A file is never overwritten without --force, and is there as a whole or not
+/// at all. Of a damaged session what can be read is written, and the exit is 1.
 ///
 /// A recording has the size the terminal had last: changes of size are not recorded.
 #[derive(clap::Args, Debug)]

@@ -8,11 +8,11 @@ use super::duration;
 /// The agents whose conversations are known.
 pub(crate) const KEEPERS_OF_CONVERSATIONS: [&str; 2] = ["claude", "codex"];
 
-/// Bring a conversation that was had without berth into a session, and go on with it there.
+/// Continue a conversation from outside berth in a session.
 ///
-/// ID is the agent's own id, its first characters (four or more), or its file; `berth ls --foreign` lists them. Whoever
-/// has it open is named, and nothing happens: close it there, or --wait until it is closed, or --take it. A tool that a
-/// killed agent left at work is ended first. A conversation that a session has already is resumed there.
+/// ID is the agent's own id, its first characters (four or more), or its file; `berth ls --foreign` lists them. If a
+/// program has it open, that is named and nothing happens: close it there, or --wait until it is closed, or --take it.
+/// A tool that a killed agent left running is ended first. A conversation that a session has already is resumed there.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -27,11 +27,10 @@ pub(crate) struct Adopt {
     /// What to call the session [default: from how the conversation began]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// End whoever has it open, and what they started: politely, then firmly; with pids only if it is they and nobody
-    /// else
+    /// End the programs that have it open, and what they started; with pids, only if no others have it open
     #[arg(long, value_name = "PID", num_args = 0.., require_equals = true, value_delimiter = ',')]
     pub(crate) take: Option<Vec<u32>>,
-    /// Wait until nobody has it open
+    /// Wait until no program has it open
     #[arg(long, conflicts_with = "take")]
     pub(crate) wait: bool,
     /// Wait no longer than this, as in 90s or 2h
@@ -51,7 +50,7 @@ pub(crate) struct Adopt {
     pub(crate) json: bool,
 }
 
-/// Make sessions of past conversations: searchable, resumable, and nothing is started.
+/// Import past conversations as stopped sessions.
 ///
 /// Each becomes a stopped session, named from how it began, with the times of the agent's own record; `berth grep`
 /// finds what was said in it, and `berth resume` goes on with it. What a session has already is left as it is, so
@@ -103,7 +102,7 @@ pub(crate) struct TranscriptLs {
     /// Only those that were had in this directory, or below it
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
-    /// At most so many that nobody has open [default: 50]
+    /// At most so many that are not open [default: 50]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
     /// All of them

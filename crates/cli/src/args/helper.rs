@@ -35,7 +35,7 @@ pub(crate) enum HelperVerb {
     Ls(HelperLs),
     Show(HelperShow),
     Stop(HelperStop),
-    /// Print what happened to a helper: its journal.
+    /// Print a helper's events: its journal.
     #[command(mut_arg("session", |arg| arg.value_name("NAME").help("The helper").required(true)))]
     Log(Log),
     /// Print a helper's raw output, from the beginning or from an offset.
@@ -45,11 +45,11 @@ pub(crate) enum HelperVerb {
 
 /// Make a session own a helper, and start it if it does not run.
 ///
-/// Prints where the helper is reached (`tcp:127.0.0.1:3000`, `unix:/path`), or `running` if it has no
-/// address, alone on a line, once it is ready. Exit 0 means: it is up, and this session owns it. One that
-/// is being stopped is waited for and started anew. If it runs with another command this is refused.
+/// Prints where the helper is reached (`tcp:127.0.0.1:3000`, `unix:/path`), or `running` if it has no address, alone on
+/// a line, once it is ready. Exit 0 means: it is up, and this session owns it. One that is being stopped is waited for
+/// and started anew. If it runs with another command this is refused.
 ///
-/// The helper gets the environment of whoever starts it, and a terminal.
+/// The helper gets the environment of the caller that starts it, and a terminal.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -58,7 +58,7 @@ Examples:
   berth helper ensure mcp --scope user -- ./broker
   berth helper ensure browser --ready 'line:listening on' -- ./browser
 
-Ready means, without anybody connecting to it:
+Ready means, without a connection being made:
   tcp:PORT     a process of the helper listens on that port
   unix:PATH    the same for a socket (relative to the helper's directory)
   line:REGEX   a line of its output, without colours, has a match
@@ -78,13 +78,12 @@ pub(crate) struct Ensure {
     /// What makes it ready: tcp:PORT, unix:PATH or line:REGEX
     #[arg(long, value_name = "SIGN", value_parser = ready)]
     pub(crate) ready: Option<ReadyWhen>,
-    /// How long it may take to get ready. Whoever starts it says after how long it is ended; whoever comes
-    /// to it later only how long to wait: then this ends with exit 6, and the helper goes on
+    /// How long it may take to get ready. The caller that starts it sets when it is ended; a later caller only how long
+    /// to wait: then this ends with exit 6, and the helper goes on
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub(crate) ready_timeout: Duration,
-    /// The session wants it also between its turns. (Recorded and shown. A session whose agent was released for
-    /// being idle owns nothing: let the helper linger with --idle for longer than that. It never outlives its
-    /// last owner otherwise)
+    /// The session wants it also between its turns. (Recorded and shown. A session whose agent is paused owns nothing:
+    /// let the helper linger with --idle for longer than that. It never outlives its last owner otherwise)
     #[arg(long)]
     pub(crate) keep: bool,
     /// Where to run it, and, with --scope dir, which directory it is of [default: here]
@@ -98,7 +97,7 @@ pub(crate) struct Ensure {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Make a session own a helper no longer.
+/// End a session's ownership of a helper.
 ///
 /// The last one out stops it, after its --idle time. Returns as soon as that is recorded, and does not
 /// wait for the helper's end. Releasing twice is fine; releasing what the session never owned is refused.
@@ -136,7 +135,7 @@ pub(crate) struct HelperLs {
     pub(crate) json: bool,
 }
 
-/// Show everything known about a helper, and what it printed last.
+/// Show the details of a helper, and its last output.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -150,7 +149,7 @@ pub(crate) struct HelperShow {
     pub(crate) json: bool,
 }
 
-/// End helpers, whoever owns them, and wait until each is proven over.
+/// Stop helpers with all their owners, and wait for their end.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

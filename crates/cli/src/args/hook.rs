@@ -5,7 +5,7 @@ use std::path::PathBuf;
 /// Take what an agent tells through its hooks. Agents call this; people do not have to.
 ///
 /// The event is read as JSON from standard input, or is the last argument (`notify` of Codex). It ends with 0 whatever
-/// happens. A prompt is held up only where somebody else writes the same conversation, and BERTH_GUARD (block, warn,
+/// happens. A prompt is held up only where another program writes the same conversation, and BERTH_GUARD (block, warn,
 /// off) does not say otherwise. docs/hooks.md says more.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\

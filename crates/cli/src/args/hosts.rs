@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-/// Other hosts, over plain ssh.
+/// Manage other hosts, reached over ssh.
 ///
 /// `berth --host HOST` before a command runs it there: `berth --host box attach fix`. HOST is one that was added here,
 /// or whatever ssh understands (`user@box`, a Host of ~/.ssh/config). berth has to be there, too; nothing has to
@@ -67,7 +67,7 @@ pub(crate) struct HostsLs {
     pub(crate) json: bool,
 }
 
-/// Take a host away. Nothing on it is touched.
+/// Remove a host from the list. Nothing on it is touched.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -78,7 +78,7 @@ pub(crate) struct HostsRm {
     pub(crate) name: String,
 }
 
-/// The other end of ssh: the API of the gateway on standard input and output.
+/// Serve the gateway's API on stdio, for `berth --host`.
 ///
 /// `berth --host` and the gateway start it over ssh; people seldom do. It serves one connection and ends with it.
 #[derive(clap::Args, Debug)]
@@ -92,7 +92,7 @@ pub(crate) struct Proxy {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum ProxyVerb {
-    /// Run a command for somebody on another host
+    /// Run a command for a caller on another host
     #[command(hide = true)]
     Exec {
         /// Their version

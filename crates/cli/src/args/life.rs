@@ -6,7 +6,7 @@ use berth_api::life::Term;
 
 use super::{CONFIGURED, OnFailed, OnUnknown, Which, duration, occasions};
 
-/// End sessions, and wait until each is proven over.
+/// Stop sessions, and wait for their end.
 ///
 /// Everything a session started is asked to end, then killed after the grace time. Exit 0 means
 /// that nothing of it is left. The record stays; `berth resume` starts it again.
@@ -41,7 +41,7 @@ pub(crate) struct Stop {
     pub(crate) json: bool,
 }
 
-/// Put sessions away: they leave the list, and do not run before they are brought back.
+/// Archive sessions: hide them from the list.
 ///
 /// Nothing is deleted: `berth log`, `berth output` and everything else still work, and `berth restore` or
 /// `berth resume` bring a session back. One that runs is refused (exit 4) unless --stop ends it first; one whose
@@ -77,7 +77,7 @@ pub(crate) struct Archive {
     pub(crate) json: bool,
 }
 
-/// Bring archived sessions back to the list. They run when you say so: `berth resume`.
+/// Restore archived sessions to the list.
 #[derive(clap::Args, Debug)]
 #[command(
     alias = "unarchive",
@@ -107,11 +107,11 @@ pub(crate) struct Restore {
     pub(crate) json: bool,
 }
 
-/// Delete sessions for good: the only command that does.
+/// Delete sessions permanently.
 ///
-/// What berth holds of them is deleted: the journal, the output, the name and the key. The agent's own files, and
-/// the directory it worked in, are not touched. It always asks, and off a terminal it needs --yes (exit 7); one
-/// that runs is refused (exit 4).
+/// This is the only command that deletes. What berth holds of them is deleted: the journal, the output, the name and
+/// the key. The agent's own files, and the directory it worked in, are not touched. It always asks, and off a terminal
+/// it needs --yes (exit 7); one that runs is refused (exit 4).
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -197,7 +197,7 @@ pub(crate) struct Note {
     pub(crate) json: bool,
 }
 
-/// Say when a session ends and is archived by itself, and what people are told of it; or print it.
+/// Show or set a session's limits, archiving and notifications.
 ///
 /// What is not named stays as it is. A time to live counts from now, or from the next run of a session that
 /// does not run; one whose time was up stays ended.
@@ -213,7 +213,7 @@ pub(crate) struct Policy {
     /// The session [default: the current one]
     #[arg(value_name = "S")]
     pub(crate) session: Option<String>,
-    /// Release the agent when it had nothing to do for this long, or `never`
+    /// Pause the agent after this long idle, or `never`; the next message wakes it
     #[arg(long, value_name = "TIME", value_parser = term)]
     pub(crate) idle: Option<Term>,
     /// End the session for good after this long, or `never`
@@ -222,13 +222,13 @@ pub(crate) struct Policy {
     /// Archive it when it was at rest for this long, or `never`
     #[arg(long, value_name = "TIME", value_parser = term)]
     pub(crate) archive_after: Option<Term>,
-    /// What the queue does behind a turn nobody knows the end of
+    /// What the queue does after a turn whose end is unknown
     #[arg(long, value_name = "WHAT", value_enum)]
     pub(crate) on_unknown: Option<OnUnknown>,
-    /// What the queue does behind a turn that failed because of the model: usage limit, overload or login
+    /// What the queue does after a turn that failed because of the model: usage limit, overload or login
     #[arg(long, value_name = "WHAT", value_enum)]
     pub(crate) on_failed: Option<OnFailed>,
-    /// What to tell people of while nobody looks: needs-you, finished, failed (with commas between), none, or
+    /// Notifications while no client looks: needs-you, finished, failed (with commas between), none, or
     /// `config` for what the config file says
     #[arg(long, value_name = "WHAT", value_parser = occasions_or_config)]
     pub(crate) notify: Option<berth_core::Notify>,
@@ -237,7 +237,7 @@ pub(crate) struct Policy {
     pub(crate) json: bool,
 }
 
-/// Give a session another name.
+/// Rename a session.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "\
@@ -298,10 +298,10 @@ mod tests {
     }
 }
 
-/// Show what is kept of a session's transcript: a copy from the end of each turn.
+/// List the saved copies of a session's transcript.
 ///
-/// The copies stay when the agent clears up after itself or its file is damaged. `[history]` in the config file says
-/// whether they are made, and how much they may take.
+/// One copy is made at the end of each turn. The copies stay when the agent clears up after itself or its file is
+/// damaged. `[history]` in the config file says whether they are made, and how much they may take.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -1,6 +1,6 @@
 //! What can be typed to look at sessions: what is known of one, why, its processes, what happened.
 
-/// Show everything known about a session.
+/// Show the details of a session.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -15,7 +15,7 @@ pub(crate) struct Show {
     pub(crate) json: bool,
 }
 
-/// Show why a session is said to be in its state, or whose a process is: the evidence, and how old it is.
+/// Explain the state of a session, or the owner of a process.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,11 +33,10 @@ pub(crate) struct Why {
     pub(crate) json: bool,
 }
 
-/// Show the processes of sessions: memory, processor time, age, and the ports they listen on.
+/// Show the processes of sessions, with memory and ports.
 ///
-/// The keeper is on top, what it keeps below it. Memory is each process's share, so the sum is what the
-/// session costs. Secrets on command lines are shown as ***. With --port, whose port that is: exit 3 if
-/// nobody listens there.
+/// The keeper is on top, what it keeps below it. Memory is each process's share, so the sum is what the session costs.
+/// Secrets on command lines are shown as ***. With --port, whose port that is: exit 3 if no process listens there.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -56,7 +55,7 @@ pub(crate) struct Ps {
     pub(crate) json: bool,
 }
 
-/// Print what happened in a session: its journal.
+/// Print a session's events: its journal.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use crate::listing::{Order, STATES};
 
-/// List sessions: who needs you first, then what runs, what is idle, what stopped in the last day.
+/// List sessions.
 ///
-/// Conditions hold together. Whoever names a state with --state gets all sessions in it, however old. On a
-/// terminal the lines fit and `@` marks this terminal's current session; anywhere else the columns are always the
-/// same and nothing is cut. Scripts take --json, --format or --ids.
+/// Those that need you come first, then working, idle, and those that ended in the last day. Conditions hold together.
+/// With --state all sessions in that state are listed, however old. On a terminal the lines fit and `@` marks this
+/// terminal's current session; anywhere else the columns are always the same and nothing is cut. Scripts take --json,
+/// --format or --ids.
 #[derive(clap::Args, Debug, Default)]
 #[command(
     alias = "list",
@@ -16,8 +17,8 @@ use crate::listing::{Order, STATES};
 Examples:
   berth ls --here --state needs-you,working
   berth ls --watch                  until q; with --json a line for each change
-  berth ls --hosts                  other hosts' sessions, too
-  berth ls --foreign                what was had without berth (`berth adopt`)
+  berth ls --hosts                  sessions of other hosts as well
+  berth ls --foreign                other conversations (`berth adopt`)
   berth ls --tree                   helpers and inner sessions under theirs
   berth ls --format '{{.id}}\\t{{.name}}\\t{{.turns.total}}'
   berth ls --json | jq -r '.[] | select(.state == \"running\") | .id'
@@ -44,7 +45,7 @@ pub(crate) struct Ls {
     /// Those of all hosts, too (`berth hosts`); of one that is away, what was last known
     #[arg(long, conflicts_with_all = ["tree", "watch"])]
     pub(crate) hosts: bool,
-    /// Conversations that agents keep and no session has: those somebody has open, then the last ones
+    /// Other conversations, which no session has: open ones first, then the latest
     #[arg(long, conflicts_with_all = ["archived", "tree", "hosts", "watch", "format", "state", "tag", "name", "sort"])]
     pub(crate) foreign: bool,
     /// Stay, and show what changes

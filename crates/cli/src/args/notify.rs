@@ -3,10 +3,11 @@
 use berth_core::Occasion;
 use clap::Subcommand;
 
-/// Try how you would be told that a session needs you, finished or failed, and see what was told.
+/// Test notifications, and show those that were sent.
 ///
-/// You are told while nobody is attached to the session, follows its turn or watches it. How is said in the config
-/// file, in `[notify]`; of what as well, and for one session by `berth run --notify`. Nothing is set up by itself.
+/// A notification says that a session needs you, finished or failed, while no client is attached to it, follows its
+/// turn or watches it. `[notify]` in the config file says how and when; `berth run --notify` says it for one session.
+/// Nothing is set up by default.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +28,7 @@ pub(crate) enum NotifyVerb {
     Log(NotifyLog),
 }
 
-/// Send a real notification in every way that is set up, and say what came of each.
+/// Send a real notification in every way that is set up, and print the results.
 ///
 /// Exit 1 if one failed, or if there is none.
 #[derive(clap::Args, Debug)]
@@ -48,7 +49,7 @@ pub(crate) struct NotifyTest {
     pub(crate) json: bool,
 }
 
-/// Show what people were told, the newest last, and what could not be told.
+/// Show the notifications that were sent or failed, the newest last.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -74,7 +75,7 @@ pub(crate) fn occasions(text: &str) -> Result<berth_core::Notify, String> {
     }
     let named = |word: &str| {
         Occasion::named(word)
-            .ok_or_else(|| format!("`{word}` is none of needs-you, finished, failed; or say none"))
+            .ok_or_else(|| format!("`{word}` is not one of needs-you, finished, failed, none"))
     };
     let mut found = text.split(',').map(str::trim).map(named).collect::<Result<Vec<_>, _>>()?;
     found.sort();

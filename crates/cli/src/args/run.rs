@@ -7,13 +7,13 @@ use clap::builder::TypedValueParser;
 
 use super::{AgentOptions, Leave, Sorting, occasions};
 
-/// Run a command, or an agent, in a new session.
+/// Run an agent or a command in a new session.
 ///
-/// With --agent it is one that takes turns (see `berth send`): the id is printed once it does; with --prompt the
-/// answer is. With a command, or with --tui: on a terminal you are attached to it; leave with Ctrl-\ and it goes on. Off a terminal the
-/// output is streamed and the command's exit code passed through; killing `berth run` does not
-/// kill the session. With -d the id is printed alone, once the command really runs. Without an agent and a command you
-/// choose from the agents on this host; if the name is taken you may resume or replace that session. Both at a terminal only.
+/// With --agent it is one that takes turns (see `berth send`): the id is printed once it does; with --prompt the answer
+/// is. With a command, or with --tui: on a terminal you are attached to it; leave with Ctrl-\ and it goes on. Off a
+/// terminal the output is streamed and the command's exit code passed through; killing `berth run` does not kill the
+/// session. With -d the id is printed alone, once the command really runs. Without an agent and a command you choose
+/// from the agents on this host; if the name is taken you may resume or replace that session. Both at a terminal only.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -57,11 +57,11 @@ pub(crate) struct Run {
     pub(crate) limits: Limits,
     #[command(flatten)]
     pub(crate) sorting: Sorting,
-    /// What to tell people of while nobody looks, over what the config file says: needs-you, finished, failed
+    /// Notifications while no client looks, instead of those of the config file: needs-you, finished, failed
     /// (with commas between), or none
     #[arg(long, value_name = "WHAT", value_parser = occasions)]
     pub(crate) notify: Option<berth_core::Notify>,
-    /// What is inside of it may ask this much of berth, beyond what every agent may: send, control, admin
+    /// What processes in the session may ask of berth, beyond what every agent may: send, control, admin
     /// (docs/grants.md)
     #[arg(long, value_name = "HOW-FAR", value_parser = grant())]
     pub(crate) grant: Option<berth_api::record::Grant>,
@@ -100,7 +100,7 @@ impl From<&Limits> for berth_api::record::Limits {
     }
 }
 
-/// Start the next run of a session that stopped or was lost.
+/// Resume a session that stopped or was lost.
 ///
 /// The same command, in the same directory, with the same record. If the last keeper died, what
 /// it left behind is ended and proven gone first. --last takes the current session of this terminal if it is
@@ -123,7 +123,7 @@ pub(crate) struct Resume {
     /// Begin a new conversation in the same session: the old one is gone, or not wanted
     #[arg(long)]
     pub(crate) fresh: bool,
-    /// End whoever else writes the conversation
+    /// End other programs that write the conversation
     #[arg(long)]
     pub(crate) take: bool,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use berth_gateway::{Address, Inherited};
 use clap::ValueEnum;
 
-/// Open sessions to browsers, bots, back ends and other machines.
+/// Serve sessions to browsers, bots and other machines.
 ///
 /// Listens on a socket in the state directory; on TCP only where --listen says. It holds no session state: end it
 /// or kill it at any time, and nothing is lost. Prints one line for each address it listens on. There is one gateway
@@ -28,13 +28,13 @@ pub(crate) struct Serve {
     /// The key of that certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Listen without TLS where others could read along, too
+    /// Listen without TLS also where others could read along
     #[arg(long)]
     pub(crate) insecure_http: bool,
     /// A name under which clients may know it, besides its addresses
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
-    /// Let everybody see /metrics, without a token
+    /// Serve /metrics without a token
     #[arg(long)]
     pub(crate) open_metrics: bool,
     /// Tell of each request on standard error, in one line

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
 
-/// Print a script that makes a shell complete berth: verbs, options, sessions, turns, agents, helpers.
+/// Print a completion script for a shell.
 ///
 /// The script asks berth itself at every Tab, so what it offers is what there is. It is best read anew with every
 /// shell, as the examples do, because it has to fit the version of berth.
@@ -44,7 +44,7 @@ impl Shell {
     }
 }
 
-/// Print berth's manual page, or that of a command, or write them all into a directory.
+/// Print a manual page, or write all of them to a directory.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -60,7 +60,7 @@ pub(crate) struct Man {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Set up what runs beside the commands, and the hooks of agents that you start by hand.
+/// Set up services, and hooks of agents started without berth.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -131,15 +131,14 @@ pub(crate) struct SetupCodex {
     pub(crate) how: SetupHow,
 }
 
-/// Write and start a user service that sweeps every five minutes, so that nobody has to; with --gateway another that
-/// serves.
+/// Set up a user service that sweeps every five minutes; with --gateway, another that serves.
 ///
 /// The gateway listens where `[serve]` in the config says (`berth config --explain serve`); stopping it, or starting
 /// it again, changes nothing for any session.
 ///
-/// A keeper that died is noticed, what it left behind is ended, and policies are carried out although nobody types a
-/// command. BERTH_HOME and BERTH_CONFIG are carried over if they are set. A second time changes only what is
-/// different. Files that berth did not write are left alone.
+/// A keeper that died is noticed, what it left behind is ended, and policies are carried out without a command.
+/// BERTH_HOME and BERTH_CONFIG are carried over if they are set. A second time changes only what is different. Files
+/// that berth did not write are left alone.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -162,7 +161,7 @@ pub(crate) struct SetupSystemd {
     pub(crate) force: bool,
 }
 
-/// Show the promise in about ten seconds, with an agent that is built in, touching nothing of yours.
+/// Show berth at work in about ten seconds, with a built-in agent.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  berth demo")]
 pub(crate) struct Demo {

@@ -16,20 +16,21 @@ fn leave_key(text: &str) -> Result<CtrlKey, String> {
     CtrlKey::parse(text).map_err(|bad| format!("this is {bad}"))
 }
 
-/// See a session's terminal and type into it. Ctrl-\ leaves it running.
+/// Attach to a session's terminal or chat. Ctrl-\ leaves it running.
 ///
-/// One party types, the others watch. If somebody else is typing this is refused (exit 4); watch
-/// with --observe, or take over with --take, which turns the other one into an observer. An observer's terminal shows the
+/// One client types, the others watch. While another client is attached this is refused (exit 4); watch
+/// with --observe, or take over with --take, which makes the other client an observer. An observer's terminal shows the
 /// part of the session's screen that has the cursor, whatever its size, and a line that says that it only watches.
 ///
 /// What scrolled away before is printed first, from the session's output, unless an application has the whole screen.
 /// A session that is not running can be resumed: at a terminal you are asked.
 ///
-/// An agent that takes turns has no terminal and is talked to: Enter sends what you wrote, Alt-Enter makes a line, Ctrl-C cancels,
-/// Ctrl-D leaves. docs/terminal.md has all keys.
+/// An agent that takes turns has no terminal and is talked to: Enter sends what you wrote, Alt-Enter makes a line,
+/// Ctrl-C cancels, Ctrl-D leaves. docs/terminal.md has all keys.
 ///
 /// Claude Code and Codex have two interfaces for one conversation: --tui goes on with the agent's own interface in a
-/// terminal, --chat with the turns. The turn that runs is finished first; --now interrupts it. What waits stays in the queue.
+/// terminal, --chat with the turns. The turn that runs is finished first; --now interrupts it. What waits stays in the
+/// queue.
 ///
 /// Leaving is exit 0. When the command ends while you are attached, its exit code is passed through
 /// (128+N for a signal; 1 if the run was lost).
@@ -37,7 +38,7 @@ fn leave_key(text: &str) -> Result<CtrlKey, String> {
 #[command(after_help = "\
 Examples:
   berth attach fix                      Ctrl-\\ leaves it running
-  berth attach fix --observe            only watch, while somebody else types
+  berth attach fix --observe            only watch, while another client types
   berth attach fix --take
   berth attach fix --tui                go on in the agent's own interface; --chat goes back
   berth attach fix --leave-key ctrl-b   for a program that needs Ctrl-\\")]
@@ -48,7 +49,7 @@ pub(crate) struct Attach {
     /// Only watch
     #[arg(short, long, conflicts_with = "take")]
     pub(crate) observe: bool,
-    /// Take over from whoever is typing
+    /// Take over from the client that is attached
     #[arg(short, long)]
     pub(crate) take: bool,
     /// The most lines that are printed of what scrolled away before, up to 20000; 0 for none [default: 2000]
@@ -88,8 +89,8 @@ impl Switch {
 
 /// Type into a session's terminal, from a script.
 ///
-/// Refused (exit 4) while somebody is attached and may type; --take types anyway and turns them
-/// into an observer. `-` types what comes on standard input; text that begins with a dash follows `--`.
+/// Refused (exit 4) while another client is attached; --take types anyway and makes it an observer. `-` types what
+/// comes on standard input; text that begins with a dash follows `--`.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = "berth input [OPTIONS] <S> <TEXT>...")]
 #[command(after_help = "\
@@ -105,7 +106,7 @@ pub(crate) struct Input {
     /// Press Enter afterwards
     #[arg(short, long)]
     pub(crate) enter: bool,
-    /// Type even though somebody else may
+    /// Type although another client is attached
     #[arg(short, long)]
     pub(crate) take: bool,
     /// What to type; `-` for standard input
@@ -113,7 +114,7 @@ pub(crate) struct Input {
     pub(crate) text: Vec<String>,
 }
 
-/// Print what is on a session's screen now, or was when it ended.
+/// Print a session's screen, now or at its end.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

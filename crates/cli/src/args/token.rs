@@ -7,10 +7,10 @@ use berth_api::life::Term;
 use clap::Subcommand;
 use clap::builder::TypedValueParser;
 
-/// Say who may do what over the gateway.
+/// Manage the tokens of the gateway.
 ///
-/// Everybody who comes over the network needs a token, from this machine too; you yourself need none at the
-/// socket of `berth serve`. Only a hash of it is stored. docs/gateway.md tells what each scope may do.
+/// Every client that comes over the network needs a token, from this machine too; you yourself need none at the socket
+/// of `berth serve`. Only a hash of it is stored. docs/gateway.md tells what each scope may do.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +38,7 @@ Examples:
   berth token new --scope read --name grafana --expires never
   TOKEN=$(berth token new --scope control --name bot)")]
 pub(crate) struct TokenNew {
-    /// How far it goes; each includes the ones before it: read, send, control, admin
+    /// The scope; each includes the ones before it: read, send, control, admin
     #[arg(long, value_name = "S", value_parser = scope(), hide_possible_values = true)]
     pub(crate) scope: Scope,
     /// What to call it; no two have the same name
@@ -59,7 +59,7 @@ pub(crate) struct TokenNew {
     pub(crate) json: bool,
 }
 
-/// List the tokens, the browsers that are logged in, and the links nobody has used.
+/// List tokens, logged-in browsers and unused links.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -88,7 +88,7 @@ pub(crate) struct TokenRevoke {
     pub(crate) json: bool,
 }
 
-/// Print an address that logs one browser in, once.
+/// Print a link that logs in one browser, once.
 ///
 /// It works one time, and not for long. A browser that is logged in stays so for a week; `berth token ls` lists it.
 #[derive(clap::Args, Debug)]
@@ -98,7 +98,7 @@ Examples:
   berth link --scope read --session fix --expires 1h
   berth link --base https://berth.example.com")]
 pub(crate) struct Link {
-    /// How far whoever uses it may go: read, send, control, admin
+    /// The scope of the link: read, send, control, admin
     #[arg(long, value_name = "S", value_parser = scope(), default_value = "control", hide_possible_values = true)]
     pub(crate) scope: Scope,
     /// How long the link works, at most 24h
@@ -126,7 +126,7 @@ pub(crate) struct Link {
     pub(crate) json: bool,
 }
 
-/// Show who used the gateway, who answered what agents asked, and who took over.
+/// Show the audit log: use of tokens, answers and take-overs.
 ///
 /// Tokens made, used, refused and revoked; answers; take-overs. The log is kept in files of limited size in the state
 /// directory, so the oldest lines are forgotten. docs/audit.md says what each line means.

@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::{TranscriptLs, TranscriptShow};
 
-/// Look at the transcripts that agents keep themselves, and mend copies of them.
+/// Check the transcripts of agents, and repair copies of them.
 ///
 /// Claude Code and Codex write down every conversation. Two writers, a crash or a power cut can break what they
 /// wrote. An original is never changed. docs/transcripts.md tells what is looked for.

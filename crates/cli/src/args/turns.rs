@@ -9,11 +9,11 @@ use berth_api::life::Term;
 use super::duration;
 use super::life::term;
 
-/// Have something said to a session's agent.
+/// Send a prompt to a session's agent.
 ///
-/// Prints the turn's id once the turn is on disk; with --wait the answer, as it comes. Turns are given to the
-/// agent in the order they were accepted, one at a time, each once. A session whose agent was released, or
-/// whose keeper died, is started again for it, in its conversation, with the variables of this environment.
+/// Prints the turn's id once the turn is on disk; with --wait the answer, as it comes. Turns are given to the agent in
+/// the order they were accepted, one at a time, each once. A session whose agent was paused, or whose keeper died, is
+/// started again for it, in its conversation, with the variables of this environment.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = "berth send [OPTIONS] <S> <TEXT>...")]
 #[command(after_help = "\
@@ -31,7 +31,7 @@ pub(crate) struct Send {
     /// The session
     #[arg(value_name = "S")]
     pub(crate) session: String,
-    /// What to say; `-` for standard input
+    /// The prompt; `-` for standard input
     #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
     /// Wait for the end; print the answer
@@ -46,7 +46,7 @@ pub(crate) struct Send {
     /// Add it to the turn that is running
     #[arg(long, conflicts_with = "interrupt")]
     pub(crate) steer: bool,
-    /// Break the turn that is running off for it
+    /// Interrupt the turn that is running for it
     #[arg(long)]
     pub(crate) interrupt: bool,
     /// Only if the session has this id, or its agent writes this conversation
@@ -72,7 +72,7 @@ pub(crate) struct Turns {
     pub(crate) json: bool,
 }
 
-/// Show everything known about a turn.
+/// Show the details of a turn.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -91,9 +91,10 @@ pub(crate) struct Turn {
     pub(crate) json: bool,
 }
 
-/// Print the answer of a turn that is over; the exit code tells how it ended.
+/// Print the answer of a turn that is over.
 ///
-/// Exit 1 failed, 8 cancelled, 9 interrupted, 10 unknown, and 4 while it is not over.
+/// The exit code tells how it ended: 0 done, 1 failed, 8 cancelled, 9 interrupted, 10 unknown, and 4 while it is not
+/// over.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -126,7 +127,7 @@ pub(crate) struct Cancel {
     pub(crate) json: bool,
 }
 
-/// Show and change what waits in a session.
+/// Show and change the queue of a session.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -162,12 +163,12 @@ pub(crate) enum QueueVerb {
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
         to: u64,
     },
-    /// Have a turn that waits say something else; its place and its key stay
+    /// Change the prompt of a turn that waits; its place and its key stay
     Edit {
         /// The turn: fix.3, or 3
         #[arg(value_name = "T")]
         turn: String,
-        /// What it shall say; `-` for standard input
+        /// The new prompt; `-` for standard input
         #[arg(value_name = "TEXT", required = true)]
         text: Vec<String>,
     },
@@ -177,14 +178,14 @@ pub(crate) enum QueueVerb {
     Resume,
 }
 
-/// Answer what a session's agent asks.
+/// Answer a question of a session's agent.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = "berth answer [OPTIONS] <S> <OPTION>")]
 #[command(after_help = "\
 Examples:
   berth show fix                        what it asks, in full, and the options
   berth answer fix deny 'use mktemp instead'
-  berth answer fix 1 3                  several options of a question that takes several
+  berth answer fix 1 3                  several options at once
   berth answer fix --text 'neither: use sqlite'
   berth answer fix allow --request toolu_01
   berth answer fix allow-always         the only question there is")]
@@ -206,7 +207,7 @@ pub(crate) struct Answer {
     pub(crate) json: bool,
 }
 
-/// Start a new session with a copy of another one's conversation.
+/// Copy a session's conversation into a new session.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -235,23 +236,23 @@ pub(crate) struct AgentOptions {
     /// Go on with this conversation: the agent's own id of it
     #[arg(long, value_name = "ID", requires = "agent")]
     pub(crate) resume: Option<String>,
-    /// End whoever else writes that conversation
+    /// End other programs that write that conversation
     #[arg(long, requires = "resume")]
     pub(crate) take: bool,
     /// The first turn
     #[arg(short, long, value_name = "TEXT", requires = "agent")]
     pub(crate) prompt: Option<String>,
-    /// Release the agent when it had nothing to do for this long, or `never`; the next turn brings it back
+    /// Pause the agent after this long idle, or `never`; the next message wakes it
     /// [default: `policy.idle` of the config]
     #[arg(long, value_name = "TIME", value_parser = term, requires = "agent")]
     pub(crate) idle: Option<Term>,
     /// End the session for good after this long, or `never` [default: `policy.ttl` of the config]
     #[arg(long, value_name = "TIME", value_parser = term, requires = "agent")]
     pub(crate) ttl: Option<Term>,
-    /// What the queue does behind a turn nobody knows the end of [default: `policy.on_unknown` of the config]
+    /// What the queue does after a turn whose end is unknown [default: `policy.on_unknown` of the config]
     #[arg(long, value_name = "WHAT", value_enum, requires = "agent")]
     pub(crate) on_unknown: Option<OnUnknown>,
-    /// What the queue does behind a turn that failed because of the model: usage limit, overload or login
+    /// What the queue does after a turn that failed because of the model: usage limit, overload or login
     /// [default: `policy.on_failed` of the config]
     #[arg(long, value_name = "WHAT", value_enum, requires = "agent")]
     pub(crate) on_failed: Option<OnFailed>,
@@ -259,7 +260,7 @@ pub(crate) struct AgentOptions {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum OnFailed {
-    /// Wait for somebody's word
+    /// Wait for a person
     #[default]
     Hold,
     /// Go on
@@ -270,7 +271,7 @@ pub(crate) enum OnFailed {
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 pub(crate) enum OnUnknown {
-    /// Wait for somebody's word
+    /// Wait for a person
     #[default]
     Hold,
     /// Go on

@@ -1,6 +1,6 @@
 //! What can be typed after `berth use`.
 
-/// Make a session the current one of this terminal, or say which one is.
+/// Set or print the current session of this terminal.
 ///
 /// The current session is what a command means that names none, and what `@` stands for. It belongs to this
 /// terminal alone: no other window, no script and no agent sees it or changes it. `run`, `attach` and `resume`

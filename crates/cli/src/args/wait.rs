@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::duration;
 
-/// Wait for a turn, for an agent, for the end of a run, or for something to appear in its output.
+/// Wait for a turn, an agent, the end of a run, or a line of output.
 ///
 /// A turn (fix.3) is waited for until it is over; the exit code tells how it ended, as for `send --wait`. For a
 /// session: `idle` (nothing to do; the default where the agent takes turns), `done` (the latest turn is over,
