@@ -103,9 +103,9 @@ pub struct HelperStatus {
     pub address: Option<String>,
     /// How long it stays when its last owner has left.
     pub idle_ms: u64,
-    /// Nobody owns it, and it will be stopped for that.
+    /// It has no owner, and will be stopped for that.
     pub lingers: bool,
-    /// Whether somebody wants it between its turns, too.
+    /// Whether an owner wants it also between its turns.
     pub keep: bool,
 }
 

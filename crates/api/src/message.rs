@@ -104,7 +104,7 @@ pub enum Request {
         /// What people sort it by.
         #[serde(default)]
         tags: Vec<String>,
-        /// What somebody wrote about it.
+        /// The note about the session.
         #[serde(default)]
         note: Option<String>,
     },
@@ -313,7 +313,7 @@ impl Default for Size {
 pub enum Role {
     /// See and type.
     Writer,
-    /// See and type, and take that right from whoever has it.
+    /// See and type, and take over from the client that types.
     Take,
     /// See.
     Observer,
@@ -404,7 +404,7 @@ pub enum Notice {
         /// Tokens used in this turn so far.
         tokens: Option<u64>,
     },
-    /// Somebody else types now; you observe.
+    /// Another client types now; you observe.
     Replaced {
         /// Who, for people.
         by: String,

@@ -16,9 +16,9 @@ pub enum Code {
     Usage,
     /// There is no such thing.
     NotFound,
-    /// Somebody else has it.
+    /// Another client or command holds it.
     Held,
-    /// Somebody else writes the conversation: trying again does not help while they do.
+    /// Another program writes the conversation: a retry does not help while it does.
     InUse,
     /// The keeper does not answer.
     Unreachable,
@@ -26,7 +26,7 @@ pub enum Code {
     TimedOut,
     /// It needs a yes.
     NeedsYes,
-    /// Whoever asks may not: their token or their grant does not go so far.
+    /// The caller may not: its token or its grant does not go so far.
     NotAllowed,
     /// It is too much at this moment: a queue is full. Asking again later may help.
     Full,
@@ -159,7 +159,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             .hint(format!("start it again with `berth resume {session}`")),
         Refusal::Held { by } => Problem::new(
             Code::Held,
-            format!("somebody else is typing in session `{session}`: {}", describe(by)),
+            format!("another client is attached to session `{session}`: {}", describe(by)),
         )
         .hint(format!(
             "watch with `berth attach {session} --observe`, or take over with `berth attach {session} --take`"
@@ -174,7 +174,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
         .hint(format!("take it back with `berth attach {session} --take`")),
         Refusal::NotShared => Problem::new(
             Code::Refused,
-            format!("nobody knows who uses `{session}`: its record has no owners"),
+            format!("the owners of helper `{session}` are unknown: its record has none"),
         )
         .hint(format!("it is never stopped on a guess; end it with `berth helper stop {session}`")),
         Refusal::OtherHelper => {
@@ -287,7 +287,7 @@ fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
         }
         Refusal::CannotSteer => {
             refused(format!("the agent of session `{session}` takes no text into a turn that runs; nothing was sent"))
-                .hint("leave --steer out to queue it, or break the turn off with --interrupt")
+                .hint("leave --steer out to queue it, or interrupt the turn with --interrupt")
         }
         Refusal::NoSuchTurn { turn } => {
             Problem::new(Code::NotFound, format!("there is no turn {session}.{turn}"))
@@ -299,10 +299,10 @@ fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
                 .hint(format!("`berth turn {session}.{turn}` shows it"))
         }
         Refusal::TurnStarted { turn } => refused(format!("the agent has turn {session}.{turn} already"))
-            .hint(format!("break it off with `berth cancel {session}.{turn}`")),
+            .hint(format!("cancel it with `berth cancel {session}.{turn}`")),
         Refusal::PartOf { turn, whole } => {
             refused(format!("the text of turn {session}.{turn} went into turn {session}.{whole}"))
-                .hint(format!("break that off with `berth cancel {session}.{whole}`"))
+                .hint(format!("cancel that with `berth cancel {session}.{whole}`"))
         }
         Refusal::NotDue { turn } => refused(format!("it is not the time of turn {session}.{turn}")),
         Refusal::NoSuchRequest { request: Some(request) } => {
@@ -401,7 +401,7 @@ pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
             .hint("start it again with `berth helper ensure`"),
         Refusal::Held { by } => Problem::new(
             Code::Held,
-            format!("somebody else is typing in helper `{helper}`: {}", describe(by)),
+            format!("another client is attached to helper `{helper}`: {}", describe(by)),
         ),
         Refusal::StaleFence { .. } => {
             Problem::new(Code::Held, format!("another writer took helper `{helper}` over"))
@@ -449,10 +449,10 @@ pub fn not_allowed(no: &Forbidden, session: &str, inside: &str) -> Problem {
     let why = match (no.deed, no.target) {
         (Deed::Start { grant, .. }, _) if grant > Grant::Nothing && no.needs == grant => {
             let has = no.has.unwrap_or_default();
-            format!("nobody gives more than they have, and the grant of that session is `{has}`")
+            format!("a session cannot give more than it has, and its own grant is `{has}`")
         }
         (Deed::Answer | Deed::Type { answers: true }, Target::Itself | Target::Child) => {
-            "nobody approves for themselves, or for what they started".to_owned()
+            "an agent cannot approve its own requests, or those of sessions it started".to_owned()
         }
         (_, Target::Itself) => "it is its own session".to_owned(),
         (_, Target::Stranger) => "it is not one that session started".to_owned(),

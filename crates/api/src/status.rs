@@ -60,13 +60,13 @@ pub struct Status {
     pub id: String,
     /// What people call it.
     pub name: Option<String>,
-    /// `starting`, `running`, `stopping`, `stopped` or `lost`; if the agent takes turns, `working`,
-    /// `needs-you` and `idle` in place of `running`, and `idle` also when the agent was released; `archived`
-    /// when it was put away.
+    /// `starting`, `running`, `stopping`, `stopped` or `lost`; if the agent takes turns, `working`, `needs-you` and
+    /// `idle` in place of `running`, and `idle` also when the agent is paused to save memory; `archived` when it was
+    /// put away.
     pub state: String,
     /// What people sort it by, in order.
     pub tags: Vec<String>,
-    /// What somebody wrote about it.
+    /// The note about the session.
     pub note: Option<String>,
     /// Since when it is archived.
     pub archived_at: Option<Timestamp>,
@@ -99,7 +99,7 @@ pub struct Status {
     pub failure: Option<String>,
     /// Who asked for the end of the last run.
     pub stopped_by: Option<Actor>,
-    /// Who may type.
+    /// The attached client that types.
     pub writer: Option<WriterStatus>,
     /// How many are attached.
     pub clients: usize,
@@ -169,7 +169,7 @@ pub struct TurnsStatus {
     pub total: u64,
     /// Why the queue does not go on, and what to do about it.
     pub held: Option<String>,
-    /// What the agent wants to know.
+    /// Questions of the agent.
     pub asks: Vec<Ask>,
     /// How what it was asked to do begins, on one line.
     pub prompt: Option<String>,
@@ -178,7 +178,7 @@ pub struct TurnsStatus {
     /// What the agent in a terminal told last of its turns, if it did in this run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub told: Option<ToldStatus>,
-    /// When it will be released for having nothing to do, in milliseconds from now.
+    /// When the idle agent will be paused to save memory, in milliseconds from now.
     pub releases_in_ms: Option<u64>,
 }
 
@@ -218,7 +218,7 @@ pub struct What {
     /// The session it was started in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// What whoever is inside of it may ask of berth, beyond what every agent may.
+    /// What processes in the session may ask of berth, beyond what every agent may.
     pub grant: Grant,
 }
 
@@ -230,11 +230,11 @@ pub struct AttachedStatus {
     pub place: String,
     /// Since when.
     pub since: Timestamp,
-    /// Whether they may type.
+    /// True if the client types; false if it observes.
     pub writes: bool,
 }
 
-/// Who may type, and since when.
+/// The attached client that types, and since when.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WriterStatus {

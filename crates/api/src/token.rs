@@ -48,7 +48,7 @@ pub struct Token {
     /// When it was made.
     #[schemars(with = "String")]
     pub created_at: Timestamp,
-    /// Where whoever made it was.
+    /// Where the maker of the token was.
     pub created_by: String,
     /// The id of the token it was made with: it ends with that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -25,7 +25,7 @@ pub struct TurnView {
     pub state: String,
     /// Whether its result is still to come: it waits, or the agent has it.
     pub in_progress: bool,
-    /// What was said to the agent, or will be.
+    /// The prompt.
     pub prompt: String,
     /// What makes the call repeatable.
     pub key: Option<String>,
@@ -68,7 +68,7 @@ pub struct TurnView {
     pub input_tokens: Option<u64>,
     /// What the agent wrote.
     pub output_tokens: Option<u64>,
-    /// Who wants it broken off.
+    /// The client that cancelled it.
     pub cancelled_by: Option<Actor>,
     /// How many are before it, while it waits.
     pub position: Option<u64>,
@@ -96,7 +96,7 @@ impl TurnView {
     }
 }
 
-/// What whoever sent a turn gets: it is on disk.
+/// The receipt of a turn: it is on disk.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Receipt {
@@ -513,14 +513,14 @@ impl Hold {
                 format!("paused by {}; `berth queue {session} resume` lets it go on", by.place)
             }
             Self::Unknown(turn) => format!(
-                "nobody knows how turn {session}.{turn} ended; look, then `berth queue {session} resume`"
+                "the end of turn {session}.{turn} is unknown; check it, then `berth queue {session} resume`"
             ),
             Self::ForeignWriter(who) => format!(
-                "somebody else writes this conversation: {who}; end it, then `berth queue {session} resume`, \
+                "another program writes this conversation: {who}; end it, then `berth queue {session} resume`, \
                  or `berth fork {session}`"
             ),
             Self::Draft => format!(
-                "somebody typed into its terminal and did not send that, and what waits would be joined with it; \
+                "its terminal has text that was typed and not sent, and the next turn would be joined with it; \
                  send or clear it there (`berth attach {session}`), or `berth queue {session} resume`"
             ),
             Self::AgentFailed(reason) => {
@@ -578,7 +578,7 @@ impl Release {
     /// Why berth ended a run.
     pub fn describe(&self) -> String {
         match self {
-            Self::Idle => "the agent had nothing to do".to_owned(),
+            Self::Idle => "paused to save memory; the next message wakes it".to_owned(),
             Self::Expired => "the session's time was up".to_owned(),
             Self::Unresponsive => "the agent did not interrupt its turn".to_owned(),
             Self::Switched => "it goes on with another interface".to_owned(),
@@ -639,7 +639,7 @@ same_words! {
     Final { Unknown, Done, Failed, Cancelled, Interrupted }
     /// What an answer means.
     AskKind { Other, AllowOnce, AllowAlways, RejectOnce, RejectAlways }
-    /// Whether a queue goes on behind a turn nobody knows the end of.
+    /// Whether a queue goes on after a turn whose end is unknown.
     OnUnknown { Hold, Continue }
     /// What a queue does behind a turn that failed for a reason that is the model's.
     OnFailed { Hold, Continue, Retry }

@@ -24,7 +24,7 @@ pub(crate) fn ask(what: &str, said: bool) -> Result<(), Problem> {
     if !tty::can_ask() {
         return Err(Problem::new(
             Code::NeedsYes,
-            format!("{what}; nobody can be asked, and nothing was done"),
+            format!("{what}; without a terminal berth cannot ask, and nothing was done"),
         )
         .hint("say so with --yes"));
     }

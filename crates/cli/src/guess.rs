@@ -23,7 +23,7 @@ const GUESSES: &[(&[&str], &str)] = &[
     ),
     (
         &["exec", "type"],
-        "`berth input S TEXT` types into its terminal, `berth send S TEXT` gives its agent a turn",
+        "`berth input S TEXT` types into its terminal, `berth send S TEXT` sends its agent a prompt",
     ),
     (&["open", "join", "connect", "switch"], "`berth attach S` joins a session"),
     (&["detach", "leave"], "Ctrl-\\ leaves a session that you are attached to; it goes on"),
@@ -32,7 +32,7 @@ const GUESSES: &[(&[&str], &str)] = &[
         &["restart", "continue"],
         "`berth resume S` starts the next run; one that runs is ended with `berth stop S`",
     ),
-    (&["prompt", "ask", "tell", "say"], "`berth send S TEXT --wait` has it said, and prints the answer"),
+    (&["prompt", "ask", "tell", "say"], "`berth send S TEXT --wait` sends a prompt and prints the answer"),
     (
         &["prune", "gc", "clean"],
         "`berth sweep` clears up, `berth purge --archived` deletes what was put away",

@@ -54,7 +54,7 @@ pub(crate) fn of_a_keeper(args: &[OsString]) {
 fn wanted() -> Option<Result<EnvFilter, Problem>> {
     let filter = std::env::var(VARIABLE).ok().filter(|filter| !filter.is_empty())?;
     Some(EnvFilter::try_new(&filter).map(without_messages).map_err(|error| {
-        Problem::new(Code::Usage, format!("the variable {VARIABLE} is no filter: {error}"))
+        Problem::new(Code::Usage, format!("the variable {VARIABLE} is not a valid filter: {error}"))
             .hint("as in BERTH_LOG=info, BERTH_LOG=debug or BERTH_LOG=berth_keeper=debug,info")
     }))
 }

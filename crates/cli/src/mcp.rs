@@ -56,8 +56,9 @@ const LAST_PATIENCE: Duration = Duration::from_secs(35);
 
 const INSTRUCTIONS: &str = "\
 berth keeps sessions of AI agents. A session has one conversation and one queue; what you send is a turn, done in order with \
-everyone else's. `send` gives a turn id (like k3v9x2.4); `wait` and `result` take it. A turn that is `unknown` was given to the \
-agent and nobody knows how it ended: look before you repeat it. Give `key` with `send` and `start_session` so that a \
+everyone else's. `send` gives a turn id (like k3v9x2.4); `wait` and `result` take it. A turn that is `unknown` was \
+given to the agent and its end is unknown: check it before you repeat it. Give `key` with `send` and `start_session` \
+so that a \
 repeated call does nothing twice. A session in state `needs-you` waits for a person's yes, which these tools cannot give.";
 
 /// Serves a client on standard input and output until it closes.
@@ -84,7 +85,7 @@ pub(crate) fn serve(ctx: &Ctx) -> Result<(), Problem> {
             AsyncRwTransport::<RoleServer, _, _>::new(input, output).with_max_line_length(MAX_LINE_BYTES);
         match server.serve(transport).await {
             Ok(running) => {
-                running.waiting().await.map(drop).map_err(|error| failed("serving broke off", &error))
+                running.waiting().await.map(drop).map_err(|error| failed("serving was interrupted", &error))
             }
             // Closed before it said a word: nothing was wanted.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
@@ -193,7 +194,7 @@ fn refused(problem: &Problem) -> CallToolResult {
 #[tool_router(router = tool_router)]
 impl Server {
     #[tool(
-        description = "List the sessions that berth keeps, those that need somebody first.",
+        description = "List the sessions that berth keeps, those that need an answer first.",
         output_schema = schema_for_output::<List>(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -263,7 +264,8 @@ impl Server {
     }
 
     #[tool(
-        description = "Wait for a turn to be over, or for a session to be idle, to need somebody, or to end. When the time is \
+        description = "Wait for a turn to be over, or for a session to be idle, to need an answer, or to end. When \
+                       the time is \
                        up, what is known then comes back, with reached false; call again to wait on.",
         output_schema = schema_for_output::<Waited>(),
         // Whoever waits for a turn of a session that was lost has it brought back, and its agent started.

@@ -149,8 +149,7 @@ fn tell_at(desk: &Desk, home: &Home, id: &SessionId, told: &[Told], until: Insta
     let patience = until.saturating_duration_since(Instant::now()) / 2;
     let seat = desk.sit(patience).map_err(|error| trouble("take a notifier's seat", error))?;
     let Some(_seat) = seat else {
-        let what =
-            format!("{MOST_AT_WORK} other notifiers were at work all the time; nobody is told of this");
+        let what = format!("{MOST_AT_WORK} other notifiers were busy all the time; no notification was sent");
         return Err(Problem::new(Code::Refused, what));
     };
     let config = Config::load()?;
@@ -189,7 +188,7 @@ pub(crate) fn tell_all(
                 let tell = || channel.tell(keys, home, told, until);
                 // Nothing is kept that it may have left half changed.
                 let came = std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell));
-                let came = came.unwrap_or_else(|_| Came::failed("it broke on the way: a bug in berth"));
+                let came = came.unwrap_or_else(|_| Came::failed("it failed unexpectedly: a bug in berth"));
                 note(told.delivery(channel.name(), came));
             });
         }

@@ -95,7 +95,7 @@ fn next_step(problem: &Problem, verb: Option<&str>) -> Option<String> {
         Code::Refused if problem.what.starts_with("cannot ") => {
             Some("`berth doctor` looks at the state directory, the disk and this host".to_owned())
         }
-        Code::NotAllowed => Some("somebody outside of the session can do it, or grant it".to_owned()),
+        Code::NotAllowed => Some("a person outside of the session can do it, or grant it".to_owned()),
         Code::Refused | Code::Unavailable => None,
     }
 }

@@ -190,7 +190,7 @@ fn a3_while_somebody_else_clears_up_nothing_is_called_stopped_or_running() {
     }
     assert_eq!(ls.code, 1, "{ls:?}");
     for said in [&stop, &resume, &show, &ls] {
-        assert!(said.err.contains("somebody else is clearing up after its keeper"), "{said:?}");
+        assert!(said.err.contains("another command is clearing up after its keeper"), "{said:?}");
     }
     let parse = |said: &Said| serde_json::from_str::<serde_json::Value>(&said.out).expect("JSON");
     assert_eq!(parse(&show)["state"], "lost");

@@ -211,7 +211,7 @@ fn whose_port_it_is_is_told_by_session_or_as_not_of_berth() {
     drop(mine);
     let said = lab.berth(["ps", "--port", &number]);
     assert_eq!((said.code, said.out.as_str()), (3, ""), "{said:?}");
-    assert!(said.err.contains(&format!("nobody listens on port {number}")), "{said:?}");
+    assert!(said.err.contains(&format!("no process listens on port {number}")), "{said:?}");
     assert_eq!(lab.berth(["ps", "--port", "0"]).code, 2);
     assert_eq!(lab.berth(["ps", "--port", "70000"]).code, 2);
     assert_eq!(lab.berth(["ps", "web", "--port", "1"]).code, 2);

@@ -171,7 +171,7 @@ impl hyper::body::Body for Masked {
                 // The answer broke off within a command line; sending the held bytes would show it unmasked.
                 None => {
                     this.held.clear();
-                    return Poll::Ready(Some(Err(axum::Error::new("the answer broke off"))));
+                    return Poll::Ready(Some(Err(axum::Error::new("the answer was cut off"))));
                 }
             };
             if this.held.len() > MOST_HELD {

@@ -249,7 +249,8 @@ fn owner(
         (Some(word), None) => word.to_str().ok().and_then(Scope::named),
         (Some(_), Some(_)) => None,
     };
-    let scope = scope.ok_or_else(|| Fault::usage(format!("the `{SCOPE_HEADER}` in the request is none")))?;
+    let scope =
+        scope.ok_or_else(|| Fault::usage(format!("the `{SCOPE_HEADER}` header is not a valid scope")))?;
     let here = format!("the local socket (pid {})", pid.unwrap_or_default());
     // An agent is where it is, whatever it says.
     let told = headers.get(PLACE_HEADER).filter(|_| inside.as_ref().is_ok_and(Vec::is_empty));

@@ -61,13 +61,12 @@ impl Caller {
     pub(crate) fn needs_all_sessions(&self) -> Result<(), Fault> {
         match &self.sessions {
             None => Ok(()),
-            Some(_) => {
-                Err(Problem::new(Code::NotAllowed, "your token is for some sessions only, and this is not")
-                    .hint(
-                        "whoever runs the gateway makes a token for all: `berth token new` without --session",
-                    )
-                    .into())
-            }
+            Some(_) => Err(Problem::new(
+                Code::NotAllowed,
+                "your token is for some sessions only, and this is not",
+            )
+            .hint("the owner of the gateway can make a token for all: `berth token new` without --session")
+            .into()),
         }
     }
 
@@ -96,7 +95,8 @@ impl Caller {
                 .into());
         }
         let what = format!("this needs the scope `{scope}`, and yours is `{}`", self.scope);
-        let hint = format!("whoever runs the gateway makes another token: `berth token new --scope {scope}`");
+        let hint =
+            format!("the owner of the gateway can make another token: `berth token new --scope {scope}`");
         Err(Problem::new(Code::NotAllowed, what).hint(hint).into())
     }
 }
@@ -128,7 +128,7 @@ impl FromRequestParts<Arc<Gate>> for Target {
     async fn from_request_parts(parts: &mut Parts, gate: &Arc<Gate>) -> Result<Self, Fault> {
         let caller = Caller::from_request_parts(parts, gate).await?;
         let params = RawPathParams::from_request_parts(parts, gate).await;
-        let params = params.map_err(|_| Fault::usage("the path is no text"))?;
+        let params = params.map_err(|_| Fault::usage("the path is not UTF-8"))?;
         let handle = params.iter().find(|(name, _)| *name == "session").map(|(_, value)| value.to_owned());
         let handle = handle.ok_or_else(|| Fault::usage("no session is named"))?;
         Self::find(gate, caller, handle).await

@@ -231,7 +231,7 @@ impl Fleet {
         let (mut parts, body) = request.into_parts();
         let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         parts.uri =
-            Uri::try_from(format!("{path}{query}")).map_err(|_| Fault::usage("the path is no text"))?;
+            Uri::try_from(format!("{path}{query}")).map_err(|_| Fault::usage("the path is not UTF-8"))?;
         // What they say of themselves is theirs to say to us, and not ours to say to others.
         for name in NOT_PASSED_ON.into_iter().chain([SCOPE_HEADER, PLACE_HEADER]) {
             parts.headers.remove(name);

@@ -18,9 +18,9 @@ use schemas::Schemas;
 /// Nouns in the order of the description, with what they are, and the first part of a path that is about them.
 const NOUNS: [(&str, &str); 12] = [
     ("sessions", "Sessions: the list, one, making, changing, ending and deleting."),
-    ("turns", "Turns: what is said to an agent, and what comes of it."),
+    ("turns", "Turns: prompts to an agent, and their results."),
     ("queue", "What waits in a session."),
-    ("answers", "What an agent asks, decided by somebody."),
+    ("answers", "Questions of an agent, and their answers."),
     ("events", "What happened, in pages or as it happens."),
     ("terminal", "Output, screen, typing, and the terminal itself."),
     ("evidence", "Why something is said: facts, processes, ports, and what can be found."),
@@ -46,8 +46,9 @@ pub fn description() -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "berth",
-            "description": "AI agent sessions: one writer each, nothing that was said is lost.\n\nEvery answer that is \
-                no success is a `Problem` (`application/problem+json`, RFC 9457): branch on its `code`, show people its \
+            "description": "AI agent sessions: one writer each, nothing that was said is lost.\n\nEvery response that \
+             is not a success is a `Problem` (`application/problem+json`, RFC 9457): branch on its `code`, show \
+             people its \
                 `title` and `detail`.",
             "version": env!("CARGO_PKG_VERSION"),
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
@@ -100,7 +101,7 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     let mut description = route.about.to_owned();
     match route.scope {
         Some(scope) => description.push_str(&format!("\n\nNeeds the scope `{scope}`.")),
-        None => description.push_str("\n\nEverybody may ask."),
+        None => description.push_str("\n\nNeeds no token."),
     }
     if route.scope.is_some() && !route.filtered {
         description.push_str(" Not for a token that is for some sessions only.");

@@ -60,7 +60,7 @@ pub fn serve_stdio(home: Home) -> Result<(), Problem> {
             .with_upgrades();
         let served = async {
             if let Err(error) = served.await {
-                tracing::debug!(%error, "the connection broke off");
+                tracing::debug!(%error, "the connection was interrupted");
             }
             // One that became a terminal is no longer served as HTTP, but it is not over: somebody else has it now.
             over.cancelled().await;

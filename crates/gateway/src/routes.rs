@@ -130,7 +130,7 @@ impl Route {
         }
     }
 
-    /// Everybody may ask.
+    /// Needs no token.
     pub(crate) fn open(mut self) -> Self {
         self.scope = None;
         self

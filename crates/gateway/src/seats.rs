@@ -49,7 +49,7 @@ pub(crate) async fn long_work<T: Send + 'static>(
 ) -> Result<T, Fault> {
     // Such work goes on without its caller, so only the number of bytes bounds its reads.
     let verb = move || allowance::within(MOST_READ_BYTES, Arc::default(), verb);
-    seated(&LONG, MOST_LONG, "requests that take long are at work", verb).await
+    seated(&LONG, MOST_LONG, "long requests are running", verb).await
 }
 
 /// Reads files of any size for a caller that waits: at most [`MOST_READ_BYTES`] in all, and nothing more once the
@@ -107,7 +107,7 @@ pub(crate) fn export() -> Result<Seat, Fault> {
 
 /// A seat for who searches.
 pub(crate) fn search() -> Result<Seat, Fault> {
-    SEARCHES.try_acquire().map_err(|_| full(MOST_SEARCHES, "searches are at work"))
+    SEARCHES.try_acquire().map_err(|_| full(MOST_SEARCHES, "searches are running"))
 }
 
 /// A seat for a comparison of a work tree.

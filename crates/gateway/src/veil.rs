@@ -64,7 +64,7 @@ async fn reworded(answer: Response, hides: impl Fn(&SessionId) -> bool) -> Respo
     };
     let body = match serde_json::from_slice::<ProblemBody>(&bytes) {
         Ok(problem) if tells(&problem) => {
-            let title = "a session that is none of yours is in the way".to_owned();
+            let title = "a session that the token does not include is in the way".to_owned();
             serde_json::to_vec(&ProblemBody { title, detail: None, ..problem }).unwrap_or_default().into()
         }
         Ok(_) | Err(_) => bytes,

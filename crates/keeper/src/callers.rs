@@ -419,7 +419,7 @@ impl Seen {
                 .and_then(|()| may(Caller::Unseen, deed, Target::Stranger))
                 .map_err(|_| {
                     Problem::new(Code::NotAllowed, format!("it cannot be told who asks: {why}"))
-                        .hint("whoever orders something has to stay until it is done, where /proc shows them")
+                        .hint("the calling process has to stay until it is done, where /proc shows it")
                 }),
         }
     }

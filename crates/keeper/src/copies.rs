@@ -269,7 +269,7 @@ impl Lock {
         let begun = Instant::now();
         while !self.is_alone()? {
             if begun.elapsed() > patience {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "somebody is making copies"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "another process is making copies"));
             }
             std::thread::sleep(FORGET_PAUSE);
         }

@@ -82,8 +82,7 @@ fn make(home: &Home, id: &SessionId, name: Name, past: Past) -> Result<Status, P
         Problem::new(Code::Refused, format!("cannot make session {id} of {conversation_id}: {error}"))
     };
     let lease = Lease::claim(&dir).map_err(trouble)?.ok_or_else(|| {
-        Problem::new(Code::Held, format!("session {id} is being looked at by somebody else"))
-            .hint("try again")
+        Problem::new(Code::Held, format!("session {id} is in use by another command")).hint("try again")
     })?;
     let _ = Identity::me().and_then(|me| lease.sign(&me, 0));
     // Held until the session is there: who else wants the conversation finds it ours, or not at all.

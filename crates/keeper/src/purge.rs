@@ -127,7 +127,7 @@ fn claim(dir: &Path, id: &SessionId) -> Result<Lease, Problem> {
     match Lease::claim(dir) {
         Ok(Some(lease)) => Ok(lease),
         Ok(None) if let Err(problem) = StrangeHolder::refuse(dir, id.as_str()) => Err(problem),
-        Ok(None) => Err(runs(id, &format!("somebody has it ({})", store::holder(dir)))),
+        Ok(None) => Err(runs(id, &format!("another process holds it ({})", store::holder(dir)))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(store::no_session(id)),
         Err(error) => Err(Problem::new(Code::Refused, format!("cannot claim session {id}: {error}"))),
     }

@@ -93,7 +93,7 @@ pub(crate) fn end_group(path: &Path, name: &str, dir: &Path) -> Result<Vec<Strin
         Err(error) => return Err(trouble(error)),
     }
     if contained.has_unseen() {
-        return Err(vec!["somebody is in it who cannot be seen from here".to_owned()]);
+        return Err(vec!["a process is in it that cannot be seen from here".to_owned()]);
     }
     end(&contained, || {
         let mut found = Found::default();
@@ -230,7 +230,7 @@ pub fn lost_its_keeper(session: &Session) -> bool {
 
 /// The answer to who cannot wait any longer for somebody else to clear up.
 pub fn is_being_healed(session: &str) -> Problem {
-    let what = format!("session `{session}` is held: somebody else is clearing up after its keeper");
+    let what = format!("session `{session}` is held: another command is clearing up after its keeper");
     Problem::new(Code::Held, what).hint(format!("try again; `berth why {session}` shows who it is"))
 }
 
@@ -261,7 +261,7 @@ pub fn with_lease(home: &Home, id: &SessionId, command: Command) -> Result<(), P
     let dir = home.session_dir(id);
     let Some(mut held) = Held::claim(&dir, id)? else {
         StrangeHolder::refuse(&dir, id.as_str())?;
-        let what = format!("session {id} is being started or ended by somebody else");
+        let what = format!("session {id} is being started or ended by another command");
         return Err(Problem::new(Code::Held, what).hint("try again"));
     };
     held.take(vec![Input::Command(command)])?;

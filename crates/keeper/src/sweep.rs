@@ -156,7 +156,7 @@ struct Survey {
     empty_groups: Vec<PathBuf>,
     /// Session directories without a session.
     half_made: Vec<(Home, SessionId)>,
-    /// Sessions whose purge was broken off, and where they are.
+    /// Sessions whose purge was interrupted, and where they are.
     half_purged: Vec<(SessionId, PathBuf)>,
     /// Sessions that were at rest for longer than this, in milliseconds, as their policy says.
     at_rest: Vec<(Home, SessionId, u64)>,
@@ -461,7 +461,7 @@ impl Sweep<'_> {
             let is_gone =
                 self.report.failed.is_empty() && !self.order.dry_run && fs::remove_dir(path).is_ok();
             if is_gone {
-                let what = format!("{}, an empty control group of nobody", path.display());
+                let what = format!("{}, an empty control group without an owner", path.display());
                 let done = Done::Cleared;
                 self.report.no_process.push(Cleared { what, session: None, processes: vec![], done });
             }
@@ -481,7 +481,7 @@ impl Sweep<'_> {
                 break;
             }
             let (done, _) = self.doing(|| purge::finish(self.home, id, grave).map(|()| vec![]));
-            let what = format!("what is left of session {id}, whose purge was broken off");
+            let what = format!("what is left of session {id}, whose purge was interrupted");
             let session = Some(id.to_string());
             self.report.no_process.push(Cleared { what, session, processes: vec![], done });
             step();
@@ -627,9 +627,9 @@ fn stranger(process: &ProcessStat, claim: &Claim, why: String) -> Stranger {
 fn foreign_agent(writer: &writers::Writer) -> Stranger {
     let pid = writer.identity.pid;
     let place = match (&writer.terminal, &writer.cwd) {
-        (Some(terminal), _) => format!("whoever is at {}", terminal.display()),
-        (None, Some(cwd)) => format!("whoever started it in {}", cwd.display()),
-        (None, None) => "somebody else".to_owned(),
+        (Some(terminal), _) => format!("a process at {}", terminal.display()),
+        (None, Some(cwd)) => format!("a process started in {}", cwd.display()),
+        (None, None) => "another program".to_owned(),
     };
     Stranger {
         pid,

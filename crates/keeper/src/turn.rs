@@ -193,7 +193,7 @@ pub(crate) fn of_dead_agent(
         Some(Exit::Signal(signal)) => {
             (Final::Interrupted, format!("the agent was killed by signal {signal}{complaint}"))
         }
-        None => (Final::Unknown, "nobody saw how the agent ended".to_owned()),
+        None => (Final::Unknown, "the end of the agent was not seen".to_owned()),
     };
     Some(TurnEnd::without_answer(state, how))
 }

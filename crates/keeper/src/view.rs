@@ -377,7 +377,7 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
              next request ({holder})"
         ),
         Lease::Kept => format!("held ({holder})"),
-        Lease::Cleared => format!("held, but not by its keeper: somebody is clearing up ({holder})"),
+        Lease::Cleared => format!("held, but not by its keeper: another command is clearing up ({holder})"),
         Lease::Free => "free: there is no keeper".to_owned(),
     };
     evidence.push(Fact { source: "lease", fact: lease, age_ms: 0 });
@@ -482,13 +482,14 @@ fn turn_facts(session: &Session, id: &SessionId, kept: bool) -> Vec<Fact> {
     }));
     facts.extend(turns.asks.iter().map(|ask| format!("the agent asks {}: {}", ask.request, ask.tool)));
     let in_seconds = |at: u64| at.saturating_sub(boot_ms).div_ceil(1000);
-    facts.extend(session.release_at_boot_ms().filter(|_| kept).map(|at| {
-        format!("the agent has nothing to do and is released in {} s (boot clock)", in_seconds(at))
-    }));
-    let policy = session.spec.as_ref().map(|spec| spec.policy.clone()).unwrap_or_default();
     facts.extend(
-        policy.idle_ms.map(|ms| format!("an agent with nothing to do is released after {} s", ms / 1000)),
+        session
+            .release_at_boot_ms()
+            .filter(|_| kept)
+            .map(|at| format!("the agent is idle and will be paused in {} s (boot clock)", in_seconds(at))),
     );
+    let policy = session.spec.as_ref().map(|spec| spec.policy.clone()).unwrap_or_default();
+    facts.extend(policy.idle_ms.map(|ms| format!("an idle agent is paused after {} s", ms / 1000)));
     facts.extend(session.expiry.as_ref().map(|expiry| {
         format!(
             "the session's time is up in {} s (boot clock), if the host runs on",
@@ -536,7 +537,7 @@ fn boundary_fact(session: &Session, id: &SessionId) -> String {
         boundary::group_of(session, id).and_then(|group| group.map(|group| group.members()).transpose());
     let now = match members {
         Ok(Some(members)) => format!("with {} processes", members.pids.len() + members.unseen),
-        Ok(None) => "which is gone: nobody is in it".to_owned(),
+        Ok(None) => "which is gone: no process is in it".to_owned(),
         Err(error) => format!("which cannot be looked into: {error}"),
     };
     let limits = session.spec.as_ref().map(|spec| limit_words(&spec.limits)).unwrap_or_default();

@@ -268,7 +268,7 @@ fn judge(home: &Home, stat: &ProcessStat, found: &Claims) -> Result<Whose, Probl
         Record::Missing => {
             told.verdict = Verdict::NoRecord;
             told.would_happen =
-                "nothing: there is no record of its session here. If nobody needs it, end it by hand"
+                "nothing: there is no record of its session here. If it is not needed, end it by hand"
                     .to_owned();
         }
         Record::Found(status) => {
@@ -299,8 +299,7 @@ pub(crate) fn fate(claim: &Claim, status: &Status) -> (Verdict, String) {
         ),
         _ if claim.by != Source::Group => (
             Verdict::CannotTell,
-            "nothing: its run is over, and only what it inherited ties it to that. End it by hand if nobody \
-             needs it"
+            "nothing: its run is over, and only what it inherited ties it to that. End it by hand if it is not needed"
                 .to_owned(),
         ),
         _ => (Verdict::LeftOver, "the next `berth sweep` ends it: its run is over".to_owned()),

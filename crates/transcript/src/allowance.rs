@@ -42,7 +42,7 @@ pub fn within<T>(most_bytes: u64, is_abandoned: Arc<AtomicBool>, work: impl FnOn
 pub fn still_wanted() -> io::Result<()> {
     CURRENT.with_borrow(|current| match current {
         Some(allowance) if allowance.is_abandoned.load(Ordering::Relaxed) => {
-            Err(io::Error::other("whoever asked for it has left"))
+            Err(io::Error::other("the client disconnected"))
         }
         Some(_) | None => Ok(()),
     })

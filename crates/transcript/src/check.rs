@@ -235,11 +235,11 @@ pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -
     };
     let mut found = Found { report: &mut report };
     if survey.walked.grew {
-        found.note(What::Growing, 0, "somebody was writing it while it was read", None);
+        found.note(What::Growing, 0, "it was written to while it was read", None);
     }
     if survey.shrank {
         let resume = Some("what it has now is not what is told here; look at it again");
-        found.fault(What::Shrinking, 0, "somebody made it shorter while it was read", resume);
+        found.fault(What::Shrinking, 0, "it was made shorter while it was read", resume);
     }
     if survey.kind.is_none() {
         if survey.walked.bytes == 0 {
@@ -272,7 +272,7 @@ pub(crate) fn report(path: &Path, file: &File, survey: &Survey, shape: &Shape) -
     }
     report.findings.sort_by_key(|one| (one.line, one.what));
     if survey.walked.grew {
-        report.is_held_by("whoever was writing it");
+        report.is_held_by("its writer");
     }
     Ok(report)
 }

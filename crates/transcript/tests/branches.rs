@@ -44,7 +44,7 @@ fn who_went_back_to_the_first_prompt_is_left_alone_and_a_cold_start_race_is_not(
         let (report, place) = look(&records);
         let found = &report.findings[0];
         assert_eq!((found.what, found.weight), (What::SecondRoot, Weight::Note), "{report:#?}");
-        assert!(found.text.starts_with("somebody went back to the start"), "{report:#?}");
+        assert!(found.text.starts_with("the conversation went back to the start"), "{report:#?}");
         assert_eq!((report.is_clean(), report.lost[0].said.as_str()), (true, lost));
         let (made, copy) = place.mended();
         assert!(copy == lines(&records) && made.changes.is_empty(), "{made:#?}");

@@ -115,7 +115,10 @@ fn somebody_who_went_back_is_a_note() {
     later.iter_mut().for_each(|record| record["version"] = json!("3.0.0"));
     let before = [prompt(1, 0, "A"), answer(2, 1, "a"), prompt(3, 2, "B"), answer(4, 3, "b")];
     let report = finds(&[&before[..], &later].concat(), &[(What::Fork, 2)]);
-    assert!(report.is_clean() && report.findings[0].text.starts_with("somebody went back"), "{report:#?}");
+    assert!(
+        report.is_clean() && report.findings[0].text.starts_with("the conversation went back"),
+        "{report:#?}"
+    );
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn told(seen: Seen) -> Result<Vec<Inside>, Problem> {
         Seen::Inside(all) => Ok(all),
         Seen::Unseen(why) => {
             Err(Problem::new(Code::NotAllowed, format!("it cannot be told who asks: {why}"))
-                .hint("whoever orders something has to stay until it is done, where /proc shows them"))
+                .hint("the calling process has to stay until it is done, where /proc shows it"))
         }
     }
 }

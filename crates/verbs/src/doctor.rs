@@ -186,7 +186,7 @@ fn hooks() -> Vec<Row> {
             first.file.display(),
             first.why
         );
-        rows.push(Row::limited(NAME, found).cost(COST).fix("remove them once nobody works there"));
+        rows.push(Row::limited(NAME, found).cost(COST).fix("remove them once they are not in use"));
     }
     rows
 }

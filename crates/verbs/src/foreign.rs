@@ -122,7 +122,7 @@ pub struct Wanted {
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Conversations")]
 pub struct Found {
-    /// Those that somebody has open first, then the last written ones.
+    /// Open ones first, then the last written ones.
     pub conversations: Vec<Conversation>,
     /// How many more there may be.
     pub beyond: usize,

@@ -73,7 +73,7 @@ impl Host {
     pub fn new(name: Option<&str>, target: &str, berth: Option<&str>) -> Result<Self, Problem> {
         let name = name.unwrap_or_else(|| short(target));
         Name::parse(name).map_err(|bad| {
-            Problem::new(Code::Usage, format!("`{name}` is no name for a host: {bad}"))
+            Problem::new(Code::Usage, format!("`{name}` is not a valid name for a host: {bad}"))
                 .hint("give it one: `berth hosts add TARGET --name NAME`")
         })?;
         check_target(target)?;
@@ -107,7 +107,7 @@ fn check_target(target: &str) -> Result<(), Problem> {
     } else {
         return Ok(());
     };
-    let what = format!("`{}` is no host: {bad}", target.escape_debug());
+    let what = format!("`{}` is not a valid host: {bad}", target.escape_debug());
     Err(Problem::new(Code::Usage, what)
         .hint("name it as ssh does: `box`, `user@box`, or a Host of ~/.ssh/config"))
 }

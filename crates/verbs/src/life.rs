@@ -110,7 +110,7 @@ fn alone(ctx: &Ctx, id: &SessionId, command: &Command) -> Result<Alone, Problem>
 }
 
 fn busy(id: &SessionId) -> Problem {
-    Problem::new(Code::Held, format!("session {id} is being started or ended by somebody else"))
+    Problem::new(Code::Held, format!("session {id} is being started or ended by another command"))
         .hint("try again")
 }
 
@@ -118,7 +118,7 @@ fn busy(id: &SessionId) -> Problem {
 pub fn tags(texts: &[String]) -> Result<Vec<Name>, Problem> {
     let tag = |text: &String| {
         Name::parse(text.strip_prefix('+').unwrap_or(text)).map_err(|bad| {
-            Problem::new(Code::Usage, format!("`{text}` is no tag: {bad}"))
+            Problem::new(Code::Usage, format!("`{text}` is not a valid tag: {bad}"))
                 .hint("a tag is written as a name is, as in `fix-login`; nothing was changed")
         })
     };

@@ -70,7 +70,7 @@ fn holder(ctx: &Ctx, pid: u32, address: String) -> Result<Holder, Problem> {
 }
 
 fn nobody(port: u16, found: &Holders) -> Problem {
-    let what = format!("nobody listens on port {port}");
+    let what = format!("no process listens on port {port}");
     match found.unreadable {
         0 => Problem::new(Code::NotFound, what),
         // Their sockets are in the tables all the same, unless they are in a network of their own.

@@ -54,7 +54,7 @@ pub struct Wanted {
     pub tui: bool,
     /// The conversation to go on with.
     pub resume: Option<String>,
-    /// End whoever else writes that conversation.
+    /// End other programs that write that conversation.
     pub take: bool,
     /// The first turn; here it is only looked at.
     pub prompt: Option<String>,
@@ -64,11 +64,11 @@ pub struct Wanted {
     pub limits: Limits,
     /// What people sort it by.
     pub tags: Vec<String>,
-    /// What somebody wrote about it.
+    /// The note about the session.
     pub note: Option<String>,
     /// What to tell people of, over what the config says.
     pub notify: Option<berth_core::Notify>,
-    /// What whoever is inside of it may ask of berth, beyond what every agent may.
+    /// What processes in the session may ask of berth, beyond what every agent may.
     pub grant: Grant,
     /// The command and its arguments; with an agent, more arguments for it.
     pub command: Vec<String>,
@@ -196,7 +196,7 @@ pub struct Besides<'a> {
     pub secrets: &'a [(String, String)],
     /// What people sort it by.
     pub tags: &'a [Name],
-    /// What somebody wrote about it.
+    /// The note about the session.
     pub note: Option<&'a str>,
 }
 
@@ -543,7 +543,7 @@ fn spec(wanted: &Wanted) -> Result<Spec, Problem> {
             return Err(usage(format!("the value of {name} has a zero byte")));
         }
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(usage(format!("`{name}` is no name of a variable")));
+            return Err(usage(format!("`{name}` is not a valid name of a variable")));
         }
         if name.starts_with("BERTH_") {
             return Err(usage(format!("{name} is berth's own; choose another name")));

@@ -45,7 +45,7 @@ pub fn stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem>
         Code::Held,
         format!("session `{}` is not over: it is {}", status.handle(), status.state),
     )
-    .hint("somebody starts it again and again, or just did; try again"))
+    .hint("it was started again meanwhile; try again"))
 }
 
 /// Whether nothing of a session runs, and that is recorded. One whose first run never began is stopped

@@ -14,9 +14,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "h" => number * 3600.0,
         "d" => number * 86_400.0,
         "w" => number * 7.0 * 86_400.0,
-        unit => return Err(format!("`{unit}` is no unit of time; use ms, s, m, h, d or w")),
+        unit => return Err(format!("`{unit}` is not a unit of time; use ms, s, m, h, d or w")),
     };
-    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is no possible time"))
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is not a possible time"))
 }
 
 #[cfg(test)]

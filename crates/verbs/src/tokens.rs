@@ -434,7 +434,7 @@ impl Tokens {
         };
         let file = LockFile::open_or_create(&path).map_err(cannot)?;
         if !file.acquire(LOCK_PATIENCE).map_err(cannot)? {
-            return Err(Problem::new(Code::Held, "somebody else changes the tokens").hint("try again"));
+            return Err(Problem::new(Code::Held, "another command changes the tokens").hint("try again"));
         }
         Ok(file)
     }
@@ -495,7 +495,7 @@ fn may_know(pass: Option<&Pass>, record: &Record) -> bool {
 
 fn new_name(name: &str, known: &[(String, Record)]) -> Result<String, Problem> {
     let name = Name::parse(name).map_err(|bad| {
-        Problem::new(Code::Usage, format!("`{}` is no name: {bad}", name.escape_debug()))
+        Problem::new(Code::Usage, format!("`{}` is not a valid name: {bad}", name.escape_debug()))
             .hint("a name is letters, digits, `.`, `_` and `-`, as in `ci-bot`")
     })?;
     let looks_like_an_id =

@@ -54,8 +54,8 @@ pub struct Page {
     pub turns: Vec<Told>,
     /// Where to go on: the number to ask for turns behind. Nothing if this was the end.
     pub next_after: Option<u64>,
-    /// What was said before the first turn, by the agent's own record: of a conversation that began without berth, or that
-    /// somebody has in the agent's own terminal interface. Only in the page that begins with the first turn.
+    /// What was said before the first turn, by the agent's own record: of a conversation that began without berth, or
+    /// that runs in the agent's own terminal interface. Only in the page that begins with the first turn.
     pub record: Option<Recorded>,
 }
 

@@ -337,8 +337,9 @@ pub fn standing(ctx: &Ctx, id: &SessionId, number: u64, may_start: bool) -> Resu
         if is_over(&known.state) {
             return Ok(Standing::Over(Box::new(known)));
         }
-        let what = format!("nobody keeps the session at this moment; turn {} is {}", known.turn, known.state);
-        let hint = format!("`berth resume {id}` goes on with what waits, and so does whoever may send");
+        let what =
+            format!("the session is not running at this moment; turn {} is {}", known.turn, known.state);
+        let hint = format!("`berth resume {id}` goes on with what waits, and so does the next `berth send`");
         return Ok(Standing::Held(Problem::new(Code::Held, what).hint(hint)));
     }
     match bring_back(ctx, id, number) {
@@ -380,7 +381,7 @@ pub fn withdrawn(view: &TurnView) -> Option<Problem> {
     (never_began && is_late).then(|| {
         let why = view.reason.clone().unwrap_or_default();
         Problem::new(Code::TimedOut, format!("turn {} did not begin and will not: {why}", view.turn))
-            .hint("nothing was said to the agent; send it again, with another key, when it has less to do")
+            .hint("nothing was sent to the agent; send it again, with another key, when it has less to do")
     })
 }
 

@@ -24,7 +24,7 @@ const READ_BYTES: usize = 64 * 1024;
 pub enum Wanted {
     /// It has nothing to do, and nothing waits.
     Idle,
-    /// It needs somebody.
+    /// It needs an answer.
     NeedsYou,
 }
 

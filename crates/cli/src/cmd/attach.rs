@@ -28,7 +28,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
         if args.observe || args.take {
             let what = "an agent that takes turns has no terminal to watch or to take over";
             return Err(Problem::new(Code::Usage, what).hint(format!(
-                "`berth log {handle} --follow` shows what happens, `berth send {handle} --interrupt TEXT` breaks in"
+                "`berth log {handle} --follow` shows what happens, `berth send {handle} --interrupt TEXT` interrupts"
             )));
         }
         ctx.make_current(&id);

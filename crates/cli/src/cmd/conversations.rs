@@ -40,7 +40,7 @@ pub(crate) fn foreign(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
         print::text(&ids)?;
         return told(&found);
     }
-    let nothing = "no agent of this account keeps a conversation that is not a session's";
+    let nothing = "no conversations outside berth";
     shown(&found, args.json, nothing, "`berth ls --foreign --all`")
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn list(ctx: &Ctx, args: &TranscriptLs) -> Result<u8, Problem> {
     let limit = args.limit.map_or(USUAL_PAST, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let limit = (!args.all).then_some(limit);
     let found = foreign::list(ctx, &Wanted { agent, under, ours_too: true, limit });
-    shown(&found, args.json, "no agent of this account keeps a conversation", "`berth transcript ls --all`")
+    shown(&found, args.json, "no conversations", "`berth transcript ls --all`")
 }
 
 /// `berth transcript show`.

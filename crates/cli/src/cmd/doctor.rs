@@ -56,8 +56,8 @@ fn summary(report: &Report) -> String {
     }
     match report.limited {
         0 => "everything berth can use is here".to_owned(),
-        1 => "1 thing is limited; berth works, at the cost told below".to_owned(),
-        count => format!("{count} things are limited; berth works, at the cost told below"),
+        1 => "1 thing is limited; berth works, with the limits below".to_owned(),
+        count => format!("{count} things are limited; berth works, with the limits below"),
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn run(ctx: &Ctx, args: Helper) -> Result<u8, Problem> {
 /// The session that owns, or owned, a helper.
 fn owner(ctx: &Ctx, named: Option<&String>) -> Result<SessionId, Problem> {
     let named = named.filter(|named| !named.is_empty()).ok_or_else(|| {
-        Problem::new(Code::Usage, "nobody is named who owns the helper")
+        Problem::new(Code::Usage, "no session is named that owns the helper")
             .hint("name a session with --owner S; inside a session it is that one")
     })?;
     ctx.find(named)

@@ -38,7 +38,7 @@ pub(crate) fn early() -> bool {
 /// The same for who gave options of berth's own first.
 pub(crate) fn run(args: &Hook) -> Result<u8, Problem> {
     let source = Source::of(&args.agent)
-        .ok_or_else(|| Problem::new(Code::Usage, format!("`{}` is no agent with hooks", args.agent)))?;
+        .ok_or_else(|| Problem::new(Code::Usage, format!("`{}` is not an agent with hooks", args.agent)))?;
     let call = Call { source, home: args.home.clone(), config: args.config.clone() };
     take(&call, args.event.clone());
     Ok(0)

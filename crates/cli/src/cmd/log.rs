@@ -89,10 +89,10 @@ fn sentence(event: &Event) -> String {
             Outcome::Lost => format!("run {epoch} was lost: its keeper died before the end was seen"),
         },
         Event::WriterGranted { holder, taken_from, .. } => match taken_from {
-            Some(other) => format!("{} took over typing from {}", who(holder), who(other)),
-            None => format!("{} may type", who(holder)),
+            Some(other) => format!("{} took over from {}", who(holder), who(other)),
+            None => format!("{} attached", who(holder)),
         },
-        Event::WriterReleased { .. } => "nobody is typing".to_owned(),
+        Event::WriterReleased { .. } => "detached".to_owned(),
         Event::Typed { by, bytes } => format!("{} typed {bytes} bytes", who(by)),
         Event::KeeperRestarted { reason } => {
             format!("keeper replaced its program, the run went on: {reason}")
@@ -144,7 +144,7 @@ fn sentence(event: &Event) -> String {
         Event::Tagged { tags } if tags.is_empty() => "has no tags any more".to_owned(),
         Event::Tagged { tags } => format!("tagged {}", tags.join(", ")),
         Event::Imported { file, .. } => format!("imported from {file}"),
-        Event::Noted { note: None } => "the note was taken away".to_owned(),
+        Event::Noted { note: None } => "the note was removed".to_owned(),
         Event::Noted { note: Some(note) } => format!("noted: {}", print::excerpt(note, 80)),
         Event::PolicySet { policy } => {
             let time = |ms: Option<u64>| ms.map_or_else(|| "never".to_owned(), print::span);
@@ -192,7 +192,7 @@ fn of_turns(event: &Event) -> String {
         Event::TurnBegan { turn } => format!("turn {turn}: the agent has it"),
         Event::CancelRequested { turn, cancel } => {
             let why = if cancel.for_another { " for another one" } else { "" };
-            format!("turn {turn} is to be interrupted{why}, says {}", who(&cancel.by))
+            format!("turn {turn} is being interrupted{why} by {}", who(&cancel.by))
         }
         Event::TurnEnded { turn, end, .. } => {
             let reason = end.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();

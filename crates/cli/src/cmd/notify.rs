@@ -79,7 +79,7 @@ fn log(ctx: &Ctx, args: &NotifyLog) -> Result<u8, Problem> {
     if args.json {
         print::json(&deliveries)?;
     } else if deliveries.is_empty() {
-        print::note("nobody was told anything yet; `berth notify test` tries it");
+        print::note("no notifications were sent yet; `berth notify test` sends one");
     } else {
         print::text(&table(&deliveries, true))?;
     }

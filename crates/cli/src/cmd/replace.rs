@@ -80,7 +80,7 @@ impl Replaced {
                 problem.what
             );
             Problem::new(problem.code, what)
-                .hint(format!("`berth rename {new_id} {name}` once that is mended"))
+                .hint(format!("`berth rename {new_id} {name}` once that is fixed"))
         })
     }
 }

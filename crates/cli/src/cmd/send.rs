@@ -19,7 +19,7 @@ use crate::meant::Meant;
 use crate::reading::ReadingTime;
 use crate::turns::{self, Heard, News};
 use crate::visible::{Paint, Visible};
-use crate::{print, tty};
+use crate::{print, replies, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
     let (Meant { id, .. }, words) = ctx.target_and(&args.session, &args.text, "what to say")?;
@@ -264,7 +264,7 @@ impl Shown {
     fn show_question(&mut self) {
         self.clear();
         let Some(ask) = self.questions.front() else { return };
-        print::note(&format!("{} wants to: {}", ask.tool, ask.detail));
+        print::note(&format!("{} {}", replies::headline(ask), ask.detail));
         self.reading = Some(ReadingTime::begin(self.since.elapsed()));
     }
 

@@ -20,7 +20,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Serve) -> Result<u8, Problem> {
     let is_json = args.json;
     let allow_hosts = options.allow_hosts.clone();
     if options.insecure_http {
-        print::note("without TLS, whoever is on the way can read tokens and all that is said");
+        print::note("without TLS, others on the network can read tokens and all messages");
     }
     let is_only_local = options.listen.iter().all(|listen| matches!(listen, Listen::Socket));
     if is_only_local && !is_json && print::is_terminal() {

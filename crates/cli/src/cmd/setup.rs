@@ -201,7 +201,7 @@ fn manager() -> Result<(), String> {
 fn systemctl(args: &[&str]) -> Result<(), Problem> {
     call(args).map_err(|said| {
         Problem::new(Code::Refused, format!("`systemctl --user {}` failed: {said}", args.join(" ")))
-            .hint("the files are written; run it again when that is mended")
+            .hint("the files are written; run it again when that is fixed")
     })
 }
 

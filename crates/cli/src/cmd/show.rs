@@ -54,7 +54,7 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
         ("writer", format!("pid {} ({}), since {}", writer.holder.pid, writer.holder.place, writer.since))
     }));
     for attached in &status.attached {
-        let how = if attached.writes { "types" } else { "looks on" };
+        let how = if attached.writes { "writer" } else { "observer" };
         rows.push(("attached", format!("{} ({how}), since {}", attached.place, attached.since)));
     }
     rows.push(("created", format!("{} ({} ago)", status.created_at, print::ago(status.created_at))));
@@ -77,12 +77,12 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
             let options = ask.options.iter().map(|option| format!("{} ({})", option.id, option.name));
             rows.push(("", options.collect::<Vec<_>>().join(" · ")));
         }
-        rows.extend(turns.releases_in_ms.map(|ms| ("released", format!("in {}, if idle", print::age(ms)))));
+        rows.extend(turns.releases_in_ms.map(|ms| ("pauses", format!("in {}, if idle", print::age(ms)))));
     }
-    rows.extend(status.released.clone().map(|why| ("released", why)));
+    rows.extend(status.released.clone().map(|why| ("ended", why)));
     rows.extend(status.expires_in_ms.map(|ms| ("expires", format!("in {}", print::age(ms)))));
     let at_rest = status.what.policy.archive_after_ms.filter(|_| status.archived_at.is_none());
-    rows.extend(at_rest.map(|ms| ("put away", format!("after {} at rest", print::span(ms)))));
+    rows.extend(at_rest.map(|ms| ("archives", format!("after {} at rest", print::span(ms)))));
     rows.push(("record", ctx.home.sessions_dir().join(&status.id).display().to_string()));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
     print::labelled(rows)

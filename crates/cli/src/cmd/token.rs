@@ -38,7 +38,7 @@ fn new(ctx: &Ctx, args: &args::TokenNew) -> Result<u8, Problem> {
         Tokens::open(&ctx.home)?.mint(TokenKind::Token, &wish, Maker { place: &ctx.place, pass: None })?;
     if new.token.expires_at.is_none() {
         print::note(&format!(
-            "warning: token `{0}` never ends: whoever finds it can use it until `berth token revoke {0}`",
+            "warning: token `{0}` never expires: it can be used until `berth token revoke {0}`",
             new.token.name
         ));
     }

@@ -82,13 +82,13 @@ fn terminal() -> Result<Terminal, Problem> {
             return Problem::new(
                 Code::Usage,
                 "BERTH_SESSION is set: it comes before a terminal's current session, and whatever runs in a \
-                 session cannot change the terminal of somebody else",
+                 session cannot change another terminal",
             )
             .hint("unset BERTH_SESSION if you set it yourself; inside a session name the one you mean");
         }
         Problem::new(
             Code::Usage,
-            "a current session belongs to a terminal, and standard input is none of a person's",
+            "a current session belongs to a terminal, and standard input is not a person's terminal",
         )
         .hint("scripts name a session: as an argument, with --session S, or with BERTH_SESSION=S")
     })

@@ -94,7 +94,7 @@ fn below<'a>(value: &'a Value, field: &str) -> Option<&'a Value> {
 /// The fields on the way to a value, each of which some session may have.
 fn path(text: &str) -> Result<Vec<String>, Problem> {
     let fields = text.strip_prefix('.').filter(|fields| !fields.is_empty());
-    let fields = fields.ok_or_else(|| odd(format!("`{{{{{text}}}}}` in --format is no field")))?;
+    let fields = fields.ok_or_else(|| odd(format!("`{{{{{text}}}}}` in --format is not a field")))?;
     let fields: Vec<String> = fields.split('.').map(str::to_owned).collect();
     let whole = fullest();
     let mut value = &whole;
@@ -108,7 +108,7 @@ fn path(text: &str) -> Result<Vec<String>, Problem> {
             // What is in a list is up to the session.
             Value::Array(_) if field.parse::<usize>().is_ok() => break,
             Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                let what = format!("`.{above}` in --format has no field `{field}`: it is no object");
+                let what = format!("`.{above}` in --format has no field `{field}`: it is not an object");
                 return Err(Problem::new(Code::Usage, what).hint(format!("write {{{{.{above}}}}}")));
             }
         }
@@ -204,7 +204,7 @@ mod tests {
             "{}",
             hint("{{.turns.que}}")
         );
-        assert!(hint("{{.id.x}}").contains("it is no object"), "{}", hint("{{.id.x}}"));
+        assert!(hint("{{.id.x}}").contains("it is not an object"), "{}", hint("{{.id.x}}"));
         for bad in ["{{id}}", "{{.}}", "{{", "plain", "{{.id", "{{.writer.pid.x}}", "{{.command.x}}", ""] {
             hint(bad);
         }

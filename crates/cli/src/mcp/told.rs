@@ -124,7 +124,7 @@ pub(super) struct ByTurn {
 /// The sessions there are.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct List {
-    /// Those that need somebody first.
+    /// Those that need an answer first.
     pub(super) sessions: Vec<SessionTold>,
     /// How many more there are.
     pub(super) more: u64,

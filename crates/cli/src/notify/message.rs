@@ -285,9 +285,9 @@ fn ended(end: &TurnEnd) -> String {
     let said = end.answer.lines().map(str::trim).find(|line| !line.is_empty());
     let reason = end.reason.as_deref().and_then(|reason| reason.lines().next());
     let text = match end.state {
-        Final::Done => said.or(reason).unwrap_or("done, without a word"),
+        Final::Done => said.or(reason).unwrap_or("done, without an answer"),
         Final::Failed | Final::Cancelled | Final::Interrupted | Final::Unknown => {
-            reason.or(said).unwrap_or("nobody said why")
+            reason.or(said).unwrap_or("the reason is unknown")
         }
     };
     short(text)

@@ -38,7 +38,7 @@ pub(super) fn tell(home: &Home, told: &Notification, style: Style) -> Came {
         None => Terminal::here().into_iter().collect(),
     };
     if terminals.is_empty() {
-        return Came::skipped("it is no terminal's current session");
+        return Came::skipped("it is not the current session of a terminal");
     }
     let mut told_at = Vec::new();
     let mut failed = Vec::new();
@@ -62,7 +62,7 @@ fn write_to(terminal: &Terminal, osc: &[u8]) -> Result<(), String> {
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::open(tty, flags, Mode::empty()).map_err(|error| error.to_string())?;
     if !rustix::termios::isatty(&fd) {
-        return Err("it is no terminal".to_owned());
+        return Err("it is not a terminal".to_owned());
     }
     // The window may have been closed meanwhile, and the next one has the same device. As long as ours is open
     // it is given to nobody else.

@@ -140,7 +140,7 @@ fn trouble(error: &ureq::Error, secret: Option<&str>) -> Tried {
         ureq::Error::Io(error) => return Tried::Maybe(io_words(error)),
         ureq::Error::Protocol(_) => return Tried::Maybe("it did not answer in HTTP".to_owned()),
         // These would repeat the address.
-        ureq::Error::BadUri(_) | ureq::Error::Http(_) => "its address is none".to_owned(),
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => "its address is not a valid URL".to_owned(),
         other => other.to_string(),
     };
     let why = secret.map_or(why.clone(), |secret| why.replace(secret, "***"));
@@ -159,7 +159,7 @@ fn io_words(error: &io::Error) -> String {
 
 /// What is sent, as the service on the other side documents it.
 fn request(hook: &Webhook, secret: Option<&str>, told: &Notification) -> Result<Request<Vec<u8>>, String> {
-    let address = || "its address is none".to_owned();
+    let address = || "its address is not a valid URL".to_owned();
     let json = "application/json";
     let built = match hook.format {
         Format::Json => {

@@ -72,7 +72,7 @@ fn a_turn_of_the_current_session_is_an_at_sign_and_its_number() {
     assert_eq!(shell.ok("berth result bot.1"), "ECHO: hello");
     assert_eq!(lab.ok(["send", "--session", "bot", "--wait", "more", "words"]), "ECHO: more words");
     assert!(shell.ok("berth turn @.2").contains("more words"));
-    assert_eq!(shell.run("berth turn 2").code, 2, "a number alone is no turn");
+    assert_eq!(shell.run("berth turn 2").code, 2, "a number alone is not a turn");
     assert_eq!(shell.run("berth turn other.2 --session bot").code, 3);
     assert!(shell.ok("berth turns").contains("hello"));
     shell.ok("berth queue pause");

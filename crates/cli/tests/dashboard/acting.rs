@@ -165,7 +165,7 @@ fn attaching_types_into_it_and_leaving_comes_back_to_the_dashboard() {
     let mut rival = lab.terminal(["attach", "shell"]);
     rival.wait_for("heard");
     terminal.type_keys("j\r");
-    terminal.wait_for("somebody else is typing");
+    terminal.wait_for("another client is attached");
     terminal.wait_for("1 running");
     // Escape takes the message away; together with the next key it would be another one.
     terminal.type_keys("\x1b");

@@ -181,7 +181,7 @@ fn g8_two_sessions_that_come_to_one_conversation_are_told() {
     lab.ok(["input", "t", "--enter", &format!("/resume {first}")]);
     wait_until("a conflict", || text(&lab.show("t"), "state") == "needs-you");
     let held = text(&lab.show("t")["turns"], "held");
-    assert!(held.contains("somebody else writes this conversation"), "{held}");
+    assert!(held.contains("another program writes this conversation"), "{held}");
     assert_eq!(state(&lab), "idle", "who had it first goes on");
 }
 

@@ -174,7 +174,7 @@ fn a_tool_that_a_killed_agent_left_is_ended_first_and_what_may_be_meant_to_stay_
     assert_eq!(agent, Some(std::process::id().to_string()));
     assert!(is_alive(&daemon), "what may be meant to stay was ended");
     let log = world.ok(&["log", &session]);
-    let ended = log.find("ended what an agent that was killed left at work").expect(&log);
+    let ended = log.find("ended what an agent that was killed left running").expect(&log);
     assert!(ended < log.find("run 1 starting").expect(&log), "{log}");
     assert!(log.contains("left alone, because it may be meant to stay: pid "), "{log}");
     world.ok(&["stop", &session]);

@@ -94,7 +94,7 @@ fn everybody_can_tell_who_is_attached_and_who_types() {
         assert!(one["since"].as_str().is_some_and(|since| since.ends_with('Z')), "{one}");
     }
     let shown = lab.ok(["show", &id]);
-    assert!(shown.contains("(looks on), since ") && shown.contains("(types), since "), "{shown}");
+    assert!(shown.contains("(observer), since ") && shown.contains("(writer), since "), "{shown}");
     types.close();
     looks.close();
     wait_until("nobody to be there", || attached().is_empty());

@@ -45,9 +45,11 @@ fn an_address_that_cannot_be_listened_on_is_told_with_what_to_do_and_nothing_sta
         said.err.contains(&format!("cannot listen on {address}")) && said.err.contains("hint:"),
         "{said:?}"
     );
-    for (odd, why) in
-        [("7070", "has no port"), ("localhost:x", "is no port"), ("no such host:1", "is no host")]
-    {
+    for (odd, why) in [
+        ("7070", "has no port"),
+        ("localhost:x", "is not a valid port"),
+        ("no such host:1", "is not a valid host"),
+    ] {
         let said = lab.berth(["serve", "--listen", odd]);
         assert!(said.code == 2 && said.err.contains(why), "{said:?}");
     }

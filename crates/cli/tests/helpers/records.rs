@@ -115,7 +115,7 @@ fn d11_a_helper_whose_owners_nobody_knows_is_never_ended_on_a_guess_and_always_b
     ] {
         assert_eq!((said.code, said.out.as_str()), (1, ""), "{said:?}");
         assert!(
-            said.err.contains("nobody knows who uses") && said.err.contains("helper stop old"),
+            said.err.contains("the owners of helper") && said.err.contains("helper stop old"),
             "{said:?}"
         );
     }

@@ -169,7 +169,7 @@ fn a_purge_that_dies_on_the_way_leaves_no_half_session_and_is_finished_by_the_ne
         let told = lab.ok(["sweep", "--dry-run"]);
         assert!(told.contains(&id) && told.contains("would be cleared up"), "{point}: {told}");
         let told = lab.ok(["sweep"]);
-        assert!(told.contains(&format!("session {id}, whose purge was broken off; cleared up")), "{told}");
+        assert!(told.contains(&format!("session {id}, whose purge was interrupted; cleared up")), "{told}");
         assert_eq!(files(&lab, "purging"), Vec::<String>::new(), "{point}");
         assert_eq!(lab.show("n")["id"], again.as_str(), "{point}: the new one keeps its name");
     }

@@ -44,7 +44,7 @@ fn what_cannot_be_a_tag_is_refused_and_changes_nothing() {
     for bad in ["two words", "", "ä", "a/b", "+"] {
         let said = lab.berth(["tag", &id, "good", bad]);
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{bad}: {said:?}");
-        assert!(said.err.contains("is no tag"), "{said:?}");
+        assert!(said.err.contains("is not a valid tag"), "{said:?}");
     }
     let many: Vec<String> = (0..32).map(|number| format!("t{number}")).collect();
     let args: Vec<&str> = ["tag", &id].into_iter().chain(many.iter().map(String::as_str)).collect();

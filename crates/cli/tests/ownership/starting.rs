@@ -64,7 +64,7 @@ fn g2_a_session_that_is_starting_is_not_swept_wherever_it_stands() {
             // However long it has been standing there: somebody holds it.
             set_back(&lab.session_dir(&id));
             let swept = lab.berth(["sweep"]);
-            assert!(swept.code == 1 && swept.out.contains("somebody holds it"), "{swept:?}");
+            assert!(swept.code == 1 && swept.out.contains("another process holds it"), "{swept:?}");
             assert!(lab.session_dir(&id).is_dir());
         }
         client.kill().expect("our own child");

@@ -38,7 +38,7 @@ fn b11_a_claude_killed_in_mid_tool_is_adopted_after_its_tool_is_ended() {
     let session = world.ok(&["adopt", ID, "--detach", "--name", "saved"]);
     assert!(matches!(tool.check(), Verdict::Gone), "the tool is still at work");
     let log = world.ok(&["log", "saved"]);
-    let ended = log.find("ended what an agent that was killed left at work").expect(&log);
+    let ended = log.find("ended what an agent that was killed left running").expect(&log);
     assert!(ended < log.find("run 1 starting").expect(&log), "{log}");
     world.echoed(&session, "go on");
     world.one_transcript(&session);
@@ -58,7 +58,7 @@ fn b11_what_was_said_by_hand_between_two_turns_is_read_before_the_next() {
     world.echoed(&id, "ours, third");
     assert_ne!(world.show(&id)["pid"], agent, "the agent was not started again");
     let log = world.ok(&["log", &id]);
-    assert!(log.contains("somebody else wrote its conversation since its last turn"), "{log}");
+    assert!(log.contains("another program wrote its conversation since its last turn"), "{log}");
     let one = world.one_transcript(&id);
     assert_eq!(one.prompts(), ["ours, first", "ours, second", "theirs, between", "ours, third"]);
     // Nobody wrote since, and nobody is started for nothing.

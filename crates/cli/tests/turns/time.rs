@@ -29,7 +29,7 @@ fn h2_an_agent_with_nothing_to_do_is_released_and_the_next_turn_brings_it_back()
     }
     let shown = lab.show(&id);
     assert_eq!((text(&shown, "state"), shown["keeper_pid"].is_null()), ("idle".into(), true), "{shown}");
-    assert!(text(&shown, "released").contains("nothing to do"), "{shown}");
+    assert!(text(&shown, "released").contains("paused to save memory"), "{shown}");
     assert!(
         lab.json(["ls", "--json"]).as_array().expect("an array").iter().any(|session| session["id"] == *id)
     );

@@ -81,7 +81,7 @@ impl Hosts {
         };
         for text in allow {
             let host = Host::parse(text).filter(|host| !host.name.contains('*')).ok_or_else(|| {
-                Problem::new(Code::Usage, format!("`{}` is no host name", text.escape_debug())).hint(
+                Problem::new(Code::Usage, format!("`{}` is not a valid host name", text.escape_debug())).hint(
                     "a host is a name or an address, with a port or without: --allow-host berth.example.com",
                 )
             })?;
@@ -98,7 +98,8 @@ impl Hosts {
             (None, _) => return Err(Fault::usage("there is no `Host` in the request")),
             (Some(_), Some(_)) => return Err(Fault::usage("there is more than one `Host` in the request")),
         };
-        let host = Host::parse(text).ok_or_else(|| Fault::usage("the `Host` in the request is none"))?;
+        let host =
+            Host::parse(text).ok_or_else(|| Fault::usage("the `Host` header is not a valid host name"))?;
         // Somebody may write the host into the first line as well; proxies differ in which of them counts.
         let line = uri.authority().map(|authority| Host::parse(authority.as_str()));
         if line.is_some_and(|line| line.as_ref() != Some(&host)) {
@@ -108,7 +109,8 @@ impl Hosts {
             return Ok(host);
         }
         let what = format!("this gateway is not called `{}`", host.name.escape_debug());
-        let hint = format!("whoever runs it can say `berth serve --allow-host {}`", host.name.escape_debug());
+        let hint =
+            format!("its owner can allow it with `berth serve --allow-host {}`", host.name.escape_debug());
         Err(Fault::from(Problem::new(Code::NotAllowed, what).hint(hint))
             .status(StatusCode::MISDIRECTED_REQUEST))
     }

@@ -25,7 +25,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/sessions/{session}/answers",
             Scope::Control,
             "answer",
-            "Answer what a session's agent asks. Of all who answer one question one does.",
+            "Answer a question of a session's agent. The first answer to a question counts.",
             answer,
         )
         .takes::<NewAnswer>()

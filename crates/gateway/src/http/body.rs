@@ -68,7 +68,7 @@ pub(crate) async fn read(
                 .hint("send less at once")
                 .status(StatusCode::PAYLOAD_TOO_LARGE))
         }
-        Ok(Err(error)) => Err(Fault::usage(format!("the body broke off, or is no body: {error}"))),
+        Ok(Err(error)) => Err(Fault::usage(format!("the body is cut off, or not valid: {error}"))),
         Err(_) => Err(Fault::usage("the body did not come in time").status(StatusCode::REQUEST_TIMEOUT)),
     }
 }
@@ -154,7 +154,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         let pair = |pair: &str| if pair.contains('=') { pair.to_owned() } else { format!("{pair}=true") };
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(pair);
         let uri = format!("/?{}", pairs.collect::<Vec<_>>().join("&")).parse::<axum::http::Uri>();
-        let uri = uri.map_err(|_| Fault::usage("the query is no text"))?;
+        let uri = uri.map_err(|_| Fault::usage("the query is not UTF-8"))?;
         let axum::extract::Query(read) = axum::extract::Query::<T>::try_from_uri(&uri).map_err(|error| {
             let why = error.body_text();
             let why = why.strip_prefix("Failed to deserialize query string: ").unwrap_or(&why);

@@ -38,7 +38,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/foreign",
             Scope::Read,
             "list_foreign",
-            "Conversations that agents keep and no session here has; those somebody has open first.",
+            "Conversations that agents keep and no session here has; open ones first.",
             list,
         )
         .query::<Which>()
@@ -110,13 +110,13 @@ struct Which {
     /// Those that sessions here have, too.
     #[serde(default)]
     ours: bool,
-    /// At most so many that nobody has open; 50 if nobody says.
+    /// At most so many that are not open; 50 by default.
     limit: Option<usize>,
 }
 
 fn wanted(agent: Option<&str>, cwd: Option<PathBuf>, limit: Option<usize>) -> Result<Wanted, Problem> {
     if let Some(dir) = cwd.as_ref().filter(|dir| !dir.is_absolute()) {
-        return Err(Problem::new(Code::Usage, format!("`{}` is no absolute path", dir.display()))
+        return Err(Problem::new(Code::Usage, format!("`{}` is not an absolute path", dir.display()))
             .hint("write the directory from / on"));
     }
     Ok(Wanted { agent: agent.map(foreign::kind).transpose()?, under: cwd, ours_too: false, limit })
@@ -165,15 +165,16 @@ async fn one(
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AdoptForeign")]
 struct Adopt {
-    /// What people will call the session; guessed from how it began if nobody says.
+    /// The name of the session; by default guessed from how it began.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
-    /// End whoever has it open.
+    /// End the programs that have it open.
     #[serde(default)]
     take: bool,
-    /// End these, by their pids, who have it open. If it is somebody else, nobody is ended, and the answer is 409.
+    /// End these programs that have it open, by their pids. If others have it open, none is ended, and the answer is
+    /// 409.
     take_only: Option<Vec<u32>>,
-    /// Wait so long for whoever has it open, at most an hour; then the answer is 504.
+    /// Wait so long until no program has it open, at most an hour; then the answer is 504.
     #[schemars(range(max = 3_600_000))]
     wait_ms: Option<u64>,
     /// The agent's own terminal interface.

@@ -103,7 +103,8 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/helpers/{helper}/stop",
             Scope::Control,
             "stop_helper",
-            "Ends a helper, whoever owns it; answered when that is proven over. Who may see some of its owners only has these leave.",
+            "End a helper with all its owners; answered when its end is proven. A caller who may see some of its \
+             owners only removes these.",
             end,
         )
         .filtered()
@@ -248,7 +249,7 @@ async fn ensure(
     let cwd = match wanted.cwd {
         Some(dir) if dir.is_absolute() && !is_limited => dir,
         Some(dir) if !dir.is_absolute() => {
-            let what = format!("`cwd` is no absolute path: {}", dir.display());
+            let what = format!("`cwd` is not an absolute path: {}", dir.display());
             return Err(Fault::usage(what).hint("write the directory from / on"));
         }
         given @ (Some(_) | None) => {

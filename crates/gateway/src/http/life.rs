@@ -226,7 +226,7 @@ struct Again {
     /// Begin a new conversation instead of going on with the one there was.
     #[serde(default)]
     fresh: bool,
-    /// End whoever else writes the conversation.
+    /// End other programs that write the conversation.
     #[serde(default)]
     take: bool,
 }

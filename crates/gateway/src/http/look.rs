@@ -120,7 +120,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "Who listens on a port, and whose they are.",
             of_port,
         )
-        .gives::<Ports>(200, "everybody who has it")
+        .gives::<Ports>(200, "all processes that listen on it")
         .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
         Route::new(
             get.clone(),
@@ -258,7 +258,7 @@ async fn of_all(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Json<Pr
 /// Who listens on a port.
 #[derive(Serialize, JsonSchema)]
 struct Ports {
-    /// Everybody who does.
+    /// The processes that listen on it.
     holders: Vec<Holder>,
 }
 
@@ -267,12 +267,14 @@ async fn of_port(
     caller: Caller,
     Path(port): Path<String>,
 ) -> Result<Json<Ports>, Fault> {
-    let bad = || Fault::usage(format!("`{}` is no port", port.escape_debug())).hint("a port is 1 to 65535");
+    let bad = || {
+        Fault::usage(format!("`{}` is not a valid port", port.escape_debug())).hint("a port is 1 to 65535")
+    };
     let number = port.parse::<u16>().ok().filter(|number| *number != 0).ok_or_else(bad)?;
     let ctx = caller.ctx(&gate);
     let holders = work(move || port::holders(&ctx, number)).await?;
     if holders.is_empty() {
-        return Err(Problem::new(Code::NotFound, format!("nobody listens on port {number}")).into());
+        return Err(Problem::new(Code::NotFound, format!("no process listens on port {number}")).into());
     }
     Ok(Json(Ports { holders }))
 }
@@ -345,7 +347,7 @@ struct Search {
 struct Found {
     /// In order.
     lines: Vec<Line>,
-    /// There is more, or there may be: a search that takes long is broken off.
+    /// There is more, or there may be: a search that takes long is cut short.
     more: bool,
     /// What could not be searched.
     damaged: Vec<String>,

@@ -126,7 +126,7 @@ struct Keys {
     /// Press Enter behind them.
     #[serde(default)]
     enter: bool,
-    /// Take the right to type from whoever has it.
+    /// Take over from the client that types.
     #[serde(default)]
     take: bool,
 }

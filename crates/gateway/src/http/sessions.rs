@@ -130,11 +130,11 @@ impl Which {
         };
         let states = words(self.state);
         if let Some(odd) = states.iter().find(|state| !STATES.contains(&state.as_str())) {
-            return Err(Problem::new(Code::Usage, format!("`{}` is no state", odd.escape_debug()))
+            return Err(Problem::new(Code::Usage, format!("`{}` is not a state", odd.escape_debug()))
                 .hint(format!("the states are {}", STATES.join(", "))));
         }
         if let Some(dir) = self.cwd.as_ref().filter(|dir| !dir.is_absolute()) {
-            return Err(Problem::new(Code::Usage, format!("`{}` is no absolute path", dir.display()))
+            return Err(Problem::new(Code::Usage, format!("`{}` is not an absolute path", dir.display()))
                 .hint("write the directory from / on"));
         }
         let extent = match (self.all, self.archived) {

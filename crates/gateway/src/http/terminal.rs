@@ -93,9 +93,9 @@ struct How {
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, Debug, Default)]
 #[serde(rename_all = "lowercase")]
 enum As {
-    /// See and type, if nobody else does.
+    /// See and type, if no other client does.
     Writer,
-    /// See and type, and take that right from whoever has it.
+    /// See and type, and take over from the client that types.
     Take,
     /// See.
     #[default]
@@ -129,7 +129,7 @@ enum Remark {
     Size { rows: u16, cols: u16 },
     /// The next bytes are a whole screen: forget what was shown.
     Screen(bool),
-    /// Somebody else types now; you observe.
+    /// Another client types now; you observe.
     Replaced { by: String },
     /// The run is over: what is known then.
     Ended(Box<berth_api::Status>),

@@ -160,7 +160,7 @@ async fn revoke(
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewLinkRequest")]
 struct NewLinkBody {
-    /// How far whoever uses it may go; not further than you. `control` if nothing is said.
+    /// The scope of the link; not further than that of the caller. `control` by default.
     #[serde(default)]
     scope: Option<Scope>,
     /// The only sessions it is for, by name or id; all if nothing is said. The list does not confine `control` and

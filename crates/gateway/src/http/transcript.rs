@@ -83,7 +83,7 @@ async fn told(target: Target, Query(part): Query<Part>) -> Result<Json<Page>, Fa
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 struct Wanted {
-    /// What it is; if nobody says, a text of an agent that takes turns and a recording of a terminal.
+    /// The format; by default a text of an agent that takes turns and a recording of a terminal.
     format: Option<Format>,
     /// Only this run.
     run: Option<u64>,
@@ -147,7 +147,7 @@ fn written(seat: Seat, write: impl FnOnce(&mut Write<'_>) -> Result<(), Problem>
     let write = waiting.bound(u64::MAX, move || {
         let _seat = seat;
         let mut ahead = Vec::with_capacity(PIECE_BYTES);
-        let gone = || Problem::new(Code::Refused, "nobody takes it any more");
+        let gone = || Problem::new(Code::Refused, "the client disconnected");
         let mut take = |bytes: &[u8]| {
             ahead.extend_from_slice(bytes);
             if ahead.len() < PIECE_BYTES {

@@ -58,7 +58,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/sessions/{session}/turns",
             Scope::Send,
             "send_turn",
-            "Have something said to a session's agent.",
+            "Send a prompt to a session's agent.",
             send,
         )
         .header(
@@ -103,7 +103,7 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/sessions/{session}/turns/{turn}/cancel",
             Scope::Send,
             "cancel_turn",
-            "Withdraw a turn that waits, or have the agent break it off.",
+            "Cancel a queued or running turn.",
             cancel,
         )
         .gives::<TurnView>(200, "it is over and will not run")
@@ -161,11 +161,11 @@ impl<S: Send + Sync> FromRequestParts<S> for TurnNumber {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Fault> {
         let params = RawPathParams::from_request_parts(parts, state).await;
-        let params = params.map_err(|_| Fault::usage("the path is no text"))?;
+        let params = params.map_err(|_| Fault::usage("the path is not UTF-8"))?;
         let text =
             params.iter().find(|(name, _)| *name == "turn").map(|(_, value)| value).unwrap_or_default();
         text.parse().map(Self).map_err(|_| {
-            Fault::usage(format!("`{}` is no turn", text.escape_debug()))
+            Fault::usage(format!("`{}` is not a turn", text.escape_debug()))
                 .hint("a turn is named by its number in the session, as in /turns/3")
         })
     }
@@ -318,7 +318,7 @@ async fn cancel(
             Waited::Reached(view) => *view,
             Waited::Held(problem) => return Err(problem.into()),
             Waited::TimedOut => {
-                let what = format!("turn {} is to be broken off and is not over yet", view.turn);
+                let what = format!("turn {} is being cancelled and is not over yet", view.turn);
                 return Err(Problem::new(Code::TimedOut, what).hint("look again in a moment").into());
             }
         };

@@ -40,7 +40,8 @@ pub(crate) fn routes() -> Vec<Route> {
             "/v1/sessions/{session}/wait",
             Scope::Read,
             "wait",
-            "Wait until a session is idle, needs somebody, is done with its latest turn or with a given one, ends, or says something.",
+            "Wait until a session is idle, needs an answer, is done with its latest turn or with a given one, ends, \
+             or says something.",
             wait_for,
         )
         .takes::<Wish>()
@@ -67,7 +68,7 @@ struct Wish {
 enum What {
     /// It has nothing to do, and nothing waits.
     Idle,
-    /// It needs somebody.
+    /// It needs an answer.
     NeedsYou,
     /// Its latest turn is over.
     Done,

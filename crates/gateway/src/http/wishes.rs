@@ -37,7 +37,7 @@ pub(crate) struct PolicyWish {
     #[serde(default, deserialize_with = "given")]
     #[schemars(with = "Option<u64>")]
     archive_after_ms: Option<Option<u64>>,
-    /// Whether the queue goes on behind a turn nobody knows the end of.
+    /// Whether the queue goes on after a turn whose end is unknown.
     on_unknown: Option<OnUnknown>,
     /// What the queue does behind a turn that failed because of the model: usage limit, overload or login.
     on_failed: Option<OnFailed>,
@@ -67,7 +67,7 @@ pub(crate) fn told_of(words: Option<&[String]>) -> Result<Notify, Problem> {
     let occasion = |word: &String| {
         Occasion::named(word).ok_or_else(|| {
             let known: Vec<_> = Occasion::ALL.iter().map(|occasion| occasion.word()).collect();
-            let what = format!("`notify`: `{}` is none of {}", word.escape_debug(), known.join(", "));
+            let what = format!("`notify`: `{}` is not one of {}", word.escape_debug(), known.join(", "));
             Problem::new(Code::Usage, what)
         })
     };
@@ -105,14 +105,14 @@ impl LimitsWish {
     }
 }
 
-/// A session that somebody wants: an agent, or a command.
+/// A session to start: an agent, or a command.
 #[derive(Deserialize, JsonSchema, Clone, Debug)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSession {
     /// What people call it.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
-    /// Where it runs, from / on; where the gateway was started if nobody says.
+    /// The absolute path of its directory; by default that of the gateway.
     #[schemars(regex(pattern = "^/"))]
     pub(crate) cwd: Option<PathBuf>,
     /// Variables on top of the gateway's own environment. What looks like a secret is in no record.
@@ -127,7 +127,7 @@ pub(crate) struct NewSession {
     tui: bool,
     /// The agent's own id of the conversation to go on with.
     resume: Option<String>,
-    /// End whoever else writes that conversation.
+    /// End other programs that write that conversation.
     #[serde(default)]
     take: bool,
     /// The first turn.
@@ -141,7 +141,7 @@ pub(crate) struct NewSession {
     /// What people sort it by.
     #[serde(default)]
     tags: Vec<String>,
-    /// What somebody wrote about it.
+    /// The note about the session.
     note: Option<String>,
     /// What to tell people of, over what the config says.
     #[schemars(with = "Option<berth_api::turn::Notify>")]
@@ -149,7 +149,7 @@ pub(crate) struct NewSession {
     /// The command and its arguments; with an agent, more arguments for it.
     #[serde(default)]
     command: Vec<String>,
-    /// How far its agent may command other sessions; no further than whoever asks may go.
+    /// How far its agent may command other sessions; no further than the caller may.
     grant: Option<Scope>,
 }
 
@@ -165,8 +165,11 @@ impl NewSession {
     /// As the verbs take it.
     pub(crate) fn wanted(self) -> Result<Wanted, Problem> {
         if let Some(dir) = self.cwd.as_ref().filter(|dir| !dir.is_absolute()) {
-            return Err(Problem::new(Code::Usage, format!("`cwd` is no absolute path: {}", dir.display()))
-                .hint("write the directory from / on: the gateway is somewhere else than you"));
+            return Err(Problem::new(
+                Code::Usage,
+                format!("`cwd` is not an absolute path: {}", dir.display()),
+            )
+            .hint("write the directory from / on: the gateway is somewhere else than you"));
         }
         let notify = self.notify.as_deref().map(|words| told_of(Some(words))).transpose()?;
         let limits = self.limits.limits()?;

@@ -111,7 +111,7 @@ impl List {
 
     fn start(self: &Arc<Self>, state: &mut State) {
         let failed = |error: io::Error| {
-            let what = format!("nobody can watch the list: {error}");
+            let what = format!("the list cannot be watched: {error}");
             Some(Problem::new(Code::Unreachable, what).hint("ask again later"))
         };
         let (ours, theirs) = match UnixStream::pair() {

@@ -94,7 +94,7 @@ impl Sessions {
         );
         registry.register("turns_queued", "Turns that wait", new.queued.clone());
         registry.register("turns_in_work", "Turns that agents have", new.in_work.clone());
-        registry.register("requests_waiting", "Requests of agents that wait for somebody", new.asks.clone());
+        registry.register("requests_waiting", "Requests of agents that wait for an answer", new.asks.clone());
         registry.register("turns_accepted", "Turns that were accepted", new.accepted.clone());
         registry.register("turns", "Turns that are over, by outcome", new.ended.clone());
         registry.register_with_unit("turn_wait", "From accepted to given to the agent", Unit::Seconds, wait);

@@ -38,7 +38,7 @@ pub(crate) fn of(route: &Route) -> BTreeMap<u16, String> {
         add(503, Code::Unreachable, "the store, or the session's keeper, cannot be reached");
     }
     if is_about("{session}") || is_about("{helper}") {
-        add(404, Code::NotFound, "there is none of that name or id for you");
+        add(404, Code::NotFound, "nothing of that name or id is visible to the token");
     }
     if route.takes.is_some() {
         add(408, Code::Usage, "the body did not come in time");
@@ -56,8 +56,8 @@ fn about(code: Code) -> &'static str {
         Code::Refused => "refused, or tried and failed",
         Code::Usage => "the request makes no sense",
         Code::NotFound => "there is no such thing",
-        Code::Held => "somebody else has it",
-        Code::InUse => "somebody else writes the conversation: trying again does not help while they do",
+        Code::Held => "another client or command holds it",
+        Code::InUse => "another program writes the conversation: a retry does not help while it does",
         Code::Unreachable => "the store, or the session's keeper, cannot be reached",
         Code::TimedOut => "it did not happen in time",
         Code::NeedsYes => "it needs a yes",

@@ -18,7 +18,8 @@ impl FromStr for Address {
         let Some((host, port)) = text.rsplit_once(':') else {
             return Err(format!("`{text}` has no port, as in 127.0.0.1:7070, localhost:7070 or :7070"));
         };
-        let port = port.parse().map_err(|_| format!("`{port}` is no port; one is 0 (any) to 65535"))?;
+        let port =
+            port.parse().map_err(|_| format!("`{port}` is not a valid port; one is 0 (any) to 65535"))?;
         let host = match host.strip_prefix('[').map(|host| host.strip_suffix(']')) {
             Some(Some(host)) => host,
             Some(None) => return Err(format!("`{host}` has no closing bracket")),
@@ -27,7 +28,7 @@ impl FromStr for Address {
         };
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '%');
         if !host.chars().all(is_plain) {
-            return Err(format!("`{}` is no host", host.escape_debug()));
+            return Err(format!("`{}` is not a valid host", host.escape_debug()));
         }
         let host = Some(host).filter(|host| !host.is_empty() && !host.eq_ignore_ascii_case("localhost"));
         Ok(Self { host: host.map(str::to_owned), port })

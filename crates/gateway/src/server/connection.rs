@@ -98,7 +98,7 @@ pub(super) async fn accept(listener: Listener, heart: Heart, server: Arc<Server>
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot let anybody in");
+                    tracing::warn!(%error, "cannot accept connections");
                     tokio::time::sleep(limits::ACCEPT_PAUSE).await;
                 }
             },
@@ -110,7 +110,7 @@ fn local(stream: UnixStream, server: &Arc<Server>) {
     let Ok(credentials) = stream.peer_cred() else { return };
     let (uid, pid) = (credentials.uid(), credentials.pid());
     // Until they were looked at nobody can tell who they are.
-    let unseen = Err(Problem::new(Code::NotAllowed, "nobody has looked who asks"));
+    let unseen = Err(Problem::new(Code::NotAllowed, "the caller was not identified"));
     let Some(ticket) = server.connections.enter(&Peer::Local { uid, pid, inside: Arc::new(unseen) }) else {
         return refuse(stream.into_std());
     };
@@ -217,7 +217,7 @@ async fn serve(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection broke off");
+        tracing::debug!(%error, "a connection was interrupted");
     }
 }
 

@@ -186,7 +186,7 @@ impl Watch {
         let since = since.as_secs_f32();
         self.log.say(
             "stands still",
-            &format!("nobody was let in at {listener} for {since:.1} s; it starts again in place"),
+            &format!("{listener} accepted no connection for {since:.1} s; it starts again in place"),
         );
         self.log.flush();
         let error = match &self.again.0 {

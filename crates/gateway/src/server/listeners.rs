@@ -214,7 +214,9 @@ fn network(address: SocketAddr, is_tls: bool, inherited: Option<OwnedFd>) -> Res
         let code = if error.kind() == io::ErrorKind::AddrInUse { Code::Held } else { Code::Refused };
         let what = format!("cannot listen on {address}: {error}");
         Problem::new(code, what).hint(match error.kind() {
-            io::ErrorKind::AddrNotAvailable => "that is no address of this machine; 0.0.0.0 is all it has",
+            io::ErrorKind::AddrNotAvailable => {
+                "that is not an address of this machine; 0.0.0.0 is all it has"
+            }
             io::ErrorKind::PermissionDenied => "ports below 1024 are for root; choose another port",
             _ => "choose another port; port 0 takes one that is free and says which",
         })

@@ -91,11 +91,9 @@ impl<S> Worded<S> {
 fn worded(head: &[u8]) -> Option<Vec<u8>> {
     let status = head.strip_prefix(b"HTTP/1.")?.get(2..5)?;
     let (status, line, what) = match status {
-        b"400" => (
-            StatusCode::BAD_REQUEST,
-            "400 Bad Request",
-            "this is no request that can be read as HTTP/1.1".to_owned(),
-        ),
+        b"400" => {
+            (StatusCode::BAD_REQUEST, "400 Bad Request", "the request is not valid HTTP/1.1".to_owned())
+        }
         b"414" => (
             StatusCode::URI_TOO_LONG,
             "414 URI Too Long",

@@ -39,7 +39,7 @@ impl Group {
         let trouble =
             |error: io::Error| format!("cannot use the cgroup {}: {}", path.display(), reason(&error));
         let group = Self::open(&path, name).map_err(trouble)?;
-        let group = group.ok_or_else(|| format!("{} is no cgroup of version 2", path.display()))?;
+        let group = group.ok_or_else(|| format!("{} is not a cgroup of version 2", path.display()))?;
         if group.is_populated().map_err(trouble)? {
             return Err(format!("processes that no record explains are in the cgroup {}", path.display()));
         }

@@ -359,7 +359,7 @@ impl Keeper {
         let handle = self.handle_name();
         match trouble {
             Trouble::NoConversation { id } => turn::no_conversation(id, &handle),
-            Trouble::InUse { said } => format!("somebody else writes its conversation: {said}"),
+            Trouble::InUse { said } => format!("another program writes its conversation: {said}"),
             Trouble::NotLoggedIn { said } => {
                 format!("it is not logged in: {said} (log in with its own command, or give it a key)")
             }

@@ -105,7 +105,7 @@ impl Keeper {
             }
             // It would run without an owner, and nothing would ever end it.
             Request::Resume { .. } if home.is_helpers() => {
-                let what = format!("helper {id} cannot be resumed: it would be nobody's");
+                let what = format!("helper {id} cannot be resumed: it would have no owner");
                 return Err(Problem::new(Code::Refused, what).hint("start it with `berth helper ensure`"));
             }
             _ => {}

@@ -140,8 +140,11 @@ fn look_for_others(
         )
     };
     let unclear = |why: String| {
-        Problem::new(Code::InUse, format!("cannot tell whether somebody writes conversation {known}: {why}"))
-            .hint("mend that, then try again")
+        Problem::new(
+            Code::InUse,
+            format!("cannot tell whether another program writes conversation {known}: {why}"),
+        )
+        .hint("mend that, then try again")
     };
     let mut found = find().map_err(unclear)?;
     if !found.is_empty() && found.iter().all(|writer| take.means(writer.identity.pid)) {
@@ -195,13 +198,13 @@ fn end_orphans(session: &Session, spec: &Spec, known: &str) -> Result<Left, Prob
     let ended = orphans.end().map_err(|why| {
         Problem::new(
             Code::Refused,
-            format!("a tool of an agent that was killed is still at work in conversation {known}: {why}"),
+            format!("a tool of an agent that was killed still runs in conversation {known}: {why}"),
         )
         .hint("end it, then try again")
     })?;
     let mut left = Left { ended: !ended.is_empty(), notes: vec![] };
     if left.ended {
-        left.notes.push(format!("ended what an agent that was killed left at work: {}", ended.join("; ")));
+        left.notes.push(format!("ended what an agent that was killed left running: {}", ended.join("; ")));
     }
     if !orphans.others.is_empty() {
         let others: Vec<String> = orphans.others.iter().map(writers::Orphan::line).collect();

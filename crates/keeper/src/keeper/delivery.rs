@@ -70,7 +70,7 @@ impl Keeper {
             return Some(Observation::Held { hold: Hold::ForeignWriter { who } });
         }
         if self.delivery.outdated {
-            let reason = "somebody else wrote its conversation meanwhile; the next run reads it anew";
+            let reason = "another program wrote its conversation meanwhile; the next run reads it anew";
             return Some(Observation::Broken { epoch, reason: reason.to_owned() });
         }
         if in_terminal {

@@ -30,7 +30,8 @@ const MAX_CLIENTS: usize = 96;
 /// Tags as somebody wrote them.
 pub(super) fn tags_of(texts: &[String]) -> Result<Vec<Name>, Problem> {
     let tag = |text: &String| {
-        Name::parse(text).map_err(|bad| Problem::new(Code::Usage, format!("`{text}` is no tag: {bad}")))
+        Name::parse(text)
+            .map_err(|bad| Problem::new(Code::Usage, format!("`{text}` is not a valid tag: {bad}")))
     };
     texts.iter().map(tag).collect()
 }

@@ -54,14 +54,14 @@ impl Keeper {
         match seen.mark.news() {
             News::Nothing => None,
             News::Replaced if session.has_terminal() => Some(format!(
-                "somebody who replaced its file; have its agent read that with `/resume {}` in its terminal, or go on \
+                "it replaced the file; have the agent read that with `/resume {}` in its terminal, or go on \
                  without with `berth queue {} resume`",
                 known.id,
                 self.handle_name()
             )),
-            News::Replaced => Some("somebody replaced the file of its conversation".to_owned()),
+            News::Replaced => Some("the file of its conversation was replaced".to_owned()),
             News::CannotTell { why } => {
-                tracing::debug!(why, "whether somebody else wrote the conversation cannot be told");
+                tracing::debug!(why, "cannot tell whether another program wrote the conversation");
                 None
             }
             News::Said { answers, .. } if session.has_terminal() => {
@@ -69,7 +69,7 @@ impl Keeper {
                 let is_strange = !answers.is_empty() && !self.says_it_works();
                 is_strange.then(|| {
                     format!(
-                        "somebody who said something its agent has not read; have it read that with `/resume {}` \
+                        "it wrote something the agent has not read; have the agent read that with `/resume {}` \
                          in its terminal, or go on without with `berth queue {} resume`",
                         known.id,
                         self.handle_name()
@@ -85,7 +85,7 @@ impl Keeper {
                     false if self.prints_ids() => answers.iter().any(|id| !self.printed(id)),
                     false => was_silent,
                 };
-                is_strange.then(|| "somebody else wrote its conversation since its last turn".to_owned())
+                is_strange.then(|| "another program wrote its conversation since its last turn".to_owned())
             }
         }
     }

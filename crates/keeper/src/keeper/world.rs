@@ -441,7 +441,7 @@ impl Keeper {
         let unseen = members.unseen;
         left.extend((unseen > 0).then(|| format!("{unseen} in a pid namespace that cannot be seen into")));
         if left.is_empty() && !self.contained.is_empty() {
-            left.push("somebody in its control group who cannot be listed".to_owned());
+            left.push("a process in its control group that cannot be listed".to_owned());
         }
         if !self.unwritten.is_empty() {
             left.push("the last of its output waits for room on the disk".to_owned());

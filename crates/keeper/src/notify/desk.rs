@@ -199,7 +199,7 @@ impl Desk {
         if lock.acquire(LOCK_PATIENCE)? {
             return Ok(lock);
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("somebody else keeps {name} locked")))
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("another process keeps {name} locked")))
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) fn is_half_made(dir: &Path) -> bool {
 /// to anyone but its maker, who is gone.
 pub(super) fn remove_half_made(dir: &Path) -> Result<(), String> {
     let lease = Lease::claim(dir).map_err(|error| format!("cannot claim it: {error}"))?;
-    let Some(_lease) = lease else { return Err("somebody holds it".to_owned()) };
+    let Some(_lease) = lease else { return Err("another process holds it".to_owned()) };
     if !is_half_made(dir) {
         return Err("there is something in it".to_owned());
     }

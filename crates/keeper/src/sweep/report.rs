@@ -18,7 +18,7 @@ pub struct Report {
     pub alive: Vec<Alive>,
     /// Ours and left over.
     pub left_over: Vec<Cleared>,
-    /// Records without a process, and what else nobody uses any more.
+    /// Records without a process, and what else is no longer used.
     pub no_process: Vec<Cleared>,
     /// Sessions that were at rest for as long as their policy says, and were put away.
     pub archived: Vec<Cleared>,

@@ -49,7 +49,7 @@ pub fn end(writer: &Writer, grace: Duration, asked_by: Option<u32>) -> Result<En
         // A record may be of an older version, which believed every caller of a hook.
         Verdict::Alive(_) if matches!(writer.evidence, Evidence::Hook { .. }) && !is_agent(writer) => {
             let (who, kind) = (name(writer.identity.pid), &writer.kind);
-            return Err(format!("{who} is no {kind} by its name, and only a hook says so: end it yourself"));
+            return Err(format!("{who} is not {kind} by its name, and only a hook says so: end it yourself"));
         }
         Verdict::Alive(pidfd) => {
             let agent = [(writer.identity.clone(), pidfd)];

@@ -134,7 +134,9 @@ fn fork(branch: &Branch, line: u64, kept: Option<Side>, lost: Side) -> Finding {
     let text = match (&kept, branch.is_race) {
         (Some(kept), false) if branch.fork.is_none() => {
             let other = kept.from_line;
-            format!("somebody went back to the start: lines {from} to {to} were left for line {other}")
+            format!(
+                "the conversation went back to the start: lines {from} to {to} were left for line {other}"
+            )
         }
         _ if branch.fork.is_none() => {
             format!("the conversation begins a second time: lines {from} to {to} hang on nothing")
@@ -145,7 +147,7 @@ fn fork(branch: &Branch, line: u64, kept: Option<Side>, lost: Side) -> Finding {
         }
         (Some(kept), false) => {
             let other = kept.from_line;
-            format!("somebody went back: lines {from} to {to} were left for line {other}")
+            format!("the conversation went back: lines {from} to {to} were left for line {other}")
         }
         (None, _) => format!("lines {from} to {to} follow the record at which a resume begins"),
     };

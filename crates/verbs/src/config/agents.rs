@@ -177,7 +177,7 @@ fn env(keys: &mut Keys<'_>) -> Result<Vec<(String, String)>, Problem> {
     let mut env = Vec::new();
     for (name, Found { origin, value }) in keys.texts("env")? {
         if name.is_empty() || name.contains(['=', '\0']) {
-            let what = format!("cannot set {name:?}: that is no name of a variable");
+            let what = format!("cannot set {name:?}: that is not a valid name of a variable");
             return Err(keys.refuse("env", &origin, &what));
         }
         if name.starts_with("BERTH_") {

@@ -22,8 +22,8 @@ const TELEGRAM: &str = "https://api.telegram.org";
 
 pub const TABLE: Table = Table {
     path: "notify",
-    about: "Tells you that a session needs you, finished or failed, while nobody is attached to it, follows its turn \
-            or watches it. Nothing is told unless one of the ways here is set up; `berth notify test` tries them.",
+    about: "Tells you that a session needs you, finished or failed, while no client is attached to it, follows its \
+            turn or watches it. Nothing is sent unless one of the ways here is set up; `berth notify test` tries them.",
     keys: &[
         Key::new(
             "on",
@@ -79,7 +79,7 @@ const WEBHOOK_KEYS: [Key; 6] = [
     .otherwise("needed, but for Telegram")
     .example("\"https://api.telegram.org\"")
     .secret(),
-    Key::new("format", Kind::Choice(&["json", "ntfy", "telegram"]), "What the other side wants to be sent")
+    Key::new("format", Kind::Choice(&["json", "ntfy", "telegram"]), "The format that the receiver expects")
         .default("json")
         .example("\"telegram\""),
     Key::new(
@@ -300,7 +300,7 @@ impl Webhook {
         let url = match url {
             Some(Found { origin, value }) if !is_address(&value) => {
                 return Err(keys
-                    .refuse("url", &origin, "is no address")
+                    .refuse("url", &origin, "is not a valid address")
                     .hint("it begins with https:// (or http://) and names a host"));
             }
             Some(url) => url.value,

@@ -17,7 +17,7 @@ pub(super) const TABLE: Table = Table {
         Key::new(
             "idle",
             Kind::TimeOrNever,
-            "Release an agent that had nothing to do for this long; the next turn brings it back",
+            "Pause an agent that was idle for this long, to save memory; the next message wakes it",
         )
         .default("30m")
         .example("\"2h\""),
@@ -34,14 +34,14 @@ pub(super) const TABLE: Table = Table {
         Key::new(
             "on_unknown",
             Kind::Choice(&["hold", "continue"]),
-            "What a queue does behind a turn nobody knows the end of: wait for somebody's word, or go on",
+            "What a queue does after a turn whose end is unknown: wait for a person, or go on",
         )
         .default("hold"),
         Key::new(
             "on_failed",
             Kind::Choice(&["hold", "continue", "retry"]),
-            "What a queue does behind a turn that failed because of the model (usage limit, overload, login): wait for \
-             somebody's word, go on, or send the turn's text again after a back-off",
+            "What a queue does after a turn that failed because of the model (usage limit, overload, login): wait for \
+             a person, go on, or send the turn's text again after a back-off",
         )
         .default("hold"),
     ],

@@ -22,7 +22,7 @@ pub(super) const TABLE: Table = Table {
         Key::new("tls_key", Kind::Text, "The key of that certificate, a PEM file")
             .otherwise("no TLS")
             .example("\"/etc/berth/key.pem\""),
-        Key::new("insecure_http", Kind::Switch, "Listen without TLS where others could read along, too")
+        Key::new("insecure_http", Kind::Switch, "Listen without TLS also where others could read along")
             .default("false"),
         Key::new(
             "allow_hosts",
@@ -38,8 +38,7 @@ pub(super) const TABLE: Table = Table {
         )
         .otherwise("none: the header is ignored")
         .example("[\"127.0.0.1\", \"10.0.0.0/8\"]"),
-        Key::new("open_metrics", Kind::Switch, "Let everybody see /metrics, without a token")
-            .default("false"),
+        Key::new("open_metrics", Kind::Switch, "Serve /metrics without a token").default("false"),
         Key::new(
             "log_format",
             Kind::Choice(&["none", "text", "json"]),

@@ -143,7 +143,9 @@ fn what_could_never_be_started_is_refused() {
     assert!(
         refused("[agents.mine]\nresume_tui = [\"--resume\"]\n").contains("says nowhere where the id goes")
     );
-    assert!(refused("[agents.mine.env]\n\"A=B\" = \"1\"\n").contains("that is no name of a variable"));
+    assert!(
+        refused("[agents.mine.env]\n\"A=B\" = \"1\"\n").contains("that is not a valid name of a variable")
+    );
     assert!(refused("[agents.mine.env]\nBERTH_HOME = \"1\"\n").contains("berth's own"));
 }
 

@@ -174,7 +174,7 @@ fn ending(turn: &TurnView) -> Option<String> {
         }
         "interrupted" => Some(format!("Interrupted{why}. What it did until then is done.")),
         "unknown" => Some(format!(
-            "Unknown{why}. It was given to the agent, and nobody knows how it ended; it was not repeated."
+            "Unknown{why}. It was given to the agent, and its end is unknown; it was not repeated."
         )),
         "queued" => Some(match &turn.held {
             Some(held) => format!("Not begun: {}", line(held)),

@@ -36,7 +36,7 @@ const MAX_PAGE_BYTES: usize = 4 << 20;
 /// What was said, and what came of it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, JsonSchema)]
 pub struct Exchange {
-    /// What somebody said; nothing for what the agent did by itself.
+    /// The prompt; nothing for what the agent did by itself.
     pub prompt: Option<String>,
     /// When.
     pub at: Option<Timestamp>,

@@ -94,7 +94,7 @@ where
                 let mut state = shared.lock();
                 let result = loop {
                     if state.is_broken {
-                        return Err(Problem::new(Code::Bug, "a thread of the search broke off"));
+                        return Err(Problem::new(Code::Bug, "a thread of the search ended early"));
                     }
                     match state.done.remove(&number) {
                         Some(result) => break result,

@@ -132,7 +132,7 @@ fn have(ctx: &Ctx, wish: &Wish) -> Result<Status, Problem> {
     }
     Err(last.unwrap_or_else(|| {
         Problem::new(Code::Held, format!("helper `{}` was over each time we had it", wish.terms.name))
-            .hint("somebody stops it again and again; `berth helper log` tells who")
+            .hint("it is stopped again and again; `berth helper log` tells by which client")
     }))
 }
 

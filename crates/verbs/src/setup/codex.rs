@@ -81,7 +81,7 @@ pub fn codex(root: &Path, removes: bool) -> Result<Plan, Problem> {
     plan.change(Change { path: config_path, before: config, after, agent_dir: dir });
     if !plan.is_done() && !removes {
         plan.notes.push(
-            "Codex passes over hooks that nobody trusts, and says nothing: start `codex`, type /hooks and trust \
+            "Codex skips hooks that are not trusted, without a message: start `codex`, type /hooks and trust \
              those of berth; until then it only tells when a turn is over (notify)"
                 .to_owned(),
         );

@@ -44,7 +44,7 @@ pub enum Item {
 pub struct Tool {
     /// The agent's own id of it.
     pub id: String,
-    /// What the tool is called; empty if nobody said.
+    /// The name of the tool; empty if unknown.
     pub name: String,
     /// How what it was given begins, on one line.
     pub summary: String,
@@ -52,7 +52,7 @@ pub struct Tool {
     pub given: String,
     /// What it was given, as it is; nothing if that is too much.
     pub input: Value,
-    /// What came of it; nothing if nobody was told.
+    /// The result; nothing if unknown.
     pub output: Option<String>,
     /// What came of it is longer.
     pub output_cut: bool,
@@ -77,8 +77,8 @@ pub struct Diff {
     pub new: Option<String>,
     /// The difference, in the unified format. The numbers in its hunks are those of the file, where it has hunks.
     pub unified: Option<String>,
-    /// True if `old` and `new` are all of the file, so that their lines have the numbers they have in it; false for a part
-    /// of the file, whose place in it nobody told.
+    /// True if `old` and `new` are all of the file, so that their lines have the numbers they have in it; false for a
+    /// part of the file, whose place in it is unknown.
     pub whole: bool,
     /// There is more of it.
     pub cut: bool,

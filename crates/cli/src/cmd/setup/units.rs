@@ -92,7 +92,7 @@ fn for_program(program: &str, environment: &[(&str, String)]) -> Vec<Unit> {
          ExecStart={program} serve\n\
          ExecReload=/bin/kill -HUP $MAINPID\n\
          {environment}\
-         # What it started is not its own: whoever stops the gateway stops one process.\n\
+         # Sessions are not part of this service: stopping it stops one process.\n\
          KillMode=process\n\
          TimeoutStopSec=20\n\
          Restart=on-failure\n\

@@ -96,7 +96,7 @@ fn perform(ctx: &Ctx, id: &SessionId, errand: &Errand) -> Result<(), Problem> {
                 Some(_) => Ok(()),
                 None => Err(Problem::new(
                     Code::NotFound,
-                    "nobody keeps the session any more; nothing was answered",
+                    "the session is no longer running; nothing was answered",
                 )),
             }
         }

@@ -366,7 +366,7 @@ impl<'a> Live<'a> {
 
     fn give(&mut self, errand: Errand) {
         if let Err(errand) = self.errands.give(errand) {
-            let problem = Problem::new(Code::Bug, "whoever sends what you write is gone; nothing was sent");
+            let problem = Problem::new(Code::Bug, "the thread that sends messages is gone; nothing was sent");
             self.failed(errand, &problem.hint("leave with Ctrl-D and come back"));
         }
     }

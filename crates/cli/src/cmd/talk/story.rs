@@ -50,7 +50,7 @@ pub(super) struct Story {
     pub(super) current: Option<Current>,
     /// The turns that wait, the next one first.
     pub(super) queued: Vec<(u64, String)>,
-    /// What the agent wants to know.
+    /// Questions of the agent.
     pub(super) asks: Vec<Ask>,
     /// In which run, if that was heard: agents number their questions anew in each.
     pub(super) epoch: Option<u64>,
@@ -154,7 +154,7 @@ impl Story {
             Event::QueueResumed { .. } => self.note("[the queue goes on]"),
             Event::StopRequested { by, .. } => self.note(&format!("[stopped by {}]", by.place)),
             Event::Released { why: Release::Idle, .. } => {
-                self.note("[the agent had nothing to do and was let go; your next message brings it back]");
+                self.note("[paused to save memory; the next message wakes it]");
             }
             Event::Released { why, .. } => self.note(&format!("[{}]", why.describe())),
             Event::RunEnded { .. } => self.asks.clear(),

@@ -75,7 +75,7 @@ fn text(report: &Report) -> String {
         (faults, notes) => format!("{}, {}", count(faults, "fault"), count(notes, "note")),
     };
     let path = report.path.display();
-    let agent = report.agent.unwrap_or("of nobody known");
+    let agent = report.agent.unwrap_or("unknown agent");
     let size = print::size(report.bytes);
     let records = count(report.records, "record");
     let mut text = format!("{path}: {found} ({agent}, {records}, {size})\n");

@@ -172,7 +172,7 @@ impl Model {
             self.rows().enumerate().filter(|(_, row)| row.needs_you()).map(|(at, _)| at).collect();
         match needy.iter().find(|at| **at >= place).or(needy.first()) {
             Some(at) => self.go_to(*at),
-            None => self.note("nobody needs you"),
+            None => self.note("no session needs you"),
         }
     }
 

@@ -20,7 +20,7 @@ pub(super) fn lines(model: &Model, row: &Row, look: Look, width: usize) -> Vec<L
     let since = |at| format!("{} ago", ago(at, now));
     let some = |text: &Option<String>| text.clone().unwrap_or_default();
     let turns = status.turns.as_ref();
-    let typing = status.writer.as_ref().map(|writer| format!(", {} types", writer.holder.place));
+    let typing = status.writer.as_ref().map(|writer| format!(", attached: {}", writer.holder.place));
     let facts = [
         ("state", format!("{} · {}", row.state(), row.activity())),
         ("directory", dir_of(status)),

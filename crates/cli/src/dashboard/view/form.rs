@@ -64,7 +64,7 @@ fn choices(form: &NewSession, look: Look, width: usize) -> Vec<Line<'static>> {
         Field::Agent => "An agent from the table, or a command:",
         Field::Directory => "Where it works; sessions were here lately:",
         Field::Interface => "The arrow keys choose: berth's chat, or the agent's own interface.",
-        Field::Prompt => "What it shall do first. Nothing is fine, too. Alt-Enter makes a line.",
+        Field::Prompt => "The first prompt; may be empty. Alt-Enter makes a line.",
     };
     let mut lines = vec![Line::styled(cut(about, width), look.dim())];
     let current = form.value(form.field);

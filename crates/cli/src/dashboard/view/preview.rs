@@ -62,7 +62,7 @@ fn title(model: &Model, look: Look, width: usize) -> Line<'static> {
         about.push(status.what.agent.clone().unwrap_or_else(|| status.what.driver.clone()));
         about.push(dir_of(status));
         if let Some(writer) = &status.writer {
-            about.push(format!("{} types", writer.holder.place));
+            about.push(format!("attached: {}", writer.holder.place));
         }
         about.extend(status.tags.iter().map(|tag| format!("#{tag}")));
     }

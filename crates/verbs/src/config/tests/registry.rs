@@ -188,7 +188,7 @@ fn a_bad_value_is_refused_where_it_is_and_never_repeated_if_it_may_be_a_secret()
         assert_eq!(no_basket(text, &[]), what, "{text}");
     }
     let time = no_basket("[basket]\n\twait = \"soon\"\n", &[]);
-    assert!(time.starts_with("f:2:9: `wait` in [basket] is no time: "), "{time}");
+    assert!(time.starts_with("f:2:9: `wait` in [basket] is not a valid time: "), "{time}");
     for (variable, value, what) in [
         (
             "BERTH_BASKET_BEST",
