@@ -144,6 +144,8 @@ struct Keeper {
     conversation: Option<ConversationLock>,
     /// The conversation as it was after the last turn.
     seen: Option<seen::Seen>,
+    /// What the keeper remembers until the agent has written its end.
+    end_seen: Option<seen::EndSeen>,
     /// What there is to know of turns on their way.
     delivery: delivery::Delivery,
     /// Whether everything of the run was asked to end.

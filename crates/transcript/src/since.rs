@@ -19,6 +19,7 @@ use serde::Deserialize;
 
 use crate::claude::{Content, flag};
 use crate::lines::{self, Line};
+use crate::moment;
 use crate::place::{self, Kind};
 
 /// How much of what is new is read.
@@ -53,6 +54,8 @@ pub enum News {
         answers: Vec<String>,
         /** How many prompts. */
         prompts: usize,
+        /** When the last of these prompts that has an answer was given, by the clock of its writer. */
+        answered_prompt_at_ms: Option<u64>,
     },
     /// It does not show.
     CannotTell {
@@ -101,13 +104,22 @@ impl Mark {
             Err(why) => return cannot_tell(why),
         };
         let (mut answers, mut prompts) = (Vec::new(), 0);
+        let (mut prompt_at_ms, mut answered_prompt_at_ms) = (None, None);
         let read = file.seek(SeekFrom::Start(self.bytes)).and_then(|_| {
             lines::each(file.take(MAX_BYTES), |line| {
                 match line {
                     Line::Whole(line) => match said(line) {
-                        Some(Said::Answer(id)) if answers.len() < MOST_ANSWERS => answers.push(id),
-                        Some(Said::Prompt) => prompts += 1,
-                        Some(Said::Answer(_)) | None => {}
+                        Some(Said::Answer(id)) => {
+                            answered_prompt_at_ms = prompt_at_ms.or(answered_prompt_at_ms);
+                            if answers.len() < MOST_ANSWERS {
+                                answers.push(id);
+                            }
+                        }
+                        Some(Said::Prompt { at_ms }) => {
+                            prompts += 1;
+                            prompt_at_ms = at_ms;
+                        }
+                        None => {}
                     },
                     Line::TooLong => is_all = false,
                 }
@@ -120,14 +132,14 @@ impl Mark {
                 cannot_tell(format!("there is more new in {} than can be read", self.path.display()))
             }
             Ok(()) if answers.is_empty() && prompts == 0 => News::Nothing,
-            Ok(()) => News::Said { answers, prompts },
+            Ok(()) => News::Said { answers, prompts, answered_prompt_at_ms },
         }
     }
 }
 
 enum Said {
     Answer(String),
-    Prompt,
+    Prompt { at_ms: Option<u64> },
 }
 
 #[derive(Deserialize)]
@@ -137,6 +149,8 @@ struct Record<'a> {
     kind: Cow<'a, str>,
     #[serde(borrow)]
     uuid: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    timestamp: Option<Cow<'a, str>>,
     #[serde(default, deserialize_with = "flag")]
     is_meta: bool,
     #[serde(default, deserialize_with = "flag")]
@@ -165,7 +179,8 @@ fn said(line: &[u8]) -> Option<Said> {
         let id = record.uuid.filter(|id| is_real && id.len() <= MAX_ID_BYTES);
         return id.map(|id| Said::Answer(id.into_owned()));
     }
-    message.content.first_text().filter(|text| !text.starts_with(INTERRUPTED)).map(|_| Said::Prompt)
+    let at_ms = record.timestamp.as_deref().and_then(moment::parse);
+    message.content.first_text().filter(|text| !text.starts_with(INTERRUPTED)).map(|_| Said::Prompt { at_ms })
 }
 
 #[cfg(test)]
@@ -204,15 +219,30 @@ mod tests {
         let then = marked();
         add(r#"{"type":"user","uuid":"p","isMeta":null,"message":{"role":"user","content":"hello"}}"#);
         add(r#"{"type":"assistant","uuid":"a","message":{"model":"m","content":[]}}"#);
-        assert_eq!(then.news(), News::Said { answers: vec!["a".to_owned()], prompts: 1 });
+        let said = |answer: &str, prompts, answered_prompt_at_ms| News::Said {
+            answers: vec![answer.to_owned()],
+            prompts,
+            answered_prompt_at_ms,
+        };
+        assert_eq!(then.news(), said("a", 1, None));
         assert_eq!(then.again().expect("it is there").news(), News::Nothing);
+        let then = marked();
+        let asked = |second: u8| {
+            add(&format!(
+                r#"{{"type":"user","timestamp":"1970-01-01T00:00:0{second}.000Z","message":{{"content":"x"}}}}"#
+            ));
+        };
+        asked(1);
+        add(r#"{"type":"assistant","uuid":"c","message":{"model":"m","content":[]}}"#);
+        asked(2);
+        assert_eq!(then.news(), said("c", 2, Some(1000)), "nobody answered the second one");
         // What is too long, and what is behind all that is read, cannot be told; what is told counts.
         let then = marked();
         File::options().append(true).open(&path).and_then(|file| file.set_len(40 << 20)).expect("zeroes");
         add("");
         assert!(matches!(then.news(), News::CannotTell { .. }), "{:?}", then.news());
         add(r#"{"type":"assistant","uuid":"b","message":{"model":"m","content":[]}}"#);
-        assert_eq!(then.news(), News::Said { answers: vec!["b".to_owned()], prompts: 0 });
+        assert_eq!(then.news(), said("b", 0, None));
         let then = marked();
         File::options().append(true).open(&path).and_then(|file| file.set_len(120 << 20)).expect("zeroes");
         assert!(matches!(then.news(), News::CannotTell { .. }), "{:?}", then.news());

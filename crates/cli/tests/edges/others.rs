@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use berth_harness::{Lab, wait_until};
 use berth_host::lock::{Probe, probe};
@@ -24,8 +25,13 @@ fn transcript(lab: &Lab) -> PathBuf {
 /// A prompt and its answer, as Claude Code writes them.
 fn say(file: &Path, what: &str) {
     let mut file = File::options().append(true).open(file).expect("the transcript");
+    let now = Command::new("date").args(["-u", "+%FT%T.%3NZ"]).output().expect("date can be started").stdout;
+    let now = String::from_utf8(now).expect("a moment");
+    let now = now.trim_end();
     let lines = [
-        format!(r#"{{"type":"user","uuid":"p-{what}","message":{{"role":"user","content":"{what}"}}}}"#),
+        format!(
+            r#"{{"type":"user","uuid":"p-{what}","timestamp":"{now}","message":{{"role":"user","content":"{what}"}}}}"#
+        ),
         format!(r#"{{"type":"assistant","uuid":"a-{what}","message":{{"model":"m","content":[]}}}}"#),
     ];
     file.write_all(format!("{}\n{}\n", lines[0], lines[1]).as_bytes()).expect("two lines");
@@ -53,6 +59,20 @@ fn a_turn_is_not_typed_behind_what_the_agent_has_not_read_until_it_has() {
     lab.ok(["input", "s", "--enter", &format!("/resume {ID}")]);
     wait_turn(&lab, 1, "done");
     assert_eq!(text(&turn(&lab, 1), "answer"), "ECHO: mine");
+}
+
+#[test]
+fn a_turn_is_not_typed_behind_what_others_said_right_after_the_last_one() {
+    let lab = lab();
+    let file = transcript(&lab);
+    resumed(&lab);
+    assert_eq!(lab.ok(["send", "s", "--wait", "one"]), "ECHO: one");
+    say(&file, "theirs");
+    lab.ok(["send", "s", "mine"]);
+    wait_until("the turn is held or typed", || state(&lab) == "needs-you" || turn_state(&lab, 2) != "queued");
+    assert_eq!((state(&lab), turn_state(&lab, 2)), ("needs-you".to_owned(), "queued".to_owned()));
+    lab.ok(["input", "s", "--enter", &format!("/resume {ID}")]);
+    wait_turn(&lab, 2, "done");
 }
 
 #[test]

@@ -341,6 +341,7 @@ impl Keeper {
             begin: Begin::New { id: None },
             conversation: None,
             seen: None,
+            end_seen: None,
             delivery: super::delivery::Delivery::default(),
             terminated: false,
             output,

@@ -350,6 +350,7 @@ impl Keeper {
             self.forget_conversation();
             self.desk.remember_at_ms = None;
         } else if self.seen.is_none() {
+            self.note_end();
             self.desk.remember_at_ms = Some(clock::boot_ms() + WRITTEN_MS);
         }
         if !works {
@@ -491,7 +492,7 @@ impl Keeper {
         }
         if self.desk.remember_at_ms.is_some_and(|at| at <= now) {
             self.desk.remember_at_ms = None;
-            self.remember_conversation();
+            self.remember_end();
         }
         if self.desk.due_since_ms.is_some() {
             // If it is not due any more, nothing comes of it.

@@ -6,9 +6,12 @@
 //! what it did not print somebody else said. Then the agent is started again, and reads everything, before it hears
 //! the turn. In doubt it is left as it is. One turn begins at most one such start.
 //! One in a terminal prints no ids, and is somebody's: what was answered while it told of no prompt is somebody else's,
-//! and the turn is held until the agent has opened its conversation again, or a person says that it may go on.
+//! and the turn is held until the agent has opened its conversation again, or a person says that it may go on. Such an agent
+//! may write its last answer after it told its end, so the keeper waits a moment before it remembers the record. What
+//! others asked and were told in that moment is theirs: their prompt is younger than the end.
 //! Not here: others who are there now (`conversation`), what a record means (`berth_transcript::since`).
 
+use berth_host::clock;
 use berth_transcript::since::{self, Mark, News};
 use memchr::memmem;
 
@@ -28,22 +31,68 @@ pub(super) struct Seen {
     output_end: u64,
 }
 
+/// The conversation when the agent in the terminal told its end, and may not have written all of it.
+#[derive(Clone, Debug)]
+pub(super) struct EndSeen {
+    seen: Seen,
+    /// On the wall clock, which is in the records as well.
+    at_ms: u64,
+}
+
+impl EndSeen {
+    /// Whether a prompt that was given after the end has an answer.
+    fn is_outdated(&self) -> bool {
+        match self.seen.mark.news() {
+            News::Said { answered_prompt_at_ms, .. } => {
+                answered_prompt_at_ms.is_some_and(|at| at > self.at_ms)
+            }
+            News::Nothing | News::Replaced | News::CannotTell { .. } => false,
+        }
+    }
+}
+
 impl Keeper {
     /// Remembers the conversation as it is: the agent has just said all it had to say.
     pub(super) fn remember_conversation(&mut self) {
+        if self.owner.history().session.takes_turns() {
+            self.seen = self.conversation_now(self.seen.as_ref());
+            self.end_seen = None;
+        }
+    }
+
+    /// The agent in the terminal told its end: the conversation as it is, unless that is known of this end.
+    pub(super) fn note_end(&mut self) {
+        if self.end_seen.is_none() {
+            let at_ms = clock::wall_ms();
+            self.end_seen = self.conversation_now(None).map(|seen| EndSeen { seen, at_ms });
+        }
+    }
+
+    /// The agent in the terminal has written what it said before its end.
+    pub(super) fn remember_end(&mut self) {
+        let end = self.end_seen.take();
+        if !self.owner.history().session.takes_turns() {
+            return;
+        }
+        self.seen = match end {
+            Some(end) if end.is_outdated() => Some(end.seen),
+            end => self.conversation_now(end.as_ref().map(|end| &end.seen)),
+        };
+    }
+
+    /// The conversation as it is now. `before` knows where its file is.
+    fn conversation_now(&self, before: Option<&Seen>) -> Option<Seen> {
         let session = &self.owner.history().session;
-        let known = session.spec.as_ref().zip(session.conversation.as_ref());
-        let Some((spec, known)) = known.filter(|_| session.takes_turns()) else { return };
-        let again = self.seen.as_ref().filter(|seen| seen.id == known.id).and_then(|seen| seen.mark.again());
+        let (spec, known) = session.spec.as_ref().zip(session.conversation.as_ref())?;
+        let again = before.filter(|seen| seen.id == known.id).and_then(|seen| seen.mark.again());
         let env = turn::where_kept(spec, Some(known));
-        let mark = again.or_else(|| since::mark(&spec.conversation, &known.id, env));
-        let id = known.id.clone();
-        self.seen = mark.map(|mark| Seen { id, mark, output_end: self.output.end() });
+        let mark = again.or_else(|| since::mark(&spec.conversation, &known.id, env))?;
+        Some(Seen { id: known.id.clone(), mark, output_end: self.output.end() })
     }
 
     /// The agent in the terminal works: what is written from now on is its own.
     pub(super) fn forget_conversation(&mut self) {
-        self.seen = None;
+        (self.seen, self.end_seen) = (None, None);
     }
 
     /// What somebody else did to the conversation since then, for people.
@@ -76,7 +125,7 @@ impl Keeper {
                     )
                 })
             }
-            News::Said { answers, prompts } => {
+            News::Said { answers, prompts, .. } => {
                 let was_silent = self.output.end() == seen.output_end;
                 let is_strange = match answers.is_empty() {
                     true => was_silent && prompts > 0,
@@ -120,5 +169,44 @@ impl Keeper {
         }
         // More than is read may have it.
         until < self.output.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write;
+
+    use super::*;
+
+    const ID: &str = "11111111-2222-4333-8444-555555555555";
+
+    #[test]
+    fn only_an_answer_to_a_prompt_younger_than_the_end_is_somebody_elses() {
+        let dir = std::env::temp_dir().join(format!("berth-end-seen-{}", std::process::id()));
+        let path = dir.join(format!("projects/-w/{ID}.jsonl"));
+        fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+        fs::write(&path, "{}\n").expect("a file");
+        let mark = since::mark("claude", ID, |_| Some(dir.clone().into())).expect("one file");
+        let end = EndSeen { seen: Seen { id: ID.to_owned(), mark, output_end: 0 }, at_ms: 5000 };
+        let add = |line: &str| {
+            let mut file = File::options().append(true).open(&path).expect("the file");
+            writeln!(file, "{line}").expect("a line");
+        };
+        let asked = |second: u8| {
+            add(&format!(
+                r#"{{"type":"user","timestamp":"1970-01-01T00:00:0{second}.000Z","message":{{"content":"x"}}}}"#
+            ));
+        };
+        let answered = || add(r#"{"type":"assistant","uuid":"a","message":{"model":"m","content":[]}}"#);
+        assert!(!end.is_outdated(), "nothing is new");
+        asked(4);
+        answered();
+        assert!(!end.is_outdated(), "the agent wrote its own turn late");
+        asked(6);
+        assert!(!end.is_outdated(), "nobody answers a command of the interface");
+        answered();
+        assert!(end.is_outdated(), "another one was asked and answered");
+        fs::remove_dir_all(&dir).expect("our own directory");
     }
 }
