@@ -112,7 +112,7 @@ Examples:
   berth resume old                      attached; in a script, streamed
   berth resume old --detach
   berth resume --last                   the one that was interrupted last
-  berth resume old --tui                with the agent's own interface; one that runs changes to it")]
+  berth resume old --tui                in the agent's own interface")]
 pub(crate) struct Resume {
     /// The session [default: the current one]
     #[arg(value_name = "S", conflicts_with = "last")]

@@ -40,7 +40,7 @@ Examples:
   berth attach fix                      Ctrl-\\ leaves it running
   berth attach fix --observe            only watch, while another client types
   berth attach fix --take
-  berth attach fix --tui                go on in the agent's own interface; --chat goes back
+  berth attach fix --tui                the agent's own interface; see --chat
   berth attach fix --leave-key ctrl-b   for a program that needs Ctrl-\\")]
 pub(crate) struct Attach {
     /// The session [default: the current one]

@@ -183,7 +183,7 @@ fn a_turn_that_is_not_done_is_never_called_done() {
     let state = lab.json(["turn", &format!("{session}.5"), "--json"])["state"].clone();
     assert_eq!(state, "unknown", "{unknown}");
     let said = unknown["error"]["message"].as_str().unwrap_or_default();
-    assert!(said.contains("nobody knows how it ended") && said.contains("not repeated"), "{unknown}");
+    assert!(said.contains("its end is unknown") && said.contains("not repeated"), "{unknown}");
     assert_eq!(unknown["error"]["data"]["turn"]["state"], "unknown", "{unknown}");
 }
 

@@ -13,7 +13,7 @@ fn a_half_typed_line_holds_the_queue_until_it_is_sent() {
     wait_state(&lab, "needs-you");
     assert_eq!(turn_state(&lab, 1), "queued");
     let held = text(&lab.show("s")["turns"], "held");
-    assert!(held.contains("did not send that"), "{held}");
+    assert!(held.contains("typed and not sent"), "{held}");
     lab.ok(["input", "s", "--enter", " line"]);
     wait_turn(&lab, 1, "done");
     assert_eq!(text(&turn(&lab, 1), "answer"), "ECHO: mine");

@@ -207,7 +207,7 @@ fn a_token_ends_after_90_days_unless_its_maker_says_never_and_then_there_is_a_wa
     assert_eq!(days(&new("short", &["--expires", "3d"]).0["token"]), 3);
     let (never, heard) = new("never", &["--expires", "never"]);
     assert!(never["token"]["expires_at"].is_null(), "{never}");
-    assert!(heard.contains("warning: token `never` never ends"), "{heard}");
+    assert!(heard.contains("warning: token `never` never expires"), "{heard}");
     let post = |body: serde_json::Value| gateway.ask("POST", "/v1/tokens", &[], Some(&body));
     let made = post(json!({"name": "a", "scope": "read"})).ok();
     assert_eq!(days(&made["token"]), 90);

@@ -105,7 +105,7 @@ fn what_cannot_be_run_is_refused_by_name_and_leaves_nothing() {
         (json!({"command": ["true"], "cwd": file}), 409, "refused", "not a directory"),
         (json!({"command": ["no-such-program-anywhere"]}), 409, "refused", "no-such-program-anywhere"),
         (json!({"command": ["true"], "env": {"A=B": "x"}}), 400, "usage", "A=B"),
-        (json!({"command": ["true"], "env": {"": "x"}}), 400, "usage", "no name of a variable"),
+        (json!({"command": ["true"], "env": {"": "x"}}), 400, "usage", "not a valid name of a variable"),
         (json!({"command": ["true"], "env": {"BERTH_HOME": "x"}}), 400, "usage", "BERTH_HOME"),
         (json!({"command": ["true"], "env": {"A": "x\u{0}y"}}), 400, "usage", "zero byte"),
         (json!({"command": ["true\u{0}"]}), 400, "usage", "zero byte"),

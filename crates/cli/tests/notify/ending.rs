@@ -121,7 +121,7 @@ fn there_is_a_limit_to_how_many_notifiers_work_and_who_is_too_many_waits_or_says
     wait_until("the log", || {
         log(&lab)
             .iter()
-            .any(|line| line["detail"].as_str().is_some_and(|why| why.contains("at work all the time")))
+            .any(|line| line["detail"].as_str().is_some_and(|why| why.contains("busy all the time")))
     });
     // And of one who has: it tells as soon as another is done.
     wait_until("the hasty one to be gone", || notifiers(&lab).len() == berth_keeper::notify::MOST_AT_WORK);

@@ -77,7 +77,7 @@ fn h3_why_shows_when_an_agent_is_released_and_when_its_session_ends() {
     assert!(within(&shown["turns"]["releases_in_ms"], 600_000), "{shown}");
     assert!(within(&shown["expires_in_ms"], 7_200_000), "{shown}");
     let why = facts(&lab, &id);
-    assert!(why.contains("released in") && why.contains("time is up in"), "{why}");
+    assert!(why.contains("will be paused in") && why.contains("time is up in"), "{why}");
     // Both are of the boot clock: a crash does not begin them anew.
     lab.kill_keeper(&id);
     lab.ok(["resume", "-d", &id]);

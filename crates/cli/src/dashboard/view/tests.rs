@@ -246,8 +246,8 @@ fn what_is_written_is_shown_with_the_cursor_behind_it() {
 #[test]
 fn an_error_has_its_hint_below_it() {
     let mut model = sessions();
-    model.trouble(Problem::new(Code::Held, "somebody else types").hint("watch with o"));
-    assert!(picture(&mut model, 80, 24).ends_with("somebody else types\nwatch with o"));
+    model.trouble(Problem::new(Code::Held, "another client is attached").hint("watch with o"));
+    assert!(picture(&mut model, 80, 24).ends_with("another client is attached\nwatch with o"));
 }
 
 #[test]

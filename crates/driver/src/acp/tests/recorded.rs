@@ -1,6 +1,7 @@
 //! What real agents said, heard again.
 
 use super::*;
+use crate::Interruption;
 
 #[test]
 fn claude_is_talked_to_as_recorded() {
@@ -53,9 +54,9 @@ fn a_refused_permission_and_an_interrupt_are_told_apart() {
     let answers = [Some(AskKind::AllowOnce), Some(AskKind::RejectOnce), None];
     talk.play(CODEX_ASKS, &["one", "two", "three"], &answers);
     let ends: Vec<_> = talk.ends().iter().map(|(_, end)| (end.state, end.reason.as_deref())).collect();
-    let refused = "the agent broke it off after it was refused a permission";
+    let interrupted = |why: Interruption| (Final::Interrupted, Some(why.reason()));
     let expected =
-        [(Final::Done, None), (Final::Interrupted, Some(refused)), (Final::Interrupted, Some("broken off"))];
+        [(Final::Done, None), interrupted(Interruption::AfterDenial), interrupted(Interruption::Requested)];
     assert_eq!(ends, expected);
     let outcome =
         |at: usize| &talk.sent.iter().filter(|sent| sent.get("result").is_some()).nth(at).unwrap()["result"];
