@@ -214,7 +214,7 @@ impl Server {
     }
 
     #[tool(
-        description = "What is known about one session: its state, what it does, what waits, what it asks.",
+        description = "Show a session: its state, activity, queue and open questions.",
         output_schema = schema_for_output::<SessionTold>(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -238,9 +238,9 @@ impl Server {
     }
 
     #[tool(
-        description = "Send a turn to a session's agent. It joins the queue. With wait, the answer comes back, or, when the \
-                       time is up, the turn as it is (in_progress): it goes on, and `wait` or `result` tell more. With a \
-                       key, repeating the call sends nothing twice.",
+        description = "Send a prompt to a session's agent. It joins the queue as a turn. With wait, the answer comes back, \
+                       or, when the time is up, the turn as it is (in_progress): it goes on, and `wait` or `result` \
+                       tell more. With a key, repeating the call sends nothing twice.",
         output_schema = schema_for_output::<TurnTold>()
     )]
     async fn send(&self, Parameters(wanted): Parameters<SendTurn>) -> Result<CallToolResult, ErrorData> {
@@ -265,8 +265,7 @@ impl Server {
 
     #[tool(
         description = "Wait for a turn to be over, or for a session to be idle, to need an answer, or to end. When \
-                       the time is \
-                       up, what is known then comes back, with reached false; call again to wait on.",
+                       the time is up, what is known then comes back, with reached false; call again to wait on.",
         output_schema = schema_for_output::<Waited>(),
         // Whoever waits for a turn of a session that was lost has it brought back, and its agent started.
         annotations(read_only_hint = false, destructive_hint = false, open_world_hint = false)
@@ -293,7 +292,7 @@ impl Server {
     }
 
     #[tool(
-        description = "A turn: its state, and the agent's answer once it is over. Does not wait.",
+        description = "Show a turn: its state, and the agent's answer once it is over. Does not wait.",
         output_schema = schema_for_output::<TurnTold>(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]
@@ -306,7 +305,7 @@ impl Server {
     }
 
     #[tool(
-        description = "What is on the screen of a session that has a terminal, as text.",
+        description = "Show the screen of a session that has a terminal, as text.",
         output_schema = schema_for_output::<Screen>(),
         annotations(read_only_hint = true, open_world_hint = false)
     )]

@@ -105,7 +105,7 @@ impl Notification {
     pub(crate) fn test(past: Option<&Past>) -> Self {
         let at = Timestamp(clock::wall_ms());
         let mut data = past.map(Past::data).unwrap_or_else(|| Data { host: host(), ..Data::default() });
-        data.text = "This is a test. You would be told like this.".to_owned();
+        data.text = "This is a test notification.".to_owned();
         data.next = match past {
             Some(past) => format!("berth show {}", past.handle()),
             None => "berth ls".to_owned(),
