@@ -16,7 +16,7 @@ use By::{Nobody, Operations};
 /// Every command. docs/gateway.md shows the same.
 const TABLE: &[(&str, By)] = &[
     ("run", Operations(&["create_session"])),
-    ("resume", Operations(&["resume_session"])),
+    ("resume", Operations(&["resume_session", "switch_interface"])),
     ("ls", Operations(&["list_sessions", "watch_sessions"])),
     ("show", Operations(&["get_session"])),
     ("why", Operations(&["why_session", "why_process"])),
@@ -101,6 +101,8 @@ const ONLY_THERE: &[(&str, &str)] = &[
     ("login_page", "it is for browsers"),
     ("login", "it is for browsers"),
     ("logout", "it is for browsers"),
+    ("list_directories", "a shell completes directories"),
+    ("session_changes", "`git status` lists them"),
     ("whoami", "a command runs as the owner"),
     ("health", "it is about the gateway"),
     ("ready", "it is about the gateway"),
