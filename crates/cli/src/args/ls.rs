@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use crate::listing::{Order, STATES};
 
-/// List sessions.
+/// List sessions, those that need you first.
 ///
-/// Those that need you come first, then working, idle, and those that ended in the last day. Conditions hold together.
+/// Then come working, idle, and those that ended in the last day. Conditions hold together.
 /// With --state all sessions in that state are listed, however old. On a terminal the lines fit and `@` marks this
 /// terminal's current session; anywhere else the columns are always the same and nothing is cut. Scripts take --json,
 /// --format or --ids.
