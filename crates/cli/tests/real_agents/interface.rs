@@ -1,18 +1,43 @@
 //! An agent's own interface in a terminal of ours: it comes back as it was, and leaves nothing switched on.
 
+use berth_api::Connection;
+use berth_api::client::Arrival;
+use berth_api::message::{Answer, Request, Role, Size};
 use berth_harness::{Terminal, wait_until};
+use berth_screen::Screen;
 
 use crate::resumes::berth_in_terminal_of_size as in_terminal;
 use crate::turns::asking;
 use crate::{Kind, Trust, World, for_kinds};
 
-/// Waits until two terminals show the same: the text, and all that a terminal can be told.
-fn wait_same(one: &mut Terminal, other: &mut Terminal) {
-    one.wait_until("the same screen in both terminals", |one| {
-        // The other one is read as well, once.
-        let mut looks = 0;
-        other.wait_until("a look", |_| std::mem::replace(&mut looks, 1) > 0);
-        one.restore() == other.restore()
+/// The screen that a terminal gets when it attaches: the text, and all that a terminal can be told. An observer's own terminal
+/// shows the text only, so the keeper is asked.
+fn kept_screen(world: &World, session: &str) -> Vec<u8> {
+    let id = world.show(session)["id"].as_str().expect("an id").to_owned();
+    let mut keeper = Connection::open(&world.lab.session_dir(&id), "a test".to_owned()).expect("a keeper");
+    let request = Request::Attach { role: Role::Observer, size: Size { rows: 24, cols: 80 } };
+    let mut screen = match keeper.ask(request).expect("observing is free") {
+        Answer::Attached { size, .. } => Screen::new(berth_screen::Size { rows: size.rows, cols: size.cols }),
+        other => panic!("an odd answer: {other:?}"),
+    };
+    loop {
+        match keeper.next().expect("the keeper tells").expect("the keeper stays") {
+            Arrival::Screen(bytes) => {
+                screen.feed(&bytes);
+                return screen.restore();
+            }
+            Arrival::Answer(_) | Arrival::Output(_) | Arrival::Notice(_) => {}
+        }
+    }
+}
+
+/// Waits until an observer's terminal shows the text of the writer's one above its own status line.
+fn wait_watched(watcher: &mut Terminal, writer: &mut Terminal) {
+    watcher.wait_until("the writer's text above a status line", |watcher| {
+        writer.look();
+        let text = watcher.text();
+        let (watched, status) = text.rsplit_once('\n').unwrap_or_default();
+        status.contains("only watching") && watched.trim_end() == writer.text().trim_end()
     });
 }
 
@@ -34,9 +59,13 @@ fn claude_codes_interface_comes_back_as_it_was_in_any_size_and_leaves_the_termin
     for (rows, cols) in [(24, 80), (20, 40), (30, 100)] {
         terminal.resize(rows, cols);
         wait_until("the agent's terminal to follow", || world.show("tui")["cols"] == cols);
-        let mut watcher = in_terminal(&world, &["attach", "--observe", "tui"], rows, cols);
+        terminal.wait_until("the screen that the keeper has", |terminal| {
+            terminal.restore() == kept_screen(&world, "tui")
+        });
+        // One row more, for the line that says that it only watches.
+        let mut watcher = in_terminal(&world, &["attach", "--observe", "tui"], rows + 1, cols);
         watcher.wait_for("hello 漢字 👍");
-        wait_same(&mut watcher, &mut terminal);
+        wait_watched(&mut watcher, &mut terminal);
         watcher.type_keys("\x1c");
         assert_eq!(watcher.wait_exit(), 0);
     }

@@ -1,7 +1,7 @@
 //! berth with the real agents: Claude Code, Codex and their ACP adapters, as they are installed, against the fake model.
 //!
-//! Promise: everything goes through the binary, as a person or a script would do it; what the agents wrote is read by the
-//! harness, which shares no code with berth; nothing of the person's is used and nothing is left.
+//! Promise: everything goes through the binary, as a person or a script would do it (only `interface` also asks a keeper for
+//! the screen it has); what the agents wrote is read by the harness, which shares no code with berth; nothing of the person's is used and nothing is left.
 //! Not here: what the agents do without berth (`testing/fake-model/tests/real_*`).
 //! Start with [`World`], then `turns`.
 //!
