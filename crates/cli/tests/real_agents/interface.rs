@@ -125,7 +125,7 @@ fn a_compaction_of_claude_is_told_once_and_earlier_answers_are_not_repeated() {
     }
     terminal.wait_for("ECHO: bye");
     let told = terminal.text();
-    for text in ["/help isn't available", "Total cost:", "Compacted"] {
+    for text in ["/help isn't available", "Estimated cost:", "Compacted"] {
         assert_eq!(told.matches(text).count(), 1, "{text}:\n{told}");
     }
     let turn = world.json(&["turn", "s.5", "--items", "--json"]);
