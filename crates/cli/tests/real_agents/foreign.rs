@@ -26,6 +26,10 @@ fn b11_a_claude_killed_in_mid_tool_is_adopted_after_its_tool_is_ended() {
     let endless = world.endless();
     let talk = by_hand(&world, &["--session-id", ID], &format!("TOOL {}", endless.command));
     let tool = endless.process(1).expect("a tool outside of any sandbox");
+    // The agent writes a moment later than it acts.
+    wait_until("the prompt in the record", || {
+        world.agents.transcripts().first().is_some_and(|transcript| !transcript.prompts().is_empty())
+    });
     let agent = Identity::of(talk.pid()).expect("it runs");
     let refused = world.berth(&["adopt", ID, "--detach"]);
     assert!(refused.code == 4 && refused.err.contains(&format!("pid {}", agent.pid)), "{refused:?}");
