@@ -70,8 +70,8 @@ impl World {
         terminal.wait_for("Trust all and continue");
         let mut looks = 0;
         terminal.wait_until("the way to trust", |terminal| {
-            // A dialog that is just being painted takes no keys.
-            if looks % 40 == 0 && terminal.text().contains("› 1. Review hooks") {
+            // A dialog that is just being painted takes no keys, and Codex gives up if they keep coming meanwhile.
+            if looks % 200 == 0 && terminal.text().contains("› 1. Review hooks") {
                 terminal.type_keys("\x1b[B");
             }
             looks += 1;
