@@ -89,10 +89,23 @@ impl Play {
         self.see(Observation::TurnOver { turn, end });
     }
 
+    /// The next run, with an agent in a terminal that tells nothing.
+    fn start_silent(&mut self) {
+        let (keeper, boundary) = (Process::default(), crate::Boundary::default());
+        self.order(Command::Start { keeper, output_from: 0, boundary }).expect("a run");
+        let epoch = self.session.epoch;
+        self.see(Observation::Spawned { epoch, agent: Process::default() });
+        assert!(!self.session.takes_turns());
+    }
+
     /// What the kernel reports of the end of a run.
     fn end_run(&mut self) {
+        self.exit(0);
+    }
+
+    fn exit(&mut self, code: i32) {
         let epoch = self.session.epoch;
-        self.see(Observation::Exited { epoch, exit: Exit::Code(0), oom: false });
+        self.see(Observation::Exited { epoch, exit: Exit::Code(code), oom: false });
         self.see(Observation::Empty { epoch });
     }
 
@@ -204,6 +217,25 @@ fn a_session_that_was_stopped_does_not_go_on_for_its_next_interface() {
     assert_eq!(play.switch(Interface::Terminal, true), Err(Refusal::BeingEnded));
     play.end_run();
     assert_eq!((effects(&play.session), play.driver()), (vec![Effect::Leave], "pty"));
+}
+
+#[test]
+fn a_silent_terminal_that_ends_holds_what_waits_instead_of_starting_over_and_over() {
+    for code in [0, 1] {
+        let mut play = Play::new(Interface::Chat);
+        play.send("one").expect("a turn");
+        play.switch(Interface::Terminal, false).expect("a choice");
+        play.see(Observation::Tick);
+        play.end_run();
+        play.start_silent();
+        play.exit(code);
+        assert_eq!(effects(&play.session), [Effect::Leave]);
+        let reason = "it ended before it took a turn".to_owned();
+        assert_eq!(play.session.turns.hold, Some(Hold::AgentFailed { reason }));
+        play.switch(Interface::Chat, false).expect("a choice");
+        play.start();
+        assert_eq!(play.session.due_turn(), Some(1), "nothing was lost");
+    }
 }
 
 #[test]

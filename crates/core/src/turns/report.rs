@@ -257,7 +257,8 @@ pub(crate) fn run_over(session: &Session, outcome: &Outcome, now: Now) -> Vec<Ev
         )
         | (Outcome::Lost, _) => None,
     };
-    let waits = session.takes_turns() && !session.turns.queue.is_empty() && session.stopped_by.is_none();
+    // Also in a terminal that tells nothing and has turns that a chat left: without a hold, run would follow run.
+    let waits = !session.turns.queue.is_empty() && session.stopped_by.is_none();
     let holds = waits && session.turns.hold.is_none() && events.is_empty();
     if let Some(reason) = failed.filter(|_| holds) {
         events.push(Event::QueueHeld { hold: Hold::AgentFailed { reason } });
