@@ -441,8 +441,13 @@ fn stop(session: &Session, by: Actor, grace: Duration, now: Now) -> Vec<Event> {
         Phase::Starting | Phase::Running { .. } => vec![request],
         // A second, less patient request counts; a more patient one changes nothing.
         Phase::Ending(ending) if !ending.killed && kill_at_boot_ms < ending.kill_at_boot_ms => vec![request],
-        // It ends already, and what waits would begin the next run: that is what must not happen.
-        Phase::Ending(_) if session.stopped_by.is_none() && session.takes_turns() => vec![request],
+        // It ends already, and what waits or another interface would begin the next run: the stop prevents that.
+        Phase::Ending(_)
+            if session.stopped_by.is_none()
+                && (session.takes_turns() || session.next_interface.is_some()) =>
+        {
+            vec![request]
+        }
         Phase::Ended { .. } if session.goes_on() => vec![request],
         Phase::New | Phase::Ending(_) | Phase::Ended { .. } => vec![],
     }

@@ -220,6 +220,21 @@ fn a_session_that_was_stopped_does_not_go_on_for_its_next_interface() {
 }
 
 #[test]
+fn a_silent_terminal_that_is_stopped_while_it_ends_for_a_switch_does_not_go_on() {
+    let mut play = Play::new(Interface::Chat);
+    play.switch(Interface::Terminal, false).expect("a choice");
+    play.see(Observation::Tick);
+    play.end_run();
+    play.start_silent();
+    play.switch(Interface::Chat, true).expect("a choice");
+    play.see(Observation::Tick);
+    let stop = Command::Stop { by: Actor::default(), grace: std::time::Duration::from_secs(3600) };
+    play.order(stop).expect("an end");
+    play.end_run();
+    assert_eq!((effects(&play.session), play.session.stopped_by), (vec![Effect::Leave], Some(Actor::default())));
+}
+
+#[test]
 fn a_silent_terminal_that_ends_holds_what_waits_instead_of_starting_over_and_over() {
     for code in [0, 1] {
         let mut play = Play::new(Interface::Chat);
