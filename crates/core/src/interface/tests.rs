@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    Able, Command, Conversation, Effect, Epoch, Exit, Final, Hold, Manner, Observation, Outcome, Process,
-    Prompt, Release, State, Told, TurnEnd, decide, effects, observe,
+    Able, Command, Conversation, Effect, Epoch, Exit, Failure, Final, Hold, Manner, Observation, OnFailed,
+    Outcome, PolicyChange, Process, Prompt, Release, State, Told, TurnEnd, decide, effects, observe,
 };
 
 /// A session of an agent with two interfaces that runs, and everything that happened in it.
@@ -220,6 +220,23 @@ fn a_session_that_was_stopped_does_not_go_on_for_its_next_interface() {
 }
 
 #[test]
+fn a_command_that_failed_is_not_typed_into_the_next_interface_as_a_retry() {
+    for (text, is_retried) in [("!deploy", false), ("/compact", false), ("deploy", true)] {
+        let mut play = Play::new(Interface::Chat);
+        let change = PolicyChange { on_failed: Some(OnFailed::Retry), ..PolicyChange::default() };
+        play.order(Command::SetPolicy { change }).expect("a policy");
+        play.send(text).expect("a turn");
+        play.send("what waits").expect("a turn");
+        play.work(1);
+        play.switch(Interface::Terminal, false).expect("a choice");
+        let end = TurnEnd { failure: Failure::Limit, ..TurnEnd::without_answer(Final::Failed, "429") };
+        play.see(Observation::TurnOver { turn: 1, end });
+        let is_held = matches!(play.session.turns.hold, Some(Hold::ModelFailed { turn: 1, .. }));
+        assert_eq!((play.session.turns.last() == 3, is_held), (is_retried, !is_retried), "{text}");
+    }
+}
+
+#[test]
 fn a_silent_terminal_that_is_stopped_while_it_ends_for_a_switch_does_not_go_on() {
     let mut play = Play::new(Interface::Chat);
     play.switch(Interface::Terminal, false).expect("a choice");
@@ -231,7 +248,10 @@ fn a_silent_terminal_that_is_stopped_while_it_ends_for_a_switch_does_not_go_on()
     let stop = Command::Stop { by: Actor::default(), grace: std::time::Duration::from_secs(3600) };
     play.order(stop).expect("an end");
     play.end_run();
-    assert_eq!((effects(&play.session), play.session.stopped_by), (vec![Effect::Leave], Some(Actor::default())));
+    assert_eq!(
+        (effects(&play.session), play.session.stopped_by),
+        (vec![Effect::Leave], Some(Actor::default()))
+    );
 }
 
 #[test]

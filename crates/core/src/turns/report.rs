@@ -1,6 +1,7 @@
 //! What follows for turns from what the world reports: the agent's words, its end, and time.
 
 use super::queue::{over, who};
+use super::send::can_be_said;
 use super::time::may_be_released;
 use super::{
     Able, Cancel, Current, FIRST_BACK_OFF, Final, Hold, MOST_ENDS, MOST_QUEUED, MOST_RETRIES, Manner,
@@ -76,21 +77,23 @@ fn model_failed(session: &Session, current: &Current, end: &TurnEnd, now: Now) -
     });
     let before =
         session.turns.get(turn).and_then(|turn| turn.retry).unwrap_or(Retry { of: turn, attempt: 0 });
+    let prompt = again(session, current, Retry { attempt: before.attempt + 1, ..before });
+    // The next run may have a terminal, in which the text would be a command.
+    let can_be_said = can_be_said(session, &prompt.text).is_ok();
     let has_room = session.turns.queue.len() < MOST_QUEUED && session.stopped_by.is_none();
     match policy {
         OnFailed::Continue => vec![],
         OnFailed::Hold => held.into_iter().collect(),
-        OnFailed::Retry if failure.may_pass() && before.attempt < MOST_RETRIES && has_room => {
-            let retry = Retry { attempt: before.attempt + 1, ..before };
+        OnFailed::Retry if failure.may_pass() && before.attempt < MOST_RETRIES && has_room && can_be_said => {
             let by = session.turns.last() + 1;
             let hold = session.turns.hold.is_none().then(|| {
                 let back_off = FIRST_BACK_OFF.as_millis() as u64 * (1 << before.attempt);
                 let until_boot_ms = now.boot_ms.saturating_add(back_off);
-                let (attempt, boot_id) = (retry.attempt, session.boot_id().to_owned());
+                let (attempt, boot_id) = (before.attempt + 1, session.boot_id().to_owned());
                 let hold = Hold::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms };
                 Event::QueueHeld { hold }
             });
-            let accepted = Event::TurnAccepted { turn: by, prompt: again(session, current, retry) };
+            let accepted = Event::TurnAccepted { turn: by, prompt };
             [accepted, Event::QueueMoved { turn: by, to: 0 }].into_iter().chain(hold).collect()
         }
         OnFailed::Retry => held.into_iter().collect(),

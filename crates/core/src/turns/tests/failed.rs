@@ -2,7 +2,8 @@
 
 use super::{Story, prompt};
 use crate::turns::{
-    FIRST_BACK_OFF, Failure, Final, Hold, MOST_RETRIES, Manner, OnFailed, Retry, TurnEnd, TurnState,
+    FIRST_BACK_OFF, Failure, Final, Hold, MAX_PROMPT_BYTES, MOST_RETRIES, Manner, OnFailed, Retry, TurnEnd,
+    TurnState,
 };
 use crate::{Event, Observation, Policy, State};
 
@@ -109,6 +110,18 @@ fn what_was_added_to_a_failed_turn_is_said_again_with_it() {
     story.see(Observation::TurnBegan { turn: 2 });
     fails(&mut story, 1, Failure::Limit);
     assert_eq!(&*story.session.turns.get(3).expect("it was accepted").prompt, "the first\n\nand this");
+}
+
+#[test]
+fn a_text_that_grew_too_long_for_a_prompt_is_not_retried() {
+    let mut story = working(OnFailed::Retry, &[]);
+    story.send(super::hurried(&"x".repeat(MAX_PROMPT_BYTES), Manner::Steer)).expect("it can");
+    assert_eq!(story.deliver(), 2);
+    story.see(Observation::TurnBegan { turn: 2 });
+    story.send(prompt("the third")).expect("there is room");
+    fails(&mut story, 1, Failure::Limit);
+    assert!(matches!(story.session.turns.hold, Some(Hold::ModelFailed { turn: 1, .. })));
+    assert_eq!(story.queue(), [3]);
 }
 
 #[test]
