@@ -175,7 +175,9 @@ impl Session {
         };
         let ended_for_good =
             self.stopped_by.is_some() || self.released == Some(Release::Expired) || self.archived;
-        let waits = self.turns.hold.is_none() && !self.turns.queue.is_empty();
+        // A back-off counts only while there is a run.
+        let goes_on = self.turns.hold.as_ref().is_none_or(|hold| hold.retry().is_some());
+        let waits = goes_on && !self.turns.queue.is_empty();
         over_for_now && !ended_for_good && (self.switching || waits)
     }
 }

@@ -68,6 +68,19 @@ impl Hold {
             Self::Paused { .. } | Self::Retrying { .. } => false,
         }
     }
+
+    /// The turn that says the text of a failed one again, if the queue waits for that back-off.
+    pub(crate) fn retry(&self) -> Option<u64> {
+        match self {
+            Self::Retrying { by, .. } => Some(*by),
+            Self::Paused { .. }
+            | Self::Unknown { .. }
+            | Self::ForeignWriter { .. }
+            | Self::Draft
+            | Self::AgentFailed { .. }
+            | Self::ModelFailed { .. } => None,
+        }
+    }
 }
 
 /// What a queue does behind a turn that failed for a reason that is the model's.

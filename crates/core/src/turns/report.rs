@@ -262,7 +262,9 @@ pub(crate) fn run_over(session: &Session, outcome: &Outcome, now: Now) -> Vec<Ev
     };
     // Also in a terminal that tells nothing and has turns that a chat left: without a hold, run would follow run.
     let waits = !session.turns.queue.is_empty() && session.stopped_by.is_none();
-    let holds = waits && session.turns.hold.is_none() && events.is_empty();
+    // A back-off brings another run, and would do so again and again.
+    let may_hold = session.turns.hold.as_ref().is_none_or(|hold| hold.retry().is_some());
+    let holds = waits && may_hold && events.is_empty();
     if let Some(reason) = failed.filter(|_| holds) {
         events.push(Event::QueueHeld { hold: Hold::AgentFailed { reason } });
     }

@@ -5,7 +5,7 @@ use crate::turns::{
     FIRST_BACK_OFF, Failure, Final, Hold, MAX_PROMPT_BYTES, MOST_RETRIES, Manner, OnFailed, Retry, TurnEnd,
     TurnState,
 };
-use crate::{Event, Observation, Policy, State};
+use crate::{Effect, Epoch, Event, Observation, Policy, State};
 
 const BACK_OFF_MS: u64 = FIRST_BACK_OFF.as_millis() as u64;
 
@@ -110,6 +110,26 @@ fn what_was_added_to_a_failed_turn_is_said_again_with_it() {
     story.see(Observation::TurnBegan { turn: 2 });
     fails(&mut story, 1, Failure::Limit);
     assert_eq!(&*story.session.turns.get(3).expect("it was accepted").prompt, "the first\n\nand this");
+}
+
+#[test]
+fn a_back_off_goes_on_in_another_run_and_an_agent_that_ends_there_holds_the_queue() {
+    let mut story = working(OnFailed::Retry, &[]);
+    fails(&mut story, 1, Failure::Limit);
+    let until = story.wakes_at();
+    story.end_run();
+    assert_eq!(story.owed(), [Effect::NextRun { epoch: Epoch(1) }]);
+    story.start_ready();
+    assert_eq!((story.session.due_turn(), story.wakes_at()), (None, until), "not sooner than it was said");
+    story.end_run();
+    assert_eq!(story.owed(), [Effect::Leave], "not over and over");
+    assert!(matches!(story.session.turns.hold, Some(Hold::AgentFailed { .. })), "{:?}", story.session.turns);
+
+    let mut story = working(OnFailed::Retry, &[]);
+    fails(&mut story, 1, Failure::Limit);
+    story.stop();
+    story.end_run();
+    assert_eq!(story.owed(), [Effect::Leave], "stopped stays stopped");
 }
 
 #[test]

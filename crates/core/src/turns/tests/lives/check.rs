@@ -68,7 +68,8 @@ impl Life {
                     let may = !self.seen.is_stopped
                         && !self.seen.is_archived
                         && session.released != Some(Release::Expired);
-                    assert!(may && turns.hold.is_none() && !turns.queue.is_empty(), "{effect:?}");
+                    let is_held = turns.hold.as_ref().is_some_and(|hold| hold.retry().is_none());
+                    assert!(may && !is_held && !turns.queue.is_empty(), "{effect:?}");
                     assert!(!owed.contains(&Effect::Leave));
                 }
                 Effect::Leave => assert!(!session.is_live()),
