@@ -3,7 +3,7 @@
 
 use super::report::{expired, withdrawn};
 use super::send::can_be_said;
-use super::{CANCEL_PATIENCE, Cancel, Final, TurnEnd, TurnState};
+use super::{CANCEL_PATIENCE, Cancel, Final, Hold, TurnEnd, TurnState};
 use crate::{Actor, Event, Now, Refusal, Session};
 
 /// Gives the due turn to the agent: on disk before the agent hears of it. If it is too late for that, it is
@@ -41,7 +41,9 @@ pub(crate) fn cancel(session: &Session, turn: u64, by: Actor, now: Now) -> Resul
         TurnState::Over(end) => Err(Refusal::TurnOver { turn, end }),
         TurnState::Queued => {
             let end = TurnEnd::without_answer(Final::Cancelled, format!("withdrawn by {}", who(&by)));
-            Ok(vec![over(turn, end, now)])
+            let is_retry = session.turns.hold.as_ref().and_then(Hold::retry) == Some(turn);
+            let resumed = is_retry.then_some(Event::QueueResumed { by });
+            Ok(std::iter::once(over(turn, end, now)).chain(resumed).collect())
         }
         TurnState::Delivered | TurnState::Working => match &session.turns.current {
             Some(current) if current.turn == turn && current.cancel.is_none() => {

@@ -80,7 +80,8 @@ fn model_failed(session: &Session, current: &Current, end: &TurnEnd, now: Now) -
     let prompt = again(session, current, Retry { attempt: before.attempt + 1, ..before });
     // The next run may have a terminal, in which the text would be a command.
     let can_be_said = can_be_said(session, &prompt.text).is_ok();
-    let has_room = session.turns.queue.len() < MOST_QUEUED && session.stopped_by.is_none();
+    let ended_for_good = session.stopped_by.is_some() || session.released == Some(Release::Expired);
+    let has_room = session.turns.queue.len() < MOST_QUEUED && !ended_for_good;
     match policy {
         OnFailed::Continue => vec![],
         OnFailed::Hold => held.into_iter().collect(),
@@ -218,8 +219,11 @@ pub(super) fn expired(session: &Session, now: Now) -> Vec<Event> {
     let waiting = session.turns.queue.iter();
     let withdrawn =
         waiting.map(|turn| over(*turn, TurnEnd::without_answer(Final::Cancelled, TIME_IS_UP), now));
+    // A back-off with nothing behind it would wake the keeper for nothing, again and again.
+    let retry = session.turns.hold.as_ref().and_then(Hold::retry);
+    let resumed = retry.map(|_| Event::QueueResumed { by: retry_policy() });
     let released = may_be_released(session).then(|| released(session, Release::Expired, now));
-    withdrawn.chain(released).collect()
+    withdrawn.chain(resumed).chain(released).collect()
 }
 
 /// Turns that were to be with the agent by now.

@@ -133,6 +133,40 @@ fn a_back_off_goes_on_in_another_run_and_an_agent_that_ends_there_holds_the_queu
 }
 
 #[test]
+fn a_retry_that_is_withdrawn_takes_its_back_off_along() {
+    let mut story = working(OnFailed::Retry, &["the second"]);
+    fails(&mut story, 1, Failure::Limit);
+    assert_eq!(story.queue(), [3, 2]);
+    story.cancel(2).expect("it waits");
+    assert_eq!(story.session.due_turn(), None, "another turn is another matter");
+    story.send(prompt("the fourth")).expect("there is room");
+    story.cancel(3).expect("it waits");
+    assert_eq!(story.session.turns.hold, None);
+    assert_eq!(story.deliver(), 4);
+}
+
+#[test]
+fn a_session_whose_time_is_up_neither_keeps_a_back_off_nor_begins_one() {
+    let policy = Policy { on_failed: OnFailed::Retry, ttl_ms: Some(BACK_OFF_MS / 2), ..Policy::default() };
+    let mut story = Story::ready(policy.clone());
+    story.send(prompt("one")).expect("there is room");
+    story.deliver();
+    fails(&mut story, 1, Failure::Limit);
+    story.pass(BACK_OFF_MS / 2);
+    assert_eq!((story.state(2), &story.session.turns.hold), (TurnState::Over(Final::Cancelled), &None));
+    story.pass(BACK_OFF_MS);
+    assert_eq!(story.pass(1), []);
+    assert_eq!(story.wakes_at(), None, "nothing is left to wake for");
+
+    let mut story = Story::ready(policy);
+    story.send(prompt("one")).expect("there is room");
+    story.deliver();
+    story.pass(BACK_OFF_MS / 2);
+    fails(&mut story, 1, Failure::Limit);
+    assert_eq!((story.queue(), &story.session.turns.hold), (vec![], &None));
+}
+
+#[test]
 fn a_text_that_grew_too_long_for_a_prompt_is_not_retried() {
     let mut story = working(OnFailed::Retry, &[]);
     story.send(super::hurried(&"x".repeat(MAX_PROMPT_BYTES), Manner::Steer)).expect("it can");

@@ -2,7 +2,7 @@
 
 use super::super::Story;
 use super::Life;
-use crate::turns::{Able, MOST_ASKS, MOST_QUEUED, Release, StartBy, TurnState, Turns};
+use crate::turns::{Able, Hold, MOST_ASKS, MOST_QUEUED, Release, StartBy, TurnState, Turns};
 use crate::{Command, Effect, Exit, Observation, Phase, Session, decide, effects, observe};
 
 impl Life {
@@ -18,6 +18,9 @@ impl Life {
         assert!(turns.current.is_none() || turns.ready.is_some(), "only an agent that takes turns has one");
         let is_quiet = turns.ready.is_some() && turns.current.is_none() && turns.queue.is_empty();
         assert_eq!(turns.quiet_since_boot_ms.is_some(), is_quiet, "it is quiet if it has nothing to do");
+        if let Some(retry) = turns.hold.as_ref().and_then(Hold::retry) {
+            assert!(turns.queue.contains(&retry), "a back-off is before a turn that waits");
+        }
         self.check_owed();
         self.check_that_time_does_not_stand_still();
         self.check_that_agents_are_not_tried_for_ever();
