@@ -35,7 +35,8 @@ pub(crate) fn failure_of_status(status: u64) -> Failure {
     }
 }
 
-/// What failed, by the words of an error. For agents whose protocol has nothing better.
+/// What failed, by the words of an error. For agents whose protocol has nothing better. A number is a status only
+/// right behind a word that says so: any other may be that of a line.
 pub(crate) fn failure_in(said: &str) -> Failure {
     let said = said.to_lowercase();
     let has = |phrases: &[&str]| phrases.iter().any(|phrase| said.contains(phrase));
@@ -49,8 +50,13 @@ pub(crate) fn failure_in(said: &str) -> Failure {
     {
         return Failure::Login;
     }
-    let words = said.split(|c: char| !c.is_alphanumeric());
-    let statuses = words.filter(|word| word.len() == 3).filter_map(|word| word.parse().ok());
+    // Words of one character are left out: those are the version in `HTTP/1.1 503`.
+    let words = said.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 1);
+    let behind = words.clone().skip(1);
+    let statuses = words.zip(behind).filter_map(|(word, behind)| {
+        let announces = ["status", "error", "http", "code", "statuscode", "errorcode"].contains(&word);
+        behind.parse().ok().filter(|_| announces)
+    });
     statuses.map(failure_of_status).find(|failure| failure.is_of_model()).unwrap_or_default()
 }
 
@@ -144,7 +150,11 @@ mod tests {
             ("Internal error: API Error: 529 Overloaded", Failure::Overloaded),
             ("unexpected status 503 Service Unavailable", Failure::Overloaded),
             ("unexpected status 401 Unauthorized", Failure::Login),
+            ("HTTP/1.1 503 Service Unavailable", Failure::Overloaded),
+            (r#"{"statusCode":403}"#, Failure::Login),
             ("API Error: 500 internal", Failure::Other),
+            ("patch failed at line 429", Failure::Other),
+            ("error in main.rs: 401 tests, 503 warnings", Failure::Other),
             ("line 4290 of a file", Failure::Other),
             ("", Failure::Other),
         ] {
