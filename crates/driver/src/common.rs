@@ -35,15 +35,15 @@ pub(crate) fn failure_of_status(status: u64) -> Failure {
     }
 }
 
-/// What failed, by the words of an error. For agents whose protocol has nothing better. A number is a status only
+/// What failed, by the words of an error. For agents whose protocol or record has nothing better. A number is a status only
 /// right behind a word that says so: any other may be that of a line.
-pub(crate) fn failure_in(said: &str) -> Failure {
+pub fn failure_in(said: &str) -> Failure {
     let said = said.to_lowercase();
     let has = |phrases: &[&str]| phrases.iter().any(|phrase| said.contains(phrase));
     if has(&["rate limit", "rate_limit", "usage limit", "too many requests", "hit your limit"]) {
         return Failure::Limit;
     }
-    if has(&["overloaded"]) {
+    if has(&["overloaded", "model is at capacity"]) {
         return Failure::Overloaded;
     }
     if has(&["unauthorized", "not logged in", "authentication_error", "invalid api key", "invalid x-api-key"])
@@ -151,6 +151,7 @@ mod tests {
             ("unexpected status 503 Service Unavailable", Failure::Overloaded),
             ("unexpected status 401 Unauthorized", Failure::Login),
             ("HTTP/1.1 503 Service Unavailable", Failure::Overloaded),
+            ("Selected model is at capacity. Please try a different model.", Failure::Overloaded),
             (r#"{"statusCode":403}"#, Failure::Login),
             ("API Error: 500 internal", Failure::Other),
             ("patch failed at line 429", Failure::Other),

@@ -21,6 +21,7 @@ mod interruption;
 pub mod rpc;
 
 use berth_core::{Ask, Reply, TurnEnd};
+pub use common::failure_in;
 pub use interruption::Interruption;
 
 /// How much of an answer is kept. The whole of it is in the output files.

@@ -269,16 +269,27 @@ pub(crate) fn recorded(history: &History, id: &SessionId, from_bytes: u64) -> Re
         typed: session.has_terminal(),
         from_bytes,
     };
-    match berth_transcript::fate(&spec.conversation, &known.id, where_kept(spec, Some(known)), &asked) {
-        Fate::Done { answer, cut } => Recorded::Over(TurnEnd {
-            answer,
-            cut,
-            reason: Some("found in the agent's own record".to_owned()),
-            ..TurnEnd::without_answer(Final::Done, "")
-        }),
-        Fate::Failed { why } => Recorded::Over(TurnEnd::without_answer(Final::Failed, why)),
-        Fate::Unfinished { why, progress } => Recorded::Unfinished(why, progress),
-        Fate::CannotTell { .. } => Recorded::CannotTell,
+    let fate = berth_transcript::fate(&spec.conversation, &known.id, where_kept(spec, Some(known)), &asked);
+    Recorded::from(fate)
+}
+
+impl From<Fate> for Recorded {
+    fn from(fate: Fate) -> Self {
+        match fate {
+            Fate::Done { answer, cut } => Recorded::Over(TurnEnd {
+                answer,
+                cut,
+                reason: Some("found in the agent's own record".to_owned()),
+                ..TurnEnd::without_answer(Final::Done, "")
+            }),
+            Fate::Failed { why } => Recorded::Over(TurnEnd::without_answer(Final::Failed, why)),
+            Fate::Rejected { why } => Recorded::Over(TurnEnd {
+                failure: berth_driver::failure_in(&why),
+                ..TurnEnd::without_answer(Final::Failed, why)
+            }),
+            Fate::Unfinished { why, progress } => Recorded::Unfinished(why, progress),
+            Fate::CannotTell { .. } => Recorded::CannotTell,
+        }
     }
 }
 
@@ -380,4 +391,27 @@ fn tell(views: &mut Vec<TurnView>, id: &SessionId, at: Timestamp, event: &Event)
 
 fn view_of(views: &mut [TurnView], turn: u64) -> Option<&mut TurnView> {
     views.get_mut(usize::try_from(turn).ok()?.checked_sub(1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_core::Failure;
+
+    use super::*;
+
+    #[test]
+    fn the_record_of_a_rejected_request_tells_what_the_model_refused_and_other_failures_do_not() {
+        let rejected = |why: &str| Fate::Rejected { why: why.to_owned() };
+        let refused = "the model refused to answer: ask again when the rate limit is over".to_owned();
+        for (fate, failure) in [
+            (rejected("API Error: 429 {\"type\":\"error\"}"), Failure::Limit),
+            (rejected("API Error: 529 Overloaded"), Failure::Overloaded),
+            (rejected("unexpected status 401 Unauthorized: wrong key"), Failure::Login),
+            (rejected("API Error: Connection dropped"), Failure::Other),
+            (Fate::Failed { why: refused }, Failure::Other),
+        ] {
+            let Recorded::Over(end) = Recorded::from(fate.clone()) else { panic!("{fate:?} is an end") };
+            assert_eq!((end.state, end.failure), (Final::Failed, failure), "{fate:?}");
+        }
+    }
 }

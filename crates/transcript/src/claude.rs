@@ -238,7 +238,7 @@ impl Turn {
         let Some(message) = &record.message else { return };
         if record.is_api_error_message {
             let why = message.content.text().unwrap_or("the model could not be asked");
-            self.end = End::Failed(why.to_owned());
+            self.end = End::Rejected(why.to_owned());
             return;
         }
         // What the agent makes up itself: "No response requested." where an answer is missing.

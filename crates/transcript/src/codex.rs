@@ -101,7 +101,7 @@ impl Scanner<'_> {
                         End::Done(event["last_agent_message"].as_str().unwrap_or_default().to_owned())
                     }
                     Value::Null => End::Done(std::mem::take(&mut turn.said)),
-                    error => End::Failed(match error["message"].as_str() {
+                    error => End::Rejected(match error["message"].as_str() {
                         Some(message) => message.to_owned(),
                         None => error.to_string(),
                     }),

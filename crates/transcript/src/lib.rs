@@ -3,7 +3,7 @@
 //! After a crash nobody heard how a turn ended. Claude Code and Codex write down what was said; [`fate`] looks
 //! there. Measured with Claude Code 2.1.325 and Codex 0.166.0: an agent reports the end of a turn only after
 //! it is in its transcript, so a transcript without the end is of a turn whose end nobody was told.
-//! Promise: [`Fate::Done`], [`Fate::Failed`] and [`Fate::Unfinished`] rest on records; whatever is torn, missing
+//! Promise: [`Fate::Done`], [`Fate::Failed`], [`Fate::Rejected`] and [`Fate::Unfinished`] rest on records; whatever is torn, missing
 //! or ambiguous is [`Fate::CannotTell`]. However large a transcript is, no more than one
 //! record and one answer of it are in memory, and both have limits.
 //!
@@ -58,9 +58,14 @@ pub enum Fate {
         /** Whether that is only the beginning of it. */
         cut: bool,
     },
-    /// It came to its end without an answer: the model could not be asked, or refused.
+    /// It came to its end without an answer.
     Failed {
         /** What the agent wrote down. */
+        why: String,
+    },
+    /// It came to its end because the model could not be asked.
+    Rejected {
+        /** The error that the agent wrote down. */
         why: String,
     },
     /// It did not come to its end. What it did until then is done.
@@ -260,6 +265,7 @@ enum End {
     BrokenOff(String),
     Done(String),
     Failed(String),
+    Rejected(String),
     /// It got somewhere, and whether that is the end is not recorded.
     Unclear(String),
 }
@@ -297,6 +303,7 @@ fn judge(scan: Scan, asked: &Asked<'_>) -> Fate {
     match end {
         End::Done(answer) => keep(answer),
         End::Failed(why) => Fate::Failed { why },
+        End::Rejected(why) => Fate::Rejected { why },
         End::BrokenOff(why) => Fate::Unfinished { why, progress: Progress::BrokenOff },
         End::Unclear(why) => Fate::CannotTell { why },
         End::Open(_) if bad > 0 => {

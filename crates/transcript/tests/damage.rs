@@ -272,7 +272,7 @@ proptest! {
                 prop_assert!(end.is_empty() || end.ends_with(b"\n") || whole[at] == b'\n', "{:?}", found);
             }
             Fate::CannotTell { .. } => {}
-            Fate::Failed { .. } => prop_assert!(false, "{:?}", found),
+            Fate::Failed { .. } | Fate::Rejected { .. } => prop_assert!(false, "{:?}", found),
         }
     }
 
@@ -288,7 +288,7 @@ proptest! {
         let end = (at + damage.len()).min(bytes.len());
         bytes.splice(at..end, damage);
         let found = fate_in(kind, &bytes, &Asked::new("THINK TOOL echo hi"));
-        prop_assert!(!matches!(found, Fate::Failed { .. }), "{:?}", found);
+        prop_assert!(!matches!(found, Fate::Failed { .. } | Fate::Rejected { .. }), "{:?}", found);
     }
 }
 

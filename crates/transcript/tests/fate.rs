@@ -62,8 +62,8 @@ fn claude_was_interrupted_in_these() {
 
 #[test]
 fn claude_could_not_ask_the_model_in_these() {
-    is(&claude("api-error", "ERROR 529"), "failed", "API Error: 529");
-    is(&claude("connection-cut", "CUT"), "failed", "API Error: Connection dropped");
+    is(&claude("api-error", "ERROR 529"), "rejected", "API Error: 529");
+    is(&claude("connection-cut", "CUT"), "rejected", "API Error: Connection dropped");
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn codex_did_not_come_to_the_end_of_these() {
 
 #[test]
 fn codex_could_not_ask_the_model_in_these() {
-    is(&codex("api-error", "ERROR 401"), "failed", "401 Unauthorized");
-    is(&codex("connection-cut", "CUT"), "failed", "stream disconnected");
+    is(&codex("api-error", "ERROR 401"), "rejected", "401 Unauthorized");
+    is(&codex("connection-cut", "CUT"), "rejected", "stream disconnected");
 }
 
 #[test]

@@ -80,6 +80,7 @@ pub(crate) fn word(fate: &Fate) -> (&'static str, &str) {
     match fate {
         Fate::Done { answer, .. } => ("done", answer),
         Fate::Failed { why } => ("failed", why),
+        Fate::Rejected { why } => ("rejected", why),
         Fate::Unfinished { why, .. } => ("unfinished", why),
         Fate::CannotTell { why } => ("cannot tell", why),
     }
