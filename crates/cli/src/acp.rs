@@ -38,6 +38,7 @@ use serde_json::{Value, json};
 
 use crate::ctx::Ctx;
 use crate::listing::{self, Extent, Filter, Order};
+use crate::replies::QuestionId;
 use open::Open;
 use replay::Past;
 use watch::Watch;
@@ -246,7 +247,7 @@ impl Server {
                 }
                 _ if is_last => {
                     let (what, session) = (&problem.what, &asked.session);
-                    let request = &asked.request;
+                    let request = QuestionId::new(asked.epoch, &asked.request);
                     let command = format!("berth answer {session} {option} --request {request}");
                     let next = format!("if it is still asked, `{command}` answers");
                     return self.tell(&asked.wire, &format!("your answer did not arrive: {what}; {next}"));

@@ -35,6 +35,14 @@ pub(crate) fn ask(what: &str, said: bool) -> Result<(), Problem> {
     }
 }
 
+/// Gets a yes to a question. Only for callers that know of a terminal.
+pub(crate) fn confirm(question: &str) -> Result<(), Problem> {
+    match answer_to(&format!("{question} [y/N] ")) {
+        Some(answer) if is_yes(&answer) => Ok(()),
+        Some(_) | None => Err(cancelled()),
+    }
+}
+
 /// Lets a person choose: the line they typed, which is not empty. Only for callers that know of a terminal.
 pub(crate) fn choose(question: &str) -> Result<String, Problem> {
     let answer = answer_to(question).unwrap_or_default();

@@ -1,8 +1,44 @@
-//! Answers to a question that are more than one of its options: own words, and several options.
+//! Answers to a question: which question is meant, and answers that are more than one of its options.
 //!
-//! The chat and the dashboard use this. Start with [`OwnWords::of`].
+//! The chat, the dashboard and `berth answer` use this. Start with [`OwnWords::of`] and [`QuestionId`].
 
 use berth_api::turn::{Ask, AskKind, Wish};
+
+/// The id of a question, as people type and read it: `RUN:REQUEST`. Agents number their questions anew in each run, so
+/// a request alone may name another question by the time its answer arrives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct QuestionId {
+    /// The run. An answer that approves something needs it.
+    pub(crate) epoch: Option<u64>,
+    pub(crate) request: String,
+}
+
+impl QuestionId {
+    pub(crate) fn new(epoch: impl Into<Option<u64>>, request: &str) -> Self {
+        Self { epoch: epoch.into(), request: request.to_owned() }
+    }
+}
+
+impl std::str::FromStr for QuestionId {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once(':').and_then(|(epoch, request)| Some((epoch.parse().ok()?, request)));
+        Ok(match parts {
+            Some((epoch, request)) => Self::new(Some(epoch), request),
+            None => Self::new(None, text),
+        })
+    }
+}
+
+impl std::fmt::Display for QuestionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.epoch {
+            Some(epoch) => write!(f, "{epoch}:{}", self.request),
+            None => f.write_str(&self.request),
+        }
+    }
+}
 
 /// What own words are for a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,6 +8,7 @@ use berth_api::life::Term;
 
 use super::duration;
 use super::life::term;
+use crate::replies::QuestionId;
 
 /// Send a prompt to a session's agent.
 ///
@@ -179,29 +180,35 @@ pub(crate) enum QueueVerb {
 }
 
 /// Answer a question of a session's agent.
+///
+/// Without an answer it prints the question. An answer other than `deny` needs to name the question, as RUN:REQUEST:
+/// at a terminal berth shows it and asks first, elsewhere --request or --yes is needed.
 #[derive(clap::Args, Debug)]
-#[command(override_usage = "berth answer [OPTIONS] <S> <OPTION>")]
+#[command(override_usage = "berth answer [OPTIONS] [S] [ANSWER]...")]
 #[command(after_help = "\
 Examples:
   berth show fix                        what it asks, in full, and the options
+  berth answer fix allow --request 1:0  that question, of that run
   berth answer fix deny 'use mktemp instead'
-  berth answer fix 1 3                  several options at once
-  berth answer fix --text 'neither: use sqlite'
-  berth answer fix allow --request toolu_01
-  berth answer fix allow-always         the only question there is")]
+  berth answer fix 1 3 --request 1:0    several options at once
+  berth answer fix --text 'neither: use sqlite' --request 1:0
+  berth answer fix allow-always --yes   whatever its only question is")]
 pub(crate) struct Answer {
-    /// The session
+    /// The session [default: the current one]
     #[arg(value_name = "S")]
-    pub(crate) session: String,
+    pub(crate) session: Option<String>,
     /// allow, deny and a reason, or the ids of the chosen options
     #[arg(value_name = "ANSWER")]
     pub(crate) answer: Vec<String>,
     /// An answer in your own words; with an option that refuses, the reason
     #[arg(long, value_name = "T", allow_hyphen_values = true)]
     pub(crate) text: Option<String>,
-    /// The question that is answered: its `request` in `show`. Without it, the only one that is asked by then
-    #[arg(long, value_name = "R")]
-    pub(crate) request: Option<String>,
+    /// The question that is answered, as `show` prints it: RUN:REQUEST. For `deny` REQUEST is enough
+    #[arg(long, value_name = "ID")]
+    pub(crate) request: Option<QuestionId>,
+    /// Answer the only question there is, whatever it is
+    #[arg(short, long)]
+    pub(crate) yes: bool,
     /// Print what `show --json` prints
     #[arg(long)]
     pub(crate) json: bool,

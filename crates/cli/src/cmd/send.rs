@@ -17,6 +17,7 @@ use crate::args::Send;
 use crate::ctx::Ctx;
 use crate::meant::Meant;
 use crate::reading::ReadingTime;
+use crate::replies::QuestionId;
 use crate::turns::{self, Heard, News};
 use crate::visible::{Paint, Visible};
 use crate::{print, replies, tty};
@@ -235,7 +236,7 @@ impl Shown {
             News::Event(Event::Asked { .. }) if self.asks => {}
             News::Event(Event::Asked { ask }) => self.note(&format!(
                 "needs you ({0}): {1}: {2} — answer with `berth answer {3} {4} --request {0}`",
-                ask.request,
+                QuestionId::new(self.epoch, &ask.request),
                 ask.tool,
                 print::excerpt(&ask.detail, 200),
                 self.session,
@@ -310,7 +311,7 @@ impl Shown {
         let wish = match line.trim() {
             "" => {
                 let options: Vec<&str> = ask.options.iter().map(|option| option.id.as_str()).collect();
-                let (options, request) = (options.join("|"), &ask.request);
+                let (options, request) = (options.join("|"), QuestionId::new(self.epoch, &ask.request));
                 print::note(&format!("not answered; `berth answer {id} {options} --request {request}` does"));
                 return self.show_question();
             }

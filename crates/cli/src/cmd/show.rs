@@ -6,6 +6,7 @@ use berth_core::Grant;
 use crate::args::Show;
 use crate::ctx::Ctx;
 use crate::print;
+use crate::replies::QuestionId;
 use crate::visible::Visible;
 
 pub(crate) fn run(ctx: &Ctx, args: &Show) -> Result<u8, Problem> {
@@ -73,7 +74,8 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
         rows.extend(turns.current.as_ref().map(|turn| ("working on", format!("{turn}{doing}"))));
         rows.extend(turns.held.clone().map(|held| ("held", held)));
         for ask in &turns.asks {
-            rows.push(("asks", format!("{} ({}): {}", ask.tool, ask.request, ask.detail)));
+            let question = QuestionId::new(status.epoch, &ask.request);
+            rows.push(("asks", format!("{} ({question}): {}", ask.tool, ask.detail)));
             let options = ask.options.iter().map(|option| format!("{} ({})", option.id, option.name));
             rows.push(("", options.collect::<Vec<_>>().join(" · ")));
         }

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::Came;
 use crate::print;
+use crate::replies::QuestionId;
 
 /// How much of an answer, a question or a reason is told. A lock screen shows less.
 const MOST_CHARS: usize = 240;
@@ -197,7 +198,7 @@ impl Past {
             Event::Asked { ask } => {
                 data.request = Some(ask.request.clone());
                 data.epoch = self.epoch_at(seq);
-                (question(ask), self.how_to_answer(ask))
+                (question(ask), self.how_to_answer(ask, data.epoch))
             }
             Event::QueueHeld { hold } => held(&Hold::from(hold.clone()), who),
             Event::TurnEnded { turn, end, .. } => {
@@ -234,12 +235,13 @@ impl Past {
         })
     }
 
-    fn how_to_answer(&self, ask: &Ask) -> String {
+    fn how_to_answer(&self, ask: &Ask, epoch: Option<u64>) -> String {
         if self.history.session.has_terminal() {
             return format!("berth attach {}", self.handle);
         }
         // Names the question: a command that is pasted late must not answer another one.
-        format!("berth answer {} allow --request {}", self.handle, short(&ask.request))
+        let question = QuestionId::new(epoch, &short(&ask.request));
+        format!("berth answer {} allow --request {question}", self.handle)
     }
 
     fn how_to_look(&self, outcome: &Outcome) -> String {

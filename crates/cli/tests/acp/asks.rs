@@ -74,7 +74,7 @@ fn an_editor_that_opens_a_session_is_asked_what_was_asked_before() {
     editor.rpc.talk.say(&json!({"jsonrpc": "2.0", "id": question["id"], "error": error}));
     editor.ok("session/list", json!({}));
     assert_eq!(lab.show("s")["state"], "needs-you");
-    lab.ok(["answer", "s", "allow"]);
+    lab.ok(["answer", "s", "allow", "--yes"]);
     assert_eq!(lab.berth(["wait", &format!("{session}.2"), "--timeout", "60s"]).code, 0);
 }
 

@@ -70,7 +70,7 @@ fn a_question_on_the_screen_needs_somebody_and_is_answered_there() {
     let status = lab.show("s");
     assert_eq!(status["turns"]["asks"][0]["tool"], "Bash", "{status}");
     assert_eq!(status["turns"]["asks"][0]["detail"], "touch x", "{status}");
-    let refused = lab.berth(["answer", "s", "allow"]);
+    let refused = lab.berth(["answer", "s", "allow", "--yes"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.err.contains("on its screen") && refused.err.contains("berth attach s"), "{refused:?}");
     lab.ok(["input", "s", "1"]);

@@ -23,7 +23,7 @@ fn ntfy_gets_what_it_documents() {
     assert_eq!(body["title"], "s needs you");
     let message = body["message"].as_str().expect("a text");
     assert!(message.starts_with("Bash: echo grüße\n"), "{message}");
-    assert!(message.ends_with("berth answer s allow --request 0"), "{message}");
+    assert!(message.ends_with("berth answer s allow --request 1:0"), "{message}");
     assert!(body["priority"].as_u64().is_some_and(|priority| (1..=5).contains(&priority)), "{body}");
     assert!(
         body["tags"].as_array().is_some_and(|tags| tags.iter().all(serde_json::Value::is_string)),

@@ -68,7 +68,7 @@ fn a_script_that_waits_cannot_answer_so_a_question_is_told_all_the_same() {
     start(&lab, &["--name", "s"]);
     let waiting = spawned(&mut lab.command(["send", "--wait", "s", "ask:Bash:rm x"]));
     server.wait(1);
-    lab.ok(["answer", "s", "allow"]);
+    lab.ok(["answer", "s", "allow", "--yes"]);
     let said = said(waiting.wait_with_output().expect("our own child"));
     assert_eq!(said.code, 0, "{said:?}");
     settled(&lab);

@@ -36,9 +36,9 @@ fn a_question_is_told_with_what_to_do_about_it_and_without_its_secrets() {
     assert_eq!((&told["type"], &told["data"]["what"]), (&"session.needs_you".into(), &"needs-you".into()));
     let text = told["data"]["text"].as_str().expect("a text");
     assert!(text.starts_with("Bash: curl") && !text.contains("tkabcdef"), "{text}");
-    assert_eq!(told["data"]["next"], "berth answer s allow --request 0");
+    assert_eq!(told["data"]["next"], "berth answer s allow --request 1:0");
     assert_eq!((&told["data"]["request"], &told["data"]["epoch"]), (&"0".into(), &1.into()));
-    lab.ok(["answer", "s", "allow"]);
+    lab.ok(["answer", "s", "allow", "--yes"]);
     // The answer ends the turn, and nobody looked at that.
     server.wait(2);
     assert_eq!(server.about(), [pair("needs-you", "s"), pair("finished", "s")]);

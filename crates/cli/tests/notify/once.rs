@@ -39,7 +39,7 @@ fn a_keeper_that_replaces_its_program_tells_nobody_again() {
     settled(&lab);
     assert_eq!(server.about(), [pair("finished", "s"), pair("needs-you", "s")]);
     // And the new one tells of what is new.
-    lab.ok(["answer", "s", "allow"]);
+    lab.ok(["answer", "s", "allow", "--yes"]);
     server.wait(3);
 }
 

@@ -246,7 +246,7 @@ fn a_codex_that_asks_for_permission_needs_somebody_at_the_terminal() {
     let status = world.show();
     assert!(status["turns"]["asks"][0]["detail"].to_string().contains("touch made.txt"), "{status}");
     assert_eq!(status["turns"]["asks"][0]["options"], json!([]), "{status}");
-    let refused = world.berth(&["answer", "s", "allow"]);
+    let refused = world.berth(&["answer", "s", "allow", "--yes"]);
     assert!(refused.code == 1 && refused.err.contains("Codex shows its question only"), "{refused:?}");
     let shows_it = || world.ok(&["screen", "s"]).contains("1. Yes");
     wait_until("the dialog", shows_it);

@@ -51,7 +51,7 @@ fn a_permission_is_allowed_from_elsewhere_while_the_terminal_shows_it() {
         ask["options"].as_array().expect("options").iter().filter_map(|it| it["id"].as_str()).collect();
     assert_eq!((options, &ask["takes_reason"]), (vec!["allow", "deny"], &json!(true)), "{ask}");
     wait_until("the dialog in the terminal", || world.shows_dialog());
-    world.ok(&["answer", "s", "allow"]);
+    world.ok(&["answer", "s", "allow", "--yes"]);
     world.wait_turn(1, "done");
     assert!(world.agents.work().join("made.txt").exists());
     assert_eq!(world.waiting_hooks(), 0);
@@ -98,7 +98,7 @@ fn a_permission_whose_keeper_is_replaced_is_left_to_the_terminal() {
         let asks = &world.show()["turns"]["asks"];
         asks.as_array().is_some_and(|asks| asks.len() == 1) && asks[0]["options"] == json!([])
     });
-    let refused = world.berth(&["answer", "s", "allow"]);
+    let refused = world.berth(&["answer", "s", "allow", "--yes"]);
     assert!(refused.code == 1 && refused.err.contains("no hook of Claude Code waits"), "{refused:?}");
     world.press("1");
     world.wait_turn(1, "done");

@@ -57,7 +57,7 @@ fn h2_a_silent_turn_is_not_idleness() {
     assert_eq!(lab.berth(["wait", &asks, "--for", "needs-you", "--timeout", "60s"]).code, 0);
     let since = std::time::Instant::now();
     berth_harness::wait_until("twice that time", || since.elapsed().as_millis() > 100);
-    lab.ok(["answer", &asks, "allow"]);
+    lab.ok(["answer", &asks, "allow", "--yes"]);
     assert_eq!(lab.berth(["wait", &format!("{asks}.1"), "--timeout", "60s"]).code, 0);
     assert_eq!(lab.number(&asks, "epoch"), 1);
 }
