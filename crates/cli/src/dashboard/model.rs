@@ -550,17 +550,23 @@ impl Model {
         }
     }
 
-    /// A question that was answered elsewhere, or withdrawn, needs no answer any more.
+    /// A question that was answered elsewhere, or withdrawn, needs no answer any more. A reply that is being written
+    /// stays open: the next letters must not become commands.
     fn drop_answer_to_nothing(&mut self) {
         let Some((of, ask, epoch, _)) = self.question() else { return };
-        let still = self
-            .all
-            .get(of)
-            .is_some_and(|row| row.epoch() == epoch && row.asks().iter().any(|it| it.request == ask.request));
-        if !still {
-            self.note("the question is no longer asked");
+        if self.is_asked(of, &ask.request, epoch) {
+            return;
+        }
+        self.note(NO_LONGER_ASKED);
+        if matches!(self.mode, Mode::Answer { .. }) {
             self.mode = Mode::Browse;
         }
+    }
+
+    /// Whether a session waits for the answer to this question of this run.
+    fn is_asked(&self, of: &SessionId, request: &str, epoch: u64) -> bool {
+        let row = self.all.get(of).filter(|row| row.epoch() == epoch);
+        row.is_some_and(|row| row.asks().iter().any(|it| it.request == request))
     }
 
     /// What decides whether the preview has to begin anew.
@@ -683,6 +689,8 @@ impl Action {
     }
 }
 
+/// The note about a question that was answered elsewhere, or withdrawn.
+const NO_LONGER_ASKED: &str = "the question is no longer asked";
 /// How many things may be under way at once.
 const MOST_BUSY: usize = 16;
 

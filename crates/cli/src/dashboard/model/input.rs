@@ -10,7 +10,10 @@ use super::super::form::{self, Step};
 use super::super::keys::{Input, Key};
 use super::super::layout::{Layout, Pane};
 use super::super::panel::HostEntry;
-use super::{Action, Effect, Field, Mode, Model, NewSession, Panel, PanelKind, QueueChange, Row, Writing};
+use super::{
+    Action, Effect, Field, Mode, Model, NO_LONGER_ASKED, NewSession, Panel, PanelKind, QueueChange, Row,
+    Writing,
+};
 use crate::replies::{self, OwnWords};
 
 /// How far one notch of the wheel goes.
@@ -506,6 +509,14 @@ impl Model {
     fn written(&mut self, what: Writing, text: String) -> Vec<Effect> {
         let trimmed = text.trim().to_owned();
         let is_empty = trimmed.is_empty();
+        if let Writing::Reply { of, ask, epoch, .. } = &what
+            && !is_empty
+            && !self.is_asked(of, &ask.request, *epoch)
+        {
+            self.draft = Some((of.clone(), text));
+            self.note(format!("{NO_LONGER_ASKED}; m goes on with what you wrote"));
+            return vec![];
+        }
         self.act(match what {
             Writing::Message { .. } | Writing::Name { .. } | Writing::Turn { .. } | Writing::Reply { .. }
                 if is_empty =>

@@ -226,6 +226,25 @@ fn an_answer_is_to_the_question_that_was_seen() {
 }
 
 #[test]
+fn a_reply_whose_question_goes_away_stays_open_and_enter_keeps_it_as_a_draft() {
+    let mut status = asking('b', "fix");
+    status.turns.as_mut().expect("turns").asks[0].takes_reason = true;
+    let mut model = model(vec![status]);
+    press(&mut model, "a");
+    read(&mut model);
+    press(&mut model, "tuse m");
+    model.found([known(agent('b', "fix", "idle"))]);
+    assert_eq!(model.message, Some(Message::Note("the question is no longer asked".into())));
+    // In the list `x` would stop the session, and `y` agree to that.
+    assert_eq!(press(&mut model, "xy"), []);
+    assert!(matches!(&model.mode, Mode::Write { text, .. } if text.text() == "use mxy"), "{:?}", model.mode);
+    assert_eq!(key(&mut model, Key::Enter), []);
+    assert_eq!(model.mode, Mode::Browse);
+    press(&mut model, "m");
+    assert!(matches!(&model.mode, Mode::Write { text, .. } if text.text() == "use mxy"), "{:?}", model.mode);
+}
+
+#[test]
 fn a_key_that_comes_before_the_question_could_be_read_answers_nothing() {
     let mut model = three();
     // All in one go, before anything is drawn.
