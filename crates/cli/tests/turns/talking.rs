@@ -154,6 +154,26 @@ fn a_no_with_a_reason_is_written_in_the_chat_and_ctrl_c_goes_back_to_the_questio
 }
 
 #[test]
+fn a_reason_whose_question_goes_away_is_not_sent_as_a_message_by_the_enter_that_was_meant_for_it() {
+    let lab = lab();
+    start(&lab, &["--name", "s"]);
+    let mut terminal = talk(&lab);
+    terminal.type_keys("ask:Bash:ls\r");
+    terminal.wait_for("[t] tell it");
+    terminal.type_keys("tuse mktemp");
+    terminal.wait_for("? use mktemp");
+    lab.ok(["answer", "s", "deny"]);
+    terminal.wait_for("the question is no longer asked");
+    terminal.type_keys("\r");
+    terminal.wait_for("Enter sends this as a message");
+    wait_last(&mut terminal, "> use mktemp");
+    assert_eq!(states(&lab, "s").len(), 1);
+    terminal.type_keys("\r");
+    terminal.wait_for("ECHO: use mktemp");
+    assert_eq!(states(&lab, "s").len(), 2);
+}
+
+#[test]
 fn a_question_goes_away_when_somebody_else_answers_and_no_key_answers_it_then() {
     let lab = lab();
     let id = start(&lab, &["--name", "s"]);

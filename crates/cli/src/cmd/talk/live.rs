@@ -50,6 +50,8 @@ enum Left {
 
 /// The question on the screen.
 struct Asked {
+    /// Its run: agents number their questions anew in each.
+    epoch: Option<u64>,
     request: String,
     reading: ReadingTime,
     /// The person has answered; nobody else has said so yet.
@@ -58,6 +60,18 @@ struct Asked {
     chosen: Vec<usize>,
     /// What is written is the answer, and not the next message.
     is_replying: bool,
+}
+
+impl Asked {
+    fn new(epoch: Option<u64>, request: &str, now: Duration) -> Self {
+        let (request, reading) = (request.to_owned(), ReadingTime::begin(now));
+        Self { epoch, request, reading, is_answered: false, chosen: vec![], is_replying: false }
+    }
+
+    /// Whether this is that question.
+    fn is(&self, epoch: Option<u64>, request: &str) -> bool {
+        (self.epoch, self.request.as_str()) == (epoch, request)
+    }
 }
 
 /// A person who talks to a session.
@@ -79,6 +93,8 @@ pub(super) struct Live<'a> {
     /// Whether everything is told that happened before the session lost its keeper.
     is_caught_up: bool,
     asked: Option<Asked>,
+    /// What is written was meant for a question that went away; the next Enter says so and sends nothing.
+    is_reply_to_nothing: bool,
     /// A word to the person that goes away with the next key.
     hint: Option<&'static str>,
     leaving: bool,
@@ -117,6 +133,7 @@ impl<'a> Live<'a> {
             looked_at: Instant::now(),
             is_caught_up: false,
             asked: None,
+            is_reply_to_nothing: false,
             hint: None,
             leaving: false,
         })
@@ -246,7 +263,10 @@ impl<'a> Live<'a> {
                 self.editor.clear();
                 self.set_replying(false);
             }
-            Key::Interrupt if !self.editor.is_empty() => self.editor.clear(),
+            Key::Interrupt if !self.editor.is_empty() => {
+                self.editor.clear();
+                self.is_reply_to_nothing = false;
+            }
             Key::Interrupt => match self.story.current.as_ref().filter(|current| !current.is_cancelled) {
                 Some(current) if hint != Some(CANCELLING) => {
                     let cancel = Errand::Cancel(current.turn);
@@ -323,6 +343,11 @@ impl<'a> Live<'a> {
 
     /// Sends what was written: as the next message, or as the answer in own words.
     fn send(&mut self, text: String) {
+        if std::mem::take(&mut self.is_reply_to_nothing) {
+            self.editor.give_back(&text);
+            self.hint = Some("the question is no longer asked; Enter sends this as a message");
+            return;
+        }
         let wish = self.replies_with().zip(self.answerable()).map(|(words, ask)| {
             let chosen = self.asked.as_ref().map(|asked| asked.chosen.clone()).unwrap_or_default();
             words.wish(ask, &chosen, text.clone())
@@ -360,7 +385,7 @@ impl<'a> Live<'a> {
     /// The question that a key answers now.
     fn answerable(&self) -> Option<&Ask> {
         let ask = self.story.asks.first()?;
-        let asked = self.asked.as_ref().filter(|asked| asked.request == ask.request)?;
+        let asked = self.asked.as_ref().filter(|asked| asked.is(self.story.epoch, &ask.request))?;
         (!asked.is_answered && asked.reading.is_over(self.uptime())).then_some(ask)
     }
 
@@ -453,4 +478,16 @@ fn choices(ask: &Ask) -> Vec<(String, &str)> {
         format!("{letter}{digit}")
     };
     ask.options.iter().enumerate().map(|(at, option)| (keys(at), option.id.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_of_another_run_is_another_question_though_its_request_is_the_same() {
+        let asked = Asked::new(Some(1), "0", Duration::ZERO);
+        assert!(asked.is(Some(1), "0"));
+        assert!(!asked.is(Some(2), "0") && !asked.is(Some(1), "1"));
+    }
 }

@@ -5,7 +5,6 @@ use berth_api::message::Size;
 
 use super::{Asked, Left, Live, OWN_WORDS, QUEUED_SHOWN, choices};
 use crate::cmd::talk::cells::{self, Row};
-use crate::reading::ReadingTime;
 use crate::replies::OwnWords;
 use crate::visible::{Paint, Visible};
 use crate::{print, tty};
@@ -30,15 +29,19 @@ impl Live<'_> {
 
     /// A question counts as shown from when it is first painted.
     fn note_question(&mut self) {
-        match self.story.asks.first() {
-            Some(ask) if self.asked.as_ref().is_none_or(|asked| asked.request != ask.request) => {
-                let request = ask.request.clone();
-                let reading = ReadingTime::begin(self.uptime());
-                self.asked =
-                    Some(Asked { request, reading, is_answered: false, chosen: vec![], is_replying: false });
-            }
-            Some(_) => {}
-            None => self.asked = None,
+        let (epoch, now) = (self.story.epoch, self.uptime());
+        let request = self.story.asks.first().map(|ask| ask.request.as_str());
+        let is_same = match (&self.asked, request) {
+            (Some(asked), Some(request)) => asked.is(epoch, request),
+            (asked, request) => asked.is_none() && request.is_none(),
+        };
+        if is_same {
+            return;
+        }
+        let before = std::mem::replace(&mut self.asked, request.map(|it| Asked::new(epoch, it, now)));
+        if before.is_some_and(|asked| asked.is_replying && !asked.is_answered) && !self.editor.is_empty() {
+            self.is_reply_to_nothing = true;
+            self.hint = Some("the question is no longer asked");
         }
     }
 
