@@ -104,6 +104,13 @@ fn a5_the_demo_asks_nothing() {
     assert!(said.out.contains("about ten seconds"), "{}", said.out);
 }
 
+fn demo_dir(lab: &Lab) -> Option<std::path::PathBuf> {
+    let entries = std::fs::read_dir(lab.dir()).expect("a directory").flatten();
+    entries
+        .map(|entry| entry.path())
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("berth-demo-")))
+}
+
 #[test]
 fn an_interrupted_demo_leaves_nothing_behind() {
     use std::io::{BufRead, BufReader};
@@ -112,10 +119,15 @@ fn an_interrupted_demo_leaves_nothing_behind() {
         let mut command = lab.command(["demo"]);
         let mut demo =
             command.env("TMPDIR", lab.dir()).stdout(Stdio::piped()).spawn().expect("berth can be started");
-        let home = lab.dir().join(format!("berth-demo-{}", demo.id()));
         let mut lines = BufReader::new(demo.stdout.take().expect("a pipe")).lines();
         let second = lines.find(|line| line.as_ref().is_ok_and(|line| line.starts_with("2. ")));
-        assert!(second.is_some() && home.exists(), "both agents run");
+        assert!(second.is_some(), "both agents run");
+        let home = demo_dir(&lab).expect("the demo has a directory");
+        let name = home.file_name().expect("a name").to_string_lossy().into_owned();
+        let suffix = name.strip_prefix(&format!("berth-demo-{}-", demo.id()));
+        assert_eq!(suffix.map(str::len), Some(16), "nobody can make it beforehand: {name}");
+        let mode = std::os::unix::fs::MetadataExt::mode(&home.metadata().expect("it is there"));
+        assert_eq!(mode & 0o777, 0o700, "{name}");
         let identity = berth_host::identity::Identity::of(demo.id()).expect("our own child");
         berth_harness::signal(&identity, signal);
         assert!(!lines.any(|line| line.is_ok_and(|line| line.starts_with("4. "))), "it went on");

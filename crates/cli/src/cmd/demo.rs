@@ -4,6 +4,7 @@ mod agent;
 
 use std::cell::Cell;
 use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -106,11 +107,10 @@ struct Demo {
 
 impl Demo {
     fn new() -> Result<Self, Problem> {
-        let dir = std::env::temp_dir().join(format!("berth-demo-{}", std::process::id()));
         let wanted = [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw);
         let signals = SignalFd::new(&wanted).map_err(odd)?;
-        let demo = Self { dir, signals, signal: Cell::new(None) };
-        std::fs::create_dir_all(demo.work()).map_err(odd)?;
+        let demo = Self { dir: own_dir(&std::env::temp_dir())?, signals, signal: Cell::new(None) };
+        std::fs::create_dir(demo.work()).map_err(odd)?;
         let program = std::env::current_exe().map_err(odd)?;
         let command = [&program, Path::new("demo"), Path::new("--agent"), &demo.dir];
         let command = command.map(|word| word.to_string_lossy().into_owned());
@@ -252,6 +252,17 @@ impl Drop for Demo {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A new directory that only this account can enter. Other accounts write to a directory for temporary files: one that
+/// exists already may have links in it, and is never used.
+fn own_dir(parent: &Path) -> Result<PathBuf, Problem> {
+    let mut random = [0; 8];
+    berth_host::random_bytes(&mut random).map_err(odd)?;
+    let random = u64::from_le_bytes(random);
+    let dir = parent.join(format!("berth-demo-{}-{random:016x}", std::process::id()));
+    std::fs::DirBuilder::new().mode(0o700).create(&dir).map_err(odd)?;
+    Ok(dir)
 }
 
 /// Kills, and waits until the process is gone: a signal sent is not yet a death.
