@@ -9,7 +9,7 @@ use berth_api::record::Interface;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Deed, Refusal, SessionId};
 
-use crate::ctx::Ctx;
+use crate::ctx::{ANSWER_PATIENCE, Ctx};
 use crate::{resume, stop, turns};
 
 /// Chooses the interface of a session. `handle` is how whoever asks calls it. With `at_once` a turn that runs is
@@ -27,12 +27,19 @@ pub fn switch(
         return Err(berth_api::problem::refusal(&Refusal::Archived, handle));
     }
     if let Some(mut keeper) = ctx.keeper_of(id)? {
-        match keeper.ask(Request::SwitchInterface { to, at_once }) {
+        let _ = keeper.set_patience(Some(ANSWER_PATIENCE));
+        let answer = keeper.ask(Request::SwitchInterface { to, at_once });
+        let _ = keeper.set_patience(None);
+        match answer {
             Ok(Answer::Done { status }) if !stop::is_over(&status) => return Ok((keeper, *status)),
             // Its run is over, and its keeper about to leave.
             Ok(Answer::Done { .. }) => {}
             Ok(other) => return Err(turns::odd(&other)),
             Err(problem) if problem.code == Code::Unreachable && ctx.is_gone(id) => {}
+            Err(problem) if problem.code == Code::Unreachable => {
+                let hint = format!("the switch may still happen; `berth show {handle}` tells");
+                return Err(problem.hint(hint));
+            }
             Err(problem) => return Err(problem),
         }
     }

@@ -106,3 +106,15 @@ fn h2_a_session_whose_time_is_up_ends_for_good_and_takes_no_turn_any_more() {
     assert_eq!(prompts(&did(&lab, &id)).len(), 1);
     assert_eq!(states(&lab, &id).len(), 2, "nothing was stored");
 }
+
+#[test]
+fn a_switch_of_the_interface_does_not_wait_for_ever_for_a_suspended_keeper() {
+    let lab = lab();
+    let id = start(&lab, &["--name", "s"]);
+    let keeper = lab.process(&id, "keeper_pid");
+    berth_harness::signal(&keeper, rustix::process::Signal::STOP);
+    let said = lab.berth(["resume", "s", "--tui", "-d"]);
+    berth_harness::signal(&keeper, rustix::process::Signal::CONT);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(said.err.contains("the switch may still happen"), "{said:?}");
+}
