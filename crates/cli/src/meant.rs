@@ -80,12 +80,14 @@ impl Ctx {
     }
 
     /// The sessions that are named, else those that match the conditions, else the current one. `extent` says how far back
-    /// conditions reach. An error if nothing matches: a mistyped pattern must not look like success.
+    /// conditions reach. An error if nothing matches: a mistyped pattern must not look like success. A session that cannot
+    /// be read is told, and makes the exit code in `worst`: nobody knows whether it matches.
     pub(crate) fn chosen(
         &self,
         arguments: &[String],
         which: &Which,
         extent: Extent,
+        worst: &mut u8,
     ) -> Result<Vec<Meant>, Problem> {
         if !which.is_choosy() {
             return self.targets(arguments);
@@ -98,9 +100,10 @@ impl Ctx {
             .hint("leave one of them out"));
         }
         let filter = Filter { extent, order: Order::Active, ..crate::cmd::ls::conditions(which)? };
-        let mut found = listing::collect(self, &filter)?;
-        if let Some(damaged) = found.damaged.pop() {
-            return Err(Problem { what: format!("nothing was done: {}", damaged.what), ..damaged });
+        let found = listing::collect(self, &filter)?;
+        for problem in &found.damaged {
+            print::problem(problem);
+            *worst = problem.code.exit_code().max(*worst);
         }
         let meant = |status: Status| {
             let id = SessionId::parse(&status.id)?;

@@ -74,6 +74,30 @@ fn a_flipped_byte_in_a_journal_is_refused_by_all_who_need_it_and_by_nobody_else(
     assert_refused(&lab, &id, "hurt", "is damaged at byte");
 }
 
+#[test]
+fn a_damaged_session_is_told_by_a_command_with_conditions_and_the_others_are_handled() {
+    let lab = lab();
+    let hurt = ended(&lab, &["--name", "hurt"]);
+    let segment = first_segment(&lab, &hurt);
+    let mut bytes = fs::read(&segment).expect("the segment");
+    bytes[60] ^= 1;
+    fs::write(&segment, bytes).expect("the segment");
+    fs::remove_file(lab.session_dir(&hurt).join("status.json")).expect("the short cut");
+    lab.start_with(&["--name", "well", "--tag", "nightly"], &["hang"]);
+    for args in [
+        &["tag", "--tag", "nightly", "seen"][..],
+        &["stop", "--tag", "nightly", "--grace", "0s", "--yes"],
+        &["archive", "--tag", "nightly", "--yes"],
+        &["restore", "--tag", "nightly"],
+        &["purge", "--tag", "nightly", "--yes"],
+    ] {
+        let said = lab.berth(args);
+        assert_eq!(said.code, 1, "{args:?}: {said:?}");
+        assert!(said.err.contains("is damaged at byte") && said.err.contains("well"), "{args:?}: {said:?}");
+    }
+    assert_eq!(lab.berth(["show", "well"]).code, 3, "it was purged");
+}
+
 /// The advice of docs/recovery.md, for a session that people know by its name.
 #[test]
 fn session_with_a_damaged_journal_is_stopped_and_its_output_read_by_name() {

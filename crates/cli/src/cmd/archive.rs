@@ -17,11 +17,11 @@ use crate::{consent, life, print};
 const NAMED: usize = 10;
 
 pub(crate) fn run(ctx: &Ctx, args: &Archive) -> Result<u8, Problem> {
+    let mut worst = 0;
     let archived = match args.older_than {
         Some(rest) => older_than(ctx, rest, args.yes)?,
-        None => named(ctx, args)?,
+        None => named(ctx, args, &mut worst)?,
     };
-    let mut worst = 0;
     let mut done = Vec::new();
     for archived in archived {
         match archived {
@@ -43,8 +43,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Archive) -> Result<u8, Problem> {
     Ok(worst)
 }
 
-fn named(ctx: &Ctx, args: &Archive) -> Result<Vec<Result<Status, Problem>>, Problem> {
-    let mut meant = ctx.chosen(&args.sessions, &args.which, Extent::All)?;
+fn named(ctx: &Ctx, args: &Archive, worst: &mut u8) -> Result<Vec<Result<Status, Problem>>, Problem> {
+    let mut meant = ctx.chosen(&args.sessions, &args.which, Extent::All, worst)?;
     meant.retain(|meant| {
         let is_away = || view::status(&ctx.home, &meant.id).is_ok_and(|status| status.state == "archived");
         meant.how != How::Matched || !is_away()

@@ -11,14 +11,16 @@ use crate::meant::Meant;
 use crate::{consent, print, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Purge) -> Result<u8, Problem> {
-    let mut doomed = if args.archived { archived(ctx, args.older_than)? } else { named(ctx, args)? };
+    let mut worst = 0;
+    let mut doomed =
+        if args.archived { archived(ctx, args.older_than)? } else { named(ctx, args, &mut worst)? };
     if doomed.is_empty() {
         print::note("no session is archived, or none for so long; nothing was deleted");
     } else if args.dry_run && !args.json {
         print::text(&doomed.iter().map(|doomed| line(doomed) + "\n").collect::<String>())?;
     }
     if doomed.is_empty() || args.dry_run {
-        return if args.json { print::json(&doomed).map(|()| 0) } else { Ok(0) };
+        return if args.json { print::json(&doomed).map(|()| worst) } else { Ok(worst) };
     }
     if !args.yes && tty::can_ask() {
         doomed.iter().for_each(|doomed| print::note(&line(doomed)));
@@ -27,7 +29,6 @@ pub(crate) fn run(ctx: &Ctx, args: &Purge) -> Result<u8, Problem> {
     let handles: Vec<&str> = doomed.iter().map(Doomed::handle).collect();
     let what = format!("{}, {}, would be deleted for good", sessions(handles.len()), print::size(bytes));
     consent::ask(&format!("{what}: {}", listed(&handles)), args.yes)?;
-    let mut worst = 0;
     for doomed in &mut doomed {
         // A yes is to what was shown.
         match doomed.purge(ctx) {
@@ -55,9 +56,9 @@ fn line(doomed: &Doomed) -> String {
 }
 
 /// Those that were named, or match the conditions. One that runs, or cannot be told not to, is refused before anything is deleted.
-fn named(ctx: &Ctx, args: &Purge) -> Result<Vec<Doomed>, Problem> {
+fn named(ctx: &Ctx, args: &Purge, worst: &mut u8) -> Result<Vec<Doomed>, Problem> {
     let mut doomed: Vec<Doomed> = Vec::new();
-    for Meant { id, handle, .. } in ctx.chosen(&args.sessions, &args.which, Extent::All)? {
+    for Meant { id, handle, .. } in ctx.chosen(&args.sessions, &args.which, Extent::All, worst)? {
         let one = purge::named(ctx, &id, &handle)?;
         // Named twice is meant once.
         if !doomed.iter().any(|known| known.id == one.id) {

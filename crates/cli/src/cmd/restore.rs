@@ -10,11 +10,11 @@ use crate::meant::Meant;
 use crate::{life, print};
 
 pub(crate) fn run(ctx: &Ctx, args: &Restore) -> Result<u8, Problem> {
-    let meant = ctx.chosen(&args.sessions, &args.which, Extent::Archived)?;
+    let mut worst = 0;
+    let meant = ctx.chosen(&args.sessions, &args.which, Extent::Archived, &mut worst)?;
     if args.history {
         return transcript(ctx, args, &meant);
     }
-    let mut worst = 0;
     let mut restored = Vec::new();
     for Meant { id, .. } in &meant {
         match life::restore(ctx, id) {

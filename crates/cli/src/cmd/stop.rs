@@ -17,7 +17,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
     let meant = if args.all {
         all(ctx, &mut worst)?
     } else {
-        let mut meant = ctx.chosen(&args.sessions, &args.which, Extent::All)?;
+        let mut meant = ctx.chosen(&args.sessions, &args.which, Extent::All, &mut worst)?;
         // Of what merely matches, only what runs is asked about.
         meant.retain(|meant| {
             meant.how != How::Matched || !view::status(&ctx.home, &meant.id).is_ok_and(|it| is_over(&it))

@@ -44,7 +44,7 @@ fn matching(ctx: &Ctx, args: &Tag) -> Result<u8, Problem> {
     }
     let mut worst = 0;
     let mut tagged = Vec::new();
-    for Meant { id, handle, .. } in ctx.chosen(&[], &args.which, Extent::All)? {
+    for Meant { id, handle, .. } in ctx.chosen(&[], &args.which, Extent::All, &mut worst)? {
         let words = |tags: &[berth_core::Name]| tags.iter().map(ToString::to_string).collect();
         let request = Request::Tag { add: words(&add), remove: words(&remove) };
         let command = Command::Tag { add: add.clone(), remove: remove.clone() };
