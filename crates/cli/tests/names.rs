@@ -364,3 +364,17 @@ fn a_session_stands_for_its_current_or_latest_turn() {
     let said = lab.berth(["cancel", "nothing-like-it"]);
     assert_eq!(said.code, 3, "{said:?}");
 }
+
+#[test]
+fn a_session_named_before_conditions_is_not_taken_for_a_tag() {
+    let lab = Lab::new(env!("CARGO_BIN_EXE_berth"));
+    let fix = lab.start_with(&["--name", "fix"], &["hang"]);
+    let other = lab.start_with(&["--name", "other", "--tag", "bug"], &["hang"]);
+    let said = lab.berth(["tag", "fix", "--tag", "bug"]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("to tag `fix`: `berth tag fix bug`"), "{said:?}");
+    assert_eq!(lab.show(&other)["tags"], serde_json::json!(["bug"]));
+    assert_eq!(lab.show(&fix)["tags"], serde_json::json!([]));
+    lab.ok(["tag", "urgent", "--tag", "bug"]);
+    assert_eq!(lab.show(&other)["tags"], serde_json::json!(["bug", "urgent"]));
+}

@@ -36,6 +36,14 @@ pub(crate) fn run(ctx: &Ctx, args: &Tag) -> Result<u8, Problem> {
 
 /// Tags everything that matches. What fails is told, and the others are tagged all the same.
 fn matching(ctx: &Ctx, args: &Tag) -> Result<u8, Problem> {
+    if let Some(word) = args.session.as_deref().filter(|word| ctx.home.find(word).is_ok()) {
+        let what =
+            format!("`{word}` is a session, and with conditions every word is a tag; nothing was done");
+        let tags = args.add.iter().chain(&args.which.tag).map(String::as_str).collect::<Vec<_>>().join(" ");
+        return Err(
+            Problem::new(Code::Usage, what).hint(format!("to tag `{word}`: `berth tag {word} {tags}`"))
+        );
+    }
     let words: Vec<String> = args.session.iter().chain(&args.add).cloned().collect();
     let (add, remove) = (life::tags(&words)?, life::tags(&args.remove)?);
     if add.is_empty() && remove.is_empty() {
