@@ -13,7 +13,8 @@ use super::{AgentOptions, Leave, Sorting, occasions};
 /// is. With a command, or with --tui: on a terminal you are attached to it; leave with Ctrl-\ and it goes on. Off a
 /// terminal the output is streamed and the command's exit code passed through; killing `berth run` does not kill the
 /// session. With -d the id is printed alone, once the command really runs. Without an agent and a command you choose
-/// from the agents on this host; if the name is taken you may resume or replace that session. Both at a terminal only.
+/// from the agents on this host; if the name is taken you may resume or replace that session. Both at a terminal
+/// only, without --detach and --json.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

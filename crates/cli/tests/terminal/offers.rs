@@ -92,10 +92,22 @@ fn a_run_of_nothing_lists_the_agents_to_choose_from_at_a_terminal_and_names_them
     assert_eq!(odd.wait_exit(), 2);
     assert!(odd.text().contains("`99` is not one of the agents above"), "{}", odd.text());
     assert_eq!(lab.json(["ls", "--all", "--json"]).as_array().map(Vec::len), Some(0));
-    let mut chosen = lab.terminal(["run", "--name", "chosen", "-d"]);
+    // Whoever reads the output, or wants no terminal, is not asked: `$(berth run)` must not wait for an answer.
+    for args in [&["run", "-d"][..], &["run", "--json", "-d"]] {
+        let mut quiet = lab.terminal(args);
+        assert_eq!(quiet.wait_exit(), 2, "{}", quiet.text());
+        assert!(!quiet.text().contains("Which one?"), "{}", quiet.text());
+    }
+    let script = format!("x=$({} run); echo it ended with $?", env!("CARGO_BIN_EXE_berth"));
+    let mut captured = lab.terminal_running("/bin/sh".as_ref(), ["-c", &script]);
+    captured.wait_for("it ended with 2");
+    assert_eq!(captured.wait_exit(), 0);
+    let mut chosen = lab.terminal(["run", "--name", "chosen"]);
     chosen.wait_for("fake");
     chosen.wait_for("Which one?");
     chosen.type_keys("fake\r");
+    chosen.wait_for("Ctrl-D leaves it running");
+    chosen.type_keys("\x04");
     assert_eq!(chosen.wait_exit(), 0);
     assert_eq!(lab.show("chosen")["agent"], "fake");
 }

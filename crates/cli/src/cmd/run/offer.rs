@@ -13,6 +13,12 @@ use crate::consent;
 use crate::ctx::Ctx;
 use crate::{print, tty};
 
+/// Whether a person is there for the session itself: a script that reads the output, as `$(berth run …)` does, is told
+/// what to type.
+fn may_offer(args: &Run) -> bool {
+    tty::is_interactive() && tty::can_ask() && !args.detach && !args.json
+}
+
 /// Chooses an agent if neither an agent nor a command was named.
 pub(super) fn agent(args: &mut Run) -> Result<(), Problem> {
     if args.agent.agent.is_some() || !args.command.is_empty() {
@@ -28,7 +34,7 @@ pub(super) fn agent(args: &mut Run) -> Result<(), Problem> {
             ),
         )
     };
-    if !tty::can_ask() {
+    if !may_offer(args) {
         return Err(nothing());
     }
     let cwd = std::env::current_dir().unwrap_or_default();
@@ -65,13 +71,12 @@ pub(super) fn agent(args: &mut Run) -> Result<(), Problem> {
 /// that was all there is to do.
 pub(super) fn taken_name(ctx: &Ctx, args: &mut Run) -> Result<Option<u8>, Problem> {
     let is_settled = args.replace.is_some() || args.key.is_some() || args.yes;
-    let Some(name) = args.name.clone().filter(|_| !is_settled && tty::can_ask()) else { return Ok(None) };
+    let Some(name) = args.name.clone().filter(|_| !is_settled && may_offer(args)) else { return Ok(None) };
     let Some(id) = ctx.home.session_named(&name)? else { return Ok(None) };
     let status = ctx.status(&id)?;
     let is_over = stop::is_over(&status);
-    let is_quiet = args.detach || args.json;
-    // A prompt is for the new session, and who does not want to be attached has nothing of one that runs.
-    let may_go_on = args.agent.prompt.is_none() && status.archived_at.is_none() && (is_over || !is_quiet);
+    // A prompt is for the new session.
+    let may_go_on = args.agent.prompt.is_none() && status.archived_at.is_none();
     let state = print::ending(&status).unwrap_or_else(|| status.state.clone());
     let go_on = if is_over { "  r  resume it\n" } else { "  a  attach to it\n" };
     let replace = if is_over {
@@ -100,10 +105,7 @@ pub(super) fn taken_name(ctx: &Ctx, args: &mut Run) -> Result<Option<u8>, Proble
 fn go_on_with(ctx: &Ctx, id: &SessionId, is_over: bool, args: &Run) -> Result<u8, Problem> {
     let (session, leave) = (Some(id.to_string()), args.leave);
     if is_over {
-        return resume::run(
-            ctx,
-            &Resume { session, leave, detach: args.detach, json: args.json, ..Resume::default() },
-        );
+        return resume::run(ctx, &Resume { session, leave, ..Resume::default() });
     }
     attach::run(ctx, &Attach { session, leave, ..Attach::default() })
 }
