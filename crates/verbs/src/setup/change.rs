@@ -43,7 +43,10 @@ impl Change {
         let gone = &before[same..before.len() - same_end];
         let new = &after[same..after.len() - same_end];
         let mut text = format!("--- {}\n+++ {}\n", name(&self.before), name(&self.after));
-        text.push_str(&format!("@@ -{},{} +{},{} @@\n", same + 1, gone.len(), same + 1, new.len()));
+        // A range without lines is named by the line before it, 0 in an empty file.
+        let first = |lines: &[String]| if lines.is_empty() { same } else { same + 1 };
+        let (gone_from, new_from) = (first(gone), first(new));
+        text.push_str(&format!("@@ -{gone_from},{} +{new_from},{} @@\n", gone.len(), new.len()));
         gone.iter().for_each(|line| text.push_str(&format!("-{line}\n")));
         new.iter().for_each(|line| text.push_str(&format!("+{line}\n")));
         text
@@ -148,6 +151,19 @@ mod tests {
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(&path).unwrap(), "theirs");
         fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_diff_of_a_file_that_comes_or_goes_names_line_0_of_the_missing_one() {
+        let diff = |before: Option<&str>, after: Option<&str>| {
+            let text = |text: Option<&str>| text.map(str::to_owned);
+            let (path, agent_dir) = (PathBuf::from("/a/f"), PathBuf::from("/a"));
+            Change { path, before: text(before), after: text(after), agent_dir }.diff()
+        };
+        assert!(diff(None, Some("x\ny\n")).contains("@@ -0,0 +1,2 @@"));
+        assert!(diff(Some("x\ny\n"), None).contains("@@ -1,2 +0,0 @@"));
+        assert!(diff(Some("x\n"), Some("x\ny\n")).contains("@@ -1,0 +2,1 @@"));
+        assert!(diff(Some("x\n"), Some("y\n")).contains("@@ -1,1 +1,1 @@"));
     }
 
     #[test]
