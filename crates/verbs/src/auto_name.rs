@@ -19,6 +19,8 @@ const LEAST_BYTES: usize = 3;
 const LOOKED_AT_CHARS: usize = 400;
 /// What a session is called that has neither words nor a directory with a name.
 const NAMELESS: &str = "session";
+/// Words between the name of a secret and the secret.
+const BETWEEN: [&str; 2] = ["is", "to"];
 /// Follows the name of a session in that of its copy.
 const FORK: &str = "-fork";
 
@@ -40,9 +42,15 @@ fn slug(text: &str) -> String {
     let beginning: String = text.chars().take(LOOKED_AT_CHARS).collect();
     let plain: String = redact::text(&beginning).chars().map(plain).collect();
     let mut slug = String::new();
-    for word in
-        plain.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).take(MAX_WORDS)
-    {
+    let mut follows_secret = false;
+    let words = plain.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words = words.filter(|word| {
+        let is_value = std::mem::replace(&mut follows_secret, announces_secret(word));
+        // In "the password is …" the value comes one word later.
+        follows_secret |= is_value && BETWEEN.iter().any(|it| word.eq_ignore_ascii_case(it));
+        !is_value || follows_secret
+    });
+    for word in words.take(MAX_WORDS) {
         if slug.len() + 1 + word.len() > MAX_BYTES && !slug.is_empty() {
             break;
         }
@@ -52,6 +60,11 @@ fn slug(text: &str) -> String {
         slug.extend(word.chars().map(|c| c.to_ascii_lowercase()).take(MAX_BYTES));
     }
     slug
+}
+
+/// Whether the word behind this one may be a secret.
+fn announces_secret(word: &str) -> bool {
+    ["password", "passphrase", "token", "secret", "key"].iter().any(|it| word.eq_ignore_ascii_case(it))
 }
 
 /// A letter without its accent; anything else as it is.
@@ -98,6 +111,14 @@ mod tests {
     fn a_secret_in_a_prompt_is_not_in_the_name() {
         let name = stem(&[Some("use API_KEY=hunter2secret now")], Path::new("/src"));
         assert!(!name.as_str().contains("hunter2"), "{name}");
+        for (words, expected) in [
+            ("the password is hunter2 now", "the-password-is-now"),
+            ("log in with token hunter2", "log-in-with-token"),
+            ("use the secret key: hunter2!", "use-the-secret-key"),
+            ("Password hunter2", "password"),
+        ] {
+            assert_eq!(stem(&[Some(words)], Path::new("/src")).as_str(), expected, "{words}");
+        }
     }
 
     #[test]
