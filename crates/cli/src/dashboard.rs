@@ -153,7 +153,9 @@ impl Dashboard {
         if let Some(preview) = inbox.preview {
             self.model.previewed(preview);
         }
-        inbox.listed.into_iter().for_each(|listed| self.model.listed(listed));
+        for listed in inbox.listed {
+            effects.extend(self.model.listed(listed));
+        }
         for done in inbox.done {
             effects.extend(self.model.done(done));
         }

@@ -386,19 +386,26 @@ impl Model {
         let looked_at = self.life_of_selected();
         let mut effects = Vec::new();
         for (id, found) in found {
-            if matches!(&self.panel, Some(Panel { kind: PanelKind::Queue { of }, .. }) if *of == id) {
-                effects.push(Effect::List(PanelKind::Queue { of: id.clone() }));
-            }
             match found {
                 Found::Gone => self.forget(&id),
                 Found::Known(known) => {
                     let row = Row::new(id.clone(), *known);
                     let before = self.all.get(&id);
+                    // Where nothing waits, no turn can have been edited.
+                    let queue_changes =
+                        before.is_none_or(|it| it.queued() + row.queued() > 0 || it.held() != row.held());
                     let newly = row.needs_you() && !before.is_some_and(Row::needs_you);
                     if newly && self.is_loaded && self.selected.as_ref() != Some(&id) {
                         effects.push(Effect::Bell);
                     }
                     self.take(row);
+                    if let Some(panel) = &mut self.panel
+                        && panel.kind == (PanelKind::Queue { of: id })
+                        && queue_changes
+                        && panel.look_again()
+                    {
+                        effects.push(Effect::List(panel.kind.clone()));
+                    }
                 }
             }
         }
@@ -462,11 +469,13 @@ impl Model {
     }
 
     /// Takes in what was looked for.
-    pub(crate) fn listed(&mut self, listed: Listed) {
+    pub(crate) fn listed(&mut self, listed: Listed) -> Vec<Effect> {
         match listed {
             Listed::Panel(kind, entries) => {
-                if let Some(panel) = self.panel.as_mut().filter(|panel| panel.kind == kind) {
-                    panel.set(entries);
+                if let Some(panel) = self.panel.as_mut().filter(|panel| panel.kind == kind)
+                    && panel.set(entries)
+                {
+                    return vec![Effect::List(kind)];
                 }
             }
             Listed::Agents(Ok(agents)) => {
@@ -476,6 +485,7 @@ impl Model {
             }
             Listed::Agents(Err(problem)) => self.trouble(problem),
         }
+        vec![]
     }
 
     /// Says something that vanishes by itself.

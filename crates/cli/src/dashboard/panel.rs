@@ -29,6 +29,16 @@ pub(crate) struct Panel {
     pub(crate) entries: Option<Result<Entries, Problem>>,
     /// The selected one.
     pub(crate) at: usize,
+    look: Look,
+}
+
+/// Whether the entries are being looked for. A queue is read from the whole journal, so one look runs at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Look {
+    Done,
+    UnderWay,
+    /// Something changed since it began: another one has to follow.
+    Outdated,
 }
 
 /// What is listed.
@@ -75,15 +85,23 @@ impl Entries {
 impl Panel {
     /// One whose entries are still being looked for.
     pub(crate) fn new(kind: PanelKind) -> Self {
-        Self { kind, entries: None, at: 0 }
+        Self { kind, entries: None, at: 0, look: Look::UnderWay }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.entries.as_ref().and_then(|entries| entries.as_ref().ok()).map_or(0, Entries::len)
     }
 
-    /// Takes in what there is. A turn that was selected stays selected where it moved.
-    pub(crate) fn set(&mut self, entries: Result<Entries, Problem>) {
+    /// Something changed. Returns true if a look has to begin; one that is under way is followed by another.
+    pub(crate) fn look_again(&mut self) -> bool {
+        let begins = self.look == Look::Done;
+        self.look = if begins { Look::UnderWay } else { Look::Outdated };
+        begins
+    }
+
+    /// Takes in what a look found; returns true if another one has to begin. A turn that was selected stays selected where
+    /// it moved.
+    pub(crate) fn set(&mut self, entries: Result<Entries, Problem>) -> bool {
         let turn = self.turn().map(|turn| turn.number);
         self.entries = Some(entries);
         if let (Some(number), Some(Ok(Entries::Queue { turns, .. }))) = (turn, &self.entries)
@@ -92,6 +110,9 @@ impl Panel {
             self.at = at;
         }
         self.at = self.at.min(self.len().saturating_sub(1));
+        let is_outdated = self.look == Look::Outdated;
+        self.look = if is_outdated { Look::UnderWay } else { Look::Done };
+        is_outdated
     }
 
     pub(crate) fn step(&mut self, by: isize) {

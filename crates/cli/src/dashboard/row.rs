@@ -105,6 +105,11 @@ impl Row {
         self.status()?.turns.as_ref()?.current.as_deref()
     }
 
+    /// Why the queue does not go on.
+    pub(crate) fn held(&self) -> Option<&str> {
+        self.status()?.turns.as_ref()?.held.as_deref()
+    }
+
     /// How many turns wait.
     pub(crate) fn queued(&self) -> usize {
         self.status().and_then(|status| status.turns.as_ref()).map_or(0, |turns| turns.queued.len())

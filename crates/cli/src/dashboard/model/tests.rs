@@ -603,8 +603,19 @@ fn a_queue_is_changed_turn_by_turn_and_the_selection_stays_with_its_turn() {
     assert_eq!(press(&mut model, "y"), change(QueueChange::Drop { turn: 5 }));
     assert_eq!(model.mode, Mode::Panel);
     // A turn that begins leaves the queue: the list is read again.
-    assert!(model.found([known(agent('c', "docs", "working"))]).contains(&Effect::List(of)));
-    model.listed(queue(&[6]));
+    let waiting = |numbers: &[u64]| {
+        let mut status = agent('c', "docs", "working");
+        let turns = status.turns.as_mut().expect("turns");
+        turns.queued = numbers.iter().map(|number| format!("c.{number}")).collect();
+        known(status)
+    };
+    assert!(model.found([waiting(&[4, 6])]).contains(&Effect::List(of.clone())));
+    // One look at a time: what changes meanwhile is looked at once, when that one is over.
+    for _ in 0..3 {
+        assert_eq!(model.found([waiting(&[6])]), []);
+    }
+    assert_eq!(model.listed(queue(&[4, 6])), [Effect::List(of)]);
+    assert_eq!(model.listed(queue(&[6])), []);
     key(&mut model, Key::Enter);
     press(&mut model, "!");
     let edited = change(QueueChange::Edit { turn: 6, text: "p6!".into() });
@@ -688,7 +699,19 @@ fn a_no_takes_a_reason_and_a_question_own_words_and_several_options() {
     let mut late = with(&several);
     press(&mut late, "tgreen");
     late.found([known(agent('b', "fix", "working"))]);
-    assert_eq!(late.mode, Mode::Browse);
     let sent = key(&mut late, Key::Enter);
     assert!(!sent.iter().any(|effect| matches!(effect, Effect::Do(_))), "{sent:?}");
+}
+
+#[test]
+fn news_of_a_session_without_queued_turns_reads_no_queue() {
+    let mut model = model(vec![agent('c', "docs", "working")]);
+    let of = PanelKind::Queue { of: id('c') };
+    press(&mut model, "Q");
+    let empty = Entries::Queue { held: None, turns: vec![] };
+    assert_eq!(model.listed(Listed::Panel(of.clone(), Ok(empty))), []);
+    assert_eq!(model.found([known(agent('c', "docs", "idle"))]), []);
+    let mut held = agent('c', "docs", "idle");
+    held.turns.as_mut().expect("turns").held = Some("paused".into());
+    assert_eq!(model.found([known(held)]), [Effect::List(of)]);
 }
