@@ -208,7 +208,7 @@ fn terminal(
 ) -> Result<(), Problem> {
     target(b"\n## Output\n\n")?;
     let (mut offset, mut buffer) = (session.from, vec![0; READ_BYTES]);
-    // The size it had last: changes of it are not recorded.
+    // The size that it had last: what was written at another one is wrapped as if it had been this one.
     let mut scroll = Scroll::new(Size { rows: session.status.rows, cols: session.status.cols });
     while offset < end {
         let (count, at) = output::read_at(&session.output, offset, &mut buffer)
