@@ -30,24 +30,47 @@ pub fn write_atomically(dir: &Path, name: &str, bytes: &[u8], sync: bool) -> io:
     Ok(())
 }
 
-/// Makes a file that is whole, synced and locked (flock) by the returned descriptor when it appears; `None` if there is one
-/// of that name.
-pub fn create_locked(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<Option<File>> {
-    let temporary = temporary(dir, name);
-    let made = write_new(&temporary, bytes, true).and_then(|()| {
-        let file = File::open(&temporary)?;
+/// A file that is whole, synced and locked (flock) before it gets its name.
+#[derive(Debug)]
+pub struct PreparedFile {
+    dir: PathBuf,
+    temporary: Temporary,
+    file: File,
+}
+
+impl PreparedFile {
+    /// Writes, syncs and locks a temporary file in `dir`. `label` is a part of its temporary name.
+    pub fn new(dir: &Path, label: &str, bytes: &[u8]) -> io::Result<Self> {
+        let temporary = Temporary(temporary(dir, label));
+        write_new(&temporary.0, bytes, true)?;
+        let file = File::open(&temporary.0)?;
         file.try_lock()?;
-        match fs::hard_link(&temporary, dir.join(name)) {
-            Ok(()) => Ok(Some(file)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        Ok(Self { dir: dir.to_owned(), temporary, file })
+    }
+
+    /// Gives the file this name; `false` if there is a file of that name, and another name can be tried.
+    pub fn link_as(&self, name: &str) -> io::Result<bool> {
+        match fs::hard_link(&self.temporary.0, self.dir.join(name)) {
+            Ok(()) => File::open(&self.dir)?.sync_all().map(|()| true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(error),
         }
-    });
-    let _ = fs::remove_file(&temporary);
-    if matches!(made, Ok(Some(_))) {
-        File::open(dir)?.sync_all()?;
     }
-    made
+
+    /// The descriptor that holds the lock. The temporary name goes.
+    pub fn into_locked(self) -> File {
+        self.file
+    }
+}
+
+/// The name of a temporary file, removed on drop.
+#[derive(Debug)]
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// The same for what is written often and is worth nothing after a power cut: that may leave an empty file.
@@ -94,6 +117,27 @@ fn write_new(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_prepared_file_tries_one_name_after_the_other_and_is_locked_under_the_one_it_gets() {
+        let dir = std::env::temp_dir().join(format!("berth-host-prepared-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("a"), "taken").unwrap();
+        let prepared = PreparedFile::new(&dir, "a", b"text").unwrap();
+        assert!(!prepared.link_as("a").unwrap());
+        assert!(prepared.link_as("b").unwrap());
+        let locked = prepared.into_locked();
+        let mut names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        let other = File::open(dir.join("b")).unwrap();
+        let is_locked = other.try_lock().is_err();
+        drop(locked);
+        let is_free = other.try_lock().is_ok();
+        let texts = ["a", "b"].map(|name| fs::read_to_string(dir.join(name)).unwrap());
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!((names, texts), (vec!["a".into(), "b".into()], ["taken".into(), "text".into()]));
+        assert!(is_locked && is_free);
+    }
 
     #[test]
     fn a_file_is_replaced_whole_and_a_failure_leaves_nothing() {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use berth_api::{Code, Problem};
 use berth_core::{Name, Session, SessionId};
+use berth_host::disk::PreparedFile;
 use berth_host::lock::LockFile;
 
 use crate::{Home, view};
@@ -70,20 +71,19 @@ impl Home {
     /// Reserves a name for a session that is about to be made: `stem`, or the stem with a number if that is in use. Looks
     /// at few of the names there are, however many begin alike.
     pub fn reserve_name(&self, stem: &Name, id: &SessionId) -> Result<ReservedName, Problem> {
+        let trouble = |error: io::Error| {
+            let path = self.name_path(stem);
+            Problem::new(Code::Refused, format!("cannot write {}: {error}", path.display()))
+        };
         let is_free = |number: u64| !self.name_path(&numbered(stem, number)).exists();
         let first = first_free(is_free);
+        // One file for all tries: where many sessions start at once, each lost race would sync another one.
+        let prepared = prepare(&self.name_path(stem), id).map_err(trouble)?;
         for number in first..first + MOST_TRIES {
             let name = numbered(stem, number);
-            let path = self.name_path(&name);
-            match create_locked(&path, id) {
-                Ok(Some(file)) => return Ok(ReservedName { name, path, _file: file }),
-                Ok(None) => {}
-                Err(error) => {
-                    return Err(Problem::new(
-                        Code::Refused,
-                        format!("cannot write {}: {error}", path.display()),
-                    ));
-                }
+            if prepared.link_as(name.as_str()).map_err(trouble)? {
+                let path = self.name_path(&name);
+                return Ok(ReservedName { name, path, _file: prepared.into_locked() });
             }
         }
         Err(Problem::new(Code::Refused, format!("too many sessions are called `{stem}`"))
@@ -153,13 +153,6 @@ impl Home {
 impl NamesLock {
     /// Points a name at a session, unless another session has it.
     pub fn claim_name(&self, name: &Name, id: &SessionId) -> Result<(), Problem> {
-        if let Some(other) = self.home.session_named(name.as_str())?.filter(|other| other != id) {
-            return Err(Problem::new(
-                Code::Refused,
-                format!("the name `{name}` is in use by session {other}"),
-            )
-            .hint(format!("choose another name, or free it with `berth rename {other} NAME`")));
-        }
         let path = self.home.name_path(name);
         let trouble = |error: io::Error| {
             Problem::new(Code::Refused, format!("cannot write {}: {error}", path.display()))
@@ -167,10 +160,10 @@ impl NamesLock {
         loop {
             // Locked while it is written: a session that is being made may have reserved it.
             let Some(file) = LockFile::open_existing(&path).map_err(trouble)? else {
-                match create_locked(&path, id).map_err(trouble)? {
-                    Some(_) => return Ok(()),
-                    None => continue,
+                if prepare(&path, id).and_then(|prepared| prepared.link_as(name.as_str())).map_err(trouble)? {
+                    return Ok(());
                 }
+                continue;
             };
             if !file.try_exclusive().map_err(trouble)? {
                 return Err(Problem::new(
@@ -179,9 +172,18 @@ impl NamesLock {
                 )
                 .hint("choose another name"));
             }
-            if file.is_at(&path).map_err(trouble)? {
-                return self.write(path, id);
+            if !file.is_at(&path).map_err(trouble)? {
+                continue;
             }
+            // Only now: a session that is being made says that it has the name before it gives up the lock.
+            if let Some(other) = self.home.session_named(name.as_str())?.filter(|other| other != id) {
+                return Err(Problem::new(
+                    Code::Refused,
+                    format!("the name `{name}` is in use by session {other}"),
+                )
+                .hint(format!("choose another name, or free it with `berth rename {other} NAME`")));
+            }
+            return self.write(path, id);
         }
     }
 
@@ -255,14 +257,11 @@ fn first_free(is_free: impl Fn(u64) -> bool) -> u64 {
     free
 }
 
-/// Makes a pointer and locks it; `None` if there is one.
-fn create_locked(path: &Path, id: &SessionId) -> io::Result<Option<fs::File>> {
-    if path.exists() {
-        return Ok(None);
-    }
+/// Makes a locked pointer that has no name yet.
+fn prepare(path: &Path, id: &SessionId) -> io::Result<PreparedFile> {
     let dir = path.parent().expect("pointers live in a directory");
     let name = path.file_name().and_then(|name| name.to_str()).expect("pointer names are plain text");
-    berth_host::disk::create_locked(dir, name, id.as_str().as_bytes())
+    PreparedFile::new(dir, name, id.as_str().as_bytes())
 }
 
 fn points_at(path: &Path, id: &SessionId) -> bool {
