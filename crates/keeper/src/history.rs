@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_api::helper::{HelperStatus, OwnerStatus};
 use berth_api::record::{Actor, Entry, Spec};
+use berth_api::redact;
 use berth_api::status::{Status, Timestamp, ToldStatus, TurnsStatus, What, WriterStatus};
 use berth_api::turn::{Hold, Release, turn_id};
 use berth_core::{Ending, Event, Phase, Scope, Session, SessionId, State};
@@ -11,6 +12,8 @@ use berth_journal::{Committed, Record};
 
 /// How much of a prompt or an answer a status has: more than a line of any terminal shows.
 const LINE_CHARS: usize = 200;
+/// How much of it is looked through for secrets: a secret that begins within a line ends within this.
+const REDACTED_CHARS: usize = 10 * LINE_CHARS;
 
 /// An event with its time, as the journal keeps it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -298,10 +301,12 @@ fn first_line(text: &str) -> Option<String> {
     text.lines().find(|line| line.contains(char::is_alphanumeric)).map(beginning)
 }
 
-/// The first words of a text, on one line. Of a long one no more is looked at than is needed.
+/// The first words of a text, on one line, with `***` for each secret. Of a long one no more is looked at than is needed.
 fn beginning(text: &str) -> String {
     let words = text.split_whitespace().flat_map(|word| [" ", word]).flat_map(str::chars);
-    let mut line: String = words.skip(1).take(LINE_CHARS + 1).collect();
+    let mut line: String = words.skip(1).take(REDACTED_CHARS).collect();
+    // Redacted before it is cut: half a secret does not look like one.
+    line = redact::text(&line);
     if let Some((end, _)) = line.char_indices().nth(LINE_CHARS) {
         line.truncate(end);
         line.pop();
@@ -324,6 +329,23 @@ mod tests {
         assert_eq!(said.answer.as_deref(), Some("Done."), "a late end without an answer changes nothing");
         said.prompted("and now?");
         assert_eq!(said, LastSaid { prompt: Some("and now?".into()), answer: None });
+    }
+
+    #[test]
+    fn a_prompt_and_an_answer_are_shown_without_their_secrets_also_where_the_line_is_cut() {
+        let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4));
+        let before = "word ".repeat(LINE_CHARS / 5 - 2);
+        for secret in [token.as_str(), "API_KEY=sk-proj-0123456789abcdef"] {
+            for text in [format!("use {secret} for it"), format!("{before}{secret} for it")] {
+                let mut said = LastSaid::default();
+                said.prompted(&text);
+                said.answered(&format!("Done.\n{text}"));
+                let answer = first_line(&text).expect("a line");
+                for line in [said.prompt.expect("a prompt"), said.answer.expect("an answer"), answer] {
+                    assert!(!line.contains("ghp_") && !line.contains("sk-"), "{line}");
+                }
+            }
+        }
     }
 
     #[test]
