@@ -271,7 +271,9 @@ pub fn range(dir: &Path, mut offset: u64, end: u64) -> io::Result<Vec<u8>> {
 pub fn sizes(dir: &Path, offset: u64) -> io::Result<Vec<(u64, TerminalSize)>> {
     let starts = starts(dir)?;
     let first = starts.partition_point(|start| *start <= offset).saturating_sub(1);
-    let mut sizes: Vec<(u64, TerminalSize)> = Vec::new();
+    // The last one at or before `offset`, and the changes behind it.
+    let mut held = None;
+    let mut changes: Vec<(u64, TerminalSize)> = Vec::new();
     for start in starts.into_iter().skip(first) {
         let bytes = match fs::read(dir.join(size_name(start))) {
             Ok(bytes) => bytes,
@@ -282,14 +284,14 @@ pub fn sizes(dir: &Path, offset: u64) -> io::Result<Vec<(u64, TerminalSize)>> {
             let at = u64::from_le_bytes(record[..8].try_into().expect("eight bytes"));
             let number = |at: usize| u16::from_le_bytes([record[at], record[at + 1]]);
             let size = TerminalSize { rows: number(8), cols: number(10) };
-            // One that held before counts from the beginning.
-            sizes.retain(|(earlier, _)| *earlier > offset || at > offset);
-            if sizes.last().is_none_or(|(_, last)| *last != size) {
-                sizes.push((at, size));
+            if at <= offset {
+                held = Some((at, size));
+            } else if changes.last().or(held.as_ref()).is_none_or(|(_, last)| *last != size) {
+                changes.push((at, size));
             }
         }
     }
-    Ok(sizes)
+    Ok(held.into_iter().chain(changes).collect())
 }
 
 fn note_size(dir: &Path, start: u64, offset: u64, size: TerminalSize) -> io::Result<()> {

@@ -18,6 +18,8 @@ use crate::{HELD_LIMIT_BYTES, Size, Splitter};
 /// large screen dozens of times in that many bytes loses some of these screens.
 const HISTORY_LINES: usize = 2000;
 const FEED_BYTES: usize = 1024;
+/// How long a line that wrapped may be. A longer one, of a program that never ends its lines, is cut.
+const LINE_BYTES: usize = 1024 * 1024;
 /// How programs leave the alternate screen.
 const LEAVES_ALTERNATE: &[u8] = b"\x1b[?1049l";
 
@@ -117,7 +119,7 @@ impl Scroll {
 fn take(row: &Row<Cell>, begun: &mut String, text: &mut String) {
     begun.push_str(&row_text(row));
     let last = Column(row.len().saturating_sub(1));
-    if !row[last].flags.contains(Flags::WRAPLINE) {
+    if !row[last].flags.contains(Flags::WRAPLINE) || begun.len() >= LINE_BYTES {
         text.push_str(std::mem::take(begun).trim_end());
         text.push('\n');
     }
@@ -156,6 +158,20 @@ mod tests {
         let expected: String = (1..=3000).map(|number| format!("line {number}\n")).collect();
         assert_eq!(shown((10, 40), &stream), expected);
         assert_eq!(shown((3, 5), "abcdefghijklm\r\nx\r\ny\r\nz"), "abcdefghijklm\nx\ny\nz\n");
+    }
+
+    #[test]
+    fn a_line_that_never_ends_is_cut_and_loses_nothing() {
+        let mut scroll = Scroll::new(Size { rows: 10, cols: 200 });
+        let (mut text, piece) = (String::new(), "x".repeat(64 * 1024));
+        let pieces = 3 * LINE_BYTES / piece.len();
+        for _ in 0..pieces {
+            scroll.feed(piece.as_bytes(), &mut text);
+            assert!(scroll.begun.len() < LINE_BYTES);
+        }
+        text += &scroll.end();
+        assert_eq!(text.lines().map(str::len).sum::<usize>(), pieces * piece.len());
+        assert!(text.lines().all(|line| line.len() < LINE_BYTES + 200), "cut where the row ends");
     }
 
     #[test]
