@@ -94,6 +94,8 @@ pub enum Told {
     },
     /// It uses a tool.
     Tool,
+    /// Its own list says that it works again after it asked: the dialogs on its screen are answered.
+    GoesOn,
     /// It waits for somebody at its terminal.
     NeedsYou {
         /** What makes this question known again. */
@@ -191,6 +193,7 @@ pub(crate) fn told(session: &Session, epoch: Epoch, told: &Told, now: Now) -> Ve
     let tells_beginnings = match told {
         Told::Started | Told::Prompt { .. } => true,
         Told::Tool
+        | Told::GoesOn
         | Told::NeedsYou { .. }
         | Told::HookLeft { .. }
         | Told::Stopped { .. }
@@ -215,9 +218,18 @@ pub(crate) fn told(session: &Session, epoch: Epoch, told: &Told, now: Now) -> Ve
             events.extend(draft_gone(session));
         }
         Told::Tool => {
-            let is_news = !session.edges.is_some_and(|edges| edges.working) || session.asks_on_screen();
-            unask(session, &mut events);
+            // Another tool or sub-agent may have asked and still wait. A question whose hook waits ends with that hook.
+            let on_screen = session.turns.asks.iter().filter(|ask| !ask.is_answerable());
+            let closed: Vec<Event> = on_screen.map(unasked).collect();
+            let is_news = !session.edges.is_some_and(|edges| edges.working) || !closed.is_empty();
+            events.extend(closed);
             events.extend(is_news.then(|| edge(session, Edge::Tool)));
+        }
+        Told::GoesOn => {
+            if session.asks_on_screen() {
+                unask(session, &mut events);
+                events.push(edge(session, Edge::Tool));
+            }
         }
         Told::NeedsYou { request, what, answerable } => {
             let works = session.edges.is_some_and(|edges| edges.working);
@@ -316,8 +328,11 @@ fn edge(session: &Session, edge: Edge) -> Event {
 }
 
 fn unask(session: &Session, events: &mut Vec<Event>) {
-    let waiting = session.turns.asks.iter();
-    events.extend(waiting.map(|ask| Event::Unasked { request: ask.request.clone() }));
+    events.extend(session.turns.asks.iter().map(unasked));
+}
+
+fn unasked(ask: &Ask) -> Event {
+    Event::Unasked { request: ask.request.clone() }
 }
 
 /// A question on the screen. Agents tell of one twice, in other words: while one waits, another is the same unless it
@@ -335,7 +350,7 @@ fn asked(session: &Session, request: &str, what: &str, answerable: bool) -> Vec<
         return vec![];
     }
     let before = waiting.iter().filter(|ask| !ask.is_answerable());
-    let before = before.map(|ask| Event::Unasked { request: ask.request.clone() });
+    let before = before.map(unasked);
     let options = if answerable { hook_options() } else { vec![] };
     let ask = Ask {
         request: request.to_owned(),

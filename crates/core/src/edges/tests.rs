@@ -542,6 +542,18 @@ fn a_question_whose_hook_waits_is_answered_from_elsewhere_and_another_stays_besi
 }
 
 #[test]
+fn a_question_whose_hook_waits_stays_open_while_another_tool_runs() {
+    let mut play = Play::told();
+    play.tell(Told::Prompt { text: "typed".to_owned() });
+    play.tell(answerable("screen-1", "Bash: touch x"));
+    assert_eq!(play.tell(Told::Tool), [], "a tool of a sub-agent");
+    assert_eq!(play.session.state(true), State::NeedsYou);
+    play.tell(Told::GoesOn);
+    assert_eq!((play.session.turns.asks.len(), play.session.state(true)), (0, State::Working));
+    assert_eq!(play.tell(Told::GoesOn), [], "once");
+}
+
+#[test]
 fn a_question_whose_hook_left_waits_at_the_terminal_alone() {
     let mut play = Play::told();
     play.tell(Told::Prompt { text: "typed".to_owned() });

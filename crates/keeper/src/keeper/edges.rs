@@ -572,7 +572,7 @@ impl Keeper {
             Some(Doing::Busy { since_ms })
                 if session.asks_on_screen() && (1..since_ms).contains(&self.desk.asked_at_ms) =>
             {
-                return self.report(vec![Observation::Told { epoch, told: Told::Tool }]);
+                return self.report(vec![Observation::Told { epoch, told: Told::GoesOn }]);
             }
             Some(Doing::Idle { .. } | Doing::Busy { .. } | Doing::Other) | None => return,
         }
