@@ -97,8 +97,10 @@ pub(super) struct Desk {
     put_back: Option<bool>,
     /// When it last asked something on its screen, on the wall clock, as it says itself.
     asked_at_ms: u64,
-    /// How many questions it asked on its screen.
+    /// How many questions it asked on its screen since this image of the keeper began.
     asked: u64,
+    /// The name of the question that it asked last.
+    last_request: String,
     /// When to remember its conversation as it is, on the boot clock: an agent tells an end before it has written it.
     remember_at_ms: Option<u64>,
     /// An end that a hook reported and that is not proven yet.
@@ -138,9 +140,13 @@ impl Desk {
         (self.busy_at_ms, self.busy_boot_ms) = (at_ms, clock::boot_ms());
     }
 
-    /// What the question that it asked last is called.
-    pub(super) fn last_request(&self) -> String {
-        format!("screen-{}", self.asked)
+    /// Names the next question. `seq` is the number of the last journalled event: it is higher in each image of the
+    /// keeper that follows a recorded question, so that no name repeats within a session. An answer to an old question
+    /// would otherwise answer a new one.
+    fn name_question(&mut self, seq: u64) -> String {
+        self.asked += 1;
+        self.last_request = format!("screen-{seq}-{}", self.asked);
+        self.last_request.clone()
     }
 
     pub(super) fn told(&self) -> Option<ToldStatus> {
@@ -166,7 +172,7 @@ impl Keeper {
         // The agent waits, and learns nothing from the answer: whose hook it is can be seen only while it waits, and
         // that is all it has to wait for. What it told is recorded before anybody else is answered.
         // But one that asks may wait for the answer: its agent shows the question meanwhile.
-        let may_wait = own && self.room_for_lasting().is_ok();
+        let may_wait = own && self.has_room_for_hook();
         if let hook::Told::NeedsYou { waits, .. } = &mut report.told {
             *waits &= may_wait;
         }
@@ -181,7 +187,7 @@ impl Keeper {
             self.undisturbed(|keeper| keeper.hear_hook(report));
         }
         if waits {
-            let request = (self.desk.asked > asked_before).then(|| self.desk.last_request());
+            let request = (self.desk.asked > asked_before).then(|| self.desk.last_request.clone());
             self.await_answer(key, request);
         }
         Ok(None)
@@ -255,9 +261,9 @@ impl Keeper {
                 Some(Told::Tool)
             }
             hook::Told::NeedsYou { what, waits } => {
-                self.desk.asked += 1;
+                let request = self.desk.name_question(self.owner.history().seq);
                 self.desk.asked_at_ms = at_ms;
-                Some(Told::NeedsYou { request: self.desk.last_request(), what, answerable: waits })
+                Some(Told::NeedsYou { request, what, answerable: waits })
             }
             hook::Told::Stopped { answer } => {
                 // The answer of a turn of ours counts once it is proven.
@@ -630,5 +636,20 @@ pub(crate) fn name_of_edge(edge: Edge) -> &'static str {
         Edge::Stopped => "Stop hook",
         Edge::Interrupted => "Interrupt hook",
         Edge::Quiet => "the agent's own list of sessions",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_in_a_new_image_of_the_keeper_never_has_the_name_of_an_old_one() {
+        let mut old = Desk::default();
+        let mut names: Vec<String> = [7, 7, 8].map(|seq| old.name_question(seq)).into();
+        let mut new = Desk::default();
+        names.extend([9, 9].map(|seq| new.name_question(seq)));
+        let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
     }
 }

@@ -12,13 +12,25 @@ use berth_journal::Committed;
 use super::Keeper;
 use crate::history::Stored;
 
+/// How many hooks may wait at once. Each tool of the agent can call its hooks, and other clients need room as well.
+const MOST_WAITING_HOOKS: usize = 16;
+
 impl Keeper {
+    /// Whether another hook may wait. One that may not is answered at once, and its question waits at the terminal alone.
+    pub(super) fn has_room_for_hook(&self) -> bool {
+        let waiting = self.clients.values().filter(|client| client.awaits_answer.is_some()).count();
+        waiting < MOST_WAITING_HOOKS && self.room_for_lasting().is_ok()
+    }
+
     /// The hook that asked this waits, if its question is recorded and can be answered.
     pub(super) fn await_answer(&mut self, key: u64, request: Option<String>) {
         let request = request.filter(|request| self.is_answerable(request));
         match (self.clients.get_mut(&key), request) {
             (Some(client), Some(request)) => client.awaits_answer = Some(request),
-            (Some(_), None) => self.answer(key, &Answer::Heard),
+            (Some(_), None) => {
+                self.answer(key, &Answer::Heard);
+                self.flush(key);
+            }
             (None, _) => {}
         }
     }
@@ -46,6 +58,8 @@ impl Keeper {
                 client.awaits_answer = None;
             }
             self.answer(key, &answer);
+            // A new image of the keeper takes no client along, and the journal says that this one was answered.
+            self.flush(key);
         }
     }
 
