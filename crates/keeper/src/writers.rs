@@ -29,7 +29,7 @@ use berth_host::identity::{self, Identity, ProcessStat};
 use berth_transcript::Kind;
 
 use crate::holders::Holder;
-pub(crate) use open::open_in;
+pub(crate) use open::{WrappedAgent, open_in};
 pub(crate) use signs::Doing;
 
 pub use end::{Ended, end};

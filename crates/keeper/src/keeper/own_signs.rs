@@ -12,12 +12,15 @@ use berth_host::clock;
 use berth_transcript::Kind;
 
 use super::Keeper;
-use crate::{turn, writers};
+use crate::turn;
+use crate::writers::{self, WrappedAgent};
 
 /// The shortest time between two looks while no conversation is known.
 const UNKNOWN_PAUSE_MS: u64 = 500;
 /// The same once one is known: a person rarely changes it.
 const KNOWN_PAUSE_MS: u64 = 2000;
+/// The shortest time between a look and one before a key: a person may hold Enter down.
+const KEY_PAUSE_MS: u64 = 100;
 /// Enter, Ctrl-C, Ctrl-D: the agent may end by them, and take its signs along.
 const MAY_END: [u8; 3] = [b'\r', 0x03, 0x04];
 
@@ -28,6 +31,8 @@ pub(super) struct OwnSigns {
     is_due: bool,
     /// When the keeper looked last, on the boot clock.
     looked_at_ms: u64,
+    /// The agent behind a first process that only starts it.
+    wrapped: WrappedAgent,
 }
 
 impl OwnSigns {
@@ -38,8 +43,13 @@ impl OwnSigns {
 }
 
 impl Keeper {
-    /// Looks which conversation the agent has open, and follows it.
+    /// Looks which conversation the agent has open, and follows it, however long the look takes.
     pub(super) fn look_for_conversation(&mut self) {
+        self.desk.signs.wrapped.walk_next();
+        self.follow_signs();
+    }
+
+    fn follow_signs(&mut self) {
         if !self.needs_signs() {
             return;
         }
@@ -54,9 +64,15 @@ impl Keeper {
 
     /// Keys are about to reach the agent.
     pub(super) fn look_before(&mut self, keys: &[u8]) {
-        if self.desk.signs.is_due && keys.iter().any(|key| MAY_END.contains(key)) {
-            self.look_for_conversation();
+        if !keys.iter().any(|key| MAY_END.contains(key)) {
+            return;
         }
+        let now = clock::boot_ms();
+        if self.desk.signs.is_due && self.desk.signs.looked_at_ms + KEY_PAUSE_MS <= now {
+            self.follow_signs();
+        }
+        // What was typed may be the first prompt, which the agent opens a conversation for.
+        self.desk.signs.wrapped.expect_soon(now);
     }
 
     /// When to look again, on the boot clock.
@@ -70,7 +86,7 @@ impl Keeper {
 
     pub(super) fn on_signs_time(&mut self) {
         if self.signs_due_ms().is_some_and(|at| at <= clock::boot_ms()) {
-            self.look_for_conversation();
+            self.follow_signs();
         }
     }
 
@@ -86,12 +102,12 @@ impl Keeper {
         session.has_terminal() && kind.is_some() && has_agent && !hooks_tell
     }
 
-    fn open_conversation(&self) -> Option<String> {
+    fn open_conversation(&mut self) -> Option<String> {
         let session = &self.owner.history().session;
         let (spec, agent) = (session.spec.as_ref()?, session.agent()?);
         let kind = Kind::of(&spec.conversation)?;
         let env = turn::where_kept(spec, session.conversation.as_ref());
         let dir = berth_transcript::config_dir(kind, env).ok()?;
-        writers::open_in(kind, &dir, agent.pid, self.me.pid)
+        writers::open_in(kind, &dir, agent.pid, self.me.pid, &mut self.desk.signs.wrapped)
     }
 }
