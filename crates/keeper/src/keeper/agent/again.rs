@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::io;
 
-use berth_core::{Observation, Reply, TurnState};
-use berth_driver::{Begin, MAX_ANSWER_BYTES, Out, Update};
+use berth_core::{AskOption, Event, Observation, Reply, TurnState};
+use berth_driver::{Begin, Driver, MAX_ANSWER_BYTES, Out, Update};
 
 use super::Keeper;
 use crate::driver::{self, pipes::Pipes};
-use crate::turn;
+use crate::{store, turn};
 
 impl Keeper {
     /// Goes on talking to the agent of the image before this one.
@@ -77,9 +77,17 @@ impl Keeper {
         let mut said = said.take();
         said.truncate(said.floor_char_boundary(MAX_ANSWER_BYTES));
         talk.said = said;
-        for (request, option) in answered {
-            let reply = Reply { chosen: vec![option], text: None };
-            driver.answer(&request, &reply, &mut Out::default());
+        if !answered.is_empty() {
+            match store::read(&self.dir, &self.id, 1) {
+                Ok(events) => {
+                    let replies = replies_of_run(events.iter().map(|event| &event.get().event));
+                    answer_again(driver, &replies, answered, &asked);
+                }
+                // A question too many is better than an answer that nobody gave.
+                Err(problem) => {
+                    tracing::warn!(error = problem.what, "the answers of this run cannot be read");
+                }
+            }
         }
         let mut updates: Vec<Update> = entered.into_iter().chain(is_ready.then_some(Update::Ready)).collect();
         updates.extend(news);
@@ -103,5 +111,70 @@ impl Keeper {
     /// Whether everything we said is with the agent: a new image does not know what is not.
     pub(in crate::keeper) fn has_said_everything(&self) -> bool {
         self.talk.as_ref().is_none_or(|talk| talk.words.is_empty()) && !self.desk.is_typing()
+    }
+}
+
+/// What was answered in the last run of these events, oldest first.
+fn replies_of_run<'a>(events: impl Iterator<Item = &'a Event>) -> Vec<(String, Reply)> {
+    let mut replies = Vec::new();
+    for event in events {
+        match event {
+            Event::RunStarting { .. } => replies.clear(),
+            Event::Answered { request, reply, .. } => replies.push((request.clone(), reply.clone())),
+            _ => {}
+        }
+    }
+    replies
+}
+
+/// Brings the questions of a driver to where they were. One request may have several questions, and the answers to the
+/// first of them are sent with the last: they must be those that were given. A question that was closed without an answer
+/// only has to be gone, whatever is answered.
+fn answer_again(
+    driver: &mut dyn Driver,
+    replies: &[(String, Reply)],
+    closed: Vec<(String, AskOption)>,
+    open: &[String],
+) {
+    for (request, reply) in replies.iter().filter(|(request, _)| !open.contains(request)) {
+        driver.answer(request, reply, &mut Out::default());
+    }
+    for (request, option) in closed {
+        if !replies.iter().any(|(answered, _)| *answered == request) {
+            driver.answer(&request, &Reply { chosen: vec![option], text: None }, &mut Out::default());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_core::{Actor, SessionId};
+
+    use super::*;
+
+    const TWO_QUESTIONS: &str = r#"{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"AskUserQuestion","input":{"questions":[{"question":"Which color?","header":"Color","options":[{"label":"Red","description":"warm"},{"label":"Blue","description":"cold"}],"multiSelect":false},{"question":"Which size?","header":"Size","options":[{"label":"S","description":"small"},{"label":"L","description":"large"}],"multiSelect":true}]},"tool_use_id":"t1","requires_user_interaction":true}}"#;
+
+    #[test]
+    fn the_first_of_two_questions_keeps_its_recorded_answer_in_a_new_image_of_the_keeper() {
+        let id = SessionId::parse("0123456789ab").expect("an id");
+        let mut driver = driver::of("claude", &id).expect("a driver");
+        let mut out = Out::default();
+        driver.hear(TWO_QUESTIONS.as_bytes(), &mut out);
+        let [Update::Asks { ask }] = &out.updates[..] else { panic!("{:?}", out.updates) };
+        let blue = Reply { chosen: vec![ask.options[1].clone()], text: None };
+        let answered = Event::Answered { request: ask.request.clone(), reply: blue, by: Actor::default() };
+        let heard = vec![(ask.request.clone(), ask.options[0].clone())];
+        let second = format!("{}/2", ask.request);
+        answer_again(
+            driver.as_mut(),
+            &replies_of_run([answered].iter()),
+            heard,
+            std::slice::from_ref(&second),
+        );
+        let mut out = Out::default();
+        let small = Reply { chosen: vec![ask.options[0].clone()], text: None };
+        driver.answer(&second, &small, &mut out);
+        let said = String::from_utf8_lossy(&out.bytes);
+        assert!(said.contains(r#""Which color?":"Blue""#) && said.contains(r#""Which size?":"S""#), "{said}");
     }
 }
