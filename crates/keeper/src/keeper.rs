@@ -315,12 +315,22 @@ impl Keeper {
             return;
         }
         self.tell_those_who_do_not_look(events);
-        self.extras.follow(events);
+        self.extras.follow(events, self.owner.history());
         self.copy_transcript(events);
         if events.iter().all(|event| turns::is_of_a_turn(&event.get().event)) {
             self.write_status_within(STATUS_DELAY_MS);
         } else {
+            let has_started =
+                events.iter().any(|event| matches!(event.get().event, Event::RunStarted { .. }));
+            if has_started {
+                let cwd = self.cwd();
+                self.extras.read_branch_within(&cwd, extras::FIRST_BRANCH_PATIENCE);
+            }
             self.write_status();
+            if has_started {
+                // The branch may have come later than that.
+                self.write_status_within(STATUS_DELAY_MS);
+            }
         }
         if events
             .iter()
@@ -369,6 +379,7 @@ impl Keeper {
         if self.is_disowned() {
             return;
         }
+        self.extras.take_branch();
         view::write_short_cut(&self.dir, &self.written_status());
     }
 
@@ -384,8 +395,16 @@ impl Keeper {
 
     /// Sees to it that lists learn of something within this time.
     fn write_status_within(&mut self, ms: u64) {
+        if self.status_at_ms.is_none() {
+            let cwd = self.cwd();
+            self.extras.read_branch(&cwd);
+        }
         let at = clock::boot_ms() + ms;
         self.status_at_ms = Some(self.status_at_ms.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    fn cwd(&self) -> String {
+        self.owner.history().session.spec.as_ref().map(|spec| spec.cwd.clone()).unwrap_or_default()
     }
 
     /// The last words: everything on disk, everyone told.
@@ -400,6 +419,8 @@ impl Keeper {
             let screen = self.screen.restore();
             let _ = berth_host::disk::write_atomically(&self.dir, SCREEN_FILE, &screen, false);
         }
+        let cwd = self.cwd();
+        self.extras.read_branch_within(&cwd, extras::LAST_BRANCH_PATIENCE);
         self.write_status();
         let until = clock::boot_ms() + FAREWELL_PATIENCE.as_millis() as u64;
         while clock::boot_ms() < until {

@@ -22,7 +22,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::boundary;
-use crate::branch;
 use crate::history::Stored;
 use crate::home::Home;
 use crate::recover;
@@ -126,10 +125,6 @@ impl Look {
                 || (is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false) && is_up_to_date(&dir, short_cut))
                 || is_released(&dir, &mut status, short_cut);
             if is_believed {
-                // Where its keeper found a branch the directory can be read without waiting for a network.
-                if status.keeper_pid.is_some() && status.branch.is_some() {
-                    status.branch = branch::of(Path::new(&status.what.cwd));
-                }
                 add_output(&dir, &mut status);
                 return Ok(status);
             }

@@ -1,10 +1,12 @@
 //! What a status has and no journal does: the model, the branch, and what was said in an agent's own interface.
 //!
 //! Promise: text that a person typed into a terminal is in no event; only the beginning of the latest one is in
-//! `status.json`, which the next run continues from.
+//! `status.json`, which the next run continues from. The keeper never waits for the directory of the session, which may be
+//! on a network that is gone: a thread reads the branch.
 
-use std::cell::OnceCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use berth_api::Status;
 use berth_core::Event;
@@ -12,10 +14,15 @@ use berth_host::dir::untrusted_kind;
 use berth_journal::Committed;
 
 use crate::history::{LastSaid, Stored};
-use crate::{branch, view};
+use crate::{History, branch, view};
 
 /// The longest name of a model.
 const MAX_MODEL_BYTES: usize = 200;
+/// How long a keeper waits for the branch before it says that its run started, so that a list has it at once.
+pub(super) const FIRST_BRANCH_PATIENCE: Duration = Duration::from_millis(20);
+/// How long a keeper that leaves waits for the branch.
+pub(super) const LAST_BRANCH_PATIENCE: Duration = Duration::from_millis(200);
+const THREAD_STACK_BYTES: usize = 128 * 1024;
 
 /// Status fields that are kept in memory and in `status.json` only.
 #[derive(Debug, Default)]
@@ -23,8 +30,42 @@ pub(super) struct StatusExtras {
     /// What an agent in a terminal was told and answered last, by its hooks.
     last_said: LastSaid,
     model: Option<String>,
-    /// Whether the session's directory can be read without waiting for a network.
-    is_local: OnceCell<bool>,
+    branch: BranchReader,
+}
+
+/// The branch as it was read last.
+#[derive(Debug, Default)]
+struct BranchReader {
+    branch: Option<String>,
+    /// Where the thread that reads it sends it.
+    reading: Option<Receiver<Option<String>>>,
+}
+
+impl BranchReader {
+    /// Begins to read the branch, unless a thread still does.
+    fn begin(&mut self, dir: PathBuf) {
+        self.take(Duration::ZERO);
+        if self.reading.is_some() {
+            return;
+        }
+        let (sender, receiver) = sync_channel(1);
+        let read = move || {
+            let is_local = matches!(untrusted_kind(&dir), Ok(None));
+            let _ = sender.send(is_local.then(|| branch::of(&dir)).flatten());
+        };
+        let thread = std::thread::Builder::new().stack_size(THREAD_STACK_BYTES).spawn(read);
+        self.reading = thread.is_ok().then_some(receiver);
+    }
+
+    /// Takes what was read, if it is there within `patience`.
+    fn take(&mut self, patience: Duration) {
+        let Some(reading) = &self.reading else { return };
+        match reading.recv_timeout(patience) {
+            Ok(branch) => (self.branch, self.reading) = (branch, None),
+            Err(RecvTimeoutError::Disconnected) => self.reading = None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
 }
 
 impl StatusExtras {
@@ -35,7 +76,8 @@ impl StatusExtras {
             true => LastSaid { prompt: old.last_prompt, answer: old.last_answer },
             false => LastSaid::default(),
         };
-        Self { last_said, model: old.model, is_local: OnceCell::new() }
+        let branch = BranchReader { branch: old.branch, reading: None };
+        Self { last_said, model: old.model, branch }
     }
 
     /// The agent's hooks report a prompt.
@@ -55,24 +97,79 @@ impl StatusExtras {
         }
     }
 
-    /// The end of a turn in a terminal is proven later than its hook reports it.
-    pub(super) fn follow(&mut self, events: &[Committed<Stored>]) {
+    /// The end of a turn in a terminal is proven later than its hook reports it. Turns of another interface count as
+    /// well: the answer is always one to the prompt.
+    pub(super) fn follow(&mut self, events: &[Committed<Stored>], history: &History) {
         for event in events {
-            if let Event::TurnEnded { end, .. } = &event.get().event {
-                self.last_said.answered(&end.answer);
+            match &event.get().event {
+                Event::TurnDelivered { turn, .. } => {
+                    if let Some(turn) = history.session.turns.get(*turn) {
+                        self.last_said.prompted(&turn.prompt);
+                    }
+                }
+                Event::TurnEnded { end, .. } => self.last_said.answered(&end.answer),
+                _ => {}
             }
         }
+    }
+
+    /// Begins to read the branch of the session's directory. The next [`Self::take_branch`] may have it.
+    pub(super) fn read_branch(&mut self, cwd: &str) {
+        self.branch.begin(PathBuf::from(cwd));
+    }
+
+    /// Takes the branch, if it has been read.
+    pub(super) fn take_branch(&mut self) {
+        self.branch.take(Duration::ZERO);
+    }
+
+    /// Reads the branch for a status that is written now, and waits no longer than `patience` for it.
+    pub(super) fn read_branch_within(&mut self, cwd: &str, patience: Duration) {
+        self.read_branch(cwd);
+        self.branch.take(patience);
     }
 
     /// Fills in what a history does not tell.
     pub(super) fn fill(&self, has_terminal: bool, status: &mut Status) {
         status.model = self.model.clone();
-        let dir = Path::new(&status.what.cwd);
-        let is_local = || matches!(untrusted_kind(dir), Ok(None));
-        status.branch = self.is_local.get_or_init(is_local).then(|| branch::of(dir)).flatten();
+        status.branch = self.branch.branch.clone();
         if has_terminal && self.last_said.prompt.is_some() {
             let LastSaid { prompt, answer } = self.last_said.clone();
             (status.last_prompt, status.last_answer) = (prompt, answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_branch_is_read_in_a_thread_and_kept_until_another_one_is_read() {
+        let dir = std::env::temp_dir().join(format!("berth-extras-{}", std::process::id()));
+        fs::create_dir_all(dir.join(".git")).expect("a directory");
+        let mut reader = BranchReader::default();
+        for name in ["one", "two"] {
+            fs::write(dir.join(".git/HEAD"), format!("ref: refs/heads/{name}\n")).expect("a file");
+            let before = reader.branch.clone();
+            reader.begin(dir.clone());
+            assert_eq!(reader.branch, before, "nobody waits for it");
+            reader.take(Duration::from_secs(30));
+            assert_eq!(reader.branch.as_deref(), Some(name));
+        }
+        fs::remove_dir_all(&dir).expect("removed");
+    }
+
+    #[test]
+    fn a_directory_that_does_not_answer_has_one_thread_and_the_last_branch_stays() {
+        let (sender, receiver) = sync_channel(1);
+        let mut reader = BranchReader { branch: Some("main".to_owned()), reading: Some(receiver) };
+        reader.begin(PathBuf::from("/"));
+        assert_eq!(reader.branch.as_deref(), Some("main"));
+        sender.send(Some("late".to_owned())).expect("the same thread is waited for");
+        reader.take(Duration::ZERO);
+        assert_eq!(reader.branch.as_deref(), Some("late"));
     }
 }
