@@ -62,7 +62,7 @@ export default async function (t) {
   await page.reload();
   await page.fill("#message", "one too many");
   await page.press("#message", "Enter");
-  await page.locator(".toast.bad", { hasText: "Too many messages wait" }).waitFor();
+  await page.locator(".toast.bad", { hasText: "Too many messages are waiting" }).waitFor();
   t.check((await page.inputValue("#message")) === "one too many", "the words are gone");
   t.check((await t.turns("talk")).length === 2, "it was sent");
 }
