@@ -109,7 +109,7 @@ pub(crate) struct Fleet {
 impl Default for Fleet {
     fn default() -> Self {
         Self {
-            known: Costly::new(KNOWN_FOR),
+            known: Costly::new(|_| KNOWN_FOR),
             lines: Mutex::default(),
             is_looked_after: AtomicBool::default(),
         }

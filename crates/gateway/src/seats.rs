@@ -111,13 +111,22 @@ pub(crate) fn search() -> Result<Seat, Fault> {
 }
 
 /// A seat for a comparison of a work tree.
-pub(crate) fn comparison() -> Result<Seat, Fault> {
-    COMPARISONS.try_acquire().map_err(|_| full(MOST_COMPARISONS, "work trees are being compared"))
+pub(crate) fn comparison() -> Result<Seat, Problem> {
+    COMPARISONS.try_acquire().map_err(|_| full_problem(MOST_COMPARISONS, "work trees are being compared"))
+}
+
+/// Says when to ask again, if all seats were taken.
+pub(crate) fn retry_if_full(fault: Fault) -> Fault {
+    if fault.problem.code == Code::Full { fault.retry_after(RETRY_SECONDS) } else { fault }
 }
 
 fn full(most: usize, what: &str) -> Fault {
+    Fault::from(full_problem(most, what)).retry_after(RETRY_SECONDS)
+}
+
+fn full_problem(most: usize, what: &str) -> Problem {
     let what = format!("{most} {what} at this gateway already; nothing was done");
-    Fault::from(Problem::new(Code::Full, what).hint("ask again later")).retry_after(RETRY_SECONDS)
+    Problem::new(Code::Full, what).hint("ask again later")
 }
 
 /// A time that a caller chose, in milliseconds, unless it is too long.

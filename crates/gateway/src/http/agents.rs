@@ -85,7 +85,7 @@ pub(crate) type KnownAgents = Costly<(), Arc<[Agent]>>;
 
 /// Nothing is known yet.
 pub(crate) fn known_agents() -> KnownAgents {
-    Costly::new(COUNTS_FOR)
+    Costly::new(|_| COUNTS_FOR)
 }
 
 async fn agents(State(gate): State<Arc<Gate>>) -> Result<Json<Agents>, Fault> {

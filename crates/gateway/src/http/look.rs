@@ -52,6 +52,8 @@ const EXAMINED_FOR: Duration = Duration::from_secs(2);
 
 /// How long the changed files of a directory count: looking starts git.
 const COMPARED_FOR: Duration = Duration::from_secs(3);
+/// How long it counts that git did not tell them: the next look would take as long and fail again.
+const TROUBLE_FOR: Duration = Duration::from_secs(60);
 
 /// What is said before the id of the session that another was started in.
 const STARTED_IN: &str = "; started in session ";
@@ -213,22 +215,23 @@ struct Compared {
     age_ms: u64,
 }
 
-/// The changed files of the directory that was looked at last.
+/// The changed files of the directories that were looked at last.
 pub(crate) type KnownChanges = Costly<String, ChangedFiles>;
 
 /// Nothing is known yet.
 pub(crate) fn known_changes() -> KnownChanges {
-    Costly::new(COMPARED_FOR)
+    Costly::new(|changes| if changes.trouble.is_some() { TROUBLE_FOR } else { COMPARED_FOR })
 }
 
 async fn changes(State(gate): State<Arc<Gate>>, target: Target) -> Result<Json<Compared>, Fault> {
     let cwd = work(move || Ok(target.ctx.known(&target.id)?.0.what.cwd)).await?;
-    let (dir, seat) = (PathBuf::from(&cwd), seats::comparison()?);
+    let dir = PathBuf::from(&cwd);
+    // Only the look itself takes a seat: callers that wait for it or get a cached answer cost nothing.
     let look = move || {
-        let _seat = seat;
+        let _seat = seats::comparison()?;
         Ok(changed_files::of(&dir))
     };
-    let (changes, age) = gate.changes.ask(cwd, look).await?;
+    let (changes, age) = gate.changes.ask(cwd, look).await.map_err(seats::retry_if_full)?;
     Ok(Json(Compared { changes, age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX) }))
 }
 
@@ -284,7 +287,7 @@ pub(crate) type Examined = Costly<(), Arc<doctor::Report>>;
 
 /// Nothing is known yet.
 pub(crate) fn examined() -> Examined {
-    Costly::new(EXAMINED_FOR)
+    Costly::new(|_| EXAMINED_FOR)
 }
 
 async fn examine(State(gate): State<Arc<Gate>>) -> Result<Json<Arc<doctor::Report>>, Fault> {
