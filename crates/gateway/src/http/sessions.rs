@@ -26,6 +26,8 @@ pub(crate) const ONE: Guard = Guard { scope: Scope::Read, filtered: true, path: 
 
 /// How many directories are suggested for a new session.
 const MOST_DIRECTORIES: usize = 30;
+/// How many directories of sessions are looked at for that: some of them may be gone.
+const MOST_CANDIDATES: usize = 60;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -234,14 +236,17 @@ async fn directories(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Js
     if caller.sessions.is_some() {
         return Ok(Json(Directories { directories: vec![] }));
     }
+    // A page that asks this follows the list, so the gateway knows it already.
+    let mut looking = gate.live.list.subscribe();
+    let of_sessions = loop {
+        match looking.directories(MOST_CANDIDATES) {
+            Some(known) => break known?,
+            None => looking.wait().await,
+        }
+    };
+    drop(looking);
     let ctx = caller.ctx(&gate);
-    let found = work(move || {
-        let filter = Filter { extent: Extent::All, order: Order::Active, ..Filter::default() };
-        let ids = listing::ids(&ctx).map_err(|problem| or_no_store(&ctx.home, problem))?;
-        let listing = listing::listing(&filter, listing::look_at_all(&ctx, &filter, &ids));
-        let of_sessions = listing.sessions.into_iter().map(|status| PathBuf::from(status.what.cwd)).collect();
-        ctx.suggested_directories(of_sessions, MOST_DIRECTORIES)
-    });
+    let found = work(move || ctx.suggested_directories(of_sessions, MOST_DIRECTORIES));
     let directories =
         found.await?.into_iter().filter_map(|dir| dir.into_os_string().into_string().ok()).collect();
     Ok(Json(Directories { directories }))

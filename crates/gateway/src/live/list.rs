@@ -5,10 +5,12 @@
 //! many.
 //! Start with [`List::subscribe`].
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_api::{Code, Problem, Status};
@@ -63,11 +65,12 @@ struct Entry {
 /// What is known of a session.
 #[derive(Clone, PartialEq, Debug)]
 enum What {
-    /// Its status as JSON, whether it is put away, and where it comes in the list.
+    /// Its status as JSON, whether it is put away, where it comes in the list, and its directory.
     Known {
         json: Bytes,
         archived: bool,
         place: Place,
+        cwd: Box<str>,
     },
     /// It cannot be read.
     Damaged,
@@ -197,7 +200,8 @@ impl State {
 
 fn of_status(status: &Status) -> What {
     let json = serde_json::to_vec(status).expect("a status is plain data");
-    What::Known { json: json.into(), archived: status.archived_at.is_some(), place: listing::place(status) }
+    let (archived, cwd) = (status.archived_at.is_some(), status.what.cwd.as_str().into());
+    What::Known { json: json.into(), archived, place: listing::place(status), cwd }
 }
 
 impl Looking {
@@ -214,7 +218,9 @@ impl Looking {
         self.seen = Some(state.version);
         if seen.is_none() {
             let shown = changed.filter_map(|(id, entry)| match &entry.what {
-                What::Known { json, archived, place } if all || !archived => Some((*place, id, json.clone())),
+                What::Known { json, archived, place, .. } if all || !archived => {
+                    Some((*place, id, json.clone()))
+                }
                 What::Known { .. } | What::Damaged | What::Gone => None,
             });
             // As `berth ls` has them.
@@ -230,6 +236,26 @@ impl Looking {
             })
             .collect();
         (!news.is_empty()).then_some(Told::Some(news))
+    }
+
+    /// Directories of the sessions that are not archived, each once, that of the last active session first, at most
+    /// `most`; nothing yet.
+    pub(crate) fn directories(&mut self, most: usize) -> Option<Result<Vec<PathBuf>, Problem>> {
+        self.bell.mark_unchanged();
+        let state = self.list.lock();
+        if !state.loaded {
+            return state.trouble.clone().map(Err);
+        }
+        let mut used: HashMap<&str, Reverse<_>> = HashMap::new();
+        for entry in state.known.values() {
+            if let What::Known { archived: false, place: (_, active), cwd, .. } = &entry.what {
+                let last = used.entry(cwd).or_insert(*active);
+                *last = (*last).min(*active);
+            }
+        }
+        let mut used: Vec<_> = used.into_iter().map(|(dir, active)| (active, dir)).collect();
+        used.sort_unstable();
+        Some(Ok(used.into_iter().take(most).map(|(_, dir)| dir.into()).collect()))
     }
 
     /// Waits until there may be more.
