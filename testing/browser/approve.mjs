@@ -19,8 +19,9 @@ export default async function (t) {
   await t.answer(asked, "button.no");
   await page.locator(".talk").getByText(/Bash: reject/).waitFor();
   // A no with a reason, from the message box: the agent reads it, and the transcript says who answered what.
-  await t.berth("send", "talk", "ask:Bash:rm -rf /tmp/build");
+  await t.berth("send", "talk", "ask:Bash:echo ${#HOME}; rm -rf /tmp/build # all of it");
   await asked.waitFor();
+  t.check((await asked.locator("pre .h-s, pre .h-k, pre .h-n, pre .h-f, pre .h-c").allInnerTexts()).every((text) => !text.includes("#")), "a part of a command looks like a comment");
   t.check((await asked.locator("h2").innerText()) === "Allow Bash?", `the heading: ${await asked.locator("h2").innerText()}`);
   await page.locator("#message[placeholder='Tell it what to do instead']").fill("use mktemp instead");
   await t.until("the reason is sent", async () => {

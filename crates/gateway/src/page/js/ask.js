@@ -97,7 +97,7 @@ function Ask({ status, ask, isFirst }) {
   const answer = (body, name) => act(name, () => sendAnswer(status, ask, body));
   const press = (text) => act("key", () => { reading.again(); return post(at(status.id, "/input"), { text, enter: false }); });
   const files = parseAsked(ask.detail || "");
-  const colours = SHELLS.test(ask.tool || "") && pieces(ask.detail || "", "sh");
+  const colours = SHELLS.test(ask.tool || "") && pieces(ask.detail || "", "command");
   const options = ask.options || [];
   const id = `ask-${ask.request}`;
   const pressing = (doing) => ({ disabled: busy !== null, "aria-disabled": reading.isRead ? null : "true", onPointerDown: reading.press, onClick: (event) => reading.click(event) && doing() });

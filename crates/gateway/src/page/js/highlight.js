@@ -17,7 +17,8 @@ const CHARS = String.raw`'(?:\\[\s\S]|[^'\\\n])*'?`;
 const TICKS = String.raw`\x60(?:\\[\s\S]|[^\x60\\])*\x60?`;
 const BLOCK = String.raw`\/\*[\s\S]*?(?:\*\/|$)`;
 const SLASHES = String.raw`\/\/.*`;
-const HASH = String.raw`(?<![\w$&])#.*`;
+// Only where a word may begin: ${#name} and a#b are not comments.
+const HASH = String.raw`(?<![^\s;|(])#.*`;
 const NUMBER = String.raw`(?<![\w$])\d[\w.]*`;
 const WORD = String.raw`[A-Za-z_$@][\w$]*[!?]?`;
 
@@ -29,6 +30,8 @@ const cLike = language(C_LIKE, `${BLOCK}|${SLASHES}`, `${STRING}|${CHARS}|${TICK
 const rust = language(C_LIKE, `${BLOCK}|${SLASHES}`, String.raw`${STRING}|'(?:\\[^'\n]{1,10}|[^'\\\n])'`);
 const python = language(SCRIPT, HASH, String.raw`"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|${STRING}|${CHARS}`);
 const script = language(SCRIPT, HASH, `${STRING}|${CHARS}`);
+// A command that a person decides on: no part of it is drawn as a comment, because a mistake here would hide what runs.
+const command = language(SCRIPT, NEVER, `${STRING}|${CHARS}`);
 const sql = language(SQL, String.raw`--.*|${BLOCK}`, `${STRING}|${CHARS}`, { fold: true });
 const data = language(DATA, NEVER, STRING);
 const css = language(words("important media supports keyframes import from to"), BLOCK, `${STRING}|${CHARS}`);
@@ -37,7 +40,7 @@ const markup = language(words("doctype"), String.raw`<!--[\s\S]*?(?:-->|$)`, `${
 const LANGUAGES = Object.fromEntries([
   [cLike, "js javascript mjs jsx ts typescript tsx c h cc cpp c++ cs csharp java kotlin kt swift scala go golang php dart zig proto"],
   [rust, "rust rs"], [python, "python py"], [script, "sh bash zsh shell fish ruby rb yaml yml toml ini make makefile dockerfile perl elixir r nix hcl terraform"],
-  [sql, "sql postgresql sqlite mysql"], [data, "json jsonc json5 jsonl"], [css, "css scss less"], [markup, "html xml svg vue"],
+  [command, "command"], [sql, "sql postgresql sqlite mysql"], [data, "json jsonc json5 jsonl"], [css, "css scss less"], [markup, "html xml svg vue"],
 ].flatMap(([one, names]) => names.split(" ").map((name) => [name, one])));
 
 /** Pieces of a text in order, [class or null, text]; null if the language is not known or the text is too long. */
