@@ -179,6 +179,11 @@ fn a_question_in_a_terminal_interface_is_answered_by_keys_beside_the_screen() {
 }
 
 #[test]
+fn a_question_of_the_next_run_is_unread_and_a_reason_for_a_question_that_is_gone_stays_in_the_box() {
+    play("next_run");
+}
+
+#[test]
 fn rows_say_how_sessions_differ_and_how_they_ended_and_the_last_active_is_first() {
     play("rows");
 }

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
-use berth_api::{Code, Scope, Status};
+use berth_api::{Code, Problem, Scope, Status};
 use berth_verbs::{input, output, screen};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -129,11 +129,37 @@ struct Keys {
     /// Take over from the client that types.
     #[serde(default)]
     take: bool,
+    /// The question that the keys answer. If it is no longer open, nothing is typed.
+    question: Option<OpenQuestion>,
+}
+
+/// A question of the agent.
+#[derive(Deserialize, JsonSchema, Debug)]
+#[serde(deny_unknown_fields)]
+struct OpenQuestion {
+    /// Name of the question: `turns.asks[].request` of the session.
+    request: String,
+    /// The run in which it is asked: `epoch` of the session.
+    epoch: u64,
+}
+
+impl OpenQuestion {
+    fn check(&self, status: &Status) -> Result<(), Problem> {
+        let asks = status.turns.iter().flat_map(|turns| &turns.asks);
+        let is_open = status.epoch == self.epoch && asks.into_iter().any(|ask| ask.request == self.request);
+        let gone = || Problem::new(Code::Refused, "the question is no longer open; nothing was typed");
+        is_open.then_some(()).ok_or_else(|| gone().hint("look at the session again"))
+    }
 }
 
 async fn input_(target: Target, Body(keys): Body<Keys>) -> Result<Json<Status>, Fault> {
     let text = if keys.enter { keys.text + "\r" } else { keys.text };
     let Target { ctx, id, handle, .. } = target;
-    let status = work(move || input::type_text(&ctx, &id, &handle, text, keys.take)).await?;
-    Ok(Json(status))
+    let typed = work(move || {
+        if let Some(question) = keys.question {
+            question.check(&ctx.known(&id)?.0)?;
+        }
+        input::type_text(&ctx, &id, &handle, text, keys.take)
+    });
+    Ok(Json(typed.await?))
 }

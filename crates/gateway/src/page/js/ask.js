@@ -2,7 +2,7 @@
 import { capital, html, useEffect, useRef, useState } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, may, post } from "./api.js";
-import { attempt, hasTerminal, learn, title } from "./store.js";
+import { address, attempt, hasTerminal, href, learn, title } from "./store.js";
 import { ReadingTime } from "./reading.js";
 import { pieces } from "./highlight.js";
 import { Diff, oneLine, parseAsked } from "./text.js";
@@ -10,7 +10,10 @@ import { Diff, oneLine, parseAsked } from "./text.js";
 const CLASS = { allow_once: "yes", allow_always: "", reject_once: "no", reject_always: "no" };
 const kind = (option) => String(option.kind || "").replace(/[A-Z]/g, (c, n) => (n ? "_" : "") + c.toLowerCase()).replace("-", "_");
 
-/** Questions that are drawn, by their names: {may, scroll}. The message box answers them by the same rules as their buttons. */
+/** Names a question among all runs of a session: agents number their questions anew in each run. */
+export const askKey = (status, ask) => `${status.epoch}:${ask.request}`;
+
+/** Questions that are drawn, by their keys: {may, scroll}. The message box answers them by the same rules as their buttons. */
 export const drawnAsks = new Map();
 
 /** Sends an answer to the question that was read: the next one has another name. */
@@ -65,19 +68,20 @@ const SHELLS = /^(bash|shell|exec|command)/i;
 /** Keys that answer a dialog in a terminal interface. */
 const TERMINAL_KEYS = [["1", "1"], ["2", "2"], ["3", "3"], ["4", "4"], ["Esc", "\x1b"]];
 
-function Ask({ status, ask, isFirst }) {
+function Ask({ status, ask, isFirst, besideScreen }) {
+  const key = askKey(status, ask);
   const [busy, setBusy] = useState(null);
   const [chosen, setChosen] = useState([]);
   const [words, setWords] = useState("");
   const lock = useRef(false), box = useRef();
   const reading = useReading(box, isFirst);
-  useEffect(() => { lock.current = false; setBusy(null); setChosen([]); setWords(""); }, [ask.request]);
+  useEffect(() => { lock.current = false; setBusy(null); setChosen([]); setWords(""); }, [key]);
   const drawn = useRef();
   drawn.current = { may: reading.may, scroll: () => box.current?.scrollIntoView({ block: "nearest" }) };
   useEffect(() => {
-    drawnAsks.set(ask.request, { may: () => drawn.current.may(), scroll: () => drawn.current.scroll() });
-    return () => drawnAsks.delete(ask.request);
-  }, [ask.request]);
+    drawnAsks.set(key, { may: () => drawn.current.may(), scroll: () => drawn.current.scroll() });
+    return () => drawnAsks.delete(key);
+  }, [key]);
   const act = (name, doing) => {
     // Without its name the answer would go to whatever is asked there by then.
     if (lock.current || !ask.request) return;
@@ -95,11 +99,11 @@ function Ask({ status, ask, isFirst }) {
     });
   };
   const answer = (body, name) => act(name, () => sendAnswer(status, ask, body));
-  const press = (text) => act("key", () => { reading.again(); return post(at(status.id, "/input"), { text, enter: false }); });
+  const press = (text) => act("key", () => { reading.again(); return post(at(status.id, "/input"), { text, enter: false, question: { request: ask.request, epoch: status.epoch } }); });
   const files = parseAsked(ask.detail || "");
   const colours = SHELLS.test(ask.tool || "") && pieces(ask.detail || "", "command");
   const options = ask.options || [];
-  const id = `ask-${ask.request}`;
+  const id = `ask-${key}`;
   const pressing = (doing) => ({ disabled: busy !== null, "aria-disabled": reading.isRead ? null : "true", onPointerDown: reading.press, onClick: (event) => reading.click(event) && doing() });
   const button = (extra, body, name, label) => html`<button class=${"b " + extra} data-option ...${pressing(() => answer(body, name))}>${label}</button>`;
   const label = (option, n) => html`${capital(option.name || option.id)}${isFirst && n < 9 && html`<kbd class="keys-only">${n + 1}</kbd>`}`;
@@ -113,12 +117,14 @@ function Ask({ status, ask, isFirst }) {
   const ownPart = (ask.takes_text || boxes.length > 0) && html`<div class="own">
       ${ask.takes_text && html`<label class="vh" for=${`${id}-own`}>other answer</label><input class="f" id=${`${id}-own`} autocomplete="off" placeholder="Other: answer in your own words" value=${words} onInput=${(e) => setWords(e.target.value)} onKeyDown=${enter} />`}
       <button type="button" class="b main" ...${pressing(() => own && answer(own, "own"))} disabled=${busy !== null || !own}>Answer</button></div>`;
-  const keys = hasTerminal(status) && !options.length;
+  // The choices of such a question are only on the screen, so its keys are only beside the screen.
+  const isOnScreen = hasTerminal(status) && !options.length;
   return html`<section class="ask" role="group" aria-labelledby=${id} data-ask=${ask.request} ref=${box}>
     <h2 id=${id}>${icon("warn")}${heading(ask)}</h2>
     <div class="cmdfull">${files ? html`<${Diff} files=${files} />` : html`<pre tabindex="0" class=${isPermission(ask) ? "" : "text"}>${colours ? colours.map(([name, text]) => (name ? html`<span class=${name}>${text}</span>` : text)) : ask.detail || "(no details)"}</pre>`}</div>
     ${!may("control") ? html`<p class="acts dim">This login cannot answer it.</p>`
-      : keys ? html`<div class="acts"><span class="row dim">Keys for the terminal:</span>${TERMINAL_KEYS.map(([name, text]) => html`<button class="b" data-option ...${pressing(() => press(text))}>${name}</button>`)}</div>`
+      : isOnScreen && !besideScreen ? html`<div class="acts"><span class="row dim">The answers are on the agent’s screen.</span><a class="b" href=${href(address(status), "term")}>${icon("term")}Open the terminal</a></div>`
+      : isOnScreen ? html`<div class="acts"><span class="row dim">Keys for the terminal:</span>${TERMINAL_KEYS.map(([name, text]) => html`<button class="b" data-option ...${pressing(() => press(text))}>${name}</button>`)}</div>`
       : html`${boxes.length > 0 && html`<fieldset class="several"><legend class="vh">answers</legend>${boxes.map((option, n) => html`<label><input type="checkbox" data-option checked=${chosen.includes(option.id)} disabled=${busy !== null} onChange=${() => toggle(option)} /><span>${label(option, n)}</span></label>`)}</fieldset>`}
         ${ownPart}
         <div class="acts">
@@ -127,8 +133,9 @@ function Ask({ status, ask, isFirst }) {
         ${busy !== null && html`<span class="row dim" role="status">Answering …</span>`}</div>`}</section>`;
 }
 
-export function Asks({ status }) {
-  return html`<div aria-live="assertive" aria-label=${`${title(status)} needs you`}>${status.turns.asks.map((ask, n) => html`<${Ask} key=${ask.request} status=${status} ask=${ask} isFirst=${n === 0} />`)}</div>`;
+/** The open questions of a session; `besideScreen` where the agent’s screen is in view as well. */
+export function Asks({ status, besideScreen = false }) {
+  return html`<div aria-live="assertive" aria-label=${`${title(status)} needs you`}>${status.turns.asks.map((ask, n) => html`<${Ask} key=${askKey(status, ask)} status=${status} ask=${ask} isFirst=${n === 0} besideScreen=${besideScreen} />`)}</div>`;
 }
 
 /** An answer that was given: what was asked, the answer, and who gave it. */

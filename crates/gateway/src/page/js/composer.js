@@ -2,9 +2,9 @@
 import { html, use, useEffect, useLayoutEffect, useRef, useState, count } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, forPage, may, patch, remove } from "./api.js";
-import { drawnAsks, sendAnswer } from "./ask.js";
+import { askKey, drawnAsks, sendAnswer } from "./ask.js";
 import { draft, drop, keepDraft, outbox, refused, send } from "./outbox.js";
-import { attempt, link, title } from "./store.js";
+import { attempt, link, tell, title } from "./store.js";
 import { Words } from "./parts.js";
 
 const MANNERS = [["queue", "Queue", "after the running turn"], ["steer", "Steer", "add to the running turn"], ["interrupt", "Interrupt", "end the running turn first"]];
@@ -23,8 +23,11 @@ export function Composer({ status, follow }) {
   const works = status.state === "working" || status.state === "needs-you";
   // The first question, if its answer can be a no with a reason. A text that was begun before the question came is not meant for it.
   const ask = may("control") ? status.turns?.asks?.find((one) => one.takes_reason) : null;
+  const asked = ask ? askKey(status, ask) : null;
+  // The question that the text in the box is a reason for, if it was written as one.
+  const reasonFor = useRef(null);
   const began = useRef(null), busy = useRef(false);
-  useEffect(() => { setManner(ask && !latest.current.text.trim() ? INSTEAD : "queue"); began.current = null; }, [ask?.request]);
+  useEffect(() => { setManner(ask && !latest.current.text.trim() ? INSTEAD : "queue"); began.current = null; }, [asked]);
   const refuses = ask && manner === INSTEAD;
   useEffect(() => { setNote(draft(status.id)); }, [status.id]);
   useEffect(() => refused.listen((one) => {
@@ -42,10 +45,10 @@ export function Composer({ status, follow }) {
     el.style.height = "auto";
     el.style.height = `${Math.min(el.scrollHeight, innerHeight * 0.4)}px`;
   }, [note.text]);
-  const write = (text) => { latest.current = keepDraft(status.id, text, latest.current); setNote(latest.current); };
+  const write = (text) => { if (!text.trim()) reasonFor.current = null; else if (refuses) reasonFor.current = asked; latest.current = keepDraft(status.id, text, latest.current); setNote(latest.current); };
   /** Refuses what is asked, with the text as the reason; by the same rules as the buttons of the question. */
   const refuse = (isRead) => {
-    const text = latest.current.text.trim(), drawn = drawnAsks.get(ask.request);
+    const text = latest.current.text.trim(), drawn = drawnAsks.get(asked);
     if (!text || busy.current) return;
     if (!drawn || !isRead) return drawn?.scroll();
     busy.current = true;
@@ -54,13 +57,19 @@ export function Composer({ status, follow }) {
       if (done) write("");
     });
   };
-  const isRead = () => !!drawnAsks.get(ask.request)?.may();
+  const isRead = () => !!drawnAsks.get(asked)?.may();
+  const choose = (next) => { reasonFor.current = next === INSTEAD ? asked : null; setManner(next); };
   const submit = (event) => {
     event?.preventDefault();
     if (refuses) return;
     // Read and emptied in one go: a second click, however fast, finds an empty box.
     const now = latest.current;
-    if (!now.text.trim() || !send(status.id, now, works ? manner : "queue")) return;
+    if (now.text.trim() && reasonFor.current !== null) {
+      reasonFor.current = null;
+      tell("bad", "The question is gone", "Your text is still in the box. Send it again to make it a prompt.");
+      return;
+    }
+    if (!now.text.trim() || !send(status.id, now, works && manner !== INSTEAD ? manner : "queue")) return;
     latest.current = keepDraft(status.id, "", { text: "" });
     setNote(latest.current);
     setManner("queue");
@@ -83,13 +92,13 @@ export function Composer({ status, follow }) {
       <label class="vh" for="message">prompt for ${title(status)}</label>
       <textarea id="message" ref=${field} rows="1" disabled=${archived} placeholder=${archived ? "Archived: restore the session to send" : refuses ? "Tell it what to do instead" : "Send a prompt"} value=${note.text} onInput=${(e) => write(e.target.value)} onKeyDown=${keys}></textarea>
       <div class="under">
-        ${works ? html`<label class="vh" for="manner">what happens to the running turn</label><select id="manner" value=${manner} onChange=${(e) => setManner(e.target.value)}>${ask && html`<option value=${INSTEAD}>Deny: with this reason</option>`}${MANNERS.map(([value, name, about]) => html`<option value=${value}>${name}: ${about}</option>`)}</select>` : null}
+        ${works ? html`<label class="vh" for="manner">what happens to the running turn</label><select id="manner" value=${manner} onChange=${(e) => choose(e.target.value)}>${ask && html`<option value=${INSTEAD}>Deny: with this reason</option>`}${MANNERS.map(([value, name, about]) => html`<option value=${value}>${name}: ${about}</option>`)}</select>` : null}
         <span class="grow about keys-only">${works ? "" : "Enter sends · Shift-Enter adds a line"}</span><span class="grow"></span>
         ${!net.live && note.text && html`<span class="about">saved, also offline</span>`}
-        <button class="b main icon" aria-label=${refuses ? "deny with this reason" : "send"} disabled=${archived || !note.text.trim()} onPointerDown=${() => { began.current = refuses && isRead() ? ask.request : null; }} onClick=${(event) => {
+        <button class="b main icon" aria-label=${refuses ? "deny with this reason" : "send"} disabled=${archived || !note.text.trim()} onPointerDown=${() => { began.current = refuses && isRead() ? asked : null; }} onClick=${(event) => {
           if (!refuses) return;
           event.preventDefault();
-          refuse(event.detail > 0 ? began.current === ask.request : isRead());
+          refuse(event.detail > 0 ? began.current === asked : isRead());
           began.current = null;
         }}>${icon("send")}</button>
       </div></form></div>`;
