@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 /// A lab with an agent that takes turns, two sessions of it, and a terminal that writes back what is typed. Two more
 /// agents have conversations that are Claude Code's as far as berth knows, in an account of the lab's own: `remembers`
-/// takes turns, and `claude` has a terminal interface that tells through hooks. `both` has a chat and a terminal interface.
+/// takes turns, and `claude` has a terminal interface that tells through hooks. `both` has a chat and a terminal interface;
+/// `switches` has both as well, and either goes on with a conversation of the other. `silent` has a
+/// terminal interface that tells nothing and keeps a record.
 fn lab() -> Lab {
     let lab = Lab::with_agent(env!("CARGO_BIN_EXE_berth"));
     for (_, dir) in account(&lab) {
@@ -20,12 +22,17 @@ fn lab() -> Lab {
     }
     let remembers = [lab.agent(), "acp".into(), "--store".into(), lab.store().display().to_string()];
     let tui = [lab.agent(), "tui".into(), "--hook".into(), format!("'{}' tell", lab.agent())];
+    let silent = [lab.agent(), "tui".into(), "--record".into()];
     let known = std::fs::read_to_string(lab.config()).expect("a config file");
     let more = format!(
         "[agents.remembers]\ndriver = \"acp\"\nconversation_kind = \"claude\"\ncommand = {remembers:?}\n\
          [agents.claude]\ntui = {tui:?}\nbegin_tui = [\"--session-id\", \"{{id}}\"]\n\
          resume_tui = [\"--resume\", \"{{id}}\"]\n\
-         [agents.both]\ndriver = \"acp\"\nconversation_kind = \"fake\"\ncommand = {remembers:?}\ntui = {tui:?}\n"
+         [agents.both]\ndriver = \"acp\"\nconversation_kind = \"fake\"\ncommand = {remembers:?}\ntui = {tui:?}\n\
+         [agents.switches]\ndriver = \"acp\"\nconversation_kind = \"claude\"\ncommand = {remembers:?}\ntui = {tui:?}\n\
+         begin_tui = [\"--session-id\", \"{{id}}\"]\nresume_tui = [\"--resume\", \"{{id}}\"]\n\
+         [agents.silent]\ndriver = \"claude\"\nconversation_kind = \"claude\"\ncommand = [\"false\"]\ntui = {silent:?}\n\
+         begin_tui = [\"--session-id\", \"{{id}}\"]\nresume_tui = [\"--resume\", \"{{id}}\"]\n"
     );
     std::fs::write(lab.config(), known + &more).expect("a config file");
     let cwd = lab.dir().display().to_string();
@@ -181,6 +188,16 @@ fn a_question_in_a_terminal_interface_is_answered_by_keys_beside_the_screen() {
 #[test]
 fn a_question_of_the_next_run_is_unread_and_a_reason_for_a_question_that_is_gone_stays_in_the_box() {
     play("next_run");
+}
+
+#[test]
+fn a_session_switches_to_the_other_interface_and_back_and_keeps_its_conversation() {
+    play("switch");
+}
+
+#[test]
+fn the_record_of_a_terminal_interface_without_turns_is_read_as_a_transcript() {
+    play("silent");
 }
 
 #[test]
