@@ -49,7 +49,7 @@ function Row({ status, now, isOpen }) {
       ${status.model && html`<span class="keep model" title="model">· ${status.model}</span>`}
       ${status.away && html`<span class="keep">· as of ${ago(new Date(status.known_at).toISOString(), now)}</span>`}
       ${waits > 0 && html`<span class="keep" title="queued turns">· ${waits} queued</span>`}
-      ${status.clients > 0 && html`<span class="keep" title="a client is attached">· attached</span>`}
+      ${status.writer && html`<span class="keep" title="a client is attached">· attached</span>`}
       ${(status.tags || []).slice(0, 3).map((name) => html`<${Tag} name=${name} />`)}</span>
   </a></li>`;
 }
