@@ -1,5 +1,5 @@
 // Who may only look, or only talk, is offered nothing else; a login that ends says so.
-const items = async (page) => { await page.click("#session-menu"); const all = await page.locator("[role=menuitem]").allInnerTexts(); await page.keyboard.press("Escape"); return all; };
+const items = async (page) => { await page.click("#session-menu"); await page.locator("[role=menuitem]:focus").waitFor(); const all = await page.locator("[role=menuitem]").allInnerTexts(); await page.keyboard.press("Escape"); return all; };
 export default async function (t) {
   await t.berth("send", "asks", "ask:Edit:src/login.rs");
   const key = (scope) => t.berth("token", "new", "--scope", scope, "--name", scope);

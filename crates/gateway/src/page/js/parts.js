@@ -78,8 +78,9 @@ export function AskText({ title, lead, label, value = "", yes = "Save", long, on
 
 export function Menu({ label, items, onClose }) {
   const box = useRef();
+  // Before it is drawn: Escape at that moment must close the menu, and not the session.
+  useLayoutEffect(() => { box.current.querySelector("button")?.focus(); }, []);
   useEffect(() => {
-    box.current.querySelector("button")?.focus();
     const away = (event) => { if (!box.current?.contains(event.target)) onClose(); };
     setTimeout(() => addEventListener("click", away), 0);
     return () => removeEventListener("click", away);
