@@ -37,7 +37,8 @@ impl Seen {
                 assert_eq!(*turn, self.accepted, "numbered without a gap");
                 assert!(before.turns.queue.len() < MOST_QUEUED);
                 self.turns.insert(*turn, (0, TurnState::Queued));
-                if prompt.manner == Manner::Queue {
+                // A retry goes before what waits.
+                if prompt.manner == Manner::Queue && prompt.retry.is_none() {
                     self.plain.push(*turn);
                 }
             }
