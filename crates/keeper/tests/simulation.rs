@@ -82,7 +82,7 @@ const HAPPENS: [&str; 21] = [
 ];
 
 /// The same for lives with turns.
-const HAPPENS_TO_TURNS: [&str; 22] = [
+const HAPPENS_TO_TURNS: [&str; 23] = [
     "accepted",
     "before an effect",
     "between append and publish",
@@ -99,6 +99,7 @@ const HAPPENS_TO_TURNS: [&str; 22] = [
     "power cut",
     "put away or brought back",
     "restarts in place",
+    "retried",
     "said",
     "send refused",
     "steered",
@@ -200,6 +201,12 @@ fn the_simulation_catches_missing_transition() {
 fn the_simulation_catches_what_is_said_again() {
     assert_caught_in(true, Bug::SaysAgain, false);
     assert_caught_in(true, Bug::SaysAgain, true);
+}
+
+#[test]
+fn the_simulation_catches_a_retry_of_what_is_unknown_and_a_second_one() {
+    assert_caught_in(true, Bug::RetriesUnknown, false);
+    assert_caught_in(true, Bug::RetriesTwice, false);
 }
 
 #[test]

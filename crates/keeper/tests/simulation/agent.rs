@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use berth_core::{Able, Epoch, Event, Final, Observation, TurnEnd};
+use berth_core::{Able, Epoch, Event, Failure, Final, Observation, TurnEnd};
 use berth_journal::fake::Rng;
 
 /// How much it says at most before somebody listens.
@@ -29,6 +29,8 @@ enum Fate {
     Begun,
     Done,
     Failed,
+    /// The model refused it for its usage limit.
+    Rejected,
     BrokenOff,
     /// Text for a turn that was over.
     TooLate,
@@ -85,7 +87,11 @@ impl Agent {
         } else if !run.has.is_empty() && run.is_interrupted && !run.is_deaf && rng.coin() {
             run.finish(transcript, Fate::BrokenOff);
         } else if !run.has.is_empty() && rng.below(4) == 0 {
-            let fate = if rng.below(5) == 0 { Fate::Failed } else { Fate::Done };
+            let fate = match rng.below(10) {
+                0 => Fate::Failed,
+                1 => Fate::Rejected,
+                _ => Fate::Done,
+            };
             run.finish(transcript, fate);
         }
         if *harsh && rng.below(40) == 0 {
@@ -139,12 +145,15 @@ impl Agent {
         if self.rng.below(3) == 0 {
             return None;
         }
-        let state = match self.transcript.get(&turn) {
-            Some(Fate::Done) => Final::Done,
-            Some(Fate::Failed) => Final::Failed,
-            Some(Fate::Begun | Fate::BrokenOff | Fate::TooLate) | None => Final::Interrupted,
+        let (state, failure) = match self.transcript.get(&turn) {
+            Some(Fate::Done) => (Final::Done, Failure::Other),
+            Some(Fate::Failed) => (Final::Failed, Failure::Other),
+            Some(Fate::Rejected) => (Final::Failed, Failure::Limit),
+            Some(Fate::Begun | Fate::BrokenOff | Fate::TooLate) | None => {
+                (Final::Interrupted, Failure::Other)
+            }
         };
-        let end = TurnEnd { state, ..TurnEnd::without_answer(state, "found in the transcript") };
+        let end = TurnEnd { failure, ..TurnEnd::without_answer(state, "found in the transcript") };
         Some(Observation::TurnOver { turn, end })
     }
 
@@ -154,7 +163,7 @@ impl Agent {
         let fate = self.transcript.get(turn).copied();
         let holds = match end.state {
             Final::Done => fate == Some(Fate::Done),
-            Final::Failed => matches!(fate, Some(Fate::Failed | Fate::TooLate)),
+            Final::Failed => matches!(fate, Some(Fate::Failed | Fate::Rejected | Fate::TooLate)),
             Final::Interrupted => fate != Some(Fate::Done),
             Final::Cancelled | Final::Unknown => true,
         };
@@ -174,9 +183,10 @@ impl Run {
 }
 
 fn over(turn: u64, fate: Fate, reason: &str) -> Observation {
-    let state = match fate {
-        Fate::Done => Final::Done,
-        Fate::Begun | Fate::Failed | Fate::BrokenOff | Fate::TooLate => Final::Failed,
+    let (state, failure) = match fate {
+        Fate::Done => (Final::Done, Failure::Other),
+        Fate::Rejected => (Final::Failed, Failure::Limit),
+        Fate::Begun | Fate::Failed | Fate::BrokenOff | Fate::TooLate => (Final::Failed, Failure::Other),
     };
-    Observation::TurnOver { turn, end: TurnEnd::without_answer(state, reason) }
+    Observation::TurnOver { turn, end: TurnEnd { failure, ..TurnEnd::without_answer(state, reason) } }
 }

@@ -1,7 +1,9 @@
 //! Bugs on purpose. A simulation that does not notice them proves nothing.
 
-use berth_core::Event;
+use berth_core::{Event, Final, Manner, Prompt, Retry};
 use berth_journal::Planted;
+
+use crate::mind::Plan;
 
 /// What is wrong with the simulated keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +18,10 @@ pub(crate) enum Bug {
     EpochReset,
     /// After a restart in place it says again to the agent what it said before.
     SaysAgain,
+    /// Retries a turn whose end is unknown.
+    RetriesUnknown,
+    /// Retries a failed turn twice at once.
+    RetriesTwice,
     /// The journal has a bug.
     Journal(Planted),
     /// One kind of event changes nothing, live and in replay.
@@ -98,8 +104,24 @@ impl Bug {
             | Self::EffectBeforeCommit
             | Self::EpochReset
             | Self::SaysAgain
+            | Self::RetriesUnknown
+            | Self::RetriesTwice
             | Self::Forgets(_) => Planted::default(),
         }
+    }
+
+    /// The retry that must not be, behind the events of a batch.
+    pub(crate) fn wrong_retry(self, plan: &Plan) -> Option<Event> {
+        let retry = plan.events.iter().find_map(|stored| match (self, &stored.event) {
+            (Self::RetriesUnknown, Event::TurnEnded { turn, end, .. }) if end.state == Final::Unknown => {
+                Some(Retry { of: *turn, attempt: 1 })
+            }
+            (Self::RetriesTwice, Event::TurnAccepted { prompt, .. }) => prompt.retry,
+            _ => None,
+        })?;
+        let (by, text, manner) = (Default::default(), "once more".to_owned(), Manner::Queue);
+        let prompt = Prompt { by, text, key: None, start_by: None, manner, retry: Some(retry) };
+        Some(Event::TurnAccepted { turn: plan.then.turns.last() + 1, prompt })
     }
 
     pub(crate) fn forgets(self, event: &Event) -> bool {

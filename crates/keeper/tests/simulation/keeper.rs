@@ -79,11 +79,15 @@ impl Keeper {
     pub(crate) fn take(
         &mut self,
         world: &mut World,
-        inputs: Vec<Input>,
+        mut inputs: Vec<Input>,
     ) -> Result<Option<Vec<Result<(), Refusal>>>, Halt> {
         let now = world.now();
         let stops = inputs.iter().any(|input| matches!(input, Input::Command(Command::Stop { .. })));
-        let plan = self.mind.plan(&inputs, now);
+        let mut plan = self.mind.plan(&inputs, now);
+        if let Some(retry) = world.bug.wrong_retry(&plan) {
+            inputs.push(Input::Note(retry));
+            plan = self.mind.plan(&inputs, now);
+        }
         if world.bug == Bug::PublishBeforeAppend {
             world.ledger.publish(&plan.events);
         }
@@ -112,6 +116,9 @@ impl Keeper {
                 }
                 for event in &taken.events {
                     world.agent.bears_out(&event.event)?;
+                    if matches!(&event.event, Event::TurnAccepted { prompt, .. } if prompt.retry.is_some()) {
+                        world.count("retried");
+                    }
                     if self.is_stopped && matches!(event.event, Event::RunStarting { .. }) {
                         return Err(Halt::Broken("a session that was stopped went on".to_owned()));
                     }

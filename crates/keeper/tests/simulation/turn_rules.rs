@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_core::{Event, Final, Hold, Manner, Prompt};
+use berth_core::{Event, Final, Hold, MOST_RETRIES, Manner, Prompt, Retry};
 
 /// What the journal says of turns so far.
 #[derive(Clone, Default, Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct TurnRules {
     until_next_run: bool,
     current: Option<u64>,
     is_cancelled: bool,
+    /// The turn that the model refused in the event just before: the only one that may be retried.
+    refused: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -28,6 +30,7 @@ struct Turn {
     /// What the agent is to hear.
     says: String,
     manner: Manner,
+    retry: Option<Retry>,
     stage: Stage,
 }
 
@@ -44,6 +47,7 @@ impl TurnRules {
     /// Takes the next event, or says which rule it breaks. `runs`: the run whose agent was seen and is not
     /// being ended.
     pub(crate) fn follow(&mut self, event: &Event, runs: Option<u64>) -> Held {
+        let refused = self.refused.take();
         match event {
             Event::RunStarting { .. } => {
                 (self.is_ready, self.is_cancelled) = (false, false);
@@ -57,7 +61,7 @@ impl TurnRules {
                 check(!self.is_ready, "an agent becomes ready once")?;
                 self.is_ready = true;
             }
-            Event::TurnAccepted { turn, prompt } => self.accepted(*turn, prompt)?,
+            Event::TurnAccepted { turn, prompt } => self.accepted(*turn, prompt, refused)?,
             Event::TurnDelivered { turn, epoch, .. } => {
                 check(runs == Some(epoch.0) && self.is_ready, "only an agent that takes turns gets one")?;
                 check(!self.is_held, "a queue that is held gives nothing")?;
@@ -73,7 +77,11 @@ impl TurnRules {
                 check(!self.is_cancelled, "it is asked to break off once")?;
                 self.is_cancelled = true;
             }
-            Event::TurnEnded { turn, end, .. } => self.ended(*turn, end.state)?,
+            Event::TurnEnded { turn, end, .. } => {
+                let was_refused = end.state == Final::Failed && end.failure.may_pass();
+                self.refused = was_refused.then_some(*turn);
+                self.ended(*turn, end.state)?;
+            }
             Event::TurnLate { turn, .. } => {
                 check(self.stage(*turn).is_some_and(Stage::is_over), "late is what comes after the end")?;
             }
@@ -133,13 +141,20 @@ impl TurnRules {
         Ok(())
     }
 
-    fn accepted(&mut self, turn: u64, prompt: &Prompt) -> Held {
+    fn accepted(&mut self, turn: u64, prompt: &Prompt, refused: Option<u64>) -> Held {
         check(turn == self.turns.len() as u64 + 1, "turns are numbered without a gap")?;
         if let Some(key) = &prompt.key {
             check(self.keys.insert(key.clone(), turn).is_none(), "a key means one turn")?;
         }
-        let (text, manner) = (prompt.text.clone(), prompt.manner);
-        self.turns.push(Turn { says: text.clone(), text, manner, stage: Stage::Waits });
+        if let Some(retry) = prompt.retry {
+            let refused = refused.ok_or("only what the model just refused is retried, and once")?;
+            let before = self.turns.get(refused as usize - 1).and_then(|turn| turn.retry);
+            let Retry { of, attempt } = before.unwrap_or(Retry { of: refused, attempt: 0 });
+            check(retry == Retry { of, attempt: attempt + 1 }, "attempts are counted")?;
+            check(retry.attempt <= MOST_RETRIES, "nothing is retried for ever")?;
+        }
+        let (text, manner, retry) = (prompt.text.clone(), prompt.manner, prompt.retry);
+        self.turns.push(Turn { says: text.clone(), text, manner, retry, stage: Stage::Waits });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! The same steps as the keeper's own for `Deliver`, `Say`, `Interrupt` and `NextRun`: what the disk refuses is
 //! tried again later; what was said is not. Start with [`Life::ask_about_turns`].
 
-use berth_core::{Command, Effect, Manner, Observation, Policy, Prompt, Refusal, Spec, StartBy};
+use berth_core::{Command, Effect, Manner, Observation, OnFailed, Policy, Prompt, Refusal, Spec, StartBy};
 use berth_keeper::owner::Input;
 
 use crate::keeper::Keeper;
@@ -24,7 +24,12 @@ impl World {
         let idle_ms = (self.rng.coin()).then(|| self.rng.below(4000));
         let ttl_ms = (self.rng.below(8) == 0).then(|| 5000 + self.rng.below(20_000));
         let on_unknown = if self.rng.coin() { Default::default() } else { berth_core::OnUnknown::Continue };
-        let policy = Policy { idle_ms, ttl_ms, on_unknown, ..Policy::default() };
+        let on_failed = match self.rng.below(4) {
+            0 => OnFailed::Hold,
+            1 => OnFailed::Continue,
+            _ => OnFailed::Retry,
+        };
+        let policy = Policy { idle_ms, ttl_ms, on_unknown, on_failed, ..Policy::default() };
         Spec { driver: "acp".to_owned(), command, policy, ..Spec::default() }
     }
 
