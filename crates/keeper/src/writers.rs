@@ -8,7 +8,7 @@
 //! of the verified process.
 //! Not here: whose a process of ours is (see `whose`), the lock that sessions of ours take among themselves.
 //! Start with [`find`]; [`registered`] is quick enough for every turn; [`live`] is for lists, [`orphans`] for what a
-//! killed agent left, [`open_in`] for the agent of a run that tells nothing.
+//! killed agent left, `open_in` for the agent of a run that tells nothing.
 
 mod end;
 mod hooked;
