@@ -133,7 +133,7 @@ impl<'a> Asked<'a> {
 }
 
 /// What became of the last turn of a conversation, when the agent's process is proven to be gone. `env` is the
-/// environment the agent ran with: it says where the transcripts are. At most [`MAX_FATE_BYTES`] are read: a keeper
+/// environment the agent ran with: it says where the transcripts are. At most `MAX_FATE_BYTES` are read: a keeper
 /// answers no client meanwhile, and the agent can make its record as large as it likes.
 pub fn fate(
     kind: &str,
