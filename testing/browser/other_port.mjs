@@ -56,6 +56,8 @@ export default async function (t) {
   await page.goto(`${t.url}/#/s/echo`);
   await page.click("#take-over");
   await page.locator(".bar.writing").waitFor();
+  // Keys go to the terminal only once it has the focus.
+  await page.locator(".xterm-helper-textarea:focus").waitFor({ state: "attached" });
   await page.keyboard.type("typed with a key");
   await t.until("the echo", async () => (await text(page)).includes("typed with a key"));
 
