@@ -77,7 +77,8 @@ fn a_permission_that_is_given_at_the_terminal_is_closed_everywhere() {
         .expect("a script");
     let ask = world.asked_for("sh wait.sh");
     world.press("1");
-    // The tool still runs: no hook tells that it was allowed.
+    // The tool still runs: no hook tells that it was allowed, and the agent's own list does.
+    wait_until("the question is closed", || world.show()["turns"]["asks"] == json!([]));
     let request = ask["request"].as_str().expect("a request");
     let late = world.berth(&["answer", "s", "--request", request, "deny"]);
     assert!(late.code == 1 && late.err.contains("at its terminal"), "{late:?}");
