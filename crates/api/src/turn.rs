@@ -397,20 +397,38 @@ pub enum Hold {
     ForeignWriter(String),
     AgentFailed(String),
     Draft,
-    ModelFailed {
-        turn: u64,
-        failure: Failure,
-        reason: String,
-    },
-    Retrying {
-        turn: u64,
-        failure: Failure,
-        reason: String,
-        by: u64,
-        attempt: u32,
-        boot_id: String,
-        until_boot_ms: u64,
-    },
+    ModelFailed(ModelFailure),
+    Retrying(BackOff),
+}
+
+/// A turn that the model refused. A type of its own, so that generated clients have a name for it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ModelFailure {
+    /// The number of the turn that failed.
+    pub turn: u64,
+    /// What the model refused.
+    pub failure: Failure,
+    /// The agent's own words.
+    pub reason: String,
+}
+
+/// A turn that the model refused and whose text is sent again later.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct BackOff {
+    /// The number of the turn that failed.
+    pub turn: u64,
+    /// What the model refused.
+    pub failure: Failure,
+    /// The agent's own words.
+    pub reason: String,
+    /// The number of the turn that has the text again.
+    pub by: u64,
+    /// How often the text was sent again, this time included.
+    pub attempt: u32,
+    /// The boot that the time below belongs to.
+    pub boot_id: String,
+    /// When the queue goes on, on the boot clock.
+    pub until_boot_ms: u64,
 }
 
 /// [`core::Release`] on paper.
@@ -476,11 +494,11 @@ impl From<core::Hold> for Hold {
             core::Hold::AgentFailed { reason } => Self::AgentFailed(reason),
             core::Hold::Draft => Self::Draft,
             core::Hold::ModelFailed { turn, failure, reason } => {
-                Self::ModelFailed { turn, failure: failure.into(), reason }
+                Self::ModelFailed(ModelFailure { turn, failure: failure.into(), reason })
             }
             core::Hold::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms } => {
                 let failure = failure.into();
-                Self::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms }
+                Self::Retrying(BackOff { turn, failure, reason, by, attempt, boot_id, until_boot_ms })
             }
         }
     }
@@ -494,10 +512,10 @@ impl From<Hold> for core::Hold {
             Hold::ForeignWriter(who) => Self::ForeignWriter { who },
             Hold::AgentFailed(reason) => Self::AgentFailed { reason },
             Hold::Draft => Self::Draft,
-            Hold::ModelFailed { turn, failure, reason } => {
+            Hold::ModelFailed(ModelFailure { turn, failure, reason }) => {
                 Self::ModelFailed { turn, failure: failure.into(), reason }
             }
-            Hold::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms } => {
+            Hold::Retrying(BackOff { turn, failure, reason, by, attempt, boot_id, until_boot_ms }) => {
                 let failure = failure.into();
                 Self::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms }
             }
@@ -529,14 +547,14 @@ impl Hold {
                 let reason = reason.strip_suffix("; it printed last:").unwrap_or(reason);
                 format!("the agent cannot be used: {reason}; mend that, then `berth resume {session}`")
             }
-            Self::ModelFailed { turn, failure, reason } => {
+            Self::ModelFailed(ModelFailure { turn, failure, reason }) => {
                 let what = core::Failure::from(*failure).words();
                 let reason = reason.lines().next().unwrap_or_default();
                 format!(
                     "turn {session}.{turn} failed ({what}): {reason}; `berth queue {session} resume` goes on with what waits"
                 )
             }
-            Self::Retrying { turn, failure, reason, by, attempt, .. } => {
+            Self::Retrying(BackOff { turn, failure, reason, by, attempt, .. }) => {
                 let what = core::Failure::from(*failure).words();
                 let reason = reason.lines().next().unwrap_or_default();
                 let most = core::MOST_RETRIES;
