@@ -13,7 +13,7 @@ use berth_core::{Command, Refusal, SessionId};
 use berth_verbs::agents::Table;
 use berth_verbs::foreign::{self, Conversation, adopt};
 use berth_verbs::life::Edit;
-use berth_verbs::{answer, fork, hosts, input, queue, resume, run as verb};
+use berth_verbs::{answer, fork, hosts, input, interface, queue, resume, run as verb};
 
 use super::form::{Interface, Suggestion};
 use super::model::{Action, Done, Listed, Outcome, QueueChange};
@@ -138,6 +138,13 @@ fn run(ctx: &Ctx, handle: &str, action: &Action) -> Result<Outcome, Problem> {
         Action::Resume { id } => {
             resume::begin(ctx, id, handle, false, Take::Nobody)?;
             format!("resumed {handle}")
+        }
+        Action::Switch { id, to } => {
+            let (_, status) = interface::switch(ctx, id, handle, *to, false)?;
+            match status.next_interface {
+                Some(next) => format!("{handle} goes on in its {} at the end of its turn", next.word()),
+                None => format!("{handle} goes on in its {}", to.word()),
+            }
         }
         Action::Archive { id } => {
             life::archive(ctx, id)?;

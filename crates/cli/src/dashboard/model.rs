@@ -192,6 +192,7 @@ pub(crate) enum Action {
     Stop { id: SessionId },
     Cancel { id: SessionId, turn: String },
     Resume { id: SessionId },
+    Switch { id: SessionId, to: berth_api::record::Interface },
     Archive { id: SessionId },
     Restore { id: SessionId },
     Rename { id: SessionId, name: String },
@@ -667,6 +668,7 @@ impl Action {
             | Self::Stop { id }
             | Self::Cancel { id, .. }
             | Self::Resume { id }
+            | Self::Switch { id, .. }
             | Self::Archive { id }
             | Self::Restore { id }
             | Self::Rename { id, .. }
@@ -688,6 +690,7 @@ impl Action {
             Self::Stop { .. } => format!("stopping {handle}"),
             Self::Cancel { .. } => format!("interrupting {handle}"),
             Self::Resume { .. } => format!("resuming {handle}"),
+            Self::Switch { to, .. } => format!("switching {handle} to its {}", to.word()),
             Self::Archive { .. } => format!("archiving {handle}"),
             Self::Restore { .. } => format!("restoring {handle}"),
             Self::Rename { .. } => format!("renaming {handle}"),

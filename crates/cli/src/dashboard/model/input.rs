@@ -104,6 +104,7 @@ impl Model {
             Key::Char('x') => self.ask_to_stop(),
             Key::Char('C') => self.ask_to_cancel(),
             Key::Char('r') => return self.resume(),
+            Key::Char('I') => return self.switch_interface(),
             Key::Char('e') => return self.put_away_or_back(),
             Key::Char('R') => self.begin_writing(|row| {
                 let name = row.status()?.name.clone().unwrap_or_default();
@@ -444,6 +445,22 @@ impl Model {
         }
         let id = row.id.clone();
         self.act(Action::Resume { id })
+    }
+
+    /// Goes on with the agent's other interface, at the end of the turn that runs.
+    fn switch_interface(&mut self) -> Vec<Effect> {
+        let Some(row) = self.selected() else { return vec![] };
+        match row.status().and_then(|status| status.other_interfaces.first().copied()) {
+            Some(to) => {
+                let id = row.id.clone();
+                self.act(Action::Switch { id, to })
+            }
+            None => {
+                let note = format!("{} has no other interface", row.handle());
+                self.note(note);
+                vec![]
+            }
+        }
     }
 
     fn put_away_or_back(&mut self) -> Vec<Effect> {

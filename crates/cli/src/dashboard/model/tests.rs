@@ -554,6 +554,17 @@ fn a_form_starts_a_session_and_is_there_again_if_that_fails() {
 }
 
 #[test]
+fn an_agent_with_another_interface_is_switched_to_it_and_one_without_says_so() {
+    let mut docs = agent('c', "docs", "idle");
+    docs.other_interfaces = vec![berth_api::record::Interface::Terminal];
+    let mut with_both = model(vec![docs]);
+    let switch = Action::Switch { id: id('c'), to: berth_api::record::Interface::Terminal };
+    assert_eq!(key(&mut with_both, Key::Char('I')), [Effect::Do(switch)]);
+    let mut with_one = model(vec![agent('c', "docs", "idle")]);
+    assert_eq!(key(&mut with_one, Key::Char('I')), []);
+}
+
+#[test]
 fn name_note_tags_and_copies_are_written_in_a_line() {
     let tagged = || {
         let mut docs = agent('c', "docs", "idle");

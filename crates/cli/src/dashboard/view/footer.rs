@@ -319,7 +319,7 @@ const HELP: &[Help] = &[
     help_of("C", "interrupt its turn", "C", "interrupt its turn"),
     help_of("Q", "its queue: edit, drop, move, pause", "Q", "its queue"),
     help_of("i", "details", "i", "details"),
-    help_of("o", "watch a terminal without typing", "o", "watch without typing"),
+    help_of("o  I", "watch without typing; its other interface", "o  I", "watch; other interface"),
     help_of("x  r  e", "stop, resume, archive or restore it", "x r e", "stop, resume, archive"),
     help_of("R  f  N  T", "rename, fork, note, tags", "R f N T", "rename, fork, note, tags"),
     help_of("O  H", "other conversations; other hosts", "O  H", "other conversations; hosts"),
