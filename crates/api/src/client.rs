@@ -68,7 +68,7 @@ impl Connection {
 
     /// Connects, asks and waits for an answer, all of it within this time.
     pub fn ask_within(dir: &Path, place: String, request: Request, patience: Duration) -> io::Result<()> {
-        // What it says is not looked at: whoever has only so much time wants to know that it heard.
+        // The text of the answer is ignored: the caller only needs to know that the keeper heard it.
         Self::asked_within(dir, place, request, patience, patience).map(drop)
     }
 

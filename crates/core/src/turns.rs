@@ -163,7 +163,7 @@ impl Session {
     }
 
     /// Whether a run that ended is followed by another one without anybody asking again: somebody asked
-    /// for what still waits, or for another interface. Whoever puts the session away puts that away, too.
+    /// for what still waits, or for another interface. Archiving the session ends that as well.
     pub fn goes_on(&self) -> bool {
         let over_for_now = match self.phase {
             Phase::Ended { outcome: Outcome::Exited(_) | Outcome::OutOfMemory } => true,

@@ -36,7 +36,7 @@ const VARIABLE: &str = "BERTH_HOOKS";
 const PATIENCE_SECS: u32 = 10;
 /// The same for one that is on its way out: Codex gives it no more, and complains of a longer time.
 const LAST_PATIENCE_SECS: u32 = 3;
-/// The same for the one that may answer a question of Claude Code, which shows the question meanwhile: a day.
+/// The patience of a hook that may answer a question of Claude Code, which shows the question meanwhile: a day.
 pub const ANSWER_PATIENCE_SECS: u32 = 24 * 3600;
 /// The event of that hook.
 const ASKS: &str = "PermissionRequest";

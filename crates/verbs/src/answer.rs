@@ -39,7 +39,7 @@ pub fn answer(
     }
 }
 
-/// Somebody answered before, through berth or where the agent asks itself.
+/// Another client answered before, through berth or at the agent's own terminal.
 fn answered(ctx: &Ctx, id: &SessionId, request: &str, epoch: Option<u64>) -> Option<Problem> {
     let events = store::read(&ctx.home.session_dir(id), id, 1).ok()?;
     // Only a terminal takes answers that berth does not see. Elsewhere the agent withdrew the question.

@@ -12,7 +12,7 @@ use berth_core::{Deed, Refusal, SessionId};
 use crate::ctx::{ANSWER_PATIENCE, Ctx};
 use crate::{resume, stop, turns};
 
-/// Chooses the interface of a session. `handle` is how whoever asks calls it. With `at_once` a turn that runs is
+/// Chooses the interface of a session. `handle` is the caller's name for the session. With `at_once` a turn that runs is
 /// interrupted; else it goes on, and `next_interface` of the status says what comes after it.
 pub fn switch(
     ctx: &Ctx,

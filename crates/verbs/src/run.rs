@@ -466,7 +466,7 @@ fn agent_spec(wanted: &Wanted, name: &str) -> Result<Spec, Problem> {
     })
 }
 
-/// A command with its program where it is now: whoever starts it again may have another PATH.
+/// A command with the absolute path of its program: the next start may have another PATH.
 fn absolute(agent: &Agent, mut command: Vec<String>, cwd: &Path) -> Result<Vec<String>, Problem> {
     let program = agent.locate(&command, cwd)?;
     if let (Some(first), Some(path)) = (command.first_mut(), program.to_str()) {

@@ -1,4 +1,4 @@
-//! A permission that Claude Code asks for in its terminal: answered there or through berth, whoever is first.
+//! A permission that Claude Code asks for in its terminal: the first answer counts, there or through berth.
 
 use berth_api::Connection;
 use berth_api::message::Request;

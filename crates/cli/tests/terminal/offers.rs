@@ -92,7 +92,7 @@ fn a_run_of_nothing_lists_the_agents_to_choose_from_at_a_terminal_and_names_them
     assert_eq!(odd.wait_exit(), 2);
     assert!(odd.text().contains("`99` is not one of the agents above"), "{}", odd.text());
     assert_eq!(lab.json(["ls", "--all", "--json"]).as_array().map(Vec::len), Some(0));
-    // Whoever reads the output, or wants no terminal, is not asked: `$(berth run)` must not wait for an answer.
+    // A script that reads the output is not asked: `$(berth run)` must not wait for an answer.
     for args in [&["run", "-d"][..], &["run", "--json", "-d"]] {
         let mut quiet = lab.terminal(args);
         assert_eq!(quiet.wait_exit(), 2, "{}", quiet.text());

@@ -111,7 +111,7 @@ pub(crate) fn pause(session: &Session, by: Actor) -> Result<Vec<Event>, Refusal>
     }
     Ok(match session.turns.hold {
         Some(Hold::Paused { .. } | Hold::Unknown { .. } | Hold::ModelFailed { .. }) => vec![],
-        // The next run, or time, lifts these. Whoever pauses means that one, too.
+        // The next run, or time, lifts these. A pause replaces them.
         Some(Hold::ForeignWriter { .. } | Hold::AgentFailed { .. } | Hold::Draft | Hold::Retrying { .. })
         | None => {
             vec![Event::QueueHeld { hold: Hold::Paused { by } }]

@@ -117,7 +117,7 @@ fn again(session: &Session, current: &Current, retry: Retry) -> Prompt {
     }
 }
 
-/// Who acts when nobody does.
+/// The actor of what berth does by itself.
 fn retry_policy() -> Actor {
     Actor { pid: 0, uid: None, place: "policy `on-failed retry`".to_owned() }
 }

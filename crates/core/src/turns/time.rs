@@ -15,7 +15,7 @@ pub enum Release {
     Expired,
     /// It did not break a turn off when asked to.
     Unresponsive,
-    /// Somebody wants to go on with another interface of it.
+    /// A client chose another interface of the agent.
     Switched,
     /// It cannot be used.
     Broken {

@@ -1,6 +1,6 @@
 //! Questions of an agent in a terminal that are answered from elsewhere: its hook waits for the answer and prints it.
 //!
-//! Promise: the agent shows its question meanwhile, and whoever answers first is heard; a hook is told as soon as its
+//! Promise: the agent shows its question meanwhile, and the first answer counts; a hook is told as soon as its
 //! question is closed. A hook that leaves, or whose keeper does, leaves the question to the terminal: nothing hangs on it.
 //! Not here: whose hook it is (`edges`), what the agent reads (`verbs::hook`).
 //! Start with [`Keeper::await_answer`].

@@ -1,7 +1,7 @@
 //! Another interface of the agent in the same session: refused where it would harm, else chosen.
 //!
 //! Promise: nothing is ended before it is known that the next run may write the conversation, as far as that can be
-//! known; whoever waits for the other interface hears why it does not come.
+//! known; clients that wait for the other interface hear why it does not come.
 //! Not here: when the run ends and the next one begins (`berth_core`), how that is started (`world`).
 //! Start with [`Keeper::switch_interface`].
 

@@ -17,7 +17,7 @@ use crate::writers::{self, WrappedAgent};
 
 /// The shortest time between two looks while no conversation is known.
 const UNKNOWN_PAUSE_MS: u64 = 500;
-/// The same once one is known: a person rarely changes it.
+/// The pause once a conversation is known: users rarely change it.
 const KNOWN_PAUSE_MS: u64 = 2000;
 /// The shortest time between a look and one before a key: a person may hold Enter down.
 const KEY_PAUSE_MS: u64 = 100;

@@ -209,7 +209,7 @@ pub(crate) fn of_transcript(kind: Kind, line: &[u8], text: &mut Vec<u8>) {
     once(begin, text);
 }
 
-/// Agents say most things twice in one record: for the model, and for whoever shows it.
+/// Agents write most things twice into one record: for the model, and for display.
 fn once(begin: usize, text: &mut Vec<u8>) {
     let mut lines: Vec<&[u8]> = text[begin..].split(|byte| *byte == b'\n').collect();
     let mut known = std::collections::HashSet::new();
