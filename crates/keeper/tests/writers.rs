@@ -563,7 +563,7 @@ fn who_is_a_writer_by_a_hooks_word_alone_is_ended_only_if_it_is_an_agent() {
     let (mut innocent, mut claude) = (home.quiet("other"), home.quiet("claude"));
     let refused = end(&writer(&innocent), GRACE, None).unwrap_err();
     assert!(
-        refused.contains(&format!("pid {}", innocent.pid())) && refused.contains("no claude"),
+        refused.contains(&format!("pid {}", innocent.pid())) && refused.contains("is not claude"),
         "{refused}"
     );
     // It ends by itself when there is nothing more to read, and not by a signal.
