@@ -96,7 +96,7 @@ pub trait Driver: std::fmt::Debug {
     /// Asks it to interrupt the turn that is running. [`Update::Ended`] follows.
     fn interrupt(&mut self, turn: u64, out: &mut Out);
 
-    /// Answers what it asked, with a reply that fits the question. No [`Update::Unasked`] follows: whoever answers
+    /// Answers what it asked, with a reply that fits the question. No [`Update::Unasked`] follows: a caller that answers
     /// knows. [`Update::Asks`] follows if the agent asked several things at once: they are asked one after the other.
     fn answer(&mut self, request: &str, reply: &Reply, out: &mut Out);
 

@@ -68,7 +68,7 @@ pub fn is_failed(status: &Status) -> bool {
         && (status.failure.is_some() || (ended_badly && (status.oom || !was_ended)))
 }
 
-/// Who ended a run: `you`, if a client of this account did that itself, else the place that the journal has. The place of
+/// The party that ended a run: `you`, if a client of this account did that itself, else the place that the journal has. The place of
 /// a client that came through the gateway names its token or login.
 fn stopper(by: &Actor) -> String {
     let me = rustix::process::geteuid().as_raw();

@@ -28,7 +28,7 @@ const CODEX_OWN: [&str; 7] = [
 /// What a record of a user says that is not the result of a tool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ClaudeUser {
-    /// Somebody said this to the agent.
+    /// A user said this to the agent.
     Prompt(String),
     /// The agent told this without its model: what a command of its own printed, or that it was interrupted.
     Told(String),

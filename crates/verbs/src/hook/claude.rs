@@ -100,7 +100,7 @@ pub(super) fn decision(allows: bool, reason: Option<String>) -> String {
     json!({"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": decision}}).to_string()
 }
 
-/// The same for another agent that took over these names. It does not show its question while its hook waits.
+/// The events of another agent that took over these names. It does not show its question while its hook waits.
 pub(super) fn understand_as(kind: &str, json: &[u8], at_ms: u64) -> Option<Report> {
     let mut report = understand(json, at_ms)?;
     if let Told::NeedsYou { waits, .. } = &mut report.told {
