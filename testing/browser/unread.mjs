@@ -18,10 +18,11 @@ export default async function (t) {
   await t.until("all questions are asked", async () => (await open()) === COUNT);
   await page.goto(`${t.url}/#/s/asks`);
   const asks = page.locator("article.turn section.ask");
-  const readable = async () => {
+  // A page that still loads follows its end, and so takes the first question out of view again: scrolled to until it is readable.
+  const readable = () => t.until("the first question can be answered", async () => {
     await asks.first().locator(".acts").scrollIntoViewIfNeeded();
-    await asks.first().locator(".acts button.yes:not([aria-disabled=true])").waitFor();
-  };
+    return (await asks.first().locator(".acts button.yes:not([aria-disabled=true])").count()) === 1;
+  });
   const count = async (left, words) => {
     await t.until(`${words}: ${left} questions are left in the page`, async () => (await asks.count()) === left);
     t.check((await open()) === left, `${words}: ${await open()} questions are left, not ${left}`);
