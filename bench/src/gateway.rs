@@ -3,7 +3,7 @@
 //! Promise: it listens on a port the kernel chose, and ends when this is dropped.
 //! Start with [`Gateway::start`].
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,18 +68,6 @@ impl Gateway {
             .and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
             .context("a socket")?;
         Ok(stream)
-    }
-
-    /// The body of an answer.
-    pub(crate) fn get(&self, path: &str) -> Result<Vec<u8>> {
-        let mut stream = self.ask(path, "Connection: close\r\n")?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).context("read an answer")?;
-        let head = answer.windows(4).position(|four| four == b"\r\n\r\n").context("no HTTP")?;
-        if !answer.starts_with(b"HTTP/1.1 200") {
-            bail!("{path}: {}", String::from_utf8_lossy(&answer));
-        }
-        Ok(answer.split_off(head + 4))
     }
 
     /// Asks, and leaves the answer to the caller.

@@ -107,7 +107,6 @@ fn main() -> ExitCode {
         [terminal::VERB, gate, program, ..] => {
             terminal::enter(Path::new(gate), program, &words[3..]).map(|()| true)
         }
-        [http::VERB, file] => http::serve(Path::new(file)).map(|()| true),
         [hook::VERB, berth, event, rounds] => {
             hook::call(Path::new(berth), Path::new(event), rounds).map(|()| true)
         }

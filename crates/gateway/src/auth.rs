@@ -93,12 +93,11 @@ impl Doorkeeper {
         listen: &[IpAddr],
         allow_hosts: &[String],
         proxies: Proxies,
-        remembers: bool,
     ) -> Result<Self, Problem> {
         Ok(Self {
             hosts: Hosts::new(listen, allow_hosts)?,
             failures: Failures::default(),
-            passes: Passes::open(home, remembers)?,
+            passes: Passes::open(home)?,
             proxies,
             audit: Audit::new(home),
         })
@@ -154,10 +153,6 @@ fn enter(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Opti
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Fault::from(Problem::new(Code::Bug, "a connection came from nowhere")))?;
     let Seen { asked, found, forwarded } = examine(gate, wire, peer, &Head::of(request))?;
-    let found = found.map_err(|refused| match refused {
-        Refused::Wrong => failed(gate, &asked.peer),
-        Refused::Otherwise(fault) => fault,
-    });
     let (caller, pass) = match found {
         Ok(Some((caller, pass))) => (Some(caller), pass),
         Ok(None) | Err(_) if is_open(gate, request) => (None, None),
@@ -196,21 +191,13 @@ impl<'a> Head<'a> {
 pub(crate) struct Seen {
     pub(crate) asked: Asked,
     /// Who asks; nobody if they show nothing.
-    pub(crate) found: Result<Option<Found>, Refused>,
+    pub(crate) found: Result<Option<Found>, Fault>,
     /// The client's address, if a trusted proxy names it.
     pub(crate) forwarded: Option<IpAddr>,
 }
 
-/// Why somebody who shows something is not let in.
-#[derive(Debug)]
-pub(crate) enum Refused {
-    /// The secret is no good one. Whoever answers so counts it.
-    Wrong,
-    Otherwise(Fault),
-}
-
-/// Looks who asks. It changes nothing, and so may be done twice.
-pub(crate) fn examine(gate: &Gate, wire: &Wire, peer: Peer, head: &Head<'_>) -> Result<Seen, Fault> {
+/// Looks who asks.
+fn examine(gate: &Gate, wire: &Wire, peer: Peer, head: &Head<'_>) -> Result<Seen, Fault> {
     let is_local = matches!(peer, Peer::Local { .. });
     if let Peer::Local { uid, .. } = peer
         && uid != rustix::process::getuid().as_raw()
@@ -263,7 +250,7 @@ fn owner(
 pub(crate) type Found = (Caller, Option<Arc<Pass>>);
 
 /// Who it is by what they show. `None` if they show nothing; an error if what they show is wrong.
-fn who(gate: &Gate, peer: &Peer, shown: &Shown) -> Result<Option<Found>, Refused> {
+fn who(gate: &Gate, peer: &Peer, shown: &Shown) -> Result<Option<Found>, Fault> {
     let good = match shown {
         Shown::Nothing => return Ok(None),
         Shown::Nonsense => None,
@@ -272,15 +259,12 @@ fn who(gate: &Gate, peer: &Peer, shown: &Shown) -> Result<Option<Found>, Refused
     };
     match good {
         Some(pass) => {
-            gate.door.passes.note_use(&pass);
             gate.door.audit.used(&pass, address_of(peer));
             Ok(Some((caller_of(&pass, peer), Some(pass))))
         }
         // Every login ends this way, so it does not count as a guess.
-        None if matches!(shown, Shown::Login(_)) => {
-            Err(Refused::Otherwise(stranger("you are not logged in any more")))
-        }
-        None => Err(Refused::Wrong),
+        None if matches!(shown, Shown::Login(_)) => Err(stranger("you are not logged in any more")),
+        None => Err(failed(gate, peer)),
     }
 }
 

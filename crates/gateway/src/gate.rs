@@ -13,7 +13,6 @@ use crate::fleet::Fleet;
 use crate::follow::Followers;
 use crate::http::agents::{KnownAgents, known_agents};
 use crate::http::look::{Examined, KnownChanges, examined, known_changes};
-use crate::known::Known;
 use crate::live::hub::Hub;
 use crate::live::terminals::Terminals;
 use crate::metrics::Metrics;
@@ -28,8 +27,6 @@ pub(crate) struct Gate {
     pub(crate) home: Home,
     /// Who is let in.
     pub(crate) door: Doorkeeper,
-    /// Sessions that were looked at a moment ago.
-    pub(crate) known: Known,
     /// The agents of this host, as they were a moment ago.
     pub(crate) agents: KnownAgents,
     /// This host, as it was a moment ago.
@@ -57,15 +54,12 @@ pub(crate) struct Gate {
 impl Gate {
     /// What requests to this state directory share.
     pub(crate) fn new(home: Home, options: Options, metrics: Arc<Metrics>) -> Result<Arc<Self>, Problem> {
-        // A proxy serves one client, and what tells of changes is scarce on a host that many of them run on.
-        let remembers = !options.listen.is_empty();
         let proxies = Proxies::parse(&options.trusted_proxies)?;
-        let door = Doorkeeper::new(&home, &options.addresses(), &options.allow_hosts, proxies, remembers)?;
+        let door = Doorkeeper::new(&home, &options.addresses(), &options.allow_hosts, proxies)?;
         let live = Arc::new(Hub::new(home.clone()));
         Ok(Arc::new(Self {
             home,
             door,
-            known: Known::new(remembers),
             agents: known_agents(),
             examined: examined(),
             changes: known_changes(),

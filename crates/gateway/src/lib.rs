@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod argv_mask;
-mod at_hand;
 mod audit;
 mod auth;
 mod caller;
@@ -18,10 +17,8 @@ mod fleet;
 mod follow;
 mod gate;
 mod http;
-mod known;
 mod live;
 mod metrics;
-mod notices;
 mod one_look;
 pub mod openapi;
 mod page;

@@ -88,16 +88,6 @@ pub(crate) fn bytes(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl Route {
-    /// A `GET` behind this guard.
-    pub(crate) fn guarded<H, T>(guard: Guard, name: &'static str, about: &'static str, handler: H) -> Self
-    where
-        H: Handler<T, Arc<Gate>>,
-        T: 'static,
-    {
-        let route = Self::new(Method::GET, guard.path, guard.scope, name, about, handler);
-        Self { filtered: guard.filtered, ..route }
-    }
-
     /// A route that needs this scope.
     pub(crate) fn new<H, T>(
         method: Method,

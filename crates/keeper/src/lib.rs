@@ -34,7 +34,6 @@ pub mod owner;
 mod place;
 pub mod purge;
 pub mod recover;
-pub mod sight;
 pub mod start;
 pub mod store;
 pub mod stranger;
@@ -47,5 +46,4 @@ pub mod writers;
 
 pub use history::History;
 pub use home::Home;
-pub use sight::Sight;
 pub use terminals::Terminal;

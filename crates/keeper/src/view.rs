@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
@@ -97,13 +97,21 @@ impl<'a> From<&'a Status> for Brief<'a> {
 pub struct Look {
     id: SessionId,
     short_cut: Vec<u8>,
+    /// When the short cut was written: times from now in it count from then.
+    written_ms: u64,
 }
 
 impl Look {
     /// Reads the short cut.
     pub fn at(home: &Home, id: &SessionId) -> Self {
-        let short_cut = fs::read(home.session_dir(id).join(STATUS_FILE)).unwrap_or_default();
-        Self { id: id.clone(), short_cut }
+        let (mut short_cut, mut written_ms) = (Vec::new(), 0);
+        if let Ok(mut file) = fs::File::open(home.session_dir(id).join(STATUS_FILE)) {
+            written_ms = file.metadata().ok().as_ref().and_then(modified_ms).unwrap_or(0);
+            if file.read_to_end(&mut short_cut).is_err() {
+                short_cut.clear();
+            }
+        }
+        Self { id: id.clone(), short_cut, written_ms }
     }
 
     /// The little that decides about being listed, if the short cut alone is to be believed: nearly all of
@@ -115,22 +123,35 @@ impl Look {
 
     /// Everything that is known.
     pub fn status(&self, home: &Home) -> Result<Status, Problem> {
-        let Self { id, short_cut } = self;
+        if let Some(status) = self.believed(home) {
+            return Ok(status);
+        }
+        let (_, history, lease) = events_and_lease(home, &self.id)?;
+        Ok(describe(&home.session_dir(&self.id), &self.id, &history, lease.is_kept()))
+    }
+
+    /// What the short cut tells, if it cannot be out of date.
+    pub fn believed(&self, home: &Home) -> Option<Status> {
+        let Self { id, short_cut, written_ms } = self;
         let dir = home.session_dir(id);
-        let known = serde_json::from_slice::<Status>(short_cut).ok();
-        if let Some(mut status) = known.filter(|status| status.id == id.as_str() && !status.state.is_empty())
-        {
-            let is_believed = is_final(&status.state)
+        let mut status = serde_json::from_slice::<Status>(short_cut).ok()?;
+        let is_believed = status.id == id.as_str()
+            && !status.state.is_empty()
+            && (is_final(&status.state)
                 // A keeper does not write it for every event: it counts if nothing has happened since.
                 || (is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false) && is_up_to_date(&dir, short_cut))
-                || is_released(&dir, &mut status, short_cut);
-            if is_believed {
-                add_output(&dir, &mut status);
-                return Ok(status);
-            }
+                || is_released(&dir, &mut status, short_cut));
+        if !is_believed {
+            return None;
         }
-        let (_, history, lease) = events_and_lease(home, id)?;
-        Ok(describe(&dir, id, &history, lease.is_kept()))
+        let passed_ms = clock::wall_ms().saturating_sub(*written_ms);
+        let left = |ms: Option<u64>| ms.map(|ms| ms.saturating_sub(passed_ms));
+        status.expires_in_ms = left(status.expires_in_ms);
+        if let Some(turns) = &mut status.turns {
+            turns.releases_in_ms = left(turns.releases_in_ms);
+        }
+        add_output(&dir, &mut status);
+        Some(status)
     }
 }
 
@@ -211,7 +232,7 @@ pub(crate) fn is_final(state: &str) -> bool {
 
 /// Whether a short cut tells of an agent that was released for having nothing to do, and nobody has taken the
 /// session up since. What only a keeper knows is taken out of it.
-pub(crate) fn is_released(dir: &Path, status: &mut Status, short_cut: &[u8]) -> bool {
+fn is_released(dir: &Path, status: &mut Status, short_cut: &[u8]) -> bool {
     let is_over = status.state == "idle" && status.keeper_pid.is_none() && status.ended_at.is_some();
     // The lease first: whoever takes it after this look comes after it in all.
     if !is_over || is_kept(dir).unwrap_or(true) || !is_up_to_date(dir, short_cut) {
@@ -286,7 +307,7 @@ pub fn journal_mark(home: &Home, id: &SessionId) -> io::Result<(String, u64)> {
 }
 
 /// Whether the journal has not grown since this short cut was written.
-pub(crate) fn is_up_to_date(dir: &Path, short_cut: &[u8]) -> bool {
+fn is_up_to_date(dir: &Path, short_cut: &[u8]) -> bool {
     let written = serde_json::from_slice::<JournalEnd>(short_cut).ok();
     JournalEnd::of(dir).is_ok_and(|end| written == Some(end))
 }

@@ -277,11 +277,6 @@ impl Tokens {
         !pass.is_over() && rustix::fs::lstat(self.path(&pass.id, RECORD)).is_ok()
     }
 
-    /// Where the records are, for who wants to be told of changes: one that is revoked is gone from there.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     /// Whether a pass belongs to this secret, for who remembers what was checked before.
     pub fn is_of(pass: &Pass, secret: &Secret) -> bool {
         pass.hash.is(&secret.hash())

@@ -1,6 +1,6 @@
 //! The list, and what is known about one session.
 
-use berth_harness::{Reply, wait_gone, wait_until};
+use berth_harness::{wait_gone, wait_until};
 use serde_json::json;
 
 use crate::{Api, settled, text};
@@ -50,16 +50,8 @@ fn a_change_by_the_command_line_is_in_the_next_answer() {
     api.gateway.get(&format!("/v1/sessions/{id}")).problem(404, "not-found");
 }
 
-/// An answer, but for what differs from one request to the next.
-fn told(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
-    let differs = |name: &str| ["date", "x-request-id"].contains(&name.to_ascii_lowercase().as_str());
-    let mut headers: Vec<_> = reply.headers.iter().filter(|(name, _)| !differs(name)).cloned().collect();
-    headers.sort();
-    (reply.status, headers, reply.text())
-}
-
 #[test]
-fn what_is_at_hand_is_told_to_those_only_whom_the_router_would_tell_and_in_the_same_words() {
+fn a_session_is_told_only_to_callers_that_may_see_it_and_a_revoked_token_is_refused_at_once() {
     let api = Api::new();
     let id = api.fake(json!({"name": "fix"}));
     let other = api.fake(json!({}));
@@ -86,17 +78,11 @@ fn what_is_at_hand_is_told_to_those_only_whom_the_router_would_tell_and_in_the_s
     ];
     for handle in [id.as_str(), "fix"] {
         for (method, headers, status) in asked {
-            api.session(&id);
-            let ask = |path: String| api.gateway.ask(method, &path, headers, None);
-            // With a question mark it is not the question that is answered at the door.
-            let at_hand = ask(format!("/v1/sessions/{handle}"));
-            let routed = ask(format!("/v1/sessions/{handle}?"));
-            assert_eq!(told(&at_hand), told(&routed), "{method} {headers:?}");
-            assert_eq!(at_hand.status, status, "{method} {headers:?}: {}", at_hand.text());
-            assert!(at_hand.header("x-request-id").is_some_and(|id| id.len() == 32));
+            let reply = api.gateway.ask(method, &format!("/v1/sessions/{handle}"), headers, None);
+            assert_eq!(reply.status, status, "{method} {headers:?}: {}", reply.text());
+            assert!(reply.header("x-request-id").is_some_and(|id| id.len() == 32));
         }
     }
-    // Revoked, it is refused at once, and so is whatever was at hand for it.
     let ask = || api.gateway.ask("GET", &format!("/v1/sessions/{id}"), &[("Authorization", &all)], None);
     for _ in 0..2 {
         assert_eq!(ask().status, 200);
@@ -136,6 +122,21 @@ fn what_is_told_again_is_what_show_tells() {
     api.lab.ok(["input", &id, "more words"]);
     // The terminal echoes what is typed.
     wait_until("the new output to be counted", || api.session(&id)["output_bytes"].as_u64() > Some(before));
+}
+
+#[test]
+fn the_time_that_a_session_has_left_counts_down_in_answers_and_in_the_list() {
+    let api = Api::new();
+    let id = api.fake(json!({"policy": {"ttl_ms": 3_600_000, "idle_ms": 1_800_000}}));
+    settled(&api, &id);
+    let left = |status: &serde_json::Value| {
+        let times = [&status["expires_in_ms"], &status["turns"]["releases_in_ms"]];
+        times.map(|time| time.as_u64().expect("a time"))
+    };
+    let first = left(&api.session(&id));
+    let is_later = |now: [u64; 2]| now[0] < first[0] && now[1] < first[1];
+    wait_until("the answer to count down", || is_later(left(&api.session(&id))));
+    wait_until("the list to count down", || is_later(left(&api.get("/v1/sessions")["sessions"][0])));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What every answer tells the browser: trust nobody else, keep nothing, run nothing that is not ours.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use axum::http::{HeaderName, HeaderValue, Response, header};
 
 use super::hosts::Host;
 
@@ -66,15 +66,6 @@ pub(crate) fn add<B>(response: &mut Response<B>, path: &str, insist_on_tls: bool
     if insist_on_tls {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(INSIST));
     }
-}
-
-/// All of them, for an answer of the API that is JSON. There is room for the id of the request.
-pub(crate) fn of_json(insist_on_tls: bool) -> HeaderMap {
-    let mut response = Response::new(());
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response.headers_mut().insert(crate::trace::REQUEST_ID, HeaderValue::from_static("-"));
-    add(&mut response, "/v1/", insist_on_tls);
-    std::mem::take(response.headers_mut())
 }
 
 /// Whether to make the browser insist on TLS. It would do so for all ports of the name: for `localhost` that would

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, Status};
 use berth_verbs::life::{self, Edit};
@@ -17,12 +17,9 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
-use crate::http::body::{Body, Path, Query, object_or_null};
+use crate::http::body::{Body, Query, object_or_null};
 use crate::http::wishes::{PolicyWish, given, told_of};
-use crate::routes::{Guard, Route};
-
-/// Who may ask what is known of a session: the router looks, and so does `at_hand`.
-pub(crate) const ONE: Guard = Guard { scope: Scope::Read, filtered: true, path: "/v1/sessions/{session}" };
+use crate::routes::Route;
 
 /// How many directories are suggested for a new session.
 const MOST_DIRECTORIES: usize = 30;
@@ -55,9 +52,16 @@ pub(crate) fn routes() -> Vec<Route> {
         .filtered()
         .gives::<Directories>(200, "the list; only directories that you may start a session in")
         .fails(&[Code::Refused, Code::Unreachable]),
-        Route::guarded(ONE, "get_session", "What is known about a session.", one)
-            .gives::<Status>(200, "what is known")
-            .fails(&[Code::NotFound, Code::Unreachable]),
+        Route::new(
+            Method::GET,
+            "/v1/sessions/{session}",
+            Scope::Read,
+            "get_session",
+            "What is known about a session.",
+            one,
+        )
+        .gives::<Status>(200, "what is known")
+        .fails(&[Code::NotFound, Code::Unreachable]),
         Route::new(
             Method::PATCH,
             "/v1/sessions/{session}",
@@ -252,31 +256,9 @@ async fn directories(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Js
     Ok(Json(Directories { directories }))
 }
 
-/// The one that is asked for most: what was looked at a moment ago is told again if everything is as it was, mostly
-/// by `at_hand`.
-async fn one(
-    State(gate): State<Arc<Gate>>,
-    caller: Caller,
-    Path(handle): Path<String>,
-) -> Result<Response, Fault> {
-    if let Some((id, body)) = gate.known.again(&gate.home, &handle)
-        && caller.may_see(&id)
-    {
-        return Ok(json(body));
-    }
-    let Target { id, ctx, .. } = Target::find(&gate, caller, handle).await?;
-    work(move || {
-        if let Some(body) = gate.known.look(&ctx.home, &id) {
-            return Ok(json(body));
-        }
-        let known = ctx.known(&id).map_err(|problem| or_no_store(&ctx.home, problem))?;
-        Ok(Json(known.0).into_response())
-    })
-    .await
-}
-
-fn json(body: bytes::Bytes) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+async fn one(Target { id, ctx, .. }: Target) -> Result<Json<Status>, Fault> {
+    let looked = work(move || ctx.look(&id).map_err(|problem| or_no_store(&ctx.home, problem)));
+    Ok(Json(looked.await?))
 }
 
 /// What is to be different about a session.

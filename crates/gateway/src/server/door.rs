@@ -7,7 +7,6 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::Router;
@@ -24,10 +23,8 @@ use super::limits::{OnceKnown, Seat};
 use super::log::Line;
 use super::outgoing::Outgoing;
 use super::worded;
-use crate::at_hand::{self, AtHand};
 use crate::auth::{Peer, Wire, headers};
 use crate::fault::Fault;
-use crate::http::sessions::ONE;
 use crate::quota::Underway;
 use crate::routes::Matched;
 use crate::trace::{self, REQUEST_ID, Trace};
@@ -59,9 +56,9 @@ impl Door {
 impl hyper::service::Service<Request<Incoming>> for Door {
     type Response = Response<Outgoing>;
     type Error = Never;
-    type Future = Answering;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Outgoing>, Never>> + Send>>;
 
-    fn call(&self, mut request: Request<Incoming>) -> Answering {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.answering.begin();
         let server = &self.server;
         let told = Told {
@@ -70,24 +67,12 @@ impl hyper::service::Service<Request<Incoming>> for Door {
             trace: Arc::new(Trace::of(request.headers(), server.log.is_on())),
         };
         let once_known = OnceKnown::new(&self.seat);
-        let at_hand = || at_hand::answer(&server.gate, &self.peer, &self.wire, &request);
-        // One that panics is none, and leaves the question to who can say so.
-        if let Ok(Some(AtHand { mut response, caller })) = std::panic::catch_unwind(AssertUnwindSafe(at_hand))
-        {
-            told.trace.came_from(&caller.place);
-            told.answered(server, &mut response, ONE.path);
-            return Answering::AtHand(Some(Outgoing::whole(
-                response,
-                self.seat.serve(),
-                self.answering.until_dropped(),
-            )));
-        }
         request.extensions_mut().insert(self.peer.clone());
         request.extensions_mut().insert(self.wire.clone());
         request.extensions_mut().insert(once_known.clone());
         let answered = self.router.clone().call(request.map(axum::body::Body::new));
         let (server, seat, answering) = (server.clone(), self.seat.clone(), self.answering.clone());
-        Answering::Worked(Box::pin(work(server, seat, answering, told, once_known, answered)))
+        Box::pin(work(server, seat, answering, told, once_known, answered))
     }
 }
 
@@ -126,23 +111,6 @@ async fn work(
     let underway = response.extensions_mut().remove::<Arc<Underway>>();
     let rest = is_http.then(|| answering.until_dropped());
     Ok(Outgoing::wrap(response, (serving, underway), rest, &server.gate))
-}
-
-/// An answer on its way: at hand, or being worked on.
-pub(super) enum Answering {
-    AtHand(Option<Response<Outgoing>>),
-    Worked(Pin<Box<dyn Future<Output = Result<Response<Outgoing>, Never>> + Send>>),
-}
-
-impl Future for Answering {
-    type Output = Result<Response<Outgoing>, Never>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            Self::AtHand(response) => Poll::Ready(Ok(response.take().expect("asked for once"))),
-            Self::Worked(work) => work.as_mut().poll(context),
-        }
-    }
 }
 
 /// What is told of a request when it is answered.

@@ -24,7 +24,7 @@ use crate::quota::Underway;
 
 /// A body, and what goes with it.
 pub(super) struct Outgoing {
-    body: Content,
+    body: Body,
     /// The caller counts as served, and its request as under way.
     _counts: Counts,
     /// Nothing if the connection becomes something else than HTTP.
@@ -36,14 +36,6 @@ pub(super) struct Outgoing {
 
 /// Guards that are held until an answer is sent.
 type Counts = (Option<Serving>, Option<Arc<Underway>>);
-
-/// What is sent.
-enum Content {
-    /// All of it at once; nothing if it was handed over.
-    Whole(Option<Bytes>),
-    /// Piece by piece.
-    Pieces(Body),
-}
 
 /// What is special about a stream of events.
 struct Stream {
@@ -66,24 +58,7 @@ impl Outgoing {
                 ending: Box::pin(gate.ending.clone().cancelled_owned()),
             })
         });
-        response.map(|body| Self {
-            body: Content::Pieces(body),
-            _counts: counts,
-            _answering: answering,
-            stream,
-            rest: Bytes::new(),
-        })
-    }
-
-    /// What is there as a whole.
-    pub(super) fn whole(response: Response<Bytes>, serving: Serving, answering: Rest) -> Response<Self> {
-        response.map(|body| Self {
-            body: Content::Whole(Some(body).filter(|body| !body.is_empty())),
-            _counts: (Some(serving), None),
-            _answering: Some(answering),
-            stream: None,
-            rest: Bytes::new(),
-        })
+        response.map(|body| Self { body, _counts: counts, _answering: answering, stream, rest: Bytes::new() })
     }
 
     /// A piece of what is left, if something is.
@@ -108,12 +83,10 @@ impl hyper::body::Body for Outgoing {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
-        let body = match &mut this.body {
-            Content::Whole(body) => return Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
-            Content::Pieces(_) if !this.rest.is_empty() => return Poll::Ready(this.piece().map(Ok)),
-            Content::Pieces(body) => body,
-        };
-        let mut polled = Pin::new(body).poll_frame(context);
+        if !this.rest.is_empty() {
+            return Poll::Ready(this.piece().map(Ok));
+        }
+        let mut polled = Pin::new(&mut this.body).poll_frame(context);
         if let (Some(stream), Poll::Ready(Some(Ok(frame)))) = (&this.stream, &polled) {
             stream.sent.inc_by(frame.data_ref().map_or(0, |data| events_in(data)));
         }
@@ -133,22 +106,14 @@ impl hyper::body::Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.body {
-            Content::Whole(body) => body.is_none(),
-            Content::Pieces(body) => self.rest.is_empty() && body.is_end_stream(),
-        }
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            Content::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
-            Content::Pieces(body) => {
-                let (mut hint, rest) = (body.size_hint(), self.rest.len() as u64);
-                let upper = hint.upper().map(|upper| upper + rest);
-                hint.set_lower(hint.lower() + rest);
-                upper.into_iter().for_each(|upper| hint.set_upper(upper));
-                hint
-            }
-        }
+        let (mut hint, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let upper = hint.upper().map(|upper| upper + rest);
+        hint.set_lower(hint.lower() + rest);
+        upper.into_iter().for_each(|upper| hint.set_upper(upper));
+        hint
     }
 }
