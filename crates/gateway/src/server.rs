@@ -17,7 +17,6 @@ mod outgoing;
 mod patient;
 mod systemd;
 mod tls;
-mod worded;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -20,7 +20,6 @@ use super::listeners::{Kind, Listener};
 use super::log::Log;
 use super::patient::Patient;
 use super::tls::Tls;
-use super::worded::{Ours, Worded};
 use crate::auth::leash::Leash;
 use crate::auth::{Peer, Wire};
 use crate::fault::Fault;
@@ -176,7 +175,7 @@ fn not_encrypted() -> String {
 }
 
 /// An answer of one who has no router.
-pub(super) fn answer(status: &str, headers: &str, body: &str) -> String {
+fn answer(status: &str, headers: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: application/problem+json\r\n{headers}Connection: close\r\n\
          Content-Length: {}\r\n\r\n{body}",
@@ -192,10 +191,9 @@ async fn serve(
     server: Arc<Server>,
 ) {
     let wire = Wire { secure, leash: Leash::default() };
-    let answering = Ours::default();
-    let stream = Worded::new(wire.leash.hold(stream), answering.clone());
+    let stream = wire.leash.hold(stream);
     let seat = ticket.seat.clone();
-    let door = Door::new(&server, peer, wire, seat.clone(), answering);
+    let door = Door::new(&server, peer, wire, seat.clone());
     let stream = Patient::new(stream, limits::patience(limits::WRITE_PATIENCE), Some(ticket));
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())

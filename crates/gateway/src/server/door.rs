@@ -22,7 +22,6 @@ use super::connection::{Never, Server};
 use super::limits::{OnceKnown, Seat};
 use super::log::Line;
 use super::outgoing::Outgoing;
-use super::worded;
 use crate::auth::{Peer, Wire, headers};
 use crate::fault::Fault;
 use crate::quota::Underway;
@@ -37,19 +36,11 @@ pub(super) struct Door {
     peer: Peer,
     wire: Wire,
     seat: Arc<Seat>,
-    /// Whether something of ours is on its way out.
-    answering: worded::Ours,
 }
 
 impl Door {
-    pub(super) fn new(
-        server: &Arc<Server>,
-        peer: Peer,
-        wire: Wire,
-        seat: Arc<Seat>,
-        answering: worded::Ours,
-    ) -> Self {
-        Self { router: server.router.clone(), server: server.clone(), peer, wire, seat, answering }
+    pub(super) fn new(server: &Arc<Server>, peer: Peer, wire: Wire, seat: Arc<Seat>) -> Self {
+        Self { router: server.router.clone(), server: server.clone(), peer, wire, seat }
     }
 }
 
@@ -59,7 +50,6 @@ impl hyper::service::Service<Request<Incoming>> for Door {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Outgoing>, Never>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        self.answering.begin();
         let server = &self.server;
         let told = Told {
             started: Instant::now(),
@@ -71,8 +61,7 @@ impl hyper::service::Service<Request<Incoming>> for Door {
         request.extensions_mut().insert(self.wire.clone());
         request.extensions_mut().insert(once_known.clone());
         let answered = self.router.clone().call(request.map(axum::body::Body::new));
-        let (server, seat, answering) = (server.clone(), self.seat.clone(), self.answering.clone());
-        Box::pin(work(server, seat, answering, told, once_known, answered))
+        Box::pin(work(server.clone(), self.seat.clone(), told, once_known, answered))
     }
 }
 
@@ -80,7 +69,6 @@ impl hyper::service::Service<Request<Incoming>> for Door {
 async fn work(
     server: Arc<Server>,
     seat: Arc<Seat>,
-    answering: worded::Ours,
     told: Told,
     once_known: OnceKnown,
     answered: impl Future<Output = Result<Response<Body>, Never>>,
@@ -100,8 +88,7 @@ async fn work(
         }
     };
     // A connection that becomes something else is ours to its end.
-    let is_http = response.status() != StatusCode::SWITCHING_PROTOCOLS;
-    if !is_http {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         seat.stay();
     }
     let matched = response.extensions_mut().remove::<Matched>();
@@ -109,8 +96,7 @@ async fn work(
     // Whoever nobody knows is in nobody's way: with their answers on the way they would be, for as long as they like to read.
     let serving = once_known.take().filter(|_| matched.is_some_and(|matched| matched.is_known));
     let underway = response.extensions_mut().remove::<Arc<Underway>>();
-    let rest = is_http.then(|| answering.until_dropped());
-    Ok(Outgoing::wrap(response, (serving, underway), rest, &server.gate))
+    Ok(Outgoing::wrap(response, (serving, underway), &server.gate))
 }
 
 /// What is told of a request when it is answered.

@@ -18,7 +18,6 @@ use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::limits::{MAX_HEAD_BYTES, Serving};
-use super::worded::Rest;
 use crate::gate::Gate;
 use crate::quota::Underway;
 
@@ -27,8 +26,6 @@ pub(super) struct Outgoing {
     body: Body,
     /// The caller counts as served, and its request as under way.
     _counts: Counts,
-    /// Nothing if the connection becomes something else than HTTP.
-    _answering: Option<Rest>,
     stream: Option<Box<Stream>>,
     /// What is left of a frame that was too large.
     rest: Bytes,
@@ -44,12 +41,7 @@ struct Stream {
 }
 
 impl Outgoing {
-    pub(super) fn wrap(
-        response: Response<Body>,
-        counts: Counts,
-        answering: Option<Rest>,
-        gate: &Gate,
-    ) -> Response<Self> {
+    pub(super) fn wrap(response: Response<Body>, counts: Counts, gate: &Gate) -> Response<Self> {
         let kind = response.headers().get(header::CONTENT_TYPE);
         let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
         let stream = is_stream.then(|| {
@@ -58,7 +50,7 @@ impl Outgoing {
                 ending: Box::pin(gate.ending.clone().cancelled_owned()),
             })
         });
-        response.map(|body| Self { body, _counts: counts, _answering: answering, stream, rest: Bytes::new() })
+        response.map(|body| Self { body, _counts: counts, stream, rest: Bytes::new() })
     }
 
     /// A piece of what is left, if something is.
