@@ -1,8 +1,8 @@
-// What a session did and what is behind it: tool calls folded, changes as lines, processes, ports, memory, helpers, who is attached.
+// What a session did and what is behind it: tool calls folded, changes as lines, the context window, processes, ports, memory, helpers, who is attached.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 export default async function (t) {
-  await t.berth("send", "talk", "tool:Bash:cargo test --workspace\nsay:tested", "--wait");
+  await t.berth("send", "talk", "context:45210:200000\ntool:Bash:cargo test --workspace\nsay:tested", "--wait");
   const { page } = await t.person();
   await page.goto(`${t.url}/#/s/talk`);
   const tool = page.locator("details.tool", { hasText: "cargo test --workspace" });
@@ -12,6 +12,15 @@ export default async function (t) {
   await tool.locator(".body").waitFor();
   await tool.locator("summary").click();
   await tool.locator(".body").waitFor({ state: "detached" });
+  // The context window, before the processes; it falls with a compaction.
+  const fact = (name) => page.locator(".details dt", { hasText: name }).locator("xpath=following-sibling::dd[1]");
+  await fact("Context").getByText("45,210 of 200,000 tokens (23 %)").waitFor();
+  const widths = await fact("Context").locator(".meter").evaluate((meter) => [meter.firstElementChild.offsetWidth, meter.offsetWidth]);
+  t.check(Math.abs(widths[0] / widths[1] - 0.23) < 0.02, `the bar: ${widths}`);
+  t.check(await page.evaluate(() => [...document.querySelectorAll(".details dt, .details h2")].map((one) => one.textContent)).then((all) => all.indexOf("Context") < all.indexOf("Processes")), "context is behind the processes");
+  await t.berth("send", "talk", "context:3186:200000 compacted", "--wait");
+  await fact("Context").getByText("3,186 of 200,000 tokens (2 %)").waitFor();
+  await t.accessible(page, "the context window");
   // A change: asked for as lines that go and come, and told so afterwards.
   await t.berth("send", "talk", "ask:Edit:src/login.rs");
   const asked = page.locator("[data-ask] .diff");
@@ -31,10 +40,10 @@ export default async function (t) {
   writeFileSync(`${repository}/new.rs`, "");
   await t.berth("run", "-d", "--agent", "fake", "--name", "repository", "--cwd", repository);
   await page.goto(`${t.url}/#/s/repository`);
-  const fact = (name) => page.locator(".details dt", { hasText: name }).locator("xpath=following-sibling::dd[1]");
   await fact("Branch").getByText("fix-login").waitFor();
   await fact("Changed files").locator("summary", { hasText: "1 file" }).click();
   await fact("Changed files").getByText("new.rs").waitFor();
+  t.check((await page.locator(".details dt", { hasText: "Context" }).count()) === 0, "a context that no agent told of is shown");
   await t.accessible(page, "changed files");
 
   await t.berth("run", "-d", "--name", "serves", "--", t.agent, "listen-tcp:0", "child", "[", "hang", "]", "hang");

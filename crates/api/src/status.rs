@@ -145,6 +145,9 @@ pub struct Status {
     pub branch: Option<String>,
     /// Model that the agent reported last.
     pub model: Option<String>,
+    /// Context window of the agent after its latest request to the model. Null if the agent does not report it, and for
+    /// an agent in a terminal.
+    pub context: Option<ContextStatus>,
     /// Why berth itself ended the current or last run.
     pub released: Option<String>,
     /// When the session's time is up, in milliseconds from now.
@@ -180,6 +183,38 @@ pub struct TurnsStatus {
     pub told: Option<ToldStatus>,
     /// When the idle agent will be paused to save memory, in milliseconds from now.
     pub releases_in_ms: Option<u64>,
+}
+
+/// Tokens in the context window of an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ContextStatus {
+    /// Tokens in use, as the agent reported them last.
+    pub used_tokens: u64,
+    /// Tokens that the window has room for; null if the agent does not report it.
+    pub window_tokens: Option<u64>,
+}
+
+impl fmt::Display for ContextStatus {
+    /// `45,210 of 200,000 tokens (23 %)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = in_thousands(self.used_tokens);
+        match self.window_tokens.filter(|window| *window > 0) {
+            Some(window) => {
+                let percent =
+                    (u128::from(self.used_tokens) * 100 + u128::from(window) / 2) / u128::from(window);
+                write!(f, "{used} of {} tokens ({percent} %)", in_thousands(window))
+            }
+            None => write!(f, "{used} tokens"),
+        }
+    }
+}
+
+/// A number with a comma before each three digits.
+fn in_thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// What an agent in a terminal told last of its turns.
@@ -293,5 +328,20 @@ impl Status {
     /// How people address it: the name, else the id.
     pub fn handle(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ContextStatus;
+
+    #[test]
+    fn a_context_is_told_with_its_share_of_the_window_where_that_is_known() {
+        let text = |used_tokens, window_tokens| ContextStatus { used_tokens, window_tokens }.to_string();
+        assert_eq!(text(45_210, Some(200_000)), "45,210 of 200,000 tokens (23 %)");
+        assert_eq!(text(999, Some(1_000_000)), "999 of 1,000,000 tokens (0 %)");
+        assert_eq!(text(1000, None), "1,000 tokens");
+        assert_eq!(text(210, Some(100)), "210 of 100 tokens (210 %)");
+        assert_eq!(text(u64::MAX, Some(0)), "18,446,744,073,709,551,615 tokens");
     }
 }

@@ -128,6 +128,7 @@ impl Talk {
             }
             Update::Conversation { .. }
             | Update::Model { .. }
+            | Update::Context { .. }
             | Update::Began { .. }
             | Update::Unasked { .. }
             | Update::Ended { .. }

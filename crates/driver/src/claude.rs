@@ -25,8 +25,8 @@ mod tests;
 use berth_core::{Final, MOST_ASKS, Reply, TurnEnd};
 use serde_json::{Value, json};
 
-use crate::common::{Remarks, quote};
-use crate::{Begin, Driver, Interruption, Out, Proves, Trouble, Update};
+use crate::common::{Remarks, quote, within};
+use crate::{Begin, Context, Driver, Interruption, Out, Proves, Trouble, Update};
 use ask::{Question, Then, Unanswerable, declined, denied};
 use message::Ids;
 use said::Said;
@@ -63,6 +63,9 @@ pub struct Claude {
     /// How many rounds there were, this one included.
     rounds: u64,
     said: Said,
+    /// The model that it named last.
+    model: String,
+    context: Context,
     questions: Vec<Question>,
     interrupt: Option<Interrupt>,
     remarks: Remarks,
@@ -117,6 +120,8 @@ impl Claude {
             round: Round::Idle,
             rounds: 0,
             said: Said::default(),
+            model: String::new(),
+            context: Context::default(),
             questions: Vec::new(),
             interrupt: None,
             remarks: Remarks::default(),
@@ -363,6 +368,7 @@ impl Claude {
             return;
         }
         self.conversation = Some(id.to_owned());
+        self.context.used = None;
         out.update(Update::Conversation { id: id.to_owned() });
     }
 }
@@ -373,7 +379,7 @@ impl Claude {
         match text(line, "subtype") {
             "init" => {
                 self.is_in(text(line, "session_id"), out);
-                out.uses(text(line, "model"));
+                self.uses(text(line, "model"), out);
                 self.said = Said::default();
                 self.round = Round::Other;
                 self.rounds += 1;
@@ -389,7 +395,11 @@ impl Claude {
                 }
                 self.is_at_work(out);
             }
-            "compact_boundary" => self.said.is_compacted = true,
+            "compact_boundary" => {
+                self.said.is_compacted = true;
+                let left = line.get("compact_metadata").and_then(|about| about.get("post_tokens")?.as_u64());
+                self.holds(left, out);
+            }
             "api_retry" => {
                 let number = |name| line.get(name).and_then(Value::as_u64).unwrap_or(0);
                 let (attempt, most, status) =
@@ -480,6 +490,11 @@ impl Claude {
             out.update(Update::Broken { trouble });
             return;
         }
+        let window = end::context_window(line, &self.model).filter(|_| self.context.used.is_some());
+        if window.is_some_and(|window| self.context.window != Some(window)) {
+            self.context.window = window;
+            self.holds(self.context.used, out);
+        }
         let not_logged_in = end::not_logged_in(line);
         let end = end::read(line, said);
         if end.state == Final::Interrupted {
@@ -518,6 +533,22 @@ impl Claude {
         if let Some(said) = not_logged_in {
             out.update(Update::Broken { trouble: Trouble::NotLoggedIn { said } });
         }
+    }
+
+    fn uses(&mut self, model: &str, out: &mut Out) {
+        let model = within(model, MAX_ID_BYTES);
+        if model != self.model {
+            // The next result tells how large the window of this one is.
+            self.context.window = None;
+            model.clone_into(&mut self.model);
+        }
+        out.uses(model);
+    }
+
+    /// What it has in its context now.
+    fn holds(&mut self, used: Option<u64>, out: &mut Out) {
+        self.context.used = used;
+        out.holds(used, self.context.window);
     }
 
     /// Why it ends instead of becoming ready.

@@ -453,6 +453,8 @@ impl Codex {
         }
         if is_own_thread {
             self.used = Some(total);
+            let count = |of: &str| params.pointer(of).and_then(Value::as_u64);
+            out.holds(count("/tokenUsage/last/totalTokens"), count("/tokenUsage/modelContextWindow"));
         }
     }
 

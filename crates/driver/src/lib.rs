@@ -137,6 +137,13 @@ impl Out {
             self.update(Update::Model { model: model.to_owned() });
         }
     }
+
+    /// The agent reports its context. Zero tokens are what agents say when they do not know.
+    fn holds(&mut self, used: Option<u64>, window: Option<u64>) {
+        let context =
+            Context { used: used.filter(|used| *used > 0), window: window.filter(|size| *size > 0) };
+        self.update(Update::Context { context });
+    }
 }
 
 /// What an agent told us.
@@ -154,6 +161,11 @@ pub enum Update {
     Model {
         /** As the agent calls it. */
         model: String,
+    },
+    /// The context window after the latest request to the model. Each replaces the one before.
+    Context {
+        /** How full it is. */
+        context: Context,
     },
     /// It says that it has the prompt of this turn.
     Began {
@@ -204,6 +216,15 @@ pub enum Update {
         /** Why. */
         trouble: Trouble,
     },
+}
+
+/// How much of its context window an agent uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Context {
+    /// Tokens in it; `None` if the agent does not say so any more, as after some compactions.
+    pub used: Option<u64>,
+    /// Tokens that it has room for, if the agent said so since its process began.
+    pub window: Option<u64>,
 }
 
 /// What an agent does at the moment.

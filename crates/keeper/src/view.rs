@@ -252,7 +252,7 @@ pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool
     status.output_file = newest_output(dir);
     if let Some(old) = read_short_cut(dir) {
         (status.rows, status.cols) = (old.rows, old.cols);
-        (status.model, status.branch) = (old.model, old.branch);
+        (status.model, status.context, status.branch) = (old.model, old.context, old.branch);
         // What was typed into a terminal is in no journal.
         if status.what.has_terminal() && old.last_prompt.is_some() {
             (status.last_prompt, status.last_answer) = (old.last_prompt, old.last_answer);

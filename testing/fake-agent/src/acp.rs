@@ -63,6 +63,7 @@ text     say:TEXT         a piece of the answer, to the end of the line; escapes
          think:TEXT       a piece of a thought
          flood:N[K|M|G]   N bytes of answer in pieces of 16 KiB
          report[:VAR,…]   say what `report` of `fake-agent --help` writes
+         context:USED:SIZE  say how many tokens of the context window are used, and how large it is
          stderr:TEXT      a line on stderr
 tools    tool:NAME:DETAIL a tool call that is done at once; ends the message, so that what follows is another one
          ask:TOOL:DETAIL  ask for permission (allow-once, allow-always, reject); `Edit` asks with a diff of the file DETAIL.

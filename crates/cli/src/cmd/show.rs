@@ -68,6 +68,8 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
         let kind = if status.what.conversation.is_empty() { "agent" } else { &status.what.conversation };
         ("conversation", format!("{id} ({kind})"))
     }));
+    rows.extend(status.model.clone().map(|model| ("model", model)));
+    rows.extend(status.context.map(|context| ("context", context.to_string())));
     if let Some(turns) = &status.turns {
         rows.push(("turns", format!("{} in all, {} waiting", turns.total, turns.queued.len())));
         let doing = turns.activity.as_ref().map(|doing| format!(" ({doing})")).unwrap_or_default();

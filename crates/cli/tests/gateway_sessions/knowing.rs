@@ -3,7 +3,7 @@
 use berth_harness::{wait_gone, wait_until};
 use serde_json::json;
 
-use crate::{Api, settled, text};
+use crate::{Api, open, settled, text};
 
 #[test]
 fn a_change_by_the_command_line_is_in_the_next_answer() {
@@ -255,4 +255,54 @@ fn a_released_session_that_is_asked_all_the_time_is_taken_up_by_the_next_turn() 
             );
         });
     }
+}
+
+/// The latest report counts, over HTTP and on the command line, and makes no event.
+#[test]
+fn the_context_window_is_what_the_agent_reported_last_in_its_conversation() {
+    let api = Api::new();
+    let id = api.fake(json!({"name": "fix"}));
+    let known = || {
+        settled(&api, &id);
+        let shown = api.lab.show(&id)["context"].clone();
+        assert_eq!(api.session(&id)["context"], shown);
+        (shown, api.lab.ok(["show", "fix"]))
+    };
+    let (context, text) = known();
+    assert!(context.is_null() && !text.contains("tokens"), "it was never reported: {context} {text}");
+    let events = || api.lab.show(&id)["seq"].as_u64();
+    let send = |text: &str| api.lab.ok(["send", "fix", text, "--wait"]);
+    let before = events();
+    send("hello");
+    let events_of_a_turn = events().zip(before).map(|(after, before)| after - before);
+    let before = events();
+    send(&format!("{}context:45210:200000 hello", "context:1:2 ".repeat(50)));
+    assert_eq!(events().zip(before).map(|(after, before)| after - before), events_of_a_turn);
+    let full = json!({"used_tokens": 45_210, "window_tokens": 200_000});
+    let (context, text) = known();
+    assert_eq!(context, full);
+    assert!(text.contains("45,210 of 200,000 tokens (23 %)"), "{text}");
+    // A turn that tells nothing changes nothing, nor does an end.
+    send("hello");
+    api.lab.ok(["stop", &id]);
+    assert_eq!(known().0, full);
+    api.lab.ok(["resume", "-d", &id]);
+    assert_eq!(known().0, full);
+    // In the middle of a turn.
+    let (go, wait) = api.gate("go");
+    let turn = api.lab.ok(["send", "fix", &format!("context:3186:200000 {wait} compacted")]);
+    wait_until("the context to fall", || api.lab.show(&id)["context"]["used_tokens"] == 3186);
+    open(&go);
+    api.lab.ok(["wait", turn.trim()]);
+    // Zero is what an agent says that does not know.
+    send("context:0:200000");
+    assert!(known().0.is_null(), "{}", known().0);
+    send("context:7:200000");
+    assert_eq!(known().0["used_tokens"], 7);
+    send("new-id\nhello");
+    assert!(known().0.is_null(), "the context of another conversation: {}", known().0);
+    send("context:8:200000");
+    api.lab.ok(["stop", &id]);
+    api.lab.ok(["resume", "-d", "--fresh", &id]);
+    assert!(known().0.is_null(), "the context of another conversation: {}", known().0);
 }

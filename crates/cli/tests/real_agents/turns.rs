@@ -54,6 +54,43 @@ fn a_life_is_one_conversation(kind: Kind) {
     assert_eq!(asked, states.len() - 1, "each prompt once: {prompts:?}");
 }
 
+for_kinds!(the_context_window_is_known_after_a_turn_and_falls_with_a_compaction);
+
+fn the_context_window_is_known_after_a_turn_and_falls_with_a_compaction(kind: Kind) {
+    let world = World::new(kind);
+    let id = world.run(&[]);
+    let context = || {
+        let shown = world.show(&id)["context"].clone();
+        shown["used_tokens"].as_u64().zip(shown["window_tokens"].as_u64())
+    };
+    assert_eq!(context(), None, "nothing was asked yet");
+    world.echoed(&id, "first");
+    let (used, window) = context().expect("a context");
+    let tokens = ["input_tokens", "output_tokens"].map(|of| world.turn(&format!("{id}.1"))[of].as_u64());
+    assert_eq!(tokens.into_iter().sum::<Option<u64>>(), Some(used), "one request took {tokens:?}");
+    assert_eq!(window, if kind.is_claude() { 1_000_000 } else { 258_400 });
+    let (code, turn) = world.send(&id, "TOOL echo hi");
+    assert_eq!(code, 0, "{turn}");
+    let (more, _) = context().expect("a context");
+    // Two requests, and only the last one counts.
+    assert!((used + 1..used * 3 / 2).contains(&more), "{used}, then {more}");
+    let text = world.ok(&["show", &id]);
+    assert!(text.contains(" tokens (") && text.contains("context"), "{text}");
+    // The next run goes on with it.
+    world.ok(&["stop", &id]);
+    assert_eq!(context(), Some((more, window)));
+    world.ok(&["resume", &id, "-d"]);
+    assert_eq!(context(), Some((more, window)));
+    if kind.is_claude() {
+        let (code, turn) = world.send(&id, "/compact");
+        assert_eq!(code, 0, "{turn}");
+        let (less, size) = context().expect("a context");
+        assert!(less < more && size == window, "{more}, then {less} of {size}");
+    }
+    world.echoed(&id, "last");
+    assert!(context().is_some_and(|(used, size)| used > 1000 && size == window), "{:?}", context());
+}
+
 for_kinds!(a_question_waits_for_a_person: Claude, Codex, ClaudeAcp);
 
 /// Allowed runs, denied does not, and a question that is gone takes no answer.

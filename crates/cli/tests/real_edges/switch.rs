@@ -22,6 +22,7 @@ fn both_interfaces_go_on_with_one_conversation(world: &World) {
     assert_eq!(world.ok(&["send", "s", "--wait", "first"]), "ECHO: first");
     let status = world.show();
     assert_eq!((&status["interface"], &status["other_interfaces"]), (&json!("chat"), &json!(["terminal"])));
+    let before = status["context"]["used_tokens"].as_u64().expect("a context");
     let id = status["conversation_id"].clone();
     world.ok(&["send", "s", "HOLD middle"]);
     world.agents.model().arrived("middle");
@@ -34,6 +35,7 @@ fn both_interfaces_go_on_with_one_conversation(world: &World) {
     assert_eq!(chosen.code, 0, "{chosen:?}");
     let status = world.show();
     assert_eq!((&status["interface"], &status["epoch"]), (&json!("terminal"), &json!(2)), "{status}");
+    assert!(status["context"].is_null(), "a terminal does not tell it: {status}");
     // What waited is typed into the terminal.
     world.wait_turn(3, "done");
     assert_eq!(
@@ -42,8 +44,12 @@ fn both_interfaces_go_on_with_one_conversation(world: &World) {
     );
     assert_eq!(world.ok(&["send", "s", "--wait", "fourth"]), "ECHO: fourth");
     world.ok(&["resume", "s", "--chat", "--detach"]);
+    // Codex tells it as soon as it has opened the conversation.
+    let context = world.show()["context"]["used_tokens"].as_u64();
+    assert!(context.is_none_or(|used| used > before), "{context:?} is from before the terminal: {before}");
     assert_eq!(world.ok(&["send", "s", "--wait", "fifth"]), "ECHO: fifth");
     let status = world.show();
+    assert!(status["context"]["used_tokens"].is_u64(), "{status}");
     assert_eq!((&status["interface"], &status["conversation_id"]), (&json!("chat"), &id), "{status}");
     assert_eq!(interfaces(world), ["chat", "chat", "terminal", "terminal", "chat"]);
     let transcripts = world.agents.transcripts();

@@ -191,7 +191,8 @@ fn a_keeper_that_replaces_its_program_during_a_turn_hears_it_to_its_end() {
     let (go, wait) = gate(&lab, "go");
     let (begun, touch) = mark(&lab, "begun");
     let id = start(&lab, &[]);
-    let waiting = spawn(&lab, ["send", "--wait", &id, &format!("say:one \n{touch} {wait} two")]);
+    let prompt = format!("say:one \n{touch} context:9:100 {wait} two");
+    let waiting = spawn(&lab, ["send", "--wait", &id, &prompt]);
     wait_mark(&begun);
     let pid = lab.number(&id, "pid");
     lab.ok(["send", &id, "next"]);
@@ -199,6 +200,7 @@ fn a_keeper_that_replaces_its_program_during_a_turn_hears_it_to_its_end() {
         restart(&lab.session_dir(&id));
         wait_until("the new program", || lab.events(&id, "keeper_restarted").len() == round);
     }
+    wait_until("the context to be known", || lab.show(&id)["context"]["used_tokens"] == 9);
     let native = text(&lab.show(&id), "conversation_id");
     let refused = lab.berth(["run", "-d", "--agent", "fake", "--resume", &native]);
     assert_eq!(refused.code, 4, "the right to write the conversation came along: {refused:?}");

@@ -12,6 +12,7 @@ mod turn;
 use berth_core::Ask;
 
 use super::*;
+use crate::Context;
 use crate::common::chosen;
 
 const CLAUDE: &str = include_str!("claude.jsonl");
@@ -143,6 +144,14 @@ impl Talk {
             _ => None,
         });
         ends.collect()
+    }
+
+    fn contexts(&self) -> Vec<Context> {
+        let contexts = self.updates.iter().filter_map(|update| match update {
+            Update::Context { context } => Some(*context),
+            _ => None,
+        });
+        contexts.collect()
     }
 
     fn end(&self) -> &TurnEnd {

@@ -52,8 +52,16 @@ impl Acp {
             "plan" => self.began(out),
             "notice" => self.noticed(update, out),
             "session_info_update" => self.informed(&update["_meta"], out),
-            "usage_update" if !update["_meta"]["_claude/origin"].is_null() => self.tell_late(out),
-            // Commands, modes, settings, usage, and what there will be next year: nothing that a turn needs.
+            "usage_update" => {
+                // What is heard late is a run of the past, with other turns in it.
+                if !self.is_late {
+                    out.holds(update["used"].as_u64(), update["size"].as_u64());
+                }
+                if !update["_meta"]["_claude/origin"].is_null() {
+                    self.tell_late(out);
+                }
+            }
+            // Commands, modes, settings, and what there will be next year: nothing that a turn needs.
             _ => {}
         }
     }

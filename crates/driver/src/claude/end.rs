@@ -60,6 +60,20 @@ pub(super) fn input_tokens(usage: &Value) -> Option<u64> {
     of("input_tokens").map(|tokens| tokens.saturating_add(cached))
 }
 
+/// What one request to the model read and wrote: that is in the context afterwards.
+pub(super) fn all_tokens(usage: &Value) -> Option<u64> {
+    let written = usage.get("output_tokens").and_then(Value::as_u64).unwrap_or(0);
+    input_tokens(usage).map(|read| read.saturating_add(written)).filter(|tokens| *tokens > 0)
+}
+
+/// Tokens that the context window of a model has room for. A `result` tells of all models that were used, those of
+/// helpers included.
+pub(super) fn context_window(result: &Value, model: &str) -> Option<u64> {
+    let models = result.get("modelUsage")?.as_object()?;
+    let only = models.values().next().filter(|_| models.len() == 1);
+    models.get(model).or(only)?.get("contextWindow")?.as_u64().filter(|tokens| *tokens > 0)
+}
+
 /// Whether nobody is logged in, and what it said about that.
 pub(super) fn not_logged_in(result: &Value) -> Option<String> {
     let said = text(result, "result");

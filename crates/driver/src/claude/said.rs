@@ -70,7 +70,12 @@ impl Claude {
                 let written = event.get("usage").and_then(|usage| usage.get("output_tokens")?.as_u64());
                 let read = event.get("usage").and_then(end::input_tokens);
                 let (before, last) = self.said.tokens;
-                self.said.tokens = (before, read.unwrap_or(last).saturating_add(written.unwrap_or(0)));
+                let read = read.filter(|read| *read > 0).unwrap_or(last);
+                let used = read.saturating_add(written.unwrap_or(0));
+                self.said.tokens = (before, used);
+                if read > 0 {
+                    self.holds(Some(used), out);
+                }
             }
             _ => {}
         }
@@ -84,6 +89,11 @@ impl Claude {
         // An error is no answer; what came in pieces was said; what helpers say is for the agent.
         let is_news =
             !is_error && !is_repeated && (id.is_empty() || id != self.said.streamed) && !is_of_helper(line);
+        // Of one that came in pieces the last piece has the final numbers. One that no model wrote has none.
+        let used = message.get("usage").and_then(end::all_tokens).filter(|_| is_news);
+        if used.is_some() {
+            self.holds(used, out);
+        }
         for block in message.get("content").and_then(Value::as_array).into_iter().flatten() {
             match text(block, "type") {
                 "text" if is_news => {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::Claude;
 use crate::common::chosen;
-use crate::{Begin, Driver, Out, Trouble, Update};
+use crate::{Begin, Context, Driver, Out, Trouble, Update};
 
 const ID: &str = "11111111-2222-4333-8444-555555555555";
 
@@ -115,6 +115,7 @@ impl Play {
             }
             Update::Conversation { .. }
             | Update::Model { .. }
+            | Update::Context { .. }
             | Update::Began { .. }
             | Update::Unasked { .. }
             | Update::Ended { .. }
@@ -201,6 +202,18 @@ fn answers(play: &Play) -> Vec<String> {
     play.ends().into_values().map(|end| end.answer).collect()
 }
 
+fn context(used: Option<u64>, window: Option<u64>) -> Update {
+    Update::Context { context: Context { used, window } }
+}
+
+fn contexts(updates: &[Update]) -> Vec<Context> {
+    let context = |update: &Update| match update {
+        Update::Context { context } => Some(*context),
+        _ => None,
+    };
+    updates.iter().filter_map(context).collect()
+}
+
 #[test]
 fn each_prompt_gets_its_own_answer() {
     let play = play("plain");
@@ -210,13 +223,14 @@ fn each_prompt_gets_its_own_answer() {
     let said: Vec<&Update> =
         play.updates.iter().filter(|update| !matches!(update, Update::Doing { .. })).collect();
     assert_eq!(
-        said[..6],
+        said[..7],
         [
             &Update::Ready,
             &Update::Began { turn: 1 },
             &Update::Conversation { id: ID.into() },
             &Update::Model { model: "claude-opus-5-5".into() },
             &Update::Said { text: "ECHO: first".into() },
+            &context(Some(12_729), None),
             &Update::Ended { turn: 1, end: first.clone() },
         ],
         "what came in pieces is not said again"
@@ -537,4 +551,65 @@ fn garbage_is_remarked_upon_and_changes_nothing() {
     assert_eq!(dirty.updates.iter().filter(remarks).count(), 21);
     let rest: Vec<&Update> = dirty.updates.iter().filter(|update| !remarks(update)).collect();
     assert_eq!(rest, clean.updates.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn the_context_is_what_the_last_request_read_and_wrote_and_falls_with_a_compaction() {
+    let play = play("compacted");
+    let used: Vec<_> = contexts(&play.updates).into_iter().map(|context| context.used).collect();
+    // The answers to `/help` and `/cost`, which no model gave, change nothing.
+    assert_eq!(used, [12_732, 12_772, 12_827, 3_186, 13_925].map(Some));
+}
+
+#[test]
+fn the_context_of_a_helper_is_not_that_of_its_agent() {
+    let used: Vec<_> = contexts(&play("helper").updates).into_iter().filter_map(|one| one.used).collect();
+    assert!(!used.is_empty() && used.iter().all(|used| *used > 10_000), "{used:?}");
+}
+
+/// As 2.1.327 tells it. A helper may use another model, with another window.
+#[test]
+fn the_window_is_that_of_the_model_in_use_and_forgotten_with_it() {
+    let (mut driver, mut out) = (Claude::new("talk"), Out::default());
+    let mut hear = |line: Value| driver.hear(line.to_string().as_bytes(), &mut out);
+    let init = |model: &str| json!({"type": "system", "subtype": "init", "session_id": ID, "model": model});
+    let said = |read: u64, cached: u64, of: Option<&str>| {
+        let usage = json!({"input_tokens": read, "cache_read_input_tokens": cached, "output_tokens": 5});
+        json!({"type": "assistant", "parent_tool_use_id": of, "message": {"id": "m", "content": [], "usage": usage}})
+    };
+    let windows = json!({"small": {"contextWindow": 200_000}, "large": {"contextWindow": 1_000_000}});
+    let result = json!({"type": "result", "result": "", "modelUsage": windows});
+    hear(init("large"));
+    hear(said(100, 1000, None));
+    hear(said(7, 0, Some("toolu")));
+    hear(result.clone());
+    hear(result);
+    hear(init("small"));
+    hear(said(200, 1000, None));
+    hear(json!({"type": "result", "result": "", "modelUsage": {"small": {"contextWindow": 200_000}}}));
+    hear(json!({"type": "system", "subtype": "compact_boundary", "compact_metadata": {"trigger": "auto"}}));
+    let told: Vec<_> =
+        contexts(&out.updates).into_iter().map(|context| (context.used, context.window)).collect();
+    let expected = [
+        (Some(1105), None),
+        (Some(1105), Some(1_000_000)),
+        (Some(1205), None),
+        (Some(1205), Some(200_000)),
+        (None, Some(200_000)),
+    ];
+    assert_eq!(told, expected, "each once, and nothing where the agent does not say it");
+}
+
+#[test]
+fn another_conversation_begins_without_the_context_of_the_one_before() {
+    let (mut driver, mut out) = (Claude::new("talk"), Out::default());
+    let mut hear = |line: Value| driver.hear(line.to_string().as_bytes(), &mut out);
+    let init = |id: &str| json!({"type": "system", "subtype": "init", "session_id": id, "model": "m"});
+    let usage = json!({"input_tokens": 10, "output_tokens": 5});
+    let result = json!({"type": "result", "result": "", "modelUsage": {"m": {"contextWindow": 100}}});
+    hear(init(ID));
+    hear(json!({"type": "assistant", "message": {"id": "m", "content": [], "usage": usage}}));
+    hear(init("another"));
+    hear(result);
+    assert_eq!(contexts(&out.updates), [Context { used: Some(15), window: None }]);
 }

@@ -8,7 +8,7 @@ use berth_core::{Final, TurnEnd};
 use serde_json::{Value, json};
 
 use super::Codex;
-use crate::{Begin, Driver, Out, Trouble, Update};
+use crate::{Begin, Context, Driver, Out, Trouble, Update};
 use play::{Call, Play, When, lines};
 
 const NEW: Begin = Begin::New { id: None };
@@ -19,6 +19,7 @@ fn ends(updates: &[Update]) -> Vec<(u64, TurnEnd)> {
         Update::Ready
         | Update::Conversation { .. }
         | Update::Model { .. }
+        | Update::Context { .. }
         | Update::Began { .. }
         | Update::Said { .. }
         | Update::Doing { .. }
@@ -29,6 +30,14 @@ fn ends(updates: &[Update]) -> Vec<(u64, TurnEnd)> {
         | Update::Broken { .. } => None,
     };
     updates.iter().filter_map(ended).collect()
+}
+
+fn contexts(updates: &[Update]) -> Vec<Context> {
+    let context = |update: &Update| match update {
+        Update::Context { context } => Some(*context),
+        _ => None,
+    };
+    updates.iter().filter_map(context).collect()
 }
 
 fn one_end(play: &Play) -> TurnEnd {
@@ -264,6 +273,8 @@ fn compaction_is_part_of_its_turn() {
     let third = &ends(&play.updates)[2].1;
     assert_eq!((third.input_tokens, third.output_tokens), (Some(17_825), Some(4)));
     assert!(tools(&play.updates).contains(&"compacting".to_owned()));
+    let used: Vec<_> = contexts(&play.updates).into_iter().filter_map(|context| context.used).collect();
+    assert_eq!(used[..5], [10_740, 10_740, 6_625, 6_906, 10_908], "it falls with a compaction");
     assert!(!play.updates.iter().any(|update| matches!(update, Update::Late { .. })));
 }
 
@@ -284,6 +295,25 @@ fn a_sub_agent_neither_speaks_for_the_turn_nor_ends_it() {
         (Some(30), Some(9)),
         "without those of the other agent"
     );
+    assert_eq!(contexts(&play.updates).len(), 3, "without those of the other agent");
+}
+
+#[test]
+fn the_context_is_what_the_last_request_took_of_the_window() {
+    let (mut driver, mut out) = opened();
+    let usage = |thread: &str, last: u64, window: Value| {
+        let tokens = |total: u64| json!({ "totalTokens": total, "inputTokens": total, "outputTokens": 0 });
+        let usage = json!({ "total": tokens(90_000), "last": tokens(last), "modelContextWindow": window });
+        json!({ "method": "thread/tokenUsage/updated",
+            "params": { "threadId": thread, "turnId": "N", "tokenUsage": usage } })
+    };
+    hear(&mut driver, usage("T", 9830, json!(258_400)), &mut out);
+    hear(&mut driver, usage("of a sub-agent", 1, json!(258_400)), &mut out);
+    hear(&mut driver, usage("T", 9831, Value::Null), &mut out);
+    hear(&mut driver, usage("T", 0, json!(258_400)), &mut out);
+    let told: Vec<_> =
+        contexts(&out.updates).into_iter().map(|context| (context.used, context.window)).collect();
+    assert_eq!(told, [(Some(9830), Some(258_400)), (Some(9831), None), (None, Some(258_400))]);
 }
 
 #[test]

@@ -313,8 +313,12 @@ impl Keeper {
                 reports.push(Observation::AgentReady { epoch, able: able.unwrap_or_default() });
                 self.remember_conversation();
             }
-            Update::Conversation { id } => self.enter(id, reports),
+            Update::Conversation { id } => {
+                self.extras.enters(&id);
+                self.enter(id, reports);
+            }
             Update::Model { model } => self.extras.uses(model),
+            Update::Context { context } => self.extras.holds(context),
             Update::Began { turn } => reports.push(Observation::TurnBegan { turn }),
             Update::Said { text } => self.tell_said(current, &text),
             Update::Doing { activity } => self.tell_doing(current, activity),

@@ -1,4 +1,5 @@
-//! What a status has and no journal does: the model, the branch, and what was said in an agent's own interface.
+//! What a status has and no journal does: the model, its context, the branch, and what was said in an agent's own
+//! interface.
 //!
 //! Promise: text that a person typed into a terminal is in no event; only the beginning of the latest one is in
 //! `status.json`, which the next run continues from. The keeper never waits for the directory of the session, which may be
@@ -9,7 +10,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use berth_api::Status;
+use berth_api::status::ContextStatus;
 use berth_core::Event;
+use berth_driver::Context;
 use berth_host::dir::untrusted_kind;
 use berth_journal::Committed;
 
@@ -30,6 +33,9 @@ pub(super) struct StatusExtras {
     /// What an agent in a terminal was told and answered last, by its hooks.
     last_said: LastSaid,
     model: Option<String>,
+    /// How full the context window was after the latest request in `conversation`.
+    context: Option<ContextStatus>,
+    conversation: Option<String>,
     branch: BranchReader,
 }
 
@@ -77,7 +83,8 @@ impl StatusExtras {
             false => LastSaid::default(),
         };
         let branch = BranchReader { branch: old.branch, reading: None };
-        Self { last_said, model: old.model, branch }
+        let (context, conversation) = (old.context, old.conversation_id);
+        Self { last_said, model: old.model, context, conversation, branch }
     }
 
     /// The agent's hooks report a prompt.
@@ -93,7 +100,25 @@ impl StatusExtras {
     /// The agent reports its model.
     pub(super) fn uses(&mut self, model: String) {
         if (1..=MAX_MODEL_BYTES).contains(&model.len()) && !model.contains(char::is_control) {
+            if let Some(context) = self.context.as_mut().filter(|_| self.model.as_ref() != Some(&model)) {
+                context.window_tokens = None;
+            }
             self.model = Some(model);
+        }
+    }
+
+    /// The agent reports its context. One that has just been started may not know the size of the window yet, which is
+    /// as large as it was.
+    pub(super) fn holds(&mut self, context: Context) {
+        let window_tokens = context.window.or(self.context.and_then(|old| old.window_tokens));
+        self.context = context.used.map(|used_tokens| ContextStatus { used_tokens, window_tokens });
+    }
+
+    /// The agent is in this conversation: the context of another one tells nothing about it.
+    pub(super) fn enters(&mut self, conversation: &str) {
+        if self.conversation.as_deref() != Some(conversation) {
+            self.conversation = Some(conversation.to_owned());
+            self.context = None;
         }
     }
 
@@ -108,6 +133,10 @@ impl StatusExtras {
                     }
                 }
                 Event::TurnEnded { end, .. } => self.last_said.answered(&end.answer),
+                // What an agent in a terminal has in its context is not known, nor is it after that.
+                Event::RunStarted { .. } if history.session.has_terminal() => self.context = None,
+                Event::ConversationEntered { conversation } => self.enters(&conversation.id),
+                Event::ConversationLeft { .. } => (self.conversation, self.context) = (None, None),
                 _ => {}
             }
         }
@@ -132,6 +161,7 @@ impl StatusExtras {
     /// Fills in what a history does not tell.
     pub(super) fn fill(&self, has_terminal: bool, status: &mut Status) {
         status.model = self.model.clone();
+        status.context = self.context;
         status.branch = self.branch.branch.clone();
         if has_terminal && self.last_said.prompt.is_some() {
             let LastSaid { prompt, answer } = self.last_said.clone();
@@ -160,6 +190,32 @@ mod tests {
             assert_eq!(reader.branch.as_deref(), Some(name));
         }
         fs::remove_dir_all(&dir).expect("removed");
+    }
+
+    #[test]
+    fn a_window_stays_known_for_its_model_and_a_context_for_its_conversation() {
+        let mut extras = StatusExtras::default();
+        let shown = |extras: &StatusExtras| {
+            let mut status = Status::default();
+            extras.fill(false, &mut status);
+            status.context.map(|context| (context.used_tokens, context.window_tokens))
+        };
+        extras.enters("one");
+        extras.uses("large".to_owned());
+        extras.holds(Context { used: Some(5), window: Some(100) });
+        extras.holds(Context { used: Some(7), window: None });
+        extras.enters("one");
+        extras.uses("large".to_owned());
+        assert_eq!(shown(&extras), Some((7, Some(100))));
+        extras.uses("small".to_owned());
+        assert_eq!(shown(&extras), Some((7, None)));
+        extras.holds(Context { used: Some(8), window: Some(50) });
+        assert_eq!(shown(&extras), Some((8, Some(50))));
+        extras.enters("two");
+        assert_eq!(shown(&extras), None);
+        extras.holds(Context { used: Some(1), window: Some(50) });
+        extras.holds(Context { used: None, window: Some(50) });
+        assert_eq!(shown(&extras), None, "not zero");
     }
 
     #[test]

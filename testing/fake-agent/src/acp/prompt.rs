@@ -16,6 +16,7 @@ pub(crate) enum Step {
     Think(String),
     Flood { bytes: u64 },
     Report { variables: Vec<String> },
+    Context { used: u64, size: u64 },
     Tool { name: String, detail: String },
     Ask { tool: String, detail: String },
     Unask,
@@ -57,6 +58,7 @@ impl Step {
             | Self::Think(_)
             | Self::Flood { .. }
             | Self::Report { .. }
+            | Self::Context { .. }
             | Self::Tool { .. }
             | Self::Sh(_)
             | Self::Script(_)
@@ -152,6 +154,13 @@ fn step(text: &str) -> Result<Option<(Step, &str)>, String> {
         "report" => {
             return one_word(Step::Report { variables: argument.split(',').map(str::to_owned).collect() });
         }
+        "context" => {
+            let (used, size) = argument
+                .split_once(':')
+                .ok_or_else(|| format!("`{word}` needs two numbers: context:USED:SIZE"))?;
+            let (used, size) = (script::number(used)?, script::number(size)?);
+            return one_word(Step::Context { used, size });
+        }
         "stop" => return one_word(Step::Stop(argument.to_owned())),
         "exit" => return one_word(Step::Exit(script::number(argument)?)),
         "die" => return one_word(Step::Die(script::signal(argument)?)),
@@ -231,9 +240,16 @@ mod tests {
 
     #[test]
     fn a_wrong_step_is_refused() {
-        for prompt in
-            ["exit:300", "flood:1T", "die:NOW", "child [ dance ]", "ask:Bash", r"say:\xff", r"hi\nsleep:x"]
-        {
+        for prompt in [
+            "exit:300",
+            "flood:1T",
+            "die:NOW",
+            "child [ dance ]",
+            "ask:Bash",
+            r"say:\xff",
+            r"hi\nsleep:x",
+            "context:1",
+        ] {
             let wrong = parse(&prompt.replace(r"\n", "\n")).is_err();
             assert!(wrong, "`{prompt}` was accepted");
         }

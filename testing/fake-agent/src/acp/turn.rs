@@ -155,6 +155,9 @@ impl Server {
             Step::Think(text) => self.send_update(&chunk("agent_thought_chunk", text, None))?,
             Step::Flood { bytes } => self.flood(*bytes)?,
             Step::Report { variables } => self.say(&agent::report(variables)?.to_string())?,
+            Step::Context { used, size } => {
+                self.send_update(&json!({"sessionUpdate": "usage_update", "used": used, "size": size}))?;
+            }
             Step::Stderr(text) => eprintln!("{text}"),
             Step::Tool { name, detail } => {
                 let call = self.tool_call(name, detail, "in_progress")?;

@@ -27,6 +27,7 @@ pub(super) fn lines(model: &Model, row: &Row, look: Look, width: usize) -> Vec<L
         ("branch", some(&status.branch)),
         ("agent", some(&status.what.agent)),
         ("model", some(&status.model)),
+        ("context", status.context.map(|context| context.to_string()).unwrap_or_default()),
         ("prompt", some(&status.last_prompt)),
         ("answer", some(&status.last_answer)),
         (

@@ -1,6 +1,6 @@
 //! Pictures, as text.
 
-use berth_api::status::TurnsStatus;
+use berth_api::status::{ContextStatus, TurnsStatus};
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use ratatui::Terminal;
@@ -348,8 +348,15 @@ fn a_form_and_its_suggestions_are_shown_with_the_cursor_in_the_field() {
 
 #[test]
 fn details_stand_in_the_place_of_the_preview() {
-    let mut model = sessions();
-    model.input(Input::Key(Key::Char('i')));
-    let shown = picture(&mut model, 80, 24);
+    let mut shows = sessions();
+    shows.input(Input::Key(Key::Char('i')));
+    let shown = picture(&mut shows, 80, 24);
     assert!(shown.contains("directory   /src/berth") && !shown.contains("I will trim"), "{shown}");
+    assert!(!shown.contains("context"), "no agent told of one: {shown}");
+    let mut tells = agent('a', "one", "idle");
+    tells.context = Some(ContextStatus { used_tokens: 45_210, window_tokens: Some(200_000) });
+    let mut shows = model(vec![tells]);
+    shows.input(Input::Key(Key::Char('i')));
+    let shown = picture(&mut shows, 80, 24);
+    assert!(shown.contains("context     45,210 of 200,000 tokens (23 %)"), "{shown}");
 }

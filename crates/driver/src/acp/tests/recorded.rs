@@ -1,7 +1,7 @@
 //! What real agents said, heard again.
 
 use super::*;
-use crate::Interruption;
+use crate::{Context, Interruption};
 
 #[test]
 fn claude_is_talked_to_as_recorded() {
@@ -26,6 +26,7 @@ fn claude_is_talked_to_as_recorded() {
         _ => None,
     });
     assert_eq!(ask, Some(("Bash", "touch x.txt; echo one")));
+    assert_eq!(talk.contexts().last(), Some(&Context { used: Some(11_770), window: Some(1_000_000) }));
     let proves = Proves { accepted: false, ended: true, resume: true, steer: true };
     assert_eq!(talk.driver.proves(), proves);
 }
@@ -46,6 +47,7 @@ fn codex_is_talked_to_as_recorded_and_its_errors_are_no_answers() {
     assert!(ends[2].1.reason.as_deref().is_some_and(|why| why.starts_with("unexpected status 529")));
     assert_eq!(talk.remarks().len(), 1, "{:?}", talk.remarks());
     assert!(ends[0].1.input_tokens > Some(1000) && ends[0].1.output_tokens == Some(3));
+    assert_eq!(talk.contexts()[0], Context { used: Some(11_000), window: Some(258_400) });
 }
 
 #[test]

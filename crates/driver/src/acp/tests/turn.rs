@@ -11,7 +11,8 @@ fn a_prompt_has_begun_when_the_agent_does_something_for_it() {
     talk.update(json!({"sessionUpdate": "available_commands_update", "availableCommands": []}));
     talk.update(json!({"sessionUpdate": "session_info_update", "title": "x"}));
     talk.update(json!({"sessionUpdate": "usage_update", "used": 1, "size": 2}));
-    assert_eq!(talk.updates, []);
+    assert_eq!(talk.updates.iter().filter(|update| !matches!(update, Update::Context { .. })).count(), 0);
+    talk.updates.clear();
     talk.update(json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}}));
     assert_eq!(talk.updates[0], Update::Began { turn: 1 });
 }
@@ -106,4 +107,18 @@ fn text_for_a_running_turn_is_taken_or_given_back() {
     assert_eq!((talk.ends()[3].0, talk.end().state), (4, Final::Failed));
     talk.with(|driver, out| driver.steer(5, "right", out));
     assert_eq!((talk.ends()[4].0, talk.end().state), (5, Final::Failed), "no turn is running");
+}
+
+#[test]
+fn the_context_is_told_for_its_own_session_and_zero_means_unknown() {
+    let mut talk = Talk::ready();
+    let usage = |used: u64| json!({"sessionUpdate": "usage_update", "used": used, "size": 200_000});
+    talk.update(usage(45_210));
+    talk.hear_json(
+        json!({"method": "session/update", "params": {"sessionId": "of a sub-agent", "update": usage(7)}}),
+    );
+    talk.update(usage(0));
+    talk.update(json!({"sessionUpdate": "usage_update", "used": 3186}));
+    let told: Vec<_> = talk.contexts().into_iter().map(|context| (context.used, context.window)).collect();
+    assert_eq!(told, [(Some(45_210), Some(200_000)), (None, Some(200_000)), (Some(3186), None)]);
 }

@@ -1,4 +1,4 @@
-// Beside a session: branch, changed files, model and tokens; then processes, ports, memory, helpers, and the evidence behind its state.
+// Beside a session: branch, changed files, model, context and tokens; then processes, ports, memory, helpers, and the evidence behind its state.
 import { html, cell, use, useEffect, useNow, useState, ago, atHome, bytes, capital, clockTime, count, hour, place, span, tokens } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, get, may, post, split, under } from "./api.js";
@@ -54,6 +54,16 @@ function ChangedFiles({ status }) {
   return html`<dt>Changed files</dt><dd><details class="changed"><summary>${icon("chevron", "chev")}${count(total, "file")}</summary>
     <ul class="mono">${files.slice(0, MOST_CHANGED).map((file) => html`<li title=${file.change}><span class=${file.change}>${CHANGE_LETTERS[file.change] || "M"}</span><span class="grow">${file.path}</span></li>`)}</ul>
     ${total > MOST_CHANGED && html`<p class="dim">and ${total - Math.min(files.length, MOST_CHANGED)} more</p>`}</details></dd>`;
+}
+
+/** How full the context window of the agent is; nothing if the agent does not tell. */
+function Context({ context }) {
+  if (!context) return null;
+  const { used_tokens: used, window_tokens: window } = context;
+  const all = (n) => n.toLocaleString("en-US");
+  const percent = window ? Math.round((100 * used) / window) : null;
+  return html`<dt>Context</dt><dd>${window ? `${all(used)} of ${all(window)} tokens (${percent}\u00a0%)` : `${all(used)} tokens`}
+    ${window && html`<div class="meter" aria-hidden="true"><i style=${`width:${Math.min(100, Math.max(1, percent))}%`}></i></div>`}</dd>`;
 }
 
 /** Tokens of the last turn that ended. */
@@ -114,16 +124,16 @@ function History({ status }) {
 
 export function Details({ status: known, onTag, onNote }) {
   const now = useNow();
-  // Who is attached is known to the keeper alone and is no event. The list tells that it changed, and of hosts elsewhere not even that.
+  // Who is attached, and the context in the middle of a turn, is known to the keeper alone and is no event. The list tells that it changed, and of hosts elsewhere not even that.
   const fresh = useAsked(at(known.id), `${known.seq} ${known.clients}`, 5000).data;
-  const status = fresh && fresh.id === known.id && fresh.seq >= known.seq ? { ...known, clients: fresh.clients, attached: fresh.attached, writer: fresh.writer } : known;
+  const status = fresh && fresh.id === known.id && fresh.seq >= known.seq ? { ...known, clients: fresh.clients, attached: fresh.attached, writer: fresh.writer, context: fresh.context } : known;
   const w = status.writer;
   const ended = isOver(status) && status.ended_at && outcome(status);
   return html`<div class="scroll" tabindex="0" role="region" aria-label="details">
     <section class="sect"><h2>Work</h2><dl class="kv">
       ${status.host && html`<dt>Host</dt><dd>${status.host}</dd>`}<dt>Directory</dt><dd class="mono">${place(status.cwd)}</dd>
       ${status.branch && html`<dt>Branch</dt><dd class="mono">${status.branch}</dd>`}<${ChangedFiles} status=${status} />
-      <dt>Agent</dt><dd>${kindOf(status)}</dd>${status.model && html`<dt>Model</dt><dd>${status.model}</dd>`}<${Tokens} status=${status} />
+      <dt>Agent</dt><dd>${kindOf(status)}</dd>${status.model && html`<dt>Model</dt><dd>${status.model}</dd>`}<${Context} context=${status.context} /><${Tokens} status=${status} />
       <dt>Tags</dt><dd class="row wrap">${(status.tags || []).map((name) => html`<${Tag} name=${name} />`)}${may("control") && html`<button class="b bare small" onClick=${onTag}>${icon("tag")}Edit</button>`}</dd>
       <dt>Note</dt><dd class="row wrap">${status.note && html`<span>${status.note}</span>`}${may("control") && html`<button class="b bare small" onClick=${onNote}>${icon("note")}${status.note ? "Edit" : "Add"}</button>`}</dd>
     </dl></section>

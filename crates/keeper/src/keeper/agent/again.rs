@@ -32,6 +32,7 @@ impl Keeper {
         let Some(talk) = &mut self.talk else { return };
         let driver = talk.driver.as_mut();
         let (mut news, mut entered, mut answered, mut is_ready) = (Vec::new(), None, Vec::new(), false);
+        let mut context = None;
         let said = RefCell::new(String::new());
         let mut hear = |update: Update| match &update {
             Update::Ready => {
@@ -40,7 +41,9 @@ impl Keeper {
                 news.retain(|update| !matches!(update, Update::Broken { .. }));
             }
             Update::Broken { .. } => news.push(update),
-            Update::Conversation { .. } => entered = Some(update),
+            Update::Conversation { .. } => (entered, context) = (Some(update), None),
+            // The latest may not be in the status that the image before this one wrote.
+            Update::Context { .. } => context = Some(update),
             Update::Began { turn } | Update::Ended { turn, .. } => {
                 if given.iter().any(|(number, _)| number == turn) {
                     news.push(update);
@@ -89,7 +92,8 @@ impl Keeper {
                 }
             }
         }
-        let mut updates: Vec<Update> = entered.into_iter().chain(is_ready.then_some(Update::Ready)).collect();
+        let mut updates: Vec<Update> =
+            entered.into_iter().chain(context).chain(is_ready.then_some(Update::Ready)).collect();
         updates.extend(news);
         self.heed(Out { bytes: Vec::new(), updates });
         let session = &self.owner.history().session;
