@@ -7,9 +7,7 @@
 //! Start with [`run`]; `model` says what keys do, `view` how it looks, `source` where it all comes from.
 
 mod actions;
-mod composer;
 mod form;
-mod keys;
 mod layout;
 mod model;
 mod panel;
@@ -34,8 +32,8 @@ use rustix::process::Signal;
 use crate::attached::{self, Wish};
 use crate::cmd::talk;
 use crate::ctx::Ctx;
+use crate::keys::Keys;
 use crate::{print, remote, tty};
-use keys::Keys;
 use model::{Done, Effect, Model, Outcome};
 use source::{Inbox, Mailbox, Seen};
 use terminal::Screen;

@@ -4,11 +4,9 @@
 //! session as it is. A terminal that can do nothing but print lines gets lines: each one is a message then.
 //! Start with [`talk`]; [`live`] is what most people see.
 
-mod cells;
 mod editor;
 mod errands;
 mod foot;
-mod keys;
 mod live;
 mod story;
 

@@ -4,8 +4,8 @@
 //! Not here: drawing (`view::form`), starting (`actions`).
 //! Start with [`NewSession::key`].
 
-use super::composer::{Composer, TooLong};
-use super::keys::Key;
+use crate::composer::{Composer, TooLong};
+use crate::keys::Key;
 
 /// How many suggestions are offered at once.
 pub(crate) const MOST_SUGGESTIONS: usize = 8;
@@ -173,7 +173,7 @@ impl NewSession {
             }
             (Key::Up, _) => self.choose(-1),
             (Key::Down, _) => self.choose(1),
-            (Key::AltEnter | Key::Ctrl('j'), Field::Prompt) => self.write("\n")?,
+            (Key::NewLine, Field::Prompt) => self.write("\n")?,
             (key, _) => self.edit(key)?,
         }
         Ok(Step::Stay)
@@ -281,7 +281,7 @@ pub(crate) mod tests {
         form.key(Key::Left).expect("short");
         form.key(Key::Enter).expect("short");
         press(&mut form, "mend");
-        form.key(Key::AltEnter).expect("short");
+        form.key(Key::NewLine).expect("short");
         form.write("it\nnow").expect("short");
         assert_eq!(form.key(Key::Enter), Ok(Step::Start));
         assert_eq!((form.value(Field::Prompt), form.interface), ("mend\nit\nnow".into(), Interface::Chat));

@@ -18,12 +18,12 @@ use berth_verbs::foreign::Conversation;
 use berth_verbs::hosts::Host;
 use ratatui::layout::Rect;
 
-use super::composer::Composer;
 use super::form::{Field, Interface, NewSession, Suggestion};
 use super::layout::{Layout, Pane};
 use super::panel::{Entries, Panel, PanelKind};
 use super::preview::Preview;
 use super::row::{Known, Row};
+use crate::composer::Composer;
 use crate::reading::ReadingTime;
 use crate::replies::OwnWords;
 

@@ -7,7 +7,7 @@
 
 use berth_api::message::Size;
 
-use super::cells::Row;
+use crate::cells::Row;
 
 /// What is on the screen now.
 #[derive(Debug, Default)]
@@ -83,7 +83,7 @@ mod tests {
     use berth_screen::{Screen, Size as ScreenSize};
 
     use super::*;
-    use crate::cmd::talk::cells::wrap;
+    use crate::cells::wrap;
 
     fn play(size: Size, steps: impl FnOnce(&mut Foot, &mut Screen)) -> Screen {
         let mut screen = Screen::new(ScreenSize { rows: size.rows, cols: size.cols });

@@ -20,10 +20,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use rustix::stdio::stdin;
 
-use super::editor::{Did, Editor};
+use super::editor::Editor;
 use super::errands::{Errand, Errands};
 use super::foot::Foot;
-use super::keys::{Key, Keys};
+use crate::keys::{Input, Key, Keys};
+
 use super::story::Story;
 use crate::ctx::Ctx;
 use crate::reading::ReadingTime;
@@ -169,6 +170,7 @@ impl<'a> Live<'a> {
             if typed {
                 self.read()?;
             } else {
+                // An Escape alone does nothing here.
                 self.keys.give_up();
             }
             if told {
@@ -212,7 +214,7 @@ impl<'a> Live<'a> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let escape = self.keys.is_waiting().then_some(KEY_PATIENCE);
+        let escape = self.keys.waits().then_some(KEY_PATIENCE);
         let reading = self.asked.as_ref().and_then(|asked| asked.reading.left(self.uptime()));
         let clock = (self.story.current.is_some() || self.keeper.is_none()).then_some(TICK);
         [escape, reading, clock].into_iter().flatten().min()
@@ -235,8 +237,8 @@ impl<'a> Live<'a> {
             Ok(count) => count,
             Err(_) => return Ok(()),
         };
-        for key in self.keys.push(&bytes[..count]) {
-            self.press(&key)?;
+        for input in self.keys.push(&bytes[..count]) {
+            self.press(&input)?;
         }
         Ok(())
     }
@@ -246,48 +248,50 @@ impl<'a> Live<'a> {
         self.begun_at.elapsed()
     }
 
-    fn press(&mut self, key: &Key) -> Result<(), Left> {
+    fn press(&mut self, input: &Input) -> Result<(), Left> {
         let now = self.uptime();
         // A key before the end of the reading time belongs to the message that is being written.
         let may_answer = self.asked.as_mut().is_some_and(|asked| asked.reading.press(now));
         let hint = self.hint.take();
-        if self.leaving && matches!(key, Key::Interrupt | Key::EndOfInput | Key::Leave) {
+        if self.leaving && matches!(input, Input::Key(Key::Ctrl('c' | 'd' | '\\'))) {
             // They have waited enough.
             return Err(Left::Gone);
         }
-        match key {
-            Key::Leave => self.leave(),
-            Key::EndOfInput if self.editor.is_empty() => self.leave(),
-            Key::EndOfInput => drop(self.editor.take(&Key::Delete)),
-            Key::Interrupt if self.replies_with().is_some() => {
+        match input {
+            Input::Key(Key::Ctrl('\\')) => self.leave(),
+            Input::Key(Key::Ctrl('d')) if self.editor.is_empty() => self.leave(),
+            Input::Key(Key::Ctrl('c')) if self.replies_with().is_some() => {
                 self.editor.clear();
                 self.set_replying(false);
             }
-            Key::Interrupt if !self.editor.is_empty() => {
+            Input::Key(Key::Ctrl('c')) if !self.editor.is_empty() => {
                 self.editor.clear();
                 self.is_reply_to_nothing = false;
             }
-            Key::Interrupt => match self.story.current.as_ref().filter(|current| !current.is_cancelled) {
-                Some(current) if hint != Some(CANCELLING) => {
-                    let cancel = Errand::Cancel(current.turn);
-                    self.give(cancel);
-                    self.hint = Some(CANCELLING);
+            Input::Key(Key::Ctrl('c')) => {
+                match self.story.current.as_ref().filter(|current| !current.is_cancelled) {
+                    Some(current) if hint != Some(CANCELLING) => {
+                        let cancel = Errand::Cancel(current.turn);
+                        self.give(cancel);
+                        self.hint = Some(CANCELLING);
+                    }
+                    Some(_) => self.leave(),
+                    None if hint.is_some() || self.story.current.is_some() => self.leave(),
+                    None => self.hint = Some("press Ctrl-C again to leave; the session stays"),
                 }
-                Some(_) => self.leave(),
-                None if hint.is_some() || self.story.current.is_some() => self.leave(),
-                None => self.hint = Some("press Ctrl-C again to leave; the session stays"),
-            },
-            Key::Redraw => {
+            }
+            Input::Key(Key::Ctrl('l')) => {
                 self.foot.forget();
                 self.write(b"\x1b[H\x1b[2J")?;
             }
-            Key::Suspend => self.suspend()?,
-            Key::Char(c) if may_answer && self.editor.is_empty() && self.answer(*c) => {}
-            Key::Enter if may_answer && self.editor.is_empty() && self.answer_chosen() => {}
-            key => match self.editor.take(key) {
-                Did::Send(text) => self.send(text),
-                Did::Changed | Did::Nothing => {}
-            },
+            Input::Key(Key::Ctrl('z')) => self.suspend()?,
+            Input::Key(Key::Char(c)) if may_answer && self.editor.is_empty() && self.answer(*c) => {}
+            Input::Key(Key::Enter) if may_answer && self.editor.is_empty() && self.answer_chosen() => {}
+            input => {
+                if let Some(text) = self.editor.take(input) {
+                    self.send(text);
+                }
+            }
         }
         Ok(())
     }

@@ -5,15 +5,15 @@ use berth_api::turn::{AskKind, Wish};
 use berth_api::{Code, Problem};
 use berth_verbs::foreign;
 
-use super::super::composer::{Composer, TooLong};
 use super::super::form::{self, Step};
-use super::super::keys::{Input, Key};
 use super::super::layout::{Layout, Pane};
 use super::super::panel::HostEntry;
 use super::{
     Action, Effect, Field, Mode, Model, NO_LONGER_ASKED, NewSession, Panel, PanelKind, QueueChange, Row,
     Writing,
 };
+use crate::composer::{Composer, TooLong};
+use crate::keys::{Input, Key};
 use crate::replies::{self, OwnWords};
 
 /// How far one notch of the wheel goes.
@@ -129,8 +129,10 @@ impl Model {
             | Key::Delete
             | Key::Left
             | Key::Right
+            | Key::WordLeft
+            | Key::WordRight
             | Key::BackTab
-            | Key::AltEnter
+            | Key::NewLine
             | Key::Alt(_)
             | Key::Ctrl(_)
             | Key::Char(_) => {}
@@ -514,7 +516,7 @@ impl Model {
                 self.mode = self.resting_mode();
                 self.written(what, text)
             }
-            Key::AltEnter | Key::Ctrl('j') if what.has_lines() => self.write("\n"),
+            Key::NewLine if what.has_lines() => self.write("\n"),
             key => match text.edit(key) {
                 Ok(()) => vec![],
                 Err(TooLong) => self.too_long(),

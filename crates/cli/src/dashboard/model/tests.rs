@@ -4,11 +4,11 @@ use berth_api::status::TurnsStatus;
 use berth_api::turn::TurnView;
 use berth_api::{Status, Timestamp};
 
-use super::super::keys::{Input, Key};
 use super::super::preview::Content;
 use super::super::row::tests::{agent, asking, status};
 use super::super::transcript::Transcript;
 use super::*;
+use crate::keys::{Input, Key};
 
 /// A dashboard with these sessions, at 80×24.
 pub(crate) fn model(statuses: Vec<berth_api::Status>) -> Model {
@@ -149,7 +149,7 @@ fn a_message_goes_to_whom_it_was_begun_for() {
     press(&mut model, "G");
     press(&mut model, "m");
     press(&mut model, "hi");
-    key(&mut model, Key::AltEnter);
+    key(&mut model, Key::NewLine);
     model.input(Input::Paste { text: "x\ny".into(), cut: false });
     model.found([known(asking('c', "docs"))]);
     let sent = key(&mut model, Key::Enter);

@@ -6,19 +6,18 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::super::composer::Composer;
 use super::super::layout::{Layout, Pane};
 use super::super::model::{Message, Mode, Model, Writing};
 use super::super::panel::PanelKind;
 use super::wrap::{plain, wrap};
 use super::{Look, clear};
+use crate::composer::Composer;
 use crate::replies::OwnWords;
+use crate::visible::Visible;
 use crate::width::{cut, fitted, width as width_of};
 
 /// The most lines of a message that is being written that are shown.
 const MOST_LINES: usize = 6;
-/// How much of what is being written is drawn: more than fits anywhere.
-const MOST_BYTES: usize = 8 * 1024;
 
 /// What is at the bottom, and where the cursor is in it.
 pub(super) struct Foot {
@@ -252,43 +251,10 @@ fn write(foot: &mut Foot, mark: &str, text: &Composer, look: Look, cols: usize) 
     foot.cursor = Some((at(width_of(mark) + column), at(first + line - skipped)));
 }
 
-/// The lines of what is being written, and line and column of the cursor. Of a very long text only what is
-/// around the cursor.
+/// The lines of what is being written, and line and column of the cursor.
 pub(super) fn laid_out(text: &Composer, room: usize) -> (Vec<String>, (usize, usize)) {
-    let (all, cursor) = (text.text(), text.cursor());
-    let boundary = |at: usize| (at..=all.len()).find(|at| all.is_char_boundary(*at)).unwrap_or(all.len());
-    let from = boundary(cursor.saturating_sub(MOST_BYTES));
-    let until = boundary((cursor + MOST_BYTES).min(all.len()));
-    let mut lines = vec![String::new()];
-    let mut width = 0;
-    let mut place = (0, 0);
-    for (at, c) in all[from..until].char_indices() {
-        if from + at == cursor {
-            place = (lines.len() - 1, width);
-        }
-        if c == '\n' {
-            lines.push(String::new());
-            width = 0;
-            continue;
-        }
-        let shown = if c == '\t' { "  ".to_owned() } else { plain(c.encode_utf8(&mut [0; 4])) };
-        let takes = width_of(&shown);
-        if width + takes > room {
-            if from + at == cursor {
-                place = (lines.len(), 0);
-            }
-            lines.push(String::new());
-            width = 0;
-        }
-        if let Some(line) = lines.last_mut() {
-            line.push_str(&shown);
-        }
-        width += takes;
-    }
-    if cursor == until {
-        place = (lines.len() - 1, width);
-    }
-    (lines, place)
+    let (rows, cursor) = text.rows((&Visible::default(), 0), room);
+    (rows.into_iter().map(|row| row.text.as_str().to_owned()).collect(), cursor)
 }
 
 /// A key in the help; in few words for a narrow screen.

@@ -6,7 +6,6 @@ use berth_core::SessionId;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::super::keys::{Input, Key};
 use super::super::model::tests::model;
 use super::super::model::{Found, Pulse};
 use super::super::preview::{Content, Preview, Screen};
@@ -15,6 +14,7 @@ use super::super::row::tests::{agent, asking, status};
 use super::super::transcript::Transcript;
 use super::super::transcript::tests::{accepted, ended};
 use super::*;
+use crate::keys::{Input, Key};
 
 const PLAIN: Look = Look { colour: false };
 

@@ -4,7 +4,7 @@
 use berth_api::message::Size;
 
 use super::{Asked, Left, Live, OWN_WORDS, QUEUED_SHOWN, choices};
-use crate::cmd::talk::cells::{self, Row};
+use crate::cells::{self, Row};
 use crate::replies::OwnWords;
 use crate::visible::{Paint, Visible};
 use crate::{print, tty};

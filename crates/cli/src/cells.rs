@@ -10,28 +10,28 @@ use crate::visible::{Paint, Visible};
 
 /// A row on the screen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// What is printed, styles included.
-    pub(super) text: Visible,
+    pub(crate) text: Visible,
     /// How many cells it takes.
-    pub(super) width: usize,
+    pub(crate) width: usize,
 }
 
 impl Row {
     /// Adds what takes so many cells.
-    pub(super) fn push(&mut self, text: impl Into<Visible>, width: usize) {
+    pub(crate) fn push(&mut self, text: impl Into<Visible>, width: usize) {
         self.text.push(text);
         self.width += width;
     }
 
     /// The same row, dim.
-    pub(super) fn dim(self) -> Self {
+    pub(crate) fn dim(self) -> Self {
         Self { text: Visible::painted(Paint::Dim, self.text, true), ..self }
     }
 }
 
 /// Whether a character belongs to what is before it: marks, joined emoji, flags.
-pub(super) fn joins(before: &str, c: char) -> bool {
+pub(crate) fn joins(before: &str, c: char) -> bool {
     let is_letter_of_a_flag = |c: char| matches!(c, '\u{1f1e6}'..='\u{1f1ff}');
     let Some(last) = before.chars().next_back().filter(|last| !last.is_control()) else { return false };
     UnicodeWidthChar::width(c) == Some(0)
@@ -41,7 +41,7 @@ pub(super) fn joins(before: &str, c: char) -> bool {
 }
 
 /// The parts of a text that belong together.
-pub(super) fn clusters(text: &str) -> Vec<&str> {
+pub(crate) fn clusters(text: &str) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
     let mut start = 0;
     for (at, c) in text.char_indices() {
@@ -57,12 +57,12 @@ pub(super) fn clusters(text: &str) -> Vec<&str> {
 }
 
 /// How many cells a cluster takes.
-pub(super) fn width(cluster: &str) -> usize {
+pub(crate) fn width(cluster: &str) -> usize {
     cluster.width().min(2)
 }
 
 /// A cluster as it fits into `columns` columns: one that never would is shown as a mark of one column.
-pub(super) fn fitting(cluster: &str, columns: usize) -> (&str, usize) {
+pub(crate) fn fitting(cluster: &str, columns: usize) -> (&str, usize) {
     match width(cluster) {
         wide if wide > columns => ("?", 1),
         wide => (cluster, wide),
@@ -70,7 +70,7 @@ pub(super) fn fitting(cluster: &str, columns: usize) -> (&str, usize) {
 }
 
 /// Breaks one line (without line breaks) into rows of at most `columns` cells. There is always one.
-pub(super) fn wrap(line: &str, columns: usize) -> Vec<Row> {
+pub(crate) fn wrap(line: &str, columns: usize) -> Vec<Row> {
     let columns = columns.max(1);
     let mut rows = vec![Row::default()];
     // Escaped before it is measured.
