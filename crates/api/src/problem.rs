@@ -294,8 +294,8 @@ fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
                 .hint(format!("`berth turns {session}` lists them"))
         }
         Refusal::TurnOver { turn, end } => {
-            let state = berth_core::TurnState::Over(*end).word();
-            refused(format!("turn {session}.{turn} is over already: {state}"))
+            let state = end.map(|end| format!(": {}", berth_core::TurnState::Over(end).word()));
+            refused(format!("turn {session}.{turn} is over already{}", state.unwrap_or_default()))
                 .hint(format!("`berth turn {session}.{turn}` shows it"))
         }
         Refusal::TurnStarted { turn } => refused(format!("the agent has turn {session}.{turn} already"))

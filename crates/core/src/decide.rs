@@ -273,8 +273,8 @@ pub enum Refusal {
     TurnOver {
         /** Which. */
         turn: u64,
-        /** How. */
-        end: Final,
+        /** How; `None` if it is no longer in memory. */
+        end: Option<Final>,
     },
     /// The agent has the turn already.
     TurnStarted {

@@ -380,7 +380,7 @@ fn hook_left(session: &Session, request: &str) -> Vec<Event> {
 /// What a prompt means for the turn that was typed for somebody.
 fn prompted(session: &Session, text: &str, now: Now) -> Vec<Event> {
     let Some(turn) = unconfirmed(session) else { return vec![] };
-    let Some(sent) = session.turns.get(turn).map(|turn| turn.prompt.clone()) else { return vec![] };
+    let Some(sent) = session.turns.open(turn).map(|turn| turn.prompt.clone()) else { return vec![] };
     if is_same(&sent, text) {
         return turns::began(session, turn);
     }
@@ -394,13 +394,13 @@ fn prompted(session: &Session, text: &str, now: Now) -> Vec<Event> {
 /// The turn that was typed and that the agent has not said it has.
 fn unconfirmed(session: &Session) -> Option<u64> {
     let turn = session.turns.current.as_ref()?.turn;
-    session.turns.get(turn).filter(|turn| turn.state == TurnState::Delivered).map(|_| turn)
+    session.turns.open(turn).filter(|turn| turn.state == TurnState::Delivered).map(|_| turn)
 }
 
 /// The end of the turn the agent has, if it said that it has it.
 fn over(session: &Session, end: TurnEnd, now: Now) -> Vec<Event> {
     let Some(current) = &session.turns.current else { return vec![] };
-    match session.turns.get(current.turn).map(|turn| turn.state) {
+    match session.turns.open(current.turn).map(|turn| turn.state) {
         Some(TurnState::Working) => turns::turn_over(session, current.turn, end, now),
         Some(TurnState::Delivered | TurnState::Queued | TurnState::Over(_)) | None => vec![],
     }

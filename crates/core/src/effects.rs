@@ -90,7 +90,7 @@ fn turns(session: &Session) -> Vec<Effect> {
     if let Some(current) = &session.turns.current {
         let with_it = std::iter::once(&current.turn).chain(&current.steered);
         let unheard =
-            |turn: &&u64| session.turns.get(**turn).is_some_and(|it| it.state == TurnState::Delivered);
+            |turn: &&u64| session.turns.open(**turn).is_some_and(|it| it.state == TurnState::Delivered);
         owed.extend(with_it.filter(unheard).map(|turn| Effect::Say { turn: *turn }));
         owed.extend(current.cancel.as_ref().map(|_| Effect::Interrupt { turn: current.turn }));
     }

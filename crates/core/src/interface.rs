@@ -142,7 +142,7 @@ pub(crate) fn switch(
     }
     if to == Interface::Terminal {
         let cannot = |turn: &&u64| {
-            let waiting = session.turns.get(**turn);
+            let waiting = session.turns.open(**turn);
             waiting.is_some_and(|waiting| turns::can_be_typed(session, &waiting.prompt).is_err())
         };
         if let Some(turn) = session.turns.queue.iter().find(cannot) {

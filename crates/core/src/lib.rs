@@ -43,9 +43,10 @@ pub use owners::{Leaving, OWNERLESS_GRACE, Owner, Readiness, ReadyWhen, Scope, S
 pub use session::{Ending, Phase, Session, State, Writer};
 pub use turns::{
     Able, Ask, AskKind, AskOption, BadAnswer, CANCEL_PATIENCE, Cancel, Current, Expiry, FIRST_BACK_OFF,
-    Failure, Final, Hold, MAX_KEY_BYTES, MAX_PROMPT_BYTES, MAX_REPLY_BYTES, MOST_ASKS, MOST_QUEUED,
-    MOST_RETRIES, Manner, OnFailed, OnUnknown, Prompt, RELEASE_GRACE, Release, Reply, Retry, StartBy, Turn,
-    TurnEnd, TurnState, Turns, Wish,
+    Failure, Final, Hold, KnownKey, MAX_KEY_BYTES, MAX_PROMPT_BYTES, MAX_REPLY_BYTES, MOST_ASKS,
+    MOST_OVER_KEPT, MOST_QUEUED, MOST_RETRIES, Manner, OnFailed, OnUnknown, Prompt, RELEASE_GRACE, Release,
+    Reply, Retry, StartBy, Turn, TurnEnd, TurnKeys, TurnLookup, TurnState, Turns, Wish, key_hash,
+    text_digest,
 };
 
 /// A moment, as both clocks tell it.

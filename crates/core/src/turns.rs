@@ -2,15 +2,15 @@
 //!
 //! Promise: turns are given to the agent in the order they were accepted, one at a time, each at most
 //! once; the first final state wins and what comes later is kept beside it; a key means one turn; what is
-//! refused leaves nothing behind.
+//! refused leaves nothing behind. Memory does not grow with the age of a session, but for 16 bytes per key.
 //! Not here: talking to the agent (the keeper's drivers do, and report), what became of a turn whose
-//! keeper died (the keeper looks at what the agent wrote, and reports).
+//! keeper died (the keeper looks at what the agent wrote, and reports), the record of a turn that is long over (it is in
+//! the journal).
 //! Start with [`Turns`] and [`Turn`], then `send` (what is accepted), `queue` (what becomes of what waits),
 //! `report` (what follows from the world's reports), `time` (what follows from none), `apply` (what events
 //! change); `hold` is why nothing goes on, `ask` are the agent's questions.
 
-use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::{Outcome, Phase, Session};
@@ -18,6 +18,7 @@ use crate::{Outcome, Phase, Session};
 mod apply;
 mod ask;
 mod hold;
+mod keys;
 mod queue;
 mod report;
 mod send;
@@ -30,6 +31,7 @@ pub use ask::{Ask, AskKind, AskOption, BadAnswer, Reply, Wish};
 pub(crate) use ask::{answer, asks, unasked};
 pub use hold::{Hold, OnFailed, OnUnknown};
 pub(crate) use hold::{go_on, pause};
+pub use keys::{KnownKey, TurnKeys, key_hash, text_digest};
 pub(crate) use queue::{cancel, cancel_requested, deliver, edit, shift, withdraw};
 pub(crate) use report::{began, broken, conversation, hold, is_withdrawn, ready, run_over, tick, turn_over};
 pub(crate) use send::{can_be_typed, send};
@@ -42,6 +44,9 @@ pub const MOST_QUEUED: usize = 100;
 pub const MAX_PROMPT_BYTES: usize = 1 << 20;
 /// The longest key of a turn, in bytes.
 pub const MAX_KEY_BYTES: usize = 256;
+/// How many turns that are over are kept in memory, those that ended last. Unit tests keep few, so that short lives
+/// outgrow them.
+pub const MOST_OVER_KEPT: usize = if cfg!(test) { 4 } else { 64 };
 /// How many different ends of one turn are kept: the first, and what was said later.
 const MOST_ENDS: usize = 8;
 /// How many questions of an agent may wait for an answer. One that asks more is not answered.
@@ -60,8 +65,21 @@ pub const RELEASE_GRACE: Duration = Duration::from_secs(5);
 /// What a session whose agent takes turns has of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Turns {
-    /// All there ever were, by number: the first is number 1.
-    pub all: Vec<Turn>,
+    /// Turns that are not over, and the last [`MOST_OVER_KEPT`] that are, by number. [`Self::find`] and [`Self::open`]
+    /// look turns up: what is not in here may still have been accepted.
+    pub window: BTreeMap<u64, Turn>,
+    /// Turns of the window that are over, in the order they ended.
+    pub over: VecDeque<u64>,
+    /// How many were ever accepted: the number of the latest.
+    pub total: u64,
+    /// The keys of all that were ever accepted.
+    pub keys: TurnKeys,
+    /// How many the agent was ever given.
+    pub given_total: u64,
+    /// The highest number of a turn that the agent was given; 0 if none was.
+    pub last_given: u64,
+    /// The highest number of a turn that is done; 0 if none is.
+    pub last_done: u64,
     /// Which wait, in the order they will be given to the agent.
     pub queue: VecDeque<u64>,
     /// The one the agent has.
@@ -76,7 +94,18 @@ pub struct Turns {
     pub quiet_since_boot_ms: Option<u64>,
     /// The agent of the current run was given a turn, or ended when none waited: another run is no second try
     /// of the same.
-    was_of_use: bool,
+    pub was_of_use: bool,
+}
+
+/// Where the turn of a number is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TurnLookup<'a> {
+    /// In memory.
+    Here(&'a Turn),
+    /// Accepted, over and no longer in memory. How it ended is in the journal.
+    Past,
+    /// Never accepted.
+    Absent,
 }
 
 /// What an agent is able to do.
@@ -89,29 +118,37 @@ pub struct Able {
 }
 
 impl Turns {
-    /// The turn of this number.
-    pub fn get(&self, turn: u64) -> Option<&Turn> {
-        self.all.get(usize::try_from(turn.checked_sub(1)?).ok()?)
+    /// Where the turn of this number is.
+    pub fn find(&self, turn: u64) -> TurnLookup<'_> {
+        match self.window.get(&turn) {
+            Some(known) => TurnLookup::Here(known),
+            None if (1..=self.total).contains(&turn) => TurnLookup::Past,
+            None => TurnLookup::Absent,
+        }
     }
 
-    fn get_mut(&mut self, turn: u64) -> Option<&mut Turn> {
-        self.all.get_mut(usize::try_from(turn.checked_sub(1)?).ok()?)
+    /// The turn of this number, if it waits or the agent has it. One that is over may no longer be in memory.
+    pub fn open(&self, turn: u64) -> Option<&Turn> {
+        self.window.get(&turn).filter(|turn| !turn.state.is_over())
     }
 
-    /// The turn this key belongs to.
+    fn open_mut(&mut self, turn: u64) -> Option<&mut Turn> {
+        self.window.get_mut(&turn).filter(|turn| !turn.state.is_over())
+    }
+
+    /// The turn this key belongs to, whatever its age.
     pub fn keyed(&self, key: &str) -> Option<u64> {
-        let at = self.all.iter().position(|turn| turn.key.as_deref() == Some(key))?;
-        Some(at as u64 + 1)
+        self.keys.find(key_hash(key)).map(|known| known.turn.into())
     }
 
-    /// Whether the agent was given this turn, whatever became of it.
-    pub fn was_given(&self, turn: u64) -> bool {
-        self.get(turn).is_some_and(|turn| turn.given)
+    /// Adds the key of a turn that was accepted: a snapshot has no keys, they come from the turn index.
+    pub fn remember_key(&mut self, hash: u64, turn: u32, digest: u32) {
+        self.keys.remember(KnownKey { hash, turn, digest });
     }
 
     /// The number of the latest turn; 0 before the first.
     pub fn last(&self) -> u64 {
-        self.all.len() as u64
+        self.total
     }
 
     /// The turn the agent has, if it is this one or has its text.
@@ -129,22 +166,12 @@ impl Turns {
     fn due(&self) -> Option<u64> {
         let able = self.ready.filter(|_| self.hold.is_none())?;
         let next = *self.queue.front()?;
-        match (&self.current, self.get(next)?.manner) {
+        match (&self.current, self.open(next)?.manner) {
             (None, _) => Some(next),
             (Some(current), Manner::Steer) if able.steer && current.cancel.is_none() => Some(next),
             (Some(_), _) => None,
         }
     }
-}
-
-/// Two hashes with different beginnings: what is told apart by them is never written down, only compared
-/// within one life of a program.
-fn digest(what: impl Hash) -> [u64; 2] {
-    [1_u8, 2].map(|salt| {
-        let mut hasher = DefaultHasher::new();
-        (salt, &what).hash(&mut hasher);
-        hasher.finish()
-    })
 }
 
 impl Session {

@@ -120,7 +120,7 @@ impl History {
                 if self.session.turns.current.is_none() {
                     self.given_at_ms = Some(stored.at_ms);
                 }
-                if let Some(turn) = self.session.turns.get(*turn) {
+                if let Some(turn) = self.session.turns.open(*turn) {
                     self.last_said.prompted(&turn.prompt);
                 }
             }
@@ -248,7 +248,7 @@ impl History {
             prompt: turns
                 .current
                 .as_ref()
-                .and_then(|current| Some(beginning(&turns.get(current.turn)?.prompt))),
+                .and_then(|current| Some(beginning(&turns.open(current.turn)?.prompt))),
             activity: None,
             told: self.told(),
             releases_in_ms: None,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use berth_api::status::{Status, Timestamp};
 use berth_api::turn::{AnswerGiven, Hold, Release, TurnView, turn_id};
 use berth_api::{Code, Problem};
-use berth_core::{Conversation, Event, Exit, Final, Origin, Session, SessionId, Spec, TurnEnd};
+use berth_core::{Conversation, Event, Exit, Final, Origin, Session, SessionId, Spec, TurnEnd, TurnState};
 use berth_driver::{Begin, Driver, Out, Update};
 use berth_journal::Committed;
 use berth_transcript::{Asked, Fate, Progress};
@@ -101,7 +101,7 @@ pub fn unusable(status: &Status, complaint: &str) -> Problem {
 pub(crate) fn given(session: &Session) -> Vec<(u64, String)> {
     let Some(current) = &session.turns.current else { return vec![] };
     let turns = std::iter::once(current.turn).chain(current.steered.iter().copied());
-    turns.filter_map(|turn| Some((turn, session.turns.get(turn)?.prompt.to_string()))).collect()
+    turns.filter_map(|turn| Some((turn, session.turns.open(turn)?.prompt.to_string()))).collect()
 }
 
 /// Lets a driver hear what an agent wrote from `from` on, and before `until` if that is given. What it wants to
@@ -252,11 +252,10 @@ pub(crate) fn recorded(history: &History, id: &SessionId, from_bytes: u64) -> Re
     let session = &history.session;
     let known = session.spec.as_ref().zip(session.conversation.as_ref());
     let current = session.turns.current.as_ref();
-    let turn = current.and_then(|current| session.turns.get(current.turn));
+    let turn = current.and_then(|current| session.turns.open(current.turn));
     let (Some((spec, known)), Some(current), Some(turn)) = (known, current, turn) else {
         return Recorded::CannotTell;
     };
-    let is_earlier = |number: u64| number != current.turn && session.turns.was_given(number);
     let is_new = matches!(spec.origin, Origin::New | Origin::Named(_));
     let keeper = session.keeper.as_ref().map(recover::identity);
     let message = driver::of(&spec.driver, id).and_then(|driver| driver.message_id(current.turn));
@@ -264,7 +263,7 @@ pub(crate) fn recorded(history: &History, id: &SessionId, from_bytes: u64) -> Re
         text: &turn.prompt,
         id: message.as_deref(),
         given_at_ms: history.given_at_ms,
-        first: is_new && !(1..=session.turns.last()).any(is_earlier),
+        first: is_new && session.turns.given_total <= 1,
         same_boot: keeper.is_some_and(|keeper| matches!(keeper.is_of_another_boot(), Ok(false))),
         typed: session.has_terminal(),
         from_bytes,
@@ -325,14 +324,28 @@ pub fn views(events: &[Committed<Stored>], id: &SessionId) -> Vec<TurnView> {
     let name = session.name.as_ref().map_or(id.as_str(), |name| name.as_str());
     let held = session.turns.hold.clone().map(|hold| Hold::from(hold).describe(name));
     for view in &mut views {
-        let known = session.turns.get(view.number);
-        view.state = known.map_or("", |turn| turn.state.word()).to_owned();
-        view.in_progress = known.is_some_and(|turn| !turn.state.is_over());
+        // One that is over has the state of its end.
+        let open = session.turns.open(view.number);
+        view.in_progress = open.is_some();
+        view.state = open.map_or(std::mem::take(&mut view.state), |turn| turn.state.word().to_owned());
         let position = session.turns.queue.iter().position(|queued| *queued == view.number);
         view.position = position.map(|at| at as u64);
         view.held = held.clone().filter(|_| position.is_some());
     }
     views
+}
+
+/// How a turn ended that is no longer in memory. Reads the whole journal.
+pub fn past_state(dir: &Path, id: &SessionId, number: u64) -> Result<TurnState, Problem> {
+    let ended = crate::store::read(dir, id, 1)?.into_iter().find_map(|event| match &event.get().event {
+        Event::TurnEnded { turn, end, .. } if *turn == number => Some(TurnState::Over(end.state)),
+        _ => None,
+    });
+    ended.ok_or_else(|| {
+        let turn = turn_id(id.as_str(), number);
+        Problem::new(Code::Unavailable, format!("turn {turn} is over, and its end is not in the journal"))
+            .hint("nothing was changed; docs/recovery.md says what to do with damaged journals")
+    })
 }
 
 fn tell(views: &mut Vec<TurnView>, id: &SessionId, at: Timestamp, event: &Event) {
@@ -374,6 +387,7 @@ fn tell(views: &mut Vec<TurnView>, id: &SessionId, at: Timestamp, event: &Event)
         Event::TurnEnded { turn, end, .. } => {
             if let Some(view) = view_of(views, *turn) {
                 view.ended_at = Some(at);
+                view.state = TurnState::Over(end.state).word().to_owned();
                 view.answer = Some(end.answer.clone());
                 (view.cut, view.reason) = (end.cut, end.reason.clone());
                 (view.input_tokens, view.output_tokens) = (end.input_tokens, end.output_tokens);

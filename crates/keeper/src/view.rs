@@ -487,7 +487,7 @@ fn turn_facts(session: &Session, id: &SessionId, kept: bool) -> Vec<Fact> {
     }
     let turns = &session.turns;
     if let Some(current) = &turns.current {
-        let state = turns.get(current.turn).map_or("?", |turn| turn.state.word());
+        let state = turns.open(current.turn).map_or("?", |turn| turn.state.word());
         facts.push(format!("turn {id}.{} is {state}", current.turn));
     }
     if !turns.queue.is_empty() {

@@ -14,7 +14,8 @@ use berth_api::record::Event;
 use berth_api::turn::{Receipt, TurnView, split_turn_id, turn_id};
 use berth_api::{Code, Connection, Problem};
 use berth_core::{
-    Actor, CANCEL_PATIENCE, Command, MAX_PROMPT_BYTES, Now, Prompt, RELEASE_GRACE, Refusal, SessionId, decide,
+    Actor, CANCEL_PATIENCE, Command, MAX_PROMPT_BYTES, Now, Prompt, RELEASE_GRACE, Refusal, SessionId,
+    TurnLookup, decide,
 };
 use berth_keeper::{callers, conversations, killpoint, recover, start, store, turn, view};
 
@@ -211,9 +212,14 @@ fn look_first(ctx: &Ctx, id: &SessionId, submit: &Submit) -> Result<Option<Recei
     let decided = decide(&session, Command::Send { prompt }, Now::default());
     let events = decided.map_err(|refusal| berth_api::problem::refusal(&refusal, &name))?;
     let known = submit.key.as_deref().and_then(|key| session.turns.keyed(key)).filter(|_| events.is_empty());
-    let over = known.and_then(|turn| session.turns.get(turn).map(|it| (turn, it.state)));
-    // One that waits needs its session to be started.
-    Ok(over.filter(|(_, state)| state.is_over()).map(|(number, state)| Receipt {
+    let Some(number) = known else { return Ok(None) };
+    let state = match session.turns.find(number) {
+        TurnLookup::Here(turn) if turn.state.is_over() => turn.state,
+        // One that waits needs its session to be started.
+        TurnLookup::Here(_) | TurnLookup::Absent => return Ok(None),
+        TurnLookup::Past => turn::past_state(&ctx.home.session_dir(id), id, number)?,
+    };
+    Ok(Some(Receipt {
         turn: turn_id(id.as_str(), number),
         session: id.to_string(),
         number,

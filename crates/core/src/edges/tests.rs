@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     Actor, Command, Effect, Manner, Observation, Occasion, Outcome, Process, Prompt, Refusal, Spec, State,
-    decide, effects, observe, occasions,
+    TurnLookup, decide, effects, observe, occasions,
 };
 
 /// A session in a terminal that runs, and everything that happened in it.
@@ -82,7 +82,10 @@ impl Play {
     }
 
     fn turn(&self, turn: u64) -> TurnState {
-        self.session.turns.get(turn).expect("it was accepted").state
+        match self.session.turns.find(turn) {
+            TurnLookup::Here(turn) => turn.state,
+            TurnLookup::Past | TurnLookup::Absent => panic!("turn {turn} is not in memory"),
+        }
     }
 
     fn state(&self) -> State {

@@ -1,6 +1,12 @@
 //! What events make of the turns: a change for each, and no decision.
 
-use super::{Able, Cancel, Current, Hold, Manner, Prompt, Turn, TurnEnd, TurnState, Turns, digest};
+use std::hash::{Hash, Hasher};
+
+use super::keys::StableHasher;
+use super::{
+    Able, Cancel, Current, Final, Hold, MOST_OVER_KEPT, Manner, Prompt, Turn, TurnEnd, TurnState, Turns,
+    key_hash, text_digest,
+};
 
 impl Turns {
     pub(crate) fn run_starting(&mut self) {
@@ -42,24 +48,27 @@ impl Turns {
     }
 
     pub(crate) fn accepted(&mut self, prompt: &Prompt) {
-        self.all.push(Turn {
+        self.total += 1;
+        let turn = self.total;
+        if let Some(key) = &prompt.key {
+            let number = u32::try_from(turn).expect("four billion turns take longer than any session lives");
+            self.remember_key(key_hash(key), number, text_digest(&prompt.text));
+        }
+        let accepted = Turn {
             state: TurnState::Queued,
             prompt: prompt.text.as_str().into(),
-            digest: digest(prompt.text.as_str()),
-            key: prompt.key.as_deref().map(Into::into),
             start_by: prompt.start_by.clone(),
             manner: prompt.manner,
             retry: prompt.retry,
-            given: false,
             ends: Vec::new(),
-        });
-        let turn = self.last();
+        };
+        self.window.insert(turn, accepted);
         match prompt.manner {
             Manner::Queue => self.queue.push_back(turn),
             // Before what waits, behind others who were in the same hurry before.
             Manner::Steer | Manner::Interrupt => {
                 let in_a_hurry = |turn: &u64| {
-                    self.get(*turn).is_some_and(|turn| match turn.manner {
+                    self.open(*turn).is_some_and(|turn| match turn.manner {
                         Manner::Steer | Manner::Interrupt => true,
                         Manner::Queue => false,
                     })
@@ -77,24 +86,37 @@ impl Turns {
             Some(current) => current.steered.push(turn),
             None => self.current = Some(Current { turn, output_from, steered: Vec::new(), cancel: None }),
         }
-        self.set(turn, TurnState::Delivered);
-        if let Some(given) = self.get_mut(turn) {
-            given.given = true;
+        if let Some(given) = self.open_mut(turn) {
+            let is_first_time = given.state == TurnState::Queued;
+            given.state = TurnState::Delivered;
+            self.given_total += u64::from(is_first_time);
+            self.last_given = self.last_given.max(turn);
         }
         self.quiet_since_boot_ms = None;
         self.was_of_use = true;
     }
 
     pub(crate) fn began(&mut self, turn: u64) {
-        self.set(turn, TurnState::Working);
+        if let Some(begun) = self.open_mut(turn) {
+            begun.state = TurnState::Working;
+        }
     }
 
+    /// The first end of a turn counts. The turn that has been over for the longest time makes room for it.
     pub(crate) fn ended(&mut self, turn: u64, end: &TurnEnd, at_boot_ms: u64) {
         self.queue.retain(|queued| *queued != turn);
-        self.set(turn, TurnState::Over(end.state));
-        self.told(turn, end);
-        if let Some(over) = self.get_mut(turn) {
+        if let Some(over) = self.open_mut(turn) {
+            over.state = TurnState::Over(end.state);
             over.prompt = "".into();
+            self.over.push_back(turn);
+            if end.state == Final::Done {
+                self.last_done = self.last_done.max(turn);
+            }
+        }
+        self.told(turn, end);
+        while self.over.len() > MOST_OVER_KEPT {
+            let evicted = self.over.pop_front();
+            evicted.and_then(|turn| self.window.remove(&turn));
         }
         if let Some(current) = &mut self.current {
             current.steered.retain(|steered| *steered != turn);
@@ -109,8 +131,8 @@ impl Turns {
 
     /// Somebody said how a turn ended, for the first time or later.
     pub(crate) fn told(&mut self, turn: u64, end: &TurnEnd) {
-        if let Some(over) = self.get_mut(turn) {
-            over.ends.push(digest(end));
+        if let Some(over) = self.window.get_mut(&turn) {
+            over.ends.push(end_digest(end));
         }
     }
 
@@ -120,19 +142,18 @@ impl Turns {
         self.queue.insert(to, turn);
     }
 
-    /// The digest stays: a key belongs to the call that was accepted, and that had the first text.
+    /// The digest of its key stays: a key belongs to the call that was accepted, and that had the first text.
     pub(crate) fn edited(&mut self, turn: u64, text: &str) {
-        if let Some(known) = self.get_mut(turn).filter(|known| known.state == TurnState::Queued) {
+        if let Some(known) = self.open_mut(turn).filter(|known| known.state == TurnState::Queued) {
             known.prompt = text.into();
         }
     }
+}
 
-    /// A state never goes back, and a final one stays.
-    fn set(&mut self, turn: u64, state: TurnState) {
-        if let Some(known) = self.get_mut(turn)
-            && !known.state.is_over()
-        {
-            known.state = state;
-        }
-    }
+/// What makes an end known again that was told before. A version that computes it in another way keeps such an end once
+/// more, and nothing else follows.
+pub(super) fn end_digest(end: &TurnEnd) -> u64 {
+    let mut hasher = StableHasher::default();
+    end.hash(&mut hasher);
+    hasher.finish()
 }

@@ -3,7 +3,7 @@
 
 use super::report::{expired, withdrawn};
 use super::send::can_be_said;
-use super::{CANCEL_PATIENCE, Cancel, Final, Hold, TurnEnd, TurnState};
+use super::{CANCEL_PATIENCE, Cancel, Final, Hold, Turn, TurnEnd, TurnLookup, TurnState};
 use crate::{Actor, Event, Now, Refusal, Session};
 
 /// Gives the due turn to the agent: on disk before the agent hears of it. If it is too late for that, it is
@@ -28,7 +28,7 @@ pub(crate) fn deliver(
 
 /// Withdraws what waits, and nothing else.
 pub(crate) fn withdraw(session: &Session, turn: u64, by: Actor, now: Now) -> Result<Vec<Event>, Refusal> {
-    match session.turns.get(turn).map(|known| known.state) {
+    match session.turns.open(turn).map(|known| known.state) {
         Some(TurnState::Delivered | TurnState::Working) => Err(Refusal::TurnStarted { turn }),
         Some(TurnState::Queued | TurnState::Over(_)) | None => cancel(session, turn, by, now),
     }
@@ -36,9 +36,9 @@ pub(crate) fn withdraw(session: &Session, turn: u64, by: Actor, now: Now) -> Res
 
 /// Withdraws what waits; has the agent break off what it has.
 pub(crate) fn cancel(session: &Session, turn: u64, by: Actor, now: Now) -> Result<Vec<Event>, Refusal> {
-    let known = session.turns.get(turn).ok_or(Refusal::NoSuchTurn { turn })?;
+    let known = known(session, turn)?;
     match known.state {
-        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end }),
+        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end: Some(end) }),
         TurnState::Queued => {
             let end = TurnEnd::without_answer(Final::Cancelled, format!("withdrawn by {}", who(&by)));
             let is_retry = session.turns.hold.as_ref().and_then(Hold::retry) == Some(turn);
@@ -64,28 +64,37 @@ pub(crate) fn cancel_requested(turn: u64, by: Actor, for_another: bool, now: Now
 
 /// Puts a waiting turn at another place; 0 is the front.
 pub(crate) fn shift(session: &Session, turn: u64, to: u64) -> Result<Vec<Event>, Refusal> {
-    let known = session.turns.get(turn).ok_or(Refusal::NoSuchTurn { turn })?;
+    let known = known(session, turn)?;
     match known.state {
         TurnState::Queued => {
             let stays = session.turns.queue.iter().position(|queued| *queued == turn);
             let to = to.min(session.turns.queue.len().saturating_sub(1) as u64);
             Ok(if stays == usize::try_from(to).ok() { vec![] } else { vec![Event::QueueMoved { turn, to }] })
         }
-        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end }),
+        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end: Some(end) }),
         TurnState::Delivered | TurnState::Working => Err(Refusal::TurnStarted { turn }),
     }
 }
 
 /// Has a waiting turn say something else. Its number, its place, its key and whatever else was asked of it stay.
 pub(crate) fn edit(session: &Session, turn: u64, text: String, by: Actor) -> Result<Vec<Event>, Refusal> {
-    let known = session.turns.get(turn).ok_or(Refusal::NoSuchTurn { turn })?;
+    let known = known(session, turn)?;
     match known.state {
         TurnState::Queued => {
             can_be_said(session, &text)?;
             Ok(if *known.prompt == *text { vec![] } else { vec![Event::TurnEdited { turn, text, by }] })
         }
-        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end }),
+        TurnState::Over(end) => Err(Refusal::TurnOver { turn, end: Some(end) }),
         TurnState::Delivered | TurnState::Working => Err(Refusal::TurnStarted { turn }),
+    }
+}
+
+/// The turn of this number, unless it is long over or was never accepted.
+fn known(session: &Session, turn: u64) -> Result<&Turn, Refusal> {
+    match session.turns.find(turn) {
+        TurnLookup::Here(known) => Ok(known),
+        TurnLookup::Past => Err(Refusal::TurnOver { turn, end: None }),
+        TurnLookup::Absent => Err(Refusal::NoSuchTurn { turn }),
     }
 }
 

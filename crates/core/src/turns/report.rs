@@ -1,11 +1,12 @@
 //! What follows for turns from what the world reports: the agent's words, its end, and time.
 
+use super::apply::end_digest;
 use super::queue::{over, who};
 use super::send::can_be_said;
 use super::time::may_be_released;
 use super::{
     Able, Cancel, Current, FIRST_BACK_OFF, Final, Hold, MOST_ENDS, MOST_QUEUED, MOST_RETRIES, Manner,
-    OnFailed, OnUnknown, Prompt, RELEASE_GRACE, Release, Retry, TurnEnd, TurnState, digest,
+    OnFailed, OnUnknown, Prompt, RELEASE_GRACE, Release, Retry, TurnEnd, TurnLookup, TurnState,
 };
 use crate::{Actor, Conversation, Epoch, Event, Now, Outcome, Session};
 
@@ -23,16 +24,19 @@ pub(crate) fn ready(session: &Session, epoch: Epoch, able: Able, now: Now) -> Ve
 /// The agent has the prompt.
 pub(crate) fn began(session: &Session, turn: u64) -> Vec<Event> {
     let is_news = session.turns.has(turn)
-        && session.turns.get(turn).is_some_and(|turn| turn.state == TurnState::Delivered);
+        && session.turns.open(turn).is_some_and(|turn| turn.state == TurnState::Delivered);
     if is_news { vec![Event::TurnBegan { turn }] } else { vec![] }
 }
 
-/// A turn is over, for the first time or once more.
+/// A turn is over, for the first time or once more. A report of a turn that is no longer in memory is ignored.
 pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) -> Vec<Event> {
     if !session.turns.has(turn) {
-        let is_news = session.turns.get(turn).is_some_and(|turn| {
-            turn.state.is_over() && turn.ends.len() < MOST_ENDS && !turn.ends.contains(&digest(&end))
-        });
+        let is_news = match session.turns.find(turn) {
+            TurnLookup::Here(turn) => {
+                turn.state.is_over() && turn.ends.len() < MOST_ENDS && !turn.ends.contains(&end_digest(&end))
+            }
+            TurnLookup::Past | TurnLookup::Absent => false,
+        };
         return if is_news { vec![Event::TurnLate { turn, end }] } else { vec![] };
     }
     let Some(current) = &session.turns.current else { return vec![] };
@@ -50,7 +54,7 @@ pub(crate) fn turn_over(session: &Session, turn: u64, end: TurnEnd, now: Now) ->
     let may_hold = policy == OnUnknown::Hold && session.turns.hold.is_none() && current.cancel.is_none();
     let whole = end.state;
     let steered = current.steered.iter().map(|steered| {
-        let was_taken = session.turns.get(*steered).is_some_and(|it| it.state == TurnState::Working);
+        let was_taken = session.turns.open(*steered).is_some_and(|it| it.state == TurnState::Working);
         (*steered, steered_end(whole, turn, was_taken))
     });
     let ends: Vec<(u64, TurnEnd)> = steered.chain([(turn, end)]).collect();
@@ -76,7 +80,7 @@ fn model_failed(session: &Session, current: &Current, end: &TurnEnd, now: Now) -
         Event::QueueHeld { hold: Hold::ModelFailed { turn, failure, reason } }
     });
     let before =
-        session.turns.get(turn).and_then(|turn| turn.retry).unwrap_or(Retry { of: turn, attempt: 0 });
+        session.turns.open(turn).and_then(|turn| turn.retry).unwrap_or(Retry { of: turn, attempt: 0 });
     let prompt = again(session, current, Retry { attempt: before.attempt + 1, ..before });
     // The next run may have a terminal, in which the text would be a command.
     let can_be_said = can_be_said(session, &prompt.text).is_ok();
@@ -105,7 +109,7 @@ fn model_failed(session: &Session, current: &Current, end: &TurnEnd, now: Now) -
 fn again(session: &Session, current: &Current, retry: Retry) -> Prompt {
     let turns = std::iter::once(&current.turn).chain(&current.steered);
     let texts: Vec<&str> =
-        turns.filter_map(|turn| session.turns.get(*turn)).map(|turn| &*turn.prompt).collect();
+        turns.filter_map(|turn| session.turns.open(*turn)).map(|turn| &*turn.prompt).collect();
     let Retry { of, attempt } = retry;
     Prompt {
         by: retry_policy(),

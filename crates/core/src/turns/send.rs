@@ -1,7 +1,7 @@
 //! What a caller wants said: accepted, recognised, or refused.
 
 use super::queue::cancel_requested;
-use super::{MAX_KEY_BYTES, MAX_PROMPT_BYTES, MOST_QUEUED, Manner, Prompt, Release, digest};
+use super::{MAX_KEY_BYTES, MAX_PROMPT_BYTES, MOST_QUEUED, Manner, Prompt, Release, key_hash, text_digest};
 use crate::{Event, Now, Phase, Refusal, Session};
 
 /// Accepts a prompt, or recognises one that was accepted before.
@@ -13,9 +13,9 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
         return Err(Refusal::NoTurns);
     }
     let turns = &session.turns;
-    if let Some(turn) = prompt.key.as_deref().and_then(|key| turns.keyed(key)) {
-        let same = turns.get(turn).is_some_and(|known| known.digest == digest(prompt.text.as_str()));
-        return if same { Ok(vec![]) } else { Err(Refusal::KeyReused { turn }) };
+    if let Some(known) = prompt.key.as_deref().and_then(|key| turns.keys.find(key_hash(key))) {
+        let same = known.digest == text_digest(&prompt.text);
+        return if same { Ok(vec![]) } else { Err(Refusal::KeyReused { turn: known.turn.into() }) };
     }
     if session.archived {
         return Err(Refusal::Archived);

@@ -13,11 +13,13 @@ mod queue;
 mod runs;
 mod steer;
 mod time;
+mod window;
 
 use std::time::Duration;
 
 use super::{
-    Able, Ask, AskKind, AskOption, CANCEL_PATIENCE, Final, Manner, Prompt, StartBy, TurnEnd, TurnState,
+    Able, Ask, AskKind, AskOption, CANCEL_PATIENCE, Final, Manner, Prompt, StartBy, TurnEnd, TurnLookup,
+    TurnState,
 };
 use crate::{
     Actor, Boundary, Command, Effect, Event, Exit, Now, Observation, Policy, Process, Refusal, Session, Spec,
@@ -235,7 +237,15 @@ impl Story {
     }
 
     fn state(&self, turn: u64) -> TurnState {
-        self.session.turns.get(turn).expect("there is such a turn").state
+        let ended = self.events.iter().find_map(|event| match event {
+            Event::TurnEnded { turn: over, end, .. } if *over == turn => Some(TurnState::Over(end.state)),
+            _ => None,
+        });
+        match self.session.turns.find(turn) {
+            TurnLookup::Here(turn) => turn.state,
+            TurnLookup::Past => ended.expect("only a turn that is over is no longer in memory"),
+            TurnLookup::Absent => panic!("there is no turn {turn}"),
+        }
     }
 
     fn queue(&self) -> Vec<u64> {

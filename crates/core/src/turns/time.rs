@@ -57,7 +57,7 @@ impl Session {
 
     /// By when a turn has to be with the agent, on the boot clock. A moment of an earlier boot has passed.
     fn start_by_boot_ms(&self, turn: u64) -> Option<u64> {
-        let start_by = self.turns.get(turn)?.start_by.as_ref()?;
+        let start_by = self.turns.open(turn)?.start_by.as_ref()?;
         Some(if start_by.boot_id == self.boot_id() { start_by.boot_ms } else { 0 })
     }
 

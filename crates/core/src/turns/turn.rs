@@ -13,20 +13,14 @@ pub struct Turn {
     pub state: TurnState,
     /// What to say, until that is no longer needed.
     pub prompt: Arc<str>,
-    /// What makes the prompt it was accepted with known again, for as long as the session lives.
-    pub(super) digest: [u64; 2],
-    /// What makes the call repeatable.
-    pub key: Option<Arc<str>>,
     /// It is withdrawn if the agent does not have it by then, on the boot clock.
     pub start_by: Option<StartBy>,
     /// How it meets a turn that is running.
     pub manner: Manner,
     /// The failed turn whose text it says again.
     pub retry: Option<Retry>,
-    /// Whether the agent was given it.
-    pub(super) given: bool,
     /// What makes every end that was told of it known again.
-    pub(super) ends: Vec<[u64; 2]>,
+    pub ends: Vec<u64>,
 }
 
 /// A moment until which a turn has to be with the agent.

@@ -11,8 +11,7 @@ use std::time::Duration;
 use berth_api::message::Take;
 use berth_api::{Code, Problem, problem};
 use berth_core::{
-    Actor, Conversation, Event, Final, Hold, Interface, Observation, Origin, Refusal, Session, SessionId,
-    Spec, TurnState,
+    Actor, Conversation, Event, Hold, Interface, Observation, Origin, Refusal, Session, SessionId, Spec,
 };
 use berth_driver::Begin;
 use berth_host::identity;
@@ -247,8 +246,7 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
         return Err(Problem::new(Code::Refused, format!("session `{name}` cannot go on: {what}"))
             .hint("an agent gave it that; begin a new session"));
     }
-    let turns = &session.turns;
-    let was_given = (session.given_up_after + 1..=turns.last()).any(|turn| turns.was_given(turn));
+    let was_given = session.turns.last_given > session.given_up_after;
     let came_with_one = matches!(spec.origin, Origin::Resumed(_) | Origin::Forked(_));
     match turn::exists(spec, Some(known), &known.id) {
         Some(true) => Ok(Begin::Resume { id: known.id.clone() }),
@@ -289,8 +287,7 @@ fn is_safe_to_name(spec: &Spec, id: &str) -> Result<(), Problem> {
 
 /// Whether something is forgotten if a session's conversation is not there any more.
 pub(super) fn has_a_past(session: &Session, spec: &Spec) -> bool {
-    let mut of_this = session.turns.all.iter().skip(session.given_up_after as usize);
-    let was_answered = of_this.any(|turn| turn.state == TurnState::Over(Final::Done));
+    let was_answered = session.turns.last_done > session.given_up_after;
     was_answered || matches!(spec.origin, Origin::Resumed(_) | Origin::Forked(_))
 }
 

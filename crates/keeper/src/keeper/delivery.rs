@@ -97,7 +97,7 @@ impl Keeper {
     pub(super) fn say_turn(&mut self, turn: u64) {
         killpoint::reached("delivered");
         let session = &self.owner.history().session;
-        let Some(text) = session.turns.get(turn).map(|turn| turn.prompt.clone()) else { return };
+        let Some(text) = session.turns.open(turn).map(|turn| turn.prompt.clone()) else { return };
         if session.has_terminal() {
             return self.paste_turn(turn, &text);
         }

@@ -307,7 +307,7 @@ impl Keeper {
         let is_its_own = session.edges.is_none_or(|edges| edges.before == 0);
         let working = turns.current.as_ref().map(|current| current.turn).filter(|_| is_its_own);
         let working =
-            working.filter(|turn| turns.get(*turn).is_some_and(|it| it.state == TurnState::Working));
+            working.filter(|turn| turns.open(*turn).is_some_and(|it| it.state == TurnState::Working));
         if let (Some(turn), Some(text)) = (working, answer.filter(|answer| !answer.is_empty())) {
             self.tell_followers(turn, &Notice::Said { turn, text: text.to_owned() });
         }
@@ -345,7 +345,7 @@ impl Keeper {
     pub(super) fn after_edge(&mut self) {
         let session = &self.owner.history().session;
         let unsent = self.desk.paste.as_ref().is_some_and(|paste| {
-            session.turns.get(paste.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
+            session.turns.open(paste.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
         });
         let works = session.edges.is_some_and(|edges| edges.working);
         if !unsent {
@@ -383,7 +383,7 @@ impl Keeper {
             let end = TurnEnd::without_answer(Final::Interrupted, reason);
             return self.report(vec![Observation::TurnOver { turn, end }]);
         }
-        let prompt = self.owner.history().session.turns.get(turn).map(|turn| turn.prompt.clone());
+        let prompt = self.owner.history().session.turns.open(turn).map(|turn| turn.prompt.clone());
         if self.puts_back() {
             self.desk.put_back = prompt.map(|prompt| prompt.trim().lines().count() <= 1);
         }
@@ -431,7 +431,7 @@ impl Keeper {
         }
         let now = clock::boot_ms();
         if let Some(current) = &session.turns.current
-            && session.turns.get(current.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
+            && session.turns.open(current.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
         {
             let stage = Stage::Sent { until_ms: now + confirm_patience_ms() };
             self.desk.paste = Some(Paste { turn: current.turn, stage, before: vec![] });

@@ -128,7 +128,7 @@ impl StatusExtras {
         for event in events {
             match &event.get().event {
                 Event::TurnDelivered { turn, .. } => {
-                    if let Some(turn) = history.session.turns.get(*turn) {
+                    if let Some(turn) = history.session.turns.open(*turn) {
                         self.last_said.prompted(&turn.prompt);
                     }
                 }

@@ -8,7 +8,9 @@ use berth_api::frame::Kind;
 use berth_api::message::{Answer, Notice, Submit};
 use berth_api::turn::{Hold, Receipt, Wish, turn_id};
 use berth_api::{Code, Entry, Problem, problem, redact};
-use berth_core::{Actor, Ask, Command, Event, Phase, Prompt, Refusal, Release, Reply, StartBy, decide};
+use berth_core::{
+    Actor, Ask, Command, Event, Phase, Prompt, Refusal, Release, Reply, StartBy, TurnLookup, decide,
+};
 use berth_host::clock;
 
 use super::{Keeper, now};
@@ -38,7 +40,7 @@ impl Keeper {
             Some(turn) => turn,
             None => turns.last(),
         };
-        let receipt = Box::new(Receipt { repeated, ..self.receipt(turn) });
+        let receipt = Box::new(Receipt { repeated, ..self.receipt(turn)? });
         if let Some(client) = self.clients.get_mut(&key).filter(|_| waits) {
             client.waits_for = Some(turn);
         }
@@ -67,34 +69,38 @@ impl Keeper {
     }
 
     /// Where a turn stands.
-    fn receipt(&self, turn: u64) -> Receipt {
+    fn receipt(&self, turn: u64) -> Result<Receipt, Problem> {
         let turns = &self.owner.history().session.turns;
+        let state = match turns.find(turn) {
+            TurnLookup::Here(turn) => turn.state,
+            TurnLookup::Past => turn::past_state(&self.dir, &self.id, turn)?,
+            TurnLookup::Absent => return Err(self.refused(&Refusal::NoSuchTurn { turn })),
+        };
         let position = turns.queue.iter().position(|queued| *queued == turn).map(|at| at as u64);
         let held = turns.hold.clone().filter(|_| position.is_some());
-        Receipt {
+        Ok(Receipt {
             turn: turn_id(self.id.as_str(), turn),
             session: self.id.to_string(),
             number: turn,
-            state: turns.get(turn).map_or("", |turn| turn.state.word()).to_owned(),
+            state: state.word().to_owned(),
             repeated: false,
             position,
             paused: held.as_ref().is_some_and(|hold| !hold.needs_someone()),
             held: held.map(|hold| Hold::from(hold).describe(&self.handle_name())),
-        }
+        })
     }
 
     /// Tells a client of a turn from now on: what was said and done so far, then what is, then its end.
     pub(super) fn follow_turn(&mut self, key: u64, turn: u64) -> Result<Option<Answer>, Problem> {
         self.room_for_lasting()?;
         let turns = &self.owner.history().session.turns;
-        let Some(known) = turns.get(turn) else { return Err(self.refused(&Refusal::NoSuchTurn { turn })) };
-        let state = known.state;
+        let is_open = turns.open(turn).is_some();
         let is_current = turns.current.as_ref().is_some_and(|current| current.turn == turn);
-        let receipt = Box::new(self.receipt(turn));
+        let receipt = Box::new(self.receipt(turn)?);
         self.answer(key, &Answer::Receipt { receipt });
         let told = if is_current { self.told_so_far(turn) } else { Vec::new() };
         let asks = turns_asks(&self.owner.history().session.turns.asks);
-        if let Some(client) = self.clients.get_mut(&key).filter(|_| !state.is_over()) {
+        if let Some(client) = self.clients.get_mut(&key).filter(|_| is_open) {
             client.follows = Some(turn);
             for notice in told.into_iter().chain(asks) {
                 client.send(Kind::Notice, &plain(&notice));
@@ -114,7 +120,7 @@ impl Keeper {
     pub(super) fn cancel(&mut self, key: u64, turn: u64) -> Result<Option<Answer>, Problem> {
         let Some(by) = self.actor(key) else { return Ok(None) };
         self.order(Command::Cancel { turn, by })?;
-        let receipt = Box::new(self.receipt(turn));
+        let receipt = Box::new(self.receipt(turn)?);
         Ok(Some(Answer::Receipt { receipt }))
     }
 

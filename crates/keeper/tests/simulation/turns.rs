@@ -160,7 +160,7 @@ impl Keeper {
             Effect::Say { turn } => {
                 let current = self.mind.session().turns.current.as_ref();
                 let into = current.map(|current| current.turn).filter(|whole| whole != turn);
-                let given = self.mind.session().turns.get(*turn);
+                let given = self.mind.session().turns.open(*turn);
                 let told = given.map(|turn| turn.prompt.to_string());
                 let (boot_id, now) = (world.host.boot_id(), world.now().boot_ms);
                 let is_late = |by: &StartBy| by.boot_id != boot_id || by.boot_ms <= now;

@@ -38,7 +38,7 @@ fn c11_a_cancel_that_comes_too_late_does_not_undo_what_was_done() {
     story.cancel(1).expect("it runs");
     story.over(1, Final::Done);
     assert_eq!(story.state(1), TurnState::Over(Final::Done));
-    assert_eq!(story.cancel(1), Err(Refusal::TurnOver { turn: 1, end: Final::Done }));
+    assert_eq!(story.cancel(1), Err(Refusal::TurnOver { turn: 1, end: Some(Final::Done) }));
     assert_eq!(story.cancel(2), Err(Refusal::NoSuchTurn { turn: 2 }));
     assert_eq!(story.cancel(0), Err(Refusal::NoSuchTurn { turn: 0 }));
 }

@@ -70,9 +70,10 @@ fn a_retry_says_the_same_text_before_what_waits_after_a_back_off_that_doubles_an
         fails(&mut story, failed, Failure::Overloaded);
         let again = story.session.turns.last();
         assert_eq!(story.queue(), [again, 2], "before what waits");
-        let turn = story.session.turns.get(again).expect("it was accepted");
+        let turn = story.session.turns.open(again).expect("it was accepted");
         assert_eq!((&*turn.prompt, turn.retry), ("the first", Some(Retry { of: 1, attempt })));
-        assert_eq!(turn.key.as_deref(), Some(format!("~retry-1-{attempt}").as_str()), "a key of its own");
+        let key = format!("~retry-1-{attempt}");
+        assert_eq!(story.session.turns.keyed(&key), Some(again), "a key of its own");
         assert_eq!(story.session.state(true), State::Idle, "nobody is needed");
         let back_off = BACK_OFF_MS << (attempt - 1);
         assert_eq!(story.wakes_at(), Some(story.now.boot_ms + back_off));
@@ -109,7 +110,7 @@ fn what_was_added_to_a_failed_turn_is_said_again_with_it() {
     assert_eq!(story.deliver(), 2);
     story.see(Observation::TurnBegan { turn: 2 });
     fails(&mut story, 1, Failure::Limit);
-    assert_eq!(&*story.session.turns.get(3).expect("it was accepted").prompt, "the first\n\nand this");
+    assert_eq!(&*story.session.turns.open(3).expect("it was accepted").prompt, "the first\n\nand this");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use proptest::test_runner::{Config, RngSeed};
 
 use super::{Story, actor, ask, end, prompt};
 use crate::turns::{
-    Able, Current, Failure, Final, Hold, MOST_QUEUED, Prompt, Release, TurnEnd, TurnState, Wish,
+    Able, Current, Failure, Final, Hold, MOST_QUEUED, Prompt, Release, TurnEnd, TurnLookup, TurnState, Wish,
 };
 use crate::{
     Command, Effect, Event, Exit, Observation, Phase, Policy, PolicyChange, Process, Refusal, Session,
@@ -75,6 +75,17 @@ impl Life {
                 self.send(Prompt { key, start_by, manner, ..prompt(&format!("text {text}")) });
             }
             Step::Flood(count) => (0..count).for_each(|_| self.send(prompt("more"))),
+            Step::Busy(count) => {
+                for _ in 0..count {
+                    self.send(prompt("soon done"));
+                    self.step(Step::Deliver);
+                    let current = self.story.session.turns.current.as_ref().map(|current| current.turn);
+                    if let Some(turn) = current {
+                        self.report(Observation::TurnOver { turn, end: end(Final::Done) });
+                    }
+                    self.check();
+                }
+            }
             Step::Deliver => {
                 if let Some(turn) = self.story.session.due_turn() {
                     let given = self.order(Command::Deliver { turn, output_from: 0 });
@@ -101,7 +112,14 @@ impl Life {
                 match state {
                     None => assert_eq!(cancelled, Err(Refusal::NoSuchTurn { turn })),
                     Some(TurnState::Queued) => panic!("turn {turn} still waits"),
-                    Some(TurnState::Delivered | TurnState::Working | TurnState::Over(_)) => {}
+                    Some(TurnState::Delivered | TurnState::Working) => {}
+                    // It may have waited before.
+                    Some(TurnState::Over(end)) if cancelled.is_ok() => assert_eq!(end, Final::Cancelled),
+                    Some(TurnState::Over(end)) => {
+                        let is_here = matches!(self.story.session.turns.find(turn), TurnLookup::Here(_));
+                        let end = is_here.then_some(end);
+                        assert_eq!(cancelled, Err(Refusal::TurnOver { turn, end }));
+                    }
                 }
             }
             Step::Move(turn, to) => {
@@ -276,6 +294,17 @@ impl Life {
         }
     }
 
+    /// A key means its turn for as long as the session lives, also when that turn is long over.
+    fn repeat_all_keys(&mut self) {
+        for (key, text) in self.seen.keys.clone() {
+            let turn = self.story.session.turns.keyed(&key).expect("a key is never forgotten");
+            let again = |text: &str| Prompt { key: Some(key.clone()), ..prompt(text) };
+            assert_eq!(self.order(Command::Send { prompt: again(&text) }), Ok(vec![]));
+            let other = self.order(Command::Send { prompt: again("another text") });
+            assert_eq!(other, Err(Refusal::KeyReused { turn }));
+        }
+    }
+
     /// The world cooperates: whatever holds is lifted, agents start, take turns and finish them.
     fn cooperate(&mut self) {
         let most = 20 + 4 * self.story.session.turns.last();
@@ -329,5 +358,6 @@ proptest::proptest! {
             life.check();
         }
         life.cooperate();
+        life.repeat_all_keys();
     }
 }

@@ -46,7 +46,7 @@ fn a_turn_that_waits_can_be_moved_and_others_keep_their_order() {
     assert_eq!(story.order(shift(1, 0)), Err(Refusal::TurnStarted { turn: 1 }));
     assert_eq!(story.order(shift(5, 0)), Err(Refusal::NoSuchTurn { turn: 5 }));
     story.over(1, Final::Done);
-    assert_eq!(story.order(shift(1, 0)), Err(Refusal::TurnOver { turn: 1, end: Final::Done }));
+    assert_eq!(story.order(shift(1, 0)), Err(Refusal::TurnOver { turn: 1, end: Some(Final::Done) }));
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn a_turn_that_waits_can_say_something_else_and_keeps_its_place() {
     assert_eq!(story.order(edit(1, "x")), Err(Refusal::TurnStarted { turn: 1 }), "the agent has it");
     assert_eq!(story.order(edit(9, "x")), Err(Refusal::NoSuchTurn { turn: 9 }));
     story.over(1, Final::Done);
-    assert_eq!(story.order(edit(1, "x")), Err(Refusal::TurnOver { turn: 1, end: Final::Done }));
+    assert_eq!(story.order(edit(1, "x")), Err(Refusal::TurnOver { turn: 1, end: Some(Final::Done) }));
     assert_eq!(story.deliver(), 2);
-    assert_eq!(&*story.session.turns.get(2).expect("there").prompt, "rather this");
+    assert_eq!(&*story.session.turns.open(2).expect("there").prompt, "rather this");
     assert_eq!(story.order(edit(2, "too late")), Err(Refusal::TurnStarted { turn: 2 }));
 }

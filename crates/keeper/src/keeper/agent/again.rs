@@ -99,7 +99,7 @@ impl Keeper {
         let session = &self.owner.history().session;
         let proves = self.talk.as_ref().is_some_and(|talk| talk.driver.proves().accepted);
         let unheard = session.turns.current.as_ref().is_some_and(|current| {
-            session.turns.get(current.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
+            session.turns.open(current.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
         });
         if proves && unheard {
             // It may be on disk without having been said: a write that failed can be there all the same.

@@ -113,7 +113,7 @@ impl Keeper {
         let Some(Paste { turn, stage, .. }) = self.desk.paste.as_ref() else { return };
         let (turn, stage) = (*turn, *stage);
         let session = &self.owner.history().session;
-        let given = session.turns.get(turn).map(|turn| turn.state);
+        let given = session.turns.open(turn).map(|turn| turn.state);
         // It may have begun something by itself behind the paste, and ask something in a moment.
         let is_busy = session.asks_on_screen() || session.edges.is_some_and(|edges| edges.working);
         if given != Some(TurnState::Delivered) {
@@ -168,7 +168,7 @@ impl Keeper {
     fn shows_paste(&mut self) -> bool {
         let now = rows(&self.screen.text());
         let Some(Paste { turn, before, .. }) = &self.desk.paste else { return false };
-        let turn = self.owner.history().session.turns.get(*turn);
+        let turn = self.owner.history().session.turns.open(*turn);
         turn.is_some_and(|turn| has_come(before, &now, &turn.prompt))
     }
 }

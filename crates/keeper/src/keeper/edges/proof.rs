@@ -121,7 +121,7 @@ impl Keeper {
         let is_known =
             session.spec.as_ref().and_then(|spec| berth_transcript::Kind::of(&spec.conversation)).is_some();
         let turn = session.turns.current.as_ref()?.turn;
-        let works = session.turns.get(turn).is_some_and(|turn| turn.state == TurnState::Working);
+        let works = session.turns.open(turn).is_some_and(|turn| turn.state == TurnState::Working);
         (is_its_own && is_known && works).then_some(turn)
     }
 

@@ -2,7 +2,9 @@
 
 use super::super::Story;
 use super::Life;
-use crate::turns::{Able, Hold, MOST_ASKS, MOST_QUEUED, Release, StartBy, TurnState, Turns};
+use crate::turns::{
+    Able, Final, Hold, MOST_ASKS, MOST_OVER_KEPT, MOST_QUEUED, Release, StartBy, TurnLookup, TurnState, Turns,
+};
 use crate::{Command, Effect, Exit, Observation, Phase, Session, decide, effects, observe};
 
 impl Life {
@@ -12,6 +14,7 @@ impl Life {
         let turns = &session.turns;
         assert_eq!(Session::replay(&self.story.events), *session, "replay leads elsewhere than life did");
         self.check_places(turns);
+        self.check_window(turns);
         assert!(turns.asks.len() <= MOST_ASKS);
         let is_live = session.is_live();
         assert!(is_live || (turns.current.is_none() && turns.ready.is_none() && turns.asks.is_empty()));
@@ -45,6 +48,28 @@ impl Life {
         assert_eq!((waiting, with_agent), (queued, delivered));
         assert!(turns.queue.len() <= MOST_QUEUED);
         assert_eq!(turns.last(), self.seen.accepted);
+    }
+
+    /// In memory are the turns that are not over and the last that are, and nothing else.
+    fn check_window(&self, turns: &Turns) {
+        let (evicted, kept) = self.seen.ended.split_at(self.seen.ended.len().saturating_sub(MOST_OVER_KEPT));
+        for turn in kept {
+            assert!(matches!(turns.find(*turn), TurnLookup::Here(_)), "turn {turn} ended just now");
+        }
+        for turn in evicted {
+            assert_eq!(turns.find(*turn), TurnLookup::Past, "turn {turn} ended long ago");
+            assert_eq!(turns.open(*turn), None);
+        }
+        let open = self.seen.turns.values().filter(|(_, state)| !state.is_over()).count();
+        assert_eq!(turns.window.len(), open + kept.len());
+        for turn in [0, turns.last() + 1] {
+            assert_eq!(turns.find(turn), TurnLookup::Absent);
+        }
+        let given = || self.seen.turns.iter().filter(|(_, (times, _))| *times > 0);
+        let done = self.seen.turns.iter().filter(|(_, (_, state))| *state == TurnState::Over(Final::Done));
+        assert_eq!(turns.given_total, given().count() as u64);
+        assert_eq!(turns.last_given, given().map(|(turn, _)| *turn).max().unwrap_or_default());
+        assert_eq!(turns.last_done, done.map(|(turn, _)| *turn).max().unwrap_or_default());
     }
 
     fn check_owed(&self) {
@@ -102,7 +127,7 @@ impl Life {
             events.iter().for_each(|event| session.apply(event));
         }
         // A queue with many deadlines has as many reasons to wake, each later than the one before.
-        let waits = session.turns.queue.iter().filter_map(|turn| session.turns.get(*turn)?.start_by.clone());
+        let waits = session.turns.queue.iter().filter_map(|turn| session.turns.open(*turn)?.start_by.clone());
         let late = |by: &StartBy| by.boot_id == self.story.boot_id() && by.boot_ms <= now.boot_ms;
         assert_eq!(waits.filter(late).count(), 0, "woken again and again: {session:?}");
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::Story;
-use crate::turns::{Final, MOST_QUEUED, Manner, StartBy, TurnState};
+use crate::turns::{Final, MOST_QUEUED, Manner, StartBy, TurnLookup, TurnState};
 use crate::{Event, Phase, Session};
 
 /// What the events said so far.
@@ -21,6 +21,8 @@ pub(super) struct Seen {
     pub(super) told: Vec<(u64, Final)>,
     /// Somebody stopped it, and nobody has started it since.
     pub(super) is_stopped: bool,
+    /// Turns that are over, in the order they ended.
+    pub(super) ended: Vec<u64>,
     /// Which of them came after the end.
     pub(super) late: Vec<(u64, Final)>,
     /// Somebody put it away, and nobody has brought it back since.
@@ -47,7 +49,7 @@ impl Seen {
                 assert!(is_running && *epoch == before.epoch, "given to an agent that does not run");
                 assert!(before.turns.ready.is_some(), "given to an agent that takes no turns");
                 assert_eq!(before.turns.hold, None, "given while it was held");
-                let given = before.turns.get(*turn).expect("accepted before");
+                let given = before.turns.open(*turn).expect("accepted before");
                 let in_time = |by: &StartBy| by.boot_id == story.boot_id() && by.boot_ms > story.now.boot_ms;
                 assert!(given.start_by.as_ref().is_none_or(in_time), "given too late");
                 let is_expired = before.is_expired(&story.boot_id(), story.now.boot_ms);
@@ -71,6 +73,8 @@ impl Seen {
             Event::TurnLate { turn, end } => {
                 let (_, state) = self.turns.get(turn).expect("accepted before");
                 assert!(state.is_over(), "late is what comes after the end");
+                let is_here = matches!(before.turns.find(*turn), TurnLookup::Here(_));
+                assert!(is_here, "what is told of a turn that is no longer in memory is ignored");
                 assert!(!self.late.contains(&(*turn, end.state)), "kept twice");
                 self.late.push((*turn, end.state));
             }
@@ -164,5 +168,6 @@ impl Seen {
             (TurnState::Delivered | TurnState::Working, Final::Unknown) => {}
         }
         self.turns.get_mut(&turn).expect("accepted before").1 = TurnState::Over(end);
+        self.ended.push(turn);
     }
 }

@@ -17,6 +17,8 @@ pub(super) enum Step {
     },
     /// So many at once: a queue that is full is worth nothing untested.
     Flood(u8),
+    /// So many are sent, given and done, one after the other, if the agent takes them: more than are kept in memory.
+    Busy(u8),
     /// The keeper does what is owed: gives the turn that is due.
     Deliver,
     /// A keeper gone mad gives a turn of its own choice.
@@ -83,6 +85,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     let commands = prop_oneof![
         12 => send,
         1 => (60..130_u8).prop_map(Step::Flood),
+        2 => (1..9_u8).prop_map(Step::Busy),
         12 => Just(Step::Deliver),
         1 => turn().prop_map(Step::DeliverAny),
         1 => turn().prop_map(Step::Withdraw),
