@@ -16,6 +16,7 @@ pub mod problem;
 pub mod record;
 pub mod redact;
 pub mod scope;
+pub mod snapshot;
 pub mod status;
 pub mod token;
 pub mod trace;

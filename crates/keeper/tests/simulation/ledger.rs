@@ -3,6 +3,7 @@
 //! Everything is compared with what a reader without bugs finds on the disk, not with what the keeper believes.
 //! Start with [`Ledger::check`].
 
+use berth_api::snapshot::SessionSnapshot;
 use berth_core::{Effect, Fence, Prompt, Session, effects};
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Committed, JournalError, Seq, read};
@@ -147,6 +148,7 @@ impl Ledger {
         }
         if !events.is_empty() {
             self.failed.clear();
+            comes_back_from_paper(&plan.then)?;
         }
         Ok(())
     }
@@ -270,6 +272,17 @@ impl Ledger {
     pub(crate) fn len(&self) -> usize {
         self.committed.len()
     }
+}
+
+/// A snapshot of the session, and the keys of its turns, are the session.
+fn comes_back_from_paper(session: &Session) -> Held {
+    let json = serde_json::to_vec(&SessionSnapshot::from(session)).expect("plain data");
+    let paper: SessionSnapshot = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+    let mut back = Session::try_from(paper).map_err(|bad| bad.to_string())?;
+    for key in session.turns.keys.iter() {
+        back.turns.remember_key(key.hash, key.turn, key.digest);
+    }
+    expect(back == *session, || format!("{session:?} comes back from paper as {back:?}"))
 }
 
 /// Trouble with the disk is fine; the rest is a bug.
