@@ -193,14 +193,6 @@ impl Ctx {
         }
     }
 
-    /// What is known about a session: by its short cut if that is to be believed, or by its keeper.
-    pub fn look(&self, id: &SessionId) -> Result<Status, Problem> {
-        match view::Look::at(&self.home, id).believed(&self.home) {
-            Some(status) => Ok(status),
-            None => Ok(self.known(id)?.0),
-        }
-    }
-
     /// What the files tell once a run without a keeper is brought to its end. If that fails, the loss
     /// as it is, and what is in the way.
     pub fn healed(&self, id: &SessionId) -> Result<(Status, Option<Problem>), Problem> {

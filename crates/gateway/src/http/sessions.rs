@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, Status};
+use berth_keeper::view::Look;
 use berth_verbs::life::{self, Edit};
 use berth_verbs::listing::{self, Extent, Filter, Order, STATES};
 use berth_verbs::purge::{self, Doomed};
@@ -257,8 +258,12 @@ async fn directories(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Js
 }
 
 async fn one(Target { id, ctx, .. }: Target) -> Result<Json<Status>, Fault> {
-    let looked = work(move || ctx.look(&id).map_err(|problem| or_no_store(&ctx.home, problem)));
-    Ok(Json(looked.await?))
+    // A look at a few small files is cheaper than handing it to another thread.
+    if let Some(status) = Look::at(&ctx.home, &id).believed(&ctx.home) {
+        return Ok(Json(status));
+    }
+    let known = work(move || ctx.known(&id).map_err(|problem| or_no_store(&ctx.home, problem)));
+    Ok(Json(known.await?.0))
 }
 
 /// What is to be different about a session.
