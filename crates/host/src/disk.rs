@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
+use crate::lock::LockFile;
+
 /// Writes a file through a temporary one beside it. With `sync` it survives a power cut once this
 /// returns; without, a power cut may bring the old one back.
 pub fn write_atomically(dir: &Path, name: &str, bytes: &[u8], sync: bool) -> io::Result<()> {
@@ -57,9 +59,15 @@ impl PreparedFile {
         }
     }
 
-    /// The descriptor that holds the lock. The temporary name goes.
-    pub fn into_locked(self) -> File {
-        self.file
+    /// Gives the file this name, in the place of the file that has it.
+    pub fn replace(&self, name: &str) -> io::Result<()> {
+        fs::rename(&self.temporary.0, self.dir.join(name))?;
+        File::open(&self.dir)?.sync_all()
+    }
+
+    /// The open file, which holds the lock. The temporary name goes.
+    pub fn into_locked(self) -> LockFile {
+        LockFile::from_fd(self.file.into())
     }
 }
 

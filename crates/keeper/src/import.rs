@@ -7,18 +7,23 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use berth_api::{Code, Problem, Status};
 use berth_core::{Command, Conversation, Event, Name, Now, Observation, SessionId, Spec};
 use berth_host::clock;
 use berth_host::identity::Identity;
+use berth_host::lock::LockFile;
 
 use crate::conversations::{Claim, ConversationLock};
 use crate::home::Home;
-use crate::names::NamesLock;
+use crate::names::Naming;
 use crate::owner::Input;
 use crate::store::{self, Lease};
 use crate::view;
+
+/// How long to wait for a command that imports another conversation.
+const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A conversation that was had without us.
 #[derive(Clone, Debug)]
@@ -39,37 +44,41 @@ pub struct Past {
     pub last_at_ms: u64,
 }
 
-/// How a new session gets its name.
-#[derive(Clone, Debug)]
-pub enum Naming {
-    /// A user chose it: refused if it is in use.
-    Chosen(Name),
-    /// berth chose it: gets a number if it is in use.
-    Stem(Name),
+/// The right to import a conversation. Given back on drop.
+#[derive(Debug)]
+pub struct ImportLock(#[expect(dead_code, reason = "the lock lasts as long as the file is open")] LockFile);
+
+impl ImportLock {
+    /// Waits for the right to import.
+    pub fn acquire(home: &Home) -> Result<Self, Problem> {
+        let path = home.root().join("import.lock");
+        let locked = LockFile::open_or_create(&path)
+            .and_then(|file| Ok((file.acquire(LOCK_PATIENCE)?, file)))
+            .map_err(|error| {
+                Problem::new(Code::Refused, format!("cannot lock {}: {error}", path.display()))
+            })?;
+        match locked {
+            (true, file) => Ok(Self(file)),
+            (false, _) => Err(Problem::new(Code::TimedOut, format!("{} stays locked", path.display()))
+                .hint("another berth command holds it; look for one that hangs")),
+        }
+    }
 }
 
-/// Makes its session. Who holds the names keeps two of these from making two sessions of one conversation.
-pub fn import(home: &Home, names: &NamesLock, past: Past) -> Result<Status, Problem> {
+/// Makes its session. The lock, held since the caller looked for a session of this conversation, keeps two imports of it
+/// from making two sessions.
+pub fn import(home: &Home, _: &ImportLock, past: Past) -> Result<Status, Problem> {
     let cannot = |what: &str, error: &dyn std::fmt::Display| {
         Problem::new(Code::Refused, format!("cannot make a session: {what}: {error}"))
     };
     let id = home.mint().map_err(|error| cannot("making its directory", &error))?;
-    let (name, reserved) = match &past.name {
-        Naming::Chosen(name) => (names.claim_name(name, &id).map(|()| name.clone()), None),
-        Naming::Stem(stem) => match home.reserve_name(stem, &id) {
-            Ok(reserved) => (Ok(reserved.name().clone()), Some(reserved)),
-            Err(problem) => (Err(problem), None),
-        },
-    };
-    let made = name.clone().and_then(|name| make(home, &id, name, past));
+    let made = home.claim_name(&past.name, &id).and_then(|(name, claim)| {
+        let made = make(home, &id, name, past);
+        made.map_err(|problem| (claim.give_up(), problem).1)
+    });
     if made.is_err() {
         // Nothing was ever said in it, and nobody has heard of it.
         let _ = fs::remove_dir_all(home.session_dir(&id));
-        match (reserved, name) {
-            (Some(reserved), _) => reserved.give_up(),
-            (None, Ok(name)) => names.drop_name(&name, &id),
-            (None, Err(_)) => {}
-        }
     }
     made
 }

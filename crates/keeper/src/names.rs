@@ -1,10 +1,13 @@
 //! Names and keys: pointers to sessions, each created exclusively.
 //!
-//! A pointer is a file whose content is an id. It counts only while the session it points to says
-//! the same of itself, so a crash between the two leaves a stale file, never a wrong answer. Who
-//! changes pointers holds one lock from the check until the session says so itself. A name that berth chooses takes
-//! no common lock, so that many sessions can start at once: its file is created exclusively and stays locked until the
-//! session says so ([`Home::reserve_name`]).
+//! Promise: of all sessions that want a name or key at most one gets it. A pointer is a file whose content is an id. It
+//! counts only while the session it points to says the same of itself, so a crash between the two leaves a stale file,
+//! never a wrong answer. A command that makes or renames a session keeps the pointer's own file locked until the session
+//! says so ([`PointerClaim`]); claims of different names wait for nothing in common. A file that has a pointer's name is
+//! replaced or removed only by the holder of its lock, who looked again with the lock that it still has the name.
+//!
+//! No process waits for a second pointer while it holds one, except `run`, which takes the key first and then the name.
+//! Start with [`Home::claim_name`] and [`Home::claim_key`].
 
 use std::fs;
 use std::io;
@@ -18,76 +21,174 @@ use berth_host::lock::LockFile;
 
 use crate::{Home, view};
 
-/// How long to wait for whoever changes names before giving up.
-const LOCK_PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for a session that is just getting a name or key.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for a command that only looks at a pointer which is to be removed.
+const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often a name that berth chooses is tried again because another session got it first.
 const MOST_TRIES: u64 = 10_000;
 
-/// A name that only one session can get. Given back, or up, when the session says so itself.
+/// How a session gets its name.
+#[derive(Clone, Debug)]
+pub enum Naming {
+    /// A user chose it: refused if it is in use.
+    Chosen(Name),
+    /// berth chose it: gets a number if it is in use.
+    Stem(Name),
+}
+
+/// A name or key that only one session can get. Its pointer is locked until this is dropped, which is when the session
+/// says so itself.
 #[derive(Debug)]
-pub struct ReservedName {
-    name: Name,
+pub struct PointerClaim {
     path: PathBuf,
-    /// Locked as long as this lives.
-    _file: fs::File,
+    file: LockFile,
+    /// The session had it before.
+    is_renewed: bool,
 }
 
-impl ReservedName {
-    /// The name.
-    pub fn name(&self) -> &Name {
-        &self.name
-    }
-
-    /// Frees the name: its session was never made.
+impl PointerClaim {
+    /// Frees the name or key: the session did not get it. A session that had it before keeps it.
     pub fn give_up(self) {
-        let _ = fs::remove_file(&self.path);
+        if !self.is_renewed && matches!(self.file.is_at(&self.path), Ok(true)) {
+            // A stale pointer is harmless: the session it names does not say so itself.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
-/// The right to change names and keys. Given back on drop.
-#[derive(Debug)]
-pub struct NamesLock {
-    home: Home,
-    _file: LockFile,
+/// The outcome of a claim.
+enum Claimed {
+    Ours(PointerClaim),
+    /// The session that has it says so itself.
+    Taken(SessionId),
 }
 
 impl Home {
-    /// Waits for the right to change names and keys.
-    pub fn lock_names(&self) -> Result<NamesLock, Problem> {
-        let path = self.root().join("names.lock");
-        let locked = LockFile::open_or_create(&path)
-            .and_then(|file| Ok((file.acquire(LOCK_PATIENCE)?, file)))
-            .map_err(|error| {
-                Problem::new(Code::Refused, format!("cannot lock {}: {error}", path.display()))
-            })?;
-        match locked {
-            (true, file) => Ok(NamesLock { home: self.clone(), _file: file }),
-            (false, _) => Err(Problem::new(Code::TimedOut, format!("{} stays locked", path.display()))
-                .hint("another berth command holds it; look for one that hangs")),
+    /// Points a name at a session, unless another session has it. Returns the name too, because berth may choose it.
+    pub fn claim_name(&self, naming: &Naming, id: &SessionId) -> Result<(Name, PointerClaim), Problem> {
+        let name = match naming {
+            Naming::Chosen(name) => name,
+            Naming::Stem(stem) => return self.claim_numbered(stem, id),
+        };
+        let says_so = |session: &Session| session.name.as_ref() == Some(name);
+        let what = format!("the name `{name}`");
+        match self.claim(&self.name_path(name), &what, id, says_so)? {
+            Claimed::Ours(claim) => Ok((name.clone(), claim)),
+            Claimed::Taken(other) => {
+                Err(Problem::new(Code::Refused, format!("{what} is in use by session {other}"))
+                    .hint(format!("choose another name, or free it with `berth rename {other} NAME`")))
+            }
         }
     }
 
-    /// Reserves a name for a session that is about to be made: `stem`, or the stem with a number if that is in use. Looks
-    /// at few of the names there are, however many begin alike.
-    pub fn reserve_name(&self, stem: &Name, id: &SessionId) -> Result<ReservedName, Problem> {
-        let trouble = |error: io::Error| {
-            let path = self.name_path(stem);
-            Problem::new(Code::Refused, format!("cannot write {}: {error}", path.display()))
-        };
+    /// Points a key at a session; `None` if it already means another one.
+    pub fn claim_key(&self, key: &str, id: &SessionId) -> Result<Option<PointerClaim>, Problem> {
+        match self.claim(&self.key_path(key), &format!("the key `{key}`"), id, has_key(key))? {
+            Claimed::Ours(claim) => Ok(Some(claim)),
+            Claimed::Taken(_) => Ok(None),
+        }
+    }
+
+    /// Claims `stem`, or the stem with a number if that is in use. Looks at few of the names there are, however many
+    /// begin alike; a stale pointer counts as in use.
+    fn claim_numbered(&self, stem: &Name, id: &SessionId) -> Result<(Name, PointerClaim), Problem> {
+        let path = self.name_path(stem);
+        let trouble = cannot_write(&path);
         let is_free = |number: u64| !self.name_path(&numbered(stem, number)).exists();
         let first = first_free(is_free);
         // One file for all tries: where many sessions start at once, each lost race would sync another one.
-        let prepared = prepare(&self.name_path(stem), id).map_err(trouble)?;
+        let prepared = prepare(&path, id).map_err(trouble)?;
         for number in first..first + MOST_TRIES {
             let name = numbered(stem, number);
             if prepared.link_as(name.as_str()).map_err(trouble)? {
                 let path = self.name_path(&name);
-                return Ok(ReservedName { name, path, _file: prepared.into_locked() });
+                return Ok((name, PointerClaim { path, file: prepared.into_locked(), is_renewed: false }));
             }
         }
         Err(Problem::new(Code::Refused, format!("too many sessions are called `{stem}`"))
             .hint("give it a name with --name"))
+    }
+
+    fn claim(
+        &self,
+        path: &Path,
+        what: &str,
+        id: &SessionId,
+        says_so: impl Fn(&Session) -> bool,
+    ) -> Result<Claimed, Problem> {
+        let trouble = cannot_write(path);
+        let prepared = prepare(path, id).map_err(trouble)?;
+        let ours = |prepared: PreparedFile, is_renewed| {
+            let (path, file) = (path.to_owned(), prepared.into_locked());
+            Ok(Claimed::Ours(PointerClaim { path, file, is_renewed }))
+        };
+        loop {
+            if prepared.link_as(file_name(path)).map_err(trouble)? {
+                return ours(prepared, false);
+            }
+            let Some(there) = LockFile::open_existing(path).map_err(trouble)? else { continue };
+            if !there.acquire(CLAIM_PATIENCE).map_err(trouble)? {
+                return Err(Problem::new(
+                    Code::TimedOut,
+                    format!("{what} is in use by a session that is still starting"),
+                )
+                .hint("try again, or choose another one"));
+            }
+            // The command that had the lock may have removed or replaced the file.
+            if !there.is_at(path).map_err(trouble)? {
+                continue;
+            }
+            // Read only with the lock: a session that is being made says that it has the name before the lock is free.
+            let has_it = self.pointed_at(path, &says_so)?;
+            if let Some(other) = has_it.as_ref().filter(|other| *other != id) {
+                return Ok(Claimed::Taken(other.clone()));
+            }
+            prepared.replace(file_name(path)).map_err(trouble)?;
+            return ours(prepared, has_it.is_some());
+        }
+    }
+
+    /// Removes a name that a session no longer has.
+    pub fn drop_name(&self, name: &Name, id: &SessionId) {
+        // A stale pointer is harmless: the session it names does not say so itself.
+        let _ = self.drop_pointer(&self.name_path(name), id, |session| session.name.as_ref() == Some(name));
+    }
+
+    /// Removes a key whose session is no more.
+    pub(crate) fn drop_key(&self, key: &str, id: &SessionId) {
+        let _ = self.drop_pointer(&self.key_path(key), id, has_key(key));
+    }
+
+    /// Removes every name and key of a session that is no more.
+    pub(crate) fn drop_pointers(&self, id: &SessionId) -> io::Result<()> {
+        for shelf in ["names", "keys"] {
+            for entry in fs::read_dir(self.root().join(shelf))? {
+                self.drop_pointer(&entry?.path(), id, |_| true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_pointer(
+        &self,
+        path: &Path,
+        id: &SessionId,
+        says_so: impl Fn(&Session) -> bool,
+    ) -> io::Result<()> {
+        if !points_at(path, id) {
+            return Ok(());
+        }
+        let Some(there) = LockFile::open_existing(path)? else { return Ok(()) };
+        if there.acquire(DROP_PATIENCE)?
+            && there.is_at(path)?
+            && points_at(path, id)
+            && matches!(self.pointed_at(path, says_so), Ok(None))
+        {
+            fs::remove_file(path)?;
+        }
+        Ok(())
     }
 
     /// The session of this name, if there is one. A session that cannot be read may well be it, so
@@ -114,9 +215,7 @@ impl Home {
     /// The session a `run` with this key made, if it did. Errors as [`Home::session_named`] does: a
     /// "no" would make the same session a second time.
     pub fn session_keyed(&self, key: &str) -> Result<Option<SessionId>, Problem> {
-        let says_so =
-            |session: &Session| session.spec.as_ref().is_some_and(|spec| spec.key.as_deref() == Some(key));
-        self.pointed_at(&self.key_path(key), says_so)
+        self.pointed_at(&self.key_path(key), has_key(key))
     }
 
     fn pointed_at(
@@ -150,84 +249,9 @@ impl Home {
     }
 }
 
-impl NamesLock {
-    /// Points a name at a session, unless another session has it.
-    pub fn claim_name(&self, name: &Name, id: &SessionId) -> Result<(), Problem> {
-        let path = self.home.name_path(name);
-        let trouble = |error: io::Error| {
-            Problem::new(Code::Refused, format!("cannot write {}: {error}", path.display()))
-        };
-        loop {
-            // Locked while it is written: a session that is being made may have reserved it.
-            let Some(file) = LockFile::open_existing(&path).map_err(trouble)? else {
-                if prepare(&path, id).and_then(|prepared| prepared.link_as(name.as_str())).map_err(trouble)? {
-                    return Ok(());
-                }
-                continue;
-            };
-            if !file.try_exclusive().map_err(trouble)? {
-                return Err(Problem::new(
-                    Code::Refused,
-                    format!("the name `{name}` is in use by a session that is just starting"),
-                )
-                .hint("choose another name"));
-            }
-            if !file.is_at(&path).map_err(trouble)? {
-                continue;
-            }
-            // Only now: a session that is being made says that it has the name before it gives up the lock.
-            if let Some(other) = self.home.session_named(name.as_str())?.filter(|other| other != id) {
-                return Err(Problem::new(
-                    Code::Refused,
-                    format!("the name `{name}` is in use by session {other}"),
-                )
-                .hint(format!("choose another name, or free it with `berth rename {other} NAME`")));
-            }
-            return self.write(path, id);
-        }
-    }
-
-    /// Points a key at a session.
-    pub fn claim_key(&self, key: &str, id: &SessionId) -> Result<(), Problem> {
-        self.write(self.home.key_path(key), id)
-    }
-
-    /// Removes a name that no longer counts.
-    pub fn drop_name(&self, name: &Name, id: &SessionId) {
-        let path = self.home.name_path(name);
-        if points_at(&path, id) {
-            // A stale pointer is harmless: the session it names does not say so itself.
-            let _ = fs::remove_file(path);
-        }
-    }
-
-    /// Removes a key whose session was never made, or is no more.
-    pub fn drop_key(&self, key: &str, id: &SessionId) {
-        let path = self.home.key_path(key);
-        if points_at(&path, id) {
-            let _ = fs::remove_file(path);
-        }
-    }
-
-    /// Removes every name and key of a session that is no more.
-    pub(crate) fn drop_all(&self, id: &SessionId) -> io::Result<()> {
-        for shelf in ["names", "keys"] {
-            for entry in fs::read_dir(self.home.root().join(shelf))? {
-                let path = entry?.path();
-                if points_at(&path, id) {
-                    fs::remove_file(path)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn write(&self, path: PathBuf, id: &SessionId) -> Result<(), Problem> {
-        let dir = path.parent().expect("pointers live in a directory");
-        let name = path.file_name().and_then(|name| name.to_str()).expect("pointer names are plain text");
-        berth_host::disk::write_atomically(dir, name, id.as_str().as_bytes(), true)
-            .map_err(|error| Problem::new(Code::Refused, format!("cannot write {}: {error}", path.display())))
-    }
+/// Whether a session says that a `run` with this key made it.
+fn has_key(key: &str) -> impl Fn(&Session) -> bool {
+    move |session| session.spec.as_ref().is_some_and(|spec| spec.key.as_deref() == Some(key))
 }
 
 /// A stem, with its number unless that is 1.
@@ -260,8 +284,15 @@ fn first_free(is_free: impl Fn(u64) -> bool) -> u64 {
 /// Makes a locked pointer that has no name yet.
 fn prepare(path: &Path, id: &SessionId) -> io::Result<PreparedFile> {
     let dir = path.parent().expect("pointers live in a directory");
-    let name = path.file_name().and_then(|name| name.to_str()).expect("pointer names are plain text");
-    PreparedFile::new(dir, name, id.as_str().as_bytes())
+    PreparedFile::new(dir, file_name(path), id.as_str().as_bytes())
+}
+
+fn file_name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).expect("pointer names are plain text")
+}
+
+fn cannot_write(path: &Path) -> impl Fn(io::Error) -> Problem + Copy {
+    move |error| Problem::new(Code::Refused, format!("cannot write {}: {error}", path.display()))
 }
 
 fn points_at(path: &Path, id: &SessionId) -> bool {

@@ -19,7 +19,6 @@ use berth_host::lock::{Probe, probe};
 
 use crate::copies::{Copies, FORGET_PATIENCE};
 use crate::home::Home;
-use crate::names::NamesLock;
 use crate::store::{self, Lease};
 use crate::stranger::StrangeHolder;
 use crate::{History, conversations, killpoint, recover, view};
@@ -47,8 +46,6 @@ pub fn purge(home: &Home, id: &SessionId, seen: u64) -> Result<u64, Problem> {
     if !view::history(home, id)?.session.is_live() {
         outwait_goodbye(&dir);
     }
-    // In the order in which everybody takes them: names first, then the lease.
-    let names = home.lock_names()?;
     let lease = claim(&dir, id)?;
     let events = store::read(&dir, id, 1)?;
     lease.prove_sole_keeper(id, store::recorded_keeper(&events))?;
@@ -84,12 +81,11 @@ pub fn purge(home: &Home, id: &SessionId, seen: u64) -> Result<u64, Problem> {
     let _ = store::sync_dirs(&[&home.sessions_dir(), &shelf]);
     killpoint::reached("purging");
     if let Some(name) = &session.name {
-        names.drop_name(name, id);
+        home.drop_name(name, id);
     }
     if let Some(key) = session.spec.as_ref().and_then(|spec| spec.key.as_ref()) {
-        names.drop_key(key, id);
+        home.drop_key(key, id);
     }
-    drop(names);
     killpoint::reached("purged-names");
     let rest = "it is in no list any more; `berth sweep` deletes the rest";
     empty(&grave).map_err(|error| trouble("delete all of", &error).hint(rest))?;
@@ -187,13 +183,11 @@ pub(crate) fn unfinished(home: &Home) -> io::Result<Vec<(SessionId, PathBuf)>> {
 
 /// Finishes one of them.
 pub(crate) fn finish(home: &Home, id: &SessionId, grave: &Path) -> Result<(), String> {
-    let names: NamesLock = home.lock_names().map_err(|problem| problem.what)?;
     // One of the same id that somebody brought back from a copy keeps its name, and its history.
     let is_back = home.session_dir(id).exists();
     if !is_back {
-        names.drop_all(id).map_err(|error| format!("cannot drop its names: {error}"))?;
+        home.drop_pointers(id).map_err(|error| format!("cannot drop its names: {error}"))?;
     }
-    drop(names);
     empty(grave).map_err(|error| error.to_string())?;
     if !is_back {
         // Nobody waits for who is making copies: there is another sweep.

@@ -6,6 +6,7 @@ use berth_api::record::{Grant, Spec};
 use berth_api::turn::Origin;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Deed, Name, SessionId};
+use berth_keeper::names::Naming;
 use berth_keeper::view;
 
 use crate::ctx::Ctx;
@@ -38,14 +39,12 @@ pub fn fork(
     // A key means one session, and that is the other one.
     // Nor is a grant inherited.
     let spec = Spec { origin: Origin::Forked(of), key: None, grant: Grant::None, ..spec };
-    let lock = name.is_some().then(|| ctx.home.lock_names()).transpose()?;
-    let (connection, status) = {
-        let stem = session.name.as_ref().map(auto_name::of_fork);
-        let stem = stem.unwrap_or_else(|| auto_name::stem(&[], Path::new(&spec.cwd)));
-        let (name, lock) = (name.as_ref(), lock.as_ref());
-        let asked = run::Besides { name, stem: Some(&stem), lock, ..run::Besides::default() };
-        run::begin(ctx, spec, &asked)?
-    };
-    drop(lock);
+    let naming = name.map(Naming::Chosen).unwrap_or_else(|| {
+        let of_fork = session.name.as_ref().map(auto_name::of_fork);
+        Naming::Stem(of_fork.unwrap_or_else(|| auto_name::stem(&[], Path::new(&spec.cwd))))
+    });
+    let asked = run::Besides { naming: &naming, take: false, secrets: &[], tags: &[], note: None };
+    let begun = run::begin(ctx, spec, &asked)?;
+    let (connection, status) = begun.expect("a session without a key is always a new one");
     run::await_agent(ctx, connection, status)
 }

@@ -10,6 +10,7 @@ use berth_api::life::PolicyChange;
 use berth_api::message::Request;
 use berth_api::{Code, Problem, Status};
 use berth_core::{Command, Deed, MAX_NOTE_BYTES, Name, Refusal, SessionId};
+use berth_keeper::names::Naming;
 use berth_keeper::{callers, recover, view};
 
 use crate::ctx::{Ctx, is_unrecorded_loss};
@@ -183,19 +184,20 @@ fn check_note(text: &str) -> Result<(), Problem> {
 /// Gives a session this name, if no other has it.
 pub fn rename(ctx: &Ctx, id: &SessionId, name: &Name) -> Result<(), Problem> {
     ctx.may(Deed::Rename, id)?;
-    // Held until the session itself says its new name.
-    let lock = ctx.home.lock_names()?;
     let old = view::history(&ctx.home, id)?.session.name;
-    lock.claim_name(name, id)?;
+    // Held until the session itself says its new name.
+    let (_, claim) = ctx.home.claim_name(&Naming::Chosen(name.clone()), id)?;
     if let Err(problem) = ask_to_rename(ctx, id, name) {
-        // Who did not answer may have the new name all the same, and then needs its pointer.
-        if problem.code != Code::Unreachable && old.as_ref() != Some(name) {
-            lock.drop_name(name, id);
+        // A keeper that did not answer may have the new name all the same, and then needs its pointer.
+        if problem.code != Code::Unreachable {
+            claim.give_up();
         }
         return Err(problem);
     }
+    // Before the old name is dropped: two renames of one session may each want the other's name.
+    drop(claim);
     if let Some(old) = old.filter(|old| old != name) {
-        lock.drop_name(&old, id);
+        ctx.home.drop_name(&old, id);
     }
     Ok(())
 }

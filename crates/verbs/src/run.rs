@@ -15,11 +15,8 @@ use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
 use berth_core::{Deed, Event, Name, SessionId, State};
 use berth_keeper::keeper::last_complaints;
-use berth_keeper::{
-    History, conversations,
-    names::{NamesLock, ReservedName},
-    start, store, turn,
-};
+use berth_keeper::names::{Naming, PointerClaim};
+use berth_keeper::{History, conversations, start, store, turn};
 
 use crate::agents::{Agent, Driver, Table, TuiBegin};
 use crate::config::Config;
@@ -135,38 +132,30 @@ impl Prepared {
     /// Makes the session and begins its first run; answered when the agent takes turns, if it does.
     pub fn start(self, ctx: &Ctx) -> Result<Made, Problem> {
         let Self { spec, name, stem, tags, note, take } = self;
-        // Held until the session itself says its name and key, so that nobody can claim them between.
-        let lock_names = || (name.is_some() || spec.key.is_some()).then(|| ctx.home.lock_names()).transpose();
-        let keyed = || spec.key.as_deref().map(|key| ctx.home.session_keyed(key)).transpose();
-        let mut lock = lock_names()?;
-        while let Some(id) = keyed()?.flatten() {
-            drop(lock.take());
-            match made_before(ctx, &id, &spec) {
-                Ok(status) => {
-                    return Ok(Made { status, connection: None, is_repeated: true, left_out: vec![] });
-                }
-                // It was purged since its key was looked up, and the key with it.
-                Err(problem) if problem.code == Code::NotFound && !ctx.home.session_dir(&id).exists() => {
-                    lock = lock_names()?;
-                }
-                Err(problem) => return Err(problem),
-            }
-        }
         let (spec, secrets) = without_secrets(spec);
-        if let Origin::Resumed(native) = &spec.origin {
-            conversations::heal_last_writer(&ctx.home, &spec.conversation, native);
-        }
-        let asked = Besides {
-            name: name.as_ref(),
-            stem: Some(&stem),
-            lock: lock.as_ref(),
-            take,
-            secrets: &secrets,
-            tags: &tags,
-            note: note.as_deref(),
+        let naming = name.map_or(Naming::Stem(stem), Naming::Chosen);
+        let asked = Besides { naming: &naming, take, secrets: &secrets, tags: &tags, note: note.as_deref() };
+        let (connection, status) = loop {
+            let keyed = spec.key.as_deref().map(|key| ctx.home.session_keyed(key)).transpose()?.flatten();
+            if let Some(id) = keyed {
+                match made_before(ctx, &id, &spec) {
+                    Ok(status) => {
+                        return Ok(Made { status, connection: None, is_repeated: true, left_out: vec![] });
+                    }
+                    // It was purged since its key was looked up, and the key with it.
+                    Err(problem) if problem.code == Code::NotFound && !ctx.home.session_dir(&id).exists() => {
+                    }
+                    Err(problem) => return Err(problem),
+                }
+            }
+            if let Origin::Resumed(native) = &spec.origin {
+                conversations::heal_last_writer(&ctx.home, &spec.conversation, native);
+            }
+            // Nothing begins if another call with this key made its session meanwhile: that session is meant.
+            if let Some(begun) = begin(ctx, spec.clone(), &asked)? {
+                break begun;
+            }
         };
-        let (connection, status) = begin(ctx, spec, &asked)?;
-        drop(lock);
         let left_out = secrets.into_iter().map(|(name, _)| name).collect();
         let (connection, status) = await_agent(ctx, connection, status)?;
         Ok(Made { status, connection: Some(connection), is_repeated: false, left_out })
@@ -182,14 +171,10 @@ fn without_secrets(mut spec: Spec) -> (Spec, Vec<(String, String)>) {
 }
 
 /// What a new session is given besides what it runs.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Besides<'a> {
     /// What people call it.
-    pub name: Option<&'a Name>,
-    /// What it is called without a name, with a number if that is in use.
-    pub stem: Option<&'a Name>,
-    /// Who holds the names meanwhile.
-    pub lock: Option<&'a NamesLock>,
+    pub naming: &'a Naming,
     /// End whoever else writes its conversation.
     pub take: bool,
     /// Variables that are in no record.
@@ -200,9 +185,9 @@ pub struct Besides<'a> {
     pub note: Option<&'a str>,
 }
 
-/// Makes a session and begins its first run.
-pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<(Connection, Status), Problem> {
-    let Besides { name, stem, lock, take, secrets, tags, note } = *asked;
+/// Makes a session and begins its first run; `None` if its key means another session.
+pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<Option<(Connection, Status)>, Problem> {
+    let Besides { naming, take, secrets, tags, note } = *asked;
     // The keeper looks as well; here it is said before a name or a directory is made.
     ctx.may_at_all(Deed::Start { grant: spec.grant.into(), takes: take }, "a session")?;
     ctx.may_start_in(Path::new(&spec.cwd))?;
@@ -213,47 +198,32 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<(Connection, 
         )
     })?;
     let spec = Spec { parent: ctx.parent.as_ref().map(ToString::to_string), ..spec };
-    let key = spec.key.clone();
-    // Held until the session itself says its name.
-    let reserved = match (name, stem) {
-        (None, Some(stem)) => ctx.home.reserve_name(stem, &id).map(Some),
-        (Some(_), _) | (None, None) => Ok(None),
-    };
-    let reserved = reserved.inspect_err(|_| ctx.home.unmint(&id))?;
+    // Held until the session itself says its key and name, so that no other command can claim them between.
+    let mut claims = Vec::new();
     let started = (|| {
-        if let (Some(lock), Some(name)) = (lock, name) {
-            lock.claim_name(name, &id)?;
+        if let Some(key) = &spec.key {
+            let Some(claim) = ctx.home.claim_key(key, &id)? else { return Ok(None) };
+            claims.push(claim);
         }
-        if let (Some(lock), Some(key)) = (lock, &key) {
-            lock.claim_key(key, &id)?;
-        }
-        let size = ctx.size.unwrap_or_default();
-        let tags = tags.iter().map(ToString::to_string).collect();
-        let note = note.map(str::to_owned);
+        let (name, claim) = ctx.home.claim_name(naming, &id)?;
+        claims.push(claim);
         let create = Request::Create {
             spec,
-            name: name.or(reserved.as_ref().map(ReservedName::name)).map(ToString::to_string),
-            size,
+            name: Some(name.to_string()),
+            size: ctx.size.unwrap_or_default(),
             take: take.into(),
-            tags,
-            note,
+            tags: tags.iter().map(ToString::to_string).collect(),
+            note: note.map(str::to_owned),
         };
         let variables = [secrets, &history::variables()].concat();
-        start::keeper_with(&ctx.home, &id, create, ctx.asker(), &variables)
+        start::keeper_with(&ctx.home, &id, create, ctx.asker(), &variables).map(Some)
     })();
-    if started.is_err() {
+    if !matches!(started, Ok(Some(_))) {
         // The keeper removes what it made. If it never ran, the empty directories are ours.
         ctx.home.unmint(&id);
         // A keeper that died on the way may have left a session, and then name and key are its own.
-        let left = ctx.home.session_dir(&id).exists();
-        if let (Some(lock), Some(name), false) = (lock, name, left) {
-            lock.drop_name(name, &id);
-        }
-        if let (Some(reserved), false) = (reserved, left) {
-            reserved.give_up();
-        }
-        if let (Some(lock), Some(key), false) = (lock, &key, left) {
-            lock.drop_key(key, &id);
+        if !ctx.home.session_dir(&id).exists() {
+            claims.into_iter().for_each(PointerClaim::give_up);
         }
     }
     started

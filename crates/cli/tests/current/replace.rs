@@ -48,9 +48,10 @@ fn an_old_session_that_was_over_and_came_back_meanwhile_is_not_ended_without_a_y
     let old = lab.start_with(&["--name", "old"], &["hang"]);
     lab.ok(["stop", "--grace", "0s", "old"]);
     // The new one waits for its name; nobody is asked about one that does not run.
-    let path = lab.home().join("names.lock");
-    let names = berth_host::lock::LockFile::open_or_create(&path).expect("a lock");
-    assert!(names.try_exclusive().expect("a lock"));
+    let path = lab.home().join("names/new");
+    std::fs::write(&path, "000000000000").expect("a stale pointer");
+    let pointer = berth_host::lock::LockFile::open_or_create(&path).expect("a lock");
+    assert!(pointer.try_exclusive().expect("a lock"));
     let mut run = lab.command(["run", "-d", "--replace", "old", "--name", "new", "--", &lab.agent(), "hang"]);
     let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth starts");
     wait_until("it to wait", || {
@@ -58,7 +59,7 @@ fn an_old_session_that_was_over_and_came_back_meanwhile_is_not_ended_without_a_y
         open.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|file| file == path)
     });
     lab.ok(["resume", "-d", "old"]);
-    drop(names);
+    drop(pointer);
     let said = said(run.wait_with_output().expect("our own child"));
     assert_eq!(said.code, 4, "{said:?}");
     assert!(said.err.contains("started again meanwhile"), "{said:?}");

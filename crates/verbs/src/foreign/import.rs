@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use berth_api::{Code, Problem, Timestamp};
 use berth_core::{Deed, Grant, Name};
 use berth_keeper::conversations;
-use berth_keeper::import::{self as keeper, Naming, Past};
+use berth_keeper::import::{self as keeper, ImportLock, Past};
+use berth_keeper::names::Naming;
 use berth_transcript::Kind;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -175,7 +176,7 @@ pub(super) fn make(
     let spec = run::spec_of_kept(kind.word(), &conversation.id, tui, cwd, place_variables(kind))?;
     let spec = berth_api::record::Spec { parent: ctx.parent.as_ref().map(ToString::to_string), ..spec };
     // Held until the session is there: two who import the same find one session, not two.
-    let names = ctx.home.lock_names()?;
+    let lock = ImportLock::acquire(&ctx.home)?;
     let all = || conversations::sessions_with(&ctx.home, kind.word(), &conversation.id);
     let ours = conversations::session_of(&ctx.home, kind.word(), &conversation.id, store.as_ref(), all);
     if let Some(status) = ours {
@@ -194,8 +195,8 @@ pub(super) fn make(
         began_at_ms: conversation.began_at.map_or(last_at_ms, |began| began.0.min(last_at_ms)),
         last_at_ms,
     };
-    let status = keeper::import(&ctx.home, &names, past)?;
-    drop(names);
+    let status = keeper::import(&ctx.home, &lock, past)?;
+    drop(lock);
     history::copy_now(ctx, &status, &spec, &known);
     Ok((Outcome::Imported, Ours { id: status.id, name: status.name, state: status.state }))
 }
