@@ -10,10 +10,12 @@ mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
-use crate::checked;
-use crate::identity::{Pidfd, ProcessStat};
+use crate::identity::{Pidfd, ProcessStat, stat_at};
 use crate::process::census;
+use crate::{checked, proc};
 pub use search::{
     Found, held_files, held_files_in, listed_lockers, mentioning, open_files_below, variables, with_any_mark,
     with_mark, with_open_lock,
@@ -21,6 +23,8 @@ pub use search::{
 
 /// How often [`signal_descendants`] looks again while the tree keeps growing.
 const ROUNDS: usize = 8;
+/// How often [`family`] walks the tree because a process ended on the way.
+const WALKS: usize = 3;
 
 /// Makes this process the parent of descendants whose own parent ends.
 pub fn become_subreaper() -> io::Result<()> {
@@ -75,13 +79,74 @@ pub fn reap() -> io::Result<Reaped> {
     }
 }
 
-/// All living descendants of a process, from one pass over `/proc`. What starts meanwhile may be
-/// missing, so whoever wants none left must look until there is none.
+/// All living descendants of a process. What starts meanwhile may be missing, so whoever wants none left must look until
+/// there is none.
 pub fn descendants(of: u32) -> io::Result<Vec<u32>> {
-    Ok(below(of, &living()?))
+    Ok(descendants_in(&family(of)?, of))
 }
 
-/// The same from a list of processes that was made before, by [`crate::process::census`].
+/// All descendants of a process, the ended ones that nobody collected included, nearest first. Reads the kernel's lists
+/// of children, so that the cost follows the size of the tree and not the number of processes of the host; a kernel
+/// without these lists costs a [`census`]. A list that is read while one of the children ends can miss a sibling: this is
+/// for signals, which are sent again, and not a proof that nothing is left.
+pub fn family(of: u32) -> io::Result<Vec<ProcessStat>> {
+    if !Path::new("/proc/thread-self/children").exists() {
+        return census();
+    }
+    let proc = proc::open()?;
+    let mut found = Vec::new();
+    for _ in 0..WALKS {
+        found.clear();
+        if walk(&proc, of, &mut found)? {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Walks the tree below a process. False if a process ended on the way: its children have another parent now.
+fn walk(proc: &OwnedFd, of: u32, found: &mut Vec<ProcessStat>) -> io::Result<bool> {
+    let mut is_whole = children(proc, of, found)?;
+    let mut next = 0;
+    while let Some(pid) = found.get(next).map(|stat| stat.pid) {
+        is_whole &= children(proc, pid, found)?;
+        next += 1;
+    }
+    Ok(is_whole)
+}
+
+/// Adds the children of each thread of a process. False if the process, a thread or a child ended meanwhile.
+fn children(proc: &OwnedFd, of: u32, found: &mut Vec<ProcessStat>) -> io::Result<bool> {
+    let is_away = |error: &io::Error| proc::is_gone(error) || proc::is_hidden(error);
+    let threads = match proc::directory(proc.as_fd(), &format!("{of}/task")) {
+        Ok(threads) => threads,
+        Err(error) if is_away(&error) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let mut is_whole = true;
+    let mut list = Vec::new();
+    proc::each_number(threads.as_fd(), |thread, _| {
+        match proc::read_all(threads.as_fd(), &format!("{thread}/children"), &mut list) {
+            Ok(()) => {}
+            Err(error) if is_away(&error) => is_whole = false,
+            Err(error) => return Err(error),
+        }
+        for child in String::from_utf8_lossy(&list).split_ascii_whitespace() {
+            match stat_at(proc.as_fd(), &format!("{child}/stat")) {
+                // A child that moved to another parent meanwhile may be listed twice.
+                Ok(stat) if found.iter().all(|known| known.pid != stat.pid) => found.push(stat),
+                Ok(_) => {}
+                Err(error) if is_away(&error) => is_whole = false,
+                Err(error) => return Err(error),
+            }
+        }
+        list.clear();
+        Ok(())
+    })?;
+    Ok(is_whole)
+}
+
+/// The living descendants in a list of processes that was made before, by [`census`] or [`family`].
 pub fn descendants_in(all: &[ProcessStat], of: u32) -> Vec<u32> {
     below(of, &all.iter().filter_map(parent_of).collect::<Vec<_>>())
 }
@@ -111,7 +176,7 @@ pub fn signal_descendants(
 fn hold_descendants(of: u32) -> io::Result<BTreeMap<u32, Pidfd>> {
     let mut held: BTreeMap<u32, Pidfd> = BTreeMap::new();
     for round in 1.. {
-        let parents = living()?;
+        let parents: Vec<(u32, u32)> = family(of)?.iter().filter_map(parent_of).collect();
         held.retain(|_, pidfd| !pidfd.has_exited());
         let listed = below(of, &parents);
         let sure: Vec<(u32, u32)> = parents.into_iter().filter(|(pid, _)| held.contains_key(pid)).collect();
@@ -130,11 +195,6 @@ fn hold_descendants(of: u32) -> io::Result<BTreeMap<u32, Pidfd>> {
         }
     }
     Ok(held)
-}
-
-/// Every living process with its parent.
-fn living() -> io::Result<Vec<(u32, u32)>> {
-    Ok(census()?.iter().filter_map(parent_of).collect())
 }
 
 fn parent_of(stat: &ProcessStat) -> Option<(u32, u32)> {

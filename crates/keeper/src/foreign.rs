@@ -31,7 +31,7 @@ pub(crate) struct Below {
 
 /// Looks at what is below process `me` now.
 pub(crate) fn below(me: u32) -> io::Result<Below> {
-    Ok(below_in(&census()?, me))
+    Ok(below_in(&tree::family(me)?, me))
 }
 
 /// The same from a list of processes that was made before.
@@ -56,9 +56,13 @@ fn without(list: &[ProcessStat], all: &[u32], keepers: Vec<u32>) -> Below {
 
 /// Whether nothing of ours is below process `me` any more, while something of others is.
 ///
-/// Two looks, because one pass over /proc can miss a process whose parent ends during it.
+/// Two looks at every process there is, because one pass over /proc can miss a process whose parent ends during it, and
+/// the lists of children are no proof.
 pub(crate) fn only_others_are_below(me: u32) -> bool {
-    let only_others = || below(me).is_ok_and(|below| below.ours.is_empty() && !below.others.is_empty());
+    let only_others = || {
+        let all = census().map(|all| below_in(&all, me));
+        all.is_ok_and(|below| below.ours.is_empty() && !below.others.is_empty())
+    };
     only_others() && only_others()
 }
 

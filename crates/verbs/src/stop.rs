@@ -11,7 +11,7 @@ use crate::ctx::{Ctx, is_unrecorded_loss};
 /// How long a keeper may take for everything but the ending itself.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many sessions are stopped at a time: each costs a thread and a connection.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 256;
 
 /// Stops them all at once, so that many that are deaf cost the patience of one.
 pub fn stop_together<'a>(
