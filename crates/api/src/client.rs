@@ -198,6 +198,11 @@ impl Connection {
     pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         self.stream.set_read_timeout(patience)
     }
+
+    /// Never waits from now on: [`Connection::next`] fails with `WouldBlock` where it would.
+    pub fn set_nonblocking(&self) -> io::Result<()> {
+        self.stream.set_nonblocking(true)
+    }
 }
 
 impl AsFd for Connection {

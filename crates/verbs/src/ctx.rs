@@ -12,7 +12,7 @@ use berth_keeper::{Home, recover, view};
 
 /// How long a keeper that holds its lease may take to be reachable: it is starting, leaving, or
 /// replacing its own program.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a keeper may take to answer a simple question.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a keeper may take to answer a read before the files answer it: connecting included.
@@ -86,15 +86,18 @@ impl Ctx {
                 return Ok(None);
             }
             if !absent || started.elapsed() > patience {
-                let is_helper = self.home.is_helpers();
-                let (kind, show) = if is_helper { ("helper", "helper show") } else { ("session", "why") };
-                let what = format!("the keeper of {kind} {id} cannot be reached: {error}");
-                return Err(Problem::new(Code::Unreachable, what)
-                    .hint(format!("`berth {show} {id}` shows what is known about it")));
+                return Err(self.unreachable(id, &error));
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(50));
         }
+    }
+
+    pub(crate) fn unreachable(&self, id: &SessionId, error: &io::Error) -> Problem {
+        let is_helper = self.home.is_helpers();
+        let (kind, show) = if is_helper { ("helper", "helper show") } else { ("session", "why") };
+        Problem::new(Code::Unreachable, format!("the keeper of {kind} {id} cannot be reached: {error}"))
+            .hint(format!("`berth {show} {id}` shows what is known about it"))
     }
 
     /// Asks the keeper one thing; `None` when there is no keeper to ask.
@@ -163,7 +166,7 @@ impl Ctx {
 
     /// Whether the process that holds the session is its keeper, and neither a command that clears up after one nor
     /// another program: neither of those will ever listen.
-    fn has_keeper(&self, id: &SessionId) -> bool {
+    pub(crate) fn has_keeper(&self, id: &SessionId) -> bool {
         let lost = || view::history(&self.home, id).is_ok_and(|past| recover::lost_its_keeper(&past.session));
         let is_strange = || StrangeHolder::of(&self.home.session_dir(id)).is_some();
         self.is_kept(id) && !lost() && !is_strange()

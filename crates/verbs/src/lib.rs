@@ -16,6 +16,7 @@ pub mod changes;
 #[expect(missing_docs, reason = "the fields are the keys of the config, and `registry` explains each")]
 pub mod config;
 pub mod ctx;
+pub mod cursor;
 pub mod directories;
 pub mod doctor;
 pub mod events;
@@ -43,6 +44,7 @@ pub mod records;
 pub mod resume;
 pub mod run;
 pub mod screen;
+pub mod session;
 pub mod setup;
 pub mod stop;
 pub mod time;
@@ -53,4 +55,6 @@ pub mod wait;
 pub mod words;
 
 pub use ctx::Ctx;
+pub use cursor::Cursor;
 pub use progress::Progress;
+pub use session::Session;
