@@ -103,7 +103,7 @@ fn accepted(turn: u64, key: &str) -> Event {
         key: Some(key.to_owned()),
         start_by: Some(StartBy { boot_id: "boot 1".to_owned(), boot_ms: turn }),
         manner: [Manner::Queue, Manner::Steer, Manner::Interrupt][turn as usize % 3],
-        retry: (turn % 2 == 0).then_some(Retry { of: 1, attempt: 2 }),
+        retry: turn.is_multiple_of(2).then_some(Retry { of: 1, attempt: 2 }),
     };
     Event::TurnAccepted { turn, prompt }
 }

@@ -42,6 +42,41 @@ fn c4_the_same_key_means_the_same_turn_in_flight_when_it_waits_and_when_it_is_ov
     assert_eq!(prompts(&did(&lab, &id)), [runs.as_str(), "fail:no", "again"]);
 }
 
+/// C4: a keeper forgets turns that are long over, and no key.
+#[test]
+fn c4_a_key_means_its_turn_also_when_the_keeper_no_longer_has_that_in_memory() {
+    let lab = lab();
+    let id = start(&lab, &[]);
+    lab.ok(["send", "--wait", "--key", "first", &id, "one"]);
+    assert_eq!(lab.berth(["send", "--wait", "--key", "fails", &id, "fail:no"]).code, 1);
+    for number in 0..=berth_core::MOST_OVER_KEPT {
+        lab.ok(["send", "--wait", &id, &format!("more {number}")]);
+    }
+    let check = |when: &str| {
+        for (key, prompt, number, state) in [("first", "one", 1, "done"), ("fails", "fail:no", 2, "failed")] {
+            let receipt = lab.json(["send", "--json", "--key", key, &id, prompt]);
+            assert_eq!(
+                (&receipt["number"], &receipt["repeated"]),
+                (&number.into(), &true.into()),
+                "{when}: {receipt}"
+            );
+            assert_eq!(text(&receipt, "state"), state, "{when}: {receipt}");
+        }
+        assert_eq!(lab.ok(["send", "--wait", "--key", "first", &id, "one"]), "ECHO: one", "{when}");
+        assert_eq!(lab.berth(["send", "--wait", "--key", "fails", &id, "fail:no"]).code, 1, "{when}");
+        let other = lab.berth(["send", "--key", "first", &id, "something else"]);
+        assert!(other.code == 1 && other.err.contains(".1"), "{when}: {other:?}");
+        assert_eq!(text(&lab.json(["turn", "--json", &format!("{id}.2")]), "state"), "failed", "{when}");
+    };
+    check("kept");
+    let over = lab.berth(["cancel", &format!("{id}.1")]);
+    assert!(over.code == 1 && over.err.contains("is over already"), "{over:?}");
+    lab.ok(["stop", "--grace", "0s", &id]);
+    check("stopped");
+    assert_eq!(lab.show(&id)["state"], "stopped", "nothing is started for what is known");
+    assert_eq!(prompts(&did(&lab, &id)).iter().filter(|prompt| **prompt == "one").count(), 1, "said once");
+}
+
 /// C4: both come before either is accepted.
 #[test]
 fn c4_two_at_once_with_one_key_are_one_turn() {
