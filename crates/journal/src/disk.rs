@@ -5,7 +5,7 @@
 //! `fake.rs`.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,8 @@ pub trait Disk {
     /// The names of all files, in any order.
     fn list(&self) -> io::Result<Vec<String>>;
 
-    /// The whole content of a file.
-    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+    /// The content of a file from `offset` on: `most` bytes, or fewer where the file ends.
+    fn read_at(&self, name: &str, offset: u64, most: usize) -> io::Result<Vec<u8>>;
 
     /// Creates a file for appending, and fails if the name is taken.
     fn create_new(&self, name: &str) -> io::Result<Self::File>;
@@ -76,8 +76,15 @@ impl Disk for RealDisk {
         Ok(names)
     }
 
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        fs::read(self.dir.join(name))
+    fn read_at(&self, name: &str, offset: u64, most: usize) -> io::Result<Vec<u8>> {
+        let mut file = File::open(self.dir.join(name))?;
+        let rest = file.metadata()?.len().saturating_sub(offset);
+        let mut bytes = Vec::with_capacity(usize::try_from(rest).unwrap_or(usize::MAX).min(most));
+        if offset > 0 {
+            file.seek(SeekFrom::Start(offset))?;
+        }
+        file.take(most as u64).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn create_new(&self, name: &str) -> io::Result<File> {

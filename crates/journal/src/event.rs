@@ -19,6 +19,16 @@ impl fmt::Display for Seq {
     }
 }
 
+/// A committed event that a reader or an opening can begin behind, without the events before it. It names an event,
+/// and not the file that has it: events move when a segment is taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The number of the event.
+    pub seq: Seq,
+    /// A checksum of its number and its payload. Another event of that number has another one.
+    pub sum: u32,
+}
+
 /// Something that can be written to a journal and read back years later.
 pub trait Record: Sized {
     /// Puts the bytes of this record at the end of `out`. At least one byte: nothing at all is refused.

@@ -80,6 +80,7 @@ struct State {
     unsynced: Vec<Renaming>,
     faults: Faults,
     counts: Counts,
+    read_bytes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +121,7 @@ impl FakeDisk {
             unsynced: Vec::new(),
             faults: Faults::default(),
             counts: Counts::default(),
+            read_bytes: 0,
         })))
     }
 
@@ -168,6 +170,11 @@ impl FakeDisk {
         self.state().counts
     }
 
+    /// How many bytes were read so far.
+    pub fn read_bytes(&self) -> u64 {
+        self.state().read_bytes
+    }
+
     /// The files as processes see them.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state();
@@ -197,10 +204,14 @@ impl Disk for FakeDisk {
         Ok(state.names.keys().cloned().collect())
     }
 
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let state = self.state();
+    fn read_at(&self, name: &str, offset: u64, most: usize) -> io::Result<Vec<u8>> {
+        let mut state = self.state();
         state.check_power()?;
-        Ok(state.inodes[state.find(name)?].seen.clone())
+        let seen = &state.inodes[state.find(name)?].seen;
+        let rest = seen.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let bytes = rest[..rest.len().min(most)].to_vec();
+        state.read_bytes += bytes.len() as u64;
+        Ok(bytes)
     }
 
     fn create_new(&self, name: &str) -> io::Result<FakeFile> {

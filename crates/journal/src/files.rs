@@ -29,7 +29,16 @@ pub(crate) fn list<D: Disk>(disk: &D) -> Result<Vec<String>, JournalError> {
 }
 
 pub(crate) fn read<D: Disk>(disk: &D, name: &str) -> Result<Vec<u8>, JournalError> {
-    disk.read(name).map_err(|source| JournalError::Read { path: disk.path(name), source })
+    read_at(disk, name, 0, usize::MAX)
+}
+
+pub(crate) fn read_at<D: Disk>(
+    disk: &D,
+    name: &str,
+    offset: u64,
+    most: usize,
+) -> Result<Vec<u8>, JournalError> {
+    disk.read_at(name, offset, most).map_err(|source| JournalError::Read { path: disk.path(name), source })
 }
 
 pub(crate) fn create<D: Disk>(disk: &D, name: &str) -> Result<D::File, JournalError> {

@@ -108,6 +108,11 @@ impl Codec {
         found == self.sum(fields, payload)
     }
 
+    /// A checksum of what an event is, wherever it is stored: of its number and its payload.
+    pub(crate) fn event_sum(&self, seq: Seq, payload: &[u8]) -> u32 {
+        self.sum(&seq.0.to_le_bytes(), payload)
+    }
+
     fn sum(&self, fields: &[u8], payload: &[u8]) -> u32 {
         crc32c::crc32c_append(crc32c::crc32c_append(self.owner_sum, fields), payload)
     }

@@ -13,11 +13,12 @@ use std::mem;
 
 use crate::disk::{Disk, RealDisk};
 use crate::error::JournalError;
-use crate::event::{Committed, Record, Seq};
+use crate::event::{Checkpoint, Committed, Record, Seq};
 use crate::files;
 use crate::frame::{Codec, MAX_RECORD_BYTES};
-use crate::recover::{Carried, History, Recovered, Tail, Torn, TornTail, scan};
-use crate::segment::{Header, file_name};
+use crate::index::{self, Index, Write};
+use crate::recover::{Carried, History, Opening, Reading, Recovered, Tail, Torn, TornTail, scan};
+use crate::segment::{Header, Segment, file_name, first_seq};
 
 /// How large things may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub struct Journal<T: Record, D: Disk = RealDisk> {
     codec: Codec,
     limits: Limits,
     next: Seq,
+    last: Option<Checkpoint>,
     current: Current<D::File>,
     record: PhantomData<fn(T) -> T>,
 }
@@ -61,9 +63,10 @@ enum Current<F> {
 }
 
 struct Open<F> {
-    name: String,
+    first: Seq,
     file: F,
     bytes: u64,
+    index: Index<F>,
 }
 
 /// A journal that was read and checked, and that nothing was written to yet.
@@ -75,7 +78,7 @@ pub struct Unsettled<T: Record, D: Disk = RealDisk> {
 }
 
 impl<T: Record, D: Disk> Unsettled<T, D> {
-    /// All events. Those of the last write may not be safe on disk yet.
+    /// All events, or those behind the checkpoint. Those of the last write may not be safe on disk yet.
     pub fn events(&self) -> &[Committed<T>] {
         &self.history.events
     }
@@ -86,9 +89,10 @@ impl<T: Record, D: Disk> Unsettled<T, D> {
         // The seal of the last writer may have failed to reach the disk although we see it, hence the doubt.
         let next = history.next;
         let carried = history.small.unwrap_or_else(|| Carried::nothing(next));
-        let current = Current::Doubtful(carried);
-        let mut journal = Journal { disk, codec, limits, next, current, record: PhantomData };
+        let (current, last) = (Current::Doubtful(carried), history.last);
+        let mut journal = Journal { disk, codec, limits, next, last, current, record: PhantomData };
         let torn = journal.settle(history.tail)?;
+        journal.repair_index(history.begin, history.unindexed)?;
         Ok((journal, Recovered { events: history.events, torn }))
     }
 }
@@ -121,7 +125,21 @@ impl<T: Record, D: Disk> Journal<T, D> {
     /// Reads and checks everything, as [`open`](Journal::open) does, and writes nothing yet: a caller that may not write
     /// after all, as the events tell, drops the result.
     pub fn inspect(disk: D, owner: &str, limits: Limits) -> Result<Unsettled<T, D>, JournalError> {
-        Self::inspect_with(disk, Codec::new(owner), limits)
+        Self::inspect_all(disk, Codec::new(owner), limits)
+    }
+
+    /// Reads and checks what is behind a checkpoint, as [`inspect`](Journal::inspect) does with everything. `None` if the
+    /// event at the checkpoint is not there or is another one: then inspect everything.
+    ///
+    /// Damage in segments before that event is not found here: [`read`](crate::read), [`heads`](crate::heads) and
+    /// [`salvage`](crate::salvage) read everything.
+    pub fn inspect_from(
+        disk: D,
+        owner: &str,
+        limits: Limits,
+        checkpoint: Checkpoint,
+    ) -> Result<Option<Unsettled<T, D>>, JournalError> {
+        Self::inspect_with(disk, Codec::new(owner), limits, Some(checkpoint))
     }
 
     /// [`create`](Journal::create), with bugs.
@@ -166,7 +184,7 @@ impl<T: Record, D: Disk> Journal<T, D> {
                 self.push_superseding(carried, &mut write);
             }
         }
-        self.encode(&batch, &mut write)?;
+        let last_sum = self.encode(&batch, &mut write)?;
         let is_full = bytes_before + write.len() as u64 >= self.limits.segment_bytes;
         if is_full {
             self.codec.push(&mut write, Seq(first.0 + batch.len() as u64 - 1), &[]);
@@ -174,10 +192,17 @@ impl<T: Record, D: Disk> Journal<T, D> {
         if is_placed {
             Header::seal_placed(&mut write);
         }
-        let open = self.commit(begin, first, &write)?;
+        let mut open = self.commit(begin, first, &write)?;
+        open.index_write(&self.disk, &write, index_from(self.limits));
         self.current = if is_full { Current::Fresh } else { Current::Open(open) };
         self.next = first.plus(batch.len());
+        self.last = Some(Checkpoint { seq: Seq(self.next.0 - 1), sum: last_sum });
         Ok(batch.into_iter().enumerate().map(|(n, event)| Committed::new(first.plus(n), event)).collect())
+    }
+
+    /// The last committed event, for a reader or an opening to begin behind it. `None` without events.
+    pub fn checkpoint(&self) -> Option<Checkpoint> {
+        self.last
     }
 
     /// The number that the next event will have.
@@ -192,7 +217,7 @@ impl<T: Record, D: Disk> Journal<T, D> {
             Current::Open(mut open) => {
                 let mut seal = Vec::new();
                 self.codec.push(&mut seal, Seq(self.next.0 - 1), &[]);
-                files::write(&self.disk, &self.codec, &open.name, &mut open.file, &seal)
+                files::write(&self.disk, &self.codec, &file_name(open.first), &mut open.file, &seal)
             }
             Current::Fresh | Current::Doubtful(_) => Ok(()),
         }
@@ -202,21 +227,38 @@ impl<T: Record, D: Disk> Journal<T, D> {
         if !files::segments(&disk)?.is_empty() {
             return Err(JournalError::NotEmpty { path: disk.path("") });
         }
-        Ok(Journal { disk, codec, limits, next: Seq(1), current: Current::Fresh, record: PhantomData })
+        let (next, last, current) = (Seq(1), None, Current::Fresh);
+        Ok(Journal { disk, codec, limits, next, last, current, record: PhantomData })
     }
 
     fn open_with(disk: D, codec: Codec, limits: Limits) -> Result<(Self, Recovered<T>), JournalError> {
-        Self::inspect_with(disk, codec, limits)?.settle()
+        Self::inspect_all(disk, codec, limits)?.settle()
     }
 
-    fn inspect_with(disk: D, codec: Codec, limits: Limits) -> Result<Unsettled<T, D>, JournalError> {
+    fn inspect_all(disk: D, codec: Codec, limits: Limits) -> Result<Unsettled<T, D>, JournalError> {
+        let unsettled = Self::inspect_with(disk, codec, limits, None)?;
+        Ok(unsettled.expect("only a checkpoint can fail to fit"))
+    }
+
+    fn inspect_with(
+        disk: D,
+        codec: Codec,
+        limits: Limits,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Option<Unsettled<T, D>>, JournalError> {
         let segments = files::segments(&disk)?;
-        let history = scan(&disk, &codec, &segments, limits.merge_bytes.min(limits.segment_bytes))?;
-        Ok(Unsettled { disk, codec, limits, history })
+        let opening = Opening { carry_below: index_from(limits) };
+        let reading = match checkpoint {
+            Some(checkpoint) => Reading::after(checkpoint, Some(opening)),
+            None => Reading::all(opening),
+        };
+        let history = scan(&disk, &codec, &segments, &reading)?;
+        Ok(history.fits.then_some(Unsettled { disk, codec, limits, history }))
     }
 
-    /// Encodes the batch behind what is in `write`, or refuses it. Nothing has touched the disk yet.
-    fn encode(&self, batch: &[T], write: &mut Vec<u8>) -> Result<(), JournalError> {
+    /// Encodes the batch behind what is in `write`, or refuses it, and returns the sum of the last event. Nothing has
+    /// touched the disk yet.
+    fn encode(&self, batch: &[T], write: &mut Vec<u8>) -> Result<u32, JournalError> {
         let limit = self.limits.record_bytes.min(MAX_RECORD_BYTES);
         let mut payload = Vec::new();
         for (n, record) in batch.iter().enumerate() {
@@ -233,7 +275,7 @@ impl<T: Record, D: Disk> Journal<T, D> {
         }
         // Frames say in 32 bits how far behind the start of their write they are.
         match u32::try_from(write.len()) {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(self.codec.event_sum(Seq(self.next.0 + batch.len() as u64 - 1), &payload)),
             Err(_) => Err(JournalError::BatchTooLarge { bytes: write.len() }),
         }
     }
@@ -251,8 +293,7 @@ impl<T: Record, D: Disk> Journal<T, D> {
     fn commit(&mut self, begin: Seq, first: Seq, write: &[u8]) -> Result<Open<D::File>, JournalError> {
         match mem::replace(&mut self.current, Current::Doubtful(Carried::nothing(first))) {
             Current::Open(mut open) => {
-                files::write(&self.disk, &self.codec, &open.name, &mut open.file, write)?;
-                open.bytes += write.len() as u64;
+                files::write(&self.disk, &self.codec, &file_name(open.first), &mut open.file, write)?;
                 Ok(open)
             }
             Current::Fresh => self.start_segment(begin, write),
@@ -273,16 +314,15 @@ impl<T: Record, D: Disk> Journal<T, D> {
         files::write(&self.disk, &self.codec, &name, &mut file, write)?;
         // The name lives in the directory, so a crash could hide a file whose contents are safe.
         files::sync_dir(&self.disk, &self.codec)?;
-        Ok(Open { name, file, bytes: write.len() as u64 })
+        Ok(Open::new(first, file))
     }
 
     /// Makes a segment that voids the tail of the one before. It must not be seen half made: a header alone would
     /// void events that are committed and were to be copied into it. It may replace a segment of the same name, whose
     /// first write failed or whose events are all in this one.
     fn supersede(&self, first: Seq, write: &[u8]) -> Result<Open<D::File>, JournalError> {
-        let name = file_name(first);
-        let file = files::place(&self.disk, &self.codec, &name, write)?;
-        Ok(Open { name, file, bytes: write.len() as u64 })
+        let file = files::place(&self.disk, &self.codec, &file_name(first), write)?;
+        Ok(Open::new(first, file))
     }
 
     /// Makes sure that what we are about to hand out as committed is, and that a torn tail is out of the way. It may
@@ -308,7 +348,9 @@ impl<T: Record, D: Disk> Journal<T, D> {
                 if self.codec.planted.keep_torn_tail {
                     write.extend(torn.iter().flat_map(|torn| &torn.bytes));
                 }
-                self.current = Current::Open(self.supersede(carried.first, &write)?);
+                let mut open = self.supersede(carried.first, &write)?;
+                open.index_write(&self.disk, &write, index_from(self.limits));
+                self.current = Current::Open(open);
                 kept
             }
         };
@@ -317,6 +359,27 @@ impl<T: Record, D: Disk> Journal<T, D> {
             files::remove(&self.disk, name)?;
         }
         Ok(settled)
+    }
+
+    /// Makes the index of segments that need one: those where this opening found it wrong, and those before `begin`
+    /// that have none. A segment that cannot be read is left alone: this opening does not depend on it.
+    fn repair_index(&self, begin: Seq, mut unindexed: Vec<Seq>) -> Result<(), JournalError> {
+        let names = files::list(&self.disk)?;
+        let segments = names.iter().filter_map(|name| first_seq(name));
+        let older = segments.filter(|&first| first < begin);
+        unindexed.extend(older.filter(|&first| !names.contains(&index::file_name(first))));
+        for first in unindexed {
+            let Ok(segment) = Segment::load(&self.disk, &self.codec, first) else { continue };
+            if segment.header.is_none() {
+                continue;
+            }
+            let walk = segment.walk(&self.codec, None);
+            if walk.offset as u64 >= index_from(self.limits) {
+                let entries = index::entries(walk.events.iter().map(|frame| frame.offset as u64));
+                index::replace(&self.disk, first, &entries);
+            }
+        }
+        Ok(())
     }
 
     /// Copies torn bytes to a file of their own. The segment they are in is not touched: the one that is made next
@@ -338,4 +401,22 @@ impl<T: Record, D: Disk> Journal<T, D> {
         let (segment, offset) = (torn.segment.clone(), torn.offset as u64);
         Ok(TornTail { bytes: torn.bytes.len() as u64, kept_as, segment, offset })
     }
+}
+
+impl<F> Open<F> {
+    /// A segment whose first write is safe, and not noted yet.
+    fn new(first: Seq, file: F) -> Self {
+        Open { first, file, bytes: 0, index: Index::Waiting(Vec::new()) }
+    }
+
+    /// Notes a write that is safe, and puts its events into the index.
+    fn index_write<D: Disk<File = F>>(&mut self, disk: &D, write: &[u8], index_from: u64) {
+        self.index.add(disk, self.first, Write { offset: self.bytes, bytes: write }, index_from);
+        self.bytes += write.len() as u64;
+    }
+}
+
+/// From how many bytes on a segment has an index. Smaller ones are quickly read, and replaced by the next opening.
+fn index_from(limits: Limits) -> u64 {
+    limits.merge_bytes.min(limits.segment_bytes)
 }

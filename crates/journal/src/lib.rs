@@ -19,6 +19,7 @@ mod event;
 pub mod fake;
 mod files;
 mod frame;
+mod index;
 mod journal;
 #[cfg(feature = "testing")]
 mod planted;
@@ -29,9 +30,9 @@ mod segment;
 pub use chain::{Head, NotAHead, heads, segments_of};
 pub use disk::{Disk, RealDisk};
 pub use error::{Damage, Flaw, JournalError};
-pub use event::{Committed, Record, Seq};
+pub use event::{Checkpoint, Committed, Record, Seq};
 pub use journal::{Journal, Limits, Unsettled};
 #[cfg(feature = "testing")]
 pub use planted::Planted;
-pub use recover::{Recovered, TornTail, read, read_range};
+pub use recover::{Recovered, TornTail, read, read_after, read_range};
 pub use salvage::salvage;

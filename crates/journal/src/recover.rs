@@ -9,15 +9,22 @@ use std::ops::RangeInclusive;
 
 use crate::disk::Disk;
 use crate::error::{Damage, JournalError};
-use crate::event::{Committed, Record, Seq};
+use crate::event::{Checkpoint, Committed, Record, Seq};
 use crate::files;
-use crate::frame::{Codec, Frame};
-use crate::segment::{End, Segment, Walk};
+use crate::frame::{Codec, FRAME_HEADER_BYTES, Frame, u32_at, u64_at};
+use crate::index::{self, Place};
+use crate::segment::{self, End, HEADER_BYTES, Segment, Walk};
+
+/// A guess at the size of an event, to read what is wanted at once.
+const LIKELY_EVENT_BYTES: u64 = 512;
+/// The smallest piece of a segment that is read.
+const LEAST_READ_BYTES: usize = 4096;
 
 /// What [`Journal::open`](crate::Journal::open) found.
 #[derive(Debug)]
 pub struct Recovered<T> {
-    /// All events. Those that had been written but not confirmed when the last writer died are safe now, too.
+    /// All events, or those behind the checkpoint. Those that had been written but not confirmed when the last writer died
+    /// are safe now, too.
     pub events: Vec<Committed<T>>,
     /// What the last writer left half written, if anything.
     pub torn: Option<TornTail>,
@@ -44,8 +51,9 @@ pub fn read<T: Record, D: Disk>(disk: &D, owner: &str, from: Seq) -> Result<Vec<
     read_range(disk, owner, from, Seq(u64::MAX), usize::MAX)
 }
 
-/// The same up to and with `to`, and no more once there are `most_bytes`: what lies in later files is not read, so a
-/// long journal can be read piece by piece. What is there gives at least one event.
+/// Reads the events from `from` to `to`, and stops once there are `most_bytes`. The cost is that of these events: the
+/// index of a segment says where they begin, and what lies behind them is not read, so a long journal can be read piece
+/// by piece and its damage shows where it is read. What is there gives at least one event.
 pub fn read_range<T: Record, D: Disk>(
     disk: &D,
     owner: &str,
@@ -53,18 +61,31 @@ pub fn read_range<T: Record, D: Disk>(
     to: Seq,
     most_bytes: usize,
 ) -> Result<Vec<Committed<T>>, JournalError> {
+    let reading = Reading { wanted: from..=to, most_bytes, after: None, opening: None };
+    Ok(read_beside_writer(disk, owner, &reading)?.events)
+}
+
+/// Reads the events behind a checkpoint, like [`read`]. `None` if the event at the checkpoint is not there or is another
+/// one: what was derived from it does not belong to this journal.
+pub fn read_after<T: Record, D: Disk>(
+    disk: &D,
+    owner: &str,
+    checkpoint: Checkpoint,
+) -> Result<Option<Vec<Committed<T>>>, JournalError> {
+    let history = read_beside_writer(disk, owner, &Reading::after(checkpoint, None))?;
+    Ok(history.fits.then_some(history.events))
+}
+
+fn read_beside_writer<T: Record, D: Disk>(
+    disk: &D,
+    owner: &str,
+    reading: &Reading,
+) -> Result<History<T>, JournalError> {
     let codec = Codec::new(owner);
     let mut segments = files::segments(disk)?;
     loop {
-        // One more than needed: it says where the one before it ends.
-        let wanted = (segments.partition_point(|&first| first <= to) + 1).min(segments.len());
-        let error = match scan_range(
-            disk,
-            &codec,
-            &segments[..wanted],
-            Reading { wanted: from..=to, most_bytes, carry_below: 0 },
-        ) {
-            Ok(history) => return Ok(history.events),
+        let error = match scan(disk, &codec, &segments, reading) {
+            Ok(history) => return Ok(history),
             Err(error) => error,
         };
         // The writer may have made or replaced a segment between our listing and our reading. If the directory
@@ -84,6 +105,15 @@ pub(crate) struct History<T> {
     pub(crate) tail: Tail,
     /// The last segment, if it is small enough to be taken over into the next one.
     pub(crate) small: Option<Carried>,
+    /// The last event that was read, be it wanted or not.
+    pub(crate) last: Option<Checkpoint>,
+    /// False if the reading began behind a checkpoint, and the event there is not the one it should be.
+    pub(crate) fits: bool,
+    /// The first segment that was read.
+    pub(crate) begin: Seq,
+    /// Segments from there on whose index lacks entries, or has wrong ones. Only an opening looks.
+    pub(crate) unindexed: Vec<Seq>,
+    payload_bytes: usize,
 }
 
 /// Events that a new segment takes over from the one it replaces, so that many short lives of a journal do not leave a
@@ -119,82 +149,243 @@ pub(crate) struct Torn {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Reads the given segments and checks that each continues the one before. A last segment of fewer than `carry_below`
-/// bytes comes along as a whole.
+/// What a scan is for.
+pub(crate) struct Reading {
+    wanted: RangeInclusive<Seq>,
+    most_bytes: usize,
+    /// The event before the wanted ones, which must be this one.
+    after: Option<Checkpoint>,
+    opening: Option<Opening>,
+}
+
+/// What a writer needs in addition: how the last segment ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Opening {
+    /// A last segment of fewer bytes is kept for the next one to take over. It needs no index.
+    pub(crate) carry_below: u64,
+}
+
+impl Reading {
+    pub(crate) fn all(opening: Opening) -> Self {
+        let wanted = Seq(1)..=Seq(u64::MAX);
+        Reading { wanted, most_bytes: usize::MAX, after: None, opening: Some(opening) }
+    }
+
+    pub(crate) fn after(checkpoint: Checkpoint, opening: Option<Opening>) -> Self {
+        let wanted = Seq(checkpoint.seq.0.saturating_add(1))..=Seq(u64::MAX);
+        Reading { wanted, most_bytes: usize::MAX, after: Some(checkpoint), opening }
+    }
+
+    /// The first event that is looked at.
+    fn begin(&self) -> Seq {
+        self.after.map_or(*self.wanted.start(), |checkpoint| checkpoint.seq)
+    }
+
+    /// About how many bytes of a segment the wanted events take.
+    fn likely_bytes(&self) -> usize {
+        let events = self.wanted.end().0.saturating_sub(self.wanted.start().0).saturating_add(1);
+        let bytes = usize::try_from(events.saturating_mul(LIKELY_EVENT_BYTES)).unwrap_or(usize::MAX);
+        bytes.min(self.most_bytes).max(LEAST_READ_BYTES)
+    }
+}
+
+/// Reads the segments that have what is wanted, and checks that each continues the one before. `segments` are all of
+/// the journal.
 pub(crate) fn scan<T: Record, D: Disk>(
     disk: &D,
     codec: &Codec,
     segments: &[Seq],
-    carry_below: u64,
+    reading: &Reading,
 ) -> Result<History<T>, JournalError> {
-    let reading = Reading { wanted: Seq(1)..=Seq(u64::MAX), most_bytes: usize::MAX, carry_below };
-    scan_range(disk, codec, segments, reading)
-}
-
-/// What a scan is for.
-struct Reading {
-    wanted: RangeInclusive<Seq>,
-    most_bytes: usize,
-    /// A last segment of fewer bytes is kept for the next one to take over.
-    carry_below: u64,
-}
-
-fn scan_range<T: Record, D: Disk>(
-    disk: &D,
-    codec: &Codec,
-    segments: &[Seq],
-    reading: Reading,
-) -> Result<History<T>, JournalError> {
-    let Reading { wanted, most_bytes, carry_below } = reading;
-    let scan = Scan { disk, codec };
-    let mut history = History { events: Vec::new(), next: Seq(1), tail: Tail::Settled, small: None };
-    let Some(&oldest) = segments.first() else { return Ok(history) };
+    let scan = Scan { disk, codec, reading };
+    let mut history = History {
+        events: Vec::new(),
+        next: Seq(1),
+        tail: Tail::Settled,
+        small: None,
+        last: None,
+        fits: reading.after.is_none(),
+        begin: Seq(1),
+        unindexed: Vec::new(),
+        payload_bytes: 0,
+    };
+    let Some(&oldest) = segments.first().filter(|_| !reading.wanted.is_empty()) else { return Ok(history) };
     if oldest != Seq(1) {
         let damage = Damage::Gap { expected: Seq(1), found: oldest };
         return Err(JournalError::Corrupt { path: disk.path(""), offset: 0, damage });
     }
-    let mut bytes = 0;
-    let skipped = segments.partition_point(|&first| first <= *wanted.start()).saturating_sub(1);
-    let mut rest = segments[skipped..].iter();
-    let mut upcoming = rest.next().map(|&first| Segment::load(disk, codec, first)).transpose()?;
-    while let Some(segment) = upcoming {
-        upcoming = rest.next().map(|&first| Segment::load(disk, codec, first)).transpose()?;
-        let is_last = upcoming.is_none();
-        if segment.header.is_none() {
-            scan.expect_unborn(&segment, is_last)?;
-            history.next = segment.first;
-            history.tail = Tail::Unborn(Torn { segment: segment.name, offset: 0, bytes: segment.bytes });
-            break;
-        }
-        let walk = match &upcoming {
-            Some(successor) => scan.walk_inner(&segment, successor)?,
-            None => scan.walk_last(&segment)?,
+    let begin = reading.begin();
+    let skipped = segments.partition_point(|&first| first <= begin).saturating_sub(1);
+    history.begin = segments[skipped];
+    for at in skipped..segments.len() {
+        // The successor says where a segment ends, so its header is looked at even if nothing of it is wanted.
+        let successor = match segments.get(at + 1) {
+            Some(&first) => Some(Segment::load_front(disk, codec, first, HEADER_BYTES)?),
+            None => None,
         };
-        for frame in walk.events.iter().filter(|frame| wanted.contains(&frame.seq)) {
-            if bytes >= most_bytes {
-                return Ok(history);
-            }
-            bytes += frame.payload.len();
-            history.events.push(scan.decode(&segment, frame)?);
-        }
-        history.next = walk.next;
-        if is_last {
-            history.tail = tail(&segment, &walk);
-            if !walk.events.is_empty() && (walk.offset as u64) < carry_below {
-                let payloads = walk.events.iter().map(|frame| frame.payload.to_vec()).collect();
-                history.small = Some(Carried { first: segment.first, payloads });
-            }
+        let begin = if at == skipped { scan.place(segments[at], begin) } else { None };
+        if scan.take_from(segments[at], begin, successor.as_ref(), &mut history)? == Progress::Enough {
+            break;
         }
     }
     Ok(history)
 }
 
+/// What came of reading a piece of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// The piece is too small to say. Nothing of it was taken.
+    Cut,
+    /// The segment is through, the next one is to be read.
+    Through,
+    /// All that is wanted is there, or there is no more.
+    Enough,
+}
+
 struct Scan<'a, D> {
     disk: &'a D,
     codec: &'a Codec,
+    reading: &'a Reading,
 }
 
 impl<D: Disk> Scan<'_, D> {
+    /// Where to begin in a segment to get to an event, if it is worth it to leave out what is before. Nothing of it is
+    /// proven.
+    fn place(&self, first: Seq, begin: Seq) -> Option<Place> {
+        if begin <= first {
+            return None;
+        }
+        let place = index::place(self.disk, first, begin)?;
+        let Some(opening) = self.reading.opening else { return Some(place) };
+        // A writer needs the last write as a whole, and this may be it. So begin where the write began.
+        let name = segment::file_name(first);
+        let frame_header = |offset| {
+            let bytes = self.disk.read_at(&name, offset, FRAME_HEADER_BYTES).ok()?;
+            (bytes.len() == FRAME_HEADER_BYTES).then_some(bytes)
+        };
+        let back = u32_at(&frame_header(place.offset)?, 4);
+        let offset = place.offset.checked_sub(u64::from(back))?;
+        if offset < opening.carry_below.max(HEADER_BYTES as u64) {
+            return None;
+        }
+        Some(Place { seq: Seq(u64_at(&frame_header(offset)?, 8)), offset })
+    }
+
+    /// Takes what is wanted of one segment, and reads no more of it than that needs. What the index says is tried, and
+    /// in doubt the segment is read from its start.
+    fn take_from<T: Record>(
+        &self,
+        first: Seq,
+        mut begin: Option<Place>,
+        successor: Option<&Segment>,
+        history: &mut History<T>,
+    ) -> Result<Progress, JournalError> {
+        let mut most = if self.reading.opening.is_some() { usize::MAX } else { self.reading.likely_bytes() };
+        loop {
+            let segment = match begin {
+                None => Segment::load_front(self.disk, self.codec, first, most)?,
+                Some(place) => match Segment::load_from(self.disk, self.codec, first, place, most)? {
+                    Some(segment) => segment,
+                    None => {
+                        begin = None;
+                        continue;
+                    }
+                },
+            };
+            match self.take(&segment, successor, history) {
+                Ok(Progress::Cut) => most = most.saturating_mul(4),
+                Ok(progress) => return Ok(progress),
+                Err(_) if begin.is_some() => begin = None,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take<T: Record>(
+        &self,
+        segment: &Segment,
+        successor: Option<&Segment>,
+        history: &mut History<T>,
+    ) -> Result<Progress, JournalError> {
+        let reading = self.reading;
+        if segment.header.is_none() {
+            if segment.is_cut {
+                return Ok(Progress::Cut);
+            }
+            self.expect_unborn(segment, successor.is_none())?;
+            history.next = segment.first;
+            let bytes = segment.bytes.clone();
+            history.tail = Tail::Unborn(Torn { segment: segment.name.clone(), offset: 0, bytes });
+            return Ok(Progress::Enough);
+        }
+        let superseded = successor.filter(|successor| successor.supersedes());
+        let walk = segment.walk(self.codec, superseded.map(|successor| successor.first));
+        // Whatever a segment says about events of its successor, the successor says it better.
+        let counts = |frame: &&Frame<'_>| successor.is_none_or(|successor| frame.seq < successor.first);
+        let (mut taken, mut payload_bytes, mut is_enough) = (Vec::new(), history.payload_bytes, false);
+        for frame in walk.events.iter().filter(counts).filter(|frame| reading.wanted.contains(&frame.seq)) {
+            taken.push(frame);
+            payload_bytes += frame.payload.len();
+            is_enough = frame.seq == *reading.wanted.end() || payload_bytes >= reading.most_bytes;
+            if is_enough {
+                break;
+            }
+        }
+        if !is_enough && !matches!(walk.end, End::Reached) {
+            if segment.is_cut {
+                return Ok(Progress::Cut);
+            }
+            match successor {
+                Some(successor) => self.check_inner(segment, &walk, successor)?,
+                None => self.check_last(segment, &walk)?,
+            }
+        }
+        let taken = taken.into_iter().map(|frame| self.decode(segment, frame));
+        history.events.extend(taken.collect::<Result<Vec<_>, _>>()?);
+        history.payload_bytes = payload_bytes;
+        if let Some(after) = reading.after {
+            let found = walk.events.iter().find(|frame| frame.seq == after.seq);
+            history.fits |= found.is_some_and(|frame| self.checkpoint(frame) == after);
+        }
+        if let Some(opening) = reading.opening {
+            self.note_end(segment, &walk, opening, successor.is_none(), history);
+        }
+        Ok(if is_enough { Progress::Enough } else { Progress::Through })
+    }
+
+    /// Notes what a writer needs to know of a segment that was read to its end.
+    fn note_end<T>(
+        &self,
+        segment: &Segment,
+        walk: &Walk<'_>,
+        opening: Opening,
+        is_last: bool,
+        history: &mut History<T>,
+    ) {
+        history.next = walk.next;
+        history.last = walk.events.last().map(|frame| self.checkpoint(frame)).or(history.last);
+        let is_small = ((segment.base + walk.offset) as u64) < opening.carry_below;
+        if is_last {
+            history.tail = tail(segment, walk);
+            // A small segment is never read from the middle by an opening.
+            if is_small && !walk.events.is_empty() {
+                let payloads = walk.events.iter().map(|frame| frame.payload.to_vec()).collect();
+                history.small = Some(Carried { first: segment.first, payloads });
+            }
+        }
+        if let Some(begin) = walk.events.first().filter(|_| !is_small) {
+            let entries =
+                index::entries(walk.events.iter().map(|frame| (segment.base + frame.offset) as u64));
+            if !index::has(self.disk, segment.first, begin.seq, &entries) {
+                history.unindexed.push(segment.first);
+            }
+        }
+    }
+
+    fn checkpoint(&self, frame: &Frame<'_>) -> Checkpoint {
+        Checkpoint { seq: frame.seq, sum: self.codec.event_sum(frame.seq, frame.payload) }
+    }
+
     /// A segment without a header is fine if a crash can explain it: it is the last one, and had one write at most.
     fn expect_unborn(&self, segment: &Segment, is_last: bool) -> Result<(), JournalError> {
         match self.codec.later_write(&segment.bytes, 0, segment.first) {
@@ -204,14 +395,18 @@ impl<D: Disk> Scan<'_, D> {
     }
 
     /// A segment with another behind it must be complete up to there.
-    fn walk_inner<'a>(&self, segment: &'a Segment, successor: &Segment) -> Result<Walk<'a>, JournalError> {
+    fn check_inner(
+        &self,
+        segment: &Segment,
+        walk: &Walk<'_>,
+        successor: &Segment,
+    ) -> Result<(), JournalError> {
         let expected = successor.first;
-        let walk = segment.walk(self.codec, successor.supersedes().then_some(expected));
         let damage = match &walk.end {
-            End::Reached => return Ok(walk),
+            End::Reached => return Ok(()),
             // Not even the next segment being unborn excuses a missing seal: only a writer that has sealed this one
             // makes the next one in the open.
-            End::Seal(_) if walk.next == expected => return Ok(walk),
+            End::Seal(_) if walk.next == expected => return Ok(()),
             End::Seal(_) if walk.next < expected => Damage::Gap { expected: walk.next, found: expected },
             End::Seal(_) => Damage::Misnumbered { expected, found: walk.next },
             End::File if successor.supersedes() => Damage::EndsEarly { expected: walk.next },
@@ -223,11 +418,10 @@ impl<D: Disk> Scan<'_, D> {
     }
 
     /// The last segment may end in a write that did not make it.
-    fn walk_last<'a>(&self, segment: &'a Segment) -> Result<Walk<'a>, JournalError> {
-        let walk = segment.walk(self.codec, None);
+    fn check_last(&self, segment: &Segment, walk: &Walk<'_>) -> Result<(), JournalError> {
         // A superseding segment gets its name when its first write is complete. To take a flaw in that for a torn end
         // would lose what the segment took over, or bring back what it superseded.
-        let was_complete = walk.offset < segment.placed() || (walk.events.is_empty() && segment.supersedes());
+        let was_complete = segment.is_placed(walk.offset) || (walk.events.is_empty() && segment.supersedes());
         let damage = match &walk.end {
             End::Wrong(damage) => Some(damage.clone()),
             End::Flawed(flaw) => {
@@ -240,7 +434,7 @@ impl<D: Disk> Scan<'_, D> {
         };
         match damage {
             Some(damage) => Err(self.corrupt(segment, walk.offset, damage)),
-            None => Ok(walk),
+            None => Ok(()),
         }
     }
 
@@ -249,7 +443,7 @@ impl<D: Disk> Scan<'_, D> {
             Ok(event) => Ok(Committed::new(frame.seq, event)),
             Err(why) => Err(JournalError::Undecodable {
                 path: self.disk.path(&segment.name),
-                offset: frame.offset as u64,
+                offset: (segment.base + frame.offset) as u64,
                 seq: frame.seq,
                 why,
             }),
@@ -257,7 +451,8 @@ impl<D: Disk> Scan<'_, D> {
     }
 
     fn corrupt(&self, segment: &Segment, offset: usize, damage: Damage) -> JournalError {
-        JournalError::Corrupt { path: self.disk.path(&segment.name), offset: offset as u64, damage }
+        let offset = (segment.base + offset) as u64;
+        JournalError::Corrupt { path: self.disk.path(&segment.name), offset, damage }
     }
 }
 
@@ -275,7 +470,7 @@ fn tail(segment: &Segment, walk: &Walk<'_>) -> Tail {
     let unproven = walk.events.iter().filter(|frame| frame.offset >= last.write_start());
     let torn = matches!(walk.end, End::Flawed(_)).then(|| Torn {
         segment: segment.name.clone(),
-        offset: walk.offset,
+        offset: segment.base + walk.offset,
         bytes: segment.bytes[walk.offset..].to_vec(),
     });
     Tail::Unproven { payloads: unproven.map(|frame| frame.payload.to_vec()).collect(), torn }

@@ -8,6 +8,7 @@ use crate::disk::Disk;
 use crate::error::{Damage, Flaw, JournalError};
 use crate::files;
 use crate::frame::{Codec, Frame, u16_at, u32_at, u64_at};
+use crate::index::Place;
 
 /// The newest format that this code reads, and the one it writes.
 pub(crate) const FORMAT_VERSION: u16 = 1;
@@ -59,6 +60,40 @@ impl Header {
         write[28..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
     }
 
+    /// Reads the header at the start of a segment. `None` if it is not all there; a header that is whole and says the
+    /// wrong thing is refused.
+    fn parse<D: Disk>(
+        disk: &D,
+        codec: &Codec,
+        first: Seq,
+        bytes: &[u8],
+    ) -> Result<Option<Self>, JournalError> {
+        let path = || disk.path(&file_name(first));
+        let corrupt = |damage| JournalError::Corrupt { path: path(), offset: 0, damage };
+        match bytes.get(..HEADER_BYTES) {
+            Some(raw) if raw.starts_with(MAGIC) && u32_at(raw, 28) == crc32c::crc32c(&raw[..28]) => {
+                let (version, flags) = (u16_at(raw, 8), u16_at(raw, 10));
+                if version > FORMAT_VERSION {
+                    let (found, supported) = (version, FORMAT_VERSION);
+                    return Err(JournalError::NewerFormat { path: path(), found, supported });
+                }
+                if version == 0 || flags & !SUPERSEDES != 0 {
+                    return Err(corrupt(Damage::ImpossibleHeader { version, flags }));
+                }
+                if u32_at(raw, 12) != codec.owner_sum {
+                    return Err(JournalError::WrongOwner { path: path(), owner: codec.owner.clone() });
+                }
+                let found = Seq(u64_at(raw, 16));
+                if found != first {
+                    return Err(corrupt(Damage::Misnamed { found }));
+                }
+                let (supersedes, placed) = (flags & SUPERSEDES != 0, u32_at(raw, 24));
+                Ok(Some(Header { first, supersedes, placed }))
+            }
+            Some(_) | None => Ok(None),
+        }
+    }
+
     pub(crate) fn push(self, codec: &Codec, write: &mut Vec<u8>) {
         let start = write.len();
         write.extend_from_slice(MAGIC);
@@ -72,14 +107,21 @@ impl Header {
     }
 }
 
-/// A segment file, read whole.
+/// A segment file, or a piece of it.
 pub(crate) struct Segment {
     pub(crate) name: String,
     /// As the name says; the header agrees if there is one.
     pub(crate) first: Seq,
+    /// The content of the file from `base` on.
     pub(crate) bytes: Vec<u8>,
     /// `None` if it is not all there: the crash of a writer, or damage.
     pub(crate) header: Option<Header>,
+    /// The offset in the file at which `bytes` begin. Offsets of frames count from here.
+    pub(crate) base: usize,
+    /// The number of the first event in `bytes`.
+    begins: Seq,
+    /// True if the file may go on behind `bytes`.
+    pub(crate) is_cut: bool,
 }
 
 /// The frames of a segment.
@@ -107,48 +149,60 @@ pub(crate) enum End<'a> {
 }
 
 impl Segment {
-    /// Reads a segment and its header. A header that is whole and says the wrong thing is refused here.
+    /// Reads a segment whole. A header that is whole and says the wrong thing is refused here.
     pub(crate) fn load<D: Disk>(disk: &D, codec: &Codec, first: Seq) -> Result<Self, JournalError> {
+        Self::load_front(disk, codec, first, usize::MAX)
+    }
+
+    /// Reads at most so many bytes from the start of a segment.
+    pub(crate) fn load_front<D: Disk>(
+        disk: &D,
+        codec: &Codec,
+        first: Seq,
+        most: usize,
+    ) -> Result<Self, JournalError> {
         let name = file_name(first);
-        let bytes = files::read(disk, &name)?;
-        let path = || disk.path(&name);
-        let corrupt = |damage| JournalError::Corrupt { path: path(), offset: 0, damage };
-        let header = match bytes.get(..HEADER_BYTES) {
-            Some(raw) if raw.starts_with(MAGIC) && u32_at(raw, 28) == crc32c::crc32c(&raw[..28]) => {
-                let (version, flags) = (u16_at(raw, 8), u16_at(raw, 10));
-                if version > FORMAT_VERSION {
-                    let (found, supported) = (version, FORMAT_VERSION);
-                    return Err(JournalError::NewerFormat { path: path(), found, supported });
-                }
-                if version == 0 || flags & !SUPERSEDES != 0 {
-                    return Err(corrupt(Damage::ImpossibleHeader { version, flags }));
-                }
-                if u32_at(raw, 12) != codec.owner_sum {
-                    return Err(JournalError::WrongOwner { path: path(), owner: codec.owner.clone() });
-                }
-                let found = Seq(u64_at(raw, 16));
-                if found != first {
-                    return Err(corrupt(Damage::Misnamed { found }));
-                }
-                Some(Header { first, supersedes: flags & SUPERSEDES != 0, placed: u32_at(raw, 24) })
-            }
-            Some(_) | None => None,
+        let bytes = files::read_at(disk, &name, 0, most.max(HEADER_BYTES))?;
+        let header = Header::parse(disk, codec, first, &bytes)?;
+        let is_cut = bytes.len() >= most;
+        Ok(Segment { name, first, bytes, header, base: 0, begins: first, is_cut })
+    }
+
+    /// Reads at most so many bytes of a segment from a frame on. `None` if the frame there is not the event that
+    /// should be there.
+    pub(crate) fn load_from<D: Disk>(
+        disk: &D,
+        codec: &Codec,
+        first: Seq,
+        place: Place,
+        most: usize,
+    ) -> Result<Option<Self>, JournalError> {
+        let name = file_name(first);
+        let header = Header::parse(disk, codec, first, &files::read_at(disk, &name, 0, HEADER_BYTES)?)?;
+        let bytes = files::read_at(disk, &name, place.offset, most)?;
+        let (base, begins, is_cut) = (place.offset as usize, place.seq, bytes.len() >= most);
+        let is_there = match codec.parse(&bytes, 0) {
+            Ok(frame) => !frame.is_seal() && frame.seq == place.seq,
+            // The frame is larger than what was read of it. Its number is checked when all of it is there.
+            Err(flaw) => flaw == Flaw::Short && is_cut,
         };
-        Ok(Segment { name, first, bytes, header })
+        let segment = Segment { name, first, bytes, header, base, begins, is_cut };
+        Ok((is_there && header.is_some()).then_some(segment))
     }
 
     pub(crate) fn supersedes(&self) -> bool {
         self.header.is_some_and(|header| header.supersedes)
     }
 
-    /// Where the part ends that was on disk before the file got its name.
-    pub(crate) fn placed(&self) -> usize {
-        self.header.map_or(0, |header| header.placed as usize)
+    /// Whether this offset in `bytes` is in the part that was on disk before the file got its name.
+    pub(crate) fn is_placed(&self, offset: usize) -> bool {
+        self.header.is_some_and(|header| self.base + offset < header.placed as usize)
     }
 
     /// Walks the frames behind the header, up to `until` if given.
     pub(crate) fn walk(&self, codec: &Codec, until: Option<Seq>) -> Walk<'_> {
-        let mut walk = Walk { events: Vec::new(), next: self.first, offset: HEADER_BYTES, end: End::File };
+        let offset = if self.base == 0 { HEADER_BYTES } else { 0 };
+        let mut walk = Walk { events: Vec::new(), next: self.begins, offset, end: End::File };
         walk.end = loop {
             if until == Some(walk.next) {
                 break End::Reached;

@@ -6,17 +6,19 @@
 mod common;
 
 use berth_journal::fake::{FakeDisk, Rng};
-use berth_journal::{Committed, Journal, JournalError, Limits, Planted, Seq};
+use berth_journal::{Checkpoint, Committed, Journal, JournalError, Limits, Planted, Recovered, Seq};
 use common::{FakeJournal, Note, OWNER, notes, open, read, texts};
 
 struct Model {
     committed: Vec<Note>,
     failed: Vec<Vec<Note>>,
+    /// Checkpoints of all lives. Each stands for a committed event.
+    checkpoints: Vec<Checkpoint>,
 }
 
 impl Model {
     fn new() -> Self {
-        Model { committed: Vec::new(), failed: Vec::new() }
+        Model { committed: Vec::new(), failed: Vec::new(), checkpoints: Vec::new() }
     }
 
     fn check(&self, seen: &[Committed<Note>]) -> Result<(), String> {
@@ -105,7 +107,13 @@ fn live(seed: u64, planted: Planted) -> Result<(), String> {
             3 => disk.end_power_after(rng.below(20)),
             _ => disk.heal(),
         }
-        let opened = Journal::open_planted(disk.clone(), OWNER, limits, planted);
+        let opened = match model.checkpoints.last() {
+            // A second opening finds what the first one found and settled.
+            Some(&checkpoint) if planted == Planted::default() && rng.coin() => {
+                open_from(&disk, limits, checkpoint, &model)?
+            }
+            Some(_) | None => Journal::open_planted(disk.clone(), OWNER, limits, planted),
+        };
         match opened {
             Ok((journal, recovered)) => {
                 model.opened(&recovered.events)?;
@@ -124,6 +132,39 @@ fn live(seed: u64, planted: Planted) -> Result<(), String> {
     }
 }
 
+/// Opens behind a checkpoint. The events before it are those that the model remembers, so that the answer is the same
+/// as that of an opening that reads everything.
+fn open_from(
+    disk: &FakeDisk,
+    limits: Limits,
+    checkpoint: Checkpoint,
+    model: &Model,
+) -> Result<Result<(FakeJournal, Recovered<Note>), JournalError>, String> {
+    let settled = match Journal::inspect_from(disk.clone(), OWNER, limits, checkpoint) {
+        Ok(Some(unsettled)) => {
+            // The whole journal, read without settling it.
+            let whole =
+                Journal::<Note, _>::inspect(disk.clone(), OWNER, limits).map_err(|e| e.to_string())?;
+            let tail: &[Committed<Note>] = unsettled.events();
+            let skipped = checkpoint.seq.0 as usize;
+            if &whole.events()[skipped..] != tail {
+                return Err(format!("behind {skipped}: {tail:?}, not {:?}", &whole.events()[skipped..]));
+            }
+            model.check(whole.events())?;
+            let before = whole.events()[..skipped].to_vec();
+            unsettled.settle().map(|(journal, mut recovered)| {
+                recovered.events.splice(0..0, before);
+                (journal, recovered)
+            })
+        }
+        Ok(None) => {
+            return Err(format!("event {} was committed, and its checkpoint is refused", checkpoint.seq));
+        }
+        Err(error) => Err(error),
+    };
+    Ok(settled)
+}
+
 fn live_once(
     mut journal: FakeJournal,
     disk: &FakeDisk,
@@ -140,12 +181,43 @@ fn live_once(
         }
         if planted == Planted::default() && rng.below(4) == 0 {
             match read(disk) {
-                Ok(seen) => model.check(&seen)?,
+                Ok(seen) => {
+                    model.check(&seen)?;
+                    read_pieces(disk, &seen, rng)?;
+                }
                 Err(error) => tolerate(error)?,
             }
         }
     }
+    if let Some(checkpoint) = journal.checkpoint() {
+        model.checkpoints.push(checkpoint);
+    }
     if rng.below(3) == 0 { journal.close().or_else(tolerate) } else { Ok(()) }
+}
+
+/// What the index leads to is what a scan from the start finds.
+fn read_pieces(disk: &FakeDisk, all: &[Committed<Note>], rng: &mut Rng) -> Result<(), String> {
+    for _ in 0..4 {
+        let from = 1 + rng.below(all.len() as u64 + 2);
+        let to = if rng.coin() { u64::MAX } else { from + rng.below(8) };
+        let most_bytes = if rng.coin() { usize::MAX } else { 1 + rng.below(200) as usize };
+        let mut expected = Vec::new();
+        let mut bytes = 0;
+        for event in all.iter().filter(|event| (from..=to).contains(&event.seq().0)) {
+            if bytes < most_bytes {
+                bytes += event.0.len();
+                expected.push(event.clone());
+            }
+        }
+        match berth_journal::read_range::<Note, _>(disk, OWNER, Seq(from), Seq(to), most_bytes) {
+            Ok(seen) if seen == expected => {}
+            Ok(seen) => {
+                return Err(format!("{from} to {to}, {most_bytes} bytes: {seen:?}, not {expected:?}"));
+            }
+            Err(error) => tolerate(error)?,
+        }
+    }
+    Ok(())
 }
 
 fn random_note(rng: &mut Rng) -> Note {

@@ -38,7 +38,7 @@ fn write_v1() -> BTreeMap<String, Vec<u8>> {
     journal.append(notes(&EVENTS[5..6])).unwrap();
     journal.append(notes(&EVENTS[6..7])).unwrap();
     journal.close().unwrap();
-    disk.files()
+    disk.files().into_iter().filter(|(name, _)| name.ends_with(".log")).collect()
 }
 
 #[test]

@@ -4,11 +4,7 @@ mod common;
 
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Damage, Journal, JournalError, Limits, Seq};
-use common::{FakeJournal, Note, OWNER, note, notes, open, read, segment, texts, written};
-
-fn segments(disk: &FakeDisk) -> Vec<String> {
-    disk.files().into_keys().filter(|name| name.ends_with(".log")).collect()
-}
+use common::{FakeJournal, Note, OWNER, note, notes, open, read, segment, segments, texts, written};
 
 fn open_with(disk: &FakeDisk, limits: Limits) -> FakeJournal {
     Journal::<Note, _>::open(disk.clone(), OWNER, limits).unwrap().0

@@ -51,6 +51,11 @@ pub(crate) fn segment(first: u64) -> String {
     format!("{first:020}.log")
 }
 
+/// The names of all segments, in order.
+pub(crate) fn segments(disk: &FakeDisk) -> Vec<String> {
+    disk.files().into_keys().filter(|name| name.ends_with(".log")).collect()
+}
+
 /// A journal with one write for each text, closed or not.
 pub(crate) fn written(texts: &[&str], closed: bool) -> FakeDisk {
     let disk = FakeDisk::new(0);
