@@ -21,6 +21,7 @@ pub mod status;
 pub mod token;
 pub mod trace;
 pub mod turn;
+pub mod viewer;
 
 pub use client::Connection;
 pub use frame::{Frame, Kind};
@@ -30,3 +31,4 @@ pub use record::Entry;
 pub use scope::Scope;
 pub use status::{Status, Timestamp};
 pub use token::{NewToken, Token, TokenKind};
+pub use viewer::Viewer;

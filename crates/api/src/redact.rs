@@ -4,7 +4,7 @@
 //! it is masked: a word too many costs a look elsewhere, a secret too few stays in a log for ever.
 //! Not here: what people typed as their own record (`show --json` gives it back as it was), and secrets
 //! that look like any other word: `-p hunter2` cannot be told from a port. Which callers get a command line only
-//! masked is decided in the gateway (`argv_mask`).
+//! masked is decided in [`crate::viewer`].
 //! Start with [`command_line`].
 
 /// What stands where a secret was.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
-use berth_api::{Code, Problem, Scope};
+use berth_api::{Code, Problem, Scope, Viewer};
 use berth_core::{Deed, SessionId};
 use berth_verbs::Ctx;
 use berth_verbs::caller::{grant_of, scope_elsewhere};
@@ -44,6 +44,11 @@ impl Caller {
             unseen: None,
             scope: self.scope,
         }
+    }
+
+    /// What decides how much they see of a session.
+    pub(crate) fn viewer(&self) -> Viewer {
+        Viewer { scope: self.scope, sessions: self.sessions.clone() }
     }
 
     /// Whether there is such a session, as far as they may know.

@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A problem on its way to a client.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Fault {
 }
 
 /// The body of every answer that is not a success (`application/problem+json`).
-#[derive(Serialize, Deserialize, JsonSchema, Debug)]
+#[derive(Serialize, JsonSchema, Debug)]
 #[schemars(rename = "Problem")]
 pub(crate) struct ProblemBody {
     /// A name for this kind of problem: `urn:berth:problem:` and the code.
@@ -31,7 +31,7 @@ pub(crate) struct ProblemBody {
     /// What happened, to what.
     pub title: String,
     /// What to do next.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The exit code the command line has for it.
     pub exit_code: u8,
@@ -93,10 +93,11 @@ impl Fault {
 }
 
 impl IntoResponse for Fault {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
         let status = self.status.or(StatusCode::from_u16(self.problem.code.http_status()).ok());
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let retry_after = self.retry_after;
+        crate::visible::for_caller(|viewer| self.problem.hide_from(viewer));
         let mut response = (status, Json(self.body(status))).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

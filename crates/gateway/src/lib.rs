@@ -7,7 +7,6 @@
 
 #![forbid(unsafe_code)]
 
-mod argv_mask;
 mod audit;
 mod auth;
 mod caller;
@@ -28,7 +27,7 @@ pub mod routes;
 mod seats;
 mod server;
 mod trace;
-mod veil;
+mod visible;
 
 pub use proxy::serve_stdio;
 pub use server::{Address, Inherited, Listen, LogFormat, Options, TlsFiles, serve};

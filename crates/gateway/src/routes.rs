@@ -19,6 +19,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::Gate;
+use crate::visible;
 
 /// Makes the schema of a type.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -269,11 +270,7 @@ pub(crate) fn router(gate: Arc<Gate>) -> Router {
                             let method = request.method().clone();
                             crate::trace::came_from(&caller.place);
                             let answer = match guard.allows(&gate, &caller) {
-                                Ok(()) => {
-                                    let answer =
-                                        crate::veil::draw(&gate, &caller, next.run(request).await).await;
-                                    crate::argv_mask::apply(&caller, answer).await
-                                }
+                                Ok(()) => visible::within(caller.viewer(), next.run(request)).await,
                                 Err(fault) => fault.into_response(),
                             };
                             if answer.status() == StatusCode::FORBIDDEN {

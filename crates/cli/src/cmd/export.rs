@@ -29,8 +29,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Export) -> Result<u8, Problem> {
     let mut write = |bytes: &[u8]| target.write(bytes);
     match format {
         Format::Md => markdown(&session, &progress, &mut write)?,
-        Format::Json => events(&session, true, &mut write)?,
-        Format::Jsonl => events(&session, false, &mut write)?,
+        Format::Json => events(&session, None, true, &mut write)?,
+        Format::Jsonl => events(&session, None, false, &mut write)?,
         Format::Cast => cast(&session, args.idle_limit, &progress, &mut write)?,
     }
     drop(progress);

@@ -4,10 +4,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use berth_api::{Code, Problem, Scope};
+use berth_api::{Code, Problem, Scope, Viewer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +14,7 @@ use crate::costly::Costly;
 use crate::fault::Fault;
 use crate::gate::Gate;
 use crate::routes::Route;
+use crate::visible::{Json, Visible};
 
 /// How long what was found counts: each look starts every agent there is, to ask its version.
 const COUNTS_FOR: Duration = Duration::from_secs(5);
@@ -50,7 +50,7 @@ fn as_list<S: serde::Serializer>(agents: &Arc<[Agent]>, serializer: S) -> Result
 }
 
 /// An agent, and what was found of it: what `berth agents --json` prints.
-#[derive(Serialize, Deserialize, JsonSchema, Debug)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Agent {
     /// What it is called.
@@ -78,6 +78,19 @@ pub(crate) struct Agent {
     install: Option<String>,
     /// Where its entry comes from: `built-in` or `config`.
     source: String,
+}
+
+impl Visible for Agents {
+    fn hide_from(&mut self, viewer: &Viewer) {
+        if viewer.scope < Scope::Control {
+            let mut agents = self.agents.to_vec();
+            for agent in &mut agents {
+                viewer.mask(&mut agent.command);
+                agent.tui.iter_mut().for_each(|tui| viewer.mask(tui));
+            }
+            self.agents = agents.into();
+        }
+    }
 }
 
 /// What was found a moment ago.

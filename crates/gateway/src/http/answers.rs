@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use berth_api::turn::Wish;
@@ -17,6 +16,7 @@ use crate::gate::Gate;
 use crate::http::body::Body;
 use crate::http::turns::refused;
 use crate::routes::Route;
+use crate::visible::Json;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::response::{IntoResponse, Response};
@@ -20,6 +19,7 @@ use crate::http::body::Query;
 use crate::live::reader;
 use crate::quota::{Lasting, Stay};
 use crate::routes::{Route, text};
+use crate::visible::Json;
 
 /// How many events a page has, if nothing is said.
 const PAGE_EVENTS: u64 = 1000;
@@ -146,7 +146,7 @@ async fn stream(
     if from.limit.is_some() {
         return Err(Fault::usage("a stream has no `limit`"));
     }
-    let Target { id, .. } = target;
+    let Target { id, caller, .. } = target;
     let subscription = gate.live.subscribe(&id);
     let mut bell = subscription.feed.bell();
     let known = async {
@@ -174,7 +174,7 @@ async fn stream(
         Fault::usage(format!("there is no event {after}: the last one of session {id} is {last}"))
             .hint("begin with `after=0`, or with the `seq` of its status")
     })?;
-    Ok(reader::session(subscription, cursor, id, stay))
+    Ok(reader::session(subscription, cursor, id, caller.viewer(), stay))
 }
 
 async fn list(
@@ -184,5 +184,5 @@ async fn list(
     Query(which): Query<Which>,
 ) -> Response {
     let stay = gate.quotas.stay(&caller, Lasting::Stream, Some(wire.leash));
-    reader::list(gate.live.list.subscribe(), which.all, caller, stay)
+    reader::list(gate.live.list.subscribe(), which.all, caller.viewer(), stay)
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use axum::response::{IntoResponse, Response};
@@ -25,6 +24,7 @@ use crate::http::body::{Body, Path, Query};
 use crate::http::sessions::made;
 use crate::routes::Route;
 use crate::seats::{at_most_an_hour, long_work, reading};
+use crate::visible::{Json, nothing_hidden};
 
 /// The most conversations that are imported by one call.
 const MOST_IMPORTED: usize = 1000;
@@ -96,6 +96,8 @@ pub(crate) fn routes() -> Vec<Route> {
         ]),
     ]
 }
+
+nothing_hidden!(Found, Told, ImportedAll);
 
 /// Which conversations.
 #[derive(Deserialize, JsonSchema, Debug)]

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::helper::ReadyWhen;
 use berth_api::record::Event;
-use berth_api::{Code, Problem, Scope, Status};
+use berth_api::{Code, Problem, Scope, Status, Viewer};
 use berth_core::SessionId;
 use berth_verbs::events::{self, Line};
 use berth_verbs::helper::{self, Asked, READY_WITHIN, described, reworded};
@@ -24,6 +23,7 @@ use crate::gate::{Gate, work};
 use crate::http::body::{Body, Path, Query};
 use crate::routes::{Route, bytes};
 use crate::seats::{at_most_an_hour, long_work};
+use crate::visible::{Json, Visible};
 
 /// How long a helper is asked to end before it is made to, if nobody says.
 const USUAL_GRACE_MS: u64 = 5000;
@@ -156,6 +156,12 @@ struct Helpers {
     helpers: Vec<Status>,
     /// What could not be read, or brought to its end.
     damaged: Vec<String>,
+}
+
+impl Visible for Helpers {
+    fn hide_from(&mut self, viewer: &Viewer) {
+        self.helpers.hide_from(viewer);
+    }
 }
 
 async fn list(
@@ -441,6 +447,12 @@ struct Events {
     events: Vec<Line>,
     /// Where to go on: the number to ask for events behind. Nothing if this was the end.
     next_after: Option<u64>,
+}
+
+impl Visible for Events {
+    fn hide_from(&mut self, viewer: &Viewer) {
+        self.events.hide_from(viewer);
+    }
 }
 
 async fn log(

@@ -1,6 +1,5 @@
 //! History: what is kept of a session's transcript, and putting that back.
 
-use axum::Json;
 use axum::http::Method;
 use berth_api::{Code, Scope};
 use berth_verbs::history::{self, History, Restored};
@@ -12,6 +11,7 @@ use crate::fault::Fault;
 use crate::gate::work;
 use crate::http::body::Body;
 use crate::routes::Route;
+use crate::visible::Json;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![

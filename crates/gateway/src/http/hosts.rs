@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Method, Request, Response, header};
 use axum::response::IntoResponse;
-use berth_api::{Code, Problem, Scope, Status};
+use berth_api::{Code, Problem, Scope, Status, Viewer};
 use berth_verbs::hosts::{self, Host, Look};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::caller::Caller;
 use crate::fault::Fault;
@@ -19,6 +18,7 @@ use crate::http::body::{Path, Query};
 use crate::http::events::wants_stream;
 use crate::live::terminals::Errand;
 use crate::routes::{ANY_STATUS, Route};
+use crate::visible::{Json, nothing_hidden};
 
 /// What lets somebody in is made where it does.
 const ONLY_THERE: [&str; 2] = ["tokens", "links"];
@@ -84,26 +84,54 @@ struct HostView<'a> {
     /// Its sessions, as `GET /v1/sessions` gives them: 2,000 at most.
     // Written from what everybody shares: a copy for each who asks is what a host with many could fill the memory with.
     #[schemars(with = "Vec<serde_json::Value>")]
-    sessions: &'a [Status],
+    sessions: Shown<'a>,
     /// How many it has besides these.
     beyond: u64,
 }
+
+/// Sessions of another host, each written as the caller may see it.
+#[derive(Clone, Copy, Default)]
+struct Shown<'a> {
+    sessions: &'a [Status],
+    viewer: Option<&'a Viewer>,
+}
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.sessions.iter().map(|status| {
+            let mut status = status.clone();
+            status.hide_from(self.viewer.unwrap_or(&Viewer::LEAST));
+            status
+        }))
+    }
+}
+
+nothing_hidden!(HostList<'_>);
 
 impl<'a> HostView<'a> {
     /// One that nobody asked.
     fn bare(host: &'a Host) -> Self {
         let Host { name, target, .. } = host;
-        Self { name, target, away: None, age_ms: None, version: None, skew: None, sessions: &[], beyond: 0 }
+        Self {
+            name,
+            target,
+            away: None,
+            age_ms: None,
+            version: None,
+            skew: None,
+            sessions: Shown::default(),
+            beyond: 0,
+        }
     }
 
     /// What was seen of one, so long ago.
-    fn of(look: &'a Look, ago_ms: u64) -> Self {
+    fn of(look: &'a Look, ago_ms: u64, viewer: &'a Viewer) -> Self {
         Self {
             away: look.away.as_deref(),
             age_ms: look.age_ms.map(|age_ms| age_ms.saturating_add(ago_ms)),
             version: look.version.as_deref(),
             skew: look.skew.as_deref(),
-            sessions: &look.sessions,
+            sessions: Shown { sessions: &look.sessions, viewer: Some(viewer) },
             beyond: look.beyond,
             ..Self::bare(&look.host)
         }
@@ -130,7 +158,8 @@ async fn list(
     let look = move || Ok(hosts::look_at_all(&home, hosts::PATIENCE)?.into());
     let (looks, age): (Arc<[Look]>, _) = gate.fleet.known.ask(known, look).await?;
     let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-    let hosts = looks.iter().map(|look| HostView::of(look, age_ms)).collect();
+    let viewer = caller.viewer();
+    let hosts = looks.iter().map(|look| HostView::of(look, age_ms, &viewer)).collect();
     Ok(Json(HostList { hosts, age_ms }).into_response())
 }
 

@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
 use berth_api::record::Interface;
 use berth_api::turn::Receipt;
-use berth_api::{Code, Problem, Scope, Status};
+use berth_api::{Code, Problem, Scope, Status, Viewer};
 use berth_verbs::run::{self, id_of};
 use berth_verbs::{fork, interface, life, resume, stop, turns};
 use schemars::JsonSchema;
@@ -23,6 +22,7 @@ use crate::http::sessions::made;
 use crate::http::wishes::NewSession;
 use crate::routes::Route;
 use crate::seats::{at_most_an_hour, long_work};
+use crate::visible::{Json, Visible};
 
 /// How long a session is asked to end before it is made to, if nobody says; as `berth stop` has it.
 const USUAL_GRACE_MS: u64 = 5000;
@@ -153,6 +153,12 @@ struct Created {
     repeated: bool,
     /// Variables that are in no record, and have to be in the gateway's environment when it is resumed.
     left_out: Vec<String>,
+}
+
+impl Visible for Created {
+    fn hide_from(&mut self, viewer: &Viewer) {
+        self.session.hide_from(viewer);
+    }
 }
 
 async fn create(

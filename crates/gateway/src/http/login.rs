@@ -8,7 +8,6 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Extension, Query, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
@@ -26,6 +25,7 @@ use crate::gate::{Gate, work};
 use crate::http::body;
 use crate::page::address as file;
 use crate::routes::Route;
+use crate::visible::Json;
 
 /// The largest form: a secret, and the names around it.
 const MAX_FORM_BYTES: usize = 4096;

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use berth_api::{Code, Problem, Scope};
+use berth_api::{Code, Problem, Scope, Viewer};
 use berth_core::SessionId;
 use berth_keeper::killpoint;
 use berth_keeper::sweep::{self, Depth, Order, Report};
@@ -34,6 +33,7 @@ use crate::http::body::{Body, Path, Query};
 use crate::http::wait::MAX_PATTERN_BYTES;
 use crate::routes::Route;
 use crate::seats;
+use crate::visible::{Json, Visible, nothing_hidden};
 
 /// How many lines a search gives if nobody says, and at most.
 const USUAL_LINES: usize = 200;
@@ -159,18 +159,22 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn why(target: Target) -> Result<Json<Why>, Fault> {
-    let caller = target.caller.clone();
-    let mut why = work(move || view::why(&target.ctx.home, &target.id)).await?;
-    // In words, so nobody else hides it; see `veil`.
-    for fact in &mut why.evidence {
-        if let Some((given, parent)) = fact.fact.split_once(STARTED_IN)
-            && SessionId::parse(parent).is_some_and(|parent| !caller.may_see(&parent))
-        {
-            fact.fact.truncate(given.len());
+nothing_hidden!(Whose, Compared, Processes, Ports, Found);
+
+impl Visible for Why {
+    fn hide_from(&mut self, viewer: &Viewer) {
+        for fact in &mut self.evidence {
+            if let Some((given, parent)) = fact.fact.split_once(STARTED_IN)
+                && SessionId::parse(parent).is_some_and(|parent| !viewer.may_see(&parent))
+            {
+                fact.fact.truncate(given.len());
+            }
         }
     }
-    Ok(Json(why))
+}
+
+async fn why(target: Target) -> Result<Json<Why>, Fault> {
+    Ok(Json(work(move || view::why(&target.ctx.home, &target.id)).await?))
 }
 
 /// Which process is meant.

@@ -1,6 +1,5 @@
 //! The terminal without attaching to it: its bytes, its screen, and typing once.
 
-use axum::Json;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, Status};
@@ -13,6 +12,7 @@ use crate::fault::Fault;
 use crate::gate::work;
 use crate::http::body::{Body, Query};
 use crate::routes::{Route, bytes, text};
+use crate::visible::Json;
 
 /// How much output is given at a time, whatever is asked for: a client that reads slowly costs as much memory.
 const PIECE_BYTES: usize = 1024 * 1024;

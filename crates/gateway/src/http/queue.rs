@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use berth_api::{Code, Scope};
@@ -17,6 +16,7 @@ use crate::gate::Gate;
 use crate::http::body::Body;
 use crate::http::turns::{TurnNumber, refused};
 use crate::routes::Route;
+use crate::visible::{Json, nothing_hidden};
 
 pub(crate) fn routes() -> Vec<Route> {
     let fails = [Code::NotFound, Code::Refused, Code::Unreachable, Code::Unavailable];
@@ -65,6 +65,8 @@ pub(crate) fn routes() -> Vec<Route> {
         .fails(&fails),
     ]
 }
+
+nothing_hidden!(Waiting);
 
 /// Whether a queue goes on.
 #[derive(Deserialize, JsonSchema, Debug)]

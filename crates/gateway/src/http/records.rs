@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use berth_api::{Code, Problem, Scope};
@@ -23,6 +22,7 @@ use crate::gate::Gate;
 use crate::http::body::Path;
 use crate::routes::Route;
 use crate::seats::reading;
+use crate::visible::{Json, nothing_hidden};
 
 pub(crate) fn routes() -> Vec<Route> {
     let of_session = |route: Route| route.fails(&[Code::NotFound, Code::Refused, Code::Full]);
@@ -78,6 +78,8 @@ pub(crate) fn routes() -> Vec<Route> {
         ),
     ]
 }
+
+nothing_hidden!(Reports, Value);
 
 /// What was found in transcripts.
 #[derive(Serialize, JsonSchema)]

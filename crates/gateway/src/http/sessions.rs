@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use berth_api::{Code, Problem, Scope, Status};
+use berth_api::{Code, Problem, Scope, Status, Viewer};
 use berth_keeper::view::Look;
 use berth_verbs::life::{self, Edit};
 use berth_verbs::listing::{self, Extent, Filter, Order, STATES};
@@ -21,6 +20,7 @@ use crate::gate::{Gate, or_no_store, work};
 use crate::http::body::{Body, Query, object_or_null};
 use crate::http::wishes::{PolicyWish, given, told_of};
 use crate::routes::Route;
+use crate::visible::{Json, Visible, nothing_hidden};
 
 /// How many directories are suggested for a new session.
 const MOST_DIRECTORIES: usize = 30;
@@ -87,6 +87,8 @@ pub(crate) fn routes() -> Vec<Route> {
         .fails(&[Code::NotFound, Code::NeedsYes, Code::Held, Code::Refused, Code::Unreachable]),
     ]
 }
+
+nothing_hidden!(Directories);
 
 /// Which sessions are wanted. All conditions hold together.
 #[derive(Deserialize, JsonSchema, Debug)]
@@ -184,6 +186,12 @@ struct Sessions {
     beyond: usize,
     /// What could not be read, or brought to its end.
     damaged: Vec<String>,
+}
+
+impl Visible for Sessions {
+    fn hide_from(&mut self, viewer: &Viewer) {
+        self.sessions.iter_mut().for_each(|listed| listed.status.hide_from(viewer));
+    }
 }
 
 /// A session in a list.
@@ -340,6 +348,6 @@ async fn delete(target: Target, Query(yes): Query<Confirmed>) -> Result<Json<Doo
 }
 
 /// Something was made.
-pub(crate) fn made<T: Serialize>(what: T) -> Response {
+pub(crate) fn made<T: Visible>(what: T) -> Response {
     (StatusCode::CREATED, Json(what)).into_response()
 }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::IntoResponse;
@@ -18,6 +17,7 @@ use crate::fault::Fault;
 use crate::gate::{Gate, work};
 use crate::one_look::OneLook;
 use crate::routes::Route;
+use crate::visible::{Json, nothing_hidden};
 
 /// Where the metrics are.
 pub(crate) const METRICS: &str = "/metrics";
@@ -61,6 +61,8 @@ pub(crate) fn routes() -> Vec<Route> {
             .gives::<WhoAmI>(200, "what you may do"),
     ]
 }
+
+nothing_hidden!(Health, WhoAmI);
 
 /// Alive.
 #[derive(Serialize, JsonSchema)]

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request, Role, Size};
 use berth_api::{Code, Problem, Scope, problem};
-use berth_core::{Refusal, SessionId};
+use berth_core::Refusal;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use schemars::JsonSchema;
@@ -332,12 +332,8 @@ impl Visit {
                 Left::problem(problem::refusal(&Refusal::NotRunning, &self.target.handle))
             }
             Ok((mut status, _)) => {
-                // No answer, so nobody else hides it; see `veil`.
-                let parent = status.what.parent.as_deref().and_then(SessionId::parse);
-                if parent.is_some_and(|parent| !self.target.caller.may_see(&parent)) {
-                    status.what.parent = None;
-                }
-                crate::argv_mask::status(&self.target.caller, &mut status);
+                // It is no answer, so nobody else hides anything of it.
+                status.hide_from(&self.target.caller.viewer());
                 Left::Told(Some(Remark::Ended(Box::new(status))), NORMAL, "the run is over".into())
             }
             Err(fault) => Left::problem(fault.problem),

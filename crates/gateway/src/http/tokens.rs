@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::{Method, StatusCode};
 use berth_api::{Code, NewToken, Problem, Scope, Token, TokenKind};
@@ -20,6 +19,7 @@ use crate::fault::Fault;
 use crate::gate::{Gate, work};
 use crate::http::body::{Body, Path};
 use crate::routes::Route;
+use crate::visible::{Json, nothing_hidden};
 
 pub(crate) fn routes() -> Vec<Route> {
     let (list_path, one_path) = ("/v1/tokens", "/v1/tokens/{token}");
@@ -71,6 +71,8 @@ pub(crate) fn routes() -> Vec<Route> {
         .fails(&[Code::NotFound, Code::NeedsYes, Code::Full]),
     ]
 }
+
+nothing_hidden!(Tokens, Revoked, NewLink);
 
 /// A list of tokens.
 #[derive(Serialize, JsonSchema)]

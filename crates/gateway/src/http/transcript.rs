@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::body::Body;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
@@ -21,6 +20,7 @@ use crate::gate::work;
 use crate::http::body::Query;
 use crate::routes::{Route, text};
 use crate::seats::{self, Seat, Waiting, reading};
+use crate::visible::Json;
 
 /// How many pieces of a file may wait for a slow client, and how large one is.
 const PIECES_AHEAD: usize = 4;
@@ -107,7 +107,7 @@ enum Format {
 
 async fn file(target: Target, Query(wanted): Query<Wanted>) -> Result<Response, Fault> {
     let seat = seats::export()?;
-    let id = target.id.clone();
+    let (id, sessions) = (target.id.clone(), target.caller.sessions.clone());
     let session = work(move || Exported::load(&target.ctx, &target.id, wanted.run)).await?;
     let usual = if session.takes_turns() { Format::Markdown } else { Format::Cast };
     let format = wanted.format.unwrap_or(usual);
@@ -131,8 +131,8 @@ async fn file(target: Target, Query(wanted): Query<Wanted>) -> Result<Response, 
     let idle_limit = wanted.idle_limit_ms.map(Duration::from_millis);
     let body = written(seat, move |to| match format {
         Format::Markdown => export::markdown(&session, &(), to),
-        Format::Events => export::events(&session, false, to),
-        Format::Json => export::events(&session, true, to),
+        Format::Events => export::events(&session, sessions.as_ref(), false, to),
+        Format::Json => export::events(&session, sessions.as_ref(), true, to),
         Format::Cast => export::cast(&session, idle_limit, &(), to),
     });
     Ok((headers, body).into_response())

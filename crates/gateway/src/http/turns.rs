@@ -7,7 +7,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{FromRequestParts, RawPathParams, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -28,6 +27,7 @@ use crate::gate::Gate;
 use crate::http::body::{Body, Query, idempotency_key};
 use crate::quota::Lasting;
 use crate::routes::Route;
+use crate::visible::{Json, nothing_hidden};
 
 /// How long `wait` waits if nothing is said.
 pub(crate) const USUAL_WAIT_MS: u64 = 5 * 60 * 1000;
@@ -110,6 +110,8 @@ pub(crate) fn routes() -> Vec<Route> {
         .fails(&[Code::NotFound, Code::Refused, Code::Held, Code::TimedOut, Code::Unreachable]),
     ]
 }
+
+nothing_hidden!(Turns, Receipt);
 
 /// Which turns are wanted.
 #[derive(Deserialize, JsonSchema, Debug)]
@@ -277,7 +279,7 @@ async fn send(
                 Some(problem) => {
                     Err(Fault::from(problem).status(StatusCode::TOO_MANY_REQUESTS).retry_after(RETRY_SECONDS))
                 }
-                None if new.wait => Ok(Json(view).into_response()),
+                None if new.wait => Ok(Json(*view).into_response()),
                 None => Ok(accepted(Receipt { state: view.state, position: None, ..receipt })),
             }
         }
@@ -294,8 +296,8 @@ async fn send(
 
 /// A receipt, and where the turn is.
 fn accepted(receipt: Receipt) -> Response {
-    let mut response = (StatusCode::ACCEPTED, Json(&receipt)).into_response();
     let place = format!("/v1/sessions/{}/turns/{}", receipt.session, receipt.number);
+    let mut response = (StatusCode::ACCEPTED, Json(receipt)).into_response();
     if let Ok(place) = HeaderValue::from_str(&place) {
         response.headers_mut().insert(header::LOCATION, place);
     }

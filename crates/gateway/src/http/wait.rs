@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
 use berth_api::record::Event;
 use berth_api::turn::TurnView;
-use berth_api::{Code, Problem, Scope, Status};
+use berth_api::{Code, Problem, Scope, Status, Viewer};
 use berth_core::{Refusal, SessionId};
 use berth_verbs::wait::{self, Matcher, Wanted};
 use regex::bytes::RegexBuilder;
@@ -25,6 +24,7 @@ use crate::http::body::Body;
 use crate::http::turns::end_of_wait;
 use crate::quota::Lasting;
 use crate::routes::Route;
+use crate::visible::{Json, Visible};
 
 /// How many may wait for output at once: each keeps what it looks back over.
 const MOST_MATCHING: usize = 64;
@@ -88,6 +88,12 @@ struct Waited {
     /// With `done` and `turn`: the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<TurnView>,
+}
+
+impl Visible for Waited {
+    fn hide_from(&mut self, viewer: &Viewer) {
+        self.session.hide_from(viewer);
+    }
 }
 
 async fn wait_for(

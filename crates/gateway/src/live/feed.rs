@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use berth_api::Status;
 use berth_api::message::Notice;
 use berth_api::record::Event;
 use berth_api::turn::split_turn_id;
+use berth_api::{Status, Viewer};
 use berth_verbs::events::Line;
 use bytes::Bytes;
 use serde::Serialize;
@@ -21,6 +21,7 @@ use tokio::sync::{Notify, watch};
 
 use super::pages::Pages;
 use super::sse;
+use crate::visible::Shared;
 
 /// How much of the last news is kept for those who are a little behind. The newest is kept, whatever its size.
 const RING_BYTES: usize = 4 * 1024 * 1024;
@@ -87,7 +88,7 @@ struct State {
     bytes: usize,
     turn: Turn,
     output_end: u64,
-    status: Bytes,
+    status: Option<Shared<Status>>,
     /// Grows with every status.
     statuses: u64,
 }
@@ -98,19 +99,36 @@ struct Block {
     bytes: Bytes,
     /// The events in it and where each is; they follow each other.
     events: Vec<(u64, Range<usize>)>,
+    /// The only event in it, if not all readers may see all of that event.
+    hides: Option<Shared<Line>>,
 }
 
 impl Block {
+    /// One event that not all readers may see all of.
+    fn of(seq: u64, line: Shared<Line>) -> Self {
+        let bytes = line.bytes(&Viewer::LEAST);
+        Self { events: vec![(seq, 0..bytes.len())], bytes, hides: Some(line) }
+    }
+
+    /// All of it, as the caller may see it.
+    fn whole(&self, viewer: &Viewer) -> Bytes {
+        self.hides.as_ref().map_or_else(|| self.bytes.clone(), |line| line.bytes(viewer))
+    }
+
     /// Its events from number `from` on, without what was said between them.
-    fn events_from(&self, from: u64) -> impl Iterator<Item = Bytes> {
+    fn events_from(&self, from: u64, viewer: &Viewer) -> Vec<Bytes> {
+        let wanted = self.events.iter().filter(|(seq, _)| *seq >= from);
+        if self.hides.is_some() {
+            return wanted.map(|_| self.whole(viewer)).collect();
+        }
         let mut pieces: Vec<Range<usize>> = Vec::new();
-        for (_, at) in self.events.iter().filter(|(seq, _)| *seq >= from) {
+        for (_, at) in wanted {
             match pieces.last_mut().filter(|last| last.end == at.start) {
                 Some(last) => last.end = at.end,
                 None => pieces.push(at.clone()),
             }
         }
-        pieces.into_iter().map(|at| self.bytes.slice(at))
+        pieces.into_iter().map(|at| self.bytes.slice(at)).collect()
     }
 }
 
@@ -238,6 +256,14 @@ impl State {
         first.map_or(self.known + 1, |(seq, _)| *seq)
     }
 
+    /// Adds what was told together, if it is anything.
+    fn push_told(&mut self, bytes: &mut Vec<u8>, events: &mut Vec<(u64, Range<usize>)>) {
+        if !bytes.is_empty() {
+            let (bytes, events) = (std::mem::take(bytes).into(), std::mem::take(events));
+            self.push(Block { bytes, events, hides: None });
+        }
+    }
+
     fn push(&mut self, block: Block) {
         self.bytes += block.bytes.len();
         self.blocks.push_back(block);
@@ -298,10 +324,10 @@ impl Feed {
 
     /// The newest status.
     pub(crate) fn status(&self, status: &Status) {
-        let bytes = sse::event("status", status);
+        let status = Some(Shared::new(status, |status| sse::event("status", status)));
         let mut state = self.lock();
-        if state.status != bytes {
-            state.status = bytes;
+        if state.status != status {
+            state.status = status;
             state.statuses += 1;
         }
         drop(state);
@@ -312,7 +338,7 @@ impl Feed {
     pub(crate) fn end(&self, id: &str) {
         let mut state = self.lock();
         let bytes = sse::event("gone", &serde_json::json!({ "id": id }));
-        state.push(Block { bytes, events: Vec::new() });
+        state.push(Block { bytes, events: Vec::new(), hides: None });
         (state.ready, state.over) = (true, true);
         drop(state);
         self.bell.send_replace(());
@@ -341,8 +367,14 @@ impl Feed {
                         _ => {}
                     }
                     state.known = seq;
+                    let line = Shared::new(&Line::new(seq, *entry), sse::line);
+                    if line.hides() {
+                        state.push_told(&mut bytes, &mut events);
+                        state.push(Block::of(seq, line));
+                        continue;
+                    }
                     let start = bytes.len();
-                    sse::write(&mut bytes, Some(seq), "event", &Line::new(seq, *entry));
+                    bytes.extend_from_slice(&line.bytes(&Viewer::LEAST));
                     events.push((seq, start..bytes.len()));
                 }
                 Notice::Output { end } => state.output_end = state.output_end.max(end),
@@ -353,15 +385,13 @@ impl Feed {
                 Notice::Replaced { .. } | Notice::Resized { .. } => {}
             }
         }
-        if !bytes.is_empty() {
-            state.push(Block { bytes: bytes.into(), events });
-        }
+        state.push_told(&mut bytes, &mut events);
         drop(state);
         self.bell.send_replace(());
     }
 
-    /// What is new for a reader, as much as it can take at a time.
-    pub(crate) fn take(&self, cursor: &mut Cursor) -> Taken {
+    /// What is new for a reader, as much as it can take at a time, and as the caller may see it.
+    pub(crate) fn take(&self, cursor: &mut Cursor, viewer: &Viewer) -> Taken {
         let mut state = self.lock();
         if !state.ready {
             return Taken::Nothing;
@@ -373,9 +403,11 @@ impl Feed {
                 cursor.block = None;
                 cursor.knows_turn = false;
                 // Where things stand, before what led there.
-                if cursor.status == 0 && !state.status.is_empty() {
+                if cursor.status == 0
+                    && let Some(status) = &state.status
+                {
                     cursor.status = state.statuses;
-                    return Taken::News(vec![state.status.clone()]);
+                    return Taken::News(vec![status.bytes(viewer)]);
                 }
                 match state.find(cursor.next) {
                     _ if cursor.next > state.known => state.end() - u64::from(state.over),
@@ -392,10 +424,10 @@ impl Feed {
             let next = &state.blocks[(block - state.first) as usize];
             size += next.bytes.len();
             if cursor.knows_turn || (next.events.is_empty() && state.over) {
-                news.push(next.bytes.clone());
+                news.push(next.whole(viewer));
             } else {
                 // What was said meanwhile is told as a whole when it has caught up.
-                news.extend(next.events_from(cursor.next));
+                news.extend(next.events_from(cursor.next, viewer));
             }
             cursor.next = next.events.last().map_or(cursor.next, |(seq, _)| seq + 1);
             block += 1;
@@ -411,7 +443,7 @@ impl Feed {
             }
             if cursor.status != state.statuses && !state.over {
                 cursor.status = state.statuses;
-                news.push(state.status.clone());
+                news.extend(state.status.as_ref().map(|status| status.bytes(viewer)));
             }
         }
         match news.is_empty() {

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Problem, Status, Viewer};
 use berth_core::SessionId;
 use berth_verbs::Ctx;
 use berth_verbs::changes::{self, Change, Found};
@@ -22,6 +22,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::gate::or_no_store;
+use crate::visible::Shared;
 
 /// How many sessions that are gone are remembered, for those who have not heard yet. Who is further behind is told
 /// the whole list again.
@@ -67,7 +68,7 @@ struct Entry {
 enum What {
     /// Its status as JSON, whether it is put away, where it comes in the list, and its directory.
     Known {
-        json: Bytes,
+        json: Shared<Status>,
         archived: bool,
         place: Place,
         cwd: Box<str>,
@@ -199,14 +200,15 @@ impl State {
 }
 
 fn of_status(status: &Status) -> What {
-    let json = serde_json::to_vec(status).expect("a status is plain data");
+    let json =
+        Shared::new(status, |status| serde_json::to_vec(status).expect("a status is plain data").into());
     let (archived, cwd) = (status.archived_at.is_some(), status.what.cwd.as_str().into());
-    What::Known { json: json.into(), archived, place: listing::place(status), cwd }
+    What::Known { json, archived, place: listing::place(status), cwd }
 }
 
 impl Looking {
-    /// What is new; nothing yet. `may_see` says who is there for whoever looks, `all` whether those put away are.
-    pub(crate) fn take(&mut self, may_see: impl Fn(&SessionId) -> bool, all: bool) -> Option<Told> {
+    /// What is new for this caller; nothing yet. `all` says whether those put away are there.
+    pub(crate) fn take(&mut self, viewer: &Viewer, all: bool) -> Option<Told> {
         self.bell.mark_unchanged();
         let state = self.list.lock();
         if !state.loaded {
@@ -214,12 +216,13 @@ impl Looking {
         }
         let seen = self.seen.filter(|seen| *seen >= state.forgotten);
         let changed = state.changes.range(seen.map_or(0, |seen| seen + 1)..).map(|(_, id)| id);
-        let changed = changed.filter(|id| may_see(id)).filter_map(|id| Some((id, state.known.get(id)?)));
+        let changed =
+            changed.filter(|id| viewer.may_see(id)).filter_map(|id| Some((id, state.known.get(id)?)));
         self.seen = Some(state.version);
         if seen.is_none() {
             let shown = changed.filter_map(|(id, entry)| match &entry.what {
                 What::Known { json, archived, place, .. } if all || !archived => {
-                    Some((*place, id, json.clone()))
+                    Some((*place, id, json.bytes(viewer)))
                 }
                 What::Known { .. } | What::Damaged | What::Gone => None,
             });
@@ -230,7 +233,7 @@ impl Looking {
         }
         let news: Vec<_> = changed
             .filter_map(|(id, entry)| match &entry.what {
-                What::Known { json, .. } => Some((id.clone(), Some(json.clone()))),
+                What::Known { json, .. } => Some((id.clone(), Some(json.bytes(viewer)))),
                 What::Gone => Some((id.clone(), None)),
                 What::Damaged => None,
             })

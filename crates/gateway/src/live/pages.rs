@@ -6,13 +6,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, Viewer};
 use berth_core::SessionId;
-use berth_verbs::{Ctx, events};
+use berth_verbs::Ctx;
+use berth_verbs::events::{self, Line};
 use bytes::Bytes;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::sse;
+use crate::visible::Shared;
 
 /// How much of a journal is read at a time.
 const PIECE_BYTES: usize = 1024 * 1024;
@@ -36,6 +38,8 @@ struct Piece {
     bytes: Bytes,
     /// Where each event begins.
     starts: Arc<[usize]>,
+    /// Those that not all readers may see all of.
+    hides: Arc<[(u64, Shared<Line>)]>,
 }
 
 impl Piece {
@@ -43,15 +47,23 @@ impl Piece {
         self.first + self.starts.len() as u64 - 1
     }
 
-    /// The events from number `from` to the last that is wanted, and its number.
-    fn cut(&self, from: u64, to: u64) -> Option<(Bytes, u64)> {
+    /// The events from number `from` to the last that is wanted, as the caller may see them, and its number.
+    fn cut(&self, from: u64, to: u64, viewer: &Viewer) -> Option<(Bytes, u64)> {
         let last = self.last().min(to);
         if from < self.first || from > last {
             return None;
         }
         let at = |seq: u64| self.starts.get((seq - self.first) as usize).copied();
-        let end = at(last + 1).unwrap_or(self.bytes.len());
-        Some((self.bytes.slice(at(from)?..end), last))
+        let (mut start, end) = (at(from)?, at(last + 1).unwrap_or(self.bytes.len()));
+        let mut shown = Vec::new();
+        let hidden = self.hides.iter().filter(|(seq, _)| (from..=last).contains(seq) && !viewer.sees_all());
+        for (seq, line) in hidden {
+            shown.extend_from_slice(&self.bytes[start..at(*seq)?]);
+            shown.extend_from_slice(&line.bytes(viewer));
+            start = at(seq + 1).unwrap_or(self.bytes.len());
+        }
+        let rest = self.bytes.slice(start..end);
+        Some((if shown.is_empty() { rest } else { [&shown[..], &rest[..]].concat().into() }, last))
     }
 }
 
@@ -67,11 +79,11 @@ impl Pages {
         is_missing && std::fs::read_dir(home.sessions_dir()).is_ok()
     }
 
-    /// Some of the events from number `from` to number `to`, all of which are on disk: the bytes, and the number of
-    /// the last one in them.
-    pub(crate) async fn get(&self, from: u64, to: u64) -> Result<(Bytes, u64), Problem> {
+    /// Some of the events from number `from` to number `to`, all of which are on disk: the bytes, as the caller may
+    /// see them, and the number of the last one in them.
+    pub(crate) async fn get(&self, from: u64, to: u64, viewer: &Viewer) -> Result<(Bytes, u64), Problem> {
         let mut kept = self.kept.lock().await;
-        if let Some(found) = kept.iter().find_map(|piece| piece.cut(from, to)) {
+        if let Some(found) = kept.iter().find_map(|piece| piece.cut(from, to, viewer)) {
             return Ok(found);
         }
         let _turn = self.disk.acquire().await.expect("nobody closes it");
@@ -79,7 +91,7 @@ impl Pages {
         let read = tokio::task::spawn_blocking(move || read(&ctx, &id, from, to)).await;
         let piece =
             read.map_err(|error| Problem::new(Code::Bug, format!("reading a journal failed: {error}")))??;
-        let cut = piece.cut(from, to).ok_or_else(|| {
+        let cut = piece.cut(from, to, viewer).ok_or_else(|| {
             Problem::new(Code::Refused, format!("the journal of session {} lacks event {from}", self.id))
                 .hint("docs/recovery.md says what to do with damaged journals")
         })?;
@@ -96,10 +108,12 @@ impl Pages {
 fn read(ctx: &Ctx, id: &SessionId, from: u64, to: u64) -> Result<Piece, Problem> {
     let lines = events::read(ctx, id, from, to, PIECE_BYTES)?;
     let mut bytes = Vec::new();
-    let mut starts = Vec::with_capacity(lines.len());
+    let (mut starts, mut hides) = (Vec::with_capacity(lines.len()), Vec::new());
     for line in &lines {
         starts.push(bytes.len());
         sse::write(&mut bytes, Some(line.seq), "event", line);
+        let line = (line.seq, Shared::new(line, sse::line));
+        hides.extend(Some(line).filter(|(_, line)| line.hides()));
     }
-    Ok(Piece { first: from, bytes: bytes.into(), starts: starts.into() })
+    Ok(Piece { first: from, bytes: bytes.into(), starts: starts.into(), hides: hides.into() })
 }

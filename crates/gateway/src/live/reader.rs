@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use berth_api::Viewer;
 use berth_core::SessionId;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -19,7 +20,6 @@ use super::feed::{Cursor, Feed, Taken};
 use super::hub::Subscription;
 use super::list::{Looking, Told};
 use super::sse;
-use crate::caller::Caller;
 use crate::fault::ProblemBody;
 use crate::quota::Stay;
 
@@ -27,9 +27,15 @@ use crate::quota::Stay;
 pub(crate) const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
 
 /// A session's news, from where the cursor is.
-pub(crate) fn session(subscription: Subscription, cursor: Cursor, id: SessionId, stay: Stay) -> Response {
+pub(crate) fn session(
+    subscription: Subscription,
+    cursor: Cursor,
+    id: SessionId,
+    viewer: Viewer,
+    stay: Stay,
+) -> Response {
     let bell = subscription.feed.bell();
-    let reader = Reader { subscription, cursor, bell, id, ready: start(), heartbeat: heartbeat() };
+    let reader = Reader { subscription, cursor, bell, id, viewer, ready: start(), heartbeat: heartbeat() };
     let news = stream::unfold(Some(reader), |reader| async {
         let mut reader = reader?;
         let (bytes, goes_on) = reader.next().await?;
@@ -39,8 +45,8 @@ pub(crate) fn session(subscription: Subscription, cursor: Cursor, id: SessionId,
 }
 
 /// The list, and then what changes.
-pub(crate) fn list(looking: Looking, all: bool, caller: Caller, stay: Stay) -> Response {
-    let reader = ListReader { looking, all, caller, ready: start(), heartbeat: heartbeat(), is_over: false };
+pub(crate) fn list(looking: Looking, all: bool, viewer: Viewer, stay: Stay) -> Response {
+    let reader = ListReader { looking, all, viewer, ready: start(), heartbeat: heartbeat(), is_over: false };
     let news = stream::unfold(reader, |mut reader| async {
         let bytes = reader.next().await?;
         Some((bytes, reader))
@@ -82,6 +88,7 @@ struct Reader {
     cursor: Cursor,
     bell: tokio::sync::watch::Receiver<()>,
     id: SessionId,
+    viewer: Viewer,
     ready: VecDeque<Bytes>,
     heartbeat: Interval,
 }
@@ -94,23 +101,27 @@ impl Reader {
                 return Some((bytes, true));
             }
             self.bell.mark_unchanged();
-            match self.subscription.feed.take(&mut self.cursor) {
+            match self.subscription.feed.take(&mut self.cursor, &self.viewer) {
                 Taken::News(news) => self.ready.extend(news),
-                Taken::Behind { from, to } => match self.subscription.feed.pages.get(from, to).await {
-                    Ok((bytes, last)) => {
-                        Feed::caught_up(&mut self.cursor, last);
-                        return Some((bytes, true));
+                Taken::Behind { from, to } => {
+                    match self.subscription.feed.pages.get(from, to, &self.viewer).await {
+                        Ok((bytes, last)) => {
+                            Feed::caught_up(&mut self.cursor, last);
+                            return Some((bytes, true));
+                        }
+                        // What it had not heard yet went with the session.
+                        Err(_) if self.subscription.feed.pages.is_gone() => {
+                            return Some((
+                                sse::event("gone", &serde_json::json!({ "id": self.id.as_str() })),
+                                false,
+                            ));
+                        }
+                        // Said, and over: who comes back is told again, or by then it is better.
+                        Err(problem) => {
+                            return Some((sse::event("problem", &ProblemBody::from(problem)), false));
+                        }
                     }
-                    // What it had not heard yet went with the session.
-                    Err(_) if self.subscription.feed.pages.is_gone() => {
-                        return Some((
-                            sse::event("gone", &serde_json::json!({ "id": self.id.as_str() })),
-                            false,
-                        ));
-                    }
-                    // Said, and over: who comes back is told again, or by then it is better.
-                    Err(problem) => return Some((sse::event("problem", &ProblemBody::from(problem)), false)),
-                },
+                }
                 Taken::Nothing => tokio::select! {
                     // The feed is held by us, so its bell is there.
                     _ = self.bell.changed() => {}
@@ -127,7 +138,7 @@ impl Reader {
 struct ListReader {
     looking: Looking,
     all: bool,
-    caller: Caller,
+    viewer: Viewer,
     ready: VecDeque<Bytes>,
     heartbeat: Interval,
     /// There is nothing more to say.
@@ -140,11 +151,10 @@ impl ListReader {
             if let Some(bytes) = self.ready.pop_front() {
                 return Some(bytes);
             }
-            let caller = &self.caller;
             if self.is_over {
                 return None;
             }
-            match self.looking.take(|id| caller.may_see(id), self.all) {
+            match self.looking.take(&self.viewer, self.all) {
                 // Said, and over: who comes back is told again, or by then it is better.
                 Some(Told::Trouble(problem)) => {
                     self.is_over = true;

@@ -1,5 +1,6 @@
 //! Server-sent events, as bytes.
 
+use berth_verbs::events::Line;
 use bytes::Bytes;
 use serde::Serialize;
 
@@ -17,6 +18,13 @@ pub(crate) fn write(out: &mut Vec<u8>, id: Option<u64>, kind: &str, data: &impl 
     // JSON on one line: line ends in it are escaped.
     serde_json::to_writer(&mut *out, data).expect("plain data, written to memory");
     out.extend_from_slice(b"\n\n");
+}
+
+/// An event of a session.
+pub(crate) fn line(line: &Line) -> Bytes {
+    let mut out = Vec::new();
+    write(&mut out, Some(line.seq), "event", line);
+    out.into()
 }
 
 /// One event by itself.

@@ -4,9 +4,11 @@
 //! `berth turn --json` prints, with `"view": "turn"` in front.
 //! Start with [`write()`].
 
-use berth_api::record::Event;
+use std::collections::BTreeSet;
+
 use berth_api::turn::TurnView;
-use berth_api::{Problem, redact};
+use berth_api::{Problem, Scope, Viewer};
+use berth_core::SessionId;
 use serde::Serialize;
 
 use super::{Exported, Write};
@@ -20,8 +22,15 @@ struct Turn<'a> {
     turn: &'a TurnView,
 }
 
-/// Writes them: as an array, or each on a line of its own.
-pub fn write(session: &Exported, is_array: bool, target: &mut Write<'_>) -> Result<(), Problem> {
+/// Writes them: as an array, or each on a line of its own. The file will be passed on, so secrets of command lines are
+/// masked for every caller; `sessions` are the only ones there are for the caller.
+pub fn write(
+    session: &Exported,
+    sessions: Option<&BTreeSet<SessionId>>,
+    is_array: bool,
+    target: &mut Write<'_>,
+) -> Result<(), Problem> {
+    let viewer = Viewer { scope: Scope::Read, sessions: sessions.cloned() };
     let mut before = if is_array { "[\n" } else { "" };
     let mut write = |json: serde_json::Result<String>| {
         let json = json.map_err(|error| {
@@ -34,7 +43,7 @@ pub fn write(session: &Exported, is_array: bool, target: &mut Write<'_>) -> Resu
     for event in &session.events {
         let entry = event.get().entry();
         let mut line = Line::new(event.seq().0, entry);
-        make_harmless(&mut line.event);
+        line.event.hide_from(&viewer);
         write(serde_json::to_string(&line))?;
     }
     for turn in &session.turns {
@@ -47,12 +56,4 @@ pub fn write(session: &Exported, is_array: bool, target: &mut Write<'_>) -> Resu
         (false, true) => b"",
         (false, false) => b"\n",
     })
-}
-
-/// Without what is nobody's business: the file will be passed on.
-fn make_harmless(event: &mut Event) {
-    if let Event::Created { spec, .. } | Event::Respecified { spec } = event {
-        spec.command = redact::words(&spec.command);
-        spec.again = redact::words(&spec.again);
-    }
 }
