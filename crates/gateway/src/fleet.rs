@@ -24,10 +24,10 @@ use tokio::net::unix::pipe;
 use tokio::task::JoinHandle;
 
 use crate::caller::Caller;
-use crate::costly::Costly;
 use crate::fault::Fault;
 use crate::http::turns::LONGEST_WAIT_MS;
 use crate::live::terminals::PlaceElsewhere;
+use crate::one_look::Recent;
 use crate::trace;
 
 /// How long what was seen of the hosts counts. The page looks every 15 seconds, in each of its tabs.
@@ -100,7 +100,7 @@ const KNOWN_TYPES: [&str; 8] = [
 #[derive(Debug)]
 pub(crate) struct Fleet {
     /// What was seen of all hosts: each look is a process here and one there for each.
-    pub(crate) known: Costly<Vec<Host>, Arc<[Look]>>,
+    pub(crate) known: Recent<Vec<Host>, Arc<[Look]>>,
     lines: Mutex<HashMap<Key, Lines>>,
     /// Whether somebody looks which lines nobody uses.
     is_looked_after: AtomicBool,
@@ -109,7 +109,7 @@ pub(crate) struct Fleet {
 impl Default for Fleet {
     fn default() -> Self {
         Self {
-            known: Costly::new(|_| KNOWN_FOR),
+            known: Recent::new(|_| KNOWN_FOR),
             lines: Mutex::default(),
             is_looked_after: AtomicBool::default(),
         }

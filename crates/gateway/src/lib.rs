@@ -10,7 +10,6 @@
 mod audit;
 mod auth;
 mod caller;
-mod costly;
 mod fault;
 mod fleet;
 mod follow;

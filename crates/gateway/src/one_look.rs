@@ -1,13 +1,24 @@
-//! One look for everybody who wants to know the same.
+//! Coalesces concurrent identical reads (single-flight).
 //!
-//! Promise: what somebody is told was looked at after they asked. However many ask, one look is under way at a time, and
-//! all who come while it is share the next one. Whoever goes away in the middle of a look takes nobody along.
-//! Start with [`OneLook::get`].
+//! Promise: however many ask, one look is under way at a time. [`OneLook::get`] tells what was looked at after it was
+//! asked: all who come while a look is under way share the next one. [`Recent::ask`] tells what a look under way will
+//! see, or what was seen a moment ago, with its age; a failure is told to those who waited for it, and not kept. A caller
+//! that goes away in the middle of a look takes nobody along.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use berth_api::{Code, Problem};
+use berth_keeper::killpoint;
+
+use crate::fault::Fault;
 use crate::trace;
+
+/// The variable by which tests say how long an answer counts, in milliseconds.
+const AGE_VARIABLE: &str = "BERTH_ANSWER_AGE_MS";
+/// How many keys have an answer at a time; the oldest goes first.
+const MOST_KEYS: usize = 32;
 
 /// See the module.
 #[derive(Debug)]
@@ -32,16 +43,30 @@ impl<T> Default for OneLook<T> {
 }
 
 impl<T: Clone + Send + 'static> OneLook<T> {
-    /// What somebody saw who began to look after this was asked; by `look`, if nobody else did. A look that nobody waits
-    /// for any more goes on to its end, and no other begins before.
+    /// What somebody saw who began to look after this was asked; by `look`, if nobody else did.
     pub(crate) async fn get<F: Future<Output = T> + Send + 'static>(&self, look: impl FnOnce() -> F) -> T {
         // One that is under way may have passed by what is asked about.
         let wanted = state(&self.state).begun + 1;
+        self.find(|number, _| number >= wanted, look).await
+    }
+
+    /// What was seen last, if that counts, also once the look under way is over; else what `look` sees. A look that nobody
+    /// waits for any more goes on to its end, and no other begins before.
+    async fn find<F: Future<Output = T> + Send + 'static>(
+        &self,
+        counts: impl Fn(u64, &T) -> bool,
+        look: impl FnOnce() -> F,
+    ) -> T {
+        let last = || {
+            let last = state(&self.state).last.clone();
+            last.filter(|(number, seen)| counts(*number, seen)).map(|(_, seen)| seen)
+        };
+        if let Some(seen) = last() {
+            return seen;
+        }
         let looking = self.looking.clone().lock_owned().await;
-        if let Some((number, seen)) = &state(&self.state).last
-            && *number >= wanted
-        {
-            return seen.clone();
+        if let Some(seen) = last() {
+            return seen;
         }
         let number = {
             let mut state = state(&self.state);
@@ -67,9 +92,68 @@ fn state<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Answers that cost processes: each counts for a while, by its key.
+#[derive(Debug)]
+pub(crate) struct Recent<K, T> {
+    /// How long an answer counts.
+    counts_for: fn(&T) -> Duration,
+    looks: Mutex<Vec<(K, Arc<OneLook<Seen<T>>>)>>,
+}
+
+/// What was seen, and when.
+type Seen<T> = (Instant, Result<T, Problem>);
+
+impl<K: PartialEq, T: Clone + Send + Sync + 'static> Recent<K, T> {
+    /// Answers that count for as long as `counts_for` says.
+    pub(crate) fn new(counts_for: fn(&T) -> Duration) -> Self {
+        Self { counts_for, looks: Mutex::default() }
+    }
+
+    /// The answer, and how old it is. `look` finds it in a thread that waits for processes, if nobody does and none
+    /// counts.
+    pub(crate) async fn ask(
+        &self,
+        key: K,
+        look: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<(T, Duration), Fault> {
+        let one = self.of(key);
+        let asked_at = Instant::now();
+        let trace = trace::current();
+        let look = || async {
+            let looked = tokio::task::spawn_blocking(move || berth_api::trace::within(trace, look)).await;
+            let failed = |error| Err(Problem::new(Code::Bug, format!("a look failed: {error}")));
+            (Instant::now(), looked.unwrap_or_else(failed))
+        };
+        let (at, answer) = one.find(|_, seen| seen.0 >= asked_at || self.is_young(seen), look).await;
+        Ok((answer?, at.elapsed()))
+    }
+
+    fn of(&self, key: K) -> Arc<OneLook<Seen<T>>> {
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.retain(|(_, one)| {
+            let is_young = || state(&one.state).last.as_ref().is_some_and(|(_, seen)| self.is_young(seen));
+            Arc::strong_count(one) > 1 || one.looking.try_lock().is_err() || is_young()
+        });
+        if let Some((_, one)) = looks.iter().find(|(about, _)| *about == key) {
+            return one.clone();
+        }
+        if looks.len() >= MOST_KEYS {
+            drop(looks.remove(0));
+        }
+        looks.push((key, Arc::default()));
+        looks[looks.len() - 1].1.clone()
+    }
+
+    fn is_young(&self, (at, answer): &Seen<T>) -> bool {
+        let counts_for = |answer| killpoint::patience(AGE_VARIABLE, (self.counts_for)(answer));
+        answer.as_ref().is_ok_and(|answer| at.elapsed() <= counts_for(answer))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use std::sync::mpsc;
 
     use tokio::sync::Semaphore;
 
@@ -145,6 +229,104 @@ mod tests {
             go.add_permits(2);
             assert_eq!(asked.await.expect("it looks for itself"), 7);
             assert_eq!(most.load(Ordering::SeqCst), 1);
+        });
+    }
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().expect("a runtime")
+    }
+
+    /// Looks that are counted.
+    fn counted(count: &Arc<AtomicUsize>) -> impl FnOnce() -> Result<usize, Problem> + Send + 'static {
+        let count = count.clone();
+        move || Ok(count.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    #[test]
+    fn who_asks_while_somebody_looks_hears_what_they_see() {
+        runtime().block_on(async {
+            // Nothing counts that is over, so it is the looking that they share.
+            let (question, count) = (Recent::new(|_| Duration::ZERO), Arc::new(AtomicUsize::new(0)));
+            let (go, gate) = mpsc::channel::<()>();
+            let look = counted(&count);
+            let first = question.ask((), move || {
+                let _ = gate.recv();
+                look()
+            });
+            let others = futures_util::future::join_all((0..5).map(|_| question.ask((), counted(&count))));
+            let release = async {
+                tokio::task::yield_now().await;
+                drop(go);
+            };
+            let (first, others, ()) = tokio::join!(first, others, release);
+            assert_eq!(first.expect("an answer").0, 1);
+            others.into_iter().for_each(|other| assert_eq!(other.expect("an answer").0, 1));
+            assert_eq!(question.ask((), counted(&count)).await.expect("an answer").0, 2, "it is over");
+        });
+    }
+
+    #[test]
+    fn an_answer_counts_for_as_long_as_its_contents_say() {
+        runtime().block_on(async {
+            let counts_for = |number: &usize| if number.is_multiple_of(2) { LONG } else { Duration::ZERO };
+            let (question, count) = (Recent::new(counts_for), Arc::new(AtomicUsize::new(0)));
+            for expected in [1, 2, 2, 2] {
+                assert_eq!(question.ask((), counted(&count)).await.expect("an answer").0, expected);
+            }
+        });
+    }
+
+    #[test]
+    fn answers_of_several_keys_count_at_the_same_time_and_the_oldest_goes_first() {
+        runtime().block_on(async {
+            let (question, count) = (Recent::new(|_| LONG), Arc::new(AtomicUsize::new(0)));
+            for _ in 0..2 {
+                for key in 0..MOST_KEYS {
+                    assert_eq!(question.ask(key, counted(&count)).await.expect("an answer").0, key + 1);
+                }
+            }
+            let next = MOST_KEYS + 1;
+            assert_eq!(question.ask(MOST_KEYS, counted(&count)).await.expect("an answer").0, next);
+            assert_eq!(question.ask(1, counted(&count)).await.expect("an answer").0, 2);
+            assert_eq!(question.ask(0, counted(&count)).await.expect("an answer").0, next + 1);
+        });
+    }
+
+    #[test]
+    fn an_answer_counts_for_a_while_and_only_for_its_question() {
+        runtime().block_on(async {
+            let (question, count) = (Recent::new(|_| LONG), Arc::new(AtomicUsize::new(0)));
+            for _ in 0..3 {
+                assert_eq!(question.ask("a", counted(&count)).await.expect("an answer").0, 1);
+            }
+            assert_eq!(question.ask("b", counted(&count)).await.expect("an answer").0, 2);
+        });
+    }
+
+    #[test]
+    fn what_went_wrong_is_not_kept() {
+        runtime().block_on(async {
+            let (question, count) = (Recent::new(|_| LONG), Arc::new(AtomicUsize::new(0)));
+            let wrong = question.ask((), || Err(Problem::new(Code::Refused, "not now"))).await;
+            assert_eq!(wrong.expect_err("a problem").problem.code, Code::Refused);
+            assert_eq!(question.ask((), counted(&count)).await.expect("an answer").0, 1);
+        });
+    }
+
+    #[test]
+    fn what_nobody_waited_for_is_no_answer_to_who_comes_much_later() {
+        runtime().block_on(async {
+            let (question, count) = (Recent::new(|_| Duration::ZERO), Arc::new(AtomicUsize::new(0)));
+            let one = question.of(());
+            let mut left = Box::pin(question.ask((), counted(&count)));
+            assert!(futures_util::poll!(&mut left).is_pending());
+            drop(left);
+            while state(&one.state).last.is_none() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(question.ask((), counted(&count)).await.expect("an answer").0, 2);
         });
     }
 }

@@ -10,9 +10,9 @@ use berth_api::{Code, Problem, Scope, Viewer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::costly::Costly;
 use crate::fault::Fault;
 use crate::gate::Gate;
+use crate::one_look::Recent;
 use crate::routes::Route;
 use crate::visible::{Json, Visible};
 
@@ -94,11 +94,11 @@ impl Visible for Agents {
 }
 
 /// What was found a moment ago.
-pub(crate) type KnownAgents = Costly<(), Arc<[Agent]>>;
+pub(crate) type KnownAgents = Recent<(), Arc<[Agent]>>;
 
 /// Nothing is known yet.
 pub(crate) fn known_agents() -> KnownAgents {
-    Costly::new(|_| COUNTS_FOR)
+    Recent::new(|_| COUNTS_FOR)
 }
 
 async fn agents(State(gate): State<Arc<Gate>>) -> Result<Json<Agents>, Fault> {

@@ -26,11 +26,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::caller::{Caller, Target};
-use crate::costly::Costly;
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
 use crate::http::body::{Body, Path, Query};
 use crate::http::wait::MAX_PATTERN_BYTES;
+use crate::one_look::Recent;
 use crate::routes::Route;
 use crate::seats;
 use crate::visible::{Json, Visible, nothing_hidden};
@@ -220,11 +220,11 @@ struct Compared {
 }
 
 /// The changed files of the directories that were looked at last.
-pub(crate) type KnownChanges = Costly<String, ChangedFiles>;
+pub(crate) type KnownChanges = Recent<String, ChangedFiles>;
 
 /// Nothing is known yet.
 pub(crate) fn known_changes() -> KnownChanges {
-    Costly::new(|changes| if changes.trouble.is_some() { TROUBLE_FOR } else { COMPARED_FOR })
+    Recent::new(|changes| if changes.trouble.is_some() { TROUBLE_FOR } else { COMPARED_FOR })
 }
 
 async fn changes(State(gate): State<Arc<Gate>>, target: Target) -> Result<Json<Compared>, Fault> {
@@ -287,11 +287,11 @@ async fn of_port(
 }
 
 /// What was found a moment ago.
-pub(crate) type Examined = Costly<(), Arc<doctor::Report>>;
+pub(crate) type Examined = Recent<(), Arc<doctor::Report>>;
 
 /// Nothing is known yet.
 pub(crate) fn examined() -> Examined {
-    Costly::new(|_| EXAMINED_FOR)
+    Recent::new(|_| EXAMINED_FOR)
 }
 
 async fn examine(State(gate): State<Arc<Gate>>) -> Result<Json<Arc<doctor::Report>>, Fault> {
