@@ -70,6 +70,26 @@ impl Gateway {
         Ok(stream)
     }
 
+    /// The body of an answer.
+    pub(crate) fn get(&self, path: &str) -> Result<Vec<u8>> {
+        answer(self.ask(path, "Connection: close\r\n")?, path)
+    }
+
+    /// The body of the answer to a request with a body.
+    pub(crate) fn post(&self, path: &str, body: &str) -> Result<Vec<u8>> {
+        let mut stream = self.connect()?;
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            self.token,
+            body.len()
+        )
+        .context("ask the gateway")?;
+        answer(stream, path)
+    }
+
     /// Asks, and leaves the answer to the caller.
     pub(crate) fn ask(&self, path: &str, headers: &str) -> Result<TcpStream> {
         let mut stream = self.connect()?;
@@ -94,6 +114,16 @@ impl Gateway {
         let (socket, _) = tungstenite::client(request, self.connect()?).context("open a terminal")?;
         Ok(socket)
     }
+}
+
+fn answer(mut stream: TcpStream, path: &str) -> Result<Vec<u8>> {
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).context("read an answer")?;
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n").context("no HTTP")?;
+    if !answer.starts_with(b"HTTP/1.1 200") {
+        bail!("{path}: {}", String::from_utf8_lossy(&answer));
+    }
+    Ok(answer.split_off(head + 4))
 }
 
 impl Drop for Gateway {

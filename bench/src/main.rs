@@ -10,9 +10,11 @@ mod accept;
 mod dashboard;
 mod echo;
 mod end;
+mod end_many;
 mod fanout;
 mod gateway;
 mod grep;
+mod growth;
 mod helper;
 mod hook;
 mod http;
@@ -27,6 +29,7 @@ mod process;
 mod queue;
 mod reattach;
 mod report;
+mod slow_disk;
 mod stage;
 mod start;
 mod stats;
@@ -52,7 +55,7 @@ use stage::Bench;
 type Measurement = (char, fn(&Bench) -> Result<Section>);
 
 /// In the order of the report.
-const MEASUREMENTS: [Measurement; 22] = [
+const MEASUREMENTS: [Measurement; 25] = [
     ('a', start::measure),
     ('b', parallel::measure),
     ('c', echo::measure),
@@ -75,6 +78,9 @@ const MEASUREMENTS: [Measurement; 22] = [
     ('t', websocket::measure),
     ('u', transcripts::measure),
     ('v', hook::measure),
+    ('w', end_many::measure),
+    ('x', growth::measure),
+    ('y', slow_disk::measure),
 ];
 
 const HELP: &str = "berth-bench: speed and memory beside the peers (bench/run installs and builds what it needs)
@@ -87,7 +93,7 @@ usage: berth-bench --fake-agent PATH [--berth PATH] [--only a,c] [--quick] [--wr
   --only a,c         only these: a start · b parallel · c echo · d output · e reattach · f memory · g list · h journal
                      i end · j sweep · k helper · l sending · m turn · n turn of Claude Code · o memory of turns · p dashboard
                      q finding text · r asking the gateway · s many readers · t terminal over WebSocket
-                     u checking transcripts · v hooks
+                     u checking transcripts · v hooks · w ending many · x long sessions · y keys with a slow disk
   --quick            few rounds: shows that it works, not how fast it is
   --write PATH       write the report there too
   --dir DIR          make the private directories there, on a real disk; the system's temporary directory otherwise
@@ -156,9 +162,12 @@ fn options(words: &[String]) -> Result<Options> {
     let base = base.join(format!("bb{}", std::process::id()));
     let mut programs: BTreeMap<_, _> =
         peers::KNOWN.iter().filter_map(|(name, command, _)| Some((*name, peers::find(command)?))).collect();
-    programs.remove("berth");
-    if let Some(berth) = berth {
-        programs.insert("berth", berth.canonicalize().with_context(|| format!("find {}", berth.display()))?);
+    for name in ["berth", peers::BERTH_NAMED] {
+        programs.remove(name);
+        if let Some(berth) = &berth {
+            let berth = berth.canonicalize().with_context(|| format!("find {}", berth.display()))?;
+            programs.insert(name, berth);
+        }
     }
     Ok(Options { bench: Bench { programs, fake_agent, base, is_quick }, only, write })
 }
@@ -212,7 +221,7 @@ fn preamble(bench: &Bench) -> String {
     let _ = writeln!(text, "- kernel: {}", kernel.trim());
     let _ = writeln!(text, "- file system: {file_system}");
     let mut versions = Vec::new();
-    for (name, _, arguments) in peers::KNOWN.into_iter().filter(|(name, ..)| *name != "tmux, cold") {
+    for (name, _, arguments) in peers::KNOWN.into_iter().filter(|(name, ..)| !name.contains(',')) {
         versions.push(match bench.programs.get(name) {
             Some(program) => said(Command::new(program).args(arguments), 0),
             None => format!("{name}: not installed"),

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::lab::{Lab, PATIENCE, Session};
-use crate::peers::Holder;
+use crate::peers::{BERTH_NAMED, Holder};
 use crate::report::{Limit, Section, Table, Verdict, cell};
 use crate::stage::{Bench, ByHolder, against, median, ratio_cell};
-use crate::stats::Samples;
+use crate::stats::{Samples, ratio};
 
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
-    let mut stage = bench.stage("b", &["berth", "tmux", "dtach", "abduco", "screen", "shpool"])?;
+    let mut stage =
+        bench.stage("b", &["berth", BERTH_NAMED, "tmux", "dtach", "abduco", "screen", "shpool"])?;
     let (rounds, at_once) = bench.pick((7, 200), (2, 50));
     let mut all_ran = ByHolder::<Samples>::new();
     let mut lost = ByHolder::<usize>::new();
@@ -53,6 +54,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         table,
         verdicts: vec![
             Verdict::ratio(format!("{at_once} at once: berth ÷ tmux"), Limit::AtMost(0.5), against(&all_ran, "tmux")),
+            Verdict::ratio(
+                format!("{at_once} starts at once with names ÷ without"),
+                Limit::AtMost(1.1),
+                ratio(median(&all_ran, BERTH_NAMED), median(&all_ran, "berth")),
+            ),
             Verdict::new(format!("{at_once} at once: lost"), Limit::AtMost(0.0), "", lost),
         ],
         notes: Vec::new(),

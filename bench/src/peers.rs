@@ -49,13 +49,19 @@ pub(crate) trait Holder {
         sessions.iter().for_each(|session| session.agent.signal(Signal::KILL));
     }
 
+    /// The commands its users type to end all of these sessions, to be spawned at once.
+    fn end_all(&self, lab: &Lab, sessions: &[Session]) -> Vec<Command> {
+        sessions.iter().map(|session| self.end(lab, session)).collect()
+    }
+
     /// Ends what [`Holder::prepare`] began.
     fn shut_down(&self, _lab: &Lab) {}
 }
 
 /// Every holder there is, installed or not, with the arguments that make it tell its version.
-pub(crate) const KNOWN: [(&str, &str, &[&str]); 8] = [
+pub(crate) const KNOWN: [(&str, &str, &[&str]); 9] = [
     ("berth", "berth", &["--version"]),
+    (BERTH_NAMED, "berth", &["--version"]),
     ("tmux", "tmux", &["-V"]),
     ("tmux, cold", "tmux", &["-V"]),
     ("dtach", "dtach", &["--help"]),
@@ -65,11 +71,15 @@ pub(crate) const KNOWN: [(&str, &str, &[&str]); 8] = [
     ("pueue", "pueue", &["--version"]),
 ];
 
+/// berth with a name for each session that the user chose.
+pub(crate) const BERTH_NAMED: &str = "berth, names given";
+
 /// Makes a holder; `program` is where its command is.
 pub(crate) fn holder(name: &str, program: &Path) -> Result<Box<dyn Holder>> {
     let program = program.to_path_buf();
     Ok(match name {
         "berth" => Box::new(Berth { program }),
+        BERTH_NAMED => Box::new(BerthNamed(Berth { program })),
         "tmux" => Box::new(Tmux { program, is_warm: true }),
         "tmux, cold" => Box::new(Tmux { program, is_warm: false }),
         "dtach" => Box::new(Dtach { program }),
@@ -128,8 +138,37 @@ impl Holder for Berth {
         command
     }
 
+    fn end_all(&self, lab: &Lab, _sessions: &[Session]) -> Vec<Command> {
+        let mut command = self.command(lab);
+        command.args(["stop", "--all", "--yes"]);
+        vec![command]
+    }
+
     fn session_name(&self, _wanted: &str, said: &str) -> String {
         said.trim().to_owned()
+    }
+}
+
+/// A keeper for each session, and a name that the user chose.
+struct BerthNamed(Berth);
+
+impl Holder for BerthNamed {
+    fn name(&self) -> &'static str {
+        BERTH_NAMED
+    }
+
+    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+        let mut command = self.0.command(lab);
+        command.args(["run", "-d", "--name", session, "--"]).args(agent);
+        command
+    }
+
+    fn attach(&self, lab: &Lab, session: &str) -> Command {
+        self.0.attach(lab, session)
+    }
+
+    fn end(&self, lab: &Lab, session: &Session) -> Command {
+        self.0.end(lab, session)
     }
 }
 

@@ -52,6 +52,11 @@ impl Structured {
         command
     }
 
+    /// The berth that it is.
+    pub(crate) fn berth(&self) -> &Berth {
+        &self.berth
+    }
+
     /// A connection to the keeper of a session.
     pub(crate) fn client(&self, session: &str) -> Result<Client> {
         Client::open(&self.root, session)
@@ -159,6 +164,11 @@ impl Client {
             Some("done") => Ok(()),
             other => bail!("turn {turn} ended as {other:?}"),
         }
+    }
+
+    /// Writes a note about the session, which is an event in its journal.
+    pub(crate) fn note(&mut self, text: &str) -> Result<()> {
+        self.order(Request::Note { note: Some(text.to_owned()) })
     }
 
     /// Lets no further turn begin.
