@@ -168,6 +168,65 @@ fn twenty_runs_with_one_key_at_once_are_one_session() {
 }
 
 #[test]
+fn of_twenty_runs_with_one_name_at_once_one_wins_and_the_others_are_told_which() {
+    let lab = lab();
+    let agent = lab.agent();
+    // What a command that was killed between pointer and session leaves.
+    lab.ok(["ls"]);
+    std::fs::write(lab.home().join("names").join("same"), "000000000000").expect("a stale pointer");
+    let args = ["run", "-d", "--name", "same", "--", &agent, "hang"];
+    let command = || lab.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let started: Vec<_> = (0..20).map(|_| command().expect("berth")).collect();
+    let said: Vec<_> =
+        started.into_iter().map(|child| said(child.wait_with_output().expect("it ends"))).collect();
+    let won: Vec<&str> = said.iter().filter(|one| one.code == 0).map(|one| one.out.trim()).collect();
+    let [winner] = won[..] else { panic!("{said:?}") };
+    let refusal = format!("the name `same` is in use by session {winner}");
+    for lost in said.iter().filter(|one| one.code != 0) {
+        assert!(lost.code == 1 && lost.out.is_empty() && lost.err.contains(&refusal), "{lost:?}");
+    }
+    assert_eq!(files(&lab, "sessions"), [winner]);
+    assert_eq!(files(&lab, "names"), ["same"]);
+}
+
+#[test]
+fn a_rename_and_runs_that_want_both_names_at_once_leave_each_name_with_one_session() {
+    let lab = lab();
+    let agent = lab.agent();
+    for seed in 0..6 {
+        let (old, new) = (format!("old-{seed}"), format!("new-{seed}"));
+        let id = lab.start_with(&["--name", &old], &["hang"]);
+        let run = |name| vec!["run", "-d", "--name", name, "--", &agent, "hang"];
+        let mut all = [vec!["rename", &id, &new], run(&*old), run(&*new)];
+        all.rotate_left(seed % 3);
+        let commands: Vec<_> = all
+            .iter()
+            .map(|args| {
+                lab.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("berth")
+            })
+            .collect();
+        let mut said: Vec<_> =
+            commands.into_iter().map(|child| said(child.wait_with_output().expect("it ends"))).collect();
+        said.rotate_right(seed % 3);
+        let [renamed, took_old, took_new] = &said[..] else { panic!("three commands") };
+        let taken = |said: &berth_harness::Said| said.out.trim().to_owned();
+        assert!((renamed.code == 0) != (took_new.code == 0), "seed {seed}: {said:?}");
+        assert!(renamed.code == 0 || took_old.code != 0, "seed {seed}: {said:?}");
+        let has_new = if renamed.code == 0 { id.clone() } else { taken(took_new) };
+        assert_eq!(lab.show(&new)["id"], has_new.as_str(), "seed {seed}: {said:?}");
+        let has_old = match (renamed.code, took_old.code) {
+            (0, 0) => Some(taken(took_old)),
+            (0, _) => None,
+            (_, _) => Some(id.clone()),
+        };
+        match has_old {
+            Some(id) => assert_eq!(lab.show(&old)["id"], id.as_str(), "seed {seed}: {said:?}"),
+            None => assert_eq!(lab.berth(["show", &old]).code, 3, "seed {seed}: {said:?}"),
+        }
+    }
+}
+
+#[test]
 fn a7_a_name_read_while_it_is_moved_is_wholly_old_or_wholly_new() {
     let lab = lab();
     let id = lab.start_with(&["--name", "left"], &["hang"]);
