@@ -60,7 +60,7 @@ pub enum News {
     /// The keeper cannot be reached, or its journal cannot be read. The cursor tries again.
     Trouble(Problem),
     /// The session was purged. Nothing else will be told.
-    Purged,
+    Purged(Problem),
 }
 
 /// A place in a session's events, and the way to the ones behind it.
@@ -100,7 +100,7 @@ enum Subject {
 enum Link {
     Away { look_at: Instant },
     On { keeper: Connection, since: Instant, subscription: Subscription },
-    Purged,
+    Purged(Problem),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,19 +149,23 @@ impl Cursor {
         self
     }
 
-    /// Waits for news; `None` when the time is up. After the purge of the session, that is told at every call.
+    /// Waits for news; `None` when the time is up, however much more there may be. After the purge of the session, that is
+    /// told at every call.
     pub fn next(&mut self, until: Option<Instant>) -> Option<News> {
         loop {
+            let now = Instant::now();
+            if until.is_some_and(|until| until <= now) {
+                return self.ready.pop_front();
+            }
             self.look_if_due();
             if let Some(news) = self.take() {
                 return Some(news);
             }
-            let now = Instant::now();
-            if until.is_some_and(|until| until <= now) {
-                return None;
+            if let Link::Purged(problem) = &self.link {
+                return Some(News::Purged(problem.clone()));
             }
             let due = [until, self.due()].into_iter().flatten().min();
-            self.wait(due.map(|due| due.saturating_duration_since(now)));
+            self.wait(due.map(|due| due.saturating_duration_since(Instant::now())));
         }
     }
 
@@ -189,9 +193,7 @@ impl Cursor {
             if let Some(absent) = self.absent.take() {
                 return Some(News::NoKeeper(absent));
             }
-            let Link::On { keeper, since, subscription } = &mut self.link else {
-                return matches!(self.link, Link::Purged).then_some(News::Purged);
-            };
+            let Link::On { keeper, since, subscription } = &mut self.link else { return None };
             match keeper.next() {
                 Ok(Some(arrival)) => self.hear(arrival),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -217,8 +219,7 @@ impl Cursor {
             Link::Away { look_at } => Some(*look_at),
             Link::On { keeper, .. } if keeper.has_more() => Some(Instant::now()),
             Link::On { since, subscription: Subscription::Asked, .. } => Some(*since + ANSWER_PATIENCE),
-            Link::On { .. } => None,
-            Link::Purged => Some(Instant::now()),
+            Link::On { .. } | Link::Purged(_) => None,
         }
     }
 
@@ -226,7 +227,7 @@ impl Cursor {
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.link {
             Link::On { keeper, .. } => Some(keeper.as_fd()),
-            Link::Away { .. } | Link::Purged => None,
+            Link::Away { .. } | Link::Purged(_) => None,
         }
     }
 
@@ -296,12 +297,13 @@ impl Cursor {
     }
 
     fn look_at_files(&mut self) {
-        (self.away_since, self.pause) = (None, PAUSES.0);
+        self.away_since = None;
         self.link = Link::Away { look_at: Instant::now() + self.pace };
         let looked = self.status_by_files();
         match &looked {
             Err(problem) if problem.code == Code::NotFound && self.is_purged() => {
-                self.link = Link::Purged;
+                self.ready.push_back(News::Purged(problem.clone()));
+                self.link = Link::Purged(problem.clone());
                 return;
             }
             Ok(status) => {

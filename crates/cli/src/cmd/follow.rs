@@ -1,21 +1,13 @@
-//! Following a session: what its keeper tells, also when it replaces its own program on the way.
+//! Following a run: its events and its output, also when the keeper replaces its own program on the way.
 //!
-//! Promise: ends with the run, with the time, or with the keeper's refusal, and never spins.
-//! Not here: what to make of the news (see `output`, `wait` and `log`).
+//! Promise: ends with the run, with the time, or with the keeper's refusal.
+//! Not here: the subscription (see `berth_verbs::cursor`), what to make of the news (see `output`, `wait` and `log`).
 
-use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use berth_api::Problem;
-use berth_api::client::Arrival;
-use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::{Entry, Event};
-use berth_core::SessionId;
-
-use crate::ctx::Ctx;
-
-/// The longest pause before connecting again: a keeper that drops everyone at once must not cost a core.
-const MAX_PAUSE: Duration = Duration::from_millis(200);
+use berth_verbs::cursor::{self, Cursor};
 
 /// What the keeper tells.
 pub(crate) enum News {
@@ -35,55 +27,35 @@ pub(crate) enum Followed {
     TimedOut,
 }
 
-/// Follows the current run: events from number `from` on, and output. `hear` says whether that is
-/// enough.
+/// Follows the current run. `hear` says whether that is enough.
 pub(crate) fn follow(
-    ctx: &Ctx,
-    id: &SessionId,
-    mut from: u64,
+    mut cursor: Cursor,
     until: Option<Instant>,
     mut hear: impl FnMut(News) -> Result<bool, Problem>,
 ) -> Result<Followed, Problem> {
-    let time_left = || until.map(|until| until.saturating_duration_since(Instant::now()));
-    let mut pause = Duration::from_millis(1);
-    while let Some(mut keeper) = ctx.keeper_of(id)? {
-        // If this fails, then so does listening.
-        let _ = keeper.send(Request::Watch { from });
-        let mut run = 0;
-        loop {
-            let left = time_left();
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(Followed::TimedOut);
+    let mut run = u64::MAX;
+    while let Some(news) = cursor.next(until) {
+        let (news, over) = match news {
+            cursor::News::Connected(status) => {
+                run = status.epoch;
+                (News::Output, false)
             }
-            let _ = keeper.set_patience(left);
-            let (news, over) = match keeper.next() {
-                Ok(Some(Arrival::Answer(Answer::Problem { problem }))) => return Err(problem),
-                Ok(Some(Arrival::Answer(Answer::Done { status }))) => {
-                    run = status.epoch;
-                    (News::Output, false)
-                }
-                Ok(Some(Arrival::Notice(Notice::Event { seq, entry }))) => {
-                    from = from.max(seq + 1);
-                    // The ends of earlier runs are told as well.
-                    let over = matches!(entry.event, Event::RunEnded { epoch, .. } if epoch >= run);
-                    (News::Event { seq, entry }, over)
-                }
-                Ok(Some(_)) => (News::Output, false),
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    continue;
-                }
-                // Gone: either it is over, or the keeper replaced itself and is back at once.
-                Ok(None) | Err(_) => break,
-            };
-            if hear(news)? {
-                return Ok(Followed::Enough);
+            cursor::News::Event { seq, entry } => {
+                // The ends of earlier runs are told as well.
+                let over = matches!(entry.event, Event::RunEnded { epoch, .. } if epoch >= run);
+                (News::Event { seq, entry }, over)
             }
-            if over {
-                return Ok(Followed::Ended);
-            }
+            cursor::News::Notice(_) => (News::Output, false),
+            cursor::News::Refused(problem) | cursor::News::Trouble(problem) => return Err(problem),
+            cursor::News::NoKeeper(_) | cursor::News::Purged(_) => return Ok(Followed::Ended),
+            cursor::News::Answer(_) | cursor::News::Silent | cursor::News::Lost => continue,
+        };
+        if hear(news)? {
+            return Ok(Followed::Enough);
         }
-        std::thread::sleep(time_left().map_or(pause, |left| left.min(pause)));
-        pause = (pause * 2).min(MAX_PAUSE);
+        if over {
+            return Ok(Followed::Ended);
+        }
     }
-    Ok(Followed::Ended)
+    Ok(Followed::TimedOut)
 }

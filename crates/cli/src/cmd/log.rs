@@ -28,7 +28,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Log) -> Result<u8, Problem> {
     }
     let mut next = args.from.max(1);
     if args.follow {
-        follow(ctx, &id, next, None, |news| {
+        follow(ctx.session(&id).events(next), None, |news| {
             if let News::Event { seq, entry } = news {
                 show(args, seq, *entry)?;
                 next = seq + 1;

@@ -73,7 +73,7 @@ fn follow_output(
         News::Output => reader.drain(show).map(|()| false),
         News::Event { .. } => Ok(false),
     };
-    follow(ctx, id, u64::MAX, None, hear).map(drop)
+    follow(ctx.session(id).news(), None, hear).map(drop)
 }
 
 /// Reads a session's output from an offset on.

@@ -74,8 +74,7 @@ fn until_over(
 ) -> Result<u8, Problem> {
     let mut known = turns::view(ctx, id, number)?;
     if !turns::is_over(&known.state) {
-        let keeper = ctx.keeper_of(id)?;
-        known = turns::follow(ctx, id, number, keeper, until, |_| Ok(false))?;
+        known = turns::follow(ctx, id, number, None, until, |_| Ok(false))?;
     }
     if args.json {
         print::json(&known)?;
@@ -99,7 +98,7 @@ fn until_state(
                 News::Event { .. } => Ok(is_there(&ctx.status(id)?)),
                 News::Output => Ok(false),
             };
-            match follow(ctx, id, status.seq + 1, until, hear)? {
+            match follow(ctx.session(id).events(status.seq + 1), until, hear)? {
                 Followed::TimedOut => {
                     return Err(timed_out(id, args.timeout, &format!("it is not {}", wanted.word())));
                 }
@@ -142,7 +141,7 @@ pub(crate) fn exit_code(status: &Status) -> Result<u8, Problem> {
 
 /// Waits for the end of the run.
 pub(crate) fn until_exit(ctx: &Ctx, id: &SessionId, timeout: Option<Duration>) -> Result<Status, Problem> {
-    match follow(ctx, id, u64::MAX, end_of(timeout), |_| Ok(false))? {
+    match follow(ctx.session(id).news(), end_of(timeout), |_| Ok(false))? {
         Followed::Ended | Followed::Enough => ctx.status(id),
         Followed::TimedOut => Err(timed_out(id, timeout, "it has not ended")),
     }
@@ -163,7 +162,7 @@ fn until_output(
         News::Output => matcher.look(),
         News::Event { .. } => Ok(false),
     };
-    match follow(ctx, id, u64::MAX, until, hear)? {
+    match follow(ctx.session(id).news(), until, hear)? {
         Followed::Enough => Ok(()),
         Followed::TimedOut => Err(timed_out(id, timeout, "nothing in its output matches")),
         Followed::Ended if matcher.look()? => Ok(()),
