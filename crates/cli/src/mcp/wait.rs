@@ -1,12 +1,10 @@
 //! Waiting for turns and sessions: a bounded while, and no longer than somebody wants to know.
 
-use std::io;
 use std::time::{Duration, Instant};
 
-use berth_api::client::Arrival;
-use berth_api::message::{Answer, Request};
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
+use berth_verbs::cursor::{Cursor, News};
 
 use super::Gone;
 use super::told::{SessionTold, TurnTold, WaitFor, Waited};
@@ -57,6 +55,7 @@ pub(super) fn until_calm(
     if status.turns.is_none() && what != WaitFor::Exit {
         return Err(berth_api::problem::refusal(&berth_core::Refusal::NoTurns, status.handle()));
     }
+    let mut cursor = ctx.session(id).events(status.seq + 1);
     loop {
         if is_so(what, &status) {
             return Ok(waited(true, &status));
@@ -64,7 +63,7 @@ pub(super) fn until_calm(
         if is_stuck(what, &status) || gone.is_set() || until <= Instant::now() {
             return Ok(waited(false, &status));
         }
-        status = next(ctx, id, &status, until)?;
+        status = next(ctx, id, &mut cursor, until)?;
     }
 }
 
@@ -93,34 +92,12 @@ fn is_stuck(what: WaitFor, status: &Status) -> bool {
 }
 
 /// What is known once something happened, or a moment later.
-fn next(ctx: &Ctx, id: &SessionId, known: &Status, until: Instant) -> Result<Status, Problem> {
-    let left = until.saturating_duration_since(Instant::now()).min(TICK).max(Duration::from_millis(1));
-    let Some(mut keeper) = ctx.keeper_of(id)? else {
-        std::thread::sleep(left);
-        return ctx.status(id);
-    };
-    let _ = keeper.set_patience(Some(left));
-    let _ = keeper.send(Request::Watch { from: known.seq + 1 });
-    loop {
-        match keeper.next() {
-            // The first answer says how it is; what comes then is news.
-            Ok(Some(Arrival::Answer(Answer::Done { status }))) if status.seq > known.seq => {
-                return Ok(*status);
-            }
-            // It serves too many already: then it is looked at now and then.
-            Ok(Some(Arrival::Answer(Answer::Problem { .. }))) => {
-                std::thread::sleep(left);
-                return ctx.status(id);
-            }
-            Ok(Some(Arrival::Notice(berth_api::message::Notice::Event { .. }))) => return ctx.status(id),
-            Ok(Some(_)) => {}
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                return ctx.status(id);
-            }
-            Ok(None) | Err(_) => return ctx.status(id),
-        }
-        if until <= Instant::now() {
-            return ctx.status(id);
+fn next(ctx: &Ctx, id: &SessionId, cursor: &mut Cursor, until: Instant) -> Result<Status, Problem> {
+    let until = until.min(Instant::now() + TICK);
+    while let Some(news) = cursor.next(Some(until)) {
+        if matches!(news, News::Event { .. } | News::Lost | News::Purged(_)) {
+            break;
         }
     }
+    ctx.status(id)
 }
