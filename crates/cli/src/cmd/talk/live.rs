@@ -13,9 +13,10 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use berth_api::turn::{Ask, AskKind, Wish};
-use berth_api::{Code, Connection, Problem};
+use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_host::signals::SignalFd;
+use berth_verbs::Cursor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use rustix::stdio::stdin;
@@ -35,8 +36,6 @@ use crate::tty;
 const KEY_PATIENCE: Duration = Duration::from_millis(50);
 /// How often a session without a keeper is looked at, and how often the time that has passed is painted.
 const TICK: Duration = Duration::from_secs(1);
-/// How long the rest of a frame may take, before the terminal gets its turn again.
-const FRAME_PATIENCE: Duration = Duration::from_millis(20);
 /// How many pieces of news are taken in before the terminal gets its turn.
 const NEWS_AT_ONCE: usize = 256;
 /// How many messages that wait are shown.
@@ -76,9 +75,7 @@ impl Asked {
 }
 
 /// A person who talks to a session.
-pub(super) struct Live<'a> {
-    ctx: &'a Ctx,
-    id: &'a SessionId,
+pub(super) struct Live {
     story: Story,
     editor: Editor,
     keys: Keys,
@@ -86,13 +83,10 @@ pub(super) struct Live<'a> {
     signals: SignalFd,
     raw: Option<tty::Raw>,
     foot: Foot,
-    keeper: Option<Connection>,
-    /// The last event we know of.
-    seq: u64,
+    cursor: Cursor,
     begun_at: Instant,
-    looked_at: Instant,
-    /// Whether everything is told that happened before the session lost its keeper.
-    is_caught_up: bool,
+    /// The person was told why nothing more is heard of the session.
+    is_away: bool,
     asked: Option<Asked>,
     /// What is written was meant for a question that went away; the next Enter says so and sends nothing.
     is_reply_to_nothing: bool,
@@ -101,10 +95,10 @@ pub(super) struct Live<'a> {
     leaving: bool,
 }
 
-impl<'a> Live<'a> {
+impl Live {
     pub(super) fn new(
-        ctx: &'a Ctx,
-        id: &'a SessionId,
+        ctx: &Ctx,
+        id: &SessionId,
         story: Story,
         editor: Editor,
         seq: u64,
@@ -119,8 +113,6 @@ impl<'a> Live<'a> {
         let errands = Errands::start(id).map_err(|error| trouble("start a thread", error))?;
         let raw = tty::Raw::enter().map_err(|error| trouble("prepare the terminal", error))?;
         Ok(Self {
-            ctx,
-            id,
             story,
             editor,
             keys: Keys::default(),
@@ -128,11 +120,9 @@ impl<'a> Live<'a> {
             signals,
             raw: Some(raw),
             foot: Foot::default(),
-            keeper: None,
-            seq,
+            cursor: ctx.session(id).events(seq + 1).every(TICK),
             begun_at: Instant::now(),
-            looked_at: Instant::now(),
-            is_caught_up: false,
+            is_away: false,
             asked: None,
             is_reply_to_nothing: false,
             hint: None,
@@ -159,11 +149,11 @@ impl<'a> Live<'a> {
 
     fn talk(&mut self) -> Result<std::convert::Infallible, Left> {
         self.write(b"\x1b[?2004h")?;
-        self.connect();
+        self.listen();
         loop {
             self.follow_on();
             self.paint()?;
-            let (typed, told, signalled, reported) = self.wait()?;
+            let (typed, signalled, reported) = self.wait()?;
             if signalled {
                 self.heed()?;
             }
@@ -173,17 +163,16 @@ impl<'a> Live<'a> {
                 // An Escape alone does nothing here.
                 self.keys.give_up();
             }
-            if told {
-                self.listen();
+            if reported {
+                // A message may have started the session again.
+                self.cursor.look_soon();
             }
+            self.listen();
             if self.story.current.is_none() {
                 self.hint = self.hint.filter(|hint| *hint != CANCELLING);
             }
             if reported {
                 self.report();
-            }
-            if self.keeper.is_none() && (reported || self.looked_at.elapsed() >= TICK) {
-                self.connect();
             }
             if self.leaving && self.errands.under_way() == 0 {
                 return Err(Left::Gone);
@@ -192,10 +181,8 @@ impl<'a> Live<'a> {
     }
 
     /// Waits until something happens: keys, news, a signal, a report.
-    fn wait(&self) -> Result<(bool, bool, bool, bool), Left> {
-        let waiting = self.keeper.as_ref().is_some_and(Connection::has_more);
-        let timeout = if waiting { Some(Duration::ZERO) } else { self.timeout() };
-        let timeout = timeout.map(|time| Timespec {
+    fn wait(&self) -> Result<(bool, bool, bool), Left> {
+        let timeout = self.timeout().map(|time| Timespec {
             tv_sec: time.as_secs().cast_signed(),
             tv_nsec: i64::from(time.subsec_nanos()),
         });
@@ -204,20 +191,21 @@ impl<'a> Live<'a> {
             PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.errands.as_fd(), PollFlags::IN),
         ];
-        fds.extend(self.keeper.iter().map(|keeper| PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN)));
+        fds.extend(self.cursor.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => return Err(Left::Signalled(Signal::HUP.as_raw())),
         }
         let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
-        Ok((ready(0), ready(3) || waiting, ready(1), ready(2)))
+        Ok((ready(0), ready(1), ready(2)))
     }
 
     fn timeout(&self) -> Option<Duration> {
         let escape = self.keys.waits().then_some(KEY_PATIENCE);
         let reading = self.asked.as_ref().and_then(|asked| asked.reading.left(self.uptime()));
-        let clock = (self.story.current.is_some() || self.keeper.is_none()).then_some(TICK);
-        [escape, reading, clock].into_iter().flatten().min()
+        let clock = self.story.current.is_some().then_some(TICK);
+        let look = self.cursor.due().map(|due| due.saturating_duration_since(Instant::now()));
+        [escape, reading, clock, look].into_iter().flatten().min()
     }
 
     fn heed(&mut self) -> Result<(), Left> {

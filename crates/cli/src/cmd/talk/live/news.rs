@@ -1,111 +1,53 @@
-//! What the keeper tells whoever talks, also through one that replaces its own program, and what the files tell when
-//! nobody keeps the session any more.
+//! What the cursor tells whoever talks.
 //!
-//! Promise: events are heard once, in order; nothing here starts anything.
+//! Promise: nothing here starts anything: only a client that sends something starts a session that has no keeper.
 
-use std::time::Instant;
-
-use berth_api::Connection;
-use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request};
-use berth_keeper::store;
+use berth_verbs::cursor::News;
 
-use super::{FRAME_PATIENCE, Live, NEWS_AT_ONCE, TICK};
-use crate::tty;
+use super::{Live, NEWS_AT_ONCE};
 
-impl Live<'_> {
-    pub(super) fn connect(&mut self) {
-        self.looked_at = Instant::now();
-        // Only whoever sends something starts a session that has no keeper.
-        let Ok(mut connection) = Connection::open(&self.ctx.home.session_dir(self.id), tty::place()) else {
-            return self.catch_up();
-        };
-        let _ = connection.set_patience(Some(FRAME_PATIENCE));
-        if connection.send(Request::Watch { from: self.seq + 1 }).is_ok() {
-            self.keeper = Some(connection);
-            self.is_caught_up = false;
-            self.story.connected();
-        }
-    }
-
-    /// Nobody keeps the session. If its keeper died, nobody told us how that ended; the files do.
-    fn catch_up(&mut self) {
-        if self.is_caught_up || self.ctx.is_kept(self.id) {
-            return;
-        }
-        self.is_caught_up = true;
-        let known = self.ctx.known(self.id);
-        let missed =
-            known.and_then(|_| store::read(&self.ctx.home.session_dir(self.id), self.id, self.seq + 1));
-        match missed {
-            Ok(missed) => {
-                for event in missed {
-                    self.seq = self.seq.max(event.seq().0);
-                    self.story.hear(&event.get().entry().event);
-                }
-            }
-            Err(problem) => self.complain(&problem),
-        }
-    }
-
+impl Live {
     /// Asks to be told what the agent says about the turn it has now.
     pub(super) fn follow_on(&mut self) {
-        if self.keeper.is_none() {
-            return;
-        }
-        let Some(turn) = self.story.take_follow() else { return };
-        if let Some(keeper) = &mut self.keeper
-            && keeper.send(Request::Follow { turn }).is_err()
+        if self.cursor.fd().is_some()
+            && let Some(turn) = self.story.take_follow()
         {
-            self.keeper = None;
+            self.cursor.ask(Request::Follow { turn });
         }
     }
 
     pub(super) fn listen(&mut self) {
+        self.cursor.look_if_due();
         for _ in 0..NEWS_AT_ONCE {
-            let Some(keeper) = &mut self.keeper else { return };
-            match keeper.next() {
-                Ok(Some(arrival)) => self.hear(arrival),
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-                    ) =>
-                {
-                    return;
-                }
-                // It leaves, is gone, or replaces its own program.
-                Ok(None) | Err(_) => {
-                    self.keeper = None;
-                    self.looked_at = Instant::now().checked_sub(TICK).unwrap_or_else(Instant::now);
-                    return;
-                }
-            }
+            let Some(news) = self.cursor.take() else { return };
+            self.hear(news);
             self.follow_on();
-            if !self.keeper.as_ref().is_some_and(Connection::has_more) {
-                return;
-            }
         }
     }
 
-    fn hear(&mut self, arrival: Arrival) {
-        match arrival {
-            Arrival::Notice(Notice::Event { seq, entry }) => {
-                // What is told once more to whoever follows a turn has no number.
-                if seq == 0 || seq > self.seq {
-                    self.seq = self.seq.max(seq);
-                    self.story.hear(&entry.event);
-                }
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Connected(_) => {
+                self.is_away = false;
+                self.story.connected();
             }
-            Arrival::Notice(Notice::Said { turn, text }) => self.story.said(turn, &text),
-            Arrival::Notice(Notice::Doing { turn, what, detail, tokens }) => {
+            News::Event { entry, .. } => self.story.hear(&entry.event),
+            News::Notice(Notice::Said { turn, text }) => self.story.said(turn, &text),
+            News::Notice(Notice::Doing { turn, what, detail, tokens }) => {
                 self.story.doing(turn, &what, &detail, tokens);
             }
-            Arrival::Answer(Answer::Problem { problem }) => self.complain(&problem),
-            Arrival::Notice(Notice::Output { .. } | Notice::Replaced { .. } | Notice::Resized { .. })
-            | Arrival::Answer(_)
-            | Arrival::Output(_)
-            | Arrival::Screen(_) => {}
+            News::Answer(Answer::Problem { problem }) => self.complain(&problem),
+            // Told again with every look, and one complaint is enough.
+            News::Refused(problem)
+            | News::Trouble(problem)
+            | News::NoKeeper(Err(problem))
+            | News::Purged(problem) => {
+                if !std::mem::replace(&mut self.is_away, true) {
+                    self.complain(&problem);
+                }
+            }
+            News::Notice(_) | News::Answer(_) | News::NoKeeper(Ok(_)) | News::Silent | News::Lost => {}
         }
     }
 }

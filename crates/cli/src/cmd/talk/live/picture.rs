@@ -9,7 +9,7 @@ use crate::replies::OwnWords;
 use crate::visible::{Paint, Visible};
 use crate::{print, tty};
 
-impl Live<'_> {
+impl Live {
     /// Prints what stays, and paints the rest below.
     pub(super) fn paint(&mut self) -> Result<(), Left> {
         self.note_question();
