@@ -6,7 +6,6 @@
 //! Start with [`Watch::run`].
 
 use std::collections::HashMap;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,12 +14,11 @@ use agent_client_protocol_schema::v1::{
     ContentChunk, PermissionOption, PermissionOptionKind, RequestPermissionRequest, SessionUpdate,
     ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
 };
-use berth_api::Connection;
-use berth_api::client::Arrival;
-use berth_api::message::{Answer, Notice, Request};
+use berth_api::message::{Notice, Request};
 use berth_api::record::Event;
 use berth_api::turn::{Ask, AskKind, AskOption, Reply, TurnEnd, turn_id};
-use berth_keeper::{output, store, view};
+use berth_keeper::output;
+use berth_verbs::cursor::{Cursor, News};
 
 use super::open::Open;
 use super::replay::Past;
@@ -32,10 +30,6 @@ use super::{Server, replay};
 const LOOK: Duration = Duration::from_millis(500);
 /// How long to wait for news before the output is looked at.
 const TICK: Duration = Duration::from_millis(200);
-/// How long to wait for a keeper that was gone at once.
-const SOON: Duration = Duration::from_millis(50);
-/// How long to stay away from a keeper that serves too many.
-const STAY_AWAY: Duration = Duration::from_secs(2);
 const READ_BYTES: usize = 256 << 10;
 
 /// Tells an editor about a session.
@@ -43,7 +37,7 @@ pub(super) struct Watch {
     server: Arc<Server>,
     open: Arc<Open>,
     output: PathBuf,
-    /// The next event to be told.
+    /// The first event to be told.
     from: u64,
     /// Turns that are accepted and not begun: what was said, and the key.
     waiting: HashMap<u64, (String, Option<String>)>,
@@ -98,82 +92,55 @@ impl Watch {
 
     /// Watches until the editor closes the session.
     pub(super) fn run(mut self) {
+        let mut cursor = self.server.ctx().session(&self.open.id).events(self.from).every(LOOK);
         while !self.open.is_closed() {
-            if !self.server.ctx().home.session_dir(&self.open.id).exists() {
-                self.server.tell(&self.open.wire, "this session was purged");
-                break;
-            }
-            let pause = match self.server.ctx().keeper_of(&self.open.id) {
-                Ok(Some(keeper)) => self.listen(keeper),
-                Ok(None) => {
-                    self.catch_up();
-                    LOOK
+            match self.next(&mut cursor) {
+                Some(News::Connected(_)) => {
+                    if let Some(current) = &mut self.current {
+                        current.skip = current.said.len();
+                        cursor.ask(Request::Follow { turn: current.turn });
+                    }
                 }
-                Err(problem) => {
+                Some(News::Event { entry, .. }) => self.happened(&entry.event, &mut cursor),
+                Some(News::Notice(notice)) => self.noticed(notice),
+                Some(News::Purged(_)) => {
+                    self.server.tell(&self.open.wire, "this session was purged");
+                    break;
+                }
+                Some(News::Refused(problem) | News::Trouble(problem) | News::NoKeeper(Err(problem))) => {
                     tracing::info!(problem = problem.what, "the session cannot be watched now");
-                    LOOK
                 }
-            };
-            self.open.pause(pause);
+                Some(News::Answer(_) | News::Silent | News::Lost | News::NoKeeper(Ok(_))) => {}
+                None => self.look_at_output(),
+            }
         }
         for question in self.asked.values() {
             self.server.wire.unask(&question.id);
         }
     }
 
-    /// Nobody keeps it: what happened meanwhile is in its files.
-    fn catch_up(&mut self) {
-        let home = self.server.ctx().home.clone();
-        if view::status(&home, &self.open.id).is_ok_and(|status| status.seq < self.from) {
-            return;
+    /// The next news; none after a moment. Without a keeper, a prompt of the editor ends the wait: it starts the session.
+    fn next(&self, cursor: &mut Cursor) -> Option<News> {
+        cursor.look_if_due();
+        let news = cursor.take();
+        if news.is_some() || cursor.fd().is_some() {
+            return news.or_else(|| cursor.next(Some(Instant::now() + TICK)));
         }
-        match store::read(&home.session_dir(&self.open.id), &self.open.id, self.from) {
-            Ok(events) => {
-                for event in events {
-                    self.happened(event.seq().0, &event.get().entry().event, None);
-                }
-            }
-            Err(problem) => tracing::warn!(problem = problem.what, "cannot read what happened"),
-        }
+        self.open.pause(cursor.due().map_or(LOOK, |due| due.saturating_duration_since(Instant::now())));
+        cursor.look_soon();
+        None
     }
 
-    /// Listens until the keeper is gone; how long to wait then.
-    fn listen(&mut self, mut keeper: Connection) -> Duration {
-        let begun = Instant::now();
-        // If this fails, then so does listening.
-        let _ = keeper.send(Request::Watch { from: self.from });
-        if let Some(current) = &mut self.current {
-            current.skip = current.said.len();
-            let _ = keeper.send(Request::Follow { turn: current.turn });
-        }
-        let _ = keeper.set_patience(Some(TICK));
-        while !self.open.is_closed() {
-            match keeper.next() {
-                Ok(Some(Arrival::Notice(notice))) => self.noticed(notice, &mut keeper),
-                Ok(Some(Arrival::Answer(Answer::Problem { problem }))) => {
-                    tracing::info!(problem = problem.what, "the keeper does not tell");
-                    return STAY_AWAY;
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    self.look_at_output();
-                }
-                Err(_) => break,
-            }
-        }
-        // One that drops everyone at once must not cost a core.
-        if begun.elapsed() > LOOK { Duration::from_millis(1) } else { SOON }
-    }
-
-    fn noticed(&mut self, notice: Notice, keeper: &mut Connection) {
+    fn noticed(&mut self, notice: Notice) {
         match notice {
-            Notice::Event { seq, entry } => self.happened(seq, &entry.event, Some(keeper)),
             Notice::Said { turn, text } => self.said(turn, &text),
             // Of what it says it is told before it is said, and a tool behind it must not come first.
             Notice::Doing { what, .. } if matches!(what.as_str(), "writing" | "thinking") => {}
             Notice::Doing { .. } => self.look_at_output(),
-            Notice::Output { .. } | Notice::Replaced { .. } | Notice::Resized { .. } => {}
+            Notice::Event { .. }
+            | Notice::Output { .. }
+            | Notice::Replaced { .. }
+            | Notice::Resized { .. } => {}
         }
     }
 
@@ -207,12 +174,7 @@ impl Watch {
         updates.into_iter().for_each(|update| self.update(update));
     }
 
-    fn happened(&mut self, seq: u64, event: &Event, keeper: Option<&mut Connection>) {
-        // What was asked before is told again to whoever follows a turn, without a number.
-        if seq < self.from && !matches!(event, Event::Asked { .. }) {
-            return;
-        }
-        self.from = self.from.max(seq + 1);
+    fn happened(&mut self, event: &Event, cursor: &mut Cursor) {
         match event {
             Event::TurnAccepted { turn, prompt } => {
                 self.waiting.insert(*turn, (prompt.text.clone(), prompt.key.clone()));
@@ -228,7 +190,7 @@ impl Watch {
             }
             // What was asked is over with it; the agent takes nothing back any more.
             Event::RunEnded { .. } => self.unask_all(),
-            Event::TurnDelivered { turn, output_from, .. } => self.begin(*turn, *output_from, keeper),
+            Event::TurnDelivered { turn, output_from, .. } => self.begin(*turn, *output_from, cursor),
             Event::TurnEnded { turn, end, .. } => self.end(*turn, end),
             Event::TurnLate { end, .. } if !end.answer.is_empty() => self.update(replay::agent(&end.answer)),
             Event::Asked { ask } => self.ask(ask),
@@ -238,7 +200,7 @@ impl Watch {
         }
     }
 
-    fn begin(&mut self, turn: u64, output_from: u64, keeper: Option<&mut Connection>) {
+    fn begin(&mut self, turn: u64, output_from: u64, cursor: &mut Cursor) {
         let (text, key) = self.waiting.remove(&turn).unwrap_or_default();
         self.show_prompt(&text, key.as_deref());
         if self.current.as_ref().is_some_and(|current| current.turn != turn) {
@@ -246,9 +208,7 @@ impl Watch {
             return;
         }
         self.current = Some(Current::new(turn, key, output_from));
-        if let Some(keeper) = keeper {
-            let _ = keeper.send(Request::Follow { turn });
-        }
+        cursor.ask(Request::Follow { turn });
     }
 
     /// The editor shows its own prompts by itself.
