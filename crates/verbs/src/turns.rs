@@ -5,10 +5,8 @@
 //! Not here: what is printed (see `cmd/send`).
 //! Start with [`send`], then [`follow`].
 
-use std::io;
 use std::time::{Duration, Instant};
 
-use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request, Submit, Take};
 use berth_api::record::Event;
 use berth_api::turn::{Receipt, TurnView, split_turn_id, turn_id};
@@ -20,7 +18,7 @@ use berth_core::{
 use berth_keeper::{callers, conversations, killpoint, recover, start, store, turn, view};
 
 use crate::ctx::Ctx;
-use crate::history;
+use crate::{cursor, history};
 
 /// How long a session may take to accept a turn: its last keeper leaves, the next one starts.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(30);
@@ -254,34 +252,75 @@ pub fn follow(
     ctx: &Ctx,
     id: &SessionId,
     number: u64,
-    mut connection: Option<Connection>,
+    connection: Option<Connection>,
     until: Option<Instant>,
     mut hear: impl FnMut(News<'_>) -> Heard,
 ) -> Result<TurnView, Problem> {
-    let mut pause = Duration::from_millis(1);
+    let mut cursor = ctx.session(id).turn_news(number, connection);
     let mut refused_since: Option<Instant> = None;
+    // The turn, while it waits.
+    let mut waiting: Option<String> = None;
     loop {
-        if until.is_some_and(|until| until <= Instant::now()) {
+        let now = Instant::now();
+        if until.is_some_and(|until| until <= now) {
             return Err(not_over(&turn_id(id.as_str(), number)));
         }
-        if let Some(keeper) = connection.take() {
-            match listen(keeper, number, until, &mut hear)? {
-                Listened::Enough => return view(ctx, id, number),
-                Listened::TimedOut => return Err(not_over(&turn_id(id.as_str(), number))),
-                Listened::Dropped => {}
-            }
-        }
-        match bring_back(ctx, id, number)? {
-            Brought::Over(view) => return Ok(*view),
-            Brought::Kept(keeper) => connection = Some(keeper),
-            Brought::NotYet(problem) => {
-                if refused_since.get_or_insert_with(Instant::now).elapsed() > accept_patience() {
-                    return Err(problem);
+        let tick = now + TICK;
+        let enough = match cursor.next(Some(until.map_or(tick, |until| until.min(tick)))) {
+            None => hear(News::Tick)?,
+            Some(cursor::News::Answer(Answer::Receipt { receipt })) if is_over(&receipt.state) => true,
+            Some(cursor::News::Answer(Answer::Receipt { receipt })) => {
+                if let Some(held) = receipt.held.as_ref().filter(|_| !receipt.paused) {
+                    return Err(held_problem(&receipt.turn, held));
                 }
+                waiting = receipt.position.map(|_| receipt.turn.clone());
+                false
             }
+            Some(cursor::News::Notice(Notice::Said { text, .. })) => hear(News::Said(&text))?,
+            Some(cursor::News::Notice(Notice::Doing { what, detail, tokens, .. })) => {
+                hear(News::Doing { what: &what, detail: &detail, tokens })?
+            }
+            Some(cursor::News::Event { entry, .. }) => {
+                let is_end = matches!(&entry.event, Event::TurnEnded { turn, .. } if *turn == number);
+                match (&entry.event, &waiting) {
+                    (Event::TurnDelivered { turn, .. }, _) if *turn == number => waiting = None,
+                    (Event::QueueHeld { hold }, Some(turn))
+                        if berth_core::Hold::from(hold.clone()).needs_someone() =>
+                    {
+                        let session = split_turn_id(turn).map_or("S", |(session, _)| session);
+                        return Err(held_problem(turn, &hold.describe(session)));
+                    }
+                    _ => {}
+                }
+                hear(News::Event(&entry.event))? || is_end
+            }
+            // It serves too many already: then we look now and then.
+            Some(cursor::News::Refused(_)) => is_over(&view(ctx, id, number)?.state),
+            Some(cursor::News::Trouble(problem)) => return Err(problem),
+            Some(cursor::News::NoKeeper(_) | cursor::News::Purged(_)) => match bring_back(ctx, id, number)? {
+                Brought::Over(view) => return Ok(*view),
+                Brought::Kept(keeper) => {
+                    cursor.go_on_with(keeper);
+                    false
+                }
+                Brought::NotYet(problem) => {
+                    if refused_since.get_or_insert_with(Instant::now).elapsed() > accept_patience() {
+                        return Err(problem);
+                    }
+                    false
+                }
+            },
+            Some(
+                cursor::News::Connected(_)
+                | cursor::News::Answer(_)
+                | cursor::News::Notice(_)
+                | cursor::News::Silent
+                | cursor::News::Lost,
+            ) => false,
+        };
+        if enough {
+            return view(ctx, id, number);
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(200));
     }
 }
 
@@ -400,71 +439,6 @@ fn not_over(turn: &str) -> Problem {
 fn held_problem(turn: &str, held: &str) -> Problem {
     Problem::new(Code::Held, format!("turn {turn} is accepted, and waits: {held}"))
         .hint(format!("it stays in the queue; `berth cancel {turn}` withdraws it"))
-}
-
-enum Listened {
-    Enough,
-    TimedOut,
-    Dropped,
-}
-
-fn listen(
-    mut keeper: Connection,
-    number: u64,
-    until: Option<Instant>,
-    hear: &mut impl FnMut(News<'_>) -> Heard,
-) -> Result<Listened, Problem> {
-    if keeper.send(Request::Follow { turn: number }).is_err() {
-        return Ok(Listened::Dropped);
-    }
-    // The turn, while it waits.
-    let mut waiting: Option<String> = None;
-    loop {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Ok(Listened::TimedOut);
-        }
-        let _ = keeper.set_patience(Some(left.map_or(TICK, |left| left.min(TICK))));
-        let enough = match keeper.next() {
-            // It serves too many already: then we look now and then.
-            Ok(Some(Arrival::Answer(Answer::Problem { .. }))) => return Ok(Listened::Dropped),
-            Ok(Some(Arrival::Answer(Answer::Receipt { receipt }))) if is_over(&receipt.state) => true,
-            Ok(Some(Arrival::Answer(Answer::Receipt { receipt }))) => {
-                if let Some(held) = receipt.held.as_ref().filter(|_| !receipt.paused) {
-                    return Err(held_problem(&receipt.turn, held));
-                }
-                waiting = receipt.position.map(|_| receipt.turn.clone());
-                false
-            }
-            Ok(Some(Arrival::Notice(Notice::Said { text, .. }))) => hear(News::Said(&text))?,
-            Ok(Some(Arrival::Notice(Notice::Doing { what, detail, tokens, .. }))) => {
-                hear(News::Doing { what: &what, detail: &detail, tokens })?
-            }
-            Ok(Some(Arrival::Notice(Notice::Event { entry, .. }))) => {
-                let is_end = matches!(&entry.event, Event::TurnEnded { turn, .. } if *turn == number);
-                match (&entry.event, &waiting) {
-                    (Event::TurnDelivered { turn, .. }, _) if *turn == number => waiting = None,
-                    (Event::QueueHeld { hold }, Some(turn))
-                        if berth_core::Hold::from(hold.clone()).needs_someone() =>
-                    {
-                        let session = split_turn_id(turn).map_or("S", |(session, _)| session);
-                        return Err(held_problem(turn, &hold.describe(session)));
-                    }
-                    _ => {}
-                }
-                hear(News::Event(&entry.event))? || is_end
-            }
-            Ok(Some(_)) => false,
-            Ok(None) => return Ok(Listened::Dropped),
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                hear(News::Tick)?
-            }
-            Err(_) => return Ok(Listened::Dropped),
-        };
-        if enough {
-            return Ok(Listened::Enough);
-        }
-    }
 }
 
 /// A key that nobody is shown.

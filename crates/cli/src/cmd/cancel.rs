@@ -13,8 +13,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Cancel) -> Result<u8, Problem> {
     let mut view = turns::cancel(ctx, &id, number)?;
     let until = Instant::now() + turns::CANCEL_TAKES;
     if !turns::is_over(&view.state) {
-        let keeper = ctx.keeper_of(&id)?;
-        view = turns::follow(ctx, &id, number, keeper, Some(until), |_| Ok(false))?;
+        view = turns::follow(ctx, &id, number, None, Some(until), |_| Ok(false))?;
     }
     if args.json {
         print::json(&view)?;
