@@ -7,17 +7,16 @@
 //! Start with [`Followers::of`], then [`Follower::turn`].
 
 use std::collections::HashMap;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use berth_api::client::{Arrival, NO_TERMINAL};
-use berth_api::message::{Answer, Notice, Request};
+use berth_api::client::NO_TERMINAL;
 use berth_api::record::{Entry, Event};
 use berth_api::turn::TurnView;
 use berth_api::{Code, Problem, Scope, Status};
 use berth_core::{Deed, SessionId};
 use berth_verbs::Ctx;
+use berth_verbs::cursor::{self, Cursor};
 use berth_verbs::turns::{self, Standing};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio::task::AbortHandle;
@@ -26,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::caller::Caller;
 use crate::fault::Fault;
 use crate::gate::work;
-use crate::live::client::{self, Hearing, Saying};
+use crate::live::async_cursor::AsyncCursor;
 use crate::one_look::OneLook;
 
 /// How many may wait at once, in all sessions together.
@@ -40,10 +39,6 @@ const WORK_PATIENCE: Duration = Duration::from_secs(30);
 const NEWS_KEPT: usize = 256;
 /// How long a session may be without a keeper although it should have one.
 const BACK_PATIENCE: Duration = Duration::from_secs(30);
-/// The pauses before a keeper is connected to again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
-/// The pause where a keeper serves too many to be watched: whoever waits looks that often.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Everyone who waits, by session.
 #[derive(Debug)]
@@ -191,9 +186,9 @@ impl Follower {
         let news = self.news.subscribe();
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         listening.get_or_insert_with(|| {
-            let (ctx, id, news) = (self.ctx.clone(), self.id.clone(), self.news.clone());
+            let cursor = self.ctx.session(&self.id).news();
             // For all who follow, and for no request.
-            tokio::spawn(listen(ctx, id, news)).abort_handle()
+            tokio::spawn(listen(cursor, self.news.clone())).abort_handle()
         });
         news
     }
@@ -284,54 +279,23 @@ fn concerns(event: &Event, number: u64, until: Until) -> bool {
     }
 }
 
-/// Tells what a session's keeper tells, and finds the next keeper when there is one.
-async fn listen(ctx: Ctx, id: SessionId, news: broadcast::Sender<News>) {
-    let dir = ctx.home.session_dir(&id);
-    let mut pause = PAUSES.0;
-    loop {
-        let kept = match client::open(dir.clone(), ctx.asker()).await {
-            Ok((hearing, saying)) => tell(hearing, saying, &news).await.unwrap_or(Listened::Dropped),
-            Err(_) => Listened::Dropped,
-        };
-        pause = match kept {
-            Listened::Heard => PAUSES.0,
-            Listened::Dropped => (pause * 2).min(PAUSES.1),
-            Listened::TooMany => LOOK_PAUSE,
-        };
-        let _ = news.send(News::Gone);
-        tokio::time::sleep(pause).await;
-    }
-}
-
-/// What came of listening to a keeper.
-enum Listened {
-    /// It told something before it went away.
-    Heard,
-    /// There was none, or it went away without a word.
-    Dropped,
-    /// It serves as many as it can.
-    TooMany,
-}
-
-async fn tell(
-    mut hearing: Hearing,
-    mut saying: Saying,
-    news: &broadcast::Sender<News>,
-) -> io::Result<Listened> {
+/// Tells what a session's keeper tells, and whether there is one.
+async fn listen(cursor: Cursor, news: broadcast::Sender<News>) {
     // Only news: whoever waits looks for themselves when they hear that there is a connection.
-    saying.ask(Request::Watch { from: u64::MAX }).await?;
-    let mut came = Listened::Dropped;
-    while let Some(arrival) = hearing.next().await? {
+    let mut cursor = AsyncCursor::new(cursor);
+    loop {
+        let told = match cursor.next().await {
+            cursor::News::Event { entry, .. } => News::Event(Arc::new(*entry)),
+            cursor::News::Connected(_) => News::Anew,
+            cursor::News::Notice(_) | cursor::News::Answer(_) => News::Output,
+            cursor::News::Silent => continue,
+            cursor::News::Lost
+            | cursor::News::Refused(_)
+            | cursor::News::NoKeeper(_)
+            | cursor::News::Trouble(_)
+            | cursor::News::Purged(_) => News::Gone,
+        };
         // Nobody hears it if nobody waits at this moment.
-        let _ = news.send(match arrival {
-            Arrival::Answer(Answer::Problem { .. }) => return Ok(Listened::TooMany),
-            Arrival::Notice(Notice::Event { entry, .. }) => News::Event(Arc::new(*entry)),
-            Arrival::Answer(_) => {
-                came = Listened::Heard;
-                News::Anew
-            }
-            Arrival::Notice(_) | Arrival::Output(_) | Arrival::Screen(_) => News::Output,
-        });
+        let _ = news.send(told);
     }
-    Ok(came)
 }

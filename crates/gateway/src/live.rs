@@ -6,6 +6,7 @@
 //! (see `auth::leash`).
 //! Start with [`hub::Hub`], then [`feed::Feed`]. Why it is so: docs/design/live-events.md.
 
+pub(crate) mod async_cursor;
 pub(crate) mod client;
 pub(crate) mod feed;
 pub(crate) mod hub;

@@ -4,29 +4,24 @@
 //! status, and that not more than ten times a second. A keeper that goes away, is replaced or comes back is followed.
 //! Start with [`run`].
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_api::client::Arrival;
+use berth_api::Status;
 use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::Event;
-use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
 use berth_keeper::view;
 use berth_verbs::Ctx;
+use berth_verbs::cursor::News;
 use tokio::time::Instant;
 
-use super::client::{self, Hearing, Saying};
+use super::async_cursor::{AsyncCursor, sleep_until};
 use super::feed::{Feed, current_turn};
 use super::list::{List, Looking};
 
 /// The shortest time between two questions for the status.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
-/// How long a keeper may take for its first answer before the files are shown.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest pause before a keeper is tried again that starts, ends or replaces itself.
-const MAX_PAUSE: Duration = Duration::from_millis(200);
 /// When a session without a keeper is looked at, even if nobody told of a change.
 const SLOWLY: Duration = Duration::from_secs(10);
 /// How many pieces of news are taken together.
@@ -34,159 +29,147 @@ const MAX_TOGETHER: usize = 512;
 
 /// Keeps a feed up to date, until nobody reads it.
 pub(crate) async fn run(feed: Arc<Feed>, ctx: Ctx, id: SessionId, list: Arc<List>) {
-    let dir = ctx.home.session_dir(&id);
-    let mut pause = Duration::from_millis(1);
+    // Only what is new: everything before is in the journal, and who wants it reads it there.
+    let cursor = AsyncCursor::new(ctx.session(&id).news().every(SLOWLY));
+    let status = Ask { is_owed: false, is_stale: false, asked_at: Instant::now() };
+    let mut upstream = Upstream { feed: &feed, ctx: &ctx, id: &id, cursor, status, current: None };
     // Kept from one look to the next: who looks alone starts a thread, and ends it when they stop looking.
-    let mut looking: Option<Looking> = None;
+    let mut looking: Option<(Looking, Option<u64>)> = None;
+    // News that ended the one before it.
+    let mut behind: Option<News> = None;
     loop {
-        if let Ok((hearing, saying)) = client::open(dir.clone(), ctx.asker()).await {
-            looking = None;
-            let upstream =
-                Upstream { feed: &feed, ctx: &ctx, id: &id, saying, status_asked: false, current: None };
-            let was_heard = upstream.listen(hearing).await.unwrap_or(false);
-            pause = if was_heard { Duration::from_millis(1) } else { (pause * 2).min(MAX_PAUSE) };
-            tokio::time::sleep(pause).await;
-            continue;
-        }
-        // Listened to before anything is looked at: a change after that is not missed.
-        let changes = looking.get_or_insert_with(|| list.subscribe());
-        let seen = changes.version_of(&id);
-        match look(&ctx, &id).await {
-            Ok((_, true)) => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(MAX_PAUSE);
-                continue;
-            }
-            Ok((status, false)) => feed.begin(&status),
-            // Only if it was purged: where all of them are may be away for a moment.
-            Err(problem) if problem.code == Code::NotFound && feed.pages.is_gone() => {
-                return feed.end(id.as_str());
-            }
-            Err(problem) => tracing::warn!(%id, "cannot be read along: {problem}"),
-        }
-        pause = Duration::from_millis(1);
         let changed = async {
+            let Some((changes, seen)) = &mut looking else { return std::future::pending().await };
             tokio::select! {
-                () = changes.changed(&id, seen) => {}
+                () = changes.changed(&id, *seen) => {}
                 () = feed.look_wanted() => {}
             }
         };
-        let _ = tokio::time::timeout(SLOWLY, changed).await;
+        let news = async {
+            match behind.take() {
+                Some(news) => news,
+                None => upstream.cursor.next().await,
+            }
+        };
+        let due = upstream.status.due();
+        let news = tokio::select! {
+            news = news => news,
+            () = sleep_until(due) => {
+                upstream.ask_status();
+                continue;
+            }
+            () = changed => {
+                if let Some((changes, seen)) = &mut looking {
+                    *seen = changes.version_of(&id);
+                }
+                upstream.cursor.look_soon();
+                continue;
+            }
+        };
+        match news {
+            News::Connected(status) => {
+                looking = None;
+                upstream.connected(&status);
+            }
+            News::NoKeeper(_) if looking.is_none() => {
+                // Listened to before anything is looked at: a change after that is not missed.
+                let changes = list.subscribe();
+                let seen = changes.version_of(&id);
+                looking = Some((changes, seen));
+                upstream.cursor.look_soon();
+            }
+            News::NoKeeper(Ok(status)) => feed.begin(&status),
+            News::NoKeeper(Err(problem)) | News::Trouble(problem) => {
+                tracing::warn!(%id, "cannot be read along: {problem}");
+            }
+            // Stopped or stuck. That does not make its session unknown.
+            News::Silent => upstream.begin_by_files().await,
+            News::Refused(problem) => {
+                tracing::info!(%id, "the keeper refuses to be watched: {problem}");
+                upstream.begin_by_files().await;
+            }
+            News::Purged(_) => return feed.end(id.as_str()),
+            News::Lost => upstream.status.is_owed = false,
+            news @ (News::Event { .. } | News::Notice(_) | News::Answer(_)) => behind = upstream.hear(news),
+        }
     }
-}
-
-/// What the files say, and whether somebody holds the session all the same.
-async fn look(ctx: &Ctx, id: &SessionId) -> Result<(Status, bool), Problem> {
-    let (ctx, id) = (ctx.clone(), id.clone());
-    let looked = tokio::task::spawn_blocking(move || {
-        let status = view::status(&ctx.home, &id)?;
-        Ok((status, ctx.is_kept(&id)))
-    });
-    looked.await.unwrap_or_else(|error| Err(Problem::new(Code::Bug, format!("looking failed: {error}"))))
 }
 
 struct Upstream<'a> {
     feed: &'a Feed,
     ctx: &'a Ctx,
     id: &'a SessionId,
-    saying: Saying,
-    /// An answer is owed.
-    status_asked: bool,
+    cursor: AsyncCursor,
+    status: Ask,
     /// The turn the agent has, and that is followed. What is steered is delivered into it and has no words of its own.
     current: Option<u64>,
 }
 
+/// When the status is asked for.
+struct Ask {
+    /// An answer is owed.
+    is_owed: bool,
+    /// It may be another one now.
+    is_stale: bool,
+    asked_at: Instant,
+}
+
+impl Ask {
+    fn due(&self) -> Option<Instant> {
+        (self.is_stale && !self.is_owed).then(|| self.asked_at + STATUS_EVERY)
+    }
+}
+
 impl Upstream<'_> {
-    /// Listens until the keeper goes away. Whether it told anything.
-    async fn listen(mut self, mut hearing: Hearing) -> io::Result<bool> {
-        // Only what is new: everything before is in the journal, and who wants it reads it there.
-        self.saying.ask(Request::Watch { from: u64::MAX }).await?;
-        let first = tokio::time::timeout(PATIENCE, hearing.next()).await;
-        let first = match first {
-            Ok(first) => first?,
-            Err(_) => {
-                // Stopped or stuck. That does not make its session unknown.
-                if let Ok((status, _)) = look(self.ctx, self.id).await {
-                    self.feed.begin(&status);
-                }
-                hearing.next().await?
-            }
-        };
-        let status = match first {
-            Some(Arrival::Answer(Answer::Done { status })) => status,
-            Some(Arrival::Answer(Answer::Problem { problem })) => {
-                tracing::info!(id = %self.id, "the keeper refuses to be watched: {problem}");
-                if let Ok((status, _)) = look(self.ctx, self.id).await {
-                    self.feed.begin(&status);
-                }
-                return Ok(false);
-            }
-            Some(_) | None => return Ok(false),
-        };
-        self.feed.begin(&status);
-        self.current = current_turn(&status);
+    fn connected(&mut self, status: &Status) {
+        self.feed.begin(status);
+        self.status = Ask { is_owed: false, is_stale: false, asked_at: Instant::now() };
+        self.current = current_turn(status);
         if let Some(turn) = self.current {
-            self.saying.ask(Request::Follow { turn }).await?;
-        }
-        let mut stale_since: Option<Instant> = None;
-        let mut asked_at = Instant::now();
-        loop {
-            let due = stale_since.filter(|_| !self.status_asked).map(|_| asked_at + STATUS_EVERY);
-            let arrival = tokio::select! {
-                arrival = hearing.next() => arrival?,
-                () = sleep_until(due) => {
-                    (stale_since, self.status_asked, asked_at) = (None, true, Instant::now());
-                    self.saying.ask(Request::Status).await?;
-                    continue;
-                }
-            };
-            let Some(arrival) = arrival else { return Ok(true) };
-            let mut arrivals = vec![arrival];
-            while let Some(more) = hearing.ready()? {
-                arrivals.push(more);
-                if arrivals.len() == MAX_TOGETHER {
-                    break;
-                }
-            }
-            if self.hear(arrivals).await? {
-                stale_since.get_or_insert_with(Instant::now);
-            }
+            self.cursor.ask(Request::Follow { turn });
         }
     }
 
-    /// Passes news on. Whether the status may be another one now.
-    async fn hear(&mut self, arrivals: Vec<Arrival>) -> io::Result<bool> {
-        let mut news = Vec::with_capacity(arrivals.len());
-        let mut follow = None;
+    async fn begin_by_files(&self) {
+        let (ctx, id) = (self.ctx.clone(), self.id.clone());
+        let looked = tokio::task::spawn_blocking(move || view::status(&ctx.home, &id));
+        if let Ok(Ok(status)) = looked.await {
+            self.feed.begin(&status);
+        }
+    }
+
+    fn ask_status(&mut self) {
+        self.status = Ask { is_owed: true, is_stale: false, asked_at: Instant::now() };
+        self.cursor.ask(Request::Status);
+    }
+
+    /// Passes news on, together with what is there behind it. What cannot be passed on ends that, and is given back.
+    fn hear(&mut self, first: News) -> Option<News> {
+        let mut told = Vec::new();
         let mut status = None;
-        let mut is_stale = false;
-        for arrival in arrivals {
-            match arrival {
-                Arrival::Notice(notice) => {
-                    match &notice {
-                        Notice::Event { entry, .. } => {
-                            is_stale = true;
-                            match &entry.event {
-                                Event::TurnDelivered { turn, .. } if self.current.is_none() => {
-                                    self.current = Some(*turn);
-                                    follow = self.current;
-                                }
-                                Event::TurnEnded { turn, .. } if self.current == Some(*turn) => {
-                                    self.current = None;
-                                }
-                                _ => {}
-                            }
+        let mut follow = None;
+        let mut behind = None;
+        let mut next = Some(first);
+        while let Some(news) = next.take() {
+            match news {
+                News::Event { seq, entry } => {
+                    self.status.is_stale = true;
+                    match &entry.event {
+                        Event::TurnDelivered { turn, .. } if self.current.is_none() => {
+                            self.current = Some(*turn);
+                            follow = self.current;
                         }
-                        Notice::Doing { .. } => is_stale = true,
-                        Notice::Output { .. }
-                        | Notice::Said { .. }
-                        | Notice::Replaced { .. }
-                        | Notice::Resized { .. } => {}
+                        Event::TurnEnded { turn, .. } if self.current == Some(*turn) => self.current = None,
+                        _ => {}
                     }
-                    news.push(notice);
+                    told.push(Notice::Event { seq, entry });
                 }
-                Arrival::Answer(Answer::Done { status: newest }) => {
-                    self.status_asked = false;
+                News::Notice(notice) => {
+                    self.status.is_stale |= matches!(notice, Notice::Doing { .. });
+                    told.push(notice);
+                }
+                News::Answer(Answer::Done { status: newest }) => {
+                    self.status.is_owed = false;
                     // An end that was not told, because too much was, does not silence the next turn.
                     let current = current_turn(&newest);
                     if self.current != current {
@@ -195,35 +178,26 @@ impl Upstream<'_> {
                     status = Some(newest);
                 }
                 // A turn that was over before it could be followed is in the journal.
-                Arrival::Answer(
-                    Answer::Problem { .. }
-                    | Answer::Heard
-                    | Answer::Decided { .. }
-                    | Answer::Receipt { .. }
-                    | Answer::Attached { .. }
-                    | Answer::Screen { .. },
-                )
-                | Arrival::Output(_)
-                | Arrival::Screen(_) => {}
+                News::Answer(_) => {}
+                other => {
+                    behind = Some(other);
+                    break;
+                }
+            }
+            if told.len() < MAX_TOGETHER {
+                next = self.cursor.ready();
             }
         }
-        if !news.is_empty() {
-            self.feed.tell(news);
+        if !told.is_empty() {
+            self.feed.tell(told);
         }
         if let Some(status) = status {
             self.feed.status(&status);
         }
         if let Some(turn) = follow {
-            self.saying.ask(Request::Follow { turn }).await?;
+            self.cursor.ask(Request::Follow { turn });
         }
-        Ok(is_stale)
-    }
-}
-
-async fn sleep_until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
+        behind
     }
 }
 
