@@ -290,6 +290,8 @@ pub struct Spec {
     #[serde(rename = "conversation_kind", skip_serializing_if = "String::is_empty")]
     pub conversation: String,
     #[serde(skip_serializing_if = "is_default")]
+    pub terminal: TerminalTraits,
+    #[serde(skip_serializing_if = "is_default")]
     pub origin: Origin,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<String>,
@@ -301,6 +303,15 @@ pub struct Spec {
     pub grant: Grant,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<InterfaceLaunch>,
+}
+
+/// [`core::TerminalTraits`] on paper: the keeper of a new session sets it by the kind of the agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[expect(missing_docs, reason = "mirrors berth_core::TerminalTraits")]
+pub struct TerminalTraits {
+    pub joins_prompts: bool,
+    pub hash_makes_note: bool,
 }
 
 /// How people and berth reach an agent: `chat` (berth speaks the agent's protocol) or `terminal` (what the agent paints
@@ -658,6 +669,7 @@ pub(crate) use same_fields;
 
 same_fields! {
     InterfaceLaunch { driver, command, again }
+    TerminalTraits { joins_prompts, hash_makes_note }
     Limits { memory_bytes, processes, cpu_percent }
     Boundary { cgroup, missing, limited_in }
     Process { pid, start_ticks, boot_id }
@@ -675,6 +687,7 @@ impl From<core::Spec> for Spec {
             limits: it.limits.into(),
             agent: it.agent,
             conversation: it.conversation,
+            terminal: it.terminal.into(),
             origin: it.origin.into(),
             again: it.again,
             policy: it.policy.into(),
@@ -696,6 +709,7 @@ impl From<Spec> for core::Spec {
             limits: it.limits.into(),
             agent: it.agent,
             conversation: it.conversation,
+            terminal: it.terminal.into(),
             origin: it.origin.into(),
             again: it.again,
             policy: it.policy.into(),

@@ -9,7 +9,7 @@
 //! Start with [`told`]; [`Edges`] is what is known.
 
 use crate::turns::{self, Ask, AskKind, AskOption, Final, Hold, MOST_ASKS, TurnEnd, TurnState};
-use crate::{Able, Epoch, Event, Now, Phase, Session};
+use crate::{Able, Epoch, Event, Now, Phase, Session, TerminalTraits};
 
 /// How many prompts that were typed while the agent worked are counted.
 const MOST_AHEAD: u32 = 1000;
@@ -18,12 +18,6 @@ const MAX_ASKED_BYTES: usize = 4096;
 
 /// What stands between a tool and what it is to do.
 const TOOL_ENDS: &str = ": ";
-/// The agent that takes a line with `#` before it for something to remember.
-const NOTES_WITH_HASH: &str = "claude";
-
-/// The agent that takes what is typed while it works into the turn it has.
-const JOINS_PROMPTS: &str = "codex";
-
 /// The reason of an end that is not proven.
 const TOLD_BY_HOOK: &str = "told by a hook, not in the agent's own record";
 
@@ -158,7 +152,7 @@ impl Session {
 
     /// Whether its agent takes what is typed while it works into the turn it has.
     pub(crate) fn joins_prompts(&self) -> bool {
-        self.spec.as_ref().is_some_and(|spec| spec.conversation == JOINS_PROMPTS)
+        self.spec.as_ref().is_some_and(|spec| spec.terminal.joins_prompts)
     }
 
     /// Whether its agent has a terminal and can be given a turn in it now.
@@ -425,7 +419,7 @@ pub(crate) fn can_be_pasted(text: &str) -> bool {
 
 /// The character that makes a command of the agent's interface out of this text, where it is typed into a terminal:
 /// it would run at once, past whatever asks for leave.
-pub(crate) fn commands_with(kind: &str, text: &str) -> Option<char> {
+pub(crate) fn commands_with(terminal: TerminalTraits, text: &str) -> Option<char> {
     // Interfaces trim more than what is white: what nobody sees at the beginning counts for nothing.
     let is_unseen = |letter: char| {
         letter.is_whitespace()
@@ -433,7 +427,7 @@ pub(crate) fn commands_with(kind: &str, text: &str) -> Option<char> {
             || matches!(letter, '\u{2060}'..='\u{2069}' | '\u{feff}')
     };
     let first = text.trim_start_matches(is_unseen).chars().next();
-    first.filter(|first| matches!(first, '!' | '/') || (*first == '#' && kind == NOTES_WITH_HASH))
+    first.filter(|first| matches!(first, '!' | '/') || (*first == '#' && terminal.hash_makes_note))
 }
 
 #[cfg(test)]

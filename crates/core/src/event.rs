@@ -358,6 +358,8 @@ pub struct Spec {
     pub agent: Option<String>,
     /// Whose conversations the agent writes; empty if nobody knows.
     pub conversation: String,
+    /// Traits of the agent's terminal interface.
+    pub terminal: TerminalTraits,
     /// How the first run takes its conversation up.
     pub origin: Origin,
     /// The command of every run that goes on with a conversation, if it is another one.
@@ -377,6 +379,15 @@ impl Spec {
     pub fn takes_turns(&self) -> bool {
         !matches!(self.driver.as_str(), "" | "pty")
     }
+}
+
+/// What an agent's terminal interface does in its own way with text that is typed into it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TerminalTraits {
+    /// Text that is typed while the agent works joins the running turn, and gets no end of its own.
+    pub joins_prompts: bool,
+    /// A text that begins with `#` is a note for the agent to remember, not a prompt.
+    pub hash_makes_note: bool,
 }
 
 /// Where a session's conversation comes from.

@@ -32,7 +32,10 @@ mod turns;
 pub use decide::{Command, Refusal, decide};
 pub use edges::{Edge, Edges, EndProof, Told};
 pub use effects::{Effect, effects};
-pub use event::{Actor, Boundary, Conversation, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec};
+pub use event::{
+    Actor, Boundary, Conversation, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec,
+    TerminalTraits,
+};
 pub use grants::{Caller, Deed, Forbidden, Grant, Target, may, needed};
 pub use id::{BadName, Epoch, Fence, Name, SessionId};
 pub use interface::{Interface, InterfaceLaunch, NextInterface};

@@ -234,6 +234,10 @@ impl Driver for Claude {
         Some(self.ids.message(turn))
     }
 
+    fn prints_record_ids(&self) -> bool {
+        true
+    }
+
     fn goodbye(&mut self, out: &mut Out) {
         // Without this it would stay for as long as something runs in the background.
         request(GOODBYE, json!({"subtype": "end_session"}), out);

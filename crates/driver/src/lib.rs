@@ -9,7 +9,7 @@
 //! more than its agent proved.
 //! Not here: I/O, clocks, randomness; processes and pipes (the keeper has them); queue and states of turns
 //! (`berth_core` has them).
-//! Start with [`Driver`], then [`Update`].
+//! Start with [`Driver`], then [`Update`]; [`AgentTraits`] has what else agents do in their own ways.
 
 #![forbid(unsafe_code)]
 
@@ -17,12 +17,15 @@ pub mod acp;
 pub mod claude;
 pub mod codex;
 mod common;
+pub mod hooks;
 mod interruption;
 pub mod rpc;
+mod traits;
 
 use berth_core::{Ask, Reply, TurnEnd};
 pub use common::failure_in;
 pub use interruption::Interruption;
+pub use traits::{AgentTraits, ChildMarks, WriterSign};
 
 /// How much of an answer is kept. The whole of it is in the output files.
 pub const MAX_ANSWER_BYTES: usize = 1 << 20;
@@ -60,6 +63,16 @@ pub struct Proves {
     pub resume: bool,
     /// Text can be added to a turn that runs.
     pub steer: bool,
+}
+
+/// The driver of this name for a session; `None` for an agent in a terminal, or a name that is not known.
+pub fn of(driver: &str, session: &str) -> Option<Box<dyn Driver>> {
+    match driver {
+        "acp" => Some(Box::new(acp::Acp::new())),
+        "claude" => Some(Box::new(claude::Claude::new(session))),
+        "codex" => Some(Box::new(codex::Codex::new())),
+        _ => None,
+    }
 }
 
 /// One kind of agent's protocol.
@@ -103,6 +116,11 @@ pub trait Driver: std::fmt::Debug {
     /// The id under which the agent itself records the prompt of a turn, if that is ours to give and like no other.
     fn message_id(&self, _turn: u64) -> Option<String> {
         None
+    }
+
+    /// Whether the agent prints the ids of all messages that it writes into its own record.
+    fn prints_record_ids(&self) -> bool {
+        false
     }
 
     /// The last words to it, before its input is closed.

@@ -162,7 +162,7 @@ fn parameters(route: &Route) -> Vec<Value> {
 fn path_parameter(name: &str) -> (&'static str, Value) {
     match name {
         "agent" => (
-            "The agent whose conversation it is: `claude` or `codex`.",
+            "The kind of the conversation, as `conversation_kind` of an agent has it.",
             json!({"type": "string", "minLength": 1}),
         ),
         "conversation" => {

@@ -1,8 +1,8 @@
 //! The hooks a run carries with it: nothing has to be installed for them, and nothing of the person's is changed.
 //!
-//! Claude Code loads a plugin from a directory that its command line names, as often as one likes, beside
-//! everything of the person's own (a second `--settings` would replace theirs). What is installed under the same
-//! name gives way to it, so that an event is told once. Codex has only `notify` for who asks nobody to trust it.
+//! How an agent takes them is one of its traits ([`HookCarrier`]): a plugin in a directory that its command line names (one
+//! that is installed under the same name gives way to it, so that an event is told once), or the setting `notify`, where
+//! hooks need a person's trust.
 //! Promise: a run is started with its hooks or, where they cannot be written, as if there were none; the command
 //! they call is found again after an upgrade, and where there is none any more it does nothing.
 //! Not here: what is done when one is called (`verbs::hook`), what is installed for good (`verbs::setup`), whether an
@@ -17,86 +17,35 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use berth_core::Spec;
+use berth_driver::AgentTraits;
+use berth_driver::hooks::{self, HookCarrier, HookEvents, PLUGIN_OPTION};
 use berth_host::disk;
-use serde_json::{Value, json};
+use berth_transcript::Kind;
+use serde_json::json;
 
 use crate::{driver, notify};
 
 /// Where in the state directory they are.
 pub const HOOKS: &str = "hooks";
-/// What the plugin is called, carried or installed.
-pub const PLUGIN: &str = "berth";
-/// Whose it says it is.
-pub const AUTHOR: &str = "berth";
 /// The way to this program in there, which stays the same when the program moves.
 const LINK: &str = "berth";
 /// Set to `off`, runs carry none.
 const VARIABLE: &str = "BERTH_HOOKS";
-/// How long Claude Code waits for one of them, in seconds. They take milliseconds.
-const PATIENCE_SECS: u32 = 10;
-/// The same for one that is on its way out: Codex gives it no more, and complains of a longer time.
-const LAST_PATIENCE_SECS: u32 = 3;
-/// The patience of a hook that may answer a question of Claude Code, which shows the question meanwhile: a day.
-pub const ANSWER_PATIENCE_SECS: u32 = 24 * 3600;
-/// The event of that hook.
-const ASKS: &str = "PermissionRequest";
-/// The version of what is written, in the plugin's manifest.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// Which events an agent is asked to tell of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Events {
-    /// All that say what it does: for its own terminal interface.
-    All,
-    /// Which conversation it has: the rest is told by its protocol.
-    Conversation,
-}
-
-impl Events {
-    /// Their names, with what they are about where an agent wants that said.
-    fn of_claude(self) -> &'static [&'static str] {
-        match self {
-            Self::All => &[
-                "SessionStart",
-                "UserPromptSubmit",
-                "PreToolUse",
-                "PostToolUse",
-                "PostToolUseFailure",
-                ASKS,
-                "Notification",
-                "Stop",
-                "SessionEnd",
-            ],
-            // Without the end of a turn it would be taken to be at work, and to have written, until it ends.
-            Self::Conversation => &["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"],
-        }
-    }
-
-    fn dir(self) -> &'static str {
-        match self {
-            Self::All => "claude",
-            Self::Conversation => "claude-turns",
-        }
-    }
-}
-
 /// A command with its hooks, if it is of an agent that takes them along. `root` is the state directory.
 pub fn with_hooks(root: &Path, spec: &Spec, mut command: Vec<String>) -> Vec<String> {
     if std::env::var_os(VARIABLE).is_some_and(|value| value == "off") {
         return command;
     }
-    if (spec.conversation.as_str(), spec.driver.as_str()) == ("codex", "pty") {
-        return with_notify(root, spec, command);
-    }
-    let events = match (spec.conversation.as_str(), spec.driver.as_str()) {
-        ("claude", "pty") => Events::All,
-        ("claude", "claude") => Events::Conversation,
-        _ => return command,
+    let events = match AgentTraits::of(&spec.conversation).hooks {
+        HookCarrier::NotifySetting { .. } if !spec.takes_turns() => return with_notify(root, spec, command),
+        HookCarrier::Plugin { .. } if !spec.takes_turns() => HookEvents::All,
+        HookCarrier::Plugin { protocol } if spec.driver == protocol => HookEvents::Conversation,
+        HookCarrier::Plugin { .. } | HookCarrier::NotifySetting { .. } | HookCarrier::None => return command,
     };
-    let Some(at) = program(&command, "claude") else { return command };
-    match write_plugin(root, events) {
+    let Some(at) = program(&command, &spec.conversation) else { return command };
+    match write_plugin(root, &spec.conversation, events) {
         Ok(Some(dir)) => {
-            command.splice(at + 1..at + 1, ["--plugin-dir".to_owned(), dir]);
+            command.splice(at + 1..at + 1, [PLUGIN_OPTION.to_owned(), dir]);
         }
         Ok(None) => tracing::warn!(?root, "no hooks: the state directory is not UTF-8"),
         Err(error) => tracing::warn!(%error, ?root, "no hooks: they cannot be written"),
@@ -104,17 +53,19 @@ pub fn with_hooks(root: &Path, spec: &Spec, mut command: Vec<String>) -> Vec<Str
     command
 }
 
-/// Codex runs no hooks that a person did not trust, wherever they come from. `notify` it runs, and a second one in
-/// the place of the first: where a person has their own, theirs stays.
+/// A second `notify` takes the place of the first: where a person has their own, theirs stays.
 fn with_notify(root: &Path, spec: &Spec, mut command: Vec<String>) -> Vec<String> {
-    let Some(at) = program(&command, "codex") else { return command };
+    let kind = &spec.conversation;
+    let Some(at) = program(&command, kind) else { return command };
+    let config = Kind::of(kind).and_then(|kind| {
+        let dir = berth_transcript::config_dir(kind, |name| driver::variable(spec, name)).ok()?;
+        fs::read_to_string(dir.join("config.toml")).ok()
+    });
     let has_own = command.iter().any(|word| word.starts_with("notify="))
-        || berth_transcript::config_dir(berth_transcript::Kind::Codex, |name| driver::variable(spec, name))
-            .and_then(|dir| fs::read_to_string(dir.join("config.toml")).map_err(|error| error.to_string()))
-            .is_ok_and(|text| text.lines().any(|line| line.trim_start().starts_with("notify")));
+        || config.is_some_and(|text| text.lines().any(|line| line.trim_start().starts_with("notify")));
     let made = link(root, false).inspect_err(|error| tracing::warn!(%error, ?root, "no hooks"));
     if !has_own && made.is_ok() {
-        let words = json!(["sh", "-c", format!("{} \"$0\"", self::command(root, "codex"))]);
+        let words = json!(["sh", "-c", format!("{} \"$0\"", self::command(root, kind))]);
         command.splice(at + 1..at + 1, ["-c".to_owned(), format!("notify={words}")]);
     }
     command
@@ -131,11 +82,15 @@ fn program(command: &[String], name: &str) -> Option<usize> {
 }
 
 /// Writes the plugin that runs carry, where it is not there yet. `None`: its path cannot be said.
-fn write_plugin(root: &Path, events: Events) -> io::Result<Option<String>> {
+fn write_plugin(root: &Path, kind: &str, events: HookEvents) -> io::Result<Option<String>> {
     link(root, false)?;
-    let dir = root.join(HOOKS).join(events.dir());
+    let name = match events {
+        HookEvents::All => kind.to_owned(),
+        HookEvents::Conversation => format!("{kind}-turns"),
+    };
+    let dir = root.join(HOOKS).join(name);
     let Some(text) = dir.to_str().map(str::to_owned) else { return Ok(None) };
-    for (path, text) in plugin(root, events) {
+    for (path, text) in hooks::plugin(&command(root, kind), events) {
         let path = dir.join(path);
         if fs::read_to_string(&path).is_ok_and(|found| found == text) {
             continue;
@@ -148,40 +103,6 @@ fn write_plugin(root: &Path, events: Events) -> io::Result<Option<String>> {
         disk::write_atomically(parent, name, text.as_bytes(), false)?;
     }
     Ok(Some(text))
-}
-
-/// The files of Claude Code's plugin, by their paths in it.
-pub fn plugin(root: &Path, events: Events) -> [(&'static str, String); 2] {
-    let manifest = json!({
-        "name": PLUGIN,
-        "version": VERSION,
-        "description": "Tells berth which conversation is open, so that two writers of one are kept apart",
-        "author": {"name": AUTHOR},
-    });
-    let mut hooks = json!({"hooks": hooks(events.of_claude(), &command(root, "claude"))});
-    if let Some(asks) = hooks.pointer_mut(&format!("/hooks/{ASKS}/0/hooks/0/timeout")) {
-        *asks = ANSWER_PATIENCE_SECS.into();
-    }
-    [(".claude-plugin/plugin.json", pretty(&manifest)), ("hooks/hooks.json", pretty(&hooks))]
-}
-
-/// The same command for each of some events, as both agents want it written.
-pub fn hooks(events: &[&str], command: &str) -> Value {
-    let one = |event: &str| json!([{"hooks": [{"type": "command", "command": command, "timeout": patience_secs(event)}]}]);
-    events.iter().map(|event| ((*event).to_owned(), one(event))).collect()
-}
-
-/// How long an agent may wait for the hook of this event, in seconds.
-pub fn patience_secs(event: &str) -> u32 {
-    match event {
-        "SessionEnd" | "Interrupt" => LAST_PATIENCE_SECS,
-        _ => PATIENCE_SECS,
-    }
-}
-
-fn pretty(value: &Value) -> String {
-    let text = serde_json::to_string_pretty(value).expect("a value of strings and numbers");
-    format!("{text}\n")
 }
 
 /// What a shell runs for a hook of this agent. Where berth is gone, nothing; and the hook's own TMPDIR, HOME and
@@ -294,18 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_has_every_event_once_and_its_command_survives_odd_places() {
-        let root = Path::new("/tmp/it's here");
-        let [(_, manifest), (_, hooks)] = plugin(root, Events::All);
-        let manifest: Value = serde_json::from_str(&manifest).unwrap();
-        assert_eq!(manifest["name"], PLUGIN);
-        let hooks: Value = serde_json::from_str(&hooks).unwrap();
-        let events = hooks["hooks"].as_object().unwrap();
-        assert_eq!(events.len(), Events::All.of_claude().len());
-        let command = events["Stop"][0]["hooks"][0]["command"].as_str().unwrap();
+    fn the_command_of_a_hook_survives_odd_places() {
+        let command = command(Path::new("/tmp/it's here"), "claude");
         assert!(command.contains(r"'/tmp/it'\''s here'"), "{command}");
-        let timeout = |event: &str| events[event][0]["hooks"][0]["timeout"].as_u64();
-        assert_eq!((timeout("Stop"), timeout("SessionEnd")), (Some(10), Some(3)));
-        assert_eq!(timeout(ASKS), Some(u64::from(ANSWER_PATIENCE_SECS)));
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use berth_core::{Process, SessionId, Spec};
-use berth_driver::Driver;
+use berth_driver::{AgentTraits, Driver};
 use berth_host::spawn::{Child, Spawn, Stdio, find_program, spawn};
 
 use crate::boundary::Contained;
@@ -16,12 +16,12 @@ use crate::recover;
 
 /// How we talk to an agent of this kind in this session; `None` if it has a terminal, or nobody knows how.
 pub(crate) fn of(driver: &str, session: &SessionId) -> Option<Box<dyn Driver>> {
-    match driver {
-        "acp" => Some(Box::new(berth_driver::acp::Acp::new())),
-        "claude" => Some(Box::new(berth_driver::claude::Claude::new(session.as_str()))),
-        "codex" => Some(Box::new(berth_driver::codex::Codex::new())),
-        _ => None,
-    }
+    berth_driver::of(driver, session.as_str())
+}
+
+/// The spec of a new session, with the traits that its rules need.
+pub(crate) fn with_traits(spec: Spec) -> Spec {
+    Spec { terminal: AgentTraits::of(&spec.conversation).terminal, ..spec }
 }
 
 /// What a run is started with.

@@ -193,7 +193,7 @@ impl Holder {
                 }
                 holder.doing = Doing::Idle;
             }
-            // Claude Code tells this also of one that has had nothing to do for a minute.
+            // Some agents tell this also of one that has had nothing to do for a minute.
             Told::Interrupted => {
                 holder.settle(now);
             }

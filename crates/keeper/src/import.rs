@@ -20,7 +20,7 @@ use crate::home::Home;
 use crate::names::Naming;
 use crate::owner::Input;
 use crate::store::{self, Lease};
-use crate::view;
+use crate::{driver, view};
 
 /// How long to wait for a command that imports another conversation.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
@@ -106,7 +106,7 @@ fn make(home: &Home, id: &SessionId, name: Name, past: Past) -> Result<Status, P
     };
     let mut owner = store::create(&dir, id, &lease)?;
     let inputs = vec![
-        Input::Command(Command::Create { spec, name: Some(name) }),
+        Input::Command(Command::Create { spec: driver::with_traits(spec), name: Some(name) }),
         Input::Report(Observation::Conversation { conversation }),
         Input::Note(Event::Imported { file: file.display().to_string(), bytes, began_at_ms, last_at_ms }),
     ];

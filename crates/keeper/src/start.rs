@@ -12,6 +12,7 @@ use berth_api::message::{Answer, Asker, Request};
 use berth_api::status::Status;
 use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
+use berth_driver::AgentTraits;
 use berth_host::cgroup;
 use berth_host::identity::Pidfd;
 use berth_host::spawn::{Spawn, Stdio, THIS_PROGRAM, spawn};
@@ -34,27 +35,7 @@ pub(crate) const LOOKING_SINCE: &str = "--looking-since=";
 pub const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Variables that belong to the run a command was called from, not to the session it starts.
-const OF_THE_CALLER: [&str; 17] = [
-    crate::recover::MARK,
-    "BERTH_SESSION",
-    "BERTH_HELPER",
-    // An agent that starts another one lends it its own name: the other one refuses to start, or is taken
-    // for a writer of the first one's conversation.
-    "CLAUDECODE",
-    "CLAUDE_CODE_SESSION_ID",
-    "CLAUDE_CODE_CHILD_SESSION",
-    "CLAUDE_CODE_ENTRYPOINT",
-    "CLAUDE_CODE_MESSAGING_SOCKET",
-    "CLAUDE_CODE_MESSAGING_TOKEN",
-    "CLAUDE_ENV_FILE",
-    "CLAUDE_PID",
-    "AI_AGENT",
-    "CODEX_THREAD_ID",
-    "CODEX_SESSION_ID",
-    "CODEX_TOOL_CALL_ID",
-    "CODEX_VERSION",
-    "CODEX_CI",
-];
+const OF_THE_CALLER: [&str; 3] = [crate::recover::MARK, "BERTH_SESSION", "BERTH_HELPER"];
 
 /// What the variables begin with that tell a person's own command of an event (see `notify`). A session that such
 /// a command starts is not told of another one's.
@@ -165,7 +146,8 @@ pub fn collect() {
 /// Our environment without what belongs to the run we may have been called from.
 pub(crate) fn environment() -> Vec<(OsString, OsString)> {
     let is_ours = |name: &OsString| {
-        !OF_THE_CALLER.iter().any(|of_the_caller| name == of_the_caller)
+        let agents = AgentTraits::ALL.iter().flat_map(|(_, traits)| traits.run_variables);
+        !OF_THE_CALLER.iter().chain(agents).any(|of_the_caller| name == of_the_caller)
             && !name.as_bytes().starts_with(EVENT_VARIABLES.as_bytes())
     };
     let absolute = |(name, value): (OsString, OsString)| {

@@ -39,9 +39,10 @@ pub(crate) fn where_kept<'a>(
 ) -> impl Fn(&str) -> Option<OsString> + 'a {
     let store =
         conversation.map(|conversation| conversation.store.as_str()).filter(|store| !store.is_empty());
-    move |name| match (name, store) {
-        ("CLAUDE_CONFIG_DIR" | "CODEX_HOME", Some(store)) => Some(store.into()),
-        _ => driver::variable(spec, name),
+    let variable = berth_transcript::Kind::of(&spec.conversation).map(berth_transcript::Kind::dir_variable);
+    move |name| match store.filter(|_| variable == Some(name)) {
+        Some(store) => Some(store.into()),
+        None => driver::variable(spec, name),
     }
 }
 

@@ -1,8 +1,7 @@
 //! Writers of a conversation that are not ours: who they are, and how to end one.
 //!
-//! Agents leave signs of what they write. Claude Code takes no lock, but says in `sessions/<pid>.json` which
-//! conversation a process has; Codex locks `thread-writer-locks/<id>.lock`. Where neither is to be had, command
-//! lines name conversations, and what Claude Code starts carries its id and its pid.
+//! Agents leave signs of what they write ([`berth_driver::WriterSign`]): a file for each process, or a lock for each conversation. Where
+//! neither is to be had, command lines name conversations, and what some agents start carries its id and their pid.
 //! Promise: whoever is named was alive, under this very [`Identity`], when we looked; a sign whose process is gone
 //! is no sign. A process that may not be looked into makes no claim. A signal goes only through a descriptor
 //! of the verified process.
@@ -111,7 +110,7 @@ pub fn find(
 ) -> Result<Vec<Writer>, String> {
     let mut found = signs::registered(kind, conversation_id, &env)?;
     found.extend(hooked(kind, conversation_id, &env));
-    // Codex's lock says it all: whoever talks to the one who has it only sits before it.
+    // A lock says it all: whoever talks to the process that has it only sits before it.
     if found.iter().all(|(_, evidence)| !matches!(evidence, Evidence::Lock { .. })) {
         found.extend(signs::by_process(kind, conversation_id, &env)?);
     }
@@ -140,9 +139,9 @@ pub fn listed(
     Ok(writers(kind, conversation_id, signs::registered(kind, conversation_id, &env)?, ours))
 }
 
-/// Whether Codex keeps the conversation that it notifies of: while it has that open.
-pub fn is_kept_by_codex(conversation_id: &str, env: impl Fn(&str) -> Option<OsString>) -> bool {
-    signs::is_kept_by_codex(conversation_id, env)
+/// False if an agent that locks its conversations tells of one that it keeps nothing of.
+pub fn is_kept(kind: &str, conversation_id: &str, env: impl Fn(&str) -> Option<OsString>) -> bool {
+    signs::is_kept(kind, conversation_id, env)
 }
 
 fn hooked(
@@ -225,7 +224,7 @@ impl Writer {
         }
     }
 
-    /// One line for people: `claude, pid 4711, since 10:02 (3 m), in /dir, on /dev/pts/3`.
+    /// One line for people: `agent, pid 4711, since 10:02 (3 m), in /dir, on /dev/pts/3`.
     pub fn line(&self) -> String {
         self.line_at(clock::wall_ms(), &jiff::tz::TimeZone::system())
     }
@@ -264,12 +263,4 @@ fn age(ms: u64) -> String {
         3600..86400 => format!("{} h", seconds / 3600),
         _ => format!("{} d", seconds / 86400),
     }
-}
-
-/// The variables by which what an agent started names its conversation, and the agent's pid.
-fn marks(kind: &str) -> Option<(&'static str, Option<&'static str>)> {
-    Some(match Kind::of(kind)? {
-        Kind::Claude => ("CLAUDE_CODE_SESSION_ID", Some("CLAUDE_PID")),
-        Kind::Codex => ("CODEX_THREAD_ID", None),
-    })
 }

@@ -47,13 +47,22 @@ impl Kind {
             Self::Codex => "codex",
         }
     }
+
+    /// The variable that names the directory in which the agent keeps everything.
+    pub fn dir_variable(self) -> &'static str {
+        match self {
+            Self::Claude => "CLAUDE_CONFIG_DIR",
+            Self::Codex => "CODEX_HOME",
+        }
+    }
 }
 
 /// The directory in which an agent with this environment keeps everything.
 pub fn config_dir(kind: Kind, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, String> {
-    let (variable, usual) = match kind {
-        Kind::Claude => ("CLAUDE_CONFIG_DIR", ".claude"),
-        Kind::Codex => ("CODEX_HOME", ".codex"),
+    let variable = kind.dir_variable();
+    let usual = match kind {
+        Kind::Claude => ".claude",
+        Kind::Codex => ".codex",
     };
     let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let dir = match set(variable) {

@@ -16,10 +16,11 @@ use std::time::Duration;
 use berth_api::hook::{Report, Told};
 use berth_api::message::{self, Request};
 use berth_api::{Connection, client};
+use berth_driver::hooks::ANSWER_PATIENCE_SECS;
 use berth_host::clock;
 use berth_keeper::holders::{self, Agent, Holder, Holders};
 
-use berth_keeper::{Home, carried, writers};
+use berth_keeper::{Home, writers};
 
 use guard::Mode;
 
@@ -32,7 +33,7 @@ const KEEPER_PATIENCE: Duration = Duration::from_secs(1);
 /// The same where it would believe something wrong for long: whose hook it was cannot be told once that is gone.
 const EDGE_PATIENCE: Duration = Duration::from_secs(4);
 /// How long a hook waits for the answer to its agent's question: a little less than the agent waits for the hook.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(carried::ANSWER_PATIENCE_SECS as u64 - 60);
+const ANSWER_PATIENCE: Duration = Duration::from_secs(ANSWER_PATIENCE_SECS as u64 - 60);
 /// The longest id of a conversation.
 const MAX_ID_BYTES: usize = 512;
 
@@ -103,9 +104,7 @@ pub struct Call {
 /// Takes an event. What the agent is to read on our standard output, if anything.
 pub fn take(call: &Call, event: &[u8]) -> Option<String> {
     let mut report = call.source.understand(event, clock::wall_ms())?;
-    if call.source == Source::Codex
-        && !writers::is_kept_by_codex(&report.conversation_id, |name| std::env::var_os(name))
-    {
+    if !writers::is_kept(call.source.kind(), &report.conversation_id, |name| std::env::var_os(name)) {
         return None;
     }
     let named = std::env::var("CLAUDE_PID").ok().filter(|_| call.source == Source::Claude);

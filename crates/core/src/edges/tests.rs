@@ -13,12 +13,11 @@ struct Play {
 
 impl Play {
     fn new(driver: &str) -> Self {
-        Self::new_of(driver, "")
+        Self::new_of(driver, TerminalTraits::default())
     }
 
-    fn new_of(driver: &str, conversation: &str) -> Self {
-        let conversation = conversation.to_owned();
-        let spec = Spec { driver: driver.to_owned(), conversation, ..Spec::default() };
+    fn new_of(driver: &str, terminal: TerminalTraits) -> Self {
+        let spec = Spec { driver: driver.to_owned(), terminal, ..Spec::default() };
         let mut play = Self { session: Session::default(), events: vec![], boot_ms: 0 };
         let (keeper, boundary) = (Process::default(), crate::Boundary::default());
         play.order(Command::Create { spec, name: None }).expect("a session");
@@ -255,8 +254,9 @@ fn a_turn_that_began_behind_another_prompt_waits_for_its_own_end() {
 }
 
 #[test]
-fn codex_takes_what_is_typed_ahead_into_its_turn_and_tells_one_end() {
-    let mut play = Play::new_of("pty", "codex");
+fn an_agent_that_joins_prompts_takes_text_typed_ahead_into_its_turn_and_tells_one_end() {
+    let terminal = TerminalTraits { joins_prompts: true, ..TerminalTraits::default() };
+    let mut play = Play::new_of("pty", terminal);
     play.tell(prompt("theirs"));
     play.tell(prompt("typed ahead"));
     play.tell(stopped("both"));
@@ -419,7 +419,8 @@ fn text_that_an_interface_takes_for_a_command_is_not_typed() {
     play.send("# a heading").expect("so is that, but for one agent");
     let edit = Command::Edit { turn: 2, text: "!ls".to_owned(), by: Actor::default() };
     assert_eq!(play.order(edit), Err(Refusal::IsInterfaceCommand { begins: '!' }));
-    assert_eq!(commands_with("claude", "# note"), Some('#'));
+    let takes_notes = TerminalTraits { hash_makes_note: true, ..TerminalTraits::default() };
+    assert_eq!(commands_with(takes_notes, "# note"), Some('#'));
     // On pipes nothing is typed.
     let mut pipes = Play::new("acp");
     pipes.send("/compact").expect("its protocol has it");

@@ -62,8 +62,8 @@ pub(crate) fn can_be_typed(session: &Session, text: &str) -> Result<(), Refusal>
     if !crate::edges::can_be_pasted(text) {
         return Err(Refusal::CannotBePasted);
     }
-    let kind = session.spec.as_ref().map_or("", |spec| spec.conversation.as_str());
-    match crate::edges::commands_with(kind, text) {
+    let terminal = session.spec.as_ref().map(|spec| spec.terminal).unwrap_or_default();
+    match crate::edges::commands_with(terminal, text) {
         Some(begins) => Err(Refusal::IsInterfaceCommand { begins }),
         None => Ok(()),
     }

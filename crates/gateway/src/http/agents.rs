@@ -57,7 +57,7 @@ pub(crate) struct Agent {
     name: String,
     /// What it is.
     about: Option<String>,
-    /// How berth talks to it: `pty`, `acp`, `claude` or `codex`.
+    /// Driver that berth talks to it with: `pty` for a terminal, `acp`, or the agent's own protocol.
     driver: String,
     /// Kind of conversations that the agent writes.
     #[serde(rename = "conversation_kind")]

@@ -104,7 +104,7 @@ nothing_hidden!(Found, Told, ImportedAll);
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "WhichForeign")]
 struct Which {
-    /// Only those of `claude`, or of `codex`.
+    /// Kind of the conversations, as `conversation_kind` of an agent has it; all kinds if it is not given.
     agent: Option<String>,
     /// Only those that were had in this directory, or below it.
     #[schemars(regex(pattern = "^/"))]
@@ -226,7 +226,7 @@ struct Import {
     /// Those that were had in this directory, or below it.
     #[schemars(regex(pattern = "^/"))]
     cwd: Option<PathBuf>,
-    /// Only those of `claude`, or of `codex`.
+    /// Kind of the conversations, as `conversation_kind` of an agent has it; all kinds if it is not given.
     agent: Option<String>,
     /// What people will call it; only for one.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]

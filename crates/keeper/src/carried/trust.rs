@@ -1,6 +1,6 @@
 //! Whether an agent will run hooks of ours.
 //!
-//! Claude Code runs those that its command line names. Codex runs those that a person trusted, which it notes in its own
+//! Some agents run those that their command line names. Others run those that a person trusted, and note that in their own
 //! `config.toml`: `[hooks.state."FILE:EVENT:GROUP:INDEX"]` with the `trusted_hash` of what stood there then.
 //! Promise: `true` only if that is so for the hooks that tell where a turn begins and ends. A hook that was changed since
 //! it was trusted is not noticed: then nothing is told, and a turn that is sent is `unknown`.
@@ -10,60 +10,65 @@ use std::fs;
 use std::path::Path;
 
 use berth_core::Spec;
+use berth_driver::AgentTraits;
+use berth_driver::hooks::{HookCarrier, PLUGIN_OPTION};
 use serde_json::Value;
 
+use super::HOOKS;
 use crate::driver;
 
-/// What a turn's beginning and its end are told by, as they are called in a file of hooks and in Codex' own notes.
+/// What a turn's beginning and its end are told by, as they are called in a file of hooks and in the agent's own notes.
 const EDGES: [(&str, &str); 2] = [("UserPromptSubmit", "user_prompt_submit"), ("Stop", "stop")];
-/// What only a command of ours has in it.
-const CALL: &str = " hook codex";
-/// With this Codex runs all hooks.
-const TRUSTS_ALL: &str = "--dangerously-bypass-hook-trust";
 /// A file larger than this was not written by a person.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Whether a run of this command will tell of its turns through our hooks, for all that can be told before it does.
 pub(crate) fn tells(spec: &Spec, command: &[String]) -> bool {
-    match spec.conversation.as_str() {
-        "claude" => {
-            command.windows(2).any(|pair| pair[0] == "--plugin-dir" && pair[1].ends_with("/hooks/claude"))
+    let kind = &spec.conversation;
+    match AgentTraits::of(kind).hooks {
+        HookCarrier::None => false,
+        HookCarrier::Plugin { .. } => {
+            let plugin = format!("/{HOOKS}/{kind}");
+            command.windows(2).any(|pair| pair[0] == PLUGIN_OPTION && pair[1].ends_with(&plugin))
         }
-        "codex" => {
+        HookCarrier::NotifySetting { trusts_all } => {
             let env = |name: &str| driver::variable(spec, name);
-            let dir = berth_transcript::config_dir(berth_transcript::Kind::Codex, env);
-            let trusts_all = command.iter().any(|word| word == TRUSTS_ALL);
-            dir.is_ok_and(|dir| EDGES.iter().all(|edge| runs(&dir, edge, trusts_all)))
+            let dir = berth_transcript::Kind::of(kind).map(|kind| berth_transcript::config_dir(kind, env));
+            let trusts_all = command.iter().any(|word| word == trusts_all);
+            // Only a command of ours has this in it.
+            let call = format!(" hook {kind}");
+            dir.is_some_and(|dir| {
+                dir.is_ok_and(|dir| EDGES.iter().all(|edge| runs(&dir, edge, &call, trusts_all)))
+            })
         }
-        _ => false,
     }
 }
 
-/// Whether a Codex of this directory runs a hook of ours for that event.
-fn runs(dir: &Path, (event, noted): &(&str, &str), trusts_all: bool) -> bool {
+/// Whether an agent of this directory runs a hook of ours for that event.
+fn runs(dir: &Path, (event, noted): &(&str, &str), call: &str, trusts_all: bool) -> bool {
     let config = read(&dir.join("config.toml")).and_then(|text| toml::from_str(&text).ok());
     let config: Value = config.unwrap_or_default();
     let hooks = read(&dir.join("hooks.json")).and_then(|text| serde_json::from_str(&text).ok());
     let files = [("hooks.json", hooks.unwrap_or_default()), ("config.toml", config.clone())];
     files.iter().any(|(file, hooks)| {
         let path = dir.join(file);
-        ours(&hooks["hooks"][event])
+        ours(&hooks["hooks"][event], call)
             .any(|(group, at)| trusts_all || is_trusted(&config, &path, &format!("{noted}:{group}:{at}")))
     })
 }
 
 /// Which hooks of an event are ours: their group, and their place in it.
-fn ours(groups: &Value) -> impl Iterator<Item = (usize, usize)> {
+fn ours(groups: &Value, call: &str) -> impl Iterator<Item = (usize, usize)> {
     let all = groups.as_array().into_iter().flatten().enumerate();
     let all = all.flat_map(|(group, found)| {
         let hooks = found["hooks"].as_array().into_iter().flatten().enumerate();
         hooks.map(move |(at, hook)| (group, at, hook))
     });
-    let is_ours = |hook: &Value| hook["command"].as_str().is_some_and(|command| command.contains(CALL));
+    let is_ours = move |hook: &Value| hook["command"].as_str().is_some_and(|command| command.contains(call));
     all.filter(move |(_, _, hook)| is_ours(hook)).map(|(group, at, _)| (group, at))
 }
 
-/// Whether Codex notes that somebody trusted what stands there in this file.
+/// Whether the agent notes that a person trusted what stands there in this file.
 fn is_trusted(config: &Value, file: &Path, place: &str) -> bool {
     let noted = config["hooks"]["state"].as_object().into_iter().flatten();
     let is_file = |named: &str| {

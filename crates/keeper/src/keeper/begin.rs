@@ -44,7 +44,7 @@ use crate::owner::{Input, Owner};
 use crate::start::{ADOPT_FLAG, LOOKING_SINCE};
 use crate::store::{self, Lease};
 use crate::stranger::StrangeHolder;
-use crate::{place, recover, view};
+use crate::{driver, place, recover, view};
 
 /// How much of a run's beginning is replayed after a restart in place, where what was painted last is not all of it.
 const FIRST_BYTES: usize = 64 * 1024;
@@ -120,7 +120,7 @@ impl Keeper {
             Request::Create { spec, name, size, take, tags, note } => {
                 let name = name.as_deref().map(Name::parse).transpose();
                 let name = name.map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
-                let spec: Spec = spec.into();
+                let spec = driver::with_traits(spec.into());
                 let tag = Command::Tag { add: tags_of(&tags)?, remove: vec![] };
                 let create = Command::Create { spec: spec.clone(), name };
                 let before = [create, tag, Command::Note { note }].map(Input::Command).to_vec();

@@ -13,7 +13,7 @@ use berth_api::{Code, Problem, problem};
 use berth_core::{
     Actor, Conversation, Event, Hold, Interface, Observation, Origin, Refusal, Session, SessionId, Spec,
 };
-use berth_driver::Begin;
+use berth_driver::{AgentTraits, Begin};
 use berth_host::identity;
 
 use super::{Keeper, trouble};
@@ -26,8 +26,6 @@ use crate::{driver, turn, writers};
 const TAKE_GRACE: Duration = Duration::from_secs(5);
 /// How many generations there are between an agent and its keeper at most.
 const MOST_GENERATIONS: usize = 64;
-/// The agent whose conversations are named on its command line.
-const CLAUDE: &str = "claude";
 /// The longest id of a conversation that is only ever said over a protocol.
 const MAX_ID_BYTES: usize = 512;
 
@@ -263,7 +261,7 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
 /// Whether an agent may call its conversation so. What can come to stand on a command line must not be taken for
 /// anything else there.
 pub(super) fn is_an_id(spec: &Spec, id: &str) -> bool {
-    match spec.takes_turns() && spec.conversation != CLAUDE {
+    match spec.takes_turns() && !AgentTraits::of(&spec.conversation).takes_id_as_argument {
         false => berth_transcript::is_plain_id(id),
         true => {
             (1..=MAX_ID_BYTES).contains(&id.len())
@@ -275,7 +273,7 @@ pub(super) fn is_an_id(spec: &Spec, id: &str) -> bool {
 
 /// Refuses an id that goes onto a command line and is not known to be one: the agent would take it for an option.
 fn is_safe_to_name(spec: &Spec, id: &str) -> Result<(), Problem> {
-    if spec.conversation != CLAUDE {
+    if !AgentTraits::of(&spec.conversation).takes_id_as_argument {
         return Ok(());
     }
     let found = berth_transcript::files(&spec.conversation, id, turn::where_kept(spec, None));
@@ -373,7 +371,7 @@ mod tests {
 
     #[test]
     fn what_is_no_id_is_not_put_on_a_command_line() {
-        let spec = Spec { conversation: CLAUDE.to_owned(), ..Spec::default() };
+        let spec = Spec { conversation: "claude".to_owned(), ..Spec::default() };
         for id in ["--settings={}", "", "a b", "../x"] {
             let session = Session::default();
             let me = SessionId::parse("0123456789ab").expect("an id");
@@ -389,7 +387,7 @@ mod tests {
     fn what_an_agent_calls_its_conversation_is_never_taken_for_an_option() {
         let me = SessionId::parse("0123456789ab").expect("an id");
         for (driver, kind) in
-            [("pty", CLAUDE), ("pty", "codex"), ("pty", ""), ("claude", CLAUDE), ("acp", "opencode")]
+            [("pty", "claude"), ("pty", "codex"), ("pty", ""), ("claude", "claude"), ("acp", "opencode")]
         {
             let spec = Spec { conversation: kind.to_owned(), driver: driver.to_owned(), ..Spec::default() };
             for id in ["--permission-mode=bypassPermissions", "-c", "", "a\nb"] {
@@ -401,7 +399,8 @@ mod tests {
             }
             assert!(is_an_id(&spec, "0198a7c2-5d1e-7b90-8f3a-2c4d5e6f7a8b"));
         }
-        let terminal = Spec { conversation: CLAUDE.to_owned(), driver: "pty".to_owned(), ..Spec::default() };
+        let terminal =
+            Spec { conversation: "claude".to_owned(), driver: "pty".to_owned(), ..Spec::default() };
         for id in ["a b", "../x", "a=b", "a;b"] {
             assert!(!is_an_id(&terminal, id), "{id:?}");
         }

@@ -208,7 +208,7 @@ fn make(wish: &Wish, look: Look) -> io::Result<()> {
     Ok(())
 }
 
-/// What Claude Code keeps beside a transcript of the agents it started: `<id>/subagents/*.jsonl`.
+/// The transcripts of sub-agents, where an agent keeps them beside its own: `<id>/subagents/*.jsonl`.
 fn beside(transcript: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     const FOLDER: &str = "subagents";
     let listed = match fs::read_dir(transcript.with_extension("").join(FOLDER)) {

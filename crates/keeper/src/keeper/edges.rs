@@ -16,6 +16,7 @@ use berth_api::hook::{self, Report};
 use berth_api::message::{Answer, Notice};
 use berth_api::status::{Timestamp, ToldStatus};
 use berth_core::{Actor, Command, Edge, Final, Hold, Observation, Phase, Told, TurnEnd, TurnState};
+use berth_driver::AgentTraits;
 use berth_host::clock;
 
 use super::Keeper;
@@ -57,10 +58,6 @@ const ENTER: &[u8] = b"\r";
 const ESCAPE: &[u8] = b"\x1b";
 /// Takes back the line in the box.
 const KILL_LINE: &[u8] = b"\x15";
-/// The agent that puts a prompt back into the box when it is broken off before it answered anything.
-const PUTS_BACK: &str = "claude";
-/// The agents that tell nothing before their first prompt.
-const TELLS_LATE: &str = "codex";
 
 /// What a keeper knows of the terminal's agent and has in no journal.
 #[derive(Debug, Default)]
@@ -220,13 +217,13 @@ impl Keeper {
         if let Some(why) = report.held_up {
             return self.on_held_up(why);
         }
-        // Codex tells an end twice where its hooks are trusted: the second, without a file, is its `notify`, and may
-        // come when the next turn has begun. Where they are not, something was said, and its signs tell in which conversation.
+        // The second report of an end, where its hooks are trusted, may come when the next turn has begun. Where they are
+        // not, something was said, and its signs tell in which conversation.
         let is_ended = matches!(report.told, hook::Told::Stopped { .. });
-        if is_ended && report.kind == TELLS_LATE && report.transcript.is_none() {
+        if is_ended && self.traits().tells_ends_twice && report.transcript.is_none() {
             return self.look_for_conversation();
         }
-        let Report { kind, conversation_id, at_ms, told, model, .. } = report;
+        let Report { conversation_id, at_ms, told, model, .. } = report;
         let opens = matches!(told, hook::Told::Started { .. } | hook::Told::Prompt { .. });
         if !opens && self.is_of_another_conversation(&conversation_id) {
             return;
@@ -272,7 +269,7 @@ impl Keeper {
                 }
                 self.end_reported(ReportedEnd::stopped(answer))
             }
-            hook::Told::Interrupted if kind == PUTS_BACK && self.doing().is_some() => {
+            hook::Told::Interrupted if self.doing().is_some() => {
                 // It may be a reminder of an earlier end: that comes a minute later. Its own list tells. If the clock was
                 // set back meanwhile, the list seems to be older than its work; a minute later it is not.
                 let busy_ms = clock::boot_ms().saturating_sub(self.desk.busy_boot_ms);
@@ -384,7 +381,7 @@ impl Keeper {
             return self.report(vec![Observation::TurnOver { turn, end }]);
         }
         let prompt = self.owner.history().session.turns.open(turn).map(|turn| turn.prompt.clone());
-        if self.puts_back() {
+        if self.traits().restores_prompt {
             self.desk.put_back = prompt.map(|prompt| prompt.trim().lines().count() <= 1);
         }
         self.queue_keys(ESCAPE);
@@ -412,7 +409,9 @@ impl Keeper {
             self.desk.sent_at_ms = Some(clock::boot_ms());
         }
         if broke_off {
-            if self.puts_back() && self.owner.history().session.edges.is_some_and(|edges| edges.working) {
+            if self.traits().restores_prompt
+                && self.owner.history().session.edges.is_some_and(|edges| edges.working)
+            {
                 self.desk.typing.doubt();
             }
             self.look_soon();
@@ -461,7 +460,7 @@ impl Keeper {
         });
         let awaited = if session.edges.is_some() || session.turns.hold.is_some() {
             None
-        } else if self.tells_late() {
+        } else if self.traits().tells_late {
             Some(self.desk.shown_at_ms + LISTENING_MS)
         } else {
             self.desk.awaited_since_ms.map(|since| since + TELL_PATIENCE.as_millis() as u64)
@@ -475,16 +474,10 @@ impl Keeper {
         Some(if due <= now { now + SETTLED_MS } else { due })
     }
 
-    /// Whether its agent puts what it was asked back into the box when it is broken off.
-    fn puts_back(&self) -> bool {
+    /// What its agent does in its own way.
+    fn traits(&self) -> AgentTraits {
         let spec = self.owner.history().session.spec.as_ref();
-        spec.is_some_and(|spec| spec.conversation == PUTS_BACK)
-    }
-
-    /// Whether its agent tells nothing before its first prompt.
-    fn tells_late(&self) -> bool {
-        let spec = self.owner.history().session.spec.as_ref();
-        spec.is_some_and(|spec| spec.conversation == TELLS_LATE)
+        AgentTraits::of(spec.map_or("", |spec| spec.conversation.as_str()))
     }
 
     pub(super) fn on_edges_time(&mut self) {
@@ -519,7 +512,7 @@ impl Keeper {
     fn await_first_word(&mut self, now: u64) {
         let session = &self.owner.history().session;
         let epoch = session.epoch;
-        if self.tells_late() {
+        if self.traits().tells_late {
             let quiet = self.desk.shown_at_ms > 0 && self.desk.shown_at_ms + LISTENING_MS <= now;
             if quiet && self.screen.takes_paste() {
                 self.report(vec![Observation::Told { epoch, told: Told::Started }]);
@@ -568,7 +561,7 @@ impl Keeper {
         if self.desk.reported_end.is_some() {
             return;
         }
-        if self.tells_late() {
+        if self.traits().paints_while_working {
             return self.look_into_record();
         }
         let epoch = session.epoch;

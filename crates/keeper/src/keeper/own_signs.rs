@@ -1,7 +1,7 @@
 //! The conversation of an agent in a terminal that tells nothing by hooks: learned from the agent's own signs.
 //!
-//! Codex runs no hook that a person did not trust, and a person's settings can turn those of Claude Code off. The
-//! session would not know which conversation it has, and its next run would begin an empty one.
+//! Some agents run no hook that a person did not trust, and a person's settings can turn hooks off. The session would not
+//! know which conversation it has, and its next run would begin an empty one.
 //! Promise: the keeper looks only after the terminal showed something, so that an idle agent costs nothing, and before keys that
 //! may end the agent reach it. Where hooks tell, they count, and nothing is looked at.
 //! Not here: the signs (`writers::open_in`), the right to write a conversation (`conversation`).

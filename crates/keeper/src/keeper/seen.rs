@@ -16,7 +16,7 @@ use berth_transcript::since::{self, Mark, News};
 use memchr::memmem;
 
 use super::Keeper;
-use crate::{output, turn};
+use crate::{driver, output, turn};
 
 /// How much of what our agent printed is searched.
 const MAX_PRINTED_BYTES: u64 = 64 << 20;
@@ -129,8 +129,8 @@ impl Keeper {
                 let was_silent = self.output.end() == seen.output_end;
                 let is_strange = match answers.is_empty() {
                     true => was_silent && prompts > 0,
-                    // Only Claude Code itself prints the ids of what it writes down; one behind an adapter may be at
-                    // work by itself as long as anything is heard of it.
+                    // An agent that does not print the ids of what it writes down may be at work by itself as long as
+                    // anything is heard of it.
                     false if self.prints_ids() => answers.iter().any(|id| !self.printed(id)),
                     false => was_silent,
                 };
@@ -141,7 +141,8 @@ impl Keeper {
 
     fn prints_ids(&self) -> bool {
         let spec = self.owner.history().session.spec.as_ref();
-        spec.is_some_and(|spec| spec.driver == berth_transcript::Kind::Claude.word())
+        let driver = spec.and_then(|spec| driver::of(&spec.driver, &self.id));
+        driver.is_some_and(|driver| driver.prints_record_ids())
     }
 
     /// Whether our agent printed this id since it was last given a turn. If that cannot be read, it did.

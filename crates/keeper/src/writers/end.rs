@@ -8,11 +8,12 @@
 
 use std::time::Duration;
 
+use berth_driver::AgentTraits;
 use berth_host::identity::{self, Identity, Pidfd, Verdict};
 use berth_host::tree;
 use rustix::process::Signal;
 
-use super::{Evidence, Writer, marks, signs};
+use super::{Evidence, Writer, signs};
 use crate::{foreign, recover, whose};
 
 /// How long what was killed may take to be gone.
@@ -133,8 +134,8 @@ fn hold(
     below: &[u32],
     spared: &[u32],
 ) -> Result<(), String> {
-    let Some((mark, pid_mark)) = marks(&writer.kind) else { return Ok(()) };
-    let found = tree::with_mark(mark, &writer.conversation_id)
+    let Some(marks) = AgentTraits::of(&writer.kind).child_marks else { return Ok(()) };
+    let found = tree::with_mark(marks.conversation, &writer.conversation_id)
         .map_err(|error| format!("cannot look for what {} started: {error}", writer.line()))?;
     for child in found.processes {
         let is_known = children.iter().any(|(known, _)| *known == child);
@@ -146,7 +147,7 @@ fn hold(
             let agent = tree::variables(child.pid, [mark]).ok().and_then(|[pid]| pid?.parse().ok());
             agent == Some(writer.identity.pid)
         };
-        let is_its = below.contains(&child.pid) || pid_mark.is_some_and(says_so);
+        let is_its = below.contains(&child.pid) || marks.agent_pid.is_some_and(says_so);
         if is_its
             && !is_kept(child.pid)
             && let Verdict::Alive(pidfd) = child.check()

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use berth_driver::{AgentTraits, WriterSign};
 use berth_host::identity::{Identity, ProcessStat};
 use berth_host::process::census;
 use berth_host::tree;
@@ -25,8 +26,9 @@ const MOST_AGENTS: usize = 10_000;
 pub fn live(kind: Kind, env: impl Fn(&str) -> Option<OsString>) -> Result<Vec<Writer>, String> {
     let dir = config_dir(kind, env)?;
     let mut found: Vec<(String, Identity, Evidence)> = Vec::new();
-    if kind == Kind::Claude {
-        for entry in signs::entries(&dir)? {
+    let sign = AgentTraits::of(kind.word()).writer_sign;
+    if let WriterSign::ProcessFile { folder } = sign {
+        for entry in signs::entries(kind.word(), &dir.join(folder))? {
             found.push((entry.session, entry.identity, Evidence::Registry { file: entry.file }));
         }
     }
@@ -35,16 +37,16 @@ pub fn live(kind: Kind, env: impl Fn(&str) -> Option<OsString>) -> Result<Vec<Wr
     let agents = all.iter().filter(|stat| !stat.is_kernel && !stat.is_zombie() && !known.contains(&stat.pid));
     for stat in agents.filter(|stat| signs::is_agent(kind.word(), stat)).take(MOST_AGENTS) {
         let Ok(identity) = stat.identity() else { continue };
-        match kind {
-            Kind::Claude => {
+        match sign {
+            WriterSign::ProcessFile { .. } | WriterSign::None => {
                 let is_here =
                     signs::place_of(kind, stat.pid).is_some_and(|place| signs::is_same(&place, &dir));
                 for id in named(stat).into_iter().filter(|_| is_here) {
                     found.push((id, identity.clone(), Evidence::CommandLine));
                 }
             }
-            Kind::Codex => {
-                for file in tree::held_files_in(stat.pid, &dir.join(signs::CODEX_LOCKS)).unwrap_or_default() {
+            WriterSign::ConversationLock { folder, .. } => {
+                for file in tree::held_files_in(stat.pid, &dir.join(folder)).unwrap_or_default() {
                     let id = file.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
                     found.extend(id.map(|id| (id, identity.clone(), Evidence::Lock { file: file.clone() })));
                 }

@@ -1,7 +1,7 @@
 //! The conversation that the agent of a run has open, by the agent's own signs: for a run whose hooks tell nothing.
 //!
 //! Promise: only a process of the run counts, and of an agent inside of another agent only the outer one. An id is returned
-//! only for a conversation that its agent can go on with by that id; what a sub-agent of Codex writes is not one.
+//! only for a conversation that its agent can go on with by that id; what a sub-agent writes is not one.
 //! Start with [`open_in`].
 
 use std::collections::BTreeSet;
@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
+use berth_driver::{AgentTraits, WriterSign};
 use berth_host::clock;
 use berth_host::identity::{Identity, ProcessStat, Verdict};
 use berth_host::process::census;
@@ -17,9 +18,6 @@ use berth_transcript::{Kind, shelf};
 
 use super::signs;
 use crate::foreign;
-
-/// Where in its directory Codex has the conversations that it goes on with.
-const CODEX_ROLLOUTS: &str = "sessions";
 
 /// The pauses between two walks over all processes that find nothing: the first one, and the longest.
 const FIRST_PAUSE_MS: u64 = 500;
@@ -106,25 +104,28 @@ fn behind_a_wrapper(kind: Kind, dir: &Path, keeper: u32) -> Option<(ProcessStat,
 
 /// The conversation that a process wrote last, and when.
 fn written_by(kind: Kind, dir: &Path, pid: u32) -> Option<(SystemTime, String)> {
-    match kind {
-        Kind::Claude => {
-            let entry = signs::entry_in(dir, pid)?;
+    match AgentTraits::of(kind.word()).writer_sign {
+        WriterSign::None => None,
+        WriterSign::ProcessFile { folder } => {
+            let entry = signs::entry_in(kind.word(), &dir.join(folder), pid)?;
             Some((fs::metadata(&entry.file).ok()?.modified().ok()?, entry.session))
         }
-        Kind::Codex => last_rollout(dir, pid),
+        WriterSign::ConversationLock { folder, transcripts } => {
+            // The kernel's names of open files have no links in them.
+            let dir = fs::canonicalize(dir).ok()?;
+            last_written(&dir.join(folder), &dir.join(transcripts), pid)
+        }
     }
 }
 
-/// Codex has the lock of every conversation that it had open since it started, and writes only the one that it shows. There
-/// is no file before the first prompt, and nothing to go on with.
-fn last_rollout(dir: &Path, pid: u32) -> Option<(SystemTime, String)> {
-    // The kernel's names of open files have no links in them.
-    let dir = fs::canonicalize(dir).ok()?;
-    let locks = tree::held_files_in(pid, &dir.join(signs::CODEX_LOCKS)).ok()?;
+/// A process has the lock of every conversation that it had open since it started, and writes only the one that it shows.
+/// There is no file before the first prompt, and nothing to go on with.
+fn last_written(locks: &Path, transcripts: &Path, pid: u32) -> Option<(SystemTime, String)> {
+    let locks = tree::held_files_in(pid, locks).ok()?;
     let is_locked =
         |id: &String| locks.iter().any(|lock| lock.file_stem().is_some_and(|stem| stem == id.as_str()));
-    let rollouts = tree::open_files_below(pid, &dir.join(CODEX_ROLLOUTS)).ok()?;
-    let written = rollouts.iter().filter(|path| !shelf::is_of_sub_agent(path)).filter_map(|path| {
+    let open = tree::open_files_below(pid, transcripts).ok()?;
+    let written = open.iter().filter(|path| !shelf::is_of_sub_agent(path)).filter_map(|path| {
         let id = shelf::id_in(path).filter(is_locked)?;
         Some((fs::metadata(path).ok()?.modified().ok()?, id))
     });

@@ -1,10 +1,10 @@
 //! What an agent that was killed left behind: tools that go on without it.
 //!
-//! Claude Code runs each tool in a session of its own (the kernel's kind), and nothing ends that when the agent is
-//! killed: it goes on changing files under the next run's feet. What an agent starts carries the conversation's id
-//! and the agent's pid; what Codex starts, the id alone.
+//! Some agents run each tool in a session of its own (the kernel's kind), and nothing ends that when the agent is
+//! killed: it goes on changing files under the next run's feet. What an agent starts carries the conversation's id,
+//! and with some agents the agent's pid.
 //! Promise: an orphan is told only with the proof that its agent is dead: the pid it names is free, or was given to
-//! somebody who started later; for Codex, nobody holds the conversation's lock and no agent is above it.
+//! somebody who started later; without that pid, nobody holds the conversation's lock and no agent is above it.
 //! Ended is only a tool: the shell that the agent started for it, still at work, and what is in that shell's
 //! session. That shell is known by the words only an agent wraps a command in: what a tool puts into a session of its
 //! own (`setsid bash -c 'npm run dev' &`) looks the same in every other way, and is meant to stay. A tool has no terminal and nobody above it that carries the same id: a multiplexer that a tool started
@@ -22,6 +22,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use berth_api::redact;
+use berth_driver::{AgentTraits, WriterSign};
 use berth_host::identity::{self, Identity, Pidfd, ProcessStat, Verdict};
 use berth_host::lock::{self, Probe};
 use berth_host::process::census;
@@ -29,7 +30,7 @@ use berth_host::tree;
 use berth_transcript::{Kind, config_dir};
 
 use super::end::{ask, is_kept, kill, line_of, spared};
-use super::{marks, signs};
+use super::signs;
 use crate::recover;
 
 /// How long a tool may take to end when it is asked to.
@@ -42,9 +43,6 @@ const ROUNDS: usize = 3;
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ash", "ksh", "fish"];
 /// How far into a shell's words the command stands.
 const WORDS_BEFORE_COMMAND: usize = 5;
-/// What Claude Code wraps the command of a tool in: the shell's settings before it, if it could read them, and where
-/// it is afterwards. Nobody writes that by hand.
-const WRAPPINGS: [&str; 2] = ["/shell-snapshots/snapshot-", " && pwd -P >| "];
 
 /// A process that an agent left behind.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,15 +81,17 @@ pub fn orphans(
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Orphans, String> {
     let mut found = Orphans::default();
-    let Some((mark, pid_mark)) = marks(kind) else { return Ok(found) };
-    let Some(known) = Kind::of(kind) else { return Ok(found) };
+    let traits = AgentTraits::of(kind);
+    let (Some(marks), Some(known)) = (traits.child_marks, Kind::of(kind)) else { return Ok(found) };
     let dir = config_dir(known, env)?;
-    // Who holds the lock lives, and so may have its tools.
-    let is_free = || matches!(lock::probe(&signs::codex_lock(&dir, conversation_id)), Ok(Some(Probe::Free)));
-    if known == Kind::Codex && !is_free() {
-        return Ok(found);
+    if let WriterSign::ConversationLock { folder, .. } = traits.writer_sign {
+        // The holder of the lock lives, and so may have its tools.
+        let lock = signs::conversation_lock(&dir.join(folder), conversation_id);
+        if !matches!(lock::probe(&lock), Ok(Some(Probe::Free))) {
+            return Ok(found);
+        }
     }
-    let marked = tree::with_mark(mark, conversation_id)
+    let marked = tree::with_mark(marks.conversation, conversation_id)
         .map_err(|error| format!("cannot look for what agents left behind: {error}"))?;
     let carriers: BTreeSet<u32> = marked.processes.iter().map(|identity| identity.pid).collect();
     let ours = fs::read_link("/proc/self/ns/pid").ok();
@@ -104,7 +104,7 @@ pub fn orphans(
         if !is_here || !is_of_this || spared.contains(&pid) || is_kept(pid) {
             continue;
         }
-        let agent = match pid_mark {
+        let agent = match marks.agent_pid {
             Some(pid_mark) => {
                 let agent = tree::variables(pid, [pid_mark]).ok().and_then(|[agent]| agent?.parse().ok());
                 let Some(agent) = agent.filter(|agent| *agent != pid && is_dead(*agent, &identity)) else {
@@ -128,7 +128,7 @@ pub fn orphans(
         // Tools of agents read and write pipes. Who has a terminal is in somebody's window.
         stat.pid == stat.session
             && stat.tty == 0
-            && runs_a_tool(&argv)
+            && runs_a_tool(&argv, traits.tool_wrappings)
             && !carriers.contains(&stat.ppid)
             && !identity::stat(stat.ppid).is_ok_and(|parent| is_an_agent(&parent))
     };
@@ -176,15 +176,15 @@ fn with_agents(all: &[ProcessStat], sessions: &[u32]) -> BTreeSet<u32> {
     within.filter(|stat| is_an_agent(stat)).map(|stat| stat.session).collect()
 }
 
-/// Whether these words have a shell run a tool's command.
-fn runs_a_tool(argv: &[String]) -> bool {
+/// Whether these words have a shell run a tool's command, wrapped as only its agent does that: nobody writes that by hand.
+fn runs_a_tool(argv: &[String], wrappings: &[&str]) -> bool {
     let program = argv.first().map(|word| Path::new(word.trim_start_matches('-')));
     let name = program.and_then(|path| path.file_name()?.to_str()).unwrap_or_default();
     let is_option = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
     let mut words = argv.iter().skip(1).take(WORDS_BEFORE_COMMAND);
     SHELLS.contains(&name)
         && words.any(is_option)
-        && argv.iter().skip(2).any(|word| WRAPPINGS.iter().any(|wrapping| word.contains(wrapping)))
+        && argv.iter().skip(2).any(|word| wrappings.iter().any(|wrapping| word.contains(wrapping)))
 }
 
 impl Orphans {
@@ -259,9 +259,10 @@ mod tests {
 
     #[test]
     fn only_a_shell_that_an_agent_gave_a_command_is_a_tool() {
+        let wrappings = AgentTraits::of("claude").tool_wrappings;
         let is = |words: &[&str], command: &str| {
             let words = words.iter().chain(std::iter::once(&command));
-            runs_a_tool(&words.map(ToString::to_string).collect::<Vec<_>>())
+            runs_a_tool(&words.map(ToString::to_string).collect::<Vec<_>>(), wrappings)
         };
         // As Claude Code 2.1.325 writes it, with and without the shell's settings.
         let full = "source /h/.claude/shell-snapshots/snapshot-bash-1.sh 2>/dev/null || true && eval make";
@@ -277,7 +278,7 @@ mod tests {
             assert!(!is(&["node", "server.js", "-c"], command));
         }
         assert!(!is(&["/bin/bash", "-c"], "npm run dev"), "what a tool left running on purpose");
-        assert!(!runs_a_tool(&[]));
+        assert!(!runs_a_tool(&[], wrappings));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use berth_driver::{AgentTraits, WriterSign};
 use berth_host::identity::{self, Identity, ProcessStat};
 use berth_host::lock::{self, Probe};
 use berth_host::process::census;
@@ -17,16 +18,14 @@ use berth_host::tree;
 use berth_transcript::{Kind, config_dir};
 use serde::Deserialize;
 
-use super::{Evidence, marks};
+use super::Evidence;
 
-/// The largest entry of Claude Code's list that is read. They have less than one.
+/// The largest entry of an agent's list of its processes that is read. They have less than one KiB.
 const MAX_ENTRY_BYTES: u64 = 64 << 10;
 /// The words that a conversation's id stands behind on command lines.
 const BEFORE_ID: [&str; 5] = ["--resume", "-r", "--session-id", "--session", "-s"];
 /// With this an agent reads the conversation it resumes, and writes another.
 const FORKS: &str = "--fork-session";
-/// Where in its directory Codex has its locks.
-pub(super) const CODEX_LOCKS: &str = "thread-writer-locks";
 /// What runs programs that are text: the program is what it was given.
 const INTERPRETERS: [&str; 3] = ["node", "bun", "deno"];
 
@@ -38,45 +37,45 @@ pub(super) fn registered(
     id: &str,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Found, String> {
-    let Some(kind) = Kind::of(kind) else { return Ok(Vec::new()) };
-    let dir = config_dir(kind, env)?;
-    match kind {
-        Kind::Claude => Ok(entries(&dir)?
+    let Some(known) = Kind::of(kind) else { return Ok(Vec::new()) };
+    let dir = config_dir(known, env)?;
+    match AgentTraits::of(kind).writer_sign {
+        WriterSign::None => Ok(Vec::new()),
+        WriterSign::ProcessFile { folder } => Ok(entries(kind, &dir.join(folder))?
             .into_iter()
             .filter(|entry| entry.session == id)
             .map(|entry| (entry.identity, Evidence::Registry { file: entry.file }))
             .collect()),
-        Kind::Codex => locked(&codex_lock(&dir, id)),
+        WriterSign::ConversationLock { folder, .. } => locked(&conversation_lock(&dir.join(folder), id)),
     }
 }
 
-/// The lock that a writer of this conversation of Codex's holds.
-pub(super) fn codex_lock(dir: &Path, id: &str) -> PathBuf {
-    dir.join(CODEX_LOCKS).join(format!("{id}.lock"))
+/// The lock that the writer of a conversation holds.
+pub(super) fn conversation_lock(folder: &Path, id: &str) -> PathBuf {
+    folder.join(format!("{id}.lock"))
 }
 
-/// Whether Codex keeps a conversation of this id. It also has threads that it keeps nothing of, to find a title for one, and
-/// notifies of their turns. A version that takes no locks leaves it open.
-pub(super) fn is_kept_by_codex(id: &str, env: impl Fn(&str) -> Option<OsString>) -> bool {
-    let Ok(dir) = config_dir(Kind::Codex, env) else { return true };
-    !dir.join(CODEX_LOCKS).is_dir() || codex_lock(&dir, id).exists()
+/// Whether the agent keeps a conversation of this id. One that locks its conversations also has some that it keeps nothing
+/// of, to find a title, and tells of their turns. A version that takes no locks leaves it open.
+pub(super) fn is_kept(kind: &str, id: &str, env: impl Fn(&str) -> Option<OsString>) -> bool {
+    let WriterSign::ConversationLock { folder, .. } = AgentTraits::of(kind).writer_sign else { return true };
+    let Some(Ok(dir)) = Kind::of(kind).map(|kind| config_dir(kind, env)) else { return true };
+    let folder = dir.join(folder);
+    !folder.is_dir() || conversation_lock(&folder, id).exists()
 }
 
 /// What a process of an agent says of itself, if it does.
 pub(super) fn entry_of(kind: &str, pid: u32, env: impl Fn(&str) -> Option<OsString>) -> Option<Entry> {
-    match Kind::of(kind)? {
-        Kind::Claude => {}
-        Kind::Codex => return None,
-    }
-    entry_in(&config_dir(Kind::Claude, env).ok()?, pid)
+    let WriterSign::ProcessFile { folder } = AgentTraits::of(kind).writer_sign else { return None };
+    entry_in(kind, &config_dir(Kind::of(kind)?, env).ok()?.join(folder), pid)
 }
 
-/// What a process of Claude Code says of itself in the list of this directory.
-pub(super) fn entry_in(dir: &Path, pid: u32) -> Option<Entry> {
-    entry(pid, dir.join("sessions").join(format!("{pid}.json")))
+/// What a process of an agent says of itself in the list in this folder.
+pub(super) fn entry_in(kind: &str, folder: &Path, pid: u32) -> Option<Entry> {
+    entry(kind, pid, folder.join(format!("{pid}.json")))
 }
 
-/// A process of Claude Code, by its own word, that lives.
+/// A process of an agent, by its own word, that lives.
 pub(super) struct Entry {
     pub(super) identity: Identity,
     pub(super) session: String,
@@ -96,11 +95,10 @@ pub(crate) enum Doing {
     Other,
 }
 
-/// Claude Code's list of its processes, `sessions/<pid>.json`. Those that were killed stay in it.
-pub(super) fn entries(dir: &Path) -> Result<Vec<Entry>, String> {
-    let dir = dir.join("sessions");
+/// An agent's list of its processes, `<pid>.json`. Those that were killed stay in it.
+pub(super) fn entries(kind: &str, dir: &Path) -> Result<Vec<Entry>, String> {
     let wrong = |error: io::Error| format!("cannot list {}: {error}", dir.display());
-    let list = match fs::read_dir(&dir) {
+    let list = match fs::read_dir(dir) {
         Ok(list) => list,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
@@ -113,7 +111,7 @@ pub(super) fn entries(dir: &Path) -> Result<Vec<Entry>, String> {
         let is_json = file.extension().is_some_and(|extension| extension == "json");
         let pid = file.file_stem().and_then(|stem| stem.to_str()?.parse::<u32>().ok());
         if let Some(pid) = pid.filter(|_| is_json) {
-            entries.extend(entry(pid, file));
+            entries.extend(entry(kind, pid, file));
         }
     }
     Ok(entries)
@@ -133,7 +131,7 @@ struct Registered {
     status_updated_at: Option<u64>,
 }
 
-fn entry(pid: u32, file: PathBuf) -> Option<Entry> {
+fn entry(kind: &str, pid: u32, file: PathBuf) -> Option<Entry> {
     // The cheap question first: most entries are of processes that are long gone.
     let stat = identity::stat(pid).ok().filter(|stat| !stat.is_zombie())?;
     let found = fs::metadata(&file).ok().filter(|found| found.is_file() && found.len() <= MAX_ENTRY_BYTES);
@@ -141,7 +139,7 @@ fn entry(pid: u32, file: PathBuf) -> Option<Entry> {
     let is_same = match &registered.proc_start {
         Some(start) => start.parse() == Ok(stat.start_ticks),
         // Older versions do not say. Then it has to look like one at least.
-        None => is_agent(Kind::Claude.word(), &stat),
+        None => is_agent(kind, &stat),
     };
     let is_here = registered.pid_domain.as_ref().is_none_or(|domain| {
         fs::read_link("/proc/self/ns/pid").is_ok_and(|ours| domain.ends_with(&*ours.to_string_lossy()))
@@ -156,7 +154,7 @@ fn entry(pid: u32, file: PathBuf) -> Option<Entry> {
     Some(Entry { identity, session: registered.session_id, file, doing })
 }
 
-/// Who holds a lock of Codex's.
+/// Who holds the lock of a conversation.
 fn locked(file: &Path) -> Result<Found, String> {
     let evidence = |identity| (identity, Evidence::Lock { file: file.to_owned() });
     let wrong = |error: io::Error| format!("cannot look at the lock {}: {error}", file.display());
@@ -206,23 +204,28 @@ pub(super) fn by_process(
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Found, String> {
     let wrong = |error: io::Error| format!("cannot look through the processes: {error}");
-    let known = Kind::of(kind);
+    let (known, traits) = (Kind::of(kind), AgentTraits::of(kind));
     let dir = known.map(|kind| config_dir(kind, &env)).transpose()?;
     // The same id in another directory is another conversation.
     let is_here = |pid: u32| match (known, &dir) {
         (Some(kind), Some(dir)) => place_of(kind, pid).is_none_or(|place| is_same(&place, dir)),
         _ => true,
     };
-    // Who has gone on to another conversation says so (Codex by the lock that it holds instead), and still has the first one on its command line, and what it
-    // started then has it in its environment.
+    // A process that has gone on to another conversation says so (in its file, or by the lock that it holds instead), and
+    // still has the first one on its command line, and what it started then has it in its environment.
     let mut entries = None;
     let mut has_moved_on = |pid: u32| -> Result<bool, String> {
-        if let (Some(Kind::Codex), Some(dir)) = (known, &dir) {
-            return Ok(other_locks(pid, &codex_lock(dir, id)) > 0);
-        }
+        let Some(dir) = &dir else { return Ok(false) };
+        let folder = match traits.writer_sign {
+            WriterSign::None => return Ok(false),
+            WriterSign::ConversationLock { folder, .. } => {
+                return Ok(other_locks(pid, &conversation_lock(&dir.join(folder), id)) > 0);
+            }
+            WriterSign::ProcessFile { folder } => dir.join(folder),
+        };
         let entries: &Vec<Entry> = match &mut entries {
             Some(entries) => entries,
-            none => none.insert(dir.as_deref().map(self::entries).transpose()?.unwrap_or_default()),
+            none => none.insert(self::entries(kind, &folder)?),
         };
         Ok(entries.iter().any(|entry| entry.identity.pid == pid && entry.session != id))
     };
@@ -246,7 +249,10 @@ pub(super) fn by_process(
         }
     }
     let mut found: Found = named.into_values().map(|identity| (identity, Evidence::CommandLine)).collect();
-    let Some((mark, Some(pid_mark))) = marks(kind) else { return Ok(found) };
+    let marks = traits.child_marks;
+    let Some((mark, pid_mark)) = marks.and_then(|marks| Some((marks.conversation, marks.agent_pid?))) else {
+        return Ok(found);
+    };
     for child in &mentioning {
         let Some(agent) = agent_of(child, mark, id, pid_mark) else { continue };
         if !is_agent(kind, &agent) || !is_here(agent.pid) || has_moved_on(agent.pid)? {
@@ -279,7 +285,7 @@ fn above(parents: &BTreeMap<u32, u32>, pid: u32) -> Vec<u32> {
 
 /// The directory in which the agent that a process is keeps its conversations, if we may see that.
 pub(super) fn place_of(kind: Kind, pid: u32) -> Option<PathBuf> {
-    let names = ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "HOME"];
+    let names = [kind.dir_variable(), "HOME"];
     let values = tree::variables(pid, names).ok()?;
     let value = |name: &str| names.iter().position(|known| *known == name).and_then(|at| values[at].clone());
     config_dir(kind, |name| value(name).map(OsString::from)).ok()
@@ -315,7 +321,7 @@ pub(super) fn names(argv: &[String], id: &str) -> bool {
     };
     let forks = argv.iter().any(|word| word == FORKS);
     let counts = |before: &str| BEFORE_ID.contains(&before) && !(forks && before != "--session-id");
-    // Codex takes options between its verb and the id.
+    // Some agents take options between their verb and the id.
     let behind_verb = argv.iter().skip_while(|word| *word != "resume").any(|word| is_id(word));
     let behind = argv.windows(2).any(|pair| counts(&pair[0]) && is_id(&pair[1]));
     let joined =

@@ -7,7 +7,8 @@
 use std::path::Path;
 
 use berth_api::{Code, Problem};
-use berth_keeper::carried::{self, AUTHOR, Events, PLUGIN};
+use berth_driver::hooks::{self, AUTHOR, HookEvents, PLUGIN};
+use berth_keeper::carried;
 use serde_json::Value;
 
 use super::{Change, Plan, config_dir, read};
@@ -17,7 +18,7 @@ pub fn claude(root: &Path, removes: bool) -> Result<Plan, Problem> {
     let config = config_dir("CLAUDE_CONFIG_DIR", ".claude")?;
     let dir = config.join("skills").join(PLUGIN);
     let mut plan = Plan::default();
-    let files = carried::plugin(root, Events::All);
+    let files = hooks::plugin(&carried::command(root, "claude"), HookEvents::All);
     let found: Vec<Option<String>> =
         files.iter().map(|(path, _)| read(&dir.join(path))).collect::<Result<_, _>>()?;
     let is_foreign = dir.exists() && !found.iter().flatten().any(|text| is_ours(text));

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use berth_api::{Code, Problem};
+use berth_driver::hooks;
 use berth_keeper::carried;
 use serde_json::{Value, json};
 
@@ -71,7 +72,7 @@ pub fn codex(root: &Path, removes: bool) -> Result<Plan, Problem> {
         }
     }
     if is_ours != Some(false) {
-        let all = json!({"hooks": carried::hooks(&EVENTS, &command)});
+        let all = json!({"hooks": hooks::hooks(&EVENTS, &command)});
         let text = serde_json::to_string_pretty(&all).expect("a value of strings and numbers");
         let after = (!removes).then_some(format!("{text}\n"));
         plan.change(Change { path: hooks_path, before: hooks, after, agent_dir: dir.clone() });
@@ -131,7 +132,7 @@ fn block(command: &str) -> String {
     for event in EVENTS {
         text.push_str(&format!(
             "[[hooks.{event}]]\n[[hooks.{event}.hooks]]\ntype = \"command\"\ncommand = {command}\ntimeout = {}\n",
-            carried::patience_secs(event)
+            hooks::patience_secs(event)
         ));
     }
     text
