@@ -3,7 +3,7 @@
 //! Promise: it listens on a port the kernel chose, and ends when this is dropped.
 //! Start with [`Gateway::start`].
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
