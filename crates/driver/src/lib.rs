@@ -19,6 +19,7 @@ pub mod codex;
 mod common;
 pub mod hooks;
 mod interruption;
+pub mod output;
 pub mod rpc;
 mod traits;
 

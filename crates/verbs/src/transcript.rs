@@ -16,9 +16,9 @@ use berth_api::record::Interface;
 use berth_api::turn::TurnView;
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
+use berth_driver::output::OutputLines;
 use berth_keeper::output;
 use berth_transcript::allowance;
-use memchr::memchr;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -31,8 +31,6 @@ use crate::turns;
 pub(crate) use heard::Heard;
 pub(crate) use own_record::{OwnRecord, find as find_own_record, own_files};
 
-/// The longest line that is understood, as for keepers.
-const MAX_LINE_BYTES: usize = 16 << 20;
 const READ_BYTES: usize = 256 * 1024;
 /// How much of what the agent wrote in one turn is read for a page. The rest is in the output.
 const MAX_READ_BYTES: u64 = 64 << 20;
@@ -196,7 +194,7 @@ pub(crate) fn items(
         Extent::Whole => until,
     };
     let mut heard = Heard::default();
-    let (mut offset, mut line, mut is_too_long) = (from, Vec::new(), false);
+    let (mut offset, mut lines) = (from, OutputLines::default());
     let mut buffer = vec![0; READ_BYTES];
     let mut is_cut = read_to < until;
     while offset < read_to {
@@ -209,23 +207,10 @@ pub(crate) fn items(
         offset = at + count as u64;
         progress.add(count as u64);
         allowance::still_wanted().map_err(|error| unreadable(dir, &error))?;
-        let mut rest = &buffer[..count];
-        while let Some(end) = memchr(b'\n', rest) {
-            line.extend_from_slice(&rest[..end]);
-            rest = &rest[end + 1..];
-            if std::mem::take(&mut is_too_long) {
-                is_cut = true;
-            } else {
-                heard.hear(&line);
-            }
-            line.clear();
-        }
-        is_too_long |= line.len() + rest.len() > MAX_LINE_BYTES;
-        if is_too_long {
-            line = Vec::new();
-        } else {
-            line.extend_from_slice(rest);
-        }
+        lines.feed(&buffer[..count], |line| match line {
+            Some(line) => heard.hear(line),
+            None => is_cut = true,
+        });
         if extent == Extent::Page && heard.bytes() > MAX_TURN_BYTES {
             is_cut = true;
             break;

@@ -1,58 +1,49 @@
 //! What an agent does, from what it wrote, in the words of ACP: tool calls, their results, plans.
 //!
-//! Promise: nothing is made up; any bytes are read without a panic; of a text no more than [`MAX_KEPT_BYTES`] is passed on,
-//! and a line longer than [`MAX_LINE_BYTES`] is passed over.
-//! Not here: what it says (the keeper tells that), where the bytes come from (see `watch`).
+//! Promise: nothing is made up; of a text no more than [`MAX_KEPT_BYTES`] is passed on.
+//! Not here: reading the output (`berth_driver::output`), what the agent says (the keeper tells that), where the bytes come
+//! from (see `watch`).
 //! Start with [`Tools::feed`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use agent_client_protocol_schema::v1::{
     Diff, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, SessionUpdate, ToolCall, ToolCallContent,
     ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
-use memchr::{memchr, memmem};
+use berth_driver::output::{
+    FileChange, Message, OutputItem, OutputLines, OutputReader, PlanStep, StepStatus, ToolEnd, ToolStatus,
+    ToolUse,
+};
 use serde_json::Value;
 
-/// The longest line that is understood, as for keepers.
-const MAX_LINE_BYTES: usize = 16 << 20;
 /// How much of one text is passed on.
 const MAX_KEPT_BYTES: usize = 64 << 10;
 /// How many questions are remembered, to find the tool they are about.
 const MOST_ASKS: usize = 64;
 /// How long a title may be.
 const MAX_TITLE_BYTES: usize = 200;
+/// The tools whose changes of files are shown before they are over.
+const EDITORS: [&str; 3] = ["Edit", "MultiEdit", "Write"];
 
 /// Reads the output of one turn.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
-    line: Vec<u8>,
-    is_too_long: bool,
+    lines: OutputLines,
+    reader: OutputReader,
     /// Calls whose content is a change of files, which a result must not replace.
-    edits: HashMap<String, ()>,
+    edits: HashSet<String>,
     /// Which tool a question is about.
     asks: HashMap<String, ToolCallUpdate>,
 }
 
 impl Tools {
     /// Takes more output; gives what it tells.
-    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Vec<SessionUpdate> {
-        let mut updates = Vec::new();
-        while let Some(end) = memchr(b'\n', bytes) {
-            let mut line = std::mem::take(&mut self.line);
-            line.extend_from_slice(&bytes[..end]);
-            bytes = &bytes[end + 1..];
-            if !std::mem::take(&mut self.is_too_long) && line.len() <= MAX_LINE_BYTES {
-                self.hear(&line, &mut updates);
-            }
-        }
-        self.is_too_long |= self.line.len() + bytes.len() > MAX_LINE_BYTES;
-        if self.is_too_long {
-            self.line = Vec::new();
-        } else {
-            self.line.extend_from_slice(bytes);
-        }
-        updates
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Vec<SessionUpdate> {
+        let mut items = Vec::new();
+        let Self { lines, reader, .. } = self;
+        lines.feed(bytes, |line| items.extend(line.map(|line| reader.read(line)).unwrap_or_default()));
+        items.into_iter().filter_map(|item| self.update(item)).collect()
     }
 
     /// The tool that a question is about, if the agent said so.
@@ -60,170 +51,122 @@ impl Tools {
         self.asks.get(request)
     }
 
-    fn hear(&mut self, line: &[u8], updates: &mut Vec<SessionUpdate>) {
-        // Most lines are pieces of an answer, and need not be taken apart.
-        let has = |word: &str| memmem::find(line, word.as_bytes()).is_some();
-        let is_of_interest =
-            ["\"tool_", "\"plan\"", "\"item/", "\"turn/plan", "request_permission", "can_use_tool"];
-        if !is_of_interest.iter().any(|word| has(word)) {
-            return;
-        }
-        let Ok(said) = serde_json::from_slice::<Value>(line) else { return };
-        match word(&said, "type") {
-            "assistant" => self.claude_calls(&said, updates),
-            "user" => self.claude_results(&said, updates),
-            "control_request" => self.claude_asks(&said),
-            _ => match word(&said, "method") {
-                "session/update" => acp(&said["params"]["update"], updates),
-                "session/request_permission" => self.acp_asks(&said),
-                "item/started" => self.codex_item(&said["params"]["item"], false, updates),
-                "item/completed" => self.codex_item(&said["params"]["item"], true, updates),
-                "turn/plan/updated" => updates.extend(plan(&said["params"]["plan"], "step")),
-                "item/commandExecution/requestApproval" | "item/fileChange/requestApproval" => {
-                    let item = word(&said["params"], "itemId").to_owned();
-                    self.ask(said["id"].to_string(), ToolCallUpdate::new(item, ToolCallUpdateFields::new()));
-                }
-                _ => {}
+    fn update(&mut self, item: OutputItem) -> Option<SessionUpdate> {
+        match item {
+            OutputItem::ToolBegan(tool) => Some(self.began(tool)),
+            OutputItem::ToolChanged(tool) => changed(tool),
+            OutputItem::ToolEnded(end) => Some(SessionUpdate::ToolCallUpdate(self.ended(end))),
+            OutputItem::Plan(plan) => match plan.message {
+                Message::Acp(update) => passed_on(update),
+                Message::Other(_) => Some(self::plan(&plan.steps)),
             },
+            OutputItem::Question { request, tool, acp } => {
+                self.ask(request, tool, acp);
+                None
+            }
+            // The keeper tells that.
+            OutputItem::Text { .. } | OutputItem::Thought { .. } => None,
         }
     }
 
-    fn ask(&mut self, request: String, tool: ToolCallUpdate) {
-        if self.asks.len() < MOST_ASKS {
+    fn ask(&mut self, request: String, tool: String, acp: Option<Value>) {
+        let tool = match acp {
+            Some(tool) => serde_json::from_value(cut(tool)).ok(),
+            None => Some(ToolCallUpdate::new(tool, ToolCallUpdateFields::new())),
+        };
+        if let Some(tool) = tool.filter(|_| self.asks.len() < MOST_ASKS) {
             self.asks.insert(request, tool);
         }
     }
 
-    fn acp_asks(&mut self, said: &Value) {
-        let request = said["id"].as_str().map_or_else(|| said["id"].to_string(), str::to_owned);
-        if let Ok(tool) = serde_json::from_value(cut(said["params"]["toolCall"].clone())) {
-            self.ask(request, tool);
+    fn began(&mut self, tool: ToolUse) -> SessionUpdate {
+        if let Some(plan) = &tool.plan {
+            return self::plan(&plan.steps);
         }
-    }
-
-    fn claude_asks(&mut self, said: &Value) {
-        let tool = word(&said["request"], "tool_use_id");
-        if !tool.is_empty() {
-            let tool = ToolCallUpdate::new(tool.to_owned(), ToolCallUpdateFields::new());
-            self.ask(word(said, "request_id").to_owned(), tool);
-        }
-    }
-
-    fn claude_calls(&mut self, said: &Value, updates: &mut Vec<SessionUpdate>) {
-        for block in said["message"]["content"].as_array().into_iter().flatten() {
-            if word(block, "type") != "tool_use" {
-                continue;
-            }
-            let (id, name, input) = (word(block, "id"), word(block, "name"), &block["input"]);
-            if name == "TodoWrite" {
-                updates.extend(plan(&input["todos"], "content"));
-                continue;
-            }
-            let diffs = claude_diffs(name, input);
-            if !diffs.is_empty() {
-                self.edits.insert(id.to_owned(), ());
-            }
-            let path = ["file_path", "notebook_path", "path"].iter().find_map(|field| input[field].as_str());
-            let call = ToolCall::new(id.to_owned(), title(name, input))
-                .kind(kind(name))
-                .status(ToolCallStatus::InProgress)
-                .content(diffs)
-                .locations(path.map(ToolCallLocation::new).into_iter().collect())
-                .raw_input(cut(input.clone()));
-            updates.push(SessionUpdate::ToolCall(call));
-        }
-    }
-
-    fn claude_results(&mut self, said: &Value, updates: &mut Vec<SessionUpdate>) {
-        for block in said["message"]["content"].as_array().into_iter().flatten() {
-            if word(block, "type") != "tool_result" {
-                continue;
-            }
-            let id = word(block, "tool_use_id");
-            let failed = block["is_error"] == true;
-            let text = texts(&block["content"]);
-            let keeps_its_diff = self.edits.remove(id).is_some() && !failed;
-            let content = (!keeps_its_diff && !text.is_empty()).then(|| vec![kept(text).into()]);
-            let mut update = over(id, failed, content);
-            update.fields.locations = patched(&said["tool_use_result"]).map(|place| vec![place]);
-            updates.push(SessionUpdate::ToolCallUpdate(update));
-        }
-    }
-
-    fn codex_item(&mut self, item: &Value, is_over: bool, updates: &mut Vec<SessionUpdate>) {
-        let (name, title, output) = match word(item, "type") {
-            "commandExecution" => ("shell", word(item, "command"), texts(&item["aggregatedOutput"])),
-            "fileChange" => ("edit", "edit files", texts(&item["changes"])),
-            "mcpToolCall" => (word(item, "tool"), word(item, "tool"), texts(&item["result"])),
-            "dynamicToolCall" => (word(item, "tool"), word(item, "tool"), texts(&item["contentItems"])),
-            "webSearch" => ("web search", word(item, "query"), String::new()),
-            _ => return,
+        let name = tool.name.unwrap_or_default();
+        let changes = tool.changes.unwrap_or_default();
+        let diffs: Vec<ToolCallContent> = match EDITORS.contains(&name.as_str()) {
+            true => changes.into_iter().filter_map(diff).collect(),
+            false => Vec::new(),
         };
-        let id = word(item, "id");
-        if !is_over {
-            let call = ToolCall::new(id.to_owned(), short(title)).kind(kind(name));
-            let call = call.status(ToolCallStatus::InProgress).raw_input(cut(item.clone()));
-            updates.push(SessionUpdate::ToolCall(call));
-            return;
+        if !diffs.is_empty() {
+            self.edits.insert(tool.id.clone());
         }
-        let failed = matches!(word(item, "status"), "failed" | "declined");
-        let content = (!output.is_empty()).then(|| vec![kept(output).into()]);
-        updates.push(SessionUpdate::ToolCallUpdate(over(id, failed, content)));
+        let call = ToolCall::new(tool.id, short(&tool.title.unwrap_or_default()))
+            .kind(kind(&name))
+            .status(ToolCallStatus::InProgress)
+            .content(diffs)
+            .locations(tool.path.map(ToolCallLocation::new).into_iter().collect())
+            .raw_input(cut(tool.input.unwrap_or_default()));
+        SessionUpdate::ToolCall(call)
+    }
+
+    fn ended(&mut self, end: ToolEnd) -> ToolCallUpdate {
+        let keeps_its_diff = self.edits.remove(&end.id) && !end.failed;
+        let content = (!keeps_its_diff && !end.output.is_empty()).then(|| vec![kept(end.output).into()]);
+        let mut update = over(end.id, end.failed, content);
+        let place = end.patch.zip(end.patched_line);
+        update.fields.locations =
+            place.map(|(patch, line)| vec![ToolCallLocation::new(patch.path).line(line)]);
+        update
     }
 }
 
-/// What an agent that speaks ACP itself says is passed on, if it is understood.
-fn acp(update: &Value, updates: &mut Vec<SessionUpdate>) {
-    if !matches!(word(update, "sessionUpdate"), "tool_call" | "tool_call_update" | "plan") {
-        return;
-    }
-    updates.extend(serde_json::from_value::<SessionUpdate>(cut(update.clone())).ok());
+/// News of a tool. What an agent that speaks ACP itself says is passed on.
+fn changed(tool: ToolUse) -> Option<SessionUpdate> {
+    let message = match tool.message {
+        Message::Acp(update) => return passed_on(update),
+        Message::Other(message) => message,
+    };
+    let failed = match tool.status {
+        Some(ToolStatus::Failed | ToolStatus::Declined) => true,
+        Some(ToolStatus::Done) => false,
+        Some(ToolStatus::Running) | None => {
+            let call = ToolCall::new(tool.id, short(&tool.title.unwrap_or_default()));
+            let call = call.kind(kind(&tool.name.unwrap_or_default())).status(ToolCallStatus::InProgress);
+            return Some(SessionUpdate::ToolCall(call.raw_input(cut(message))));
+        }
+    };
+    let changes = tool.changes.unwrap_or_default();
+    let changes = || changes.iter().map(change_text).collect::<Vec<_>>().join("\n");
+    let output = tool.output.unwrap_or_else(changes);
+    let content = (!output.is_empty()).then(|| vec![kept(output).into()]);
+    Some(SessionUpdate::ToolCallUpdate(over(tool.id, failed, content)))
 }
 
-fn over(id: &str, failed: bool, content: Option<Vec<ToolCallContent>>) -> ToolCallUpdate {
+/// An update of ACP, if it is understood.
+fn passed_on(update: Value) -> Option<SessionUpdate> {
+    serde_json::from_value(cut(update)).ok()
+}
+
+fn over(id: String, failed: bool, content: Option<Vec<ToolCallContent>>) -> ToolCallUpdate {
     let status = if failed { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
     let fields = ToolCallUpdateFields::new().status(status).content(content);
-    ToolCallUpdate::new(id.to_owned(), fields)
+    ToolCallUpdate::new(id, fields)
 }
 
-/// Where in a file a tool of Claude Code changed something: the first line that is new or gone.
-fn patched(result: &Value) -> Option<ToolCallLocation> {
-    let hunk = result["structuredPatch"].as_array()?.first()?;
-    let lines = hunk["lines"].as_array()?.iter().filter_map(Value::as_str);
-    let same = lines.take_while(|line| line.starts_with(' ')).count();
-    let line = hunk["newStart"].as_u64()?.checked_add(same as u64)?;
-    Some(ToolCallLocation::new(result["filePath"].as_str()?).line(u32::try_from(line).ok()?))
-}
-
-fn plan(entries: &Value, content: &str) -> Option<SessionUpdate> {
-    let entry = |entry: &Value| {
-        let status = match word(entry, "status") {
-            "completed" => PlanEntryStatus::Completed,
-            "in_progress" | "inProgress" => PlanEntryStatus::InProgress,
-            _ => PlanEntryStatus::Pending,
+fn plan(steps: &[PlanStep]) -> SessionUpdate {
+    let entry = |step: &PlanStep| {
+        let status = match step.status {
+            StepStatus::Done => PlanEntryStatus::Completed,
+            StepStatus::Running => PlanEntryStatus::InProgress,
+            StepStatus::Pending => PlanEntryStatus::Pending,
         };
-        PlanEntry::new(short(word(entry, content)), PlanEntryPriority::Medium, status)
+        PlanEntry::new(short(&step.text), PlanEntryPriority::Medium, status)
     };
-    let entries: Vec<_> = entries.as_array()?.iter().map(entry).collect();
-    Some(SessionUpdate::Plan(Plan::new(entries)))
+    SessionUpdate::Plan(Plan::new(steps.iter().map(entry).collect()))
 }
 
-fn claude_diffs(name: &str, input: &Value) -> Vec<ToolCallContent> {
-    let Some(path) = input["file_path"].as_str() else { return Vec::new() };
-    let diff = |edit: &Value| {
-        let new = kept(edit["new_string"].as_str()?.to_owned());
-        let old = edit["old_string"].as_str().map(|old| kept(old.to_owned()));
-        Some(ToolCallContent::from(Diff::new(path, new).old_text(old)))
-    };
-    match name {
-        "Edit" => diff(input).into_iter().collect(),
-        "MultiEdit" => input["edits"].as_array().into_iter().flatten().filter_map(diff).collect(),
-        "Write" => {
-            let new = input["content"].as_str().map(|new| Diff::new(path, kept(new.to_owned())));
-            new.map(ToolCallContent::from).into_iter().collect()
-        }
-        _ => Vec::new(),
-    }
+fn diff(change: FileChange) -> Option<ToolCallContent> {
+    let diff = Diff::new(change.path, kept(change.new?)).old_text(change.old.map(kept));
+    Some(ToolCallContent::from(diff))
+}
+
+/// A file, and what changed in it.
+fn change_text(change: &FileChange) -> String {
+    let texts = [&change.unified, &change.new, &change.old];
+    let text = texts.into_iter().flatten().next().filter(|text| !text.is_empty());
+    text.map_or_else(|| change.path.clone(), |text| format!("{}\n{text}", change.path))
 }
 
 /// What a tool does, by what agents call it.
@@ -239,42 +182,10 @@ pub(super) fn kind(name: &str) -> ToolKind {
     }
 }
 
-fn title(name: &str, input: &Value) -> String {
-    let given = ["command", "file_path", "notebook_path", "pattern", "url", "query", "description", "path"];
-    match given.iter().find_map(|field| input[field].as_str()) {
-        Some(detail) => short(&format!("{name}: {detail}")),
-        None => short(name),
-    }
-}
-
 /// The first line, and not too much of it.
 pub(super) fn short(text: &str) -> String {
     let line = text.trim_start().lines().next().unwrap_or_default();
     line[..line.floor_char_boundary(MAX_TITLE_BYTES)].to_owned()
-}
-
-fn word<'a>(value: &'a Value, field: &str) -> &'a str {
-    value[field].as_str().unwrap_or_default()
-}
-
-/// All texts in a value. Ids and kinds are no texts.
-fn texts(value: &Value) -> String {
-    const TEXTS: [&str; 8] = ["text", "content", "path", "diff", "newText", "output", "stdout", "stderr"];
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(values) => {
-            values.iter().map(texts).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
-        }
-        Value::Object(fields) => {
-            let parts = fields.iter().filter(|(name, _)| TEXTS.contains(&name.as_str()));
-            parts
-                .map(|(_, value)| texts(value))
-                .filter(|text| !text.is_empty())
-                .collect::<Vec<_>>()
-                .join("\n")
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
-    }
 }
 
 fn kept(mut text: String) -> String {

@@ -11,16 +11,11 @@ use serde_json::Value;
 
 use super::{Claude, MAX_ID_BYTES, Round, end, text};
 use crate::common::{Gathered, within};
+use crate::output::items::claude_local_output;
 use crate::{Activity, Out, Update};
 
 /// The longest line of what a tool does.
 const MAX_DOING_BYTES: usize = 200;
-
-/// What is around the output of a command that Claude Code runs itself.
-const LOCAL_OUTPUT: [(&str, &str); 2] = [
-    ("<local-command-stdout>", "</local-command-stdout>"),
-    ("<local-command-stderr>", "</local-command-stderr>"),
-];
 
 /// What was said in this round.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -109,12 +104,9 @@ impl Claude {
 
     /// The output of a command that Claude Code ran itself, where no message has it.
     pub(super) fn local_output(&mut self, line: &Value, out: &mut Out) {
-        let content = line.get("message").map(|message| text(message, "content")).unwrap_or_default();
-        let output = LOCAL_OUTPUT.iter().find_map(|(begin, end)| {
-            content.trim().strip_prefix(begin).and_then(|rest| rest.strip_suffix(end))
-        });
+        let output = claude_local_output(line);
         if let Some(output) = output.filter(|_| self.said.all.is_empty() && !is_of_helper(line)) {
-            self.say(output.trim(), out);
+            self.say(output, out);
         }
     }
 

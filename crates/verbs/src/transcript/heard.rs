@@ -1,8 +1,8 @@
-//! The agents' lines, understood: Claude Code's stream of JSON, Codex' app-server, and the Agent Client Protocol.
+//! What was said and done, gathered: the items of an agent's output in order, each with all that is known of it.
 //!
 //! Start with [`Heard::hear`].
 
-use memchr::memmem;
+use berth_driver::output::{FileChange, OutputItem, OutputReader, ToolEnd, ToolStatus, ToolUse, texts};
 use serde_json::Value;
 
 use super::item::{Diff, Item, Tool};
@@ -12,15 +12,8 @@ use super::item::{Diff, Item, Tool};
 pub(crate) struct Heard {
     items: Vec<Item>,
     bytes: usize,
-    /// Claude Code compacted the conversation, and repeats what it keeps of it.
-    is_compacted: bool,
+    reader: OutputReader,
 }
-
-/// What is around the output of a command that Claude Code runs itself.
-const LOCAL_OUTPUT: [(&str, &str); 2] = [
-    ("<local-command-stdout>", "</local-command-stdout>"),
-    ("<local-command-stderr>", "</local-command-stderr>"),
-];
 
 impl Heard {
     /// Everything, in order.
@@ -35,24 +28,17 @@ impl Heard {
 
     /// Takes what a line says.
     pub(crate) fn hear(&mut self, line: &[u8]) {
-        // Most lines are pieces that come again as a whole, and need not be taken apart.
-        let has = |word: &str| memmem::find(line, word.as_bytes()).is_some();
-        let kinds = ["\"message\"", "\"update\"", "\"item\"", "\"compact_boundary\""];
-        if has("\"stream_event\"") || !kinds.iter().any(|kind| has(kind)) {
-            return;
-        }
-        let Ok(said) = serde_json::from_slice::<Value>(line) else { return };
-        match (word(&said, "type"), word(&said, "method")) {
-            ("assistant", _) => self.claude_said(&said),
-            ("user", _) => {
-                self.claude_results(&said);
-                self.claude_local_output(&said);
+        for item in self.reader.read(line) {
+            match item {
+                OutputItem::Text { text, continues: true } => self.piece(false, &text),
+                OutputItem::Thought { text, continues: true } => self.piece(true, &text),
+                OutputItem::Text { text, continues: false } => self.push(Item::text(&text)),
+                OutputItem::Thought { text, continues: false } => self.push(Item::thought(&text)),
+                OutputItem::ToolBegan(tool) if self.has_tool(&tool.id) => {}
+                OutputItem::ToolBegan(told) | OutputItem::ToolChanged(told) => self.tool_told(told),
+                OutputItem::ToolEnded(end) if self.has_tool(&end.id) => self.tool_over(&end),
+                OutputItem::ToolEnded(_) | OutputItem::Plan(_) | OutputItem::Question { .. } => {}
             }
-            ("system", _) => self.is_compacted |= word(&said, "subtype") == "compact_boundary",
-            (_, "session/update") => self.acp(&said["params"]["update"]),
-            (_, "item/started") => self.codex(&said["params"]["item"], false),
-            (_, "item/completed") => self.codex(&said["params"]["item"], true),
-            _ => {}
         }
     }
 
@@ -135,206 +121,58 @@ impl Heard {
         self.items.iter().any(|item| matches!(item, Item::Tool(tool) if tool.id == id))
     }
 
-    fn claude_said(&mut self, said: &Value) {
-        if self.is_compacted && said.get("local_command_source").is_some() {
-            return;
-        }
-        let within = said["parent_tool_use_id"].as_str().map(str::to_owned);
-        for block in said["message"]["content"].as_array().into_iter().flatten() {
-            match word(block, "type") {
-                // An agent within the agent talks to the agent.
-                "text" if within.is_none() && !word(block, "text").is_empty() => {
-                    self.push(Item::text(word(block, "text")));
-                }
-                "thinking" if within.is_none() && !word(block, "thinking").is_empty() => {
-                    self.push(Item::thought(word(block, "thinking")));
-                }
-                "tool_use" if !self.has_tool(word(block, "id")) => self.tool(word(block, "id"), |tool| {
-                    word(block, "name").clone_into(&mut tool.name);
-                    tool.give(&block["input"]);
-                    tool.diffs = claude_diffs(&block["input"]);
-                    tool.within.clone_from(&within);
-                }),
-                _ => {}
+    fn tool_told(&mut self, told: ToolUse) {
+        let id = told.id.clone();
+        self.tool(&id, |tool| {
+            if let Some(name) = told.name {
+                tool.name = name;
             }
-        }
-    }
-
-    fn claude_results(&mut self, said: &Value) {
-        // In what it prints, and in its transcript.
-        let told = [&said["tool_use_result"], &said["toolUseResult"]];
-        let diff = told.into_iter().find_map(claude_patch);
-        for block in said["message"]["content"].as_array().into_iter().flatten() {
-            let id = word(block, "tool_use_id");
-            if word(block, "type") == "tool_result" && self.has_tool(id) {
-                self.tool(id, |tool| {
-                    tool.result(&texts(&block["content"]));
-                    tool.is_error = block["is_error"] == true;
-                    tool.is_over = true;
-                    // What was asked for knows a part of the file; what was done, where that is.
-                    if let Some(diff) = diff.clone().filter(|_| !tool.diffs.is_empty()) {
-                        tool.diffs = vec![diff];
-                    }
-                });
+            if let Some(input) = told.input {
+                tool.give(&input);
             }
-        }
-    }
-
-    /// The output of a command that Claude Code ran itself, where no message has it.
-    fn claude_local_output(&mut self, said: &Value) {
-        let content = word(&said["message"], "content").trim();
-        let output = LOCAL_OUTPUT
-            .iter()
-            .find_map(|(begin, end)| content.strip_prefix(begin).and_then(|rest| rest.strip_suffix(end)));
-        let is_said = self.items.iter().any(|item| matches!(item, Item::Text { .. }));
-        if let Some(output) = output.filter(|_| said["isReplay"] == true && !is_said) {
-            self.said(output.trim());
-        }
-    }
-
-    fn acp(&mut self, update: &Value) {
-        match word(update, "sessionUpdate") {
-            "agent_message_chunk" => self.piece(false, word(&update["content"], "text")),
-            "agent_thought_chunk" => self.piece(true, word(&update["content"], "text")),
-            "tool_call" | "tool_call_update" => self.acp_tool(update),
-            _ => {}
-        }
-    }
-
-    fn acp_tool(&mut self, update: &Value) {
-        self.tool(word(update, "toolCallId"), |tool| {
-            if !word(update, "title").is_empty() {
-                word(update, "title").clone_into(&mut tool.name);
-            }
-            if !update["rawInput"].is_null() {
-                tool.give(&update["rawInput"]);
-            }
-            let content = update["content"].as_array().into_iter().flatten();
-            let (diffs, rest): (Vec<&Value>, Vec<&Value>) =
-                content.partition(|part| word(part, "type") == "diff");
-            if !diffs.is_empty() {
-                let diff = |part: &&Value| {
-                    Diff::of(word(part, "path"), part["oldText"].as_str(), part["newText"].as_str())
-                };
-                tool.diffs = diffs.iter().map(diff).collect();
-            }
-            let told: Vec<String> = rest.into_iter().map(texts).filter(|text| !text.is_empty()).collect();
-            let out = [told.join("\n"), texts(&update["rawOutput"])].into_iter().find(|out| !out.is_empty());
-            if let Some(out) = out {
-                tool.result(&out);
-            }
-            tool.is_error |= word(update, "status") == "failed";
-            tool.is_over |= matches!(word(update, "status"), "completed" | "failed");
-        });
-    }
-
-    fn codex(&mut self, item: &Value, is_over: bool) {
-        let (name, input, output) = match word(item, "type") {
-            "agentMessage" if is_over => return self.push(Item::text(word(item, "text"))),
-            "reasoning" if is_over => {
-                let thought = [texts(&item["summary"]), texts(&item["content"])];
-                let thought = thought.into_iter().find(|text| !text.is_empty());
-                return thought.map(|text| self.push(Item::thought(&text))).unwrap_or_default();
-            }
-            "commandExecution" => {
-                ("shell", Value::from(word(item, "command")), texts(&item["aggregatedOutput"]))
-            }
-            "fileChange" => ("edit", Value::from(paths(&item["changes"])), String::new()),
-            "mcpToolCall" => (word(item, "tool"), item["arguments"].clone(), texts(&item["result"])),
-            "dynamicToolCall" => {
-                (word(item, "tool"), item["arguments"].clone(), texts(&item["contentItems"]))
-            }
-            "webSearch" => ("web search", Value::from(word(item, "query")), String::new()),
-            _ => return,
-        };
-        let diffs: Vec<Diff> = item["changes"].as_array().into_iter().flatten().map(codex_diff).collect();
-        self.tool(word(item, "id"), |tool| {
-            name.clone_into(&mut tool.name);
-            tool.give(&input);
-            if !output.is_empty() {
+            if let Some(output) = told.output {
                 tool.result(&output);
             }
-            tool.diffs = diffs;
-            tool.is_error = word(item, "status") == "failed";
-            tool.is_over = is_over;
+            if let Some(changes) = told.changes {
+                tool.diffs = changes.iter().map(Diff::from).collect();
+            }
+            if told.within.is_some() {
+                tool.within = told.within;
+            }
+            tool.is_error |= told.status == Some(ToolStatus::Failed);
+            tool.is_over |= match told.status {
+                Some(ToolStatus::Done | ToolStatus::Failed | ToolStatus::Declined) => true,
+                Some(ToolStatus::Running) | None => false,
+            };
         });
+    }
+
+    fn tool_over(&mut self, end: &ToolEnd) {
+        self.tool(&end.id, |tool| {
+            tool.result(&end.output);
+            tool.is_error = end.failed;
+            tool.is_over = true;
+            // What was asked for knows a part of the file; what was done, where that is.
+            if let Some(patch) = end.patch.as_ref().filter(|_| !tool.diffs.is_empty()) {
+                tool.diffs = vec![patch.into()];
+            }
+        });
+    }
+}
+
+impl From<&FileChange> for Diff {
+    fn from(change: &FileChange) -> Self {
+        let (path, old, new) = (&change.path, change.old.as_deref(), change.new.as_deref());
+        match &change.unified {
+            Some(text) => Self::unified(path, text),
+            None if change.whole => Self::whole(path, old, new),
+            None => Self::of(path, old, new),
+        }
     }
 }
 
 fn word<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
-}
-
-/// A change of a file, as Codex tells it: of one that is new or gone, all that is or was in it.
-fn codex_diff(change: &Value) -> Diff {
-    let (path, text) = (word(change, "path"), word(change, "diff"));
-    let has_hunks = text.starts_with("@@ ") || text.contains("\n@@ ");
-    match change["kind"]["type"].as_str().or(change["kind"].as_str()) {
-        Some("add") if !has_hunks => Diff::whole(path, None, Some(text)),
-        Some("delete") if !has_hunks => Diff::whole(path, Some(text), None),
-        Some(_) | None => Diff::unified(path, text),
-    }
-}
-
-/// The change that a tool of Claude Code made, with the numbers of the lines in the file.
-fn claude_patch(result: &Value) -> Option<Diff> {
-    let hunks = result["structuredPatch"].as_array().filter(|hunks| !hunks.is_empty())?;
-    let mut text = String::new();
-    for hunk in hunks {
-        let number = |field: &str| hunk[field].as_u64();
-        let (old, new) = (number("oldStart")?, number("newStart")?);
-        let (old_lines, new_lines) = (number("oldLines")?, number("newLines")?);
-        text.push_str(&format!("@@ -{old},{old_lines} +{new},{new_lines} @@\n"));
-        for line in hunk["lines"].as_array()?.iter().filter_map(Value::as_str) {
-            text.push_str(line);
-            text.push('\n');
-        }
-    }
-    Some(Diff::unified(result["filePath"].as_str()?, &text))
-}
-
-/// The changes that the tools of Claude Code make, by what they are given.
-fn claude_diffs(input: &Value) -> Vec<Diff> {
-    let Some(path) = input["file_path"].as_str().or(input["notebook_path"].as_str()) else {
-        return Vec::new();
-    };
-    let edit = |edit: &Value| {
-        let new = edit["new_string"].as_str().or(edit["new_source"].as_str());
-        new.map(|new| Diff::of(path, edit["old_string"].as_str(), Some(new)))
-    };
-    if let Some(edits) = input["edits"].as_array() {
-        return edits.iter().filter_map(edit).collect();
-    }
-    let whole = || input["content"].as_str().map(|content| Diff::whole(path, None, Some(content)));
-    edit(input).or_else(whole).into_iter().collect()
-}
-
-/// The files of a change, a line each.
-fn paths(changes: &Value) -> String {
-    let paths = changes.as_array().into_iter().flatten().map(|change| word(change, "path"));
-    paths.collect::<Vec<_>>().join("\n")
-}
-
-/// All texts in a value, a line or more each. Ids and kinds are no texts.
-fn texts(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(values) => {
-            let parts = values.iter().map(texts).filter(|text| !text.is_empty());
-            parts.collect::<Vec<_>>().join("\n")
-        }
-        Value::Object(fields) => {
-            let is_text = |name: &str| {
-                matches!(
-                    name,
-                    "text" | "content" | "path" | "diff" | "newText" | "output" | "stdout" | "stderr"
-                )
-            };
-            let parts = fields.iter().filter(|(name, _)| is_text(name)).map(|(_, value)| texts(value));
-            parts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
-    }
 }
 
 #[cfg(test)]
