@@ -181,10 +181,10 @@ fn a_cursor_without_a_keeper_tells_the_journal_to_its_end_and_finds_the_next_kee
 }
 
 #[test]
-fn a_cursor_records_the_loss_of_a_killed_keeper_and_tells_it() {
+fn a_cursor_that_heals_records_the_loss_of_a_killed_keeper_and_tells_it() {
     let lab = lab();
     let (ctx, id) = start(&lab);
-    let mut cursor = ctx.session(&id).events(1);
+    let mut cursor = ctx.session(&id).events(1).healing();
     until(&mut cursor, |news| matches!(news, News::Connected(_)));
     lab.kill_keeper(id.as_str());
     until(

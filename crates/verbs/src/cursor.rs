@@ -2,7 +2,7 @@
 //!
 //! Promise: no event is skipped or repeated when the keeper leaves, is killed or replaces its program: what a client missed
 //! is read from disk, from the next number on and never before it. A cursor without a keeper looks for one with a back-off,
-//! and costs nothing in between. It starts nothing; a run whose keeper died is brought to its end, as by every read.
+//! and costs nothing in between. It starts nothing, and changes nothing unless it is told to ([`Cursor::healing`]).
 //! Not here: what to make of the news, starting a session again (see `turns::bring_back`).
 //! Start with [`Cursor::next`]. A client that waits for more than one thing polls [`Cursor::fd`] until [`Cursor::due`], then
 //! calls [`Cursor::look_if_due`] (which may block) and [`Cursor::take`] (which does not wait).
@@ -81,8 +81,16 @@ pub struct Cursor {
     pace: Duration,
     /// Since when a keeper that holds the session cannot be connected to.
     away_since: Option<Instant>,
-    /// The run whose loss this cursor has tried to record.
-    healed: Option<u64>,
+    healing: Healing,
+}
+
+/// Whether a run whose keeper died is brought to its end.
+#[derive(Clone, Copy, Debug)]
+enum Healing {
+    /// Another part of the program does it.
+    Never,
+    /// Once for each run; the last one it was tried for.
+    Once { tried: Option<u64> },
 }
 
 /// What is subscribed to.
@@ -139,13 +147,20 @@ impl Cursor {
             pause: PAUSES.0,
             pace: PAUSES.1,
             away_since: None,
-            healed: None,
+            healing: Healing::Never,
         }
     }
 
     /// Sets how often a session without a keeper is looked at.
     pub fn every(mut self, pace: Duration) -> Self {
         self.pace = pace;
+        self
+    }
+
+    /// Brings a run whose keeper died to its end, and tells that. Two that do so at once get into each other's way: a
+    /// client that asks for the status, or has a list, needs it not.
+    pub fn healing(mut self) -> Self {
+        self.healing = Healing::Once { tried: None };
         self
     }
 
@@ -315,15 +330,17 @@ impl Cursor {
         self.absent = Some(looked);
     }
 
-    /// The status without a keeper. A run whose keeper died is brought to its end, or at least that is tried once.
     fn status_by_files(&mut self) -> Result<Box<Status>, Problem> {
         let (home, id) = (&self.ctx.home, &self.id);
-        let status = view::status(home, id)?;
-        if !is_unrecorded_loss(&status) || self.healed.replace(status.epoch) == Some(status.epoch) {
-            return Ok(Box::new(status));
+        let mut status = view::status(home, id)?;
+        if let Healing::Once { tried } = &mut self.healing
+            && is_unrecorded_loss(&status)
+            && tried.replace(status.epoch) != Some(status.epoch)
+        {
+            recover::heal(home, id)?;
+            status = view::status(home, id)?;
         }
-        recover::heal(home, id)?;
-        view::status(home, id).map(Box::new)
+        Ok(Box::new(status))
     }
 
     /// Whether the session is no more. One whose place cannot be looked at may be there all the same.

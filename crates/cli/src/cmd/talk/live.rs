@@ -120,7 +120,7 @@ impl Live {
             signals,
             raw: Some(raw),
             foot: Foot::default(),
-            cursor: ctx.session(id).events(seq + 1).every(TICK),
+            cursor: ctx.session(id).events(seq + 1).every(TICK).healing(),
             begun_at: Instant::now(),
             is_away: false,
             asked: None,
