@@ -7,8 +7,7 @@
 //! Start with [`watch`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem, Status};
@@ -16,9 +15,9 @@ use berth_core::SessionId;
 use berth_host::identity::Pidfd;
 use berth_keeper::view;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::directory_watch::{DirectoryWatch, Due};
 
 /// How many are told of at once while everything is looked at for the first time.
 const BATCH: usize = 64;
@@ -60,11 +59,7 @@ pub fn watch(ctx: &Ctx, until: Option<BorrowedFd<'_>>, tell: &mut dyn FnMut(Chan
         ctx,
         until,
         tell,
-        notify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok(),
-        root: -1,
-        is_elsewhere: false,
-        dirs: BTreeMap::new(),
-        watched: BTreeSet::new(),
+        dirs: DirectoryWatch::new(ctx.home.clone(), MAX_WATCHES),
         keepers: BTreeMap::new(),
         unwatched: BTreeSet::new(),
         healed: BTreeSet::new(),
@@ -76,7 +71,7 @@ pub fn watch(ctx: &Ctx, until: Option<BorrowedFd<'_>>, tell: &mut dyn FnMut(Chan
         let until = Instant::now() + GATHER;
         while !due.is_all() && Instant::now() < until {
             std::thread::sleep(until.saturating_duration_since(Instant::now()));
-            due.add(watcher.read());
+            due.add(watcher.dirs.read());
         }
         match due {
             Due::All => watcher.look_at_all(),
@@ -85,38 +80,11 @@ pub fn watch(ctx: &Ctx, until: Option<BorrowedFd<'_>>, tell: &mut dyn FnMut(Chan
     }
 }
 
-/// What has to be looked at.
-enum Due {
-    All,
-    Some(BTreeSet<SessionId>),
-}
-
-impl Due {
-    fn is_all(&self) -> bool {
-        matches!(self, Self::All)
-    }
-
-    fn add(&mut self, more: Self) {
-        match (&mut *self, more) {
-            (Self::Some(ids), Self::Some(more)) => ids.extend(more),
-            (Self::All, _) => {}
-            (Self::Some(_), Self::All) => *self = Self::All,
-        }
-    }
-}
-
 struct Watcher<'a> {
     ctx: &'a Ctx,
     until: Option<BorrowedFd<'a>>,
     tell: &'a mut dyn FnMut(Change),
-    notify: Option<OwnedFd>,
-    /// The watch on the directory of all sessions.
-    root: i32,
-    /// That directory is another one now, and so are those in it.
-    is_elsewhere: bool,
-    dirs: BTreeMap<i32, SessionId>,
-    /// The sessions in `dirs`.
-    watched: BTreeSet<SessionId>,
+    dirs: DirectoryWatch,
     keepers: BTreeMap<SessionId, (u32, Pidfd)>,
     /// Who runs and is not watched.
     unwatched: BTreeSet<SessionId>,
@@ -128,17 +96,8 @@ struct Watcher<'a> {
 
 impl Watcher<'_> {
     fn look_at_all(&mut self) {
-        if let Some(notify) = &self.notify {
-            let flags = WatchFlags::CREATE
-                | WatchFlags::DELETE
-                | WatchFlags::MOVED_TO
-                | WatchFlags::MOVED_FROM
-                | WatchFlags::MOVE_SELF
-                | WatchFlags::DELETE_SELF
-                | WatchFlags::ONLYDIR;
-            self.root = inotify::add_watch(notify, self.ctx.home.sessions_dir(), flags).unwrap_or(-1);
-        }
-        let known: BTreeSet<SessionId> = self.watched.union(&self.unwatched).cloned().collect();
+        self.dirs.begin();
+        let known: BTreeSet<SessionId> = self.dirs.watched().union(&self.unwatched).cloned().collect();
         let ids = match self.ctx.home.session_ids() {
             Ok(ids) => ids,
             Err(error) => {
@@ -146,18 +105,11 @@ impl Watcher<'_> {
                 let problem = Problem::new(Code::Refused, what);
                 (self.tell)(Change::Trouble(problem));
                 // Nobody tells when it gets better: it is tried again slowly.
-                self.root = -1;
+                self.dirs.give_up();
                 return;
             }
         };
-        if let Some(notify) = &self.notify
-            && std::mem::take(&mut self.is_elsewhere)
-        {
-            for (watch, _) in std::mem::take(&mut self.dirs) {
-                let _ = inotify::remove_watch(notify, watch);
-            }
-            self.watched.clear();
-        }
+        self.dirs.forget_moved();
         let gone: BTreeSet<SessionId> =
             known.into_iter().filter(|id| ids.binary_search(id).is_err()).collect();
         self.look_at(gone);
@@ -180,7 +132,8 @@ impl Watcher<'_> {
 
     fn look_at_one(&mut self, id: &SessionId) -> Found {
         // The watch first: what changes from now on is told.
-        self.add_watch(id);
+        // Where there is none to be had, who runs is looked at slowly.
+        self.dirs.add(id);
         match view::status(&self.ctx.home, id) {
             Ok(status) => {
                 self.watch_keeper(id, status.keeper_pid);
@@ -200,20 +153,6 @@ impl Watcher<'_> {
         }
     }
 
-    fn add_watch(&mut self, id: &SessionId) {
-        if self.watched.contains(id) || self.watched.len() >= MAX_WATCHES {
-            return;
-        }
-        let flags = WatchFlags::MOVED_TO | WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::ONLYDIR;
-        let dir = self.ctx.home.session_dir(id);
-        let Some(notify) = &self.notify else { return };
-        // Where there is none to be had, who runs is looked at slowly.
-        if let Ok(watch) = inotify::add_watch(notify, &dir, flags) {
-            self.dirs.insert(watch, id.clone());
-            self.watched.insert(id.clone());
-        }
-    }
-
     /// A keeper that is killed writes nothing any more; the kernel tells of its end.
     fn watch_keeper(&mut self, id: &SessionId, pid: Option<u32>) {
         if self.keepers.get(id).map(|(pid, _)| *pid) == pid {
@@ -226,7 +165,7 @@ impl Watcher<'_> {
         match Pidfd::open(pid).ok().filter(|_| has_room) {
             Some(pidfd) => {
                 self.keepers.insert(id.clone(), (pid, pidfd));
-                if !self.watched.contains(id) {
+                if !self.dirs.watched().contains(id) {
                     self.unwatched.insert(id.clone());
                 }
             }
@@ -249,14 +188,12 @@ impl Watcher<'_> {
         let dead = {
             let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(self.keepers.len() + 2);
             fds.extend(self.until.map(|until| PollFd::from_borrowed_fd(until, PollFlags::IN)));
-            fds.extend(
-                self.notify.iter().map(|notify| PollFd::from_borrowed_fd(notify.as_fd(), PollFlags::IN)),
-            );
+            fds.extend(self.dirs.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
             let first = fds.len();
             let keepers = self.keepers.values();
             fds.extend(keepers.map(|(_, pidfd)| PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)));
             let slowly = Timespec { tv_sec: SLOWLY_SECONDS, tv_nsec: 0 };
-            let is_blind = self.notify.is_none() || self.root < 0;
+            let is_blind = self.dirs.is_blind();
             let timeout = (is_blind || !self.unwatched.is_empty()).then_some(&slowly);
             match poll(&mut fds, timeout) {
                 Ok(0) if is_blind => return Some(Due::All),
@@ -271,46 +208,8 @@ impl Watcher<'_> {
             ended.map(|(id, _)| id.clone()).collect::<BTreeSet<_>>()
         };
         self.keepers.retain(|id, _| !dead.contains(id));
-        let mut due = self.read();
+        let mut due = self.dirs.read();
         due.add(Due::Some(dead));
         Some(due)
-    }
-
-    /// What the kernel has told so far.
-    fn read(&mut self) -> Due {
-        let mut ids = BTreeSet::new();
-        let mut forgotten = Vec::new();
-        let Some(notify) = &self.notify else { return Due::Some(ids) };
-        let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
-        let mut reader = inotify::Reader::new(notify, &mut buffer);
-        while let Ok(event) = reader.next() {
-            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                return Due::All;
-            }
-            let is_away = event.events().intersects(
-                ReadFlags::MOVE_SELF | ReadFlags::DELETE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED,
-            );
-            if event.wd() == self.root && is_away {
-                // What is watched is not where the sessions are any more. What is there now is looked at anew.
-                let _ = inotify::remove_watch(notify, self.root);
-                (self.root, self.is_elsewhere) = (-1, true);
-                return Due::All;
-            }
-            let name = event.file_name().and_then(|name| name.to_str().ok());
-            if event.events().contains(ReadFlags::IGNORED) {
-                forgotten.push(event.wd());
-            } else if event.wd() == self.root {
-                ids.extend(name.and_then(SessionId::parse));
-            } else if matches!(name, Some(view::STATUS_FILE | berth_api::client::SOCKET_NAME)) {
-                ids.extend(self.dirs.get(&event.wd()).cloned());
-            }
-        }
-        for watch in forgotten {
-            if let Some(id) = self.dirs.remove(&watch) {
-                self.watched.remove(&id);
-                ids.insert(id);
-            }
-        }
-        Due::Some(ids)
     }
 }

@@ -18,6 +18,7 @@ pub mod config;
 pub mod ctx;
 pub mod cursor;
 pub mod directories;
+pub mod directory_watch;
 pub mod doctor;
 pub mod events;
 pub mod export;

@@ -114,7 +114,7 @@ fn wait(live: &Live<'_>, signals: &SignalFd, for_news: bool, patience: Duration)
     ];
     // Known news are gathered; that there are some need not be told again.
     if for_news {
-        fds.push(PollFd::from_borrowed_fd(live.fd(), PollFlags::IN));
+        fds.extend(live.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
     }
     let patience = Timespec::try_from(patience).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
     if poll(&mut fds, Some(&patience)).is_err() {
@@ -184,17 +184,15 @@ fn lines(mut live: Live<'_>) -> Result<u8, Problem> {
         }
         told = now;
         print::text(&text)?;
-        let mut fds = [
-            PollFd::from_borrowed_fd(live.fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(tty::standard_output(), PollFlags::empty()),
-        ];
+        let mut fds = vec![PollFd::from_borrowed_fd(tty::standard_output(), PollFlags::empty())];
+        fds.extend(live.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
                 return Err(Problem::new(Code::Refused, format!("cannot wait for changes: {error}")));
             }
         }
-        if !fds[1].revents().is_empty() {
+        if !fds[0].revents().is_empty() {
             // Nobody reads any more.
             return Ok(0);
         }

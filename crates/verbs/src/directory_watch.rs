@@ -1,0 +1,175 @@
+//! The kernel's word on which sessions changed: inotify on the directory of all sessions, and on each of them.
+//!
+//! Promise: a session that is made or purged, a state that is written anew, a keeper that listens or lets go of its lease
+//! is told. What happened before [`DirectoryWatch::add`] is not: add first, then look.
+//! Not here: looking (see `changes` and the CLI's `ls --watch`).
+//! Start with [`DirectoryWatch::new`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use berth_core::SessionId;
+use berth_keeper::{Home, view};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+
+/// The name of the file that a keeper holds locked while it lives.
+const LEASE_NAME: &str = "lease";
+
+/// The sessions that may have changed.
+#[derive(Debug)]
+pub enum Due {
+    /// Every session: the kernel lost count, or the sessions are elsewhere.
+    All,
+    /// These.
+    Some(BTreeSet<SessionId>),
+}
+
+impl Due {
+    pub(crate) fn is_all(&self) -> bool {
+        matches!(self, Self::All)
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        match (&mut *self, more) {
+            (Self::Some(ids), Self::Some(more)) => ids.extend(more),
+            (Self::All, _) => {}
+            (Self::Some(_), Self::All) => *self = Self::All,
+        }
+    }
+}
+
+/// Watches the directories of sessions.
+#[derive(Debug)]
+pub struct DirectoryWatch {
+    home: Home,
+    /// How many sessions are watched.
+    most: usize,
+    notify: Option<OwnedFd>,
+    /// The watch on the directory of all sessions.
+    root: i32,
+    /// That directory is another one now, and so are those in it.
+    is_elsewhere: bool,
+    dirs: BTreeMap<i32, SessionId>,
+    /// The sessions in `dirs`.
+    watched: BTreeSet<SessionId>,
+}
+
+impl DirectoryWatch {
+    /// Watches the directory of all sessions, and later at most `most` of them.
+    pub fn new(home: Home, most: usize) -> Self {
+        let notify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
+        let (dirs, watched) = (BTreeMap::new(), BTreeSet::new());
+        let mut watch = Self { home, most, notify, root: -1, is_elsewhere: false, dirs, watched };
+        watch.begin();
+        watch
+    }
+
+    /// Begins to watch the directory of all sessions, if it is not watched.
+    pub fn begin(&mut self) {
+        let Some(notify) = &self.notify else { return };
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::ONLYDIR;
+        self.root = inotify::add_watch(notify, self.home.sessions_dir(), flags).unwrap_or(-1);
+    }
+
+    /// Nothing is told of until the next [`DirectoryWatch::begin`].
+    pub(crate) fn give_up(&mut self) {
+        self.root = -1;
+    }
+
+    /// Forgets directories that are not where the sessions are any more.
+    pub fn forget_moved(&mut self) {
+        if let Some(notify) = &self.notify
+            && std::mem::take(&mut self.is_elsewhere)
+        {
+            for (watch, _) in std::mem::take(&mut self.dirs) {
+                let _ = inotify::remove_watch(notify, watch);
+            }
+            self.watched.clear();
+        }
+    }
+
+    /// Readable when something changed.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.notify.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether the kernel does not tell of sessions that come and go.
+    pub fn is_blind(&self) -> bool {
+        self.notify.is_none() || self.root < 0
+    }
+
+    /// The sessions that are watched.
+    pub(crate) fn watched(&self) -> &BTreeSet<SessionId> {
+        &self.watched
+    }
+
+    /// Watches a session; whether that is so from now on, or the session is not there.
+    pub fn add(&mut self, id: &SessionId) -> bool {
+        let Some(notify) = self.notify.as_ref().filter(|_| !self.watched.contains(id)) else {
+            return self.notify.is_some();
+        };
+        if self.watched.len() >= self.most {
+            return false;
+        }
+        // The status is put in place by renaming it; a lease is closed when its holder ends.
+        let flags = WatchFlags::MOVED_TO
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::ONLYDIR;
+        match inotify::add_watch(notify, self.home.session_dir(id), flags) {
+            Ok(watch) => {
+                self.dirs.insert(watch, id.clone());
+                self.watched.insert(id.clone());
+                true
+            }
+            Err(rustix::io::Errno::NOENT) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// What the kernel has told so far.
+    pub fn read(&mut self) -> Due {
+        let mut ids = BTreeSet::new();
+        let mut forgotten = Vec::new();
+        let Some(notify) = &self.notify else { return Due::Some(ids) };
+        let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
+        let mut reader = inotify::Reader::new(notify, &mut buffer);
+        while let Ok(event) = reader.next() {
+            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                return Due::All;
+            }
+            let is_away = event.events().intersects(
+                ReadFlags::MOVE_SELF | ReadFlags::DELETE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED,
+            );
+            if event.wd() == self.root && is_away {
+                // What is watched is not where the sessions are any more. What is there now is looked at anew.
+                let _ = inotify::remove_watch(notify, self.root);
+                (self.root, self.is_elsewhere) = (-1, true);
+                return Due::All;
+            }
+            let name = event.file_name().and_then(|name| name.to_str().ok());
+            if event.events().contains(ReadFlags::IGNORED) {
+                forgotten.push(event.wd());
+            } else if event.wd() == self.root {
+                ids.extend(name.and_then(SessionId::parse));
+            } else if matches!(name, Some(view::STATUS_FILE | berth_api::client::SOCKET_NAME | LEASE_NAME)) {
+                ids.extend(self.dirs.get(&event.wd()).cloned());
+            }
+        }
+        for watch in forgotten {
+            if let Some(id) = self.dirs.remove(&watch) {
+                self.watched.remove(&id);
+                ids.insert(id);
+            }
+        }
+        Due::Some(ids)
+    }
+}
