@@ -27,6 +27,8 @@ const BLOCK: usize = 20;
 const WARM_UP: usize = BLOCK;
 /// What is sent: about a line.
 const PROMPT: &str = "look at the failing test once more, and tell me what it waits for before you change it";
+/// What 50 senders got accepted per second when each turn was synced by itself, on the machine of `RESULTS.md`.
+const ACCEPTED_ONE_BY_ONE: f64 = 533.0;
 /// How long a sender who was refused because too many turns wait stays away.
 const STAY_AWAY: Duration = Duration::from_millis(1);
 
@@ -107,6 +109,12 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
                 "send → accepted p50, idle agent ÷ bare",
                 Limit::AtMost(1.5),
                 ratio(one.at_once.median(), one.bare.median()),
+            ),
+            Verdict::new(
+                format!("{} senders: turns accepted per second", many.senders),
+                Limit::AtLeast(5.0 * ACCEPTED_ONE_BY_ONE),
+                "",
+                measured.map(|()| many.sent as f64 / many.accepted_in.as_secs_f64()),
             ),
             Verdict::new(
                 format!("{} senders: turns lost", many.senders),

@@ -63,7 +63,10 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     let (rounds, resumes) = bench.pick((31, 7), (3, 2));
     let mut all: Vec<Long> = Vec::new();
     stage.each(|lab, _| {
-        let berth = Structured::new(&bench.programs["berth"], lab, None)?;
+        // An agent that keeps its conversations can be resumed.
+        let store = lab.dir().join("store");
+        std::fs::create_dir(&store).context("create a directory for transcripts")?;
+        let berth = Structured::new(&bench.programs["berth"], lab, Some(&store))?;
         for turns in sizes {
             all.push(Long::make(lab, &berth, turns)?);
         }
