@@ -97,11 +97,13 @@ fn state<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
 pub(crate) struct Recent<K, T> {
     /// How long an answer counts.
     counts_for: fn(&T) -> Duration,
-    looks: Mutex<Vec<(K, Arc<OneLook<Seen<T>>>)>>,
+    looks: Mutex<Vec<(K, KeyLook<T>)>>,
 }
 
 /// What was seen, and when.
 type Seen<T> = (Instant, Result<T, Problem>);
+/// The looks for one key.
+type KeyLook<T> = Arc<OneLook<Seen<T>>>;
 
 impl<K: PartialEq, T: Clone + Send + Sync + 'static> Recent<K, T> {
     /// Answers that count for as long as `counts_for` says.
@@ -128,7 +130,7 @@ impl<K: PartialEq, T: Clone + Send + Sync + 'static> Recent<K, T> {
         Ok((answer?, at.elapsed()))
     }
 
-    fn of(&self, key: K) -> Arc<OneLook<Seen<T>>> {
+    fn of(&self, key: K) -> KeyLook<T> {
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         looks.retain(|(_, one)| {
             let is_young = || state(&one.state).last.as_ref().is_some_and(|(_, seen)| self.is_young(seen));
@@ -154,6 +156,7 @@ impl<K: PartialEq, T: Clone + Send + Sync + 'static> Recent<K, T> {
 mod tests {
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
     use std::sync::mpsc;
+    use std::task::{Context, Waker};
 
     use tokio::sync::Semaphore;
 
@@ -321,7 +324,8 @@ mod tests {
             let (question, count) = (Recent::new(|_| Duration::ZERO), Arc::new(AtomicUsize::new(0)));
             let one = question.of(());
             let mut left = Box::pin(question.ask((), counted(&count)));
-            assert!(futures_util::poll!(&mut left).is_pending());
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(left.as_mut().poll(&mut context).is_pending());
             drop(left);
             while state(&one.state).last.is_none() {
                 tokio::task::yield_now().await;
