@@ -465,6 +465,9 @@ impl Feed {
 
 #[cfg(test)]
 mod tests {
+    use berth_api::record::Spec;
+    use berth_api::{Scope, Timestamp};
+
     use super::*;
 
     #[test]
@@ -476,5 +479,20 @@ mod tests {
         assert_eq!((turn.text.as_str(), turn.said), ("first ", SAID_BYTES + 10));
         turn.say(2, "anew", &mut out);
         assert_eq!((turn.text.as_str(), turn.said), ("anew", 4));
+    }
+
+    #[test]
+    fn an_event_in_the_ring_shows_its_command_line_as_the_reader_may_see_it() {
+        let command = ["x", "--token", "hunter2"].map(str::to_owned).to_vec();
+        let event = Event::Respecified { spec: Spec { command, ..Spec::default() } };
+        let line = Line { seq: 7, at: Timestamp(0), event };
+        let block = Block::of(7, Shared::new(&line, sse::line));
+        let all = Viewer { scope: Scope::Control, sessions: None };
+        for (viewer, shown) in [(&all, "hunter2"), (&Viewer::LEAST, "***")] {
+            let told = block.events_from(7, viewer);
+            assert_eq!(told, [block.whole(viewer)]);
+            assert!(String::from_utf8_lossy(&told[0]).contains(shown), "{told:?}");
+            assert!(block.events_from(8, viewer).is_empty());
+        }
     }
 }
