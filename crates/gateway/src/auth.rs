@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, TokenKind};
@@ -152,7 +152,7 @@ pub(crate) async fn admit(State(gate): State<Arc<Gate>>, mut request: Request, n
 fn enter(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Option<Arc<Pass>>), Fault> {
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Fault::from(Problem::new(Code::Bug, "a connection came from nowhere")))?;
-    let Seen { asked, found, forwarded } = examine(gate, wire, peer, &Head::of(request))?;
+    let (asked, found, forwarded) = examine(gate, wire, peer, request)?;
     let (caller, pass) = match found {
         Ok(Some((caller, pass))) => (Some(caller), pass),
         Ok(None) | Err(_) if is_open(gate, request) => (None, None),
@@ -172,39 +172,22 @@ fn enter(gate: &Gate, wire: &Wire, request: &mut Request) -> Result<(Asked, Opti
     Ok((asked, pass))
 }
 
-/// What of a request says who asks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Head<'a> {
-    pub(crate) method: &'a Method,
-    pub(crate) uri: &'a Uri,
-    pub(crate) headers: &'a HeaderMap,
-}
-
-impl<'a> Head<'a> {
-    pub(crate) fn of<B>(request: &'a axum::http::Request<B>) -> Self {
-        Self { method: request.method(), uri: request.uri(), headers: request.headers() }
-    }
-}
-
-/// What was found out about a request that is for us, and from nobody's page but ours.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    pub(crate) asked: Asked,
-    /// Who asks; nobody if they show nothing.
-    pub(crate) found: Result<Option<Found>, Fault>,
-    /// The client's address, if a trusted proxy names it.
-    pub(crate) forwarded: Option<IpAddr>,
-}
-
-/// Looks who asks.
-fn examine(gate: &Gate, wire: &Wire, peer: Peer, head: &Head<'_>) -> Result<Seen, Fault> {
+/// Who asks (nobody if they show nothing), and the client's address if a trusted proxy names it, of a request that is for
+/// us, and from nobody's page but ours.
+#[expect(clippy::type_complexity, reason = "three things that are found out together")]
+fn examine(
+    gate: &Gate,
+    wire: &Wire,
+    peer: Peer,
+    request: &Request,
+) -> Result<(Asked, Result<Option<Found>, Fault>, Option<IpAddr>), Fault> {
     let is_local = matches!(peer, Peer::Local { .. });
     if let Peer::Local { uid, .. } = peer
         && uid != rustix::process::getuid().as_raw()
     {
         return Err(Problem::new(Code::NotAllowed, "this socket is for its owner only").into());
     }
-    let Head { method, uri, headers } = *head;
+    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
     let forwarded = gate.door.proxies.client(&peer, headers);
     let peer = forwarded.map_or(peer, |address| Peer::Network(SocketAddr::new(address, 0)));
     let host = gate.door.hosts.check(uri, headers, is_local)?;
@@ -215,7 +198,7 @@ fn examine(gate: &Gate, wire: &Wire, peer: Peer, head: &Head<'_>) -> Result<Seen
         (Shown::Nothing, Peer::Local { pid, inside, .. }) => Ok(Some((owner(headers, *pid, inside)?, None))),
         (shown, _) => who(gate, &peer, &shown),
     };
-    Ok(Seen { asked: Asked { secure, host, peer }, found, forwarded })
+    Ok((Asked { secure, host, peer }, found, forwarded))
 }
 
 /// Our own user at the socket: a person, or the agent of a session, who may do what its grant says. Another gateway of
@@ -247,7 +230,7 @@ fn owner(
     Ok(Caller { place, scope: scope.min(most), sessions: None, agent, also, pass: None })
 }
 
-pub(crate) type Found = (Caller, Option<Arc<Pass>>);
+type Found = (Caller, Option<Arc<Pass>>);
 
 /// Who it is by what they show. `None` if they show nothing; an error if what they show is wrong.
 fn who(gate: &Gate, peer: &Peer, shown: &Shown) -> Result<Option<Found>, Fault> {
