@@ -64,6 +64,8 @@ pub(crate) struct Client {
     pub(crate) wants_write: bool,
     /// It sent more keys than the agent reads; it is not listened to until the agent does.
     pub(crate) paused: bool,
+    /// A request of it is not answered yet; what it sent behind that waits.
+    pub(crate) has_call: bool,
     incoming: Vec<u8>,
     outgoing: VecDeque<Queued>,
     /// How much of the first queued frame is written.
@@ -109,6 +111,7 @@ impl Client {
             told_end: 0,
             wants_write: false,
             paused: false,
+            has_call: false,
             incoming: Vec::new(),
             outgoing: VecDeque::new(),
             sent: 0,

@@ -28,6 +28,7 @@ mod turns;
 mod typing;
 mod unjournalled;
 mod world;
+mod writing;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -61,7 +62,7 @@ use crate::history::Stored;
 use crate::killpoint;
 use crate::notify;
 use crate::output::{self, OutputLog};
-use crate::owner::{Input, Owner};
+use crate::owner::{Input, Owner, Taken};
 use crate::start::{ADOPT_FLAG, KEEPER_VERB, LOOKING_SINCE};
 use crate::store::{self, Lease};
 use crate::view;
@@ -129,8 +130,12 @@ struct Keeper {
     signals: SignalFd,
     epoll: OwnedFd,
     watchdog: Option<Watchdog>,
+    /// The journal on its way to the disk.
+    writing: writing::Writing,
     clients: BTreeMap<u64, Client>,
     next_client: u64,
+    /// Requests that arrived while a batch was on its way, oldest first.
+    calls: VecDeque<(u64, Vec<u8>)>,
     terminal: Option<Terminal>,
     /// The agent, if it takes turns.
     talk: Option<agent::Talk>,
@@ -203,11 +208,12 @@ impl Keeper {
     fn serve(mut self) -> Result<(), Problem> {
         self.watchdog = self.make_watchdog().ok();
         self.write_status();
+        self.start_writer();
         let mut events = Vec::with_capacity(16);
         let mut lean = false;
         while !self.leaving {
             events.clear();
-            let due = self.timeout();
+            let due = if self.has_heard() { Some(Timespec::default()) } else { self.timeout() };
             let timeout = due.or((!lean).then_some(LEAN_AFTER));
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -225,6 +231,8 @@ impl Keeper {
             for event in &events {
                 self.handle(event.data.u64(), event.flags);
             }
+            self.answer_calls();
+            self.take_heard();
             self.on_time();
             self.settle();
             self.leave_if_disowned();
@@ -251,15 +259,21 @@ impl Keeper {
 
     /// Lets the owner take a batch and tells everyone what came of it.
     fn take(&mut self, inputs: Vec<Input>) -> Result<Vec<Result<(), Refusal>>, Problem> {
+        Ok(self.take_batch(inputs)?.answers)
+    }
+
+    fn take_batch(&mut self, inputs: Vec<Input>) -> Result<Taken, Problem> {
         self.check_lease(&inputs)?;
         self.commit(inputs)
     }
 
-    fn commit(&mut self, inputs: Vec<Input>) -> Result<Vec<Result<(), Refusal>>, Problem> {
-        match self.owner.take(inputs, now()) {
+    fn commit(&mut self, inputs: Vec<Input>) -> Result<Taken, Problem> {
+        let batch = self.owner.begin(inputs, now());
+        let written = if batch.is_empty() { batch.write() } else { self.write(batch) };
+        match self.owner.finish(written) {
             Ok(taken) => {
                 self.publish(&taken.events);
-                Ok(taken.answers)
+                Ok(taken)
             }
             Err(error) => Err(self.journal_trouble(&error)),
         }
@@ -267,6 +281,10 @@ impl Keeper {
 
     /// Takes a report. If the journal refuses, the report waits: the world will not repeat it.
     fn report(&mut self, observations: Vec<Observation>) {
+        if self.writing.is_busy {
+            // Part of the next batch.
+            return self.writing.heard.extend(observations.into_iter().map(Input::Report));
+        }
         let epoch = self.owner.history().session.epoch;
         unjournalled::add(&mut self.unjournalled, observations, epoch);
         if self.unjournalled.is_empty() {

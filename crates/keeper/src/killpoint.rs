@@ -42,6 +42,29 @@ pub fn reached(name: &str) {
     }
 }
 
+/// The variable that names a point and a file, `sync:/path`: the point waits while the file exists, and makes
+/// `/path.held` when it begins to. So a test has a disk that is slow for exactly as long as the test likes.
+#[cfg(debug_assertions)]
+const HOLD_VARIABLE: &str = "BERTH_HOLD";
+
+/// Waits, if a test asked for it.
+#[cfg(debug_assertions)]
+pub fn held(name: &str) {
+    let Ok(armed) = std::env::var(HOLD_VARIABLE) else { return };
+    let Some((_, path)) = armed.split_once(':').filter(|(wanted, _)| *wanted == name) else { return };
+    if std::path::Path::new(path).exists() {
+        let _ = std::fs::write(format!("{path}.held"), "");
+    }
+    while std::path::Path::new(path).exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Does nothing in a release build.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn held(_name: &str) {}
+
 /// How long a turn of the loop may take; tests may be less patient.
 #[cfg(debug_assertions)]
 pub fn stuck_after(usually: Duration) -> Duration {

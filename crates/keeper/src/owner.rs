@@ -32,17 +32,78 @@ pub struct Taken {
     pub events: Vec<Committed<Stored>>,
 }
 
+/// The turn that a prompt is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AcceptedTurn {
+    /// Its number.
+    pub turn: u64,
+    /// True if its key was used before: the prompt is the turn of then.
+    pub repeated: bool,
+}
+
+impl Taken {
+    /// What came of a batch of `Send`, one for each: these are the keys of the prompts, and this is the state that
+    /// the batch led to.
+    pub fn accepted(&self, keys: &[Option<String>], session: &Session) -> Vec<Result<AcceptedTurn, Refusal>> {
+        let turns = self.events.iter().filter_map(|event| match event.get().event {
+            Event::TurnAccepted { turn, .. } => Some(turn),
+            _ => None,
+        });
+        let mut turns = turns.peekable();
+        let each = self.answers.iter().zip(keys).map(|(answer, key)| {
+            answer.clone()?;
+            let known = key.as_deref().and_then(|key| session.turns.keyed(key));
+            // A repeated prompt has no event: the next one is of another turn.
+            let new = turns.next_if(|turn| known.is_none_or(|known| known == *turn));
+            let turn = new.or(known).expect("an accepted turn is new, or its key is known");
+            Ok(AcceptedTurn { turn, repeated: new.is_none() })
+        });
+        each.collect()
+    }
+}
+
+/// A batch that is decided and not on disk. Whoever has it has the journal, so that there is one at a time, and its
+/// answers, so that they are not given before [`Owner::finish`] has them.
+#[derive(Debug)]
+pub struct Batch<D: Disk = RealDisk> {
+    journal: Journal<Stored, D>,
+    events: Vec<Stored>,
+    answers: Vec<Result<(), Refusal>>,
+}
+
+/// A batch that the journal took or refused.
+#[derive(Debug)]
+pub struct Written<D: Disk = RealDisk> {
+    journal: Journal<Stored, D>,
+    result: Result<Vec<Committed<Stored>>, JournalError>,
+    answers: Vec<Result<(), Refusal>>,
+}
+
+impl<D: Disk> Batch<D> {
+    /// True if there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Writes and syncs, in whatever thread.
+    pub fn write(mut self) -> Written<D> {
+        let result = self.journal.append(self.events);
+        Written { journal: self.journal, result, answers: self.answers }
+    }
+}
+
 /// One session's state and its journal: whoever has this is the only one who may write.
 #[derive(Debug)]
 pub struct Owner<D: Disk = RealDisk> {
     history: History,
-    journal: Journal<Stored, D>,
+    /// `None` while a batch is on its way to the disk.
+    journal: Option<Journal<Stored, D>>,
 }
 
 impl<D: Disk> Owner<D> {
     /// Begins with a journal and what was read from it.
     pub fn new(journal: Journal<Stored, D>, past: &[Committed<Stored>]) -> Self {
-        Self { history: History::replay(past), journal }
+        Self { history: History::replay(past), journal: Some(journal) }
     }
 
     /// What is known.
@@ -53,8 +114,22 @@ impl<D: Disk> Owner<D> {
     /// Takes a batch. If the journal fails, nothing of it happened as far as anyone is told; after a
     /// crash the front part of it may turn out to be on disk all the same.
     pub fn take(&mut self, inputs: Vec<Input>, now: Now) -> Result<Taken, JournalError> {
-        let (batch, answers) = self.decided(inputs, now);
-        let events = if batch.is_empty() { Vec::new() } else { self.journal.append(batch)? };
+        let batch = self.begin(inputs, now);
+        self.finish(batch.write())
+    }
+
+    /// Decides a batch on the state as it is. Nothing has happened yet. The one before must be finished.
+    pub fn begin(&mut self, inputs: Vec<Input>, now: Now) -> Batch<D> {
+        let (events, answers) = self.decided(inputs, now);
+        let journal = self.journal.take().expect("the batch before is finished");
+        Batch { journal, events, answers }
+    }
+
+    /// Applies what the journal took.
+    pub fn finish(&mut self, written: Written<D>) -> Result<Taken, JournalError> {
+        let Written { journal, result, answers } = written;
+        self.journal = Some(journal);
+        let events = result?;
         for event in &events {
             self.history.apply(event);
         }
@@ -107,6 +182,6 @@ impl<D: Disk> Owner<D> {
 
     /// Closes the journal so that later damage can be told from a torn end.
     pub fn close(self) -> Result<(), JournalError> {
-        self.journal.close()
+        self.journal.map_or(Ok(()), Journal::close)
     }
 }

@@ -57,7 +57,7 @@ fn seeds(usual: u64) -> Range<u64> {
 }
 
 /// What must have happened often enough that silence about it means something.
-const HAPPENS: [&str; 21] = [
+const HAPPENS: [&str; 23] = [
     "before an effect",
     "between append and publish",
     "between publish and effects",
@@ -68,6 +68,7 @@ const HAPPENS: [&str; 21] = [
     "input",
     "input refused",
     "killed",
+    "keys during a sync",
     "kills",
     "left",
     "leftovers do not end",
@@ -77,13 +78,15 @@ const HAPPENS: [&str; 21] = [
     "restarts in place",
     "the disk fails",
     "torn",
+    "while a batch is on its way",
     "writer granted",
     "writer refused",
 ];
 
 /// The same for lives with turns.
-const HAPPENS_TO_TURNS: [&str; 23] = [
+const HAPPENS_TO_TURNS: [&str; 24] = [
     "accepted",
+    "accepted at once",
     "before an effect",
     "between append and publish",
     "between publish and effects",
@@ -162,6 +165,12 @@ fn assert_caught_in(takes_turns: bool, bug: Bug, blind: bool) {
 #[test]
 fn the_simulation_catches_publish_before_append() {
     assert_caught(Bug::PublishBeforeAppend, false);
+}
+
+#[test]
+fn the_simulation_catches_a_batch_that_is_answered_before_its_commit() {
+    assert_caught_in(true, Bug::AnswersBeforeCommit, false);
+    assert_caught_in(true, Bug::AnswersBeforeCommit, true);
 }
 
 #[test]

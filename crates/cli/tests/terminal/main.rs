@@ -10,6 +10,7 @@ mod offers;
 mod programs;
 mod restart;
 mod scrollback;
+mod slow_disk;
 mod typing;
 mod writer;
 

@@ -23,6 +23,7 @@ mod random;
 mod resumes;
 mod secrets;
 mod silent;
+mod slow_disk;
 mod starting;
 mod strange_clients;
 mod talking;

@@ -83,12 +83,15 @@ impl Keeper {
     }
 
     /// Does something without being replaced in the middle of it: what is recorded as said must be said, and a
-    /// new image would not know that it was not. A disk that hangs cannot be helped by a new image anyway.
+    /// new image would not know that it was not. A disk that hangs cannot be helped by a new image anyway. Clients are
+    /// not read meanwhile: keys of a person would be joined with what is typed.
     pub(super) fn undisturbed<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
         if let Some(watchdog) = &self.watchdog {
             watchdog.disarm();
         }
+        self.writing.holds_keys = true;
         let done = what(self);
+        self.writing.holds_keys = false;
         self.arm_watchdog();
         done
     }

@@ -36,6 +36,16 @@ pub(super) fn tags_of(texts: &[String]) -> Result<Vec<Name>, Problem> {
     texts.iter().map(tag).collect()
 }
 
+/// True for a request that is answered from the state as it is, and leaves no trace in the journal.
+fn needs_no_journal(client: &Client, payload: &[u8]) -> bool {
+    let writes = client.attached.is_some_and(|attached| attached.fence.is_some());
+    match serde_json::from_slice::<Call>(payload).map(|call| call.request) {
+        Ok(Request::Attach { role, .. }) => role == Role::Observer && !writes,
+        Ok(request) => matches!(request, Request::Status | Request::Screen { .. } | Request::Resize { .. }),
+        Err(_) => false,
+    }
+}
+
 impl Keeper {
     pub(super) fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
@@ -45,7 +55,7 @@ impl Keeper {
             if !allowed {
                 continue;
             }
-            if self.clients.len() >= MAX_CLIENTS {
+            if self.clients.len() >= MAX_CLIENTS && !self.writing.is_busy {
                 self.let_go_of_the_gone();
             }
             if self.clients.len() < MAX_CLIENTS {
@@ -58,6 +68,10 @@ impl Keeper {
                 let _ = frame::write(&mut &stream, Kind::Answer, &[&answer]);
             }
         }
+    }
+
+    pub(super) fn has_room_for_clients(&self) -> bool {
+        self.clients.len() < MAX_CLIENTS
     }
 
     /// Serves those who have hung up, and forgets them. After a keeper stood still, all who gave up on it are in the
@@ -75,6 +89,7 @@ impl Keeper {
         for key in gone {
             // First what it said, then its end.
             while self.clients.contains_key(&key) {
+                self.answer_calls();
                 self.on_client(key, epoll::EventFlags::IN);
             }
         }
@@ -119,33 +134,86 @@ impl Keeper {
     }
 
     pub(super) fn on_client(&mut self, key: u64, flags: epoll::EventFlags) {
-        if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
-            let Some(client) = self.clients.get_mut(&key) else { return };
-            let open = client.receive().unwrap_or(false);
-            loop {
-                let Some(client) = self.clients.get_mut(&key) else { return };
-                match client.next_frame() {
-                    Ok(Some(frame)) => match frame.kind {
-                        Kind::Input => self.on_keys(key, &frame.payload),
-                        Kind::Call => self.on_call(key, &frame.payload),
-                        Kind::Answer | Kind::Output | Kind::Screen | Kind::Notice => {
-                            return self.drop_client(key);
-                        }
-                    },
-                    Ok(None) => break,
-                    Err(_) => return self.drop_client(key),
-                }
-            }
-            if !open {
-                return self.drop_client(key);
-            }
-            self.bound_unfinished();
-            self.pause_if_full(key);
+        let is_heard = |client: &Client| !client.has_call;
+        if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR)
+            && self.clients.get(&key).is_some_and(is_heard)
+        {
+            self.receive(key);
         }
         if flags.contains(epoll::EventFlags::OUT) {
             self.write_now(key);
         }
         self.flush(key);
+    }
+
+    /// Reads a client, and does what it wants.
+    pub(super) fn receive(&mut self, key: u64) {
+        let Some(client) = self.clients.get_mut(&key) else { return };
+        let open = client.receive().unwrap_or(false);
+        self.on_frames(key);
+        if !open {
+            return self.drop_client(key);
+        }
+        self.bound_unfinished();
+        self.pause_if_full(key);
+    }
+
+    /// What a client sent, up to a request that has to wait.
+    fn on_frames(&mut self, key: u64) {
+        while let Some(client) = self.clients.get_mut(&key).filter(|client| !client.has_call) {
+            match client.next_frame() {
+                Ok(Some(frame)) => match frame.kind {
+                    Kind::Input => self.on_keys(key, &frame.payload),
+                    Kind::Call if self.writing.is_busy && !needs_no_journal(client, &frame.payload) => {
+                        client.has_call = true;
+                        self.calls.push_back((key, frame.payload));
+                    }
+                    Kind::Call => {
+                        client.has_call = true;
+                        self.on_call(key, &frame.payload);
+                        self.is_answered(key);
+                    }
+                    Kind::Answer | Kind::Output | Kind::Screen | Kind::Notice => {
+                        return self.drop_client(key);
+                    }
+                },
+                Ok(None) => return,
+                Err(_) => return self.drop_client(key),
+            }
+        }
+    }
+
+    fn is_answered(&mut self, key: u64) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.has_call = false;
+        }
+    }
+
+    /// Answers the requests that arrived while a batch was on its way to the disk. Turns that were sent are one batch:
+    /// they are accepted with one sync.
+    pub(super) fn answer_calls(&mut self) {
+        let mut sends = Vec::new();
+        let calls = std::mem::take(&mut self.calls);
+        let keys: Vec<u64> = calls.iter().map(|(key, _)| *key).collect();
+        for (key, payload) in calls {
+            let (trace, admitted) = self.admitted(key, &payload);
+            match admitted {
+                Ok(Some(Request::Send { submit })) => sends.push((key, trace, submit)),
+                Ok(Some(request)) => {
+                    self.send_all(std::mem::take(&mut sends));
+                    let answer = self.on_request(key, request);
+                    self.reply(key, trace.as_deref(), answer);
+                }
+                Ok(None) => {}
+                Err(problem) => self.reply(key, trace.as_deref(), Err(problem)),
+            }
+        }
+        self.send_all(sends);
+        for key in keys {
+            self.is_answered(key);
+            self.flush(key);
+            self.on_frames(key);
+        }
     }
 
     /// Disconnects the client with the longest unfinished frame if all of them together are too long. A client that sends
@@ -176,7 +244,11 @@ impl Keeper {
     }
 
     /// Forgets a client. If it was the writer, nobody is, and that is recorded.
-    fn drop_client(&mut self, key: u64) {
+    pub(super) fn drop_client(&mut self, key: u64) {
+        if self.writing.is_busy {
+            self.writing.gone.insert(key);
+            return;
+        }
         let Some(client) = self.clients.remove(&key) else { return };
         self.epoll_delete(&client);
         if let Some(request) = client.awaits_answer {
@@ -207,8 +279,20 @@ impl Keeper {
     }
 
     fn on_call(&mut self, key: u64, payload: &[u8]) {
+        let (trace, admitted) = self.admitted(key, payload);
+        let answer = match admitted {
+            Ok(Some(Request::Send { submit })) => return self.send_all(vec![(key, trace, submit)]),
+            Ok(Some(request)) => self.on_request(key, request),
+            Ok(None) => return,
+            Err(problem) => Err(problem),
+        };
+        self.reply(key, trace.as_deref(), answer);
+    }
+
+    /// The trace of a request, and the request if its client may ask for that. `None` if the client has withdrawn it.
+    fn admitted(&mut self, key: u64, payload: &[u8]) -> (Option<String>, Result<Option<Request>, Problem>) {
         let mut trace = None;
-        let answer = match serde_json::from_slice::<Call>(payload) {
+        let request = match serde_json::from_slice::<Call>(payload) {
             Ok(call) if call.protocol == PROTOCOL => {
                 trace = call.trace.filter(|trace| trace::is_trace(trace));
                 tracing::debug!(client = key, request = %redact::kind(&call.request), trace, "asked");
@@ -218,14 +302,14 @@ impl Keeper {
                 }
                 if self.is_withdrawn(key, &call.request) {
                     tracing::info!(client = key, trace, "withdrawn: the client has hung up");
-                    return;
+                    return (trace, Ok(None));
                 }
                 let agents: Vec<String> = call.agent.into_iter().chain(call.also).collect();
-                self.permitted(key, &agents, &call.request).and_then(|()| {
+                self.permitted(key, &agents, &call.request).map(|()| {
                     if let Some(client) = self.clients.get_mut(&key) {
                         client.is_known = true;
                     }
-                    self.on_request(key, call.request)
+                    Some(call.request)
                 })
             }
             Ok(call) => Err(Problem::new(
@@ -235,6 +319,10 @@ impl Keeper {
             .hint("use the same version of berth, or end the session with the old one")),
             Err(error) => Err(Problem::new(Code::Usage, format!("not understood: {error}"))),
         };
+        (trace, request)
+    }
+
+    pub(super) fn reply(&mut self, key: u64, trace: Option<&str>, answer: Result<Option<Answer>, Problem>) {
         match answer {
             Ok(None) => {}
             Ok(Some(answer)) => self.answer(key, &answer),
@@ -340,7 +428,10 @@ impl Keeper {
             }
             Request::Watch { from } => self.watch(key, from),
             Request::AwaitAgent => self.await_agent(key),
-            Request::Send { submit } => self.send(key, submit),
+            Request::Send { submit } => {
+                self.send_all(vec![(key, None, submit)]);
+                Ok(None)
+            }
             Request::Follow { turn } => self.follow_turn(key, turn),
             Request::Withdraw { turn } => self.withdraw(key, turn),
             Request::Cancel { turn } => self.cancel(key, turn),

@@ -153,8 +153,9 @@ impl Keeper {
                 Ok((count, remark)) => {
                     stored += count;
                     if let Some(Remark::Dropped { before }) = remark {
+                        // Not now: what is read while that is on its way to the disk would overtake the rest of this.
                         // A note that fails is said again by the next file that is dropped.
-                        let _ = self.take(vec![Input::Note(Event::OutputDropped { before })]);
+                        self.writing.heard.push(Input::Note(Event::OutputDropped { before }));
                     }
                 }
                 Err(_) => return stored,

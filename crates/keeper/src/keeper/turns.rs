@@ -15,36 +15,65 @@ use berth_host::clock;
 
 use super::{Keeper, now};
 use crate::audit::{self, AuditEvent};
+use crate::owner::Input;
 use crate::{killpoint, turn};
 
 impl Keeper {
-    pub(super) fn send(&mut self, key: u64, submit: Submit) -> Result<Option<Answer>, Problem> {
-        killpoint::reached("sending");
+    /// Accepts turns, all in one commit, and gives a receipt for each.
+    pub(super) fn send_all(&mut self, sends: Vec<(u64, Option<String>, Submit)>) {
+        let (mut commands, mut senders, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        for (key, trace, submit) in sends {
+            killpoint::reached("sending");
+            let (turn_key, waits) = (submit.key.clone(), submit.waits);
+            match self.send_command(key, submit) {
+                Ok(Some(command)) => {
+                    commands.push(Input::Command(command));
+                    senders.push((key, trace, waits));
+                    keys.push(turn_key);
+                }
+                Ok(None) => {}
+                Err(problem) => self.reply(key, trace.as_deref(), Err(problem)),
+            }
+        }
+        if senders.is_empty() {
+            return;
+        }
+        let taken = match self.take_batch(commands) {
+            Ok(taken) => taken,
+            Err(problem) => {
+                for (key, trace, ..) in senders {
+                    self.reply(key, trace.as_deref(), Err(problem.clone()));
+                }
+                return;
+            }
+        };
+        killpoint::reached("accepted");
+        let accepted = taken.accepted(&keys, &self.owner.history().session);
+        for ((key, trace, waits), accepted) in senders.into_iter().zip(accepted) {
+            let answer = accepted.map_err(|refusal| self.refused(&refusal)).and_then(|accepted| {
+                if let Some(client) = self.clients.get_mut(&key).filter(|_| waits) {
+                    client.waits_for = Some(accepted.turn);
+                }
+                let receipt = Receipt { repeated: accepted.repeated, ..self.receipt(accepted.turn)? };
+                Ok(Some(Answer::Receipt { receipt: Box::new(receipt) }))
+            });
+            self.reply(key, trace.as_deref(), answer);
+        }
+    }
+
+    /// The command that accepts a turn. `None` if its sender is gone.
+    fn send_command(&self, key: u64, submit: Submit) -> Result<Option<Command>, Problem> {
         let Some(by) = self.actor(key) else { return Ok(None) };
         self.may_be_sent_to()?;
         if let Some(expected) = &submit.expected {
             turn::is_expected(&self.owner.history().session, &self.id, expected)?;
         }
-        let known = self.owner.history().session.turns.last();
         let boot_id = self.me.boot_id.clone();
         let start_by = submit.max_wait_ms.map(|wait| clock::boot_ms().saturating_add(wait));
         let start_by = start_by.map(|boot_ms| StartBy { boot_id, boot_ms });
-        let Submit { text, key: turn_key, manner, waits, .. } = submit;
-        let manner = manner.into();
-        let prompt = Prompt { by, text, key: turn_key.clone(), start_by, manner, retry: None };
-        self.order(Command::Send { prompt })?;
-        killpoint::reached("accepted");
-        let turns = &self.owner.history().session.turns;
-        let repeated = turns.last() == known;
-        let turn = match turn_key.as_deref().and_then(|key| turns.keyed(key)) {
-            Some(turn) => turn,
-            None => turns.last(),
-        };
-        let receipt = Box::new(Receipt { repeated, ..self.receipt(turn)? });
-        if let Some(client) = self.clients.get_mut(&key).filter(|_| waits) {
-            client.waits_for = Some(turn);
-        }
-        Ok(Some(Answer::Receipt { receipt }))
+        let Submit { text, key, manner, .. } = submit;
+        let prompt = Prompt { by, text, key, start_by, manner: manner.into(), retry: None };
+        Ok(Some(Command::Send { prompt }))
     }
 
     fn actor(&self, key: u64) -> Option<Actor> {

@@ -12,6 +12,8 @@ pub(crate) enum Bug {
     None,
     /// Tells clients first and writes then.
     PublishBeforeAppend,
+    /// Answers requests when their batch is on its way, and not when it is committed.
+    AnswersBeforeCommit,
     /// Acts on what it is about to write.
     EffectBeforeCommit,
     /// After a crash the epoch starts again at 1.
@@ -101,6 +103,7 @@ impl Bug {
             Self::Journal(planted) => planted,
             Self::None
             | Self::PublishBeforeAppend
+            | Self::AnswersBeforeCommit
             | Self::EffectBeforeCommit
             | Self::EpochReset
             | Self::SaysAgain

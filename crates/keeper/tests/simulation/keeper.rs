@@ -4,10 +4,10 @@
 //! to do again. Start with [`Keeper::turn`].
 
 use berth_core::{
-    Boundary, Command, Effect, Ending, Epoch, Event, Observation, Outcome, PROOF_PATIENCE, Phase, Process,
-    Refusal, effects,
+    Boundary, Command, Effect, Ending, Epoch, Event, Fence, Observation, Outcome, PROOF_PATIENCE, Phase,
+    Process, Refusal, effects,
 };
-use berth_keeper::owner::Input;
+use berth_keeper::owner::{Input, Taken};
 
 use crate::agent::MOST_WORDS;
 use crate::bug::Bug;
@@ -79,8 +79,16 @@ impl Keeper {
     pub(crate) fn take(
         &mut self,
         world: &mut World,
-        mut inputs: Vec<Input>,
+        inputs: Vec<Input>,
     ) -> Result<Option<Vec<Result<(), Refusal>>>, Halt> {
+        Ok(self.take_batch(world, inputs)?.map(|taken| taken.answers))
+    }
+
+    pub(crate) fn take_batch(
+        &mut self,
+        world: &mut World,
+        mut inputs: Vec<Input>,
+    ) -> Result<Option<Taken>, Halt> {
         let now = world.now();
         let stops = inputs.iter().any(|input| matches!(input, Input::Command(Command::Stop { .. })));
         let mut plan = self.mind.plan(&inputs, now);
@@ -100,8 +108,10 @@ impl Keeper {
             world.note(|| format!("takes {:?}", plan.events.iter().map(|e| &e.event).collect::<Vec<_>>()));
         }
         let before = (world.disk.counts(), self.mind.history().clone());
+        let on_its_way = self.mind.begin(inputs, now);
+        self.attend(world)?;
         world.before_disk();
-        let taken = self.mind.take(inputs, now);
+        let taken = self.mind.finish(on_its_way);
         match taken {
             Ok(taken) => {
                 world.ledger.took(&plan, &taken.events)?;
@@ -131,18 +141,32 @@ impl Keeper {
                 }
                 world.ledger.check_host(&world.host)?;
                 world.may_die("between publish and effects")?;
-                Ok(Some(taken.answers))
+                Ok(Some(taken))
             }
             Err(error) => {
+                let answers = plan.answers.clone();
                 world.ledger.failed(plan.events, &error)?;
                 world.after_disk()?;
                 world.disk_trouble(&error)?;
                 if *self.mind.history() != before.1 {
                     return Err(Halt::Broken("a batch that failed changed the state".to_owned()));
                 }
-                Ok(None)
+                // Such a keeper has told the senders by now.
+                let is_told = world.bug == Bug::AnswersBeforeCommit;
+                Ok(is_told.then_some(Taken { answers, events: Vec::new() }))
             }
         }
+    }
+
+    /// What goes on while a batch is on its way to the disk: people type, by the rights that are on disk, and anything
+    /// may end.
+    fn attend(&mut self, world: &mut World) -> Result<(), Halt> {
+        if world.rng.below(4) == 0 {
+            world.count("keys during a sync");
+            let fence = Fence(world.rng.below(self.mind.session().fence.0 + 2));
+            self.keys(world, fence)?;
+        }
+        world.may_die("while a batch is on its way")
     }
 
     pub(crate) fn has_unjournalled(&self) -> bool {

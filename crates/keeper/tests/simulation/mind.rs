@@ -8,7 +8,7 @@ use berth_journal::fake::FakeDisk;
 use berth_journal::{Committed, Journal, JournalError, Limits};
 use berth_keeper::History;
 use berth_keeper::history::Stored;
-use berth_keeper::owner::{Input, Owner, Taken};
+use berth_keeper::owner::{Batch, Input, Owner, Taken};
 
 use crate::bug::Bug;
 
@@ -27,6 +27,13 @@ pub(crate) struct Plan {
     pub(crate) answers: Vec<Result<(), Refusal>>,
     pub(crate) events: Vec<Stored>,
     pub(crate) then: Session,
+}
+
+/// A batch between its decision and its commit.
+pub(crate) struct OnItsWay {
+    batch: Batch<FakeDisk>,
+    /// What a forgetful owner decided.
+    plan: Option<Plan>,
 }
 
 /// A mind, what it remembers, and whether its memory had a torn end.
@@ -83,13 +90,20 @@ impl Mind {
         Plan { answers, events, then }
     }
 
-    pub(crate) fn take(&mut self, inputs: Vec<Input>, now: Now) -> Result<Taken, JournalError> {
+    /// Decides a batch, which is then on its way to the disk.
+    pub(crate) fn begin(&mut self, inputs: Vec<Input>, now: Now) -> OnItsWay {
         if !matches!(self.bug, Bug::Forgets(_)) {
-            return self.owner.take(inputs, now);
+            return OnItsWay { batch: self.owner.begin(inputs, now), plan: None };
         }
         let plan = self.plan(&inputs, now);
-        let notes = plan.events.into_iter().map(|stored| Input::Note(stored.event)).collect();
-        let taken = self.owner.take(notes, now)?;
+        let notes = plan.events.iter().map(|stored| Input::Note(stored.event.clone())).collect();
+        OnItsWay { batch: self.owner.begin(notes, now), plan: Some(plan) }
+    }
+
+    /// The disk has it, or not.
+    pub(crate) fn finish(&mut self, on_its_way: OnItsWay) -> Result<Taken, JournalError> {
+        let taken = self.owner.finish(on_its_way.batch.write())?;
+        let Some(plan) = on_its_way.plan else { return Ok(taken) };
         self.believed = plan.then;
         Ok(Taken { answers: plan.answers, events: taken.events })
     }

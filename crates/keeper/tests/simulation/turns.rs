@@ -6,6 +6,7 @@
 use berth_core::{Command, Effect, Manner, Observation, OnFailed, Policy, Prompt, Refusal, Spec, StartBy};
 use berth_keeper::owner::Input;
 
+use crate::bug::Bug;
 use crate::keeper::Keeper;
 use crate::life::Life;
 use crate::world::{Halt, World};
@@ -63,10 +64,11 @@ impl Life {
         // Late turns are more often spoken of.
         let turn = turn.max(self.world.ledger.rules.turns.count().saturating_sub(self.world.rng.below(6)));
         match self.world.rng.below(20) {
-            0..12 => {
+            0..9 => {
                 let prompt = self.world.prompt();
                 self.send(prompt)
             }
+            9..12 => self.send_at_once(),
             12 | 13 => self.order(Command::Cancel { turn, by }).map(drop),
             14 => {
                 let to = self.world.rng.below(3);
@@ -98,6 +100,26 @@ impl Life {
             }
             None => Ok(()),
         }
+    }
+
+    /// Several senders in one commit, and a receipt for each.
+    fn send_at_once(&mut self) -> Result<(), Halt> {
+        let prompts: Vec<Prompt> = (0..2 + self.world.rng.below(4)).map(|_| self.world.prompt()).collect();
+        let inputs = prompts.iter().cloned().map(|prompt| Input::Command(Command::Send { prompt })).collect();
+        let Some(keeper) = &mut self.keeper else { return Ok(()) };
+        let Some(taken) = keeper.take_batch(&mut self.world, inputs)? else { return Ok(()) };
+        if self.world.bug == Bug::AnswersBeforeCommit && taken.events.is_empty() {
+            return prompts.iter().try_for_each(|prompt| self.receipt(prompt));
+        }
+        let keys: Vec<_> = prompts.iter().map(|prompt| prompt.key.clone()).collect();
+        let accepted = taken.accepted(&keys, keeper.mind.session());
+        for (prompt, accepted) in prompts.iter().zip(accepted) {
+            if let Ok(accepted) = accepted {
+                self.world.count("accepted at once");
+                self.world.ledger.receipt(accepted.turn, prompt)?;
+            }
+        }
+        Ok(())
     }
 
     /// A sender hears which turn its prompt is.
