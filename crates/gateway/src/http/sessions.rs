@@ -266,7 +266,7 @@ async fn directories(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Js
 }
 
 async fn one(Target { id, ctx, .. }: Target) -> Result<Json<Status>, Fault> {
-    // A look at a few small files is cheaper than handing it to another thread.
+    // A look at a few small files of a local disk: no other thread is asked for that.
     if let Some(status) = Look::at(&ctx.home, &id).believed(&ctx.home) {
         return Ok(Json(status));
     }
