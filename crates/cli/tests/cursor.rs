@@ -116,16 +116,21 @@ fn a_life(lab: &Lab, seed: &mut Seed, life: u64) {
 
 /// Everything a cursor tells, up to the last event.
 fn follow(mut cursor: Cursor, last: &AtomicU64) -> Vec<(u64, Entry)> {
-    let until = Instant::now() + 2 * PATIENCE;
-    let mut told = Vec::new();
-    while told.last().is_none_or(|(seq, _)| *seq < last.load(Ordering::SeqCst)) && Instant::now() < until {
-        if let Some(News::Event { seq, entry }) =
-            cursor.next(Some(Instant::now() + Duration::from_millis(100)))
-        {
+    let mut told: Vec<(u64, Entry)> = Vec::new();
+    let mut end: Option<Instant> = None;
+    loop {
+        let last = last.load(Ordering::SeqCst);
+        let is_late = *end.get_or_insert_with(|| Instant::now() + PATIENCE) < Instant::now();
+        if last == u64::MAX {
+            end = None;
+        } else if is_late || told.last().is_some_and(|(seq, _)| *seq >= last) {
+            return told;
+        }
+        let news = cursor.next(Some(Instant::now() + Duration::from_millis(100)));
+        if let Some(News::Event { seq, entry }) = news {
             told.push((seq, *entry));
         }
     }
-    told
 }
 
 fn disturb(lab: &Lab, seed: &mut Seed, id: &str, deed: u64) {
