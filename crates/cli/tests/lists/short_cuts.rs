@@ -126,7 +126,11 @@ fn a_released_session_that_is_taken_up_again_is_not_called_idle() {
     gone(&lab.session_dir(&id));
     assert_eq!(lab.json(["ls", "--json"])[0]["state"], "idle");
     let gate = keep_busy(&lab, &id, "say:on it");
-    assert_eq!(lab.json(["ls", "--json"])[0]["state"], "working");
+    wait_until("its agent to work", || {
+        let state = lab.json(["ls", "--json"])[0]["state"].clone();
+        assert_ne!(state, "idle", "it has a turn");
+        state == "working"
+    });
     std::fs::write(gate, "").expect("our own directory");
 }
 
