@@ -642,7 +642,8 @@ fn foreign_agent(writer: &writers::Writer) -> Stranger {
     }
 }
 
-fn is_live(status: &Status) -> bool {
+/// Whether a run of the session goes on.
+pub(crate) fn is_live(status: &Status) -> bool {
     match status.state.as_str() {
         "starting" | "running" | "working" | "needs-you" | "stopping" => true,
         // An agent that was released has nothing that runs.

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::home::{Home, SHELVES};
 use crate::view::{self, Fact};
-use crate::{boundary, foreign, recover, store};
+use crate::{boundary, foreign, recover, store, sweep};
 
 /// The variable that says which state directory a process of ours belongs to.
 pub(crate) const HOME_VARIABLE: &str = "BERTH_HOME";
@@ -289,20 +289,17 @@ pub(crate) fn fate(claim: &Claim, status: &Status) -> (Verdict, String) {
         None => ("session", status.handle(), "berth stop"),
     };
     let current = claim.epoch.is_none_or(|epoch| epoch.0 == status.epoch);
-    match (status.state.as_str(), current) {
-        ("starting" | "running" | "stopping", true) => {
-            (Verdict::Ours, format!("it ends with its {kind}: at the latest with `{stop} {handle}`"))
-        }
-        ("lost", true) if status.ended_at.is_none() => (
-            Verdict::LeftOver,
-            format!("the next `berth sweep`, or command about {kind} {handle}, ends it: its keeper is gone"),
-        ),
-        _ if claim.by != Source::Group => (
-            Verdict::CannotTell,
-            "nothing: its run is over, and only what it inherited ties it to that. End it by hand if it is not needed"
-                .to_owned(),
-        ),
-        _ => (Verdict::LeftOver, "the next `berth sweep` ends it: its run is over".to_owned()),
+    if current && sweep::is_live(status) {
+        (Verdict::Ours, format!("it ends with its {kind}: at the latest with `{stop} {handle}`"))
+    } else if current && sweep::is_unrecorded_loss(status) {
+        let why = "ends it: its keeper is gone";
+        (Verdict::LeftOver, format!("the next `berth sweep`, or command about {kind} {handle}, {why}"))
+    } else if claim.by != Source::Group {
+        let why =
+            "its run is over, and only what it inherited ties it to that. End it by hand if it is not needed";
+        (Verdict::CannotTell, format!("nothing: {why}"))
+    } else {
+        (Verdict::LeftOver, "the next `berth sweep` ends it: its run is over".to_owned())
     }
 }
 
@@ -321,5 +318,32 @@ fn words(claim: &Claim) -> String {
         Source::Descent => format!("the keeper of {session} is above it in the process tree"),
         Source::Lock => format!("it holds the lock that only {session} hands on"),
         Source::Mark => format!("its environment carries the mark of {session}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_core::State;
+
+    use super::*;
+
+    #[test]
+    fn a_process_of_a_run_that_goes_on_is_ours_whatever_its_agent_does() {
+        let id = SessionId::from_random([1; SessionId::LENGTH]);
+        let verdict = |state: State, keeper_pid: Option<u32>, run: u64| {
+            let claim = Claim { by: Source::Group, id: id.clone(), epoch: Some(Epoch(run)), home: None };
+            let state = state.word().to_owned();
+            fate(&claim, &Status { state, keeper_pid, epoch: 2, ..Status::default() }).0
+        };
+        let live =
+            [State::Starting, State::Running, State::Working, State::NeedsYou, State::Idle, State::Stopping];
+        for state in live {
+            assert_eq!(verdict(state, Some(7), 2), Verdict::Ours, "{state:?}");
+            assert_eq!(verdict(state, Some(7), 1), Verdict::LeftOver, "of an earlier run, {state:?}");
+        }
+        assert_eq!(verdict(State::Idle, None, 2), Verdict::LeftOver, "its agent was released");
+        for state in [State::Stopped, State::Lost, State::Archived] {
+            assert_eq!(verdict(state, None, 2), Verdict::LeftOver, "{state:?}");
+        }
     }
 }
