@@ -243,3 +243,16 @@ fn torn_end_behind_a_checkpoint_is_cut_and_kept() {
     assert_eq!(disk.files()[&kept.kept_as], torn[begin..]);
     assert_eq!(piece(&disk, EVENTS + 1, u64::MAX), ["whole"]);
 }
+
+/// A reader may have seen events that no sync covered, so an opening copies the last write as a whole.
+#[test]
+fn opening_behind_a_checkpoint_in_the_last_write_settles_all_of_that_write() {
+    let (disk, mut journal) = long_journal();
+    journal.append(notes(&["one", "two", "three"])).unwrap();
+    let checkpoint = journal.checkpoint().unwrap();
+    drop(journal);
+    let unsettled = Journal::<Note, _>::inspect_from(disk.clone(), OWNER, LIMITS, checkpoint).unwrap();
+    drop(unsettled.unwrap().settle().unwrap());
+    assert_eq!(segments(&disk).pop().unwrap(), common::segment(EVENTS + 1));
+    assert_eq!(piece(&disk, EVENTS + 1, u64::MAX), ["one", "two", "three"]);
+}
