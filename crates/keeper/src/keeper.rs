@@ -2,7 +2,8 @@
 //!
 //! Each turn of the loop takes what arrived, lets the [`Owner`] decide and commit, publishes what
 //! was committed, and does what is owed. Output bytes take their own way: file, clients, screen.
-//! Promise: no terminal, no thread that matters, no wait without a limit.
+//! Promise: no terminal, one thread that decides, no wait without a limit: while a batch is on its way to the disk,
+//! `writing` attends to what needs no journal.
 //! Start with [`keep`]; `begin` makes the keeper, `requests`, `terminal` and `world` are what its
 //! loop deals with: clients, the agent's bytes, the agent's processes; `agent` and `turns` are for one that
 //! takes turns, `helper` and `ready` for one that is shared.
