@@ -8,7 +8,7 @@ use crate::hook::Report;
 use crate::life::PolicyChange;
 use crate::record::{Entry, Interface, Spec};
 use crate::status::Status;
-use crate::turn::{Manner, Receipt, Wish};
+use crate::turn::{Manner, Receipt, TurnView, Wish};
 
 /// The version of this protocol. Grows only when an old side could misunderstand a new one.
 pub const PROTOCOL: u32 = 1;
@@ -209,6 +209,25 @@ pub enum Request {
         /// With colours.
         ansi: bool,
     },
+    /// One turn.
+    Turn {
+        /// Its number.
+        turn: u64,
+    },
+    /// Turns, as many as fit into one answer.
+    Turns {
+        /// The number of the first turn wanted.
+        from: u64,
+        /// How many turns at most.
+        limit: u64,
+    },
+    /// Events that happened, as many as fit into one answer.
+    Events {
+        /// The number of the first event wanted.
+        from: u64,
+        /// How many events at most.
+        limit: u64,
+    },
     /// Be told of events from this number on, and of new output.
     Watch {
         /// The first event wanted.
@@ -362,11 +381,46 @@ pub enum Answer {
         /// Which, and where.
         receipt: Box<Receipt>,
     },
+    /// One turn.
+    Turn {
+        /// It.
+        turn: Box<TurnView>,
+        /// True if something holds the queue that only a user can mend.
+        needs_someone: bool,
+    },
+    /// Turns, in the order of their numbers. There are more if the last of them is not the last turn; a turn that is too
+    /// long for a frame is left out, and is only in the files.
+    Turns {
+        /// Them.
+        turns: Vec<TurnView>,
+        /// How many turns the session has.
+        total: u64,
+        /// The number of the last event that they follow from.
+        seq: u64,
+    },
+    /// Events, in order. There are more if the last of them is not the last event; an event that is too long for a frame
+    /// is left out, and is only in the files.
+    Events {
+        /// Them.
+        events: Vec<Numbered>,
+        /// The number of the last event there is.
+        seq: u64,
+    },
     /// It did not happen.
     Problem {
         /// Why.
         problem: crate::Problem,
     },
+}
+
+/// An event with its number.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Numbered {
+    /// The event's number.
+    pub seq: u64,
+    /// What happened, and when.
+    #[serde(flatten)]
+    pub entry: Entry,
 }
 
 /// What a keeper tells without being asked again.

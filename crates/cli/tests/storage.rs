@@ -356,6 +356,8 @@ fn f8_a_busy_session_has_a_bounded_number_of_files_and_no_leftovers() {
         tree(&dir)
             .into_keys()
             .map(|path| path.strip_prefix(&dir).expect("inside").display().to_string())
+            // There is one once enough has happened.
+            .filter(|name| name != "snapshot")
             .collect()
     };
     let few = names();

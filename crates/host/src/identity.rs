@@ -242,7 +242,7 @@ pub fn ignores_signal(pid: u32, signal: i32) -> io::Result<bool> {
 }
 
 /// The id of this boot. It cannot change while we run, so it is read once.
-pub(crate) fn boot_id() -> io::Result<&'static str> {
+pub fn boot_id() -> io::Result<&'static str> {
     static BOOT_ID: OnceLock<String> = OnceLock::new();
     if let Some(id) = BOOT_ID.get() {
         return Ok(id);

@@ -64,6 +64,17 @@ impl RealDisk {
     }
 }
 
+#[cfg(feature = "testing")]
+static READ_BYTES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+#[cfg(feature = "testing")]
+impl RealDisk {
+    /// How many bytes this process has read so far.
+    pub fn read_bytes() -> u64 {
+        READ_BYTES.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
 impl Disk for RealDisk {
     type File = File;
 
@@ -84,6 +95,8 @@ impl Disk for RealDisk {
             file.seek(SeekFrom::Start(offset))?;
         }
         file.take(most as u64).read_to_end(&mut bytes)?;
+        #[cfg(feature = "testing")]
+        READ_BYTES.fetch_add(bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
         Ok(bytes)
     }
 

@@ -458,6 +458,9 @@ pub fn deed_of(request: &Request) -> Deed {
         Request::AnswerAsk { .. } => Deed::Answer,
         Request::Restart => Deed::Restart,
         Request::Status
+        | Request::Turn { .. }
+        | Request::Turns { .. }
+        | Request::Events { .. }
         | Request::Resize { .. }
         | Request::Screen { .. }
         | Request::Watch { .. }

@@ -14,9 +14,9 @@ use berth_api::Status;
 use berth_core::SessionId;
 use berth_host::lock::{LockFile, Probe, probe};
 
-use crate::history::History;
 use crate::home::Home;
-use crate::{fnv, recover, store, view};
+use crate::past::SessionPast;
+use crate::{fnv, recover, view};
 
 /// Whoever looks at a lock has it for an instant.
 pub(crate) const LOCK_PATIENCE: Duration = Duration::from_millis(200);
@@ -99,8 +99,8 @@ fn is_left_over(root: &Path, session: &SessionId, id: &str) -> bool {
     }
     // A run that is recorded as over left nothing: then it is only its keeper, which is about to leave. One that is not may
     // have gone on to another conversation; what cannot be read may well be it.
-    let Ok(past) = store::read(&dir, session, 1) else { return true };
-    let session = History::replay(&past).session;
+    let Ok(past) = SessionPast::read(&dir, session) else { return true };
+    let session = past.history.session;
     session.is_live() && session.conversation.is_some_and(|writes| writes.id == id)
 }
 

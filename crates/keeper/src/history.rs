@@ -7,8 +7,11 @@ use berth_api::record::{Actor, Entry, Spec};
 use berth_api::redact;
 use berth_api::status::{Status, Timestamp, ToldStatus, TurnsStatus, What, WriterStatus};
 use berth_api::turn::{Hold, Release, turn_id};
-use berth_core::{Ending, Event, Phase, Scope, Session, SessionId, State};
+use berth_core::{Ending, Event, KnownKey, Phase, Scope, Session, SessionId, State, key_hash, text_digest};
 use berth_journal::{Committed, Record};
+
+use crate::turn;
+use crate::turn_index::Link;
 
 /// How much of a prompt or an answer a status has: more than a line of any terminal shows.
 const LINE_CHARS: usize = 200;
@@ -70,40 +73,49 @@ pub struct History {
     pub session: Session,
     /// The number of the last event.
     pub seq: u64,
-    created_at_ms: u64,
-    started_at_ms: Option<u64>,
-    ended_at_ms: Option<u64>,
-    last_event_at_ms: u64,
-    archived_at_ms: Option<u64>,
-    writer_since_ms: u64,
+    /// The number of the event that began the current or last run; 0 before the first.
+    pub run_seq: u64,
+    pub(crate) created_at_ms: u64,
+    pub(crate) started_at_ms: Option<u64>,
+    pub(crate) ended_at_ms: Option<u64>,
+    pub(crate) last_event_at_ms: u64,
+    pub(crate) archived_at_ms: Option<u64>,
+    pub(crate) writer_since_ms: u64,
     /// When the turn the agent has was given to it.
     pub(crate) given_at_ms: Option<u64>,
     /// When the agent in a terminal last told something that is in the journal.
-    told_at_ms: u64,
+    pub(crate) told_at_ms: u64,
     /// What was said last, as far as it is in the journal.
     pub(crate) last_said: LastSaid,
     /// When those who own it joined.
-    joined_at_ms: BTreeMap<SessionId, u64>,
+    pub(crate) joined_at_ms: BTreeMap<SessionId, u64>,
+    /// The agent's questions that are open, and the number of the event that asked each.
+    pub(crate) asked: Vec<(String, u64)>,
 }
 
 impl History {
     /// Replays a journal.
     pub fn replay(events: &[Committed<Stored>]) -> Self {
-        let mut history = Self::default();
-        for event in events {
-            history.apply(event);
-        }
-        history
+        Self::replay_with_links(events).0
     }
 
-    /// Takes the next event in. Only what is on disk can be taken in.
-    pub fn apply(&mut self, committed: &Committed<Stored>) {
+    /// Replays a journal. Says which of its events tell something of a turn.
+    pub(crate) fn replay_with_links(events: &[Committed<Stored>]) -> (Self, Vec<Link>) {
+        let mut history = Self::default();
+        let links = events.iter().flat_map(|event| history.apply(event)).collect();
+        (history, links)
+    }
+
+    /// Takes the next event in. Only what is on disk can be taken in. Says which turns it tells something of.
+    pub fn apply(&mut self, committed: &Committed<Stored>) -> Vec<Link> {
         let stored = committed.get();
         self.seq = committed.seq().0;
+        let mut links = self.links(&stored.event);
         self.last_event_at_ms = stored.at_ms;
         match &stored.event {
             Event::Created { .. } => self.created_at_ms = stored.at_ms,
             Event::RunStarting { .. } => {
+                self.run_seq = self.seq;
                 self.started_at_ms = Some(stored.at_ms);
                 self.ended_at_ms = None;
             }
@@ -171,6 +183,35 @@ impl History {
             | Event::Warned { .. } => {}
         }
         self.session.apply(&stored.event);
+        match &stored.event {
+            Event::Asked { ask } => self.asked.push((ask.request.clone(), self.seq)),
+            Event::TurnDelivered { .. } => {
+                let interface = self.session.spec.as_ref().map(berth_core::Spec::interface);
+                links.iter_mut().for_each(|link| link.interface = interface);
+            }
+            _ => {
+                let asks = &self.session.turns.asks;
+                self.asked.retain(|(request, _)| asks.iter().any(|ask| ask.request == *request));
+            }
+        }
+        links
+    }
+
+    /// Which turns the next event tells something of. An answer comes with the question that it answers.
+    fn links(&self, event: &Event) -> Vec<Link> {
+        let link = |turn: u64| Link { turn, seq: self.seq, interface: None, is_question: false, key: None };
+        if let Some(turn) = turn::turn_of(event) {
+            return vec![Link { key: key_of(event), ..link(turn) }];
+        }
+        let Event::Answered { request, .. } = event else { return vec![] };
+        let asked = self.asked.iter().find(|(open, _)| open == request);
+        match self.session.turns.current.as_ref().zip(asked) {
+            Some((current, (_, asked))) => {
+                let answer = link(current.turn);
+                vec![Link { seq: *asked, is_question: true, ..answer }, answer]
+            }
+            None => vec![],
+        }
     }
 
     /// Everything a list shows. `kept` says whether a keeper holds the lease.
@@ -294,6 +335,13 @@ impl History {
             keep: sharing.owners.iter().any(|owner| owner.keep),
         })
     }
+}
+
+/// The key that an event accepts a turn with.
+fn key_of(event: &Event) -> Option<KnownKey> {
+    let Event::TurnAccepted { turn, prompt } = event else { return None };
+    let (hash, digest) = (key_hash(prompt.key.as_deref()?), text_digest(&prompt.text));
+    Some(KnownKey { hash, turn: u32::try_from(*turn).ok()?, digest })
 }
 
 /// The first line of a text that has a letter or a digit.

@@ -238,6 +238,7 @@ impl Keeper {
             self.settle();
             self.leave_if_disowned();
             self.flush_all();
+            self.owner.write_snapshot();
             if let Some(watchdog) = &self.watchdog {
                 watchdog.disarm();
             }
@@ -455,6 +456,9 @@ impl Keeper {
             let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience));
         }
         let status = self.written_status();
+        if is_disowned {
+            self.owner.derive_no_more();
+        }
         // Sealing is a courtesy to the next reader; the events themselves are on disk.
         let _ = self.owner.close();
         // A session that can go on is believed only as long as its journal is as the short cut says.

@@ -7,10 +7,16 @@
 
 use std::borrow::Cow;
 
+use berth_api::Problem;
+use berth_api::turn::TurnView;
 use berth_core::{Command, Effect, Event, Now, Observation, Refusal, Session, decide, effects, observe};
-use berth_journal::{Committed, Disk, Journal, JournalError, RealDisk};
+use berth_journal::{Checkpoint, Committed, Disk, Journal, JournalError, RealDisk};
 
+use crate::derived::Derived;
 use crate::history::{History, Stored};
+use crate::past::Page;
+use crate::snapshot::Snapshot;
+use crate::turn_index::Link;
 
 /// What reaches the owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,12 +104,19 @@ pub struct Owner<D: Disk = RealDisk> {
     history: History,
     /// `None` while a batch is on its way to the disk.
     journal: Option<Journal<Stored, D>>,
+    /// What is kept beside the journal, if anything is.
+    derived: Option<Derived>,
 }
 
 impl<D: Disk> Owner<D> {
-    /// Begins with a journal and what was read from it.
-    pub fn new(journal: Journal<Stored, D>, past: &[Committed<Stored>]) -> Self {
-        Self { history: History::replay(past), journal: Some(journal) }
+    /// Begins with a journal and what it tells.
+    pub fn new(journal: Journal<Stored, D>, history: History) -> Self {
+        Self { history, journal: Some(journal), derived: None }
+    }
+
+    /// Keeps files beside the journal, so that others need not read its past.
+    pub(crate) fn deriving(self, derived: Derived) -> Self {
+        Self { derived: Some(derived), ..self }
     }
 
     /// What is known.
@@ -130,10 +143,23 @@ impl<D: Disk> Owner<D> {
         let Written { journal, result, answers } = written;
         self.journal = Some(journal);
         let events = result?;
-        for event in &events {
-            self.history.apply(event);
+        let from = self.history.seq + 1;
+        let links: Vec<Link> = events.iter().flat_map(|event| self.history.apply(event)).collect();
+        if let Some(derived) = &mut self.derived {
+            derived.follow(from, &links);
         }
         Ok(Taken { answers, events })
+    }
+
+    /// At most `limit` turns from the turn `from` on, and no more once their texts have `most_bytes`.
+    pub(crate) fn turns(
+        &mut self,
+        from: u64,
+        limit: u64,
+        most_bytes: usize,
+    ) -> Result<Vec<TurnView>, Problem> {
+        let page = Page { from, limit, most_bytes };
+        self.derived.as_mut().map_or(Ok(vec![]), |derived| derived.turns(page, &self.history))
     }
 
     /// The first no among the answers to a batch, if there is one: for a batch that makes sense as a whole
@@ -180,8 +206,35 @@ impl<D: Disk> Owner<D> {
         effects(&self.history.session)
     }
 
+    /// Writes a snapshot if the last one is old. Nobody waits for it.
+    pub(crate) fn write_snapshot(&mut self) {
+        let checkpoint = self.checkpoint();
+        if let Some(derived) = &mut self.derived {
+            derived.write_snapshot(checkpoint, &self.history, false);
+        }
+    }
+
+    /// The last event on disk; `None` before the first, and while a batch is on its way.
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        self.journal.as_ref()?.checkpoint()
+    }
+
+    /// What is known, and the last event that it follows from; `None` before the first event.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        Some(Snapshot::new(self.checkpoint()?, &self.history, None))
+    }
+
+    /// Keeps nothing beside the journal any more: the directory belongs to another owner.
+    pub(crate) fn derive_no_more(&mut self) {
+        self.derived = None;
+    }
+
     /// Closes the journal so that later damage can be told from a torn end.
-    pub fn close(self) -> Result<(), JournalError> {
+    pub fn close(mut self) -> Result<(), JournalError> {
+        let checkpoint = self.checkpoint();
+        if let Some(derived) = &mut self.derived {
+            derived.write_snapshot(checkpoint, &self.history, true);
+        }
         self.journal.map_or(Ok(()), Journal::close)
     }
 }

@@ -47,9 +47,8 @@ pub fn purge(home: &Home, id: &SessionId, seen: u64) -> Result<u64, Problem> {
         outwait_goodbye(&dir);
     }
     let lease = claim(&dir, id)?;
-    let events = store::read(&dir, id, 1)?;
-    lease.prove_sole_keeper(id, store::recorded_keeper(&events))?;
-    let History { session, seq, .. } = History::replay(&events);
+    let History { session, seq, .. } = view::history(home, id)?;
+    lease.prove_sole_keeper(id, session.keeper.as_ref())?;
     if session.is_live() {
         return Err(runs(id, "its last run is not over"));
     }

@@ -11,14 +11,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
-use berth_core::{Event, Process, SessionId};
-use berth_journal::{Committed, Head, Journal, JournalError, Limits, RealDisk, Recovered, Seq, Unsettled};
+use berth_core::SessionId;
+use berth_journal::{Checkpoint, Committed, Head, Journal, JournalError, Limits, RealDisk, Seq, Unsettled};
 
 /// The largest event. Prompts and answers are texts of up to a megabyte, of which JSON may make six.
 const MAX_EVENT_BYTES: usize = 16 << 20;
 
-use crate::history::Stored;
+use crate::derived::Derived;
+use crate::history::{History, Stored};
 use crate::owner::Owner;
+use crate::snapshot::Snapshot;
+use crate::turn_index::Link;
 pub use lease::{Lease, Standing, holder};
 pub(crate) use lease::{lost_problem, signature, signed_by, unreadable};
 
@@ -43,7 +46,7 @@ pub fn create(dir: &Path, id: &SessionId, lease: &Lease) -> Result<Owner, Proble
     let journal = Journal::create(RealDisk::new(path), id.as_str(), limits())
         .map_err(|error| journal_problem(&error, id.as_str()))?;
     lease.is_of_a_new_session();
-    Ok(Owner::new(journal, &[]))
+    Ok(Owner::new(journal, History::default()).deriving(Derived::new(dir, id)))
 }
 
 /// Opens the journal of a session for writing. The lease must be held, and that is not enough: a lease that was removed
@@ -51,33 +54,10 @@ pub fn create(dir: &Path, id: &SessionId, lease: &Lease) -> Result<Owner, Proble
 /// is written, because settling the end of the journal would void what a live keeper commits. Says what was found torn,
 /// if anything.
 pub fn open(dir: &Path, id: &SessionId, lease: &Lease) -> Result<(Owner, Option<String>), Problem> {
-    let unsettled: Unsettled<Stored> =
-        Journal::inspect(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), limits())
-            .map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))?;
-    lease.prove_sole_keeper(id, recorded_keeper(unsettled.events()))?;
-    owned(unsettled.settle(), id).map_err(|problem| unless_gone(dir, id, problem))
-}
-
-/// The keeper of the last run, as the journal has it.
-pub(crate) fn recorded_keeper(events: &[Committed<Stored>]) -> Option<&Process> {
-    events.iter().rev().find_map(|event| match &event.get().event {
-        Event::RunStarting { keeper, .. } => Some(keeper),
-        _ => None,
-    })
-}
-
-fn owned(
-    opened: Result<(Journal<Stored>, Recovered<Stored>), JournalError>,
-    id: &SessionId,
-) -> Result<(Owner, Option<String>), Problem> {
-    let (journal, recovered) = opened.map_err(|error| journal_problem(&error, id.as_str()))?;
-    let torn = recovered.torn.map(|torn| {
-        format!(
-            "{} bytes at the end of the journal were never acknowledged; kept as {}",
-            torn.bytes, torn.kept_as
-        )
-    });
-    Ok((Owner::new(journal, &recovered.events), torn))
+    let opening =
+        Opening::read(dir, id).map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))?;
+    lease.prove_sole_keeper(id, opening.history.session.keeper.as_ref())?;
+    opening.owned(dir, id).map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))
 }
 
 /// The same for a keeper whose run goes on: a disk that is full or in trouble is waited for.
@@ -87,8 +67,7 @@ pub(crate) fn open_patiently(
     _lease: &Lease,
 ) -> Result<(Owner, Option<String>), Problem> {
     loop {
-        let opened = Journal::open(RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), limits());
-        match opened {
+        match Opening::read(dir, id).and_then(|opening| opening.owned(dir, id)) {
             Err(
                 JournalError::List { .. }
                 | JournalError::Read { .. }
@@ -98,9 +77,63 @@ pub(crate) fn open_patiently(
                 | JournalError::Rename { .. }
                 | JournalError::Remove { .. },
             ) => std::thread::sleep(RETRY_PAUSE),
-            other => return owned(other, id),
+            opened => return opened.map_err(|error| journal_problem(&error, id.as_str())),
         }
     }
+}
+
+/// A journal that was read, and that nothing was written to yet.
+struct Opening {
+    unsettled: Unsettled<Stored>,
+    history: History,
+    /// Which of the events that were read tell something of a turn.
+    links: Vec<Link>,
+    /// The number of the last event that was not read, because a snapshot has it.
+    known_to: u64,
+}
+
+impl Opening {
+    /// Reads what is behind the snapshot, or everything if there is none to be believed.
+    fn read(dir: &Path, id: &SessionId) -> Result<Self, JournalError> {
+        let disk = || RealDisk::new(dir.join(JOURNAL_DIR));
+        if let Some(snapshot) = Snapshot::read(dir, id).and_then(|snapshot| snapshot.with_keys(dir)) {
+            let checkpoint = snapshot.checkpoint;
+            if let Some(unsettled) = Journal::inspect_from(disk(), id.as_str(), limits(), checkpoint)? {
+                return Ok(Self::of(unsettled, snapshot.history));
+            }
+        }
+        let unsettled = Journal::inspect(disk(), id.as_str(), limits())?;
+        Ok(Self::of(unsettled, History::default()))
+    }
+
+    fn of(unsettled: Unsettled<Stored>, mut history: History) -> Self {
+        let known_to = history.seq;
+        let links = unsettled.events().iter().flat_map(|event| history.apply(event)).collect();
+        Self { unsettled, history, links, known_to }
+    }
+
+    fn owned(self, dir: &Path, id: &SessionId) -> Result<(Owner, Option<String>), JournalError> {
+        let Self { unsettled, history, links, known_to } = self;
+        let (journal, recovered) = unsettled.settle()?;
+        let torn = recovered.torn.map(|torn| {
+            format!(
+                "{} bytes at the end of the journal were never acknowledged; kept as {}",
+                torn.bytes, torn.kept_as
+            )
+        });
+        let derived = Derived::resume(dir, id, &history, known_to, &links);
+        Ok((Owner::new(journal, history).deriving(derived), torn))
+    }
+}
+
+/// Reads the events behind a checkpoint without a right to the journal; `None` if the checkpoint is not of this journal.
+pub(crate) fn read_after(
+    dir: &Path,
+    id: &SessionId,
+    checkpoint: Checkpoint,
+) -> Result<Option<Vec<Committed<Stored>>>, Problem> {
+    berth_journal::read_after(&RealDisk::new(dir.join(JOURNAL_DIR)), id.as_str(), checkpoint)
+        .map_err(|error| journal_problem(&error, id.as_str()))
 }
 
 /// Reads a journal without a right to it.

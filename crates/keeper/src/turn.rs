@@ -10,21 +10,27 @@ use std::path::{Path, PathBuf};
 use berth_api::status::{Status, Timestamp};
 use berth_api::turn::{AnswerGiven, Hold, Release, TurnView, turn_id};
 use berth_api::{Code, Problem};
-use berth_core::{Conversation, Event, Exit, Final, Origin, Session, SessionId, Spec, TurnEnd, TurnState};
+use berth_core::{
+    Ask, Conversation, Event, Exit, Final, Interface, Origin, Prompt, Session, SessionId, Spec, TurnEnd,
+    TurnLookup, TurnState,
+};
 use berth_driver::{Begin, Driver, Out, Update};
 use berth_journal::Committed;
 use berth_transcript::{Asked, Fate, Progress};
 
 use crate::history::{History, Stored};
-use crate::{driver, output, recover};
+use crate::turn_index::{self, Link};
+use crate::{driver, output, recover, store};
 
 /// How much of the output is read at a time.
 const READ_BYTES: usize = 256 * 1024;
+/// Events with fewer numbers between them are read at once.
+const NEAR_EVENTS: u64 = 16;
 /// The longest line that is understood.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Where the agent of this session keeps its conversations; empty if nobody knows.
-pub(crate) fn store(spec: &Spec) -> String {
+pub(crate) fn store_of(spec: &Spec) -> String {
     let kind = berth_transcript::Kind::of(&spec.conversation);
     let dir =
         kind.and_then(|kind| berth_transcript::config_dir(kind, |name| driver::variable(spec, name)).ok());
@@ -293,18 +299,64 @@ impl From<Fate> for Recorded {
     }
 }
 
+/// The turn that an event is about.
+pub(crate) fn turn_of(event: &Event) -> Option<u64> {
+    match event {
+        Event::TurnAccepted { turn, .. }
+        | Event::TurnEdited { turn, .. }
+        | Event::TurnDelivered { turn, .. }
+        | Event::TurnBegan { turn }
+        | Event::CancelRequested { turn, .. }
+        | Event::TurnEnded { turn, .. }
+        | Event::TurnLate { turn, .. } => Some(*turn),
+        _ => None,
+    }
+}
+
 /// All turns of a session, as its journal tells them.
 pub fn views(events: &[Committed<Stored>], id: &SessionId) -> Vec<TurnView> {
-    let mut views: Vec<TurnView> = Vec::new();
-    let mut session = Session::default();
-    for event in events {
-        let Stored { at_ms, event } = event.get();
-        if let Event::Answered { request, reply, by } = event {
-            let turns = &session.turns;
-            let view = turns.current.as_ref().and_then(|current| view_of(&mut views, current.turn));
-            let ask = turns.asks.iter().find(|ask| ask.request == *request);
-            if let (Some(view), Some(ask)) = (view, ask) {
-                view.answers.push(AnswerGiven {
+    let (history, links) = History::replay_with_links(events);
+    let turns = turn_index::by_turn(&links);
+    turns.values().filter_map(|links| view(id, &history.session, links, events)).collect()
+}
+
+/// Reads the events that these links of turns name, and folds them. `None` if the links of a turn are not to be trusted.
+pub(crate) fn read_views(
+    dir: &Path,
+    id: &SessionId,
+    session: &Session,
+    turns: &[Vec<Link>],
+) -> Result<Option<Vec<TurnView>>, Problem> {
+    let mut seqs: Vec<u64> = turns.iter().flatten().map(|link| link.seq).collect();
+    seqs.sort_unstable();
+    let mut events = Vec::new();
+    for near in seqs.chunk_by(|before, next| next - before <= NEAR_EVENTS) {
+        let (first, last) = (near[0], near[near.len() - 1]);
+        events.extend(store::read_range(dir, id, first, last, usize::MAX)?);
+    }
+    Ok(turns.iter().map(|links| view(id, session, links, &events)).collect())
+}
+
+/// One turn, from the events that its links name, and from where the session stands. `None` if these are not the events
+/// of that turn, or not all: then the index is not to be trusted.
+pub(crate) fn view(
+    id: &SessionId,
+    session: &Session,
+    links: &[Link],
+    events: &[Committed<Stored>],
+) -> Option<TurnView> {
+    let mut folded: Option<Folded> = None;
+    let mut asked: Option<&Ask> = None;
+    for Link { turn, seq, interface, .. } in links {
+        let at = events.binary_search_by_key(seq, |event| event.seq().0).ok()?;
+        let Stored { at_ms, event } = events[at].get();
+        match (event, &mut folded, asked.take()) {
+            (Event::TurnAccepted { turn: accepted, prompt }, None, None) if accepted == turn => {
+                folded = Some(Folded::accepted(id, *turn, prompt, Timestamp(*at_ms)));
+            }
+            (Event::Asked { ask }, Some(_), None) => asked = Some(ask),
+            (Event::Answered { request, reply, by }, Some(folded), Some(ask)) if ask.request == *request => {
+                folded.view.answers.push(AnswerGiven {
                     request: request.clone(),
                     tool: ask.tool.clone(),
                     detail: ask.detail.clone(),
@@ -313,48 +365,27 @@ pub fn views(events: &[Committed<Stored>], id: &SessionId) -> Vec<TurnView> {
                     answered_at: Timestamp(*at_ms),
                 });
             }
-        }
-        session.apply(event);
-        tell(&mut views, id, Timestamp(*at_ms), event);
-        if let Event::TurnDelivered { turn, .. } = event
-            && let Some(view) = view_of(&mut views, *turn)
-        {
-            view.interface = session.spec.as_ref().map(|spec| spec.interface().into());
+            (event, Some(folded), None) if turn_of(event) == Some(*turn) => {
+                folded.tell(Timestamp(*at_ms), event, *interface);
+            }
+            _ => return None,
         }
     }
-    let name = session.name.as_ref().map_or(id.as_str(), |name| name.as_str());
-    let held = session.turns.hold.clone().map(|hold| Hold::from(hold).describe(name));
-    for view in &mut views {
-        // One that is over has the state of its end.
-        let open = session.turns.open(view.number);
-        view.in_progress = open.is_some();
-        view.state = open.map_or(std::mem::take(&mut view.state), |turn| turn.state.word().to_owned());
-        let position = session.turns.queue.iter().position(|queued| *queued == view.number);
-        view.position = position.map(|at| at as u64);
-        view.held = held.clone().filter(|_| position.is_some());
-    }
-    views
+    folded.filter(|_| asked.is_none())?.in_session(id, session)
 }
 
-/// How a turn ended that is no longer in memory. Reads the whole journal.
-pub fn past_state(dir: &Path, id: &SessionId, number: u64) -> Result<TurnState, Problem> {
-    let ended = crate::store::read(dir, id, 1)?.into_iter().find_map(|event| match &event.get().event {
-        Event::TurnEnded { turn, end, .. } if *turn == number => Some(TurnState::Over(end.state)),
-        _ => None,
-    });
-    ended.ok_or_else(|| {
-        let turn = turn_id(id.as_str(), number);
-        Problem::new(Code::Unavailable, format!("turn {turn} is over, and its end is not in the journal"))
-            .hint("nothing was changed; docs/recovery.md says what to do with damaged journals")
-    })
+/// A turn and its state, while its events are folded.
+struct Folded {
+    view: TurnView,
+    state: TurnState,
 }
 
-fn tell(views: &mut Vec<TurnView>, id: &SessionId, at: Timestamp, event: &Event) {
-    match event {
-        Event::TurnAccepted { turn, prompt } => views.push(TurnView {
-            turn: turn_id(id.as_str(), *turn),
+impl Folded {
+    fn accepted(id: &SessionId, turn: u64, prompt: &Prompt, at: Timestamp) -> Self {
+        let view = TurnView {
+            turn: turn_id(id.as_str(), turn),
             session: id.to_string(),
-            number: *turn,
+            number: turn,
             prompt: prompt.text.clone(),
             key: prompt.key.clone(),
             by: prompt.by.clone().into(),
@@ -362,50 +393,67 @@ fn tell(views: &mut Vec<TurnView>, id: &SessionId, at: Timestamp, event: &Event)
             retry: prompt.retry.map(Into::into),
             accepted_at: at,
             ..TurnView::default()
-        }),
-        Event::TurnEdited { turn, text, by } => {
-            if let Some(view) = view_of(views, *turn) {
+        };
+        Self { view, state: TurnState::Queued }
+    }
+
+    fn tell(&mut self, at: Timestamp, event: &Event, interface: Option<Interface>) {
+        let view = &mut self.view;
+        let state = match event {
+            Event::TurnEdited { text, by, .. } => {
                 view.prompt.clone_from(text);
                 (view.edited_at, view.edited_by) = (Some(at), Some(by.clone().into()));
+                None
             }
-        }
-        Event::TurnDelivered { turn, epoch, output_from } => {
-            if let Some(view) = view_of(views, *turn) {
+            Event::TurnDelivered { epoch, output_from, .. } => {
                 (view.delivered_at, view.epoch, view.output_from) =
                     (Some(at), Some(epoch.0), Some(*output_from));
+                view.interface = interface.map(Into::into);
+                Some(TurnState::Delivered)
             }
-        }
-        Event::TurnBegan { turn } => {
-            if let Some(view) = view_of(views, *turn) {
+            Event::TurnBegan { .. } => {
                 view.began_at = Some(at);
+                Some(TurnState::Working)
             }
-        }
-        Event::CancelRequested { turn, cancel } => {
-            if let Some(view) = view_of(views, *turn) {
+            Event::CancelRequested { cancel, .. } => {
                 view.cancelled_by = Some(cancel.by.clone().into());
+                None
             }
-        }
-        Event::TurnEnded { turn, end, .. } => {
-            if let Some(view) = view_of(views, *turn) {
+            Event::TurnEnded { end, .. } => {
                 view.ended_at = Some(at);
-                view.state = TurnState::Over(end.state).word().to_owned();
                 view.answer = Some(end.answer.clone());
                 (view.cut, view.reason) = (end.cut, end.reason.clone());
                 (view.input_tokens, view.output_tokens) = (end.input_tokens, end.output_tokens);
                 view.failure = end.failure.into();
+                Some(TurnState::Over(end.state))
             }
-        }
-        Event::TurnLate { turn, end } => {
-            if let Some(view) = view_of(views, *turn) {
+            Event::TurnLate { end, .. } => {
                 view.late.push(end.clone().into());
+                None
             }
-        }
-        _ => {}
+            _ => None,
+        };
+        self.state = state.filter(|_| !self.state.is_over()).unwrap_or(self.state);
     }
-}
 
-fn view_of(views: &mut [TurnView], turn: u64) -> Option<&mut TurnView> {
-    views.get_mut(usize::try_from(turn).ok()?.checked_sub(1)?)
+    /// Adds what only the session tells. The session knows the state of each turn that is not over, so events that lead
+    /// to another state are not all there are.
+    fn in_session(self, id: &SessionId, session: &Session) -> Option<TurnView> {
+        let Self { mut view, state } = self;
+        let fits = match session.turns.find(view.number) {
+            TurnLookup::Here(known) => known.state == state,
+            TurnLookup::Past => state.is_over(),
+            TurnLookup::Absent => false,
+        };
+        let name = session.name.as_ref().map_or(id.as_str(), |name| name.as_str());
+        let position = session.turns.queue.iter().position(|queued| *queued == view.number);
+        let held = session.turns.hold.clone().filter(|_| position.is_some());
+        view.state = state.word().to_owned();
+        view.in_progress = !state.is_over();
+        view.position = position.map(|at| at as u64);
+        view.held = held.map(|hold| Hold::from(hold).describe(name));
+        fits.then_some(view)
+    }
 }
 
 #[cfg(test)]

@@ -17,13 +17,12 @@ use berth_core::{Grant, Limits, Phase, Session, SessionId, Spec};
 use berth_host::identity::{Pidfd, Verdict};
 use berth_host::lock::{Probe, probe};
 use berth_host::{clock, identity};
-use berth_journal::Committed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::boundary;
-use crate::history::Stored;
 use crate::home::Home;
+use crate::past::SessionPast;
 use crate::recover;
 use crate::stranger::StrangeHolder;
 use crate::{History, killpoint, output, store};
@@ -42,9 +41,7 @@ pub fn is_kept(dir: &Path) -> io::Result<bool> {
 
 /// What the journal tells.
 pub fn history(home: &Home, id: &SessionId) -> Result<History, Problem> {
-    let dir = home.session_dir(id);
-    let events = store::read(&dir, id, 1)?;
-    Ok(History::replay(&events))
+    Ok(SessionPast::read(&home.session_dir(id), id)?.history)
 }
 
 /// What is known about a session, without asking its keeper.
@@ -126,7 +123,7 @@ impl Look {
         if let Some(status) = self.believed(home) {
             return Ok(status);
         }
-        let (_, history, lease) = events_and_lease(home, &self.id)?;
+        let (history, lease) = history_and_lease(home, &self.id)?;
         Ok(describe(&home.session_dir(&self.id), &self.id, &history, lease.is_kept()))
     }
 
@@ -193,17 +190,13 @@ impl Lease {
 /// What the journal tells, and who holds the session: both of one moment. A keeper may write the end of its run and go
 /// between two looks; who takes the older journal and the newer lease would call a run lost that ended well. So where
 /// nobody keeps a run that has no end, the journal must be after that what it was before.
-fn events_and_lease(
-    home: &Home,
-    id: &SessionId,
-) -> Result<(Vec<Committed<Stored>>, History, Lease), Problem> {
+fn history_and_lease(home: &Home, id: &SessionId) -> Result<(History, Lease), Problem> {
     let dir = home.session_dir(id);
     let mut looks = 0;
     loop {
         looks += 1;
         let before = JournalEnd::of(&dir).ok();
-        let events = store::read(&dir, id, 1)?;
-        let history = History::replay(&events);
+        let history = history(home, id)?;
         killpoint::reached("view-between-journal-and-lease");
         let held = is_kept(&dir).map_err(|error| {
             Problem::new(Code::Refused, format!("cannot look at the lease of session {id}: {error}"))
@@ -214,7 +207,7 @@ fn events_and_lease(
         };
         let claims_a_loss = history.session.is_live() && !lease.is_kept();
         if !claims_a_loss || before == JournalEnd::of(&dir).ok() || looks == MOST_LOOKS {
-            return Ok((events, history, lease));
+            return Ok((history, lease));
         }
     }
 }
@@ -270,6 +263,14 @@ pub(crate) fn describe(dir: &Path, id: &SessionId, history: &History, kept: bool
 pub fn is_there(keeper_pid: Option<u32>) -> bool {
     let alive = |pid| Pidfd::open(pid).is_ok_and(|pidfd| !pidfd.has_exited());
     keeper_pid.is_some_and(alive)
+}
+
+/// The short cut, if its journal has not grown since it was written.
+pub(crate) fn believed_short_cut(home: &Home, id: &SessionId) -> Option<Status> {
+    let dir = home.session_dir(id);
+    let short_cut = fs::read(dir.join(STATUS_FILE)).ok()?;
+    let status = serde_json::from_slice::<Status>(&short_cut).ok()?;
+    (status.id == id.as_str() && is_up_to_date(&dir, &short_cut)).then_some(status)
 }
 
 pub(crate) fn read_short_cut(dir: &Path) -> Option<Status> {
@@ -376,7 +377,7 @@ pub struct Fact {
 /// Collects the evidence.
 pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
     let dir = home.session_dir(id);
-    let (events, history, lease) = events_and_lease(home, id)?;
+    let (history, lease) = history_and_lease(home, id)?;
     let session = &history.session;
     let now = clock::wall_ms();
     let mut evidence = Vec::new();
@@ -398,7 +399,7 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
     };
     evidence.push(Fact { source: "lease", fact: lease, age_ms: 0 });
 
-    if let Some(last) = events.last() {
+    if let Some(last) = store::read_range(&dir, id, history.seq, history.seq, usize::MAX)?.first() {
         let told = serde_json::to_value(last.get().entry()).unwrap_or_default();
         let kind = told.get("event").and_then(|kind| kind.as_str()).unwrap_or("?").to_owned();
         let fact = format!("last event: {kind} (number {})", history.seq);

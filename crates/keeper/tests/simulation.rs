@@ -194,6 +194,12 @@ fn the_simulation_catches_effect_before_commit() {
 }
 
 #[test]
+fn the_simulation_catches_a_snapshot_ahead_of_the_journal_that_is_believed() {
+    assert_caught(Bug::SnapshotAhead, false);
+    assert_caught_in(true, Bug::SnapshotAhead, false);
+}
+
+#[test]
 fn the_simulation_catches_epoch_reset() {
     assert_caught(Bug::EpochReset, false);
 }

@@ -102,37 +102,51 @@ impl Ctx {
 
     /// Asks the keeper one thing; `None` when there is no keeper to ask.
     pub fn ask(&self, id: &SessionId, request: Request) -> Result<Option<Answer>, Problem> {
-        let Some(keeper) = self.keeper_of(id)? else { return Ok(None) };
-        self.answer_of(keeper, id, request, ANSWER_PATIENCE)
+        let Some(mut keeper) = self.keeper_of(id)? else { return Ok(None) };
+        self.answer_of(&mut keeper, id, request, ANSWER_PATIENCE)
     }
 
     /// Asks the keeper for something that the files contain as well. A keeper that is suspended or stuck delays the caller
     /// for less than a second: every read goes through here.
     pub fn read(&self, id: &SessionId, request: Request) -> Result<ReadAnswer, Problem> {
+        self.read_on(id, request).map(|(answer, _)| answer)
+    }
+
+    /// Asks the keeper for something that the files contain as well. A connection that the keeper answered on comes along,
+    /// for more questions.
+    pub(crate) fn read_on(
+        &self,
+        id: &SessionId,
+        request: Request,
+    ) -> Result<(ReadAnswer, Option<Connection>), Problem> {
         let until = Instant::now() + READ_PATIENCE;
         let answer = self.keeper_within(id, READ_PATIENCE).and_then(|keeper| {
+            let Some(mut keeper) = keeper else { return Ok(None) };
             // A timeout of zero would mean no timeout.
             let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            keeper.map_or(Ok(None), |keeper| self.answer_of(keeper, id, request, left))
+            let answer = self.answer_of(&mut keeper, id, request, left)?;
+            Ok(answer.map(|answer| (answer, keeper)))
         });
         match answer {
-            Ok(Some(answer)) => Ok(ReadAnswer::Keeper(answer)),
-            Ok(None) => Ok(ReadAnswer::NoKeeper),
-            Err(problem) if problem.code == Code::Unreachable => Ok(ReadAnswer::Silent),
+            Ok(Some((answer, keeper))) => Ok((ReadAnswer::Keeper(answer), Some(keeper))),
+            Ok(None) => Ok((ReadAnswer::NoKeeper, None)),
+            Err(problem) if problem.code == Code::Unreachable => Ok((ReadAnswer::Silent, None)),
             Err(problem) => Err(problem),
         }
     }
 
     fn answer_of(
         &self,
-        mut keeper: Connection,
+        keeper: &mut Connection,
         id: &SessionId,
         request: Request,
         patience: Duration,
     ) -> Result<Option<Answer>, Problem> {
         let until = Instant::now() + patience;
         let _ = keeper.set_patience(Some(patience));
-        match keeper.ask(request) {
+        let answer = keeper.ask(request);
+        let _ = keeper.set_patience(None);
+        match answer {
             Ok(answer) => Ok(Some(answer)),
             Err(problem) if problem.code == Code::Unreachable => {
                 // A keeper that breaks off may take a moment to be gone. One that let the time pass is either
@@ -187,13 +201,16 @@ impl Ctx {
         match self.read(id, Request::Status)? {
             ReadAnswer::Keeper(Answer::Done { status }) => Ok((*status, None)),
             ReadAnswer::Keeper(_) | ReadAnswer::NoKeeper => self.healed(id),
-            ReadAnswer::Silent => {
-                let status = view::status(&self.home, id)?;
-                // The run may have ended meanwhile, and its keeper with it.
-                let keeper_silent = status.keeper_pid.is_some();
-                Ok((Status { keeper_silent, ..status }, None))
-            }
+            ReadAnswer::Silent => Ok((self.of_silent(id)?, None)),
         }
+    }
+
+    /// What the files tell of a session whose keeper does not answer.
+    pub(crate) fn of_silent(&self, id: &SessionId) -> Result<Status, Problem> {
+        let status = view::status(&self.home, id)?;
+        // The run may have ended meanwhile, and its keeper with it.
+        let keeper_silent = status.keeper_pid.is_some();
+        Ok(Status { keeper_silent, ..status })
     }
 
     /// What the files tell once a run without a keeper is brought to its end. If that fails, the loss

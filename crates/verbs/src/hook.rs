@@ -226,6 +226,9 @@ fn tell_keeper(root: &Path, agent: &Agent, report: Report) -> Option<String> {
         | message::Answer::Attached { .. }
         | message::Answer::Screen { .. }
         | message::Answer::Receipt { .. }
+        | message::Answer::Turn { .. }
+        | message::Answer::Turns { .. }
+        | message::Answer::Events { .. }
         | message::Answer::Problem { .. } => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use berth_api::Problem;
 use berth_api::message::Request;
-use berth_api::turn::TurnView;
+use berth_api::turn::{TurnView, split_turn_id};
 use berth_core::{Command, Refusal, SessionId};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,7 +33,11 @@ pub fn waiting(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Waiting, Probl
     let Some(known) = status.turns else {
         return Err(berth_api::problem::refusal(&Refusal::NoTurns, handle));
     };
-    let (mut queued, _) = turns::read_views(ctx, id, status.keeper_silent)?;
+    let numbers = || known.queued.iter().filter_map(|turn| split_turn_id(turn)).map(|(_, number)| number);
+    let mut queued = match (numbers().min(), numbers().max()) {
+        (Some(first), Some(last)) => turns::page(ctx, id, first, last - first + 1, usize::MAX)?.turns,
+        _ => vec![],
+    };
     queued.retain(|view| view.position.is_some());
     queued.sort_by_key(|view| view.position);
     let keeper_silent = status.keeper_silent;

@@ -14,9 +14,11 @@ use berth_api::record::{Grant, InterfaceLaunch, Limits, Spec};
 use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
 use berth_core::{Deed, Event, Name, SessionId, State};
+use berth_journal::Committed;
+use berth_keeper::history::Stored;
 use berth_keeper::keeper::last_complaints;
 use berth_keeper::names::{Naming, PointerClaim};
-use berth_keeper::{History, conversations, start, store, turn};
+use berth_keeper::{conversations, start, store, turn, view};
 
 use crate::agents::{Agent, Driver, Table, TuiBegin};
 use crate::config::Config;
@@ -309,8 +311,7 @@ pub fn id_of(status: &Status) -> Result<SessionId, Problem> {
 /// The session that a key already means, if it is of the same kind.
 fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem> {
     let status = once_begun(ctx, id)?;
-    let events = store::read(&ctx.home.session_dir(id), id, 1)?;
-    let made = History::replay(&events).session.spec.map(Spec::from).unwrap_or_default();
+    let made = view::history(&ctx.home, id)?.session.spec.map(Spec::from).unwrap_or_default();
     if !is_same(&made, spec) {
         let shown: String =
             redact::command_line(&status.what.command).chars().take(SHOWN_COMMAND_CHARS).collect();
@@ -321,8 +322,12 @@ fn made_before(ctx: &Ctx, id: &SessionId, spec: &Spec) -> Result<Status, Problem
         )
         .hint("use another key for another command"));
     }
-    let ran = events.iter().any(|event| matches!(event.get().event, Event::RunStarted { .. }));
-    if let Some(failure) = status.failure.as_ref().filter(|_| !ran) {
+    let never_ran = || {
+        let events = store::read(&ctx.home.session_dir(id), id, 1);
+        let ran = |event: &Committed<Stored>| matches!(event.get().event, Event::RunStarted { .. });
+        events.is_ok_and(|events| !events.iter().any(ran))
+    };
+    if let Some(failure) = status.failure.as_ref().filter(|_| never_ran()) {
         // The caller would take a success to mean that the command runs or ran. Nothing proves that it never ran, so it is
         // not started again without a request.
         let what =

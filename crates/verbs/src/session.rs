@@ -39,9 +39,7 @@ impl Session<'_> {
 
     /// The turns from this number on.
     pub fn turns(&self, from: u64) -> Result<Vec<TurnView>, Problem> {
-        let mut views = turns::views(self.ctx, self.id)?;
-        views.retain(|view| view.number >= from);
-        Ok(views)
+        Ok(turns::page(self.ctx, self.id, from, u64::MAX, usize::MAX)?.turns)
     }
 
     /// Sends a turn. The connection is that of the keeper that accepted it: [`Session::turn_news`] goes on with it.

@@ -105,7 +105,7 @@ pub fn page(ctx: &Ctx, id: &SessionId, after: u64, limit: usize) -> Result<Page,
         let what = format!("session `{}` is a terminal and has no turns", status.handle());
         return Err(Problem::new(Code::Refused, what).hint("its screen and its output have what it showed"));
     }
-    let (views, _) = turns::read_views(ctx, id, status.keeper_silent)?;
+    let views = turns::read_views(ctx, id, status.keeper_silent)?;
     let dir = ctx.home.session_dir(id).join("output");
     let end = output::end_of(&dir).map_err(|error| unreadable(&dir, &error))?;
     let mut begins: Vec<u64> = views.iter().filter_map(|view| view.output_from).collect();

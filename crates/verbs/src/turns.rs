@@ -10,20 +10,23 @@ use std::time::{Duration, Instant};
 use berth_api::message::{Answer, Notice, Request, Submit, Take};
 use berth_api::record::Event;
 use berth_api::turn::{Receipt, TurnView, split_turn_id, turn_id};
-use berth_api::{Code, Connection, Problem};
+use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{
     Actor, CANCEL_PATIENCE, Command, MAX_PROMPT_BYTES, Now, Prompt, RELEASE_GRACE, Refusal, SessionId,
     TurnLookup, decide,
 };
+use berth_keeper::past::SessionPast;
 use berth_keeper::{callers, conversations, killpoint, recover, start, store, turn, view};
 
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, ReadAnswer};
 use crate::{cursor, history};
 
 /// How long a session may take to accept a turn: its last keeper leaves, the next one starts.
 const ACCEPT_PATIENCE: Duration = Duration::from_secs(30);
 /// The variable by which tests are less patient with it, in milliseconds. Not in release builds.
 const ACCEPT_VARIABLE: &str = "BERTH_ACCEPT_MS";
+/// How many turns a conversation that is taken up again shows at most, besides those that wait.
+const LATEST_TURNS: u64 = 100;
 /// Keys that nobody gave begin with this.
 const OWN_KEY: &str = "~";
 
@@ -33,26 +36,26 @@ fn accept_patience() -> Duration {
 
 /// All turns of a session. A run whose keeper died is brought to its end first.
 pub fn views(ctx: &Ctx, id: &SessionId) -> Result<Vec<TurnView>, Problem> {
-    views_and_seq(ctx, id).map(|(views, _)| views)
-}
-
-/// The same, and the number of the last event they follow from: what comes later is news.
-pub fn views_and_seq(ctx: &Ctx, id: &SessionId) -> Result<(Vec<TurnView>, u64), Problem> {
     let (status, _) = ctx.known(id)?;
     read_views(ctx, id, status.keeper_silent)
 }
 
-/// The turns on disk, and the number of the last event they follow from, for a caller that has asked the keeper already.
-pub(crate) fn read_views(
-    ctx: &Ctx,
-    id: &SessionId,
-    keeper_silent: bool,
-) -> Result<(Vec<TurnView>, u64), Problem> {
+/// The latest turns, and all that wait.
+pub fn latest(ctx: &Ctx, id: &SessionId, status: &Status) -> Result<TurnPage, Problem> {
+    let known = status.turns.as_ref();
+    let queued = known.into_iter().flat_map(|known| &known.queued);
+    let first_queued = queued.filter_map(|turn| split_turn_id(turn)).map(|(_, number)| number).min();
+    let latest = known.map_or(1, |known| known.total.saturating_sub(LATEST_TURNS) + 1);
+    page(ctx, id, first_queued.map_or(latest, |queued| queued.min(latest)), u64::MAX, usize::MAX)
+}
+
+/// All turns on disk, for a caller that has asked the keeper already.
+pub(crate) fn read_views(ctx: &Ctx, id: &SessionId, keeper_silent: bool) -> Result<Vec<TurnView>, Problem> {
     let events = store::read(&ctx.home.session_dir(id), id, 1)?;
     let mut views = turn::views(&events, id);
     hide_own_keys(&mut views);
     views.iter_mut().for_each(|view| view.keeper_silent = keeper_silent);
-    Ok((views, events.last().map_or(0, |event| event.seq().0)))
+    Ok(views)
 }
 
 /// Keys that nobody gave are nobody's business.
@@ -62,14 +65,115 @@ pub(crate) fn hide_own_keys(views: &mut [TurnView]) {
     }
 }
 
-/// One turn.
+/// Some turns of a session, in the order of their numbers.
+#[derive(Clone, Debug)]
+pub struct TurnPage {
+    /// The turns.
+    pub turns: Vec<TurnView>,
+    /// How many turns the session has.
+    pub total: u64,
+    /// The number of the last event they follow from: what comes later is news.
+    pub seq: u64,
+}
+
+/// At most `limit` turns from the turn `from` on, and no more once their texts have `most_bytes`. A run whose keeper died
+/// is brought to its end first.
+pub fn page(
+    ctx: &Ctx,
+    id: &SessionId,
+    from: u64,
+    limit: u64,
+    most_bytes: usize,
+) -> Result<TurnPage, Problem> {
+    let (answer, mut keeper) = ctx.read_on(id, Request::Turns { from, limit })?;
+    let mut page = match answer {
+        ReadAnswer::Keeper(Answer::Turns { turns, total, seq }) => TurnPage { turns, total, seq },
+        ReadAnswer::Keeper(other) => return Err(odd(&other)),
+        ReadAnswer::NoKeeper => {
+            ctx.healed(id)?;
+            return page_on_disk(ctx, id, (from, limit, most_bytes));
+        }
+        ReadAnswer::Silent => {
+            let mut page = page_on_disk(ctx, id, (from, limit, most_bytes))?;
+            let keeper_silent = ctx.of_silent(id)?.keeper_silent;
+            page.turns.iter_mut().for_each(|view| view.keeper_silent = keeper_silent);
+            return Ok(page);
+        }
+    };
+    loop {
+        let next = page.turns.last().map_or(from.max(1), |last| last.number + 1);
+        let left = limit.saturating_sub(page.turns.len() as u64);
+        let bytes: usize = page.turns.iter().map(TurnView::text_bytes).sum();
+        let is_enough = bytes >= most_bytes && !page.turns.is_empty();
+        if left == 0 || is_enough || next > page.total {
+            break;
+        }
+        let asked = keeper.as_mut().filter(|_| !page.turns.is_empty());
+        match asked.map(|keeper| ask_in_time(keeper, Request::Turns { from: next, limit: left })) {
+            Some(Ok(Answer::Turns { mut turns, .. })) if !turns.is_empty() => page.turns.append(&mut turns),
+            // A keeper that left, or a turn that is too long for a frame: the files have the rest.
+            _ => {
+                let rest = page_on_disk(ctx, id, (next, left, most_bytes.saturating_sub(bytes)))?;
+                page.turns.extend(rest.turns);
+                (page.total, page.seq) = (page.total.max(rest.total), page.seq.max(rest.seq));
+                break;
+            }
+        }
+    }
+    hide_own_keys(&mut page.turns);
+    Ok(page)
+}
+
+fn page_on_disk(
+    ctx: &Ctx,
+    id: &SessionId,
+    (from, limit, most_bytes): (u64, u64, usize),
+) -> Result<TurnPage, Problem> {
+    let past = SessionPast::read(&ctx.home.session_dir(id), id)?;
+    let mut turns = past.turns(from, limit, most_bytes)?;
+    hide_own_keys(&mut turns);
+    Ok(TurnPage { turns, total: past.history.session.turns.last(), seq: past.history.seq })
+}
+
+/// One turn. A run whose keeper died is brought to its end first.
 pub fn view(ctx: &Ctx, id: &SessionId, number: u64) -> Result<TurnView, Problem> {
-    let found = views(ctx, id)?.into_iter().find(|view| view.number == number);
-    found.ok_or_else(|| {
-        let name = view::history(&ctx.home, id).ok().and_then(|history| history.session.name);
-        let name = name.map_or_else(|| id.to_string(), |name| name.to_string());
-        berth_api::problem::refusal(&berth_core::Refusal::NoSuchTurn { turn: number }, &name)
-    })
+    look(ctx, id, number).map(|look| look.view)
+}
+
+/// A turn, and what decides whether it goes on.
+struct TurnLook {
+    view: TurnView,
+    /// Something holds the queue that only a user can mend.
+    needs_someone: bool,
+    /// The keeper that told it.
+    keeper: Option<Connection>,
+}
+
+fn look(ctx: &Ctx, id: &SessionId, number: u64) -> Result<TurnLook, Problem> {
+    let (answer, keeper) = ctx.read_on(id, Request::Turn { turn: number })?;
+    let mut keeper_silent = false;
+    match answer {
+        ReadAnswer::Keeper(Answer::Turn { turn, needs_someone }) => {
+            let mut view = *turn;
+            hide_own_keys(std::slice::from_mut(&mut view));
+            return Ok(TurnLook { view, needs_someone, keeper });
+        }
+        // Too long for a frame.
+        ReadAnswer::Keeper(_) => {}
+        ReadAnswer::NoKeeper => drop(ctx.healed(id)?),
+        ReadAnswer::Silent => keeper_silent = ctx.of_silent(id)?.keeper_silent,
+    }
+    let past = SessionPast::read(&ctx.home.session_dir(id), id)?;
+    let session = &past.history.session;
+    let found = past.turns(number, 1, 0)?.pop().filter(|found| found.number == number);
+    let mut view = found.ok_or_else(|| {
+        let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
+        berth_api::problem::refusal(&Refusal::NoSuchTurn { turn: number }, &name)
+    })?;
+    hide_own_keys(std::slice::from_mut(&mut view));
+    view.keeper_silent = keeper_silent;
+    let needs_someone = session.turns.hold.as_ref().is_some_and(berth_core::Hold::needs_someone);
+    Ok(TurnLook { view, needs_someone, keeper })
 }
 
 /// Whether a turn in this state will not change any more.
@@ -194,9 +298,10 @@ pub(crate) fn free_conversation(ctx: &Ctx, id: &SessionId) -> Result<(), Problem
 
 /// What can be said without starting anything: a no, or the receipt of a turn that was accepted before.
 fn look_first(ctx: &Ctx, id: &SessionId, submit: &Submit) -> Result<Option<Receipt>, Problem> {
-    let session = view::history(&ctx.home, id)?.session;
+    let past = SessionPast::read_with_keys(&ctx.home.session_dir(id), id)?;
+    let session = &past.history.session;
     if let Some(expected) = &submit.expected {
-        turn::is_expected(&session, id, expected)?;
+        turn::is_expected(session, id, expected)?;
     }
     let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
     let prompt = Prompt {
@@ -207,21 +312,21 @@ fn look_first(ctx: &Ctx, id: &SessionId, submit: &Submit) -> Result<Option<Recei
         manner: submit.manner.into(),
         retry: None,
     };
-    let decided = decide(&session, Command::Send { prompt }, Now::default());
+    let decided = decide(session, Command::Send { prompt }, Now::default());
     let events = decided.map_err(|refusal| berth_api::problem::refusal(&refusal, &name))?;
     let known = submit.key.as_deref().and_then(|key| session.turns.keyed(key)).filter(|_| events.is_empty());
     let Some(number) = known else { return Ok(None) };
     let state = match session.turns.find(number) {
-        TurnLookup::Here(turn) if turn.state.is_over() => turn.state,
+        TurnLookup::Here(turn) if turn.state.is_over() => turn.state.word().to_owned(),
+        TurnLookup::Past => past.turns(number, 1, 0)?.pop().map(|view| view.state).unwrap_or_default(),
         // One that waits needs its session to be started.
         TurnLookup::Here(_) | TurnLookup::Absent => return Ok(None),
-        TurnLookup::Past => turn::past_state(&ctx.home.session_dir(id), id, number)?,
     };
     Ok(Some(Receipt {
         turn: turn_id(id.as_str(), number),
         session: id.to_string(),
         number,
-        state: state.word().to_owned(),
+        state,
         repeated: true,
         ..Receipt::default()
     }))
@@ -337,11 +442,15 @@ pub enum Brought {
 /// Sees to it that a turn can be waited for: whoever waits for it has asked for its session to go on, unless
 /// somebody stopped it or something holds its queue.
 pub fn bring_back(ctx: &Ctx, id: &SessionId, number: u64) -> Result<Brought, Problem> {
-    let known = view(ctx, id, number)?;
+    bring_back_from(ctx, id, number, look(ctx, id, number)?)
+}
+
+fn bring_back_from(ctx: &Ctx, id: &SessionId, number: u64, look: TurnLook) -> Result<Brought, Problem> {
+    let TurnLook { view: known, keeper, .. } = look;
     if is_over(&known.state) {
         return Ok(Brought::Over(Box::new(known)));
     }
-    if let Some(keeper) = ctx.keeper_of(id)? {
+    if let Some(keeper) = keeper.map_or_else(|| ctx.keeper_of(id), |keeper| Ok(Some(keeper)))? {
         return Ok(Brought::Kept(keeper));
     }
     let session = view::history(&ctx.home, id)?.session;
@@ -377,31 +486,34 @@ pub enum Standing {
 
 /// Looks where a turn stands. Whoever may start something brings its session back, if that is what it waits for.
 pub fn standing(ctx: &Ctx, id: &SessionId, number: u64, may_start: bool) -> Result<Standing, Problem> {
+    let known = look(ctx, id, number)?;
+    if is_over(&known.view.state) {
+        return Ok(Standing::Over(Box::new(known.view)));
+    }
+    if known.keeper.is_some() {
+        return Ok(going_on(known));
+    }
     if !may_start && ctx.keeper_of(id)?.is_none() {
-        let known = view(ctx, id, number)?;
-        if is_over(&known.state) {
-            return Ok(Standing::Over(Box::new(known)));
-        }
-        let what =
-            format!("the session is not running at this moment; turn {} is {}", known.turn, known.state);
+        let TurnView { turn, state, .. } = known.view;
+        let what = format!("the session is not running at this moment; turn {turn} is {state}");
         let hint = format!("`berth resume {id}` goes on with what waits, and so does the next `berth send`");
         return Ok(Standing::Held(Problem::new(Code::Held, what).hint(hint)));
     }
-    match bring_back(ctx, id, number) {
+    match bring_back_from(ctx, id, number, known) {
         Ok(Brought::Over(view)) => Ok(Standing::Over(view)),
         Ok(Brought::NotYet(problem)) => Ok(Standing::NotYet(problem)),
-        Ok(Brought::Kept(_)) => {
-            let known = view(ctx, id, number)?;
-            let hold = view::history(&ctx.home, id)?.session.turns.hold;
-            let needs_someone = hold.is_some_and(|hold| hold.needs_someone());
-            Ok(match &known.held {
-                _ if is_over(&known.state) => Standing::Over(Box::new(known)),
-                Some(held) if needs_someone => Standing::Held(held_problem(&known.turn, held)),
-                Some(_) | None => Standing::Coming(Box::new(known)),
-            })
-        }
+        Ok(Brought::Kept(_)) => Ok(going_on(look(ctx, id, number)?)),
         Err(problem) if problem.code == Code::Held => Ok(Standing::Held(problem)),
         Err(problem) => Err(problem),
+    }
+}
+
+/// Where a turn stands whose session has a keeper.
+fn going_on(TurnLook { view, needs_someone, .. }: TurnLook) -> Standing {
+    match &view.held {
+        _ if is_over(&view.state) => Standing::Over(Box::new(view)),
+        Some(held) if needs_someone => Standing::Held(held_problem(&view.turn, held)),
+        Some(_) | None => Standing::Coming(Box::new(view)),
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
     // It starts a keeper whenever the agent was released, and outlives them and their notifiers.
     berth_host::signals::let_children_go();
     let status = ctx.status(id)?;
-    let (known, seq) = turns::views_and_seq(ctx, id)?;
+    let turns::TurnPage { turns: known, seq, .. } = turns::latest(ctx, id, &status)?;
     if is_dumb(std::env::var_os("TERM").as_deref()) {
         return talk_in_lines(ctx, id, &status, &known);
     }
@@ -38,7 +38,7 @@ pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
 /// The same for somebody who need not be told how to come back.
 pub(crate) fn visit(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
     let status = ctx.status(id)?;
-    let (known, seq) = turns::views_and_seq(ctx, id)?;
+    let turns::TurnPage { turns: known, seq, .. } = turns::latest(ctx, id, &status)?;
     converse(ctx, id, &status, &known, seq).map(|(code, _)| code)
 }
 

@@ -3,15 +3,16 @@
 //! Promise: short, on few lines, without control characters and without secrets.
 //! Start with [`Past::notification`].
 
+use std::path::PathBuf;
+
 use berth_api::status::Timestamp;
 use berth_api::turn::{Hold, turn_id};
 use berth_api::{Code, Problem, redact};
 use berth_core::{Ask, Event, Exit, Final, Notify, Occasion, Outcome, Release, SessionId, TurnEnd};
 use berth_host::clock;
 use berth_journal::Committed;
-use berth_keeper::history::Stored;
 use berth_keeper::notify::Delivery;
-use berth_keeper::{History, Home, store};
+use berth_keeper::{History, Home, store, view};
 use serde::Serialize;
 
 use super::Came;
@@ -156,18 +157,17 @@ impl Notification {
 #[derive(Debug)]
 pub(crate) struct Past {
     id: SessionId,
+    dir: PathBuf,
     history: History,
-    events: Vec<Committed<Stored>>,
     /// How people address it: the name, else the id.
     handle: String,
 }
 
 impl Past {
     pub(crate) fn read(home: &Home, id: &SessionId) -> Result<Self, Problem> {
-        let events = store::read(&home.session_dir(id), id, 1)?;
-        let history = History::replay(&events);
+        let history = view::history(home, id)?;
         let handle = history.session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
-        Ok(Self { id: id.clone(), history, events, handle })
+        Ok(Self { id: id.clone(), dir: home.session_dir(id), history, handle })
     }
 
     /// What this session's people are told of.
@@ -181,8 +181,8 @@ impl Past {
 
     /// What is told of an event.
     pub(crate) fn notification(&self, seq: u64, occasion: Occasion) -> Result<Notification, Problem> {
-        let found = self.events.iter().find(|event| event.seq().0 == seq);
-        let Some(stored) = found.map(Committed::get) else {
+        let found = store::read_range(&self.dir, &self.id, seq, seq, usize::MAX)?;
+        let Some(stored) = found.first().map(Committed::get) else {
             let what = format!("session {} has no event {seq}", self.id);
             return Err(Problem::new(Code::NotFound, what).hint("notifiers are started by keepers"));
         };
@@ -197,7 +197,7 @@ impl Past {
         (data.text, data.next) = match &stored.event {
             Event::Asked { ask } => {
                 data.request = Some(ask.request.clone());
-                data.epoch = self.epoch_at(seq);
+                data.epoch = self.epoch_at(seq)?;
                 (question(ask), self.how_to_answer(ask, data.epoch))
             }
             Event::QueueHeld { hold } => held(&Hold::from(hold.clone()), who),
@@ -227,12 +227,17 @@ impl Past {
     }
 
     /// The run in which an event happened.
-    fn epoch_at(&self, seq: u64) -> Option<u64> {
-        let before = self.events.iter().rev().skip_while(|event| event.seq().0 > seq);
-        before.into_iter().find_map(|event| match &event.get().event {
+    fn epoch_at(&self, seq: u64) -> Result<Option<u64>, Problem> {
+        let History { session, run_seq, .. } = &self.history;
+        if seq >= *run_seq {
+            return Ok(Some(session.epoch.0).filter(|_| *run_seq > 0));
+        }
+        // A notifier that is late: the session is in its next run.
+        let before = store::read_range(&self.dir, &self.id, 1, seq, usize::MAX)?;
+        Ok(before.iter().rev().find_map(|event| match &event.get().event {
             Event::RunStarting { epoch, .. } => Some(epoch.0),
             _ => None,
-        })
+        }))
     }
 
     fn how_to_answer(&self, ask: &Ask, epoch: Option<u64>) -> String {

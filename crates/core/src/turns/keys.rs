@@ -52,6 +52,16 @@ impl TurnKeys {
         }
     }
 
+    /// Adds many keys at once. Of keys with one hash the first turn counts.
+    pub fn remember_all(&mut self, keys: Vec<KnownKey>) {
+        let sorted = Arc::make_mut(&mut self.sorted);
+        sorted.reserve_exact(keys.len() + self.unsorted.len());
+        sorted.extend(keys);
+        sorted.append(&mut self.unsorted);
+        sorted.sort_by_key(|known| (known.hash, known.turn));
+        sorted.dedup_by_key(|known| known.hash);
+    }
+
     /// All keys, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &KnownKey> {
         self.sorted.iter().chain(&self.unsorted)

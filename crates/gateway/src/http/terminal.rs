@@ -393,6 +393,9 @@ async fn show(
                 | Answer::Decided { .. }
                 | Answer::Attached { .. }
                 | Answer::Screen { .. }
+                | Answer::Turn { .. }
+                | Answer::Turns { .. }
+                | Answer::Events { .. }
                 | Answer::Receipt { .. },
             )
             | Arrival::Notice(

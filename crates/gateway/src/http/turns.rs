@@ -15,7 +15,7 @@ use berth_api::message::Submit;
 use berth_api::turn::{Manner, Receipt, TurnView};
 use berth_api::{Code, Problem, Scope};
 use berth_keeper::killpoint;
-use berth_verbs::turns;
+use berth_verbs::turns::{self, TurnPage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -200,17 +200,11 @@ async fn list(
     Query(which): Query<Which>,
 ) -> Result<Json<Turns>, Fault> {
     let follower = gate.followers.of(&target.ctx, &target.id);
-    let mut turns = follower.look(move || turns::views(&target.ctx, &target.id)).await?;
-    let total = turns.len() as u64;
-    turns.retain(|turn| turn.number > which.after);
-    turns.truncate(which.limit.unwrap_or(MOST_TURNS).min(MOST_TURNS));
-    let mut bytes = 0;
-    // Each may be long: the last one goes beyond the limit, so that whoever goes on always gets one.
-    let full = turns.iter().position(|turn| {
-        bytes += turn.text_bytes();
-        bytes > MOST_BYTES
-    });
-    turns.truncate(full.map_or(turns.len(), |last| last + 1));
+    let limit = which.limit.unwrap_or(MOST_TURNS).min(MOST_TURNS);
+    let from = which.after.saturating_add(1);
+    // Each may be long: the last one goes beyond the limit of bytes, so that whoever goes on always gets one.
+    let read = move || turns::page(&target.ctx, &target.id, from, limit as u64, MOST_BYTES);
+    let TurnPage { turns, total, .. } = follower.look(read).await?;
     Ok(Json(Turns { turns, total }))
 }
 

@@ -90,7 +90,7 @@ impl TakeUp {
             }
             notes = left.notes;
         }
-        let conversation = Conversation { id: known, store: turn::store(spec) };
+        let conversation = Conversation { id: known, store: turn::store_of(spec) };
         let mut inputs = vec![Input::Report(Observation::Conversation { conversation })];
         inputs.extend(notes.into_iter().map(|what| Input::Note(Event::Warned { what })));
         Ok(Self { begin, lock: Some(lock), inputs })
@@ -327,7 +327,7 @@ impl Keeper {
             let who = "the agent gave its conversation an id that is not valid".to_owned();
             return reports.push(Observation::Held { hold: Hold::ForeignWriter { who } });
         }
-        let conversation = Conversation { store: turn::store(spec), id };
+        let conversation = Conversation { store: turn::store_of(spec), id };
         if is_ours {
             // It was in one that it may not write, and is back. A second claim would be in the way of our own.
             return reports.push(Observation::Conversation { conversation });

@@ -6,17 +6,19 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use berth_api::frame::{self, Kind};
-use berth_api::message::{Answer, Call, Notice, PROTOCOL, Request, Role, Size};
+use berth_api::message::{Answer, Call, Notice, Numbered, PROTOCOL, Request, Role, Size};
 use berth_api::status::Status;
 use berth_api::{Code, Problem, problem, redact, trace};
 use berth_core::{Command, Deed, Fence, Name, Phase, Refusal, SessionId, Target, Writer};
 use berth_host::{clock, socket};
+use berth_journal::Committed;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use super::{Keeper, STATUS_DELAY_MS, actor_of};
 use crate::audit::{self, AuditEvent};
 use crate::callers::{self, Peer, Seen};
 use crate::clients::{Attached, Client, UNFINISHED_BYTES};
+use crate::history::{History, Stored};
 use crate::home::Home;
 use crate::owner::Input;
 use crate::store;
@@ -24,6 +26,10 @@ use crate::{killpoint, place};
 
 /// How many may be attached, watch or wait at once.
 const MAX_LASTING: usize = 64;
+/// How much text an answer has: the last event or turn of it may go beyond.
+const MOST_ANSWER_BYTES: usize = 1 << 20;
+/// How much text one turn has in an answer: JSON may make six bytes of one, and a frame has its limit.
+const MOST_TURN_BYTES: usize = 2 << 20;
 /// How many may be connected at once: room is left for those who ask one thing and go.
 const MAX_CLIENTS: usize = 96;
 
@@ -426,6 +432,9 @@ impl Keeper {
                 let (row, _) = self.screen.cursor();
                 Ok(Some(Answer::Screen { text, cursor_row: Some(row) }))
             }
+            Request::Turn { turn } => self.one_turn(turn),
+            Request::Turns { from, limit } => self.some_turns(from, limit),
+            Request::Events { from, limit } => self.some_events(from, limit),
             Request::Watch { from } => self.watch(key, from),
             Request::AwaitAgent => self.await_agent(key),
             Request::Send { submit } => {
@@ -589,6 +598,46 @@ impl Keeper {
         self.demote_others(key, &taker);
         self.type_keys(text.as_bytes());
         self.done()
+    }
+
+    fn one_turn(&mut self, turn: u64) -> Result<Option<Answer>, Problem> {
+        let found = self.owner.turns(turn, 1, 0)?.pop().filter(|found| found.number == turn);
+        let found = found.ok_or_else(|| self.refused(&Refusal::NoSuchTurn { turn }))?;
+        let hold = self.owner.history().session.turns.hold.as_ref();
+        let needs_someone = hold.is_some_and(berth_core::Hold::needs_someone);
+        let turn = Box::new(found);
+        // What is too long for a frame is in the files.
+        Ok(Some(match turn.text_bytes() > MOST_TURN_BYTES {
+            true => self.no_turns(),
+            false => Answer::Turn { turn, needs_someone },
+        }))
+    }
+
+    fn no_turns(&self) -> Answer {
+        let History { session, seq, .. } = self.owner.history();
+        Answer::Turns { turns: vec![], total: session.turns.last(), seq: *seq }
+    }
+
+    fn some_turns(&mut self, from: u64, limit: u64) -> Result<Option<Answer>, Problem> {
+        let mut turns = self.owner.turns(from, limit, MOST_ANSWER_BYTES)?;
+        turns.pop_if(|last| last.text_bytes() > MOST_TURN_BYTES);
+        let History { session, seq, .. } = self.owner.history();
+        Ok(Some(Answer::Turns { turns, total: session.turns.last(), seq: *seq }))
+    }
+
+    fn some_events(&mut self, from: u64, limit: u64) -> Result<Option<Answer>, Problem> {
+        let (from, seq) = (from.max(1), self.owner.history().seq);
+        let to = seq.min(from.saturating_add(limit).saturating_sub(1));
+        let events = match from <= to {
+            true => store::read_range(&self.dir, &self.id, from, to, MOST_ANSWER_BYTES)?,
+            false => Vec::new(),
+        };
+        let numbered =
+            |event: &Committed<Stored>| Numbered { seq: event.seq().0, entry: event.get().entry() };
+        let mut events: Vec<Numbered> = events.iter().map(numbered).collect();
+        let bytes = |last: &Numbered| serde_json::to_vec(last).map_or(usize::MAX, |json| json.len());
+        events.pop_if(|last| bytes(last) > frame::MAX_FRAME_BYTES / 2);
+        Ok(Some(Answer::Events { events, seq }))
     }
 
     fn watch(&mut self, key: u64, from: u64) -> Result<Option<Answer>, Problem> {

@@ -98,20 +98,21 @@ impl Keeper {
     }
 
     /// Where a turn stands.
-    fn receipt(&self, turn: u64) -> Result<Receipt, Problem> {
-        let turns = &self.owner.history().session.turns;
-        let state = match turns.find(turn) {
-            TurnLookup::Here(turn) => turn.state,
-            TurnLookup::Past => turn::past_state(&self.dir, &self.id, turn)?,
-            TurnLookup::Absent => return Err(self.refused(&Refusal::NoSuchTurn { turn })),
+    fn receipt(&mut self, turn: u64) -> Result<Receipt, Problem> {
+        let known = match self.owner.history().session.turns.find(turn) {
+            TurnLookup::Here(turn) => Some(turn.state.word().to_owned()),
+            TurnLookup::Past => self.owner.turns(turn, 1, 0)?.pop().map(|view| view.state),
+            TurnLookup::Absent => None,
         };
+        let state = known.ok_or_else(|| self.refused(&Refusal::NoSuchTurn { turn }))?;
+        let turns = &self.owner.history().session.turns;
         let position = turns.queue.iter().position(|queued| *queued == turn).map(|at| at as u64);
         let held = turns.hold.clone().filter(|_| position.is_some());
         Ok(Receipt {
             turn: turn_id(self.id.as_str(), turn),
             session: self.id.to_string(),
             number: turn,
-            state: state.word().to_owned(),
+            state,
             repeated: false,
             position,
             paused: held.as_ref().is_some_and(|hold| !hold.needs_someone()),

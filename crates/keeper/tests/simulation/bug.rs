@@ -24,6 +24,8 @@ pub(crate) enum Bug {
     RetriesUnknown,
     /// Retries a failed turn twice at once.
     RetriesTwice,
+    /// Believes a snapshot whose last event is not in the journal.
+    SnapshotAhead,
     /// The journal has a bug.
     Journal(Planted),
     /// One kind of event changes nothing, live and in replay.
@@ -109,6 +111,7 @@ impl Bug {
             | Self::SaysAgain
             | Self::RetriesUnknown
             | Self::RetriesTwice
+            | Self::SnapshotAhead
             | Self::Forgets(_) => Planted::default(),
         }
     }

@@ -16,6 +16,8 @@ use crate::world::{Halt, World};
 
 const KILL_AGAIN_MS: u64 = 20;
 const RETRY_MS: u64 = 1000;
+/// A snapshot is written whenever the number of the last event is a multiple of this.
+const SNAPSHOT_EVENTS: u64 = 5;
 /// One of each kind of report is all that may wait for the disk, and an agent's last words.
 const MOST_UNJOURNALLED: usize = 7 + MOST_WORDS;
 
@@ -115,6 +117,10 @@ impl Keeper {
         match taken {
             Ok(taken) => {
                 world.ledger.took(&plan, &taken.events)?;
+                if self.mind.history().seq.is_multiple_of(SNAPSHOT_EVENTS) {
+                    world.count("snapshot");
+                    world.snapshot = self.mind.snapshot();
+                }
                 if taken.events.is_empty()
                     && (world.disk.counts(), self.mind.history()) != (before.0, &before.1)
                 {
@@ -145,6 +151,7 @@ impl Keeper {
             }
             Err(error) => {
                 let answers = plan.answers.clone();
+                world.snapshot = self.mind.snapshot_ahead(&plan).or(world.snapshot.take());
                 world.ledger.failed(plan.events, &error)?;
                 world.after_disk()?;
                 world.disk_trouble(&error)?;

@@ -3,17 +3,22 @@
 //! Not here: the loop around it (see `keeper.rs`). A forgetful owner decides with its own wrong state and writes
 //! what it decided through the real one, so that the journal is what such a program would leave behind.
 
-use berth_core::{Effect, Event, Now, Refusal, Session, decide, effects, observe};
+use berth_core::{Effect, Event, Now, Refusal, Session, SessionId, decide, effects, observe};
 use berth_journal::fake::FakeDisk;
-use berth_journal::{Committed, Journal, JournalError, Limits};
+use berth_journal::{Committed, Journal, JournalError, Limits, Seq};
 use berth_keeper::History;
 use berth_keeper::history::Stored;
 use berth_keeper::owner::{Batch, Input, Owner, Taken};
+use berth_keeper::snapshot::Snapshot;
 
 use crate::bug::Bug;
 
 /// Whose journal it is.
 pub(crate) const SESSION: &str = "0123456789ab";
+
+fn id() -> SessionId {
+    SessionId::parse(SESSION).expect("an id")
+}
 
 pub(crate) struct Mind {
     owner: Owner<FakeDisk>,
@@ -42,18 +47,64 @@ pub(crate) type Opened = (Mind, Vec<Committed<Stored>>, bool);
 impl Mind {
     pub(crate) fn create(disk: &FakeDisk, limits: Limits, bug: Bug) -> Result<Self, JournalError> {
         let journal = Journal::create_planted(disk.clone(), SESSION, limits, bug.planted())?;
-        Ok(Self { owner: Owner::new(journal, &[]), bug, believed: Session::default() })
+        Ok(Self { owner: Owner::new(journal, History::default()), bug, believed: Session::default() })
     }
 
-    pub(crate) fn open(disk: &FakeDisk, limits: Limits, bug: Bug) -> Result<Opened, JournalError> {
+    /// Opens the journal, with what an earlier keeper left beside it.
+    pub(crate) fn open(
+        disk: &FakeDisk,
+        limits: Limits,
+        bug: Bug,
+        snapshot: Option<&[u8]>,
+    ) -> Result<Opened, JournalError> {
         let (journal, recovered) =
             Journal::<Stored, _>::open_planted(disk.clone(), SESSION, limits, bug.planted())?;
         let mut believed = Session::default();
         for event in recovered.events.iter().filter(|event| !bug.forgets(&event.event)) {
             believed.apply(&event.event);
         }
-        let owner = Owner::new(journal, &recovered.events);
+        let snapshot = snapshot.and_then(|bytes| Snapshot::decode(bytes, &id()));
+        let history = snapshot.and_then(|snapshot| Self::behind(disk, bug, snapshot, &recovered.events));
+        let history = history.unwrap_or_else(|| History::replay(&recovered.events));
+        let owner = Owner::new(journal, history);
         Ok((Self { owner, bug, believed }, recovered.events, recovered.torn.is_some()))
+    }
+
+    /// What a snapshot and the events behind it come to; `None` if the journal does not bear the snapshot out.
+    fn behind(disk: &FakeDisk, bug: Bug, snapshot: Snapshot, all: &[Committed<Stored>]) -> Option<History> {
+        let mut history = snapshot.history;
+        // The turn index has the keys.
+        let last = history.session.turns.last();
+        let keys = History::replay(all).session.turns.keys;
+        history
+            .session
+            .turns
+            .keys
+            .remember_all(keys.iter().filter(|key| key.turn as u64 <= last).copied().collect());
+        let tail = match bug {
+            Bug::SnapshotAhead => {
+                all.iter().filter(|event| event.seq() > snapshot.checkpoint.seq).cloned().collect()
+            }
+            _ => berth_journal::read_after(disk, SESSION, snapshot.checkpoint).ok()??,
+        };
+        tail.iter().for_each(|event| drop(history.apply(event)));
+        Some(history)
+    }
+
+    /// What a keeper leaves beside the journal now.
+    pub(crate) fn snapshot(&self) -> Option<Vec<u8>> {
+        Some(self.owner.snapshot()?.encode(&id(), None))
+    }
+
+    /// What a disk has that lost a batch and kept the snapshot behind it.
+    pub(crate) fn snapshot_ahead(&self, plan: &Plan) -> Option<Vec<u8>> {
+        let mut snapshot = self.owner.snapshot()?;
+        for stored in &plan.events {
+            snapshot.history.session.apply(&stored.event);
+        }
+        snapshot.history.seq += plan.events.len() as u64;
+        snapshot.checkpoint.seq = Seq(snapshot.history.seq);
+        Some(snapshot.encode(&id(), None))
     }
 
     /// The state the loop acts on.

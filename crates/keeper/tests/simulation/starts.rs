@@ -63,6 +63,7 @@ impl Life {
         }
         self.world.count("half made");
         self.world.disk = FakeDisk::new(self.world.rng.draw());
+        self.world.snapshot = None;
         self.world.ledger = self.world.ledger.afresh(self.world.disk.clone());
         self.exists = false;
         Ok(())
@@ -71,7 +72,8 @@ impl Life {
     /// Opens the journal, in a new process or in a new image of the same. `None` if the disk did not let us.
     fn open(&mut self, same_process: bool) -> Result<Option<(Mind, bool)>, Halt> {
         self.world.before_disk();
-        match Mind::open(&self.world.disk, self.world.limits, self.world.bug) {
+        let snapshot = self.world.snapshot.as_deref();
+        match Mind::open(&self.world.disk, self.world.limits, self.world.bug, snapshot) {
             Ok((mind, events, torn)) => {
                 self.world.ledger.opened(&events, same_process)?;
                 self.world.note(|| format!("opens, torn: {torn}, {:?}", mind.session().phase));

@@ -18,6 +18,8 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) host: Host,
     pub(crate) disk: FakeDisk,
+    /// What the keepers left beside the journal.
+    pub(crate) snapshot: Option<Vec<u8>>,
     pub(crate) limits: Limits,
     pub(crate) ledger: Ledger,
     pub(crate) agent: Agent,
@@ -58,7 +60,20 @@ impl World {
         let ledger = Ledger::new(disk.clone(), blind);
         let (counts, trace) = (BTreeMap::new(), VecDeque::new());
         let agent = Agent::new(!seed);
-        Self { rng, host, disk, limits, ledger, agent, takes_turns, bug, harsh: true, counts, trace }
+        Self {
+            rng,
+            host,
+            disk,
+            snapshot: None,
+            limits,
+            ledger,
+            agent,
+            takes_turns,
+            bug,
+            harsh: true,
+            counts,
+            trace,
+        }
     }
 
     /// Time passes: processes live, and the agent works.

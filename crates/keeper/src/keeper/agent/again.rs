@@ -81,7 +81,7 @@ impl Keeper {
         said.truncate(said.floor_char_boundary(MAX_ANSWER_BYTES));
         talk.said = said;
         if !answered.is_empty() {
-            match store::read(&self.dir, &self.id, 1) {
+            match store::read(&self.dir, &self.id, self.owner.history().run_seq.max(1)) {
                 Ok(events) => {
                     let replies = replies_of_run(events.iter().map(|event| &event.get().event));
                     answer_again(driver, &replies, answered, &asked);

@@ -1,0 +1,129 @@
+//! What the owner of a session keeps beside its journal, so that nobody has to read the past to learn the present.
+//!
+//! Promise: everything here follows from the journal and can be lost. A write that fails costs time, never a commit.
+//! Not here: who believes it, and when (see `past`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use berth_api::Problem;
+use berth_api::turn::TurnView;
+use berth_core::SessionId;
+use berth_journal::Checkpoint;
+
+use crate::history::History;
+use crate::past::Page;
+use crate::snapshot::Snapshot;
+use crate::store;
+use crate::turn_index::{Link, TurnIndex};
+
+/// After so many events another snapshot is written: whoever reads it reads as many behind it.
+const SNAPSHOT_EVENTS: u64 = 128;
+/// A run that ends leaves a snapshot if there are so many events that the last one does not have.
+const LAST_SNAPSHOT_EVENTS: u64 = 64;
+
+/// The files beside a journal, in the hands of its owner.
+#[derive(Debug)]
+pub(crate) struct Derived {
+    dir: PathBuf,
+    id: SessionId,
+    /// The turn index, once there is something to write into it. It has all events there are.
+    index: Option<TurnIndex>,
+    /// The number of the last event that the snapshot has, or that one was tried to be written for.
+    snapshot_seq: u64,
+}
+
+impl Derived {
+    /// Begins with a new session.
+    pub(crate) fn new(dir: &Path, id: &SessionId) -> Self {
+        Self { dir: dir.to_owned(), id: id.clone(), index: None, snapshot_seq: 0 }
+    }
+
+    /// Begins with a session that has a past: a snapshot has the events up to `known_to`, and the events behind it have
+    /// these links.
+    pub(crate) fn resume(
+        dir: &Path,
+        id: &SessionId,
+        history: &History,
+        known_to: u64,
+        links: &[Link],
+    ) -> Self {
+        let mut derived = Self { snapshot_seq: known_to, ..Self::new(dir, id) };
+        if known_to == 0 {
+            Snapshot::remove(dir);
+        }
+        if history.session.turns.last() > 0 {
+            let made = match known_to {
+                0 => TurnIndex::rebuild(dir, links),
+                _ => TurnIndex::open_to_write(dir)
+                    .and_then(|index| index.add(known_to + 1, links).map(|()| index)),
+            };
+            derived.index = derived.or_none(made);
+        }
+        derived
+    }
+
+    /// Writes a snapshot if the last one is old. `is_last` says that the owner leaves: then it survives a power cut.
+    pub(crate) fn write_snapshot(
+        &mut self,
+        checkpoint: Option<Checkpoint>,
+        history: &History,
+        is_last: bool,
+    ) {
+        let news = history.seq.saturating_sub(self.snapshot_seq);
+        let least = if is_last { LAST_SNAPSHOT_EVENTS } else { SNAPSHOT_EVENTS };
+        let Some(checkpoint) = checkpoint.filter(|_| news >= least) else { return };
+        self.snapshot_seq = history.seq;
+        let index = match &self.index {
+            Some(index) => index.inode().and_then(|inode| {
+                if is_last {
+                    index.sync()?;
+                }
+                Ok(Some(inode))
+            }),
+            None if history.session.turns.last() == 0 => Ok(None),
+            None => Err(io::Error::other("there is no turn index")),
+        };
+        let written = index
+            .and_then(|index| Snapshot::new(checkpoint, history, index).write(&self.dir, &self.id, is_last));
+        if let Err(error) = written {
+            tracing::warn!(session = %self.id, %error, "cannot write a snapshot");
+        }
+    }
+
+    /// Takes in what the events from number `from` on tell of turns.
+    pub(crate) fn follow(&mut self, from: u64, links: &[Link]) {
+        if links.is_empty() {
+            return;
+        }
+        let added = match self.index.take() {
+            Some(index) => index.add(from, links).map(|()| index),
+            // Without a turn so far there is nothing to rebuild.
+            None if links[0].turn == 1 => TurnIndex::rebuild(&self.dir, links),
+            None => return,
+        };
+        self.index = self.or_none(added);
+    }
+
+    fn or_none(&self, made: io::Result<TurnIndex>) -> Option<TurnIndex> {
+        made.inspect_err(|error| tracing::warn!(session = %self.id, %error, "cannot write the turn index"))
+            .ok()
+    }
+
+    /// Reads turns. An index in doubt is made again.
+    pub(crate) fn turns(&mut self, page: Page, history: &History) -> Result<Vec<TurnView>, Problem> {
+        let links = |turn: u64| {
+            let links = self.index.as_ref().map(|index| index.links(turn, history.seq));
+            links.and_then(Result::ok).flatten().unwrap_or_default()
+        };
+        if let Some(views) = page.read(&self.dir, &self.id, history, links)? {
+            return Ok(views);
+        }
+        let events = store::read(&self.dir, &self.id, 1)?;
+        let known = &events[..events.partition_point(|event| event.seq().0 <= history.seq)];
+        let (_, links) = History::replay_with_links(known);
+        let made = TurnIndex::rebuild(&self.dir, &links);
+        self.index = self.or_none(made);
+        Ok(page.replay(&self.id, known, history))
+    }
+}

@@ -1,0 +1,188 @@
+//! Snapshot: what a replay of a session's journal comes to, in a file beside it.
+//!
+//! Promise: derived, and believed only where the journal bears it out. A snapshot is discarded if its checksum is bad, if
+//! it is of another format, session or boot (unless it was synced), if the turn index beside it is another file, or if
+//! the event it ends with is not in the journal, or is another one. Then the whole journal is replayed.
+//! Not here: the events behind it (see `past` and `store`), when it is written (see `derived`).
+//! Start with [`Snapshot::read`].
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use berth_api::snapshot::SessionSnapshot;
+use berth_core::SessionId;
+use berth_host::identity::boot_id;
+use berth_journal::{Checkpoint, Seq};
+use serde::{Deserialize, Serialize};
+
+use crate::history::{History, LastSaid};
+use crate::turn_index::TurnIndex;
+
+const SNAPSHOT_FILE: &str = "snapshot";
+/// The number of this format.
+const FORMAT: u32 = 1;
+/// A longer one is not written: what waits in the queue may be long, and is read from the journal then.
+const MAX_BYTES: usize = 1 << 20;
+/// The checksum in front.
+const SUM_BYTES: usize = 4;
+
+/// What is known of a session's past up to an event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snapshot {
+    /// The last event that is in it.
+    pub checkpoint: Checkpoint,
+    /// What all events up to that one come to, without the keys of turns.
+    pub history: History,
+    /// The turn index that has the events up to that one, by the number of its file; `None` without a turn.
+    index: Option<u64>,
+}
+
+/// The snapshot on paper.
+#[derive(Serialize, Deserialize)]
+struct Paper {
+    format: u32,
+    id: String,
+    /// The boot that it was written in, unless it was synced: a power cut may have kept one of two files.
+    boot_id: Option<String>,
+    seq: u64,
+    sum: u32,
+    index: Option<u64>,
+    session: SessionSnapshot,
+    run_seq: u64,
+    created_at_ms: u64,
+    started_at_ms: Option<u64>,
+    ended_at_ms: Option<u64>,
+    last_event_at_ms: u64,
+    archived_at_ms: Option<u64>,
+    writer_since_ms: u64,
+    given_at_ms: Option<u64>,
+    told_at_ms: u64,
+    last_prompt: Option<String>,
+    last_answer: Option<String>,
+    joined_at_ms: Vec<(String, u64)>,
+    asked: Vec<(String, u64)>,
+}
+
+impl Snapshot {
+    /// What the owner of a session knows at this event.
+    pub fn new(checkpoint: Checkpoint, history: &History, index: Option<u64>) -> Self {
+        Self { checkpoint, history: history.clone(), index }
+    }
+
+    /// The snapshot of the session in `dir`, if one is to be believed as far as it tells itself. Whether it fits the
+    /// journal is for the journal to say.
+    pub(crate) fn read(dir: &Path, id: &SessionId) -> Option<Self> {
+        let snapshot = Self::decode(&fs::read(dir.join(SNAPSHOT_FILE)).ok()?, id)?;
+        let index = TurnIndex::open(dir).and_then(|index| index.inode()).ok();
+        (snapshot.index.is_none() || snapshot.index == index).then_some(snapshot)
+    }
+
+    /// Writes it. A snapshot that is not synced counts until the next boot.
+    pub(crate) fn write(&self, dir: &Path, id: &SessionId, synced: bool) -> io::Result<()> {
+        let bytes = self.encode(id, if synced { None } else { Some(boot_id()?.to_owned()) });
+        if bytes.len() > MAX_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        match synced {
+            true => berth_host::disk::write_atomically(dir, SNAPSHOT_FILE, &bytes, true),
+            false => berth_host::disk::write_briefly(dir, SNAPSHOT_FILE, &bytes),
+        }
+    }
+
+    /// Removes a snapshot that does not fit its journal.
+    pub(crate) fn remove(dir: &Path) {
+        // It is not believed as long as it is there.
+        let _ = fs::remove_file(dir.join(SNAPSHOT_FILE));
+    }
+
+    /// The bytes of the file.
+    pub fn encode(&self, id: &SessionId, boot_id: Option<String>) -> Vec<u8> {
+        let Checkpoint { seq, sum } = self.checkpoint;
+        let History {
+            session,
+            seq: _,
+            run_seq,
+            created_at_ms,
+            started_at_ms,
+            ended_at_ms,
+            last_event_at_ms,
+            archived_at_ms,
+            writer_since_ms,
+            given_at_ms,
+            told_at_ms,
+            last_said: LastSaid { prompt: last_prompt, answer: last_answer },
+            joined_at_ms,
+            asked,
+        } = self.history.clone();
+        let paper = Paper {
+            format: FORMAT,
+            id: id.to_string(),
+            boot_id,
+            seq: seq.0,
+            sum,
+            index: self.index,
+            session: SessionSnapshot::from(&session),
+            run_seq,
+            created_at_ms,
+            started_at_ms,
+            ended_at_ms,
+            last_event_at_ms,
+            archived_at_ms,
+            writer_since_ms,
+            given_at_ms,
+            told_at_ms,
+            last_prompt,
+            last_answer,
+            joined_at_ms: joined_at_ms.into_iter().map(|(owner, at)| (owner.to_string(), at)).collect(),
+            asked,
+        };
+        let mut bytes = vec![0; SUM_BYTES];
+        serde_json::to_writer(&mut bytes, &paper)
+            .expect("a snapshot is plain data and a Vec takes any write");
+        let sum = crc32c::crc32c(&bytes[SUM_BYTES..]);
+        bytes[..SUM_BYTES].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Understands the bytes of a file; `None` for what is not a snapshot of this session, this version and this boot.
+    pub fn decode(bytes: &[u8], id: &SessionId) -> Option<Self> {
+        let (sum, json) = bytes.split_first_chunk()?;
+        if u32::from_le_bytes(*sum) != crc32c::crc32c(json) {
+            return None;
+        }
+        let paper: Paper = serde_json::from_slice(json).ok()?;
+        let is_of_now = paper.boot_id.is_none_or(|written| boot_id().is_ok_and(|now| now == written));
+        if paper.format != FORMAT || paper.id != id.as_str() || !is_of_now {
+            return None;
+        }
+        let joined = paper.joined_at_ms.into_iter().map(|(owner, at)| Some((SessionId::parse(&owner)?, at)));
+        let history = History {
+            session: paper.session.try_into().ok()?,
+            seq: paper.seq,
+            run_seq: paper.run_seq,
+            created_at_ms: paper.created_at_ms,
+            started_at_ms: paper.started_at_ms,
+            ended_at_ms: paper.ended_at_ms,
+            last_event_at_ms: paper.last_event_at_ms,
+            archived_at_ms: paper.archived_at_ms,
+            writer_since_ms: paper.writer_since_ms,
+            given_at_ms: paper.given_at_ms,
+            told_at_ms: paper.told_at_ms,
+            last_said: LastSaid { prompt: paper.last_prompt, answer: paper.last_answer },
+            joined_at_ms: joined.collect::<Option<_>>()?,
+            asked: paper.asked,
+        };
+        let checkpoint = Checkpoint { seq: Seq(paper.seq), sum: paper.sum };
+        Some(Self { checkpoint, history, index: paper.index })
+    }
+
+    /// Adds the keys of all turns, from the turn index; `None` if that does not have them all.
+    pub(crate) fn with_keys(mut self, dir: &Path) -> Option<Self> {
+        let turns = &mut self.history.session.turns;
+        if turns.last() > 0 {
+            turns.keys.remember_all(TurnIndex::open(dir).ok()?.keys(turns.last()).ok()??);
+        }
+        Some(self)
+    }
+}
