@@ -74,6 +74,10 @@ impl Derived {
         let least = if is_last { LAST_SNAPSHOT_EVENTS } else { SNAPSHOT_EVENTS };
         let Some(checkpoint) = checkpoint.filter(|_| news >= least) else { return };
         self.snapshot_seq = history.seq;
+        let waiting: usize = history.session.turns.window.values().map(|turn| turn.prompt.len()).sum();
+        if waiting > Snapshot::MAX_BYTES {
+            return;
+        }
         let index = match &self.index {
             Some(index) => index.inode().and_then(|inode| {
                 if is_last {
@@ -91,15 +95,15 @@ impl Derived {
         }
     }
 
-    /// Takes in what the events from number `from` on tell of turns.
-    pub(crate) fn follow(&mut self, from: u64, links: &[Link]) {
+    /// Takes in what the events from number `from` on tell of turns. `had_turns` says whether there were turns before them.
+    pub(crate) fn follow(&mut self, from: u64, links: &[Link], had_turns: bool) {
         if links.is_empty() {
             return;
         }
         let added = match self.index.take() {
             Some(index) => index.add(from, links).map(|()| index),
-            // Without a turn so far there is nothing to rebuild.
-            None if links[0].turn == 1 => TurnIndex::rebuild(&self.dir, links),
+            None if !had_turns => TurnIndex::rebuild(&self.dir, links),
+            // An index that lacks the events before these would lack keys. The next opening makes a whole one.
             None => return,
         };
         self.index = self.or_none(added);
@@ -125,5 +129,28 @@ impl Derived {
         let made = TurnIndex::rebuild(&self.dir, &links);
         self.index = self.or_none(made);
         Ok(page.replay(&self.id, known, history))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_core::KnownKey;
+
+    use super::*;
+
+    #[test]
+    fn an_index_that_could_not_be_begun_is_not_begun_in_the_middle_without_the_first_keys() {
+        let dir = std::env::temp_dir().join(format!("berth-derived-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("turns.idx")).expect("a directory in the place of the index");
+        let id = SessionId::parse("0123456789ab").expect("an id");
+        let link = |seq, key| Link { turn: 1, seq, interface: None, is_question: false, key };
+        let key = KnownKey { hash: 7, turn: 1, digest: 9 };
+        let mut derived = Derived::new(&dir, &id);
+        derived.follow(2, &[link(2, Some(key))], false);
+        assert!(derived.index.is_none(), "it cannot be made");
+        std::fs::remove_dir(dir.join("turns.idx")).expect("our own directory");
+        derived.follow(3, &[link(3, None)], true);
+        assert!(derived.index.is_none() && !dir.join("turns.idx").exists());
+        std::fs::remove_dir_all(&dir).expect("our own directory");
     }
 }

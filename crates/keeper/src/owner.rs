@@ -38,12 +38,12 @@ pub struct Taken {
     pub events: Vec<Committed<Stored>>,
 }
 
-/// The turn that a prompt is.
+/// The turn that a prompt became.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AcceptedTurn {
     /// Its number.
     pub turn: u64,
-    /// True if its key was used before: the prompt is the turn of then.
+    /// True if its key was used before: then it is the turn that was accepted with the key.
     pub repeated: bool,
 }
 
@@ -143,10 +143,10 @@ impl<D: Disk> Owner<D> {
         let Written { journal, result, answers } = written;
         self.journal = Some(journal);
         let events = result?;
-        let from = self.history.seq + 1;
+        let (from, had_turns) = (self.history.seq + 1, self.history.session.turns.last() > 0);
         let links: Vec<Link> = events.iter().flat_map(|event| self.history.apply(event)).collect();
         if let Some(derived) = &mut self.derived {
-            derived.follow(from, &links);
+            derived.follow(from, &links, had_turns);
         }
         Ok(Taken { answers, events })
     }

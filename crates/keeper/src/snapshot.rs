@@ -4,7 +4,7 @@
 //! it is of another format, session or boot (unless it was synced), if the turn index beside it is another file, or if
 //! the event it ends with is not in the journal, or is another one. Then the whole journal is replayed.
 //! Not here: the events behind it (see `past` and `store`), when it is written (see `derived`).
-//! Start with [`Snapshot::read`].
+//! Start with [`Snapshot`].
 
 use std::fs;
 use std::io;
@@ -22,8 +22,6 @@ use crate::turn_index::TurnIndex;
 const SNAPSHOT_FILE: &str = "snapshot";
 /// The number of this format.
 const FORMAT: u32 = 1;
-/// A longer one is not written: what waits in the queue may be long, and is read from the journal then.
-const MAX_BYTES: usize = 1 << 20;
 /// The checksum in front.
 const SUM_BYTES: usize = 4;
 
@@ -65,6 +63,9 @@ struct Paper {
 }
 
 impl Snapshot {
+    /// A longer one is not written: what waits in the queue may be long, and is read from the journal then.
+    pub(crate) const MAX_BYTES: usize = 1 << 20;
+
     /// What the owner of a session knows at this event.
     pub fn new(checkpoint: Checkpoint, history: &History, index: Option<u64>) -> Self {
         Self { checkpoint, history: history.clone(), index }
@@ -81,7 +82,7 @@ impl Snapshot {
     /// Writes it. A snapshot that is not synced counts until the next boot.
     pub(crate) fn write(&self, dir: &Path, id: &SessionId, synced: bool) -> io::Result<()> {
         let bytes = self.encode(id, if synced { None } else { Some(boot_id()?.to_owned()) });
-        if bytes.len() > MAX_BYTES {
+        if bytes.len() > Self::MAX_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         match synced {

@@ -3,7 +3,7 @@
 //! Promise: derived and never in charge. A record is checked by its checksum and by the events that it names; a reader
 //! in doubt replays the journal. Numbers behind the snapshot are not believed: the tail of the journal has those.
 //! Not here: folding the events of a turn (see `turn`), when the index is trusted (see `snapshot`).
-//! Start with [`TurnIndex::add`] and [`TurnIndex::links`].
+//! Start with [`TurnIndex::links`].
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
