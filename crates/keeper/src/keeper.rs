@@ -266,6 +266,10 @@ impl Keeper {
 
     fn take_batch(&mut self, inputs: Vec<Input>) -> Result<Taken, Problem> {
         self.check_lease(&inputs)?;
+        if self.writing.is_busy {
+            debug_assert!(false, "a batch in the middle of another: {inputs:?}");
+            return Err(Problem::new(Code::Bug, "the keeper is still writing the change before this one"));
+        }
         self.commit(inputs)
     }
 
@@ -395,6 +399,10 @@ impl Keeper {
 
     /// Writes the short cut for lists. It is derived, so a failure costs only time.
     fn write_status(&mut self) {
+        if self.writing.is_busy {
+            // The journal may have more by now than the status tells, and who reads both would believe the status.
+            return self.write_status_within(0);
+        }
         self.status_at_ms = None;
         if self.is_disowned() {
             return;

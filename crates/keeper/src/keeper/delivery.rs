@@ -38,7 +38,7 @@ impl Keeper {
         }
         let output_from = self.output.end();
         self.delivery.given_from = output_from;
-        self.undisturbed(|keeper| {
+        self.with_keys_held(|keeper| {
             // If the disk is full, it is tried again when there may be room; see `on_time`.
             match keeper.take(vec![Input::Command(Command::Deliver { turn, output_from })]) {
                 Ok(_) if keeper.owner.owed().contains(&Effect::Say { turn }) => {
@@ -83,16 +83,25 @@ impl Keeper {
     }
 
     /// Does something without being replaced in the middle of it: what is recorded as said must be said, and a
-    /// new image would not know that it was not. A disk that hangs cannot be helped by a new image anyway. Clients are
-    /// not read meanwhile: keys of a person would be joined with what is typed.
+    /// new image would not know that it was not. A disk that hangs cannot be helped by a new image anyway.
     pub(super) fn undisturbed<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
         if let Some(watchdog) = &self.watchdog {
             watchdog.disarm();
         }
-        self.writing.holds_keys = true;
+        let was_undisturbed = std::mem::replace(&mut self.writing.is_undisturbed, true);
         let done = what(self);
+        self.writing.is_undisturbed = was_undisturbed;
+        if !was_undisturbed {
+            self.arm_watchdog();
+        }
+        done
+    }
+
+    /// [`Self::undisturbed`], and clients are not read meanwhile: keys of a person would be joined with what is typed.
+    pub(super) fn with_keys_held<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
+        self.writing.holds_keys = true;
+        let done = self.undisturbed(what);
         self.writing.holds_keys = false;
-        self.arm_watchdog();
         done
     }
 

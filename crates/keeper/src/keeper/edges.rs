@@ -24,6 +24,7 @@ use super::own_signs::OwnSigns;
 use super::typing::Typing;
 use crate::callers::Peer;
 use crate::conversations::LOCK_PATIENCE;
+use crate::owner::Input;
 use crate::writers::{self, Doing};
 use crate::{ancestry, killpoint, turn};
 pub(super) use paste::Typable;
@@ -334,7 +335,12 @@ impl Keeper {
             // It went on to one that nobody else writes, or has read what somebody else said.
             let place = "the agent: another conversation, or read again".to_owned();
             let by = Actor { pid: self.me.pid, uid: None, place };
-            let _ = self.order(Command::GoOn { by });
+            let go_on = Command::GoOn { by };
+            if self.writing.is_busy {
+                self.writing.heard.push(Input::Command(go_on));
+            } else {
+                let _ = self.order(go_on);
+            }
         }
     }
 

@@ -47,14 +47,24 @@ fn needs_no_journal(client: &Client, payload: &[u8]) -> bool {
     let writes = client.attached.is_some_and(|attached| attached.fence.is_some());
     match serde_json::from_slice::<Call>(payload).map(|call| call.request) {
         Ok(Request::Attach { role, .. }) => role == Role::Observer && !writes,
-        Ok(request) => matches!(request, Request::Status | Request::Screen { .. } | Request::Resize { .. }),
-        Err(_) => false,
+        Ok(
+            Request::Status
+            | Request::Screen { .. }
+            | Request::Resize { .. }
+            | Request::Turn { .. }
+            | Request::Turns { .. }
+            | Request::Events { .. }
+            | Request::Watch { from: u64::MAX },
+        ) => true,
+        Ok(_) | Err(_) => false,
     }
 }
 
 impl Keeper {
     pub(super) fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        // While a batch is on its way, clients that left are still counted: the next ones wait.
+        while !self.writing.is_busy || self.has_room_for_clients() {
+            let Ok((stream, _)) = self.listener.accept() else { return };
             let ours = rustix::process::geteuid().as_raw();
             // Another account has no business here, whatever the file's mode says; root is root.
             let allowed = socket::peer(&stream).is_ok_and(|peer| peer.uid == ours || peer.uid == 0);
@@ -198,13 +208,15 @@ impl Keeper {
     /// Answers the requests that arrived while a batch was on its way to the disk. Turns that were sent are one batch:
     /// they are accepted with one sync.
     pub(super) fn answer_calls(&mut self) {
-        let mut sends = Vec::new();
+        let (mut sends, mut restarts) = (Vec::new(), Vec::new());
         let calls = std::mem::take(&mut self.calls);
         let keys: Vec<u64> = calls.iter().map(|(key, _)| *key).collect();
         for (key, payload) in calls {
             let (trace, admitted) = self.admitted(key, &payload);
             match admitted {
                 Ok(Some(Request::Send { submit })) => sends.push((key, trace, submit)),
+                // Last, because a new image knows nothing of the other requests.
+                Ok(Some(Request::Restart)) => restarts.push((key, trace)),
                 Ok(Some(request)) => {
                     self.send_all(std::mem::take(&mut sends));
                     let answer = self.on_request(key, request);
@@ -215,6 +227,10 @@ impl Keeper {
             }
         }
         self.send_all(sends);
+        for (key, trace) in restarts {
+            let answer = self.on_request(key, Request::Restart);
+            self.reply(key, trace.as_deref(), answer);
+        }
         for key in keys {
             self.is_answered(key);
             self.flush(key);
@@ -225,11 +241,13 @@ impl Keeper {
     /// Disconnects the client with the longest unfinished frame if all of them together are too long. A client that sends
     /// the longest prompt is not the longest while another client hoards.
     fn bound_unfinished(&mut self) {
-        let total: usize = self.clients.values().map(Client::unfinished_bytes).sum();
+        let is_here = |(key, _): &(&u64, &Client)| !self.writing.gone.contains(key);
+        let here = || self.clients.iter().filter(is_here);
+        let total: usize = here().map(|(_, client)| client.unfinished_bytes()).sum();
         if total <= UNFINISHED_BYTES {
             return;
         }
-        let longest = self.clients.iter().max_by_key(|(_, client)| client.unfinished_bytes());
+        let longest = here().max_by_key(|(_, client)| client.unfinished_bytes());
         if let Some((&longest, client)) = longest {
             tracing::warn!(
                 client = longest,
@@ -251,7 +269,11 @@ impl Keeper {
 
     /// Forgets a client. If it was the writer, nobody is, and that is recorded.
     pub(super) fn drop_client(&mut self, key: u64) {
-        if self.writing.is_busy {
+        let leaves_a_trace = |client: &Client| {
+            let writes = client.attached.is_some_and(|attached| attached.fence.is_some());
+            writes || client.has_call || client.awaits_answer.is_some()
+        };
+        if self.writing.is_busy && self.clients.get(&key).is_some_and(leaves_a_trace) {
             self.writing.gone.insert(key);
             return;
         }
@@ -450,18 +472,21 @@ impl Keeper {
             Request::GoOn => self.go_on(key),
             Request::AnswerAsk { request, wish, epoch } => self.answer_ask(key, request, wish, epoch),
             Request::Hook { report } => self.on_hook(key, report),
-            Request::Restart if !self.has_said_everything() => {
-                Err(Problem::new(Code::Held, "the agent is still being told something").hint("try again"))
-            }
-            Request::Restart => {
-                let answer = Answer::Done { status: Box::new(self.status()) };
-                self.answer(key, &answer);
-                self.flush(key);
-                let error = self.watchdog.as_ref().map(berth_host::watchdog::Watchdog::restart_now);
-                let why = error.map_or_else(|| "there is no watchdog".to_owned(), |error| error.to_string());
-                Err(Problem::new(Code::Refused, format!("cannot replace the keeper's program: {why}")))
-            }
+            Request::Restart => self.restart(key),
         }
+    }
+
+    fn restart(&mut self, key: u64) -> Result<Option<Answer>, Problem> {
+        self.take_heard();
+        if self.has_heard() || !self.has_said_everything() {
+            return Err(Problem::new(Code::Held, "the agent is still being told something").hint("try again"));
+        }
+        let answer = Answer::Done { status: Box::new(self.status()) };
+        self.answer(key, &answer);
+        self.flush_all();
+        let error = self.watchdog.as_ref().map(berth_host::watchdog::Watchdog::restart_now);
+        let why = error.map_or_else(|| "there is no watchdog".to_owned(), |error| error.to_string());
+        Err(Problem::new(Code::Refused, format!("cannot replace the keeper's program: {why}")))
     }
 
     fn stop(&mut self, key: u64, grace: Duration) -> Result<Option<Answer>, Problem> {

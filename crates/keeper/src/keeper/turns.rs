@@ -209,7 +209,7 @@ impl Keeper {
         let session = &self.owner.history().session;
         let asks = session.turns.asks.clone();
         let decided = decide(session, command.clone(), now()).map_err(|refusal| self.refused(&refusal))?;
-        self.undisturbed(|keeper| {
+        self.with_keys_held(|keeper| {
             keeper.order(command)?;
             for event in decided {
                 if let Event::Answered { request, reply, by } = event {

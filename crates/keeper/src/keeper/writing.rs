@@ -16,13 +16,14 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
 
 use super::Keeper;
 use super::terminal::Until;
+use crate::clients::UNFINISHED_BYTES;
 use crate::killpoint;
 use crate::owner::{Batch, Input, Written};
 
 /// A batch is encoded and written, and nothing else.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The thread. It ends with this.
+/// The thread that writes. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Writer {
     batches: SyncSender<Batch<RealDisk>>,
@@ -39,16 +40,33 @@ pub(super) struct Writing {
     pub(super) is_busy: bool,
     /// True while something is recorded that must be typed right behind: no key may come between.
     pub(super) holds_keys: bool,
+    /// True while the keeper must not be replaced.
+    pub(super) is_undisturbed: bool,
     /// Reports and notes that arrived meanwhile.
     pub(super) heard: Vec<Input>,
     /// Clients that are to be forgotten afterwards.
     pub(super) gone: BTreeSet<u64>,
 }
 
+/// Wakes the loop. Also if the thread panics: then the loop finds that there is nobody to wait for.
+struct Wakes(OwnedFd);
+
+impl Wakes {
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
+
 impl Writer {
     fn start() -> io::Result<Self> {
         let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let wakes = done.try_clone()?;
+        let wakes = Wakes(done.try_clone()?);
         let (batches, incoming) = sync_channel::<Batch<RealDisk>>(1);
         let (outgoing, written) = sync_channel(1);
         let write = move || {
@@ -57,7 +75,7 @@ impl Writer {
                 if outgoing.send(batch.write()).is_err() {
                     return;
                 }
-                let _ = rustix::io::write(&wakes, &1u64.to_ne_bytes());
+                wakes.wake();
             }
         };
         std::thread::Builder::new().stack_size(STACK_BYTES).spawn(write)?;
@@ -121,8 +139,12 @@ impl Keeper {
         }
         let mut found: Vec<PollFlags> = looks.iter().map(PollFd::revents).collect();
         drop(looks);
-        if !self.writing.holds_keys {
+        if !self.writing.is_undisturbed {
             self.arm_watchdog();
+        }
+        if found[0].contains(PollFlags::IN) {
+            // The batch is back, or it was before this wait began.
+            let _ = rustix::io::read(done, &mut [0; 8]);
         }
         let mut found = found.drain(1..);
         if with_terminal {
@@ -153,7 +175,8 @@ impl Keeper {
     fn interest(&self, key: u64) -> Option<PollFlags> {
         let client = self.clients.get(&key).filter(|_| !self.writing.gone.contains(&key))?;
         let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, !client.paused && !client.has_call && !self.writing.holds_keys);
+        let is_read = !client.paused && !client.has_call && !self.writing.holds_keys;
+        flags.set(PollFlags::IN, is_read && self.has_room_for_calls());
         flags.set(PollFlags::OUT, client.wants_write);
         (!flags.is_empty()).then_some(flags)
     }
@@ -166,9 +189,14 @@ impl Keeper {
         if found.contains(PollFlags::OUT) {
             self.write_now(key);
         } else if !reads {
-            // It hung up, and reading that is for later.
+            // It hung up. What it sent before that is read afterwards.
             self.writing.gone.insert(key);
         }
+    }
+
+    /// True as long as the requests that wait are not too long.
+    fn has_room_for_calls(&self) -> bool {
+        self.calls.iter().map(|(_, payload)| payload.len()).sum::<usize>() < UNFINISHED_BYTES
     }
 
     /// True if something waits that arrived while a batch was on its way.
