@@ -43,17 +43,19 @@ pub(crate) fn joins(before: &str, c: char) -> bool {
 /// The parts of a text that belong together.
 pub(crate) fn clusters(text: &str) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
-    let mut start = 0;
-    for (at, c) in text.char_indices() {
-        if at > start && !joins(&text[start..at], c) {
-            found.push(&text[start..at]);
-            start = at;
-        }
-    }
-    if start < text.len() {
-        found.push(&text[start..]);
+    let mut rest = text;
+    while !rest.is_empty() {
+        let cluster = first_cluster(rest);
+        found.push(cluster);
+        rest = &rest[cluster.len()..];
     }
     found
+}
+
+/// The first of the [`clusters`] of a text, empty if the text is. Reads no further than to its end.
+pub(crate) fn first_cluster(text: &str) -> &str {
+    let mut ends = text.char_indices().skip(1).filter(|(at, c)| !joins(&text[..*at], *c));
+    &text[..ends.next().map_or(text.len(), |(at, _)| at)]
 }
 
 /// How many cells a cluster takes.
@@ -106,6 +108,10 @@ mod tests {
             ["a", "e\u{301}", "漢", family, "👍🏽", "🇩🇪", "🇫", "x"]
         );
         assert_eq!(width_of("ae\u{301}漢👍🏽"), 6);
+        assert_eq!(
+            (first_cluster("e\u{301}x"), first_cluster("x"), first_cluster("")),
+            ("e\u{301}", "x", "")
+        );
     }
 
     #[test]

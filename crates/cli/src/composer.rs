@@ -185,7 +185,7 @@ impl Composer {
         }
         let most = self.fold_with(|fold| fold.start > at).map_or(self.text.len(), |fold| fold.start);
         let until = self.text.floor_char_boundary((at + MOST_CLUSTER_BYTES).min(most));
-        cells::clusters(&self.text[at..until]).first().map_or(at, |cluster| at + cluster.len())
+        at + cells::first_cluster(&self.text[at..until]).len()
     }
 
     fn line_start(&self, at: usize) -> usize {
