@@ -30,9 +30,13 @@ impl Row {
     }
 }
 
-/// Whether a character belongs to what is before it: marks, joined emoji, flags.
+/// Whether a character belongs to what is before it: marks, joined emoji, flags. A control character never does, or a
+/// line break behind a joiner would get into a row.
 pub(crate) fn joins(before: &str, c: char) -> bool {
     let is_letter_of_a_flag = |c: char| matches!(c, '\u{1f1e6}'..='\u{1f1ff}');
+    if c.is_control() {
+        return false;
+    }
     let Some(last) = before.chars().next_back().filter(|last| !last.is_control()) else { return false };
     UnicodeWidthChar::width(c) == Some(0)
         || last == '\u{200d}'
@@ -112,6 +116,11 @@ mod tests {
             (first_cluster("e\u{301}x"), first_cluster("x"), first_cluster("")),
             ("e\u{301}", "x", "")
         );
+    }
+
+    #[test]
+    fn a_control_character_behind_a_joiner_is_a_cluster_of_its_own() {
+        assert_eq!(clusters("a\u{200d}\nb\u{200d}\tc"), ["a\u{200d}", "\n", "b\u{200d}", "\t", "c"]);
     }
 
     #[test]

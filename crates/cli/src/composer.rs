@@ -360,6 +360,13 @@ mod tests {
     }
 
     #[test]
+    fn a_line_break_behind_a_joiner_begins_a_row() {
+        let (rows, cursor) = Composer::with("a\u{200d}\nb".to_owned()).rows((&Visible::default(), 0), 40);
+        let shown: Vec<&str> = rows.iter().map(|row| row.text.as_str()).collect();
+        assert_eq!((shown.len(), shown[1], cursor), (2, "b", (1, 1)), "{shown:?}");
+    }
+
+    #[test]
     fn a_very_long_text_is_laid_out_around_the_cursor() {
         let mut line = Composer::with("word ".repeat(100_000));
         let (rows, cursor) = line.rows((&Visible::default(), 0), 80);
