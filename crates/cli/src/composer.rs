@@ -247,7 +247,8 @@ impl Composer {
         let mut left = 2 * MOST_BYTES_SHOWN;
         while at < self.text.len() && left > 0 {
             let end = self.after(at);
-            let is_here = at == self.cursor;
+            // A deletion before the cursor may have joined what is on both sides of it.
+            let is_here = (at..end).contains(&self.cursor);
             if is_here {
                 cursor = (rows.len() - 1, rows[rows.len() - 1].width);
             }
@@ -357,6 +358,15 @@ mod tests {
         line.edit(Key::Left).expect("short");
         line.edit(Key::Backspace).expect("short");
         assert!(line.text().ends_with("word éab") && line.folds.len() == 1, "{:?}", line.folds);
+    }
+
+    #[test]
+    fn a_cursor_within_a_cluster_is_shown_where_the_cluster_begins() {
+        let mut line = Composer::with("ab🇩x🇪".to_owned());
+        line.edit(Key::Left).expect("short");
+        line.edit(Key::Backspace).expect("short");
+        assert_eq!((line.text(), line.cursor), ("ab🇩🇪", "ab🇩".len()));
+        assert_eq!(line.rows((&Visible::from("> "), 2), 40).1, (0, 4));
     }
 
     #[test]
