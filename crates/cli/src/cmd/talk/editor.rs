@@ -5,7 +5,7 @@
 //! Start with [`Editor::take`].
 
 use crate::cells::Row;
-use crate::composer::Composer;
+use crate::composer::{Composer, TooLong};
 use crate::keys::{Input, Key};
 use crate::visible::Visible;
 
@@ -42,28 +42,36 @@ impl Editor {
 
     /// Puts a text here that could not be sent, before what was written meanwhile.
     pub(super) fn give_back(&mut self, text: &str) {
-        let after = std::mem::replace(&mut self.message, Composer::folded(text.to_owned()));
+        let message = std::mem::replace(&mut self.message, Composer::folded(text.to_owned()));
+        // A message of the history that is only looked at stays in the history; the draft is nowhere else.
+        let after = match self.looking.take() {
+            Some((shown, draft)) if self.history.get(shown).is_some_and(|sent| sent == message.text()) => {
+                draft
+            }
+            Some(_) | None => message,
+        };
         if !after.is_empty() {
             self.message.paste("\n");
             self.message.paste(after.text());
         }
     }
 
-    /// Takes what a person did. Returns the message to be sent, if there is one.
-    pub(super) fn take(&mut self, input: &Input) -> Option<String> {
+    /// Takes what a person did. Returns the message to be sent, if there is one. Rejects a paste of which a part is
+    /// missing; any other message that is too long is refused when it is sent.
+    pub(super) fn take(&mut self, input: &Input) -> Result<Option<String>, TooLong> {
         match input {
-            Input::Paste { text, .. } => self.message.paste(text),
-            Input::Key(Key::Enter) => return self.enter(),
+            Input::Paste { cut: true, .. } => return Err(TooLong),
+            Input::Paste { text, cut: false } => self.message.paste(text),
+            Input::Key(Key::Char(c)) if c.is_control() => {}
+            Input::Key(Key::Char(c)) => self.message.paste(c.encode_utf8(&mut [0; 4])),
+            Input::Key(Key::Enter) => return Ok(self.enter()),
             Input::Key(Key::NewLine) => self.message.paste("\n"),
             Input::Key(Key::Up | Key::Ctrl('p')) => self.up(),
             Input::Key(Key::Down | Key::Ctrl('n')) => self.down(),
-            Input::Key(key) => {
-                // One that is too long for a key more is refused when it is sent.
-                let _ = self.message.edit(*key);
-            }
+            Input::Key(key) => self.message.edit(*key)?,
             Input::Click { .. } | Input::Wheel { .. } => {}
         }
-        None
+        Ok(None)
     }
 
     fn enter(&mut self) -> Option<String> {
@@ -110,11 +118,17 @@ impl Editor {
 
 #[cfg(test)]
 mod tests {
+    use berth_core::MAX_PROMPT_BYTES;
+
     use super::*;
     use crate::keys::Keys;
 
     fn typed(editor: &mut Editor, keys: &str) -> Vec<String> {
-        Keys::default().push(keys.as_bytes()).iter().filter_map(|input| editor.take(input)).collect()
+        Keys::default()
+            .push(keys.as_bytes())
+            .iter()
+            .filter_map(|input| editor.take(input).expect("short"))
+            .collect()
     }
 
     fn sent(keys: &str) -> Vec<String> {
@@ -176,15 +190,15 @@ mod tests {
             for input in Keys::default()
                 .push("some words 漢字 and\x1b\rmore e\u{301}👍🏽 \x1b[200~a\rb\rc\x1b[201~".as_bytes())
             {
-                editor.take(&input);
+                editor.take(&input).expect("short");
                 for _ in 0..4 {
                     let (rows, cursor) = editor.rows((&Visible::from("> "), 2), columns);
                     assert!(rows.iter().all(|row| row.width <= columns), "{columns}: {rows:?}");
                     assert!(cursor.0 < rows.len() && cursor.1 < columns, "{columns}: {cursor:?} {rows:?}");
-                    editor.take(&Input::Key(Key::Left));
+                    editor.take(&Input::Key(Key::Left)).expect("short");
                 }
                 for _ in 0..4 {
-                    editor.take(&Input::Key(Key::Right));
+                    editor.take(&Input::Key(Key::Right)).expect("short");
                 }
             }
         }
@@ -196,5 +210,32 @@ mod tests {
         typed(&mut editor, "later");
         editor.give_back("first");
         assert_eq!(typed(&mut editor, "\r"), ["first\nlater"]);
+    }
+
+    #[test]
+    fn what_could_not_be_sent_comes_back_before_the_draft_of_a_person_who_looks_at_the_history() {
+        let mut editor = Editor::default();
+        editor.remember("sent");
+        typed(&mut editor, "draft\x1b[A");
+        editor.give_back("first");
+        assert_eq!(typed(&mut editor, "\x1b[B!\r"), ["first\ndraft!"]);
+    }
+
+    #[test]
+    fn a_character_typed_into_a_message_of_the_greatest_length_is_part_of_what_is_sent() {
+        let mut editor = Editor::default();
+        let long = "x".repeat(MAX_PROMPT_BYTES);
+        assert_eq!(typed(&mut editor, &format!("\x1b[200~{long}\x1b[201~é\u{9b}\r")), [format!("{long}é")]);
+    }
+
+    #[test]
+    fn a_paste_of_which_a_part_is_missing_is_refused_and_not_inserted() {
+        let mut editor = Editor::default();
+        typed(&mut editor, "before ");
+        let paste = format!("\x1b[200~{}\x1b[201~", "x".repeat(2 * MAX_PROMPT_BYTES));
+        let taken: Vec<_> =
+            Keys::default().push(paste.as_bytes()).iter().map(|input| editor.take(input)).collect();
+        assert_eq!(taken, [Err(TooLong)]);
+        assert_eq!(typed(&mut editor, "after\r"), ["before after"]);
     }
 }

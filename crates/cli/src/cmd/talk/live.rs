@@ -24,6 +24,7 @@ use rustix::stdio::stdin;
 use super::editor::Editor;
 use super::errands::{Errand, Errands};
 use super::foot::Foot;
+use crate::composer::TooLong;
 use crate::keys::{Input, Key, Keys};
 
 use super::story::Story;
@@ -275,11 +276,11 @@ impl Live {
             Input::Key(Key::Ctrl('z')) => self.suspend()?,
             Input::Key(Key::Char(c)) if may_answer && self.editor.is_empty() && self.answer(*c) => {}
             Input::Key(Key::Enter) if may_answer && self.editor.is_empty() && self.answer_chosen() => {}
-            input => {
-                if let Some(text) = self.editor.take(input) {
-                    self.send(text);
-                }
-            }
+            input => match self.editor.take(input) {
+                Ok(Some(text)) => self.send(text),
+                Ok(None) => {}
+                Err(TooLong) => self.hint = Some(PASTE_TOO_LONG),
+            },
         }
         Ok(())
     }
@@ -447,6 +448,9 @@ impl Live {
 
 /// The key that begins an answer in own words.
 const OWN_WORDS: char = 't';
+
+const PASTE_TOO_LONG: &str =
+    "a paste has at most 1 MiB; this one was not added: put it into a file and name that in the message";
 
 const CANCELLING: &str = "cancelling; press Ctrl-C again to leave, the session stays";
 
