@@ -217,6 +217,28 @@ fn a_keeper_that_does_not_answer_is_called_silent_and_its_journal_is_read() {
 }
 
 #[test]
+fn a_cursor_whose_keeper_is_there_and_whose_journal_could_not_be_read_reads_it_again_by_itself() {
+    let lab = lab();
+    let (ctx, id) = start(&lab);
+    let seq = ctx.session(&id).status().expect("a status").seq;
+    let journal = ctx.home.session_dir(&id).join("journal");
+    let away = journal.with_extension("away");
+    std::fs::rename(&journal, &away).expect("moved away");
+    let mut cursor = ctx.session(&id).events(1);
+    assert!(until(&mut cursor, |news| matches!(news, News::Trouble(_))).is_empty());
+    for _ in 0..3 {
+        let is_lost = |news: &News| {
+            assert!(!matches!(news, News::Trouble(_)), "told once: {news:?}");
+            *news == News::Lost
+        };
+        assert!(until(&mut cursor, is_lost).is_empty());
+    }
+    std::fs::rename(&away, &journal).expect("moved back");
+    let told = until(&mut cursor, |news| matches!(news, News::Event { seq: last, .. } if *last == seq));
+    assert_eq!(told, (1..seq).collect::<Vec<_>>());
+}
+
+#[test]
 fn the_purge_of_a_session_ends_its_cursor() {
     let lab = lab();
     let (ctx, id) = start(&lab);

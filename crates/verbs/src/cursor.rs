@@ -52,7 +52,8 @@ pub enum News {
     Silent,
     /// The keeper refuses the subscription, because it serves too many. The cursor tries again.
     Refused(Problem),
-    /// The connection ended: the keeper leaves, died or replaces its program. The cursor connects again.
+    /// The connection ended: the keeper leaves, died or replaces its program, or the cursor gave it up because the journal
+    /// cannot be read. The cursor connects again.
     Lost,
     /// No keeper has the session, and every event on disk has been told. The status by the files; or why they cannot be
     /// read. Told at every look.
@@ -74,6 +75,8 @@ pub struct Cursor {
     ready: VecDeque<News>,
     /// Events up to this number may be on disk and were not told.
     behind: Option<u64>,
+    /// Why the journal could not be read the last time: told once, however often the read is repeated.
+    unreadable: Option<Problem>,
     /// What is to be told once everything on disk was.
     absent: Option<Result<Box<Status>, Problem>>,
     pause: Duration,
@@ -143,6 +146,7 @@ impl Cursor {
             link: Link::Away { look_at: Instant::now() },
             ready: VecDeque::new(),
             behind: None,
+            unreadable: None,
             absent: None,
             pause: PAUSES.0,
             pace: PAUSES.1,
@@ -359,6 +363,7 @@ impl Cursor {
         let read = store::read_range(&self.ctx.home.session_dir(&self.id), &self.id, *next, to, PAGE_BYTES);
         match read {
             Ok(events) => {
+                self.unreadable = None;
                 // What is not there yet is told by the keeper when it is.
                 self.behind = self.behind.filter(|_| !events.is_empty());
                 for event in events {
@@ -370,9 +375,17 @@ impl Cursor {
             }
             Err(problem) => {
                 self.behind = None;
-                match &mut self.absent {
-                    Some(absent) => *absent = Err(problem),
-                    None => self.ready.push_back(News::Trouble(problem)),
+                if let Some(absent) = &mut self.absent {
+                    *absent = Err(problem);
+                    return;
+                }
+                if self.unreadable.as_ref() != Some(&problem) {
+                    self.ready.push_back(News::Trouble(problem.clone()));
+                    self.unreadable = Some(problem);
+                }
+                // The keeper may have nothing to tell for hours: the next connection reads the journal again.
+                if matches!(self.link, Link::On { .. }) {
+                    self.lost();
                 }
             }
         }
