@@ -72,7 +72,8 @@ pub struct TurnPage {
     pub turns: Vec<TurnView>,
     /// How many turns the session has.
     pub total: u64,
-    /// The number of the last event they follow from: what comes later is news.
+    /// The number of the last event that all of them follow from: what comes later is news. Some turns may follow from
+    /// later events already.
     pub seq: u64,
 }
 
@@ -115,7 +116,8 @@ pub fn page(
             _ => {
                 let rest = page_on_disk(ctx, id, (next, left, most_bytes.saturating_sub(bytes)))?;
                 page.turns.extend(rest.turns);
-                (page.total, page.seq) = (page.total.max(rest.total), page.seq.max(rest.seq));
+                // Not the number of the later look: the first turns do not follow from the events in between.
+                page.total = page.total.max(rest.total);
                 break;
             }
         }

@@ -63,6 +63,7 @@ fn converse(
             Some(_) => {}
             None if is_last && turns::is_over(&view.state) => story.before(view),
             None if is_last => story.known(view.number, &view.prompt, false),
+            None if turns::is_over(&view.state) => story.past(view.number),
             None => {}
         }
     }

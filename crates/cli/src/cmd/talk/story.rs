@@ -1,10 +1,11 @@
 //! What happens in the session, as a person reads it: text that stays, and what is going on now.
 //!
 //! Promise: each turn's prompt, answer and end are told once and in order, whoever sent it and however often the
-//! connection broke on the way; whatever a terminal would obey in somebody else's text is made visible.
+//! connection broke on the way, also if events about turns that were shown at the beginning follow; whatever a terminal would obey in somebody else's text is made visible.
 //! Not here: painting (see `live`).
 //! Start with [`Story::hear`].
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use berth_api::record::Event;
@@ -54,6 +55,10 @@ pub(super) struct Story {
     pub(super) asks: Vec<Ask>,
     /// In which run, if that was heard: agents number their questions anew in each.
     pub(super) epoch: Option<u64>,
+    /// Turns that were over when the talk began.
+    over: BTreeSet<u64>,
+    /// The turn that the agent had when the talk began.
+    begun: Option<u64>,
     /// The turn to be followed from now on.
     follow: Option<u64>,
 }
@@ -98,12 +103,19 @@ impl Story {
         if is_waiting {
             self.queued.push((turn, prompt.to_owned()));
         } else {
+            self.begun = Some(turn);
             self.begin(turn, prompt);
         }
     }
 
+    /// A turn that was over before we came, and is not told.
+    pub(super) fn past(&mut self, turn: u64) {
+        self.over.insert(turn);
+    }
+
     /// A turn that was over before we came.
     pub(super) fn before(&mut self, view: &TurnView) {
+        self.past(view.number);
         self.prompt(&view.prompt);
         self.say(view.answer.as_deref().unwrap_or_default());
         self.end_line();
@@ -114,6 +126,12 @@ impl Story {
 
     pub(super) fn hear(&mut self, event: &Event) {
         match event {
+            // A page of turns may be ahead of the events that follow it.
+            Event::TurnAccepted { turn, .. }
+            | Event::TurnDelivered { turn, .. }
+            | Event::TurnEnded { turn, .. }
+                if self.over.contains(turn) => {}
+            Event::TurnAccepted { turn, .. } if self.begun == Some(*turn) => {}
             Event::TurnAccepted { turn, prompt } => {
                 self.forget(*turn);
                 self.queued.push((*turn, prompt.text.clone()));
@@ -122,7 +140,9 @@ impl Story {
             Event::TurnDelivered { turn, epoch, .. } => {
                 self.epoch = Some(*epoch);
                 let prompt = self.forget(*turn).unwrap_or_default();
-                self.begin(*turn, &prompt);
+                if self.current.as_ref().is_none_or(|current| current.turn != *turn) {
+                    self.begin(*turn, &prompt);
+                }
             }
             Event::CancelRequested { turn, .. } => {
                 if let Some(current) = self.current.as_mut().filter(|current| current.turn == *turn) {
@@ -355,6 +375,46 @@ mod tests {
         story.said(1, " and more");
         story.hear(&ended(1, "half of it and more"));
         assert_eq!(plain(&story.take_told()), "> p\nhalf of it and more\n");
+    }
+
+    #[test]
+    fn events_about_turns_that_were_shown_at_the_beginning_tell_nothing_twice() {
+        let mut story = Story::new("id", "s");
+        let view = TurnView {
+            number: 2,
+            prompt: "two".to_owned(),
+            answer: Some("second".to_owned()),
+            state: "done".to_owned(),
+            ..TurnView::default()
+        };
+        story.past(1);
+        story.before(&view);
+        story.known(3, "three", false);
+        story.known(4, "four", true);
+        story.said(3, "thi");
+        for event in [ended(1, "first"), accepted(2, "two"), accepted(3, "three"), accepted(4, "four")] {
+            story.hear(&event);
+        }
+        for event in [delivered(2), ended(2, "second"), delivered(3)] {
+            story.hear(&event);
+        }
+        assert_eq!(story.queued, [(4, "four".to_owned())]);
+        assert_eq!(story.current.as_ref().map(|current| current.turn), Some(3));
+        story.hear(&ended(3, "third"));
+        story.hear(&delivered(4));
+        assert_eq!(plain(&story.take_told()), "> two\nsecond\n> three\nthird\n> four\n");
+    }
+
+    #[test]
+    fn a_turn_shown_at_the_beginning_goes_on_after_the_end_of_one_that_had_not_begun_then() {
+        let mut story = Story::new("id", "s");
+        story.known(6, "six", false);
+        story.known(5, "five", true);
+        for event in [delivered(5), ended(5, "fifth"), delivered(6)] {
+            story.hear(&event);
+        }
+        assert_eq!(story.current.as_ref().map(|current| current.turn), Some(6));
+        assert_eq!(plain(&story.take_told()), "> six\n> five\nfifth\n");
     }
 
     #[test]
