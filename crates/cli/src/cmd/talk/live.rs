@@ -80,6 +80,8 @@ pub(super) struct Live {
     story: Story,
     editor: Editor,
     keys: Keys,
+    /// When the last byte came from the terminal.
+    typed_at: Instant,
     errands: Errands,
     signals: SignalFd,
     raw: Option<tty::Raw>,
@@ -117,6 +119,7 @@ impl Live {
             story,
             editor,
             keys: Keys::default(),
+            typed_at: Instant::now(),
             errands,
             signals,
             raw: Some(raw),
@@ -160,7 +163,7 @@ impl Live {
             }
             if typed {
                 self.read()?;
-            } else {
+            } else if self.keys.waits() && self.typed_at.elapsed() >= KEY_PATIENCE {
                 // An Escape alone does nothing here.
                 self.keys.give_up();
             }
@@ -202,7 +205,7 @@ impl Live {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let escape = self.keys.waits().then_some(KEY_PATIENCE);
+        let escape = self.keys.waits().then(|| KEY_PATIENCE.saturating_sub(self.typed_at.elapsed()));
         let reading = self.asked.as_ref().and_then(|asked| asked.reading.left(self.uptime()));
         let clock = self.story.current.is_some().then_some(TICK);
         let look = self.cursor.due().map(|due| due.saturating_duration_since(Instant::now()));
@@ -226,6 +229,7 @@ impl Live {
             Ok(count) => count,
             Err(_) => return Ok(()),
         };
+        self.typed_at = Instant::now();
         for input in self.keys.push(&bytes[..count]) {
             self.press(&input)?;
         }
