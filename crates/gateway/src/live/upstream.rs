@@ -35,6 +35,8 @@ pub(crate) async fn run(feed: Arc<Feed>, ctx: Ctx, id: SessionId, list: Arc<List
     let mut upstream = Upstream { feed: &feed, ctx: &ctx, id: &id, cursor, status, current: None };
     // Kept from one look to the next: who looks alone starts a thread, and ends it when they stop looking.
     let mut looking: Option<(Looking, Option<u64>)> = None;
+    // The log says already that the session cannot be read.
+    let mut is_troubled = false;
     // News that ended the one before it.
     let mut behind: Option<News> = None;
     loop {
@@ -68,7 +70,7 @@ pub(crate) async fn run(feed: Arc<Feed>, ctx: Ctx, id: SessionId, list: Arc<List
         };
         match news {
             News::Connected(status) => {
-                looking = None;
+                (looking, is_troubled) = (None, false);
                 upstream.connected(&status);
             }
             News::NoKeeper(_) if looking.is_none() => {
@@ -78,9 +80,15 @@ pub(crate) async fn run(feed: Arc<Feed>, ctx: Ctx, id: SessionId, list: Arc<List
                 looking = Some((changes, seen));
                 upstream.cursor.look_soon();
             }
-            News::NoKeeper(Ok(status)) => feed.begin(&status),
+            News::NoKeeper(Ok(status)) => {
+                is_troubled = false;
+                feed.begin(&status);
+            }
             News::NoKeeper(Err(problem)) | News::Trouble(problem) => {
-                tracing::warn!(%id, "cannot be read along: {problem}");
+                // Told at every look, several times a second.
+                if !std::mem::replace(&mut is_troubled, true) {
+                    tracing::warn!(%id, "cannot be read along: {problem}");
+                }
             }
             // Stopped or stuck. That does not make its session unknown.
             News::Silent => upstream.begin_by_files().await,
