@@ -1,9 +1,9 @@
 //! Coalesces concurrent identical reads (single-flight).
 //!
-//! Promise: however many ask, one look is under way at a time. [`OneLook::get`] tells what was looked at after it was
-//! asked: all who come while a look is under way share the next one. [`Recent::ask`] tells what a look under way will
-//! see, or what was seen a moment ago, with its age; a failure is told to those who waited for it, and not kept. A caller
-//! that goes away in the middle of a look takes nobody along.
+//! Promise: one read runs at a time, however many callers ask. [`OneLook::get`] returns the result of a read that began
+//! after the call: callers that come during a read share the next one. [`Recent::ask`] joins a read that is running, or
+//! returns a recent result with its age; a failure reaches the callers that waited for it, and is not cached. A caller
+//! that disconnects during a read does not cancel the read for the others.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ const MOST_KEYS: usize = 32;
 #[derive(Debug)]
 pub(crate) struct OneLook<T> {
     state: Arc<Mutex<State<T>>>,
-    /// Held by who looks.
+    /// Held by the task that reads, until the read ends.
     looking: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -43,15 +43,15 @@ impl<T> Default for OneLook<T> {
 }
 
 impl<T: Clone + Send + 'static> OneLook<T> {
-    /// What somebody saw who began to look after this was asked; by `look`, if nobody else did.
+    /// Returns the result of a read that began after this call: of another caller's read, or else of `look`.
     pub(crate) async fn get<F: Future<Output = T> + Send + 'static>(&self, look: impl FnOnce() -> F) -> T {
         // One that is under way may have passed by what is asked about.
         let wanted = state(&self.state).begun + 1;
         self.find(|number, _| number >= wanted, look).await
     }
 
-    /// What was seen last, if that counts, also once the look under way is over; else what `look` sees. A look that nobody
-    /// waits for any more goes on to its end, and no other begins before.
+    /// Returns the last result if `counts` accepts it, now or once the running read is over; else the result of `look`. A
+    /// read whose callers all disconnected runs to its end, and no other read begins before.
     async fn find<F: Future<Output = T> + Send + 'static>(
         &self,
         counts: impl Fn(u64, &T) -> bool,

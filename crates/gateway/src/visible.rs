@@ -52,7 +52,7 @@ impl<T: Visible> IntoResponse for Json<T> {
     }
 }
 
-/// Says of answers that callers who may ask for them may see all of them.
+/// Implements [`Visible`] for answers without hidden parts: a caller that may ask for one may see all of it.
 macro_rules! nothing_hidden {
     ($($answer:ty),+ $(,)?) => {
         $(impl $crate::visible::Visible for $answer {
@@ -92,7 +92,8 @@ impl<T: Visible> Visible for Vec<T> {
     }
 }
 
-/// Something for many readers: written once for those who may see all of it, and kept only if others may not.
+/// A value for many readers: serialized once for readers that may see all of it. The value itself is kept only if parts of
+/// it are hidden from other readers.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared<T> {
     whole: Bytes,

@@ -161,8 +161,8 @@ impl Cursor {
         self
     }
 
-    /// Brings a run whose keeper died to its end, and tells that. Two that do so at once get into each other's way: a
-    /// client that asks for the status, or has a list, needs it not.
+    /// Brings a run whose keeper died to its end, and tells that. Two clients that do so at once get into each other's way:
+    /// a client that asks for the status or has a list does not need this, because the status and the list do it.
     pub fn healing(mut self) -> Self {
         self.healing = Healing::Once { tried: None };
         self
