@@ -167,8 +167,9 @@ fn a_directory_that_is_reached_through_a_bind_mount_has_the_same_helpers() {
     let pids: Vec<_> = answers.iter().map(|answer| (text(answer, "id"), answer["pid"].clone())).collect();
     assert_eq!(pids.len(), 3, "{said:?}");
     assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
+    let helper = process(&answers[0], "pid");
     lab.ok(["helper", "release", &pids[0].0, "--owner", &session]);
-    wait_gone(&process(&answers[0], "pid"));
+    wait_gone(&helper);
 }
 
 #[test]
