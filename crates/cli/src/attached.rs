@@ -94,7 +94,7 @@ pub(crate) fn visit(
 ) -> Result<Visit, Problem> {
     // Whoever started the keeper is the parent of its notifiers, and stays for as long as the run.
     berth_host::signals::let_children_go();
-    let status = berth_keeper::view::status(&ctx.home, id);
+    let status = berth_store::view::status(&ctx.home, id);
     let handle = status.as_ref().map_or_else(|_| id.to_string(), |status| status.handle().to_owned());
     let output_from = status.as_ref().map_or(0, |status| status.output_from);
     let just_started = connection.is_some();

@@ -9,7 +9,7 @@
 use std::ffi::OsStr;
 
 use berth_api::Status;
-use berth_keeper::{Home, view};
+use berth_store::{Home, view};
 use clap::{Arg, Command};
 use clap_complete::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
 

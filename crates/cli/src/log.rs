@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use berth_api::{Code, Problem};
-use berth_keeper::start::{ADOPT_FLAG, LOG_FILE, OLD_LOG_FILE};
+use berth_keeper::start::{LOG_FILE, OLD_LOG_FILE};
+use berth_store::keepers::ADOPT_FLAG;
 use tracing_subscriber::EnvFilter;
 
 use crate::{print, ui};

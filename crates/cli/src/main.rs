@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     // The keeper is started often and wants none of what follows.
     let mut raw = std::env::args_os().skip(1);
     match raw.next() {
-        Some(verb) if verb == berth_keeper::start::KEEPER_VERB => {
+        Some(verb) if verb == berth_store::keepers::KEEPER_VERB => {
             let args: Vec<_> = raw.collect();
             berth_host::spawn::take_name("berth");
             // The keeper's environment contains the agent's secrets. A keeper that cannot be closed still works, so

@@ -3,12 +3,13 @@
 //! Promise: an argument comes first, then `--session`, then `BERTH_SESSION`, then the current session of this
 //! terminal. Off a terminal no record of one is read or written. What is only implied says so, so that whoever
 //! ends or deletes something can ask first.
-//! Not here: the records (see `berth_keeper::terminals`), the asking (see `consent`).
+//! Not here: the records (see `berth_store::terminals`), the asking (see `consent`).
 //! Start with [`Ctx::target`].
 
 use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
-use berth_keeper::{Terminal, view};
+use berth_keeper::terminal_here;
+use berth_store::view;
 
 use crate::args::Which;
 use crate::ctx::Ctx;
@@ -173,7 +174,7 @@ impl Ctx {
     /// Makes a session the current one of this terminal, if there is a person at it. Nothing is lost if that
     /// fails, but they should know what `@` still means.
     pub(crate) fn make_current(&self, id: &SessionId) {
-        let Some(terminal) = Terminal::here().filter(Terminal::is_in_front) else { return };
+        let Some(terminal) = terminal_here::here().filter(|_| terminal_here::is_in_front()) else { return };
         if let Err(problem) = self.home.set_current(&terminal, id) {
             print::problem(&problem);
         }
@@ -189,7 +190,7 @@ impl Ctx {
             let id = self.home.find(&text).map_err(|problem| not_there(problem, &text))?;
             return Ok(Some((id, How::Env)));
         }
-        let Some(terminal) = Terminal::here() else { return Ok(None) };
+        let Some(terminal) = terminal_here::here() else { return Ok(None) };
         let Some(id) = self.home.current(&terminal)? else { return Ok(None) };
         if !self.home.session_dir(&id).exists() {
             let what = format!("the current session of this terminal, {id}, is gone");
@@ -234,7 +235,7 @@ fn not_there(problem: Problem, text: &str) -> Problem {
 }
 
 fn none_is_current() -> Problem {
-    let what = if Terminal::here().is_some() {
+    let what = if terminal_here::here().is_some() {
         "this terminal has no current session"
     } else {
         "there is no current session: it belongs to a terminal, and there is none here"
@@ -243,7 +244,7 @@ fn none_is_current() -> Problem {
 }
 
 fn none_is_named() -> Problem {
-    let what = if Terminal::here().is_some() {
+    let what = if terminal_here::here().is_some() {
         "no session is named, and this terminal has no current one"
     } else {
         "no session is named"
@@ -252,7 +253,7 @@ fn none_is_named() -> Problem {
 }
 
 fn way_out() -> &'static str {
-    if Terminal::here().is_some() {
+    if terminal_here::here().is_some() {
         "name one (`berth ls` lists them), or make one current with `berth use S`"
     } else {
         "name one: as an argument, with --session S, or with BERTH_SESSION=S"

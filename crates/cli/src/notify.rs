@@ -22,10 +22,9 @@ use berth_api::{Code, Problem};
 use berth_core::{Notify, Occasion, SessionId};
 use berth_host::clock;
 use berth_keeper::notify::{Delivery, Desk, MOST_AT_WORK, Outcome, Told, read_args};
-use berth_keeper::{Home, killpoint};
+use berth_store::{Home, killpoint};
 
-use crate::config::Config;
-use crate::config::notify::{NotifyKeys, Webhook};
+use crate::config::{Config, notify::NotifyKeys, notify::Webhook};
 pub(crate) use message::Notification;
 
 /// How long a notifier may live, whatever hangs.

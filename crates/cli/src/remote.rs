@@ -10,7 +10,7 @@ mod relay;
 use std::process::Stdio;
 
 use berth_api::{Code, Problem};
-use berth_keeper::Home;
+use berth_store::Home;
 use berth_verbs::hosts::{self, Host, ssh};
 
 use crate::args::{self, Args, Verb};

@@ -11,7 +11,7 @@ use berth_api::{Connection, Scope};
 use berth_core::SessionId;
 use berth_harness::{Lab, PATIENCE, Seed, signal, wait_until};
 use berth_host::identity::Identity;
-use berth_keeper::{Home, store};
+use berth_store::{Home, store};
 use berth_verbs::cursor::News;
 use berth_verbs::{Ctx, Cursor};
 use rustix::process::Signal;

@@ -15,8 +15,9 @@ use berth_core::SessionId;
 use berth_harness::{Lab, Said, said};
 use berth_host::identity::{Identity, Verdict};
 use berth_host::lock::LockFile;
-use berth_keeper::store::{self, Lease};
-use berth_keeper::{Home, recover};
+use berth_keeper::recover;
+use berth_store::Home;
+use berth_store::store::{self, Lease};
 
 fn lab() -> Lab {
     Lab::new(env!("CARGO_BIN_EXE_berth"))

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use berth_keeper::Home;
 use berth_keeper::audit::{self, AuditEvent};
+use berth_store::Home;
 use berth_verbs::tokens::Pass;
 
 use crate::auth::failures::place;

@@ -26,7 +26,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, TokenKind};
-use berth_keeper::Home;
+use berth_store::Home;
 use berth_verbs::caller::{Inside, scope_of};
 use berth_verbs::tokens::Pass;
 

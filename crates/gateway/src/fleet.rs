@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use berth_api::{Code, Problem, Scope};
-use berth_keeper::killpoint;
+use berth_store::killpoint;
 use berth_verbs::hosts::{Host, Look, ssh};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use berth_api::{Code, Problem};
-use berth_keeper::{Home, killpoint};
+use berth_store::{Home, killpoint};
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::Doorkeeper;
-use crate::auth::proxies::Proxies;
+use crate::auth::{Doorkeeper, proxies::Proxies};
 use crate::fault::Fault;
 use crate::fleet::Fleet;
 use crate::follow::Followers;
-use crate::http::agents::{KnownAgents, known_agents};
-use crate::http::look::{Examined, KnownChanges, examined, known_changes};
-use crate::live::hub::Hub;
-use crate::live::terminals::Terminals;
+use crate::http::{
+    agents::KnownAgents, agents::known_agents, look::Examined, look::KnownChanges, look::examined,
+    look::known_changes,
+};
+use crate::live::{hub::Hub, terminals::Terminals};
 use crate::metrics::Metrics;
 use crate::quota::Quotas;
 use crate::server::{Options, connection_limit};

@@ -140,7 +140,7 @@ impl Metrics {
     }
 
     /// All of it, as Prometheus reads it. Looks at sessions: it waits for the disk.
-    pub(crate) fn text(&self, home: &berth_keeper::Home) -> String {
+    pub(crate) fn text(&self, home: &berth_store::Home) -> String {
         self.memory.set(memory_bytes().unwrap_or_default());
         self.open_files.set(std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64));
         // Two that ask at the same moment would count what is new twice.

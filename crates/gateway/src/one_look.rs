@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem};
-use berth_keeper::killpoint;
+use berth_store::killpoint;
 
 use crate::fault::Fault;
 use crate::trace;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use axum::http::header;
 use berth_api::{Code, Problem};
-use berth_keeper::Home;
+use berth_store::Home;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::event::{PollFd, PollFlags, poll};

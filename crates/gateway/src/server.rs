@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_api::{Code, Problem};
-use berth_keeper::Home;
+use berth_store::Home;
 
 pub use address::Address;
 pub use listeners::Inherited;

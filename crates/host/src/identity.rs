@@ -9,6 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::CWD;
@@ -136,6 +137,18 @@ impl Pidfd {
 impl AsFd for Pidfd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Waits until these have ended, or for this long.
+pub fn wait_for_exit<'a>(pidfds: impl Iterator<Item = &'a Pidfd>, limit: Duration) {
+    let until = Instant::now() + limit;
+    for pidfd in pidfds {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout =
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
+        // An error here only means less waiting; the caller looks again.
+        let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
     }
 }
 

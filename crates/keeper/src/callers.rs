@@ -20,10 +20,11 @@ use berth_core::{Caller, Deed, Epoch, Grant, SessionId, Spec, Target, may};
 use berth_host::identity::{self, Pidfd, ProcessStat};
 use berth_host::process::census;
 use berth_host::{cgroup, socket, tree};
+use berth_store::home::Home;
+use berth_store::{keepers, store, view};
 
-use crate::home::Home;
 use crate::whose::{HOME_VARIABLE, claim_of_mark, is_same};
-use crate::{boundary, foreign, notify, recover, store, view};
+use crate::{boundary, notify, recover};
 
 /// How far up the tree a keeper is looked for.
 const MOST_ANCESTORS: usize = 1000;
@@ -243,10 +244,10 @@ fn climb(home: &Home, pid: u32) -> io::Result<Above> {
                     false => above.elsewhere.extend(id_of_dir(&dir)),
                 }
             } else if generation > 0
-                && let Some(dir) = foreign::started_for(stat.pid)
+                && let Some(dir) = keepers::started_for(stat.pid)
             {
                 match is_here(home, &dir)? {
-                    true if foreign::kept_by(stat.pid).is_some() => {
+                    true if keepers::kept_by(stat.pid).is_some() => {
                         above.here.extend(id_of_dir(&dir));
                         return Ok(above);
                     }
@@ -310,7 +311,7 @@ fn is_kept_here(home: &Home, id: &SessionId) -> bool {
 fn has_lost_its_record(home: &Home, id: &SessionId) -> bool {
     let is_left = home.shelves().iter().any(|shelf| shelf.session_dir(id).try_exists().unwrap_or(true));
     let is_its_keeper = |stat: &ProcessStat| {
-        let dir = (stat.comm == KEEPERS_NAME).then(|| foreign::started_for(stat.pid)).flatten();
+        let dir = (stat.comm == KEEPERS_NAME).then(|| keepers::started_for(stat.pid)).flatten();
         dir.is_some_and(|dir| id_of_dir(&dir).as_ref() == Some(id) && is_here(home, &dir).unwrap_or(true))
     };
     is_left || census().map_or(true, |all| all.iter().any(is_its_keeper))

@@ -23,13 +23,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use berth_host::disk::write_atomically;
+use berth_store::conversations::file_name;
+use berth_store::killpoint;
 use sha2::{Digest, Sha256};
 
 pub use copy::{Copy, Mark};
 pub use tidy::{Limit, Tidied};
 
-use crate::conversations::file_name;
-use crate::killpoint;
 use copy::{Piece, is_of_format};
 use pieces::Pieces;
 

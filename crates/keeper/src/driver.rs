@@ -10,9 +10,9 @@ use std::path::Path;
 use berth_core::{Process, SessionId, Spec};
 use berth_driver::{AgentTraits, Driver};
 use berth_host::spawn::{Child, Spawn, Stdio, find_program, spawn};
+use berth_store::process;
 
 use crate::boundary::Contained;
-use crate::recover;
 
 /// How we talk to an agent of this kind in this session; `None` if it has a terminal, or nobody knows how.
 pub(crate) fn of(driver: &str, session: &SessionId) -> Option<Box<dyn Driver>> {
@@ -63,7 +63,7 @@ impl Launch<'_> {
             let _ = child.pidfd.signal(rustix::process::Signal::KILL.as_raw());
             format!("cannot identify the agent's process {}: {error}", child.pid)
         })?;
-        Ok(recover::process(agent))
+        Ok(process::process(agent))
     }
 
     /// Looks before anything is made.

@@ -13,10 +13,9 @@ use berth_api::{Code, Problem};
 use berth_core::{Name, Scope, SessionId};
 use berth_host::dir::DirId;
 use berth_host::lock::LockFile;
+use berth_store::Home;
+use berth_store::fnv::Fnv;
 use regex::bytes::{Regex, RegexBuilder};
-
-use crate::Home;
-use crate::fnv::Fnv;
 
 /// How long to wait for whoever starts the same helper.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -24,7 +23,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// The id of the helper of this name in the state directory `root`: of a directory, or of the account. Marks and control
 /// groups are named after ids, and those of two state directories must never meet.
 fn id(root: &[u8; 24], name: &Name, dir: Option<&[u8; 24]>) -> SessionId {
-    let mut hash = Fnv::new();
+    let mut hash = Fnv::default();
     // Identities have one length and names have no zero byte, so different triples give different bytes.
     hash.eat(root);
     hash.eat(name.as_str().as_bytes());
@@ -64,21 +63,19 @@ pub fn starting(home: &Home, id: &SessionId) -> Result<Option<Starting>, Problem
     Ok(locked.map(|file| Starting { _file: file }))
 }
 
-impl Home {
-    /// The id of the helper of this name and scope: equal by whatever path the state directory and the directory of the
-    /// scope are reached.
-    pub fn helper_id(&self, name: &Name, scope: &Scope) -> Result<SessionId, Problem> {
-        let identity = |dir: &Path| {
-            DirId::of(dir).map(|id| id.bytes()).map_err(|error| {
-                Problem::new(Code::Refused, format!("cannot look at {}: {error}", dir.display()))
-            })
-        };
-        let dir = match scope {
-            Scope::Dir(dir) => Some(identity(Path::new(dir))?),
-            Scope::User => None,
-        };
-        Ok(id(&identity(self.root())?, name, dir.as_ref()))
-    }
+/// The id of the helper of this name and scope: equal by whatever path the state directory and the directory of the
+/// scope are reached.
+pub fn helper_id(home: &Home, name: &Name, scope: &Scope) -> Result<SessionId, Problem> {
+    let identity = |dir: &Path| {
+        DirId::of(dir).map(|id| id.bytes()).map_err(|error| {
+            Problem::new(Code::Refused, format!("cannot look at {}: {error}", dir.display()))
+        })
+    };
+    let dir = match scope {
+        Scope::Dir(dir) => Some(identity(Path::new(dir))?),
+        Scope::User => None,
+    };
+    Ok(id(&identity(home.root())?, name, dir.as_ref()))
 }
 
 /// The scope of a caller as the record of the helper has it: a directory may be asked for by another path than it was

@@ -14,13 +14,14 @@ use berth_core::{Command, Conversation, Event, Name, Now, Observation, SessionId
 use berth_host::clock;
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
+use berth_store::conversations::{Claim, ConversationLock};
+use berth_store::home::Home;
+use berth_store::names::Naming;
+use berth_store::store::{self, Lease};
+use berth_store::view;
 
-use crate::conversations::{Claim, ConversationLock};
-use crate::home::Home;
-use crate::names::Naming;
-use crate::owner::Input;
-use crate::store::{self, Lease};
-use crate::{driver, view};
+use crate::driver;
+use crate::owner::{Input, Owner};
 
 /// How long to wait for a command that imports another conversation.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
@@ -104,7 +105,7 @@ fn make(home: &Home, id: &SessionId, name: Name, past: Past) -> Result<Status, P
             return Err(Problem::new(Code::InUse, what).hint("`berth ls` shows it"));
         }
     };
-    let mut owner = store::create(&dir, id, &lease)?;
+    let mut owner = Owner::create(&dir, id, &lease)?;
     let inputs = vec![
         Input::Command(Command::Create { spec: driver::with_traits(spec), name: Some(name) }),
         Input::Report(Observation::Conversation { conversation }),

@@ -53,20 +53,20 @@ use berth_host::watchdog::Watchdog;
 use berth_host::{clock, memory};
 use berth_journal::{Committed, JournalError};
 use berth_screen::{Screen, Splitter};
+use berth_store::conversations::ConversationLock;
+use berth_store::history::Stored;
+use berth_store::keepers::{ADOPT_FLAG, KEEPER_VERB};
+use berth_store::output::{self, OutputLog};
+use berth_store::store::{self, Lease};
+use berth_store::{killpoint, view};
 use rustix::event::{Timespec, epoll};
 
 use crate::boundary::Contained;
 use crate::clients::Client;
-use crate::conversations::ConversationLock;
 use crate::driver::pty::Terminal;
-use crate::history::Stored;
-use crate::killpoint;
 use crate::notify;
-use crate::output::{self, OutputLog};
 use crate::owner::{Input, Owner, Taken};
-use crate::start::{ADOPT_FLAG, KEEPER_VERB, LOOKING_SINCE};
-use crate::store::{self, Lease};
-use crate::view;
+use crate::start::LOOKING_SINCE;
 
 /// How long lists may have to look into the journal for what happened to a turn. Writing the short cut
 /// costs as much as accepting a turn, and twice if the next event has to take its traces to the disk.

@@ -17,9 +17,10 @@ use berth_host::identity::{self, Identity, ProcessStat, Verdict};
 use berth_host::lock::{Probe, probe};
 use berth_host::process::census;
 use berth_host::tree;
+use berth_store::home::Home;
+use berth_store::{process, view};
 
-use crate::home::Home;
-use crate::{boundary, foreign, recover, view};
+use crate::{boundary, foreign, recover};
 
 /// What of a session runs now.
 #[derive(Clone, Debug, Default)]
@@ -90,7 +91,7 @@ impl Evidence {
             // still has the lock it inherited.
             let holders = tree::with_open_lock(&dir.join("run")).map_err(|error| cannot_look(&error))?;
             // A keeper that is leaving has it for a moment longer, and is nothing that runs.
-            let leaving = session.keeper.as_ref().map(recover::identity);
+            let leaving = session.keeper.as_ref().map(process::identity);
             for holder in holders.processes.into_iter().filter(|holder| Some(holder) != leaving.as_ref()) {
                 found.add(holder.pid, true);
                 found.add_below(holder.pid, true);
@@ -130,7 +131,7 @@ impl Found<'_> {
     }
 
     fn members(self, keeper: Option<u32>, session: &Session) -> Members {
-        let agent = session.agent().map(recover::identity);
+        let agent = session.agent().map(process::identity);
         let role = |process: &ProcessStat| match &agent {
             _ if Some(process.pid) == keeper => Role::Keeper,
             Some(agent) if process.pid == agent.pid && process.start_ticks == agent.start_ticks => {
@@ -151,7 +152,7 @@ impl Found<'_> {
 
 fn living_keeper(dir: &Path, session: &Session) -> Option<u32> {
     let keeper = session.keeper.as_ref().filter(|_| session.is_live())?;
-    let lives = matches!(recover::identity(keeper).check(), Verdict::Alive(_));
+    let lives = matches!(process::identity(keeper).check(), Verdict::Alive(_));
     (lives && view::is_kept(dir).unwrap_or(false)).then_some(keeper.pid)
 }
 

@@ -22,8 +22,8 @@ use berth_host::cgroup;
 use berth_host::spawn::{Spawn, Stdio, THIS_PROGRAM, spawn, spawn_beside};
 use berth_host::systemd::Manager;
 use berth_journal::Committed;
+use berth_store::history::Stored;
 
-use crate::history::Stored;
 use crate::start;
 
 pub use desk::{Delivery, Desk, MOST_AT_WORK, Outcome, Seat};

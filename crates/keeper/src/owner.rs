@@ -6,17 +6,20 @@
 //! `tests/simulation.rs` does the same with a world that fails.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use berth_api::Problem;
 use berth_api::turn::TurnView;
-use berth_core::{Command, Effect, Event, Now, Observation, Refusal, Session, decide, effects, observe};
+use berth_core::{
+    Command, Effect, Event, Now, Observation, Refusal, Session, SessionId, decide, effects, observe,
+};
 use berth_journal::{Checkpoint, Committed, Disk, Journal, JournalError, RealDisk};
-
-use crate::derived::Derived;
-use crate::history::{History, Stored};
-use crate::past::Page;
-use crate::snapshot::Snapshot;
-use crate::turn_index::Link;
+use berth_store::derived::Derived;
+use berth_store::history::{History, Stored};
+use berth_store::past::Page;
+use berth_store::snapshot::Snapshot;
+use berth_store::store::{self, Lease, OpenJournal};
+use berth_store::turn_index::Link;
 
 /// What reaches the owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,15 +111,35 @@ pub struct Owner<D: Disk = RealDisk> {
     derived: Option<Derived>,
 }
 
+impl Owner {
+    /// Begins a new session (see [`store::create`]).
+    pub fn create(dir: &Path, id: &SessionId, lease: &Lease) -> Result<Self, Problem> {
+        store::create(dir, id, lease).map(Self::of)
+    }
+
+    /// Goes on with a session (see [`store::open`]). Says what was found torn, if anything.
+    pub fn open(dir: &Path, id: &SessionId, lease: &Lease) -> Result<(Self, Option<String>), Problem> {
+        store::open(dir, id, lease).map(|(journal, torn)| (Self::of(journal), torn))
+    }
+
+    /// Goes on with a session whose run goes on (see [`store::open_patiently`]).
+    pub(crate) fn open_patiently(
+        dir: &Path,
+        id: &SessionId,
+        lease: &Lease,
+    ) -> Result<(Self, Option<String>), Problem> {
+        store::open_patiently(dir, id, lease).map(|(journal, torn)| (Self::of(journal), torn))
+    }
+
+    fn of(OpenJournal { journal, history, derived }: OpenJournal) -> Self {
+        Self { history, journal: Some(journal), derived: Some(derived) }
+    }
+}
+
 impl<D: Disk> Owner<D> {
     /// Begins with a journal and what it tells.
     pub fn new(journal: Journal<Stored, D>, history: History) -> Self {
         Self { history, journal: Some(journal), derived: None }
-    }
-
-    /// Keeps files beside the journal, so that others need not read its past.
-    pub(crate) fn deriving(self, derived: Derived) -> Self {
-        Self { derived: Some(derived), ..self }
     }
 
     /// What is known.

@@ -8,8 +8,7 @@ use std::path::Path;
 
 use berth_api::client::CLAIMED;
 use berth_host::lock::takers;
-
-use crate::home::GATEWAY_LOCK;
+use berth_store::home::GATEWAY_LOCK;
 
 /// How much of a claim is recorded, in characters.
 const MOST_CHARS: usize = 200;

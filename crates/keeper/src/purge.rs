@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_host::lock::{Probe, probe};
+use berth_store::home::Home;
+use berth_store::store::{self, Lease};
+use berth_store::stranger::StrangeHolder;
+use berth_store::{History, conversations, killpoint, view};
 
 use crate::copies::{Copies, FORGET_PATIENCE};
-use crate::home::Home;
-use crate::store::{self, Lease};
-use crate::stranger::StrangeHolder;
-use crate::{History, conversations, killpoint, recover, view};
+use crate::recover;
 
 /// How many bytes a session's directory holds. What cannot be read counts nothing.
 pub fn size(home: &Home, id: &SessionId) -> u64 {

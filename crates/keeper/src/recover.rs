@@ -12,22 +12,23 @@ use berth_api::{Code, Connection, Problem};
 use berth_core::{
     Actor, Command, Epoch, Event, Now, Observation, PROOF_PATIENCE, Process, Session, SessionId,
 };
+use berth_host::identity::wait_for_exit;
 use berth_host::identity::{Identity, Pidfd, Verdict, stat};
 use berth_host::lock::LockFile;
 use berth_host::process::census;
 use berth_host::{clock, tree};
+use berth_store::history::History;
+use berth_store::home::Home;
+use berth_store::process::identity;
+use berth_store::store::{self, Lease};
+use berth_store::stranger::StrangeHolder;
+use berth_store::{conversations, keepers, killpoint, view};
 use rustix::process::Signal;
 
 use crate::boundary::Contained;
-use crate::foreign;
-use crate::history::History;
-use crate::home::Home;
-use crate::killpoint;
 use crate::notify::{self, Known, Teller, Told};
 use crate::owner::{Input, Owner};
-use crate::store::{self, Lease};
-use crate::stranger::StrangeHolder;
-use crate::{turn, view};
+use crate::{foreign, turn};
 
 /// The variable every process of a run inherits.
 pub const MARK: &str = "BERTH_RUN";
@@ -43,16 +44,6 @@ const RUN_LOCK_PATIENCE: Duration = Duration::from_millis(200);
 /// The value of [`MARK`] for a run.
 pub fn mark(id: &SessionId, epoch: Epoch) -> String {
     format!("{id}:{epoch}")
-}
-
-/// The core's view of an identity.
-pub fn process(identity: Identity) -> Process {
-    Process { pid: identity.pid, start_ticks: identity.start_ticks, boot_id: identity.boot_id }
-}
-
-/// The host's view of a process.
-pub fn identity(process: &Process) -> Identity {
-    Identity { pid: process.pid, start_ticks: process.start_ticks, boot_id: process.boot_id.clone() }
 }
 
 /// Ends what is left of a run whose keeper is gone, as [`store::open`] proved. The lease must be held. Says what was
@@ -87,7 +78,7 @@ pub(crate) fn end_group(path: &Path, name: &str, dir: &Path) -> Result<Vec<Strin
         return Err(vec![format!("it belongs to {}: is this a copy of it?", other.display())]);
     }
     // A directory that was replaced by an older copy knows nothing of the run that its keeper is in.
-    match foreign::keeper_started_for(dir) {
+    match keepers::keeper_started_for(dir) {
         Ok(None) => {}
         Ok(Some((pid, _))) => return Err(vec![format!("the session has a keeper, pid {pid}")]),
         Err(error) => return Err(trouble(error)),
@@ -211,6 +202,15 @@ pub fn heal(home: &Home, id: &SessionId) -> Result<Vec<String>, Problem> {
     Ok(ended)
 }
 
+/// Clears up after the session that wrote a conversation last, if its keeper died: what it ran may still write, and a
+/// session that wants the conversation would be refused because of it.
+pub fn heal_last_writer(home: &Home, kind: &str, id: &str) {
+    if let Some(last) = conversations::last_writer(home, kind, id) {
+        // If that does not succeed, the claim is refused with who it is.
+        let _ = heal(home, &last);
+    }
+}
+
 /// What is to be recorded of a run whose keeper died, once nothing of it is left: how its turn came out, as
 /// far as that can be told, and the loss.
 pub(crate) fn gone(history: &History, dir: &Path) -> Vec<Input> {
@@ -220,12 +220,6 @@ pub(crate) fn gone(history: &History, dir: &Path) -> Vec<Input> {
     let over = over.map(|(turn, end)| Observation::TurnOver { turn, end });
     let gone = Observation::KeeperGone { epoch: session.epoch };
     over.into_iter().chain([gone]).map(Input::Report).collect()
-}
-
-/// Whether a live run's keeper is gone: then whoever holds the lease is clearing up after it.
-pub fn lost_its_keeper(session: &Session) -> bool {
-    let keeper = session.keeper.as_ref().filter(|_| session.is_live());
-    keeper.is_some_and(|keeper| matches!(identity(keeper).check(), Verdict::Gone))
 }
 
 /// The answer to who cannot wait any longer for somebody else to clear up.
@@ -300,7 +294,7 @@ impl<'a> Held<'a> {
             _ => Problem::new(Code::Refused, format!("cannot claim session {id}: {error}")),
         })?;
         let Some(lease) = claimed else { return Ok(None) };
-        let (owner, torn) = store::open(dir, id, &lease)?;
+        let (owner, torn) = Owner::open(dir, id, &lease)?;
         let session = &owner.history().session;
         if let Ok(me) = Identity::me() {
             // For people only: a disk too full for it must not keep us from clearing up.
@@ -436,19 +430,6 @@ pub(crate) fn held_below(parents: &[(Identity, Pidfd)]) -> Vec<(Identity, Pidfd)
 
 fn run_lock_is_free(dir: &Path) -> std::io::Result<bool> {
     LockFile::open_or_create(&dir.join("run"))?.acquire(RUN_LOCK_PATIENCE)
-}
-
-/// Waits until these have ended, or for this long.
-pub(crate) fn wait_for_exit<'a>(pidfds: impl Iterator<Item = &'a Pidfd>, limit: Duration) {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let until = Instant::now() + limit;
-    for pidfd in pidfds {
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout =
-            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
-        // An error here only means less waiting; the caller looks again.
-        let _ = poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&timeout));
-    }
 }
 
 #[cfg(test)]

@@ -17,17 +17,13 @@ use berth_host::cgroup;
 use berth_host::identity::Pidfd;
 use berth_host::spawn::{Spawn, Stdio, THIS_PROGRAM, spawn};
 use berth_host::systemd::Manager;
+use berth_store::home::Home;
+use berth_store::keepers::KEEPER_VERB;
 
-use crate::home::Home;
-
-/// The hidden verb that makes this binary a keeper.
-pub const KEEPER_VERB: &str = "keeper";
 /// What a keeper that was told to (BERTH_LOG) writes about itself, in its session's directory.
 pub const LOG_FILE: &str = "keeper.log";
 /// The part before that, when it grew too long.
 pub const OLD_LOG_FILE: &str = "keeper.log.old";
-/// The flag that says: this image continues another one's work.
-pub const ADOPT_FLAG: &str = "--adopt";
 /// What begins the word that tells it since when the other one looked whether its helper is ready.
 pub(crate) const LOOKING_SINCE: &str = "--looking-since=";
 

@@ -22,13 +22,15 @@ use berth_host::identity::{self, Identity, ProcessStat, Verdict as Life};
 use berth_host::lock::LockFile;
 use berth_host::process::census;
 use berth_host::{clock, disk, tree};
+use berth_store::home::Home;
+use berth_store::stranger::command_of;
+use berth_store::terminals::{self, Presence, TERMINALS};
+use berth_store::view;
 use serde::{Deserialize, Serialize};
 
 use crate::holders::{HOLDERS, Holders};
-use crate::home::Home;
-use crate::terminals::{self, Presence, TERMINALS};
 use crate::whose::{self, Claim, Record, Source, Verdict};
-use crate::{boundary, notify, purge, recover, view, writers};
+use crate::{boundary, notify, purge, recover, writers};
 use files::{is_given_up, is_half_made, remove_half_made, stray_files};
 pub use report::{Alive, Cleared, Done, Report, Stranger};
 
@@ -615,7 +617,7 @@ fn stranger(process: &ProcessStat, claim: &Claim, why: String) -> Stranger {
     Stranger {
         pid: process.pid,
         age_ms: process.age_ms(),
-        command: whose::command_of(process),
+        command: command_of(process),
         uid: process.open().and_then(|opened| opened.uid()).ok(),
         guess: format!("session {} {by}", claim.id),
         why,

@@ -9,16 +9,18 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem, Status, redact};
+use berth_api::{Code, Problem, Status};
 use berth_core::{Epoch, SessionId};
 use berth_host::identity::{self, ProcessStat};
 use berth_host::{cgroup, tree};
+use berth_store::home::{Home, SHELVES};
+use berth_store::stranger::command_of;
+use berth_store::{keepers, store, view};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::home::{Home, SHELVES};
-use crate::view::{self, Fact};
-use crate::{boundary, foreign, recover, store, sweep};
+use crate::why::Fact;
+use crate::{boundary, foreign, recover, sweep};
 
 /// The variable that says which state directory a process of ours belongs to.
 pub(crate) const HOME_VARIABLE: &str = "BERTH_HOME";
@@ -140,7 +142,7 @@ pub fn whose(home: &Home, pid: u32) -> Result<Whose, Problem> {
 /// Looks up every claim on a process.
 pub(crate) fn claims_on(stat: &ProcessStat) -> Claims {
     let mut found = Claims::default();
-    if let Some(dir) = foreign::kept_by(stat.pid) {
+    if let Some(dir) = keepers::kept_by(stat.pid) {
         found.claims.extend(claim_of_dir(Source::Keeper, dir));
     }
     match cgroup::group_of_process(stat.pid) {
@@ -301,12 +303,6 @@ pub(crate) fn fate(claim: &Claim, status: &Status) -> (Verdict, String) {
     } else {
         (Verdict::LeftOver, "the next `berth sweep` ends it: its run is over".to_owned())
     }
-}
-
-/// The command line of a process, without secrets; its name if it has none.
-pub(crate) fn command_of(stat: &ProcessStat) -> String {
-    let argv = stat.open().and_then(|opened| opened.argv()).unwrap_or_default();
-    if argv.is_empty() { stat.comm.clone() } else { redact::command_line(&argv) }
 }
 
 fn words(claim: &Claim) -> String {

@@ -13,8 +13,9 @@ use berth_api::{Problem, Status};
 use berth_core::{Command, Conversation, Name, SessionId, Spec};
 use berth_journal::fake::Rng;
 use berth_keeper::import::{ImportLock, Past, import};
-use berth_keeper::names::Naming;
-use berth_keeper::{Home, recover, view};
+use berth_keeper::recover;
+use berth_store::names::Naming;
+use berth_store::{Home, view};
 
 /// How many claim one name.
 const TAKERS: usize = 4;

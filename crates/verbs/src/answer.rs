@@ -7,7 +7,7 @@ use berth_api::record::Event;
 use berth_api::turn::Wish;
 use berth_api::{Code, Problem, Status};
 use berth_core::{Refusal, SessionId};
-use berth_keeper::{store, view};
+use berth_store::{store, view};
 
 use crate::ctx::Ctx;
 use crate::turns;

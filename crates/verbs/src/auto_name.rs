@@ -1,7 +1,7 @@
 //! Names that berth chooses: from the first words of what is asked, else from the directory.
 //!
 //! Promise: no secret that `redact` knows becomes part of a name, and an id is never a name.
-//! Not here: making it the only one of its kind (see `berth_keeper::names`).
+//! Not here: making it the only one of its kind (see `berth_store::names`).
 //! Start with [`stem`].
 
 use std::path::Path;

@@ -10,7 +10,7 @@ use berth_api::message::Asker;
 use berth_api::{Code, Problem, Scope};
 use berth_core::{Deed, Grant, SessionId, Target};
 use berth_keeper::callers::{self, Seen};
-use berth_keeper::{Home, view};
+use berth_store::{Home, view};
 
 pub use berth_keeper::callers::Inside;
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
 use berth_host::identity::Pidfd;
-use berth_keeper::view;
+use berth_store::view;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::ctx::{Ctx, is_unrecorded_loss};

@@ -7,8 +7,9 @@ use berth_api::message::{Answer, Request, Size};
 use berth_api::{Code, Connection, Problem, Scope, Status};
 use berth_core::{Actor, SessionId};
 use berth_host::socket::QUEUE_PATIENCE;
-use berth_keeper::stranger::StrangeHolder;
-use berth_keeper::{Home, recover, view};
+use berth_keeper::recover;
+use berth_store::stranger::StrangeHolder;
+use berth_store::{Home, process, view};
 
 /// How long a keeper that holds its lease may take to be reachable: it is starting, leaving, or
 /// replacing its own program.
@@ -181,7 +182,7 @@ impl Ctx {
     /// Whether the process that holds the session is its keeper, and neither a command that clears up after one nor
     /// another program: neither of those will ever listen.
     pub(crate) fn has_keeper(&self, id: &SessionId) -> bool {
-        let lost = || view::history(&self.home, id).is_ok_and(|past| recover::lost_its_keeper(&past.session));
+        let lost = || view::history(&self.home, id).is_ok_and(|past| process::lost_its_keeper(&past.session));
         let is_strange = || StrangeHolder::of(&self.home.session_dir(id)).is_some();
         self.is_kept(id) && !lost() && !is_strange()
     }

@@ -19,7 +19,8 @@ use berth_api::record::Entry;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
 use berth_host::socket::{self, QUEUE_PATIENCE};
-use berth_keeper::{recover, store, view};
+use berth_keeper::recover;
+use berth_store::{store, view};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::ctx::{CONNECT_PATIENCE, Ctx, is_unrecorded_loss};

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem, Scope};
 use berth_core::{Grant, SessionId};
-use berth_keeper::view;
+use berth_store::view;
 
 use crate::caller::grant_of;
 use crate::config::Config;

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use berth_core::SessionId;
-use berth_keeper::{Home, view};
+use berth_store::{Home, view};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 /// The name of the file that a keeper holds locked while it lives.

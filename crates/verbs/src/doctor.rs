@@ -11,8 +11,8 @@ use berth_host::facts::cgroup::{Cgroups, Trial};
 use berth_host::facts::disk::Disk;
 use berth_host::facts::limits::Limit;
 use berth_host::facts::systemd::Systemd;
-use berth_keeper::Home;
 use berth_keeper::notify::{Delivery, Desk, Outcome};
+use berth_store::Home;
 use schemars::JsonSchema;
 use serde::Serialize;
 

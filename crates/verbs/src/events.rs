@@ -6,7 +6,7 @@
 use berth_api::record::{Entry, Event};
 use berth_api::{Problem, Timestamp};
 use berth_core::SessionId;
-use berth_keeper::store;
+use berth_store::store;
 use schemars::JsonSchema;
 use serde::Serialize;
 

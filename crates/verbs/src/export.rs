@@ -15,8 +15,8 @@ use berth_api::turn::TurnView;
 use berth_api::{Code, Problem, Status};
 use berth_core::{Event, SessionId};
 use berth_journal::Committed;
-use berth_keeper::history::Stored;
-use berth_keeper::{History, store, turn, view};
+use berth_store::history::Stored;
+use berth_store::{History, store, turn_view, view};
 
 pub use {cast::write as cast, events::write as events, markdown::exchange, markdown::write as markdown};
 
@@ -67,7 +67,7 @@ impl Exported {
             return Err(problem);
         }
         let (status, mut events, damage) = salvaged(ctx, id);
-        let mut turns = turn::views(&events, id);
+        let mut turns = turn_view::views(&events, id);
         turns::hide_own_keys(&mut turns);
         let output = ctx.home.session_dir(id).join("output");
         let (mut from, mut until) = (0, u64::MAX);

@@ -17,8 +17,8 @@ use std::env::var_os;
 use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem, Status, Timestamp};
-use berth_keeper::conversations;
 use berth_keeper::writers::{self, Writer};
+use berth_store::conversations;
 use berth_transcript::Kind;
 use berth_transcript::shelf::{self, Kept, Look, Shelf};
 use schemars::JsonSchema;

@@ -6,8 +6,8 @@ use berth_api::record::{Grant, Spec};
 use berth_api::turn::Origin;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Deed, Name, SessionId};
-use berth_keeper::names::Naming;
-use berth_keeper::view;
+use berth_store::names::Naming;
+use berth_store::view;
 
 use crate::ctx::Ctx;
 use crate::{auto_name, run};

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
-use berth_keeper::view::{self, Brief};
+use berth_store::view::{self, Brief};
 
 pub use lines::{Context, Found};
 pub use pattern::{Manner, Pattern};

@@ -7,7 +7,7 @@
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_journal::Head;
-use berth_keeper::store;
+use berth_store::store;
 use serde::Serialize;
 
 use crate::Ctx;

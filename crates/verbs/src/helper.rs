@@ -11,7 +11,7 @@ mod release;
 use berth_api::helper::HelperStatus;
 use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
-use berth_keeper::view;
+use berth_store::view;
 
 pub use ensure::{Asked, READY_WITHIN, ensure};
 pub use find::{find, find_owned};

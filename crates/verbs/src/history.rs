@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use berth_api::status::Timestamp;
 use berth_api::{Code, Problem, Status};
 use berth_core::{Conversation, Deed, SessionId, Spec};
-use berth_keeper::Home;
 use berth_keeper::copies::{Copies, Copy, Limit, Mark};
 use berth_keeper::keeper::copying::{self, KEEP_VARIABLE};
 use berth_keeper::sweep::Report;
+use berth_store::Home;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -20,7 +20,8 @@ use berth_driver::hooks::ANSWER_PATIENCE_SECS;
 use berth_host::clock;
 use berth_keeper::holders::{self, Agent, Holder, Holders};
 
-use berth_keeper::{Home, writers};
+use berth_keeper::writers;
+use berth_store::Home;
 
 use guard::Mode;
 

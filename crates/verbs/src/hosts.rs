@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem, Status, Timestamp, redact};
 use berth_core::Name;
-use berth_keeper::Home;
+use berth_store::Home;
 use serde::{Deserialize, Serialize};
 
 pub use list::{Look, MAX_SESSIONS, PATIENCE, ask, look, look_at_all, skew};

@@ -10,8 +10,9 @@ use berth_api::life::PolicyChange;
 use berth_api::message::Request;
 use berth_api::{Code, Problem, Status};
 use berth_core::{Command, Deed, MAX_NOTE_BYTES, Name, Refusal, SessionId};
-use berth_keeper::names::Naming;
-use berth_keeper::{callers, recover, view};
+use berth_keeper::{callers, recover};
+use berth_store::names::Naming;
+use berth_store::{process, view};
 
 use crate::ctx::{Ctx, is_unrecorded_loss};
 
@@ -99,7 +100,7 @@ fn alone(ctx: &Ctx, id: &SessionId, command: &Command) -> Result<Alone, Problem>
             Err(problem) => return Err(problem),
         };
         let session = view::history(&ctx.home, id)?.session;
-        if session.is_live() && !recover::lost_its_keeper(&session) {
+        if session.is_live() && !process::lost_its_keeper(&session) {
             return Ok(Alone::Runs);
         }
         if Instant::now() >= until {

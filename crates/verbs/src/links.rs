@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use berth_api::{Code, Problem};
 use berth_host::disk;
-use berth_keeper::Home;
+use berth_store::Home;
 
 /// Where a gateway writes down its addresses, in the state directory.
 const URLS: &str = "gateway.urls";

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem, Status, Timestamp};
 use berth_core::SessionId;
-use berth_keeper::view::{Brief, Look};
+use berth_store::view::{Brief, Look};
 
 use crate::ctx::{Ctx, is_unrecorded_loss};
 

@@ -2,7 +2,7 @@
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
-use berth_keeper::{output, store};
+use berth_store::{output, store};
 
 use crate::Ctx;
 

@@ -9,7 +9,7 @@ use berth_core::SessionId;
 use berth_host::identity::ProcessStat;
 use berth_host::ports::{self, Address, Listening};
 use berth_keeper::members::{Evidence, Member, Members, Role};
-use berth_keeper::{Home, view};
+use berth_store::{Home, view};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use berth_api::{Code, Problem, Status};
 use berth_core::{Deed, SessionId};
-use berth_keeper::{purge, view};
+use berth_keeper::purge;
+use berth_store::view;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
+use berth_keeper::turn;
 use berth_keeper::writers::{self, Writer};
-use berth_keeper::{turn, view};
+use berth_store::view;
 use berth_transcript::check::Report;
 use berth_transcript::{EveryFile, Kind, every_file};
 

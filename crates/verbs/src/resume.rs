@@ -6,8 +6,9 @@ use berth_api::message::{Request, Take};
 use berth_api::record::Interface;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
-use berth_keeper::stranger::StrangeHolder;
-use berth_keeper::{recover, start, view};
+use berth_keeper::{recover, start};
+use berth_store::stranger::StrangeHolder;
+use berth_store::{process, view};
 
 use crate::ctx::Ctx;
 use crate::{history, turns};
@@ -37,7 +38,7 @@ pub fn begin_with(
     while ctx.is_kept(id) {
         StrangeHolder::refuse(&ctx.home.session_dir(id), named)?;
         let session = view::history(&ctx.home, id)?.session;
-        if recover::lost_its_keeper(&session) {
+        if process::lost_its_keeper(&session) {
             // Somebody else clears up after a crash, and needs the lease for that.
             if asked_at.elapsed() > recover::HEALER_PATIENCE {
                 return Err(recover::is_being_healed(named));

@@ -15,10 +15,11 @@ use berth_api::turn::{Origin, Policy};
 use berth_api::{Code, Connection, Problem, Status, redact};
 use berth_core::{Deed, Event, Name, SessionId, State};
 use berth_journal::Committed;
-use berth_keeper::history::Stored;
 use berth_keeper::keeper::last_complaints;
-use berth_keeper::names::{Naming, PointerClaim};
-use berth_keeper::{conversations, start, store, turn, view};
+use berth_keeper::{recover, start, turn};
+use berth_store::history::Stored;
+use berth_store::names::{Naming, PointerClaim};
+use berth_store::{store, view};
 
 use crate::agents::{Agent, Driver, Table, TuiBegin};
 use crate::config::Config;
@@ -151,7 +152,7 @@ impl Prepared {
                 }
             }
             if let Origin::Resumed(native) = &spec.origin {
-                conversations::heal_last_writer(&ctx.home, &spec.conversation, native);
+                recover::heal_last_writer(&ctx.home, &spec.conversation, native);
             }
             // Nothing begins if another call with this key made its session meanwhile: that session is meant.
             if let Some(begun) = begin(ctx, spec.clone(), &asked)? {

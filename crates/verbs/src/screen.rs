@@ -4,8 +4,8 @@ use berth_api::message::{Answer, Request};
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_keeper::keeper::SCREEN_FILE;
-use berth_keeper::{output, view};
 use berth_screen::{Screen, Size};
+use berth_store::{output, view};
 
 use crate::Ctx;
 use crate::ctx::ReadAnswer;

@@ -21,8 +21,8 @@ use berth_api::{Code, NewToken, Problem, Scope, Token, TokenKind};
 use berth_core::{Name, SessionId};
 use berth_host::lock::LockFile;
 use berth_host::{clock, dir, disk};
-use berth_keeper::Home;
 use berth_keeper::audit::{self, AuditEvent};
+use berth_store::Home;
 
 pub use record::Pass;
 use record::Record;
@@ -435,7 +435,7 @@ impl Tokens {
     }
 
     fn sync(&self) -> Result<(), Problem> {
-        berth_keeper::store::sync_dirs(&[&self.dir])
+        berth_store::store::sync_dirs(&[&self.dir])
             .map_err(|error| Problem::new(Code::Refused, format!("cannot make the change last: {error}")))
     }
 }

@@ -17,7 +17,7 @@ use berth_api::turn::TurnView;
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_driver::output::OutputLines;
-use berth_keeper::output;
+use berth_store::output;
 use berth_transcript::allowance;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -15,8 +15,9 @@ use berth_core::{
     Actor, CANCEL_PATIENCE, Command, MAX_PROMPT_BYTES, Now, Prompt, RELEASE_GRACE, Refusal, SessionId,
     TurnLookup, decide,
 };
-use berth_keeper::past::SessionPast;
-use berth_keeper::{callers, conversations, killpoint, recover, start, store, turn, view};
+use berth_keeper::{callers, recover, start, turn};
+use berth_store::past::SessionPast;
+use berth_store::{killpoint, store, turn_view, view};
 
 use crate::ctx::{Ctx, ReadAnswer};
 use crate::{cursor, history};
@@ -52,7 +53,7 @@ pub fn latest(ctx: &Ctx, id: &SessionId, status: &Status) -> Result<TurnPage, Pr
 /// All turns on disk, for a caller that has asked the keeper already.
 pub(crate) fn read_views(ctx: &Ctx, id: &SessionId, keeper_silent: bool) -> Result<Vec<TurnView>, Problem> {
     let events = store::read(&ctx.home.session_dir(id), id, 1)?;
-    let mut views = turn::views(&events, id);
+    let mut views = turn_view::views(&events, id);
     hide_own_keys(&mut views);
     views.iter_mut().for_each(|view| view.keeper_silent = keeper_silent);
     Ok(views)
@@ -293,7 +294,7 @@ pub(crate) fn begin_again(ctx: &Ctx, id: &SessionId) -> Result<Connection, Probl
 pub(crate) fn free_conversation(ctx: &Ctx, id: &SessionId) -> Result<(), Problem> {
     let session = view::history(&ctx.home, id)?.session;
     if let Some((spec, known)) = session.spec.as_ref().zip(session.conversation.as_ref()) {
-        conversations::heal_last_writer(&ctx.home, &spec.conversation, &known.id);
+        recover::heal_last_writer(&ctx.home, &spec.conversation, &known.id);
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use berth_api::turn::split_turn_id;
 use berth_api::{Code, Problem, Status};
 use berth_core::{Refusal, SessionId};
-use berth_keeper::output;
 use berth_screen::Plain;
+use berth_store::output;
 use regex::bytes::Regex;
 
 use crate::ctx::Ctx;

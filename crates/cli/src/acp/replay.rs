@@ -10,7 +10,7 @@ use berth_api::Problem;
 use berth_api::record::Event;
 use berth_api::turn::TurnView;
 use berth_core::SessionId;
-use berth_keeper::{output, store, turn};
+use berth_store::{output, store, turn_view};
 
 use super::Server;
 use super::tools::Tools;
@@ -43,7 +43,7 @@ impl Past {
         });
         let (epochs, runs): (Vec<u64>, Vec<u64>) = runs.unzip();
         Ok(Self {
-            turns: turn::views(&events, id),
+            turns: turn_view::views(&events, id),
             seq: events.last().map_or(0, |event| event.seq().0),
             epoch: epochs.last().copied().unwrap_or_default(),
             runs,

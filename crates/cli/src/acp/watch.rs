@@ -17,7 +17,7 @@ use agent_client_protocol_schema::v1::{
 use berth_api::message::{Notice, Request};
 use berth_api::record::Event;
 use berth_api::turn::{Ask, AskKind, AskOption, Reply, TurnEnd, turn_id};
-use berth_keeper::output;
+use berth_store::output;
 use berth_verbs::cursor::{Cursor, News};
 
 use super::open::Open;

@@ -8,8 +8,8 @@ use std::io;
 use std::path::Path;
 
 use berth_api::message::Size;
-use berth_keeper::output;
 use berth_screen::{Scrollback, after_a_cut};
+use berth_store::output;
 
 /// How much of the output is read for one line. Colours and redrawn lines take bytes too.
 const BYTES_PER_LINE: u64 = 512;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth_api::{Problem, Status};
 use berth_core::SessionId;
-use berth_keeper::view;
+use berth_store::view;
 
 use crate::args::Archive;
 use crate::cmd::stop;

@@ -2,7 +2,7 @@
 
 use berth_api::message::Role;
 use berth_api::{Code, Problem};
-use berth_keeper::view;
+use berth_store::view;
 
 use crate::args::{Attach, Resume};
 use crate::attached::{self, Wish};

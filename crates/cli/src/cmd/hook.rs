@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem};
-use berth_keeper::killpoint;
+use berth_store::killpoint;
 use berth_verbs::hook::{self, Call, MAX_EVENT_BYTES, Source};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -4,7 +4,7 @@ use berth_api::helper::{Leaving, Owner, Scope, Terms};
 use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
 use berth_api::turn::{Edge, OnUnknown};
 use berth_api::{Problem, Timestamp};
-use berth_keeper::store;
+use berth_store::store;
 use berth_verbs::events::Line;
 use berth_verbs::heads;
 

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
-use berth_keeper::{output, view};
+use berth_store::{output, view};
 
 use crate::args::Output;
-use crate::cmd::follow::{News, follow};
-use crate::cmd::wait;
+use crate::cmd::{follow::News, follow::follow, wait};
 use crate::ctx::Ctx;
 use crate::print;
 

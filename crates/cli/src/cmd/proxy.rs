@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use berth_api::{Code, Problem};
-use berth_keeper::Home;
+use berth_store::Home;
 
 use crate::args::{Proxy, ProxyVerb};
 use crate::print;

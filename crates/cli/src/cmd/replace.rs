@@ -8,7 +8,7 @@
 
 use berth_api::{Code, Problem, Status};
 use berth_core::{Deed, Name, SessionId};
-use berth_keeper::view;
+use berth_store::view;
 
 use crate::cmd::stop;
 use crate::ctx::Ctx;

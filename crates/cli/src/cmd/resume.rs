@@ -3,12 +3,11 @@
 use berth_api::record::Interface;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::SessionId;
-use berth_keeper::view;
+use berth_store::view;
 use berth_verbs::{interface, resume};
 
 use crate::args::Resume;
-use crate::cmd::run::{self, Stay};
-use crate::cmd::talk;
+use crate::cmd::{run, run::Stay, talk};
 use crate::ctx::Ctx;
 use crate::meant::{How, Meant};
 use crate::{print, tty};

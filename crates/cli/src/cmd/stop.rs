@@ -2,7 +2,7 @@
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
-use berth_keeper::view;
+use berth_store::view;
 pub(crate) use berth_verbs::stop::{is_over, stop_together};
 
 use crate::args::Stop;

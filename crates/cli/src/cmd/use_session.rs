@@ -1,7 +1,8 @@
 //! `berth use`: the current session of this terminal.
 
 use berth_api::{Code, Problem};
-use berth_keeper::Terminal;
+use berth_keeper::terminal_here;
+use berth_store::Terminal;
 use serde::Serialize;
 
 use crate::args::Use;
@@ -77,7 +78,7 @@ fn print(meant: Option<Meant>) -> Result<u8, Problem> {
 
 /// The terminal whose current session is to be changed.
 fn terminal() -> Result<Terminal, Problem> {
-    Terminal::here().ok_or_else(|| {
+    terminal_here::here().ok_or_else(|| {
         if meant::variable().is_some() {
             return Problem::new(
                 Code::Usage,

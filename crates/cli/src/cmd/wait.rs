@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use berth_api::turn::split_turn_id;
 use berth_api::{Code, Problem, Status};
 use berth_core::SessionId;
-use berth_keeper::view;
+use berth_store::view;
 use berth_verbs::wait::{self, Matcher, Wanted};
 
 use crate::args::{Wait, WaitFor};

@@ -1,8 +1,8 @@
 //! `berth why`: the evidence behind a state, or behind the claim on a process.
 
 use berth_api::{Code, Problem};
-use berth_keeper::view::{self, Fact};
 use berth_keeper::whose::{self, Verdict, Whose};
+use berth_keeper::why::{self, Fact};
 
 use crate::args::Why;
 use crate::ctx::Ctx;
@@ -23,7 +23,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Why) -> Result<u8, Problem> {
 
 fn of_session(ctx: &Ctx, args: &Why) -> Result<(), Problem> {
     let id = ctx.target(args.session.as_deref())?.id;
-    let why = view::why(&ctx.home, &id)?;
+    let why = why::why(&ctx.home, &id)?;
     if args.json {
         return print::json(&why);
     }

@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
-use berth_keeper::view;
+use berth_store::view;
 use berth_verbs::directory_watch::{DirectoryWatch, Due};
 
 use super::{Filter, Listing, Seen};

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_api::{Code, Problem, Status};
-use berth_keeper::view;
+use berth_store::view;
 use serde::Serialize;
 
 use super::row::Row;

@@ -12,7 +12,7 @@ use berth_core::{Ask, Event, Exit, Final, Notify, Occasion, Outcome, Release, Se
 use berth_host::clock;
 use berth_journal::Committed;
 use berth_keeper::notify::Delivery;
-use berth_keeper::{History, Home, store, view};
+use berth_store::{History, Home, store, view};
 use serde::Serialize;
 
 use super::Came;

@@ -10,8 +10,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
 
 use berth_core::SessionId;
-use berth_keeper::Home;
-use berth_keeper::terminals::{Presence, Terminal};
+use berth_keeper::terminal_here;
+use berth_store::Home;
+use berth_store::terminals::{Presence, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -35,7 +36,7 @@ pub(super) fn tell(home: &Home, told: &Notification, style: Style) -> Came {
             let all = home.terminals().into_iter();
             all.filter(|(_, current)| current == id).map(|(terminal, _)| terminal).collect()
         }
-        None => Terminal::here().into_iter().collect(),
+        None => terminal_here::here().into_iter().collect(),
     };
     if terminals.is_empty() {
         return Came::skipped("it is not the current session of a terminal");

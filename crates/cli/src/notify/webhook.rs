@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use berth_api::redact;
 use berth_host::clock;
-use berth_keeper::killpoint;
 use berth_keeper::notify::Outcome;
+use berth_store::killpoint;
 use serde_json::json;
 use ureq::http::{Request, StatusCode, header};
 

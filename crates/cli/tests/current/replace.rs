@@ -7,7 +7,7 @@ use berth_api::frame::{self, Kind};
 use berth_api::message::Answer;
 use berth_api::{Code, Problem, Status};
 use berth_harness::{Lab, said, wait_until};
-use berth_keeper::store::Lease;
+use berth_store::store::Lease;
 
 use crate::{Shell, agent, lab};
 

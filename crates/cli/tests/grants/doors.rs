@@ -13,7 +13,7 @@ use berth_api::{Code, Connection, Problem};
 use berth_core::SessionId;
 use berth_harness::{Lab, signal, wait_until};
 use berth_host::identity::Identity;
-use berth_keeper::Home;
+use berth_store::Home;
 use rustix::process::Signal;
 
 use crate::{BERTH, Heard, agent, inside, lab};

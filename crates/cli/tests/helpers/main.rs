@@ -18,7 +18,7 @@ use std::process::{Child, Command, Stdio};
 use berth_core::SessionId;
 use berth_harness::{Lab, Said, said};
 use berth_host::identity::{Identity, Verdict};
-use berth_keeper::{Home, store};
+use berth_store::{Home, store};
 use serde_json::Value;
 
 fn lab() -> Lab {

@@ -11,8 +11,9 @@ use berth_core::{Event, Name, Scope, SessionId, Terms};
 use berth_harness::{Lab, signal, wait_gone, wait_until};
 use berth_host::lock::{Probe, probe};
 use berth_journal::{Journal, Limits, RealDisk};
-use berth_keeper::Home;
-use berth_keeper::history::Stored;
+use berth_keeper::helpers;
+use berth_store::Home;
+use berth_store::history::Stored;
 use rustix::process::Signal;
 
 use crate::{Bystander, dir, ensure, ensured, events, is_alive, lab, owner, process, shown, text};
@@ -20,7 +21,7 @@ use crate::{Bystander, dir, ensure, ensured, events, is_alive, lab, owner, proce
 /// The id of a helper in the lab.
 fn id_of(lab: &Lab, name: &str, scope: &Scope) -> String {
     let home = Home::open(lab.home()).expect("the lab's own directory");
-    home.helper_id(&Name::parse(name).expect("a name"), scope).expect("it can be seen").to_string()
+    helpers::helper_id(&home, &Name::parse(name).expect("a name"), scope).expect("it can be seen").to_string()
 }
 
 /// A helper as a version without owners would have made it: a session on the shelf of helpers.

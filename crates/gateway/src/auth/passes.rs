@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use berth_api::{Problem, TokenKind};
-use berth_keeper::Home;
+use berth_store::Home;
 use berth_verbs::tokens::{Pass, Secret, Tokens};
 
 /// How many are remembered. One more, and all are read again.

@@ -12,7 +12,7 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::fault::Fault;
-use berth_keeper::killpoint;
+use berth_store::killpoint;
 
 /// The largest body.
 pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;

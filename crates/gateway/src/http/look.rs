@@ -10,10 +10,10 @@ use axum::extract::State;
 use axum::http::Method;
 use berth_api::{Code, Problem, Scope, Viewer};
 use berth_core::SessionId;
-use berth_keeper::killpoint;
 use berth_keeper::sweep::{self, Depth, Order, Report};
-use berth_keeper::view::{self, Why};
 use berth_keeper::whose::{self, Whose};
+use berth_keeper::why::{self, Why};
+use berth_store::killpoint;
 use berth_verbs::changed_files::{self, ChangedFiles};
 use berth_verbs::doctor;
 use berth_verbs::grep::{self, Context, Extent, Line, Manner, Pattern};
@@ -28,8 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
-use crate::http::body::{Body, Path, Query};
-use crate::http::wait::MAX_PATTERN_BYTES;
+use crate::http::{body::Body, body::Path, body::Query, wait::MAX_PATTERN_BYTES};
 use crate::one_look::Recent;
 use crate::routes::Route;
 use crate::seats;
@@ -174,7 +173,7 @@ impl Visible for Why {
 }
 
 async fn why(target: Target) -> Result<Json<Why>, Fault> {
-    Ok(Json(work(move || view::why(&target.ctx.home, &target.id)).await?))
+    Ok(Json(work(move || why::why(&target.ctx.home, &target.id)).await?))
 }
 
 /// Which process is meant.

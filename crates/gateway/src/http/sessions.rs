@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, Status, Viewer};
-use berth_keeper::view::Look;
+use berth_store::view::Look;
 use berth_verbs::life::{self, Edit};
 use berth_verbs::listing::{self, Extent, Filter, Order, STATES};
 use berth_verbs::purge::{self, Doomed};
@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, Target};
 use crate::fault::Fault;
 use crate::gate::{Gate, or_no_store, work};
-use crate::http::body::{Body, Query, object_or_null};
-use crate::http::wishes::{PolicyWish, given, told_of};
+use crate::http::{
+    body::Body, body::Query, body::object_or_null, wishes::PolicyWish, wishes::given, wishes::told_of,
+};
 use crate::routes::Route;
 use crate::visible::{Json, Visible, nothing_hidden};
 

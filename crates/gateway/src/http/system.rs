@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode, header};
 use axum::response::IntoResponse;
 use berth_api::{Code, Problem, Scope, Timestamp, TokenKind};
-use berth_keeper::{Home, killpoint};
+use berth_store::{Home, killpoint};
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use berth_api::message::Submit;
 use berth_api::turn::{Manner, Receipt, TurnView};
 use berth_api::{Code, Problem, Scope};
-use berth_keeper::killpoint;
+use berth_store::killpoint;
 use berth_verbs::turns::{self, TurnPage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_api::Scope;
 use berth_core::SessionId;
-use berth_keeper::Home;
+use berth_store::Home;
 use berth_verbs::Ctx;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;

@@ -11,7 +11,7 @@ use berth_api::Status;
 use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::Event;
 use berth_core::SessionId;
-use berth_keeper::view;
+use berth_store::view;
 use berth_verbs::Ctx;
 use berth_verbs::cursor::News;
 use tokio::time::Instant;
@@ -213,7 +213,7 @@ impl Upstream<'_> {
 mod tests {
     use std::fs;
 
-    use berth_keeper::Home;
+    use berth_store::Home;
     use tokio::sync::Semaphore;
 
     use super::super::pages::Pages;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use berth_core::{Event, SessionId, TurnState};
 use berth_keeper::members::Evidence;
-use berth_keeper::{Home, store, sweep, view};
+use berth_keeper::sweep;
+use berth_store::{Home, store, view};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -20,8 +20,7 @@ use super::listeners::{Kind, Listener};
 use super::log::Log;
 use super::patient::Patient;
 use super::tls::Tls;
-use crate::auth::leash::Leash;
-use crate::auth::{Peer, Wire};
+use crate::auth::{Peer, Wire, leash::Leash};
 use crate::fault::Fault;
 use crate::gate::Gate;
 
@@ -88,7 +87,7 @@ pub(super) async fn accept(listener: Listener, heart: Heart, server: Arc<Server>
             came = socket.next() => match came {
                 Ok(came) => {
                     if may_stall {
-                        berth_keeper::killpoint::reached("gateway-accept");
+                        berth_store::killpoint::reached("gateway-accept");
                     }
                     match came {
                         Came::Local(stream) => local(stream, &server),

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use berth_host::signals::SignalFd;
 use berth_host::watchdog::Watchdog;
-use berth_keeper::{killpoint, start};
+use berth_keeper::start;
+use berth_store::killpoint;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use tokio_util::sync::CancellationToken;

@@ -16,8 +16,7 @@ use berth_host::clock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::proxies::Proxies;
-use crate::auth::{Peer, failures};
+use crate::auth::{Peer, failures, proxies::Proxies};
 use crate::metrics::Metrics;
 
 /// How many may be connected at once, if the limit of open files allows it.
@@ -44,7 +43,7 @@ pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How patient to be with a client; tests are less so.
 pub(super) fn patience(usually: Duration) -> Duration {
-    berth_keeper::killpoint::patience(crate::http::body::PATIENCE_VARIABLE, usually)
+    berth_store::killpoint::patience(crate::http::body::PATIENCE_VARIABLE, usually)
 }
 
 /// Raises the limit of open files as far as it is needed; how many connections that allows.

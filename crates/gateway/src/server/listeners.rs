@@ -15,8 +15,8 @@ use berth_api::{Code, Problem, Timestamp};
 use berth_host::identity::Identity;
 use berth_host::lock::LockFile;
 use berth_host::{clock, socket, watchdog};
-use berth_keeper::Home;
-use berth_keeper::home::GATEWAY_LOCK;
+use berth_store::Home;
+use berth_store::home::GATEWAY_LOCK;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::{Address, Listen, Options};

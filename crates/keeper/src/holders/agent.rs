@@ -8,8 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use berth_host::identity::{self, Identity, ProcessStat};
+use berth_store::keepers;
 
-use crate::{foreign, writers};
+use crate::writers;
 
 /// How far up an agent is looked for.
 const MOST_ANCESTORS: usize = 64;
@@ -67,7 +68,7 @@ fn ancestors() -> (Vec<ProcessStat>, Option<PathBuf>) {
     let mut next = identity::stat(std::process::id()).map_or(0, |me| me.ppid);
     while next > 1 && line.len() < MOST_ANCESTORS && line.iter().all(|stat| stat.pid != next) {
         let Ok(stat) = identity::stat(next) else { break };
-        if let Some(dir) = foreign::kept_by(stat.pid) {
+        if let Some(dir) = keepers::kept_by(stat.pid) {
             return (line, Some(dir));
         }
         next = stat.ppid;

@@ -16,13 +16,13 @@ use std::time::Duration;
 use berth_core::{Able, Event, Observation, Phase, Reply};
 use berth_driver::{Activity, Begin, Driver, Out, Trouble, Update};
 use berth_host::clock;
+use berth_store::killpoint;
+use berth_store::output::OutputLog;
 use rustix::event::epoll;
 
 use super::terminal::Until;
 use super::{AGENT_IN, AGENT_OUT, Keeper, now};
 use crate::driver::pipes::Pipes;
-use crate::killpoint;
-use crate::output::OutputLog;
 use crate::owner::Input;
 use crate::turn;
 

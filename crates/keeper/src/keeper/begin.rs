@@ -23,6 +23,13 @@ use berth_host::pty::Pty;
 use berth_host::signals::{self, SignalFd};
 use berth_host::{memory, socket, tree, watchdog};
 use berth_screen::{Screen, Splitter};
+use berth_store::conversations::ConversationLock;
+use berth_store::home::Home;
+use berth_store::keepers::ADOPT_FLAG;
+use berth_store::output::{self, OutputLog};
+use berth_store::store::{self, Lease};
+use berth_store::stranger::StrangeHolder;
+use berth_store::{killpoint, process, view};
 use rustix::event::epoll;
 
 use super::conversation::{TakeUp, can_go_on};
@@ -34,17 +41,10 @@ use super::{
 };
 use crate::boundary::Contained;
 use crate::callers::{self, Peer};
-use crate::conversations::ConversationLock;
-use crate::driver::pipes::Pipes;
-use crate::driver::pty::Terminal;
-use crate::home::Home;
-use crate::killpoint;
-use crate::output::{self, OutputLog};
+use crate::driver::{self, pipes::Pipes, pty::Terminal};
 use crate::owner::{Input, Owner};
-use crate::start::{ADOPT_FLAG, LOOKING_SINCE};
-use crate::store::{self, Lease};
-use crate::stranger::StrangeHolder;
-use crate::{driver, place, recover, view};
+use crate::start::LOOKING_SINCE;
+use crate::{place, recover};
 
 /// How much of a run's beginning is replayed after a restart in place, where what was painted last is not all of it.
 const FIRST_BYTES: usize = 64 * 1024;
@@ -124,7 +124,7 @@ impl Keeper {
                 let tag = Command::Tag { add: tags_of(&tags)?, remove: vec![] };
                 let create = Command::Create { spec: spec.clone(), name };
                 let before = [create, tag, Command::Note { note }].map(Input::Command).to_vec();
-                let made = store::create(&dir, &id, &lease).and_then(|owner| {
+                let made = Owner::create(&dir, &id, &lease).and_then(|owner| {
                     let plan = Plan { before, after: vec![], size, spec, take, by };
                     Self::start_run(id, dir.clone(), lease, owner, plan, Some(&home.sessions_dir()))
                 });
@@ -136,7 +136,7 @@ impl Keeper {
                 made
             }
             Request::Resume { size, fresh, take, restore, interface } => {
-                let (owner, torn) = store::open(&dir, &id, &lease)?;
+                let (owner, torn) = Owner::open(&dir, &id, &lease)?;
                 if owner.history().session.spec.is_none() {
                     // Asked before the torn end is noted: what was never made gets no first event.
                     return Err(berth_api::problem::refusal(&Refusal::NotCreated, id.as_str()));
@@ -190,7 +190,7 @@ impl Keeper {
         inputs.extend(take_up.inputs);
         let contained = Contained::make(&id, owner.history().session.epoch.next(), &spec.limits)?;
         inputs.push(Input::Command(Command::Start {
-            keeper: recover::process(me.clone()),
+            keeper: process::process(me.clone()),
             output_from,
             boundary: contained.boundary(),
         }));
@@ -255,7 +255,7 @@ impl Keeper {
         let contained = Contained::make(&self.id, session.epoch.next(), &spec.limits)?;
         let mut inputs = take_up.inputs;
         inputs.push(Input::Command(Command::Start {
-            keeper: recover::process(self.me.clone()),
+            keeper: process::process(self.me.clone()),
             output_from: self.output.end(),
             boundary: contained.boundary(),
         }));
@@ -428,7 +428,7 @@ fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
     let size = pty.as_ref().and_then(|pty| pty.size().ok());
     let size = size.map_or_else(Size::default, |(rows, cols)| Size { rows, cols });
     let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
-    let (owner, torn) = store::open_patiently(&dir, &id, &lease)?;
+    let (owner, torn) = Owner::open_patiently(&dir, &id, &lease)?;
     // A group that cannot be opened now is no reason to give the run up.
     let contained = Contained::of(&owner.history().session, &id);
     let unopened =

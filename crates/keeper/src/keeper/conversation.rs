@@ -15,10 +15,10 @@ use berth_core::{
 };
 use berth_driver::{AgentTraits, Begin};
 use berth_host::identity;
+use berth_store::conversations::{Claim, ConversationLock, LOCK_PATIENCE};
 
 use super::{Keeper, trouble};
 use crate::audit::{self, AuditEvent};
-use crate::conversations::{Claim, ConversationLock, LOCK_PATIENCE};
 use crate::owner::Input;
 use crate::{driver, turn, writers};
 

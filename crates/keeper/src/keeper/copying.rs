@@ -16,11 +16,12 @@ use std::time::Duration;
 use berth_core::{Conversation, Edge, Event, SessionId, Spec};
 use berth_host::clock;
 use berth_journal::Committed;
+use berth_store::history::Stored;
+use berth_store::killpoint;
 
 use super::Keeper;
 use crate::copies::{Copies, Look, Source};
-use crate::history::Stored;
-use crate::{killpoint, turn};
+use crate::turn;
 
 /// The variable that says that nothing is copied. Whoever starts a keeper sets it from the config file.
 pub const KEEP_VARIABLE: &str = "BERTH_HISTORY_KEEP";

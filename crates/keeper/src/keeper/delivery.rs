@@ -6,10 +6,10 @@
 //! Start with [`Keeper::deliver_turn`].
 
 use berth_core::{Command, Effect, Hold, Observation};
+use berth_store::killpoint;
 
 use super::Keeper;
 use super::edges::Typable;
-use crate::killpoint;
 use crate::owner::Input;
 
 /// What a keeper knows of turns on their way and has in no journal.

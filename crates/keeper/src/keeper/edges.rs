@@ -15,18 +15,19 @@ use berth_api::Problem;
 use berth_api::hook::{self, Report};
 use berth_api::message::{Answer, Notice};
 use berth_api::status::{Timestamp, ToldStatus};
-use berth_core::{Actor, Command, Edge, Final, Hold, Observation, Phase, Told, TurnEnd, TurnState};
+use berth_core::{Actor, Command, Final, Hold, Observation, Phase, Told, TurnEnd, TurnState};
 use berth_driver::AgentTraits;
 use berth_host::clock;
+use berth_store::conversations::LOCK_PATIENCE;
+use berth_store::killpoint;
 
 use super::Keeper;
 use super::own_signs::OwnSigns;
 use super::typing::Typing;
 use crate::callers::Peer;
-use crate::conversations::LOCK_PATIENCE;
 use crate::owner::Input;
 use crate::writers::{self, Doing};
-use crate::{ancestry, killpoint, turn};
+use crate::{ancestry, turn};
 pub(super) use paste::Typable;
 use paste::{Paste, Stage, confirm_patience_ms, echo_patience_ms};
 use proof::{RecordPosition, ReportedEnd};
@@ -625,17 +626,6 @@ fn name_of(told: &hook::Told) -> String {
         hook::Told::Ended { .. } => "SessionEnd",
     };
     format!("{name} hook")
-}
-
-/// The same for what the journal has of it.
-pub(crate) fn name_of_edge(edge: Edge) -> &'static str {
-    match edge {
-        Edge::Prompt => "UserPromptSubmit hook",
-        Edge::Tool => "tool use hook",
-        Edge::Stopped => "Stop hook",
-        Edge::Interrupted => "Interrupt hook",
-        Edge::Quiet => "the agent's own list of sessions",
-    }
 }
 
 #[cfg(test)]

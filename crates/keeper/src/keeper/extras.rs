@@ -15,9 +15,10 @@ use berth_core::Event;
 use berth_driver::Context;
 use berth_host::dir::untrusted_kind;
 use berth_journal::Committed;
+use berth_store::history::{LastSaid, Stored};
+use berth_store::{History, view};
 
-use crate::history::{LastSaid, Stored};
-use crate::{History, branch, view};
+use crate::branch;
 
 /// The longest name of a model.
 const MAX_MODEL_BYTES: usize = 200;

@@ -18,15 +18,16 @@ use berth_core::{
 };
 use berth_host::identity::{Identity, Pidfd};
 use berth_screen::Plain;
+use berth_store::home::Home;
+use berth_store::store::{self, Lease};
+use berth_store::{output, view};
 use rustix::event::epoll;
 
 use super::begin::{Plan, settle_past};
 use super::{FIRST_OWNER, Keeper, trouble};
-use crate::foreign::{self, NoKeeper};
-use crate::home::Home;
-use crate::owner::Input;
-use crate::store::{self, Lease};
-use crate::{helpers, output, recover, view};
+use crate::owner::{self, Input};
+use crate::{helpers, recover};
+use berth_store::keepers::{self, NoKeeper};
 
 /// How much of what a helper printed last is looked at, and how much of that is shown, when it fails.
 const LAST_WORDS_BYTES: u64 = 16 * 1024;
@@ -83,8 +84,8 @@ impl Keeper {
         let dir = home.session_dir(&id);
         let is_new = !store::exists(&dir)?;
         let (journal, torn) = match is_new {
-            true => (store::create(&dir, &id, &lease)?, None),
-            false => store::open(&dir, &id, &lease)?,
+            true => (owner::Owner::create(&dir, &id, &lease)?, None),
+            false => owner::Owner::open(&dir, &id, &lease)?,
         };
         if let Some(sharing) = &journal.history().session.sharing {
             terms.scope = helpers::as_recorded(&sharing.terms.scope, terms.scope);
@@ -299,7 +300,7 @@ impl Keeper {
 
     /// Watches an owner that is recorded as one, or reports that it is gone. Says why neither can be done.
     fn watch_again(&mut self, session: &SessionId) -> Result<(), String> {
-        match foreign::keeper_of(&owner_dir(self.root(), session)) {
+        match keepers::keeper_of(&owner_dir(self.root(), session)) {
             Ok((keeper, pidfd)) => self
                 .watch_owner(session.clone(), keeper, pidfd)
                 .map(|_| ())
@@ -415,7 +416,7 @@ fn owner_dir(root: &Path, session: &SessionId) -> std::path::PathBuf {
 
 /// The keeper of a session that wants to own a helper.
 fn keeper_of_owner(root: &Path, session: &SessionId) -> Result<(Identity, Pidfd), Problem> {
-    foreign::keeper_of(&owner_dir(root, session)).map_err(|no_keeper| match no_keeper {
+    keepers::keeper_of(&owner_dir(root, session)).map_err(|no_keeper| match no_keeper {
         NoKeeper::Unknown => Problem::new(Code::NotFound, format!("there is no session {session}"))
             .hint("`berth ls --all` lists the sessions there are"),
         NoKeeper::NotKept => Problem::new(

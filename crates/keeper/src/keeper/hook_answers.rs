@@ -8,9 +8,9 @@
 use berth_api::message::Answer;
 use berth_core::{Event, Observation, Told};
 use berth_journal::Committed;
+use berth_store::history::Stored;
 
 use super::Keeper;
-use crate::history::Stored;
 
 /// How many hooks may wait at once. Each tool of the agent can call its hooks, and other clients need room as well.
 const MOST_WAITING_HOOKS: usize = 16;

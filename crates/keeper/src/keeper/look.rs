@@ -7,11 +7,11 @@
 use berth_api::client::NO_TERMINAL;
 use berth_core::{Event, Occasion};
 use berth_journal::Committed;
+use berth_store::history::Stored;
+use berth_store::killpoint;
 
 use super::{Keeper, turns};
 use crate::clients::Client;
-use crate::history::Stored;
-use crate::killpoint;
 use crate::notify::{self, Teller};
 
 impl Keeper {

@@ -9,10 +9,10 @@
 use berth_api::Problem;
 use berth_core::{Actor, Command, Event, Observation};
 use berth_host::clock;
+use berth_store::store::{Standing, lost_problem, unreadable};
 
 use super::{Keeper, SIGTERM_GRACE};
 use crate::owner::Input;
-use crate::store::{Standing, lost_problem, unreadable};
 
 /// What was removed or replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -13,10 +13,11 @@ use berth_core::{Observation, Phase, Readiness, ReadyWhen};
 use berth_host::ports::{self, Address};
 use berth_host::{clock, identity};
 use berth_screen::Plain;
+use berth_store::output;
 use regex::bytes::Regex;
 
 use super::Keeper;
-use crate::{foreign, helpers, output};
+use crate::{foreign, helpers};
 
 /// The first and the longest pause between two looks at sockets.
 const FIRST_PAUSE_MS: u64 = 10;

@@ -12,17 +12,17 @@ use berth_api::{Code, Problem, problem, redact, trace};
 use berth_core::{Command, Deed, Fence, Name, Phase, Refusal, SessionId, Target, Writer};
 use berth_host::{clock, socket};
 use berth_journal::Committed;
+use berth_store::history::{History, Stored};
+use berth_store::home::Home;
+use berth_store::{killpoint, store};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use super::{Keeper, STATUS_DELAY_MS, actor_of};
 use crate::audit::{self, AuditEvent};
 use crate::callers::{self, Peer, Seen};
 use crate::clients::{Attached, Client, UNFINISHED_BYTES};
-use crate::history::{History, Stored};
-use crate::home::Home;
 use crate::owner::Input;
-use crate::store;
-use crate::{killpoint, place};
+use crate::place;
 
 /// How many may be attached, watch or wait at once.
 const MAX_LASTING: usize = 64;

@@ -12,11 +12,12 @@
 //! Not here: others who are there now (`conversation`), what a record means (`berth_transcript::since`).
 
 use berth_host::clock;
+use berth_store::output;
 use berth_transcript::since::{self, Mark, News};
 use memchr::memmem;
 
 use super::Keeper;
-use crate::{driver, output, turn};
+use crate::{driver, turn};
 
 /// How much of what our agent printed is searched.
 const MAX_PRINTED_BYTES: u64 = 64 << 20;

@@ -8,12 +8,12 @@ use berth_api::frame::{self, Kind};
 use berth_api::message::{Notice, Size};
 use berth_core::{Event, Fence};
 use berth_screen::{Screen, Splitter};
+use berth_store::output::Remark;
 use rustix::event::epoll;
 
 use super::{Keeper, TERMINAL, now, screen_size};
 use crate::clients::{Attached, Client};
 use crate::driver::pty::Terminal;
-use crate::output::Remark;
 use crate::owner::Input;
 
 /// How much is read from the terminal before anything else gets its turn.

@@ -12,11 +12,12 @@ use berth_core::{
     Actor, Ask, Command, Event, Phase, Prompt, Refusal, Release, Reply, StartBy, TurnLookup, decide,
 };
 use berth_host::clock;
+use berth_store::killpoint;
 
 use super::{Keeper, now};
 use crate::audit::{self, AuditEvent};
 use crate::owner::Input;
-use crate::{killpoint, turn};
+use crate::turn;
 
 impl Keeper {
     /// Accepts turns, all in one commit, and gives a receipt for each.

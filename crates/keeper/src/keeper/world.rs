@@ -11,6 +11,7 @@ use berth_driver::Begin;
 use berth_host::cgroup::Watch;
 use berth_host::identity::{Identity, ignores_signal};
 use berth_host::{clock, tree};
+use berth_store::{killpoint, process};
 use rustix::event::{Timespec, epoll};
 use rustix::process::Signal;
 
@@ -18,10 +19,8 @@ use super::terminal::Until;
 use super::{Keeper, SIGTERM_GRACE, libc_chld, libc_term};
 use crate::carried::{self, trust};
 use crate::driver::{self, Launch, pipes, pty};
-use crate::foreign;
-use crate::killpoint;
 use crate::owner::Input;
-use crate::recover;
+use crate::{foreign, recover};
 
 /// The loop looks around at least this often while something is due.
 const LONGEST_SLEEP_MS: u64 = 3600 * 1000;
@@ -346,7 +345,7 @@ impl Keeper {
         };
         let first = || tree::descendants(self.me.pid).ok()?.first().copied();
         if is_unrecorded && let Some(agent) = first().and_then(|pid| Identity::of(pid).ok()) {
-            self.report(vec![Observation::Spawned { epoch, agent: recover::process(agent) }]);
+            self.report(vec![Observation::Spawned { epoch, agent: process::process(agent) }]);
         }
     }
 

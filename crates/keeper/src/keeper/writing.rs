@@ -12,12 +12,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use berth_journal::RealDisk;
+use berth_store::killpoint;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll};
 
 use super::Keeper;
 use super::terminal::Until;
 use crate::clients::UNFINISHED_BYTES;
-use crate::killpoint;
 use crate::owner::{Batch, Input, Written};
 
 /// A batch is encoded and written, and nothing else.

@@ -17,11 +17,11 @@ use berth_host::identity::Identity;
 use berth_host::lock::{LockFile, Probe, probe};
 use berth_host::process::command_line;
 use berth_host::{clock, dir, disk};
+use berth_store::home::Home;
+use berth_store::store;
 use serde::{Deserialize, Serialize};
 
 use super::NOTIFIER_VERB;
-use crate::home::Home;
-use crate::store;
 
 /// How many notifiers may work at the same time. One more waits until another is done.
 pub const MOST_AT_WORK: usize = 16;

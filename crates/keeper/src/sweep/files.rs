@@ -9,9 +9,9 @@ use std::time::{Duration, SystemTime};
 
 use berth_api::client::SOCKET_NAME;
 use berth_host::lock::{Probe, probe};
+use berth_store::store::{self, Lease};
 
 use crate::start;
-use crate::store::{self, Lease};
 
 /// How old something half made must be before it is taken for given up. A start has a minute.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);

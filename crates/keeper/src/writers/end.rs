@@ -9,12 +9,15 @@
 use std::time::Duration;
 
 use berth_driver::AgentTraits;
+use berth_host::identity::wait_for_exit;
 use berth_host::identity::{self, Identity, Pidfd, Verdict};
 use berth_host::tree;
+use berth_store::keepers;
+use berth_store::stranger::command_of;
 use rustix::process::Signal;
 
 use super::{Evidence, Writer, signs};
-use crate::{foreign, recover, whose};
+use crate::{foreign, recover};
 
 /// How long what was killed may take to be gone.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
@@ -60,14 +63,14 @@ pub fn end(writer: &Writer, grace: Duration, asked_by: Option<u32>) -> Result<En
             hold(&mut children, writer, &below(), &spared)?;
             let [(_, pidfd)] = &agent;
             ask(pidfd).map_err(|error| format!("cannot end {}: {error}", writer.line()))?;
-            recover::wait_for_exit([pidfd].into_iter(), grace);
+            wait_for_exit([pidfd].into_iter(), grace);
             if !pidfd.has_exited() {
                 ended.killed = true;
                 // What it started meanwhile is only known to be its own as long as it lives.
                 hold(&mut children, writer, &below(), &spared)?;
                 kill(pidfd).map_err(|error| format!("cannot kill {}: {error}", writer.line()))?;
             }
-            recover::wait_for_exit([pidfd].into_iter(), KILL_PATIENCE);
+            wait_for_exit([pidfd].into_iter(), KILL_PATIENCE);
             if !pidfd.has_exited() {
                 return Err(format!("{} was killed, and is still there", writer.line()));
             }
@@ -82,9 +85,9 @@ pub fn end(writer: &Writer, grace: Duration, asked_by: Option<u32>) -> Result<En
         ended.children += children.len();
         // Errors show below: whoever could not be signalled stays.
         children.iter().for_each(|(_, pidfd)| drop(ask(pidfd)));
-        recover::wait_for_exit(children.iter().map(|(_, pidfd)| pidfd), CHILD_GRACE);
+        wait_for_exit(children.iter().map(|(_, pidfd)| pidfd), CHILD_GRACE);
         children.iter().for_each(|(_, pidfd)| drop(kill(pidfd)));
-        recover::wait_for_exit(children.iter().map(|(_, pidfd)| pidfd), KILL_PATIENCE);
+        wait_for_exit(children.iter().map(|(_, pidfd)| pidfd), KILL_PATIENCE);
     }
     hold(&mut children, writer, &[], &spared)?;
     children.retain(|(_, pidfd)| !pidfd.has_exited());
@@ -160,11 +163,11 @@ fn hold(
 
 /// Whether it is a keeper, or below one: those have sessions of their own, wherever they were started.
 pub(super) fn is_kept(pid: u32) -> bool {
-    foreign::kept_by(pid).is_some()
+    keepers::kept_by(pid).is_some()
         || identity::stat(pid).is_ok_and(|stat| foreign::keeper_above(&stat).is_some())
 }
 
 fn name(pid: u32) -> String {
-    let command = identity::stat(pid).map(|stat| whose::command_of(&stat)).unwrap_or_default();
+    let command = identity::stat(pid).map(|stat| command_of(&stat)).unwrap_or_default();
     format!("pid {pid} ({command})")
 }

@@ -5,10 +5,10 @@
 use std::path::Path;
 
 use berth_host::identity::Identity;
+use berth_store::home::Home;
 
 use super::{Evidence, signs};
 use crate::holders::Holders;
-use crate::home::Home;
 
 /// Those who told that they have this conversation open. `account` is where the agent keeps its conversations.
 pub(super) fn hooked(kind: &str, id: &str, account: Option<&Path>) -> Vec<(Identity, Evidence)> {

@@ -11,12 +11,13 @@ use berth_driver::{AgentTraits, WriterSign};
 use berth_host::identity::{Identity, ProcessStat};
 use berth_host::process::census;
 use berth_host::tree;
+use berth_store::home::Home;
+use berth_store::keepers;
 use berth_transcript::{Kind, config_dir};
 
 use super::{Evidence, Writer, look, signs};
 use crate::foreign;
 use crate::holders::Holders;
-use crate::home::Home;
 
 /// The most agents that are looked at.
 const MOST_AGENTS: usize = 10_000;
@@ -110,6 +111,6 @@ impl Writer {
     /// The directory of the session that keeps it, here or in another state directory.
     pub fn kept_in(&self) -> Option<PathBuf> {
         let stat = berth_host::identity::stat(self.identity.pid).ok()?;
-        foreign::kept_by(self.identity.pid).or_else(|| foreign::keeper_above(&stat))
+        keepers::kept_by(self.identity.pid).or_else(|| foreign::keeper_above(&stat))
     }
 }

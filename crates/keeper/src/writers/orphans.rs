@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use berth_api::redact;
 use berth_driver::{AgentTraits, WriterSign};
+use berth_host::identity::wait_for_exit;
 use berth_host::identity::{self, Identity, Pidfd, ProcessStat, Verdict};
 use berth_host::lock::{self, Probe};
 use berth_host::process::census;
@@ -31,7 +32,6 @@ use berth_transcript::{Kind, config_dir};
 
 use super::end::{ask, is_kept, kill, line_of, spared};
 use super::signs;
-use crate::recover;
 
 /// How long a tool may take to end when it is asked to.
 const GRACE: Duration = Duration::from_millis(500);
@@ -208,11 +208,11 @@ impl Orphans {
             }
             // Errors show below: whoever could not be signalled stays.
             held.iter().for_each(|(_, pidfd)| drop(ask(pidfd)));
-            recover::wait_for_exit(held.iter().map(|(_, pidfd)| pidfd), GRACE);
+            wait_for_exit(held.iter().map(|(_, pidfd)| pidfd), GRACE);
             // What was started meanwhile is known to be of a tool only by that tool's session.
             held.extend(self.members());
             held.iter().for_each(|(_, pidfd)| drop(kill(pidfd)));
-            recover::wait_for_exit(held.iter().map(|(_, pidfd)| pidfd), KILL_PATIENCE);
+            wait_for_exit(held.iter().map(|(_, pidfd)| pidfd), KILL_PATIENCE);
         }
         held.extend(self.members());
         held.retain(|(_, pidfd)| !pidfd.has_exited());

@@ -7,8 +7,8 @@ use berth_api::snapshot::SessionSnapshot;
 use berth_core::{Effect, Fence, Prompt, Session, effects};
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Committed, JournalError, Seq, read};
-use berth_keeper::History;
-use berth_keeper::history::Stored;
+use berth_store::History;
+use berth_store::history::Stored;
 
 use crate::host::Host;
 use crate::mind::{Mind, Plan, SESSION};

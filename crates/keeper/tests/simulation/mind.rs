@@ -6,10 +6,10 @@
 use berth_core::{Effect, Event, Now, Refusal, Session, SessionId, decide, effects, observe};
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Committed, Journal, JournalError, Limits, Seq};
-use berth_keeper::History;
-use berth_keeper::history::Stored;
 use berth_keeper::owner::{Batch, Input, Owner, Taken};
-use berth_keeper::snapshot::Snapshot;
+use berth_store::History;
+use berth_store::history::Stored;
+use berth_store::snapshot::Snapshot;
 
 use crate::bug::Bug;
 

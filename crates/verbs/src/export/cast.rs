@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use berth_api::{Problem, redact};
-use berth_keeper::output;
+use berth_store::output;
 use serde::Serialize;
 
 use super::{Exported, Write};

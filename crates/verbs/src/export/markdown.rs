@@ -9,8 +9,8 @@ use std::path::Path;
 use berth_api::record::Interface;
 use berth_api::turn::TurnView;
 use berth_api::{Problem, Timestamp};
-use berth_keeper::output;
 use berth_screen::{Scroll, Size};
+use berth_store::output;
 
 use super::{Exported, Own, Write};
 use crate::foreign::said::{self, Said};

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem, Timestamp};
 use berth_core::{Deed, Grant, Name};
-use berth_keeper::conversations;
 use berth_keeper::import::{self as keeper, ImportLock, Past};
-use berth_keeper::names::Naming;
+use berth_store::conversations;
+use berth_store::names::Naming;
 use berth_transcript::Kind;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,8 +19,7 @@ use serde::Serialize;
 use super::{Conversation, Ours, place_variables, who};
 use crate::ctx::Ctx;
 use crate::progress::Progress;
-use crate::run;
-use crate::{auto_name, history};
+use crate::{auto_name, history, run};
 
 /// What became of one.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]

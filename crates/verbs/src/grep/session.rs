@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use berth_api::record::Event;
 use berth_api::{Code, Problem, Status, Timestamp};
 use berth_core::SessionId;
-use berth_keeper::{History, output, store, turn};
+use berth_keeper::turn;
+use berth_store::{History, output, store, turn_view};
 
 use super::lines::{Context, Found, Gather, Piece, Scratch, Source, may_match, search};
 use super::pattern::Pattern;
@@ -249,7 +250,7 @@ impl Job {
         }
         let (events, damage) = store::salvage(&subject.dir, &subject.id);
         problems.extend(damage);
-        let views = turn::views(&events, &subject.id);
+        let views = turn_view::views(&events, &subject.id);
         let mut hits = said(&events, pattern, extent);
         let known: HashSet<(Option<u64>, Vec<u8>)> =
             hits.iter().map(|hit| (hit.turn, hit.found.text.clone())).collect();
@@ -274,7 +275,7 @@ impl Job {
 
 /// What the journal has of turns.
 fn said(
-    events: &[berth_journal::Committed<berth_keeper::history::Stored>],
+    events: &[berth_journal::Committed<berth_store::history::Stored>],
     pattern: &Pattern,
     extent: Extent,
 ) -> Vec<Hit> {

@@ -15,8 +15,9 @@ use berth_api::message::{Answer, Request};
 use berth_api::record::Spec;
 use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Name, OWNERLESS_GRACE, PROOF_PATIENCE, Scope, SessionId};
-use berth_keeper::stranger::StrangeHolder;
-use berth_keeper::{helpers, recover, start};
+use berth_keeper::helpers::{self, helper_id};
+use berth_keeper::{recover, start};
+use berth_store::stranger::StrangeHolder;
 
 use super::{described, reworded};
 use crate::ctx::Ctx;
@@ -97,7 +98,7 @@ impl Wish {
             ready_within_ms: millis(asked.ready_within),
         };
         let spec = Spec { driver: "pty".to_owned(), command, cwd, ..Spec::default() };
-        Ok(Self { id: helpers.home.helper_id(&name, &scope)?, owner, spec, terms, wanted })
+        Ok(Self { id: helper_id(&helpers.home, &name, &scope)?, owner, spec, terms, wanted })
     }
 
     /// How long the answer may take: it comes when the helper is ready, or over.

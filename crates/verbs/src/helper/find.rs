@@ -7,7 +7,8 @@ use std::path::Path;
 
 use berth_api::{Code, Problem, Status};
 use berth_core::{Name, Scope, SessionId};
-use berth_keeper::view;
+use berth_keeper::helpers::helper_id;
+use berth_store::view;
 
 use super::described;
 use crate::ctx::Ctx;
@@ -106,7 +107,10 @@ fn whole_id(ctx: &Ctx, text: &str) -> Option<SessionId> {
 fn ids_here(ctx: &Ctx, text: &str, place: Option<&str>) -> Vec<SessionId> {
     let Ok(name) = Name::parse(text) else { return Vec::new() };
     let dir = place.map(|dir| Scope::Dir(dir.to_owned()));
-    dir.into_iter().chain([Scope::User]).filter_map(|scope| ctx.home.helper_id(&name, &scope).ok()).collect()
+    dir.into_iter()
+        .chain([Scope::User])
+        .filter_map(|scope| helper_id(&ctx.home, &name, &scope).ok())
+        .collect()
 }
 
 /// The one of this place; of two, the one that is up.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use berth_api::message::{Answer, Request};
 use berth_api::{Code, Problem, Status};
 use berth_core::{Refusal, SessionId};
-use berth_keeper::view;
+use berth_store::view;
 
 use super::{described, reworded};
 use crate::ctx::Ctx;

@@ -7,10 +7,9 @@
 
 use std::path::Path;
 
-use berth_keeper::Home;
 use berth_keeper::holders::{Agent, Holder};
 use berth_keeper::writers::{self, Writer};
-use berth_keeper::{conversations, view};
+use berth_store::{Home, conversations, view};
 use serde_json::json;
 
 use super::Source;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem, Status, Timestamp};
 use berth_core::SessionId;
-use berth_keeper::Home;
+use berth_store::Home;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 

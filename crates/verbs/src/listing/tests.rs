@@ -1,7 +1,7 @@
 use super::{Extent, Filter, Order, RECENT_MS, STATES, Seen, is_like, rank};
 use berth_api::Status;
 use berth_api::status::{Timestamp, What};
-use berth_keeper::view::Brief;
+use berth_store::view::Brief;
 
 const NOW_MS: u64 = 10 * RECENT_MS;
 

@@ -12,8 +12,9 @@ use berth_api::turn::TurnView;
 use berth_api::{Problem, Status, Timestamp};
 use berth_core::{Event, Origin, SessionId};
 use berth_journal::Committed;
-use berth_keeper::history::Stored;
-use berth_keeper::{History, store, turn};
+use berth_keeper::turn;
+use berth_store::history::Stored;
+use berth_store::{History, store};
 use berth_transcript::Kind;
 
 use super::{ItemsFrom, Recorded, Told};

@@ -1,8 +1,8 @@
 //! `berth helper show`: everything known about a helper.
 
 use berth_api::{Problem, Status};
-use berth_keeper::output;
 use berth_screen::Plain;
+use berth_store::output;
 
 use super::{described, find, reworded};
 use crate::args::HelperShow;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use berth_api::Problem;
-use berth_keeper::{Home, carried};
+use berth_keeper::carried;
+use berth_store::Home;
 use berth_verbs::setup::Plan;
 
 use crate::args::SetupHow;

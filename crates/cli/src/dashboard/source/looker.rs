@@ -12,7 +12,7 @@ use berth_api::Status;
 use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::Event;
 use berth_core::SessionId;
-use berth_keeper::view;
+use berth_store::view;
 use berth_verbs::cursor::{Cursor, News};
 use berth_verbs::screen;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -5,10 +5,11 @@ use std::io;
 
 use berth_core::{AskOption, Event, Observation, Reply, TurnState};
 use berth_driver::{Begin, Driver, MAX_ANSWER_BYTES, Out, Update};
+use berth_store::store;
 
 use super::Keeper;
 use crate::driver::{self, pipes::Pipes};
-use crate::{store, turn};
+use crate::turn;
 
 impl Keeper {
     /// Goes on talking to the agent of the image before this one.

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use berth_core::{Final, Hold, Observation, TurnEnd, TurnState};
 use berth_host::clock;
+use berth_store::killpoint;
 
 use super::{ENTER, Keeper, SETTLED_MS, TELL_PATIENCE};
-use crate::killpoint;
 
 /// How long it may go on painting before Enter is pressed all the same.
 const PAINTING_MS: u64 = 3000;

@@ -18,12 +18,12 @@ use berth_api::status::{Timestamp, ToldStatus};
 use berth_core::{EndProof, Final, Observation, Told, TurnEnd, TurnState};
 use berth_driver::MAX_ANSWER_BYTES;
 use berth_host::clock;
+use berth_store::killpoint;
 use berth_transcript::Progress;
 
 use super::{Keeper, STILL_MS};
-use crate::turn::Recorded;
+use crate::turn::{self, Recorded};
 use crate::writers::Doing;
-use crate::{killpoint, turn};
 
 /// How long an idle agent may take to write down an end that a hook reported.
 const PROOF_PATIENCE: Duration = Duration::from_secs(5);

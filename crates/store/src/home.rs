@@ -29,7 +29,7 @@ const HELPERS: &str = "helpers";
 /// Where what is being deleted is.
 const PURGING: &str = "purging";
 /// Where in a state directory what is kept lives.
-pub(crate) const SHELVES: [&str; 2] = [SESSIONS, HELPERS];
+pub const SHELVES: [&str; 2] = [SESSIONS, HELPERS];
 
 /// The state directory, checked, and one shelf in it: sessions, or helpers, which have the same shape.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl Home {
     }
 
     /// The same without a look at the disk, for whoever keeps what is in there.
-    pub(crate) fn around(dir: &Path) -> Option<Self> {
+    pub fn around(dir: &Path) -> Option<Self> {
         let shelf = dir.parent()?;
         let named = SHELVES.into_iter().find(|known| shelf.file_name().is_some_and(|name| name == *known))?;
         Some(Self { root: shelf.parent()?.to_owned(), shelf: named })
@@ -126,12 +126,12 @@ impl Home {
     }
 
     /// Where sessions are that are being deleted. No list looks there.
-    pub(crate) fn purging_place(&self) -> PathBuf {
+    pub fn purging_place(&self) -> PathBuf {
         self.root.join(PURGING)
     }
 
     /// The same, made if missing.
-    pub(crate) fn purging_dir(&self) -> Result<PathBuf, Problem> {
+    pub fn purging_dir(&self) -> Result<PathBuf, Problem> {
         let dir = self.purging_place();
         private(&dir)?;
         Ok(dir)

@@ -157,12 +157,12 @@ impl Home {
     }
 
     /// Removes a key whose session is no more.
-    pub(crate) fn drop_key(&self, key: &str, id: &SessionId) {
+    pub fn drop_key(&self, key: &str, id: &SessionId) {
         let _ = self.drop_pointer(&self.key_path(key), id, has_key(key));
     }
 
     /// Removes every name and key of a session that is no more.
-    pub(crate) fn drop_pointers(&self, id: &SessionId) -> io::Result<()> {
+    pub fn drop_pointers(&self, id: &SessionId) -> io::Result<()> {
         for shelf in ["names", "keys"] {
             for entry in fs::read_dir(self.root().join(shelf))? {
                 self.drop_pointer(&entry?.path(), id, |_| true)?;

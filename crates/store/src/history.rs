@@ -7,11 +7,13 @@ use berth_api::record::{Actor, Entry, Spec};
 use berth_api::redact;
 use berth_api::status::{Status, Timestamp, ToldStatus, TurnsStatus, What, WriterStatus};
 use berth_api::turn::{Hold, Release, turn_id};
-use berth_core::{Ending, Event, KnownKey, Phase, Scope, Session, SessionId, State, key_hash, text_digest};
+use berth_core::{
+    Edge, Ending, Event, KnownKey, Phase, Scope, Session, SessionId, State, key_hash, text_digest,
+};
 use berth_journal::{Committed, Record};
 
-use crate::turn;
 use crate::turn_index::Link;
+use crate::turn_view;
 
 /// How much of a prompt or an answer a status has: more than a line of any terminal shows.
 const LINE_CHARS: usize = 200;
@@ -48,20 +50,21 @@ impl Stored {
 
 /// The latest prompt and its answer, as a list shows them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct LastSaid {
-    pub(crate) prompt: Option<String>,
+pub struct LastSaid {
+    /// The last prompt.
+    pub prompt: Option<String>,
     /// Always an answer to that prompt.
-    pub(crate) answer: Option<String>,
+    pub answer: Option<String>,
 }
 
 impl LastSaid {
     /// The agent has another prompt.
-    pub(crate) fn prompted(&mut self, text: &str) {
+    pub fn prompted(&mut self, text: &str) {
         *self = Self { prompt: Some(beginning(text)).filter(|line| !line.is_empty()), answer: None };
     }
 
     /// The agent answered.
-    pub(crate) fn answered(&mut self, text: &str) {
+    pub fn answered(&mut self, text: &str) {
         self.answer = first_line(text).or(self.answer.take());
     }
 }
@@ -82,7 +85,7 @@ pub struct History {
     pub(crate) archived_at_ms: Option<u64>,
     pub(crate) writer_since_ms: u64,
     /// When the turn the agent has was given to it.
-    pub(crate) given_at_ms: Option<u64>,
+    pub given_at_ms: Option<u64>,
     /// When the agent in a terminal last told something that is in the journal.
     pub(crate) told_at_ms: u64,
     /// What was said last, as far as it is in the journal.
@@ -200,7 +203,7 @@ impl History {
     /// Which turns the next event tells something of. An answer comes with the question that it answers.
     fn links(&self, event: &Event) -> Vec<Link> {
         let link = |turn: u64| Link { turn, seq: self.seq, interface: None, is_question: false, key: None };
-        if let Some(turn) = turn::turn_of(event) {
+        if let Some(turn) = turn_view::turn_of(event) {
             return vec![Link { key: key_of(event), ..link(turn) }];
         }
         let Event::Answered { request, .. } = event else { return vec![] };
@@ -299,7 +302,7 @@ impl History {
     /// What the agent in a terminal told last, as far as it is in the journal.
     pub fn told(&self) -> Option<ToldStatus> {
         let edges = self.session.edges?;
-        let how = edges.last.map_or("SessionStart hook", crate::keeper::edges::name_of_edge).to_owned();
+        let how = edges.last.map_or("SessionStart hook", name_of_edge).to_owned();
         Some(ToldStatus { how, at: Timestamp(self.told_at_ms) })
     }
 
@@ -361,6 +364,17 @@ fn beginning(text: &str) -> String {
         line.push('…');
     }
     line
+}
+
+/// What told an edge of a turn, for people.
+fn name_of_edge(edge: Edge) -> &'static str {
+    match edge {
+        Edge::Prompt => "UserPromptSubmit hook",
+        Edge::Tool => "tool use hook",
+        Edge::Stopped => "Stop hook",
+        Edge::Interrupted => "Interrupt hook",
+        Edge::Quiet => "the agent's own list of sessions",
+    }
 }
 
 #[cfg(test)]

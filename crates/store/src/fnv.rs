@@ -4,14 +4,17 @@
 //! not promise of its hashes.
 
 /// What was eaten so far, with 128 bits.
-pub(crate) struct Fnv(u128);
+pub struct Fnv(u128);
 
-impl Fnv {
-    pub(crate) fn new() -> Self {
+impl Default for Fnv {
+    fn default() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
+}
 
-    pub(crate) fn eat(&mut self, bytes: &[u8]) {
+impl Fnv {
+    /// Takes more bytes.
+    pub fn eat(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 ^= u128::from(*byte);
             self.0 = self.0.wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
@@ -19,7 +22,7 @@ impl Fnv {
     }
 
     /// Half as many bits. The last bytes eaten have not reached every bit yet, so they are mixed.
-    pub(crate) fn mixed(&self) -> u64 {
+    pub fn mixed(&self) -> u64 {
         let mut z = (self.0 >> 64) as u64 ^ self.0 as u64;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -6,11 +6,11 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, redact};
 use berth_host::identity::{self, ProcessStat, Verdict};
 use berth_host::lock::takers;
 
-use crate::{store, whose};
+use crate::store;
 
 /// The name that keepers and commands of berth have in the kernel's list of processes.
 const OWN_COMM: &str = "berth";
@@ -69,6 +69,12 @@ impl StrangeHolder {
 
 /// The command line of a process on one line, without secrets and control characters: tokens with scope `read` see it.
 fn command(stranger: &ProcessStat) -> String {
-    let line: String = whose::command_of(stranger).chars().take(SHOWN_COMMAND).collect();
+    let line: String = command_of(stranger).chars().take(SHOWN_COMMAND).collect();
     line.escape_debug().to_string()
+}
+
+/// The command line of a process, without secrets; its name if it has none.
+pub fn command_of(stat: &ProcessStat) -> String {
+    let argv = stat.open().and_then(|opened| opened.argv()).unwrap_or_default();
+    if argv.is_empty() { stat.comm.clone() } else { redact::command_line(&argv) }
 }

@@ -2,38 +2,29 @@
 //!
 //! Promise: a record belongs to one terminal, one state directory and one account; it is read and written only
 //! from that terminal, appears whole or not at all, and holds the session's id and what proves whose it is,
-//! nothing else. A process of a session has no terminal here, whatever its standard input is: it must not take
-//! over the terminal of the person it works for.
+//! nothing else.
 //! Not here: which of an argument, a variable and the current session counts (see the CLI's `ctx`).
-//! Start with [`Terminal::here`], then [`Home::current`]. Why it is so: docs/design/current-session.md.
+//! Not here either: which terminal a process is used from (see the keeper's `terminal_here`).
+//! Start with [`Home::current`]. Why it is so: docs/design/current-session.md.
 
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_host::disk;
 use berth_host::identity::{self, Identity, Verdict};
-use rustix::process::{getpgrp, getsid, getuid};
-use rustix::stdio::stdin;
-use rustix::termios::{isatty, tcgetpgrp, tcgetsid, ttyname};
 use serde::{Deserialize, Serialize};
 
 use crate::fnv::Fnv;
 use crate::home::{self, Home};
-use crate::{foreign, recover};
 
 /// Where the records live in the state directory.
-pub(crate) const TERMINALS: &str = "terminals";
+pub const TERMINALS: &str = "terminals";
 /// The longest record. Longer is damage.
 const MAX_RECORD_BYTES: u64 = 16 * 1024;
-/// How much of a variable is kept. Two panes never differ only behind that.
-const MAX_VARIABLE_BYTES: usize = 512;
-/// Who has one of these belongs to a session or helper.
-const OF_A_RUN: [&str; 3] = ["BERTH_SESSION", "BERTH_HELPER", recover::MARK];
-
 /// One terminal, told apart from all that had or will have its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terminal {
@@ -74,39 +65,6 @@ struct Record {
 }
 
 impl Terminal {
-    /// The terminal this process is used from. `None` off a terminal: unless standard input is our controlling
-    /// terminal nobody sits there. `None` as well for whatever runs in a session.
-    pub fn here() -> Option<Self> {
-        let variable = |name: &str| {
-            let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
-            let bytes = value.as_bytes();
-            Some(String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_VARIABLE_BYTES)]).into_owned())
-        };
-        if !isatty(stdin()) || OF_A_RUN.iter().any(|name| variable(name).is_some()) {
-            return None;
-        }
-        // The kernel answers only for the terminal that controls us.
-        let leader = tcgetsid(stdin()).ok().filter(|leader| getsid(None) == Ok(*leader))?;
-        if is_below_a_keeper() {
-            return None;
-        }
-        let tty = ttyname(stdin(), Vec::new()).ok()?.into_bytes();
-        let leader = Identity::of(u32::try_from(leader.as_raw_nonzero().get()).ok()?).ok()?;
-        Some(Self {
-            tty: std::ffi::OsString::from_vec(tty).into(),
-            leader,
-            pane: pane(variable),
-            ssh: variable("SSH_CONNECTION"),
-            uid: getuid().as_raw(),
-        })
-    }
-
-    /// Whether this process is the one the person at the terminal waits for. A job in the background reads what
-    /// is current, but does not change it under their hands.
-    pub fn is_in_front(&self) -> bool {
-        tcgetpgrp(stdin()).is_ok_and(|front| front == getpgrp())
-    }
-
     /// Whether it is still there.
     pub fn presence(&self) -> Presence {
         match self.leader.check() {
@@ -127,7 +85,7 @@ impl Terminal {
     /// The name of its record. Everything goes into it, so that no two terminals share one.
     fn file_name(&self) -> String {
         let numbers = format!("{} {} {}", self.leader.pid, self.leader.start_ticks, self.uid);
-        let mut hash = Fnv::new();
+        let mut hash = Fnv::default();
         for part in [
             self.tty.as_os_str().as_bytes(),
             numbers.as_bytes(),
@@ -201,7 +159,7 @@ impl Home {
     }
 
     /// The files of all records, for the sweep.
-    pub(crate) fn terminal_records(&self) -> io::Result<Vec<PathBuf>> {
+    pub fn terminal_records(&self) -> io::Result<Vec<PathBuf>> {
         let entries = match fs::read_dir(self.terminals_dir()) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -224,7 +182,7 @@ impl Home {
 }
 
 /// Reads a record: whose it is, and the session. `None` if there is none.
-pub(crate) fn read(path: &Path) -> Result<Option<(Terminal, SessionId)>, String> {
+pub fn read(path: &Path) -> Result<Option<(Terminal, SessionId)>, String> {
     let mut json = Vec::new();
     match fs::File::open(path).and_then(|file| file.take(MAX_RECORD_BYTES + 1).read_to_end(&mut json)) {
         Ok(_) if json.len() as u64 > MAX_RECORD_BYTES => return Err("it is too long".to_owned()),
@@ -244,29 +202,6 @@ fn damaged(path: &Path, why: &str) -> Problem {
     let what =
         format!("this terminal has no current session: its record {} cannot be used ({why})", path.display());
     Problem::new(Code::Refused, what).hint("`berth use S` writes a new one, `berth use --none` removes it")
-}
-
-/// The pane of tmux (its server, not the session in it: panes move) and of zellij. One may run in the other.
-fn pane(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let tmux = variable("TMUX").zip(variable("TMUX_PANE")).map(|(tmux, pane)| {
-        let server = tmux.rsplit_once(',').map_or(tmux.as_str(), |(server, _)| server);
-        format!("tmux {server} {pane}")
-    });
-    let zellij = variable("ZELLIJ_SESSION_NAME")
-        .zip(variable("ZELLIJ_PANE_ID"))
-        .map(|(session, pane)| format!("zellij {session} {pane}"));
-    let panes: Vec<String> = tmux.into_iter().chain(zellij).collect();
-    (!panes.is_empty()).then(|| panes.join("; "))
-}
-
-/// Whether a keeper of this state directory is above us. A tool that an agent starts without its variables is
-/// still the agent's; only whoever develops berth runs it below keepers of another state directory.
-fn is_below_a_keeper() -> bool {
-    let me = identity::stat(std::process::id()).ok();
-    let Some(dir) = me.and_then(|me| foreign::keeper_above(&me)) else { return false };
-    let root = dir.parent().and_then(Path::parent).and_then(|root| root.canonicalize().ok());
-    let here = Home::place().ok().and_then(|root| root.canonicalize().ok());
-    root.is_some() && root == here
 }
 
 /// A device's number as `/proc/PID/stat` writes it.
@@ -390,25 +325,5 @@ mod tests {
         // We live; whatever our terminal is, it is not this one.
         assert_eq!(Terminal { tty: "/dev/null".into(), ..one.clone() }.presence(), Presence::Gone);
         assert_eq!(Terminal { tty: "/dev/no such terminal".into(), ..one }.presence(), Presence::Gone);
-    }
-
-    #[test]
-    fn panes_are_told_apart_by_server_and_pane_and_not_by_the_session_they_are_shown_in() {
-        let env = |list: &'static [(&str, &str)]| {
-            pane(move |name| list.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
-        };
-        let tmux = env(&[("TMUX", "/tmp/tmux-0/default,77,0"), ("TMUX_PANE", "%3")]);
-        assert_eq!(tmux.as_deref(), Some("tmux /tmp/tmux-0/default,77 %3"));
-        assert_eq!(env(&[("TMUX", "/tmp/tmux-0/default,77,5"), ("TMUX_PANE", "%3")]), tmux);
-        let zellij = env(&[("ZELLIJ_SESSION_NAME", "work"), ("ZELLIJ_PANE_ID", "2")]);
-        assert_eq!(zellij.as_deref(), Some("zellij work 2"));
-        let both = env(&[
-            ("TMUX", "/t,1,0"),
-            ("TMUX_PANE", "%1"),
-            ("ZELLIJ_SESSION_NAME", "w"),
-            ("ZELLIJ_PANE_ID", "2"),
-        ]);
-        assert_eq!(both.as_deref(), Some("tmux /t,1 %1; zellij w 2"));
-        assert_eq!(env(&[]), None);
     }
 }

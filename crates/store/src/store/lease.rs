@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use berth_api::{Code, Problem};
 use berth_core::{Process, SessionId};
-use berth_host::identity::{Identity, Pidfd, Verdict};
+use berth_host::identity::{Identity, Pidfd, Verdict, wait_for_exit};
 use berth_host::lock::{FileId, LockFile};
 
-use crate::{foreign, recover};
+use crate::{keepers, process};
 
 /// The name of the lease file in a session's directory.
 const LEASE_FILE: &str = "lease";
@@ -116,7 +116,7 @@ impl Lease {
     }
 
     /// Refuses a commit if file or directory are no longer those that were locked.
-    pub(crate) fn confirm(&self, id: &SessionId) -> Result<(), Problem> {
+    pub fn confirm(&self, id: &SessionId) -> Result<(), Problem> {
         match self.standing() {
             Ok(Standing::Intact) => Ok(()),
             Ok(lost) => Err(lost_problem(lost, id.as_str(), &self.dir)),
@@ -131,18 +131,14 @@ impl Lease {
 
     /// Proves that no other process may still be the keeper of this session: `recorded` is the one that its journal
     /// names last.
-    pub(crate) fn prove_sole_keeper(
-        &self,
-        id: &SessionId,
-        recorded: Option<&Process>,
-    ) -> Result<(), Problem> {
+    pub fn prove_sole_keeper(&self, id: &SessionId, recorded: Option<&Process>) -> Result<(), Problem> {
         let until = Instant::now() + KEEPER_PATIENCE;
         while let Some((pid, pidfd)) = self.other_keeper(id, recorded)? {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(kept_elsewhere(id, pid));
             }
-            recover::wait_for_exit([&pidfd].into_iter(), left);
+            wait_for_exit([&pidfd].into_iter(), left);
         }
         self.is_proven.set(true);
         Ok(())
@@ -154,7 +150,7 @@ impl Lease {
         recorded: Option<&Process>,
     ) -> Result<Option<(u32, Pidfd)>, Problem> {
         if let Some(keeper) = recorded.filter(|keeper| keeper.pid != std::process::id()) {
-            match recover::identity(keeper).check() {
+            match process::identity(keeper).check() {
                 Verdict::Alive(pidfd) => return Ok(Some((keeper.pid, pidfd))),
                 Verdict::Gone => {}
                 // In the directory that its keeper locked, the free lock is the proof.
@@ -170,7 +166,7 @@ impl Lease {
         }
         // The journal of an older copy does not name the keeper that lives. Searching all processes is expensive, and is
         // needed only for a lease that is new or came with a copy.
-        let live = foreign::keeper_started_for(&self.dir).map_err(|error| {
+        let live = keepers::keeper_started_for(&self.dir).map_err(|error| {
             let what = format!("cannot tell whether session {id} has another keeper: {error}");
             Problem::new(Code::Refused, what).hint("nothing was changed")
         })?;
@@ -195,7 +191,7 @@ fn kept_elsewhere(id: &SessionId, pid: u32) -> Problem {
 }
 
 /// The answer to a request that cannot be committed because of what became of the lease.
-pub(crate) fn lost_problem(lost: Standing, session: &str, dir: &Path) -> Problem {
+pub fn lost_problem(lost: Standing, session: &str, dir: &Path) -> Problem {
     let (what, hint) = match lost {
         Standing::Intact | Standing::FileReplaced => (
             "the lease file of session `{}` was removed or replaced while its keeper ran",
@@ -218,19 +214,19 @@ pub(crate) fn lost_problem(lost: Standing, session: &str, dir: &Path) -> Problem
 }
 
 /// The answer to a request that cannot be committed because the lease cannot be looked at.
-pub(crate) fn unreadable(dir: &Path, error: &io::Error) -> Problem {
+pub fn unreadable(dir: &Path, error: &io::Error) -> Problem {
     let path = dir.join(LEASE_FILE);
     Problem::new(Code::Unavailable, format!("cannot look at the lease {}: {error}", path.display()))
         .hint("nothing was accepted; try again")
 }
 
 /// What a lease held by this process begins with.
-pub(crate) fn signature(holder: &Identity) -> String {
+pub fn signature(holder: &Identity) -> String {
     format!("pid={} start={} boot={} ", holder.pid, holder.start_ticks, holder.boot_id)
 }
 
 /// Who signed a lease with this text.
-pub(crate) fn signed_by(text: &str) -> Option<Identity> {
+pub fn signed_by(text: &str) -> Option<Identity> {
     let mut words = text.split_ascii_whitespace();
     let mut word = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
     let pid = word("pid")?.parse().ok()?;

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::history::{History, Stored};
-use crate::turn;
+use crate::turn_view;
 
 fn id() -> SessionId {
     SessionId::parse("0123456789ab").expect("an id")
@@ -76,7 +76,7 @@ fn events(steps: &[Step]) -> Vec<Event> {
             accepted = *turn;
             true
         }
-        event if turn::turn_of(event).is_some_and(|turn| turn > accepted) => false,
+        event if turn_view::turn_of(event).is_some_and(|turn| turn > accepted) => false,
         Event::TurnEnded { turn, .. } => over.insert(*turn),
         Event::TurnLate { turn, .. } => over.contains(turn),
         Event::TurnDelivered { turn, .. } | Event::TurnBegan { turn } => !over.contains(turn),
@@ -102,7 +102,7 @@ proptest! {
     ) {
         let events = committed(events(&steps));
         let expected = plainly(&events);
-        prop_assert_eq!(&turn::views(&events, &id()), &expected);
+        prop_assert_eq!(&turn_view::views(&events, &id()), &expected);
 
         // A writer came further than the snapshot and died; the next one takes its place.
         let split = split.min(events.len());
@@ -131,7 +131,7 @@ proptest! {
                 indexed.into_iter().chain(tail.get(&turn).cloned().unwrap_or_default()).collect::<Vec<_>>()
             };
             let numbers = 1..=now.session.turns.last();
-            numbers.filter_map(|turn| turn::view(&id(), &now.session, &links(turn), &events)).collect()
+            numbers.filter_map(|turn| turn_view::view(&id(), &now.session, &links(turn), &events)).collect()
         };
         prop_assert_eq!(&read(split as u64, &behind), &expected);
         // The next writer repeats what the last one did.

@@ -24,7 +24,7 @@ const LAST_SNAPSHOT_EVENTS: u64 = 64;
 
 /// The files beside a journal, in the hands of its owner.
 #[derive(Debug)]
-pub(crate) struct Derived {
+pub struct Derived {
     dir: PathBuf,
     id: SessionId,
     /// The turn index, once there is something to write into it. It has all events there are.
@@ -64,12 +64,7 @@ impl Derived {
     }
 
     /// Writes a snapshot if the last one is old. `is_last` says that the owner leaves: then it survives a power cut.
-    pub(crate) fn write_snapshot(
-        &mut self,
-        checkpoint: Option<Checkpoint>,
-        history: &History,
-        is_last: bool,
-    ) {
+    pub fn write_snapshot(&mut self, checkpoint: Option<Checkpoint>, history: &History, is_last: bool) {
         let news = history.seq.saturating_sub(self.snapshot_seq);
         let least = if is_last { LAST_SNAPSHOT_EVENTS } else { SNAPSHOT_EVENTS };
         let Some(checkpoint) = checkpoint.filter(|_| news >= least) else { return };
@@ -96,7 +91,7 @@ impl Derived {
     }
 
     /// Takes in what the events from number `from` on tell of turns. `had_turns` says whether there were turns before them.
-    pub(crate) fn follow(&mut self, from: u64, links: &[Link], had_turns: bool) {
+    pub fn follow(&mut self, from: u64, links: &[Link], had_turns: bool) {
         if links.is_empty() {
             return;
         }
@@ -115,7 +110,7 @@ impl Derived {
     }
 
     /// Reads turns. An index in doubt is made again.
-    pub(crate) fn turns(&mut self, page: Page, history: &History) -> Result<Vec<TurnView>, Problem> {
+    pub fn turns(&mut self, page: Page, history: &History) -> Result<Vec<TurnView>, Problem> {
         let links = |turn: u64| {
             let links = self.index.as_ref().map(|index| index.links(turn, history.seq));
             links.and_then(Result::ok).flatten().unwrap_or_default()

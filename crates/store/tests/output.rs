@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use berth_core::Now;
-use berth_keeper::output::{
+use berth_store::output::{
     INDEX_EVERY_MS, KEEP_BYTES, OutputLog, Remark, SEGMENT_BYTES, TerminalSize, end_of, range, read_at,
     sizes, tail, time_index,
 };

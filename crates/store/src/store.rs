@@ -19,13 +19,12 @@ const MAX_EVENT_BYTES: usize = 16 << 20;
 
 use crate::derived::Derived;
 use crate::history::{History, Stored};
-use crate::owner::Owner;
 use crate::snapshot::Snapshot;
 use crate::turn_index::Link;
-pub use lease::{Lease, Standing, holder};
-pub(crate) use lease::{lost_problem, signature, signed_by, unreadable};
+pub use lease::{Lease, Standing, holder, lost_problem, signature, signed_by, unreadable};
 
-pub(crate) const JOURNAL_DIR: &str = "journal";
+/// The name of the journal's directory in a session's.
+pub const JOURNAL_DIR: &str = "journal";
 /// How often a disk in trouble is asked again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -40,20 +39,31 @@ pub fn exists(dir: &Path) -> Result<bool, Problem> {
     }
 }
 
+/// A journal that may be written, what it tells, and what is kept beside it.
+#[derive(Debug)]
+pub struct OpenJournal {
+    /// Takes events.
+    pub journal: Journal<Stored, RealDisk>,
+    /// What its events come to.
+    pub history: History,
+    /// The files beside it.
+    pub derived: Derived,
+}
+
 /// Makes the journal of a new session.
-pub fn create(dir: &Path, id: &SessionId, lease: &Lease) -> Result<Owner, Problem> {
+pub fn create(dir: &Path, id: &SessionId, lease: &Lease) -> Result<OpenJournal, Problem> {
     let path = dir.join(JOURNAL_DIR);
     let journal = Journal::create(RealDisk::new(path), id.as_str(), limits())
         .map_err(|error| journal_problem(&error, id.as_str()))?;
     lease.is_of_a_new_session();
-    Ok(Owner::new(journal, History::default()).deriving(Derived::new(dir, id)))
+    Ok(OpenJournal { journal, history: History::default(), derived: Derived::new(dir, id) })
 }
 
 /// Opens the journal of a session for writing. The lease must be held, and that is not enough: a lease that was removed
 /// or restored while its keeper ran is free. So the keeper that the journal names is proven gone before the first byte
 /// is written, because settling the end of the journal would void what a live keeper commits. Says what was found torn,
 /// if anything.
-pub fn open(dir: &Path, id: &SessionId, lease: &Lease) -> Result<(Owner, Option<String>), Problem> {
+pub fn open(dir: &Path, id: &SessionId, lease: &Lease) -> Result<(OpenJournal, Option<String>), Problem> {
     let opening =
         Opening::read(dir, id).map_err(|error| unless_gone(dir, id, journal_problem(&error, id.as_str())))?;
     lease.prove_sole_keeper(id, opening.history.session.keeper.as_ref())?;
@@ -61,11 +71,11 @@ pub fn open(dir: &Path, id: &SessionId, lease: &Lease) -> Result<(Owner, Option<
 }
 
 /// The same for a keeper whose run goes on: a disk that is full or in trouble is waited for.
-pub(crate) fn open_patiently(
+pub fn open_patiently(
     dir: &Path,
     id: &SessionId,
     _lease: &Lease,
-) -> Result<(Owner, Option<String>), Problem> {
+) -> Result<(OpenJournal, Option<String>), Problem> {
     loop {
         match Opening::read(dir, id).and_then(|opening| opening.owned(dir, id)) {
             Err(
@@ -112,7 +122,7 @@ impl Opening {
         Self { unsettled, history, links, known_to }
     }
 
-    fn owned(self, dir: &Path, id: &SessionId) -> Result<(Owner, Option<String>), JournalError> {
+    fn owned(self, dir: &Path, id: &SessionId) -> Result<(OpenJournal, Option<String>), JournalError> {
         let Self { unsettled, history, links, known_to } = self;
         let (journal, recovered) = unsettled.settle()?;
         let torn = recovered.torn.map(|torn| {
@@ -122,7 +132,7 @@ impl Opening {
             )
         });
         let derived = Derived::resume(dir, id, &history, known_to, &links);
-        Ok((Owner::new(journal, history).deriving(derived), torn))
+        Ok((OpenJournal { journal, history, derived }, torn))
     }
 }
 
@@ -179,7 +189,7 @@ fn unless_gone(dir: &Path, id: &SessionId, problem: Problem) -> Problem {
 }
 
 /// A session that was there a moment ago, or that only a pointer still knows of.
-pub(crate) fn no_session(id: &SessionId) -> Problem {
+pub fn no_session(id: &SessionId) -> Problem {
     Problem::new(Code::NotFound, format!("there is no session {id} any more: it was purged"))
         .hint("`berth ls --all` lists the sessions there are")
 }
@@ -209,7 +219,7 @@ pub fn sync_dirs(dirs: &[&Path]) -> io::Result<()> {
 }
 
 /// A journal's trouble, for people.
-pub(crate) fn journal_problem(error: &JournalError, session: &str) -> Problem {
+pub fn journal_problem(error: &JournalError, session: &str) -> Problem {
     let mut what = format!("the journal of session `{session}` is in trouble: {error}");
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

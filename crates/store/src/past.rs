@@ -15,7 +15,7 @@ use berth_journal::Committed;
 use crate::history::{History, Stored};
 use crate::snapshot::Snapshot;
 use crate::turn_index::{Link, TurnIndex, by_turn};
-use crate::{store, turn};
+use crate::{store, turn_view};
 
 /// How many turns are read at once.
 const CHUNK_TURNS: usize = 32;
@@ -79,10 +79,13 @@ impl SessionPast {
 /// Which turns are wanted: at most `limit` from the turn `from` on, and no more once their texts have `most_bytes`. What
 /// is there gives at least one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Page {
-    pub(crate) from: u64,
-    pub(crate) limit: u64,
-    pub(crate) most_bytes: usize,
+pub struct Page {
+    /// The number of the first turn.
+    pub from: u64,
+    /// The most turns.
+    pub limit: u64,
+    /// The size of texts at which a page is full.
+    pub most_bytes: usize,
 }
 
 impl Page {
@@ -99,7 +102,9 @@ impl Page {
         for first in numbers.clone().step_by(CHUNK_TURNS) {
             let chunk = first..numbers.end.min(first + CHUNK_TURNS as u64);
             let chunk: Vec<Vec<Link>> = chunk.map(&links).collect();
-            let Some(more) = turn::read_views(dir, id, &history.session, &chunk)? else { return Ok(None) };
+            let Some(more) = turn_view::read_views(dir, id, &history.session, &chunk)? else {
+                return Ok(None);
+            };
             views.extend(more);
             if self.cut(&mut views) {
                 break;
@@ -117,7 +122,7 @@ impl Page {
     ) -> Vec<TurnView> {
         tracing::warn!(session = %id, turn = self.from, "the turn index is in doubt: the journal is replayed");
         let known = events.partition_point(|event| event.seq().0 <= history.seq);
-        let mut views = turn::views(&events[..known], id);
+        let mut views = turn_view::views(&events[..known], id);
         let numbers = self.numbers(history);
         views.retain(|view| numbers.contains(&view.number));
         self.cut(&mut views);

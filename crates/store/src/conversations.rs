@@ -16,16 +16,16 @@ use berth_host::lock::{LockFile, Probe, probe};
 
 use crate::home::Home;
 use crate::past::SessionPast;
-use crate::{fnv, recover, view};
+use crate::{fnv, view};
 
 /// Whoever looks at a lock has it for an instant.
-pub(crate) const LOCK_PATIENCE: Duration = Duration::from_millis(200);
+pub const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 /// The longest name of a lock file.
 const MAX_NAME_BYTES: usize = 200;
 
 /// The right to write a conversation. Given back on drop.
 #[derive(Debug)]
-pub(crate) struct ConversationLock {
+pub struct ConversationLock {
     file: LockFile,
     kind: String,
     id: String,
@@ -33,7 +33,7 @@ pub(crate) struct ConversationLock {
 
 /// Whether we may write it.
 #[derive(Debug)]
-pub(crate) enum Claim {
+pub enum Claim {
     /// We may.
     Ours(ConversationLock),
     /// The session of this id does, as far as its own word goes.
@@ -42,12 +42,12 @@ pub(crate) enum Claim {
 
 impl ConversationLock {
     /// Takes the right to write a conversation. `root` is the state directory.
-    pub(crate) fn claim(root: &Path, kind: &str, id: &str, session: &SessionId) -> io::Result<Claim> {
+    pub fn claim(root: &Path, kind: &str, id: &str, session: &SessionId) -> io::Result<Claim> {
         Self::claim_within(LOCK_PATIENCE, root, kind, id, session)
     }
 
     /// The same, and how long it may take.
-    pub(crate) fn claim_within(
+    pub fn claim_within(
         patience: Duration,
         root: &Path,
         kind: &str,
@@ -75,18 +75,18 @@ impl ConversationLock {
 
     /// A lock that an earlier image of this program took, if it is the one of this conversation: an agent can go on to
     /// one that is somebody else's.
-    pub(crate) fn inherited(file: LockFile, root: &Path, kind: String, id: String) -> Option<Self> {
+    pub fn inherited(file: LockFile, root: &Path, kind: String, id: String) -> Option<Self> {
         let is_another = matches!(file.is_at(&lock_path(root, &kind, &id)), Ok(false));
         (!is_another).then_some(Self { file, kind, id })
     }
 
     /// Its file.
-    pub(crate) fn file(&self) -> &LockFile {
+    pub fn file(&self) -> &LockFile {
         &self.file
     }
 
     /// Whether it is the right to write this one.
-    pub(crate) fn is_of(&self, kind: &str, id: &str) -> bool {
+    pub fn is_of(&self, kind: &str, id: &str) -> bool {
         self.kind == kind && self.id == id
     }
 }
@@ -104,16 +104,11 @@ fn is_left_over(root: &Path, session: &SessionId, id: &str) -> bool {
     session.is_live() && session.conversation.is_some_and(|writes| writes.id == id)
 }
 
-/// Clears up after whoever wrote a conversation last, if its keeper died: what it ran may still write, and whoever
-/// wants the conversation would be refused because of it.
-pub fn heal_last_writer(home: &Home, kind: &str, id: &str) {
+/// The session that wrote a conversation last, as far as its lock tells.
+pub fn last_writer(home: &Home, kind: &str, id: &str) -> Option<SessionId> {
     let path = lock_path(home.root(), kind, id);
-    let file = path.exists().then(|| LockFile::open_or_create(&path));
-    let said = file.and_then(|file| file.ok()?.read_text().ok()).unwrap_or_default();
-    if let Some(last) = SessionId::parse(said.trim()) {
-        // If that does not succeed, the claim is refused with who it is.
-        let _ = recover::heal(home, &last);
-    }
+    let file = path.exists().then(|| LockFile::open_or_create(&path))?;
+    SessionId::parse(file.ok()?.read_text().ok()?.trim())
 }
 
 /// The session that may write a conversation now, by the lock it holds on it. Whoever asks does not take it.
@@ -133,9 +128,7 @@ pub fn session_of(
     dir: &Path,
     all: impl FnOnce() -> Vec<Status>,
 ) -> Option<Status> {
-    let path = lock_path(home.root(), kind, id);
-    let said = path.exists().then(|| LockFile::open_or_create(&path))?.ok()?.read_text().ok()?;
-    let session = SessionId::parse(said.trim())?;
+    let session = last_writer(home, kind, id)?;
     let is_in_dir = |status: &Status| {
         let session = SessionId::parse(&status.id)?;
         let store = view::history(home, &session).ok()?.session.conversation?.store;
@@ -176,7 +169,7 @@ fn lock_path(root: &Path, kind: &str, id: &str) -> PathBuf {
 }
 
 /// A name that is safe as a file's, and different for different texts.
-pub(crate) fn file_name(text: &str) -> String {
+pub fn file_name(text: &str) -> String {
     let mut name = String::new();
     for byte in text.bytes() {
         match byte {

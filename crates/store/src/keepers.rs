@@ -1,0 +1,147 @@
+//! The keepers that live: which process keeps which session, by lease and by command line.
+//!
+//! Promise: a process is called the keeper of a session only if the lease names it and it was started for that very
+//! directory.
+//! Start with [`kept_by`] for a process, [`keeper_of`] for a session.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use berth_host::identity::{Identity, Pidfd, Verdict};
+use berth_host::process::{census, command_line};
+
+use crate::{store, view};
+
+/// The hidden verb that makes this binary a keeper.
+pub const KEEPER_VERB: &str = "keeper";
+/// The flag that says: this image continues another one's work.
+pub const ADOPT_FLAG: &str = "--adopt";
+
+/// The directory of the session that a process is proven to keep.
+pub fn kept_by(pid: u32) -> Option<PathBuf> {
+    let dir = started_for(pid)?;
+    let signed = |identity: Identity| {
+        fs::read(dir.join("lease")).is_ok_and(|text| text.starts_with(store::signature(&identity).as_bytes()))
+    };
+    Identity::of(pid).is_ok_and(signed).then_some(dir)
+}
+
+/// The directory of the session that a process was started to keep, by its command line alone: no proof that it does.
+pub fn started_for(pid: u32) -> Option<PathBuf> {
+    command_line(pid).ok().and_then(|line| session_dir(&line))
+}
+
+/// A process that was started as the keeper of the session at this path and lives, whether or not its lease says so:
+/// the lease, or the whole directory, may have been replaced under it.
+pub fn keeper_started_for(dir: &Path) -> io::Result<Option<(u32, Pidfd)>> {
+    let ours = rustix::process::geteuid().as_raw();
+    let resolved = |dir: &Path| Some((dir.file_name()?.to_owned(), fs::canonicalize(dir.parent()?).ok()?));
+    let wanted = resolved(dir);
+    for stat in census()? {
+        if stat.pid == std::process::id() || stat.is_zombie() {
+            continue;
+        }
+        // Read before the command line, so that the command line of a later process with this pid is not believed.
+        let Ok(identity) = Identity::of(stat.pid) else { continue };
+        let Some(keeps) = command_line(stat.pid).ok().and_then(|line| session_dir(&line)) else { continue };
+        let is_ours = fs::metadata(format!("/proc/{}", stat.pid)).is_ok_and(|found| found.uid() == ours);
+        let is_of_this = keeps.file_name() == dir.file_name() && resolved(&keeps) == wanted;
+        if is_ours
+            && is_of_this
+            && let Verdict::Alive(pidfd) = identity.check()
+        {
+            return Ok(Some((stat.pid, pidfd)));
+        }
+    }
+    Ok(None)
+}
+
+/// The session's directory a keeper's command line names.
+fn session_dir(line: &[u8]) -> Option<PathBuf> {
+    let words: Vec<&str> =
+        line.split(|byte| *byte == 0).filter_map(|word| str::from_utf8(word).ok()).collect();
+    match words.as_slice() {
+        ["berth", verb, flag, dir, ..] if *verb == KEEPER_VERB && *flag == ADOPT_FLAG => Some(dir.into()),
+        ["berth", verb, dir, ..] if *verb == KEEPER_VERB => Some(dir.into()),
+        _ => None,
+    }
+}
+
+/// Why there is no keeper to hold on to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NoKeeper {
+    /// There is no such session.
+    Unknown,
+    /// It belongs to this account, and not to ours.
+    OtherAccount(u32),
+    /// Nobody keeps it.
+    NotKept,
+    /// The system would not say. Take it for neither.
+    CannotTell(String),
+}
+
+/// The keeper of the session in `dir`, held open: whoever has this is told by the kernel when it ends.
+/// Believed is who holds the lease, signed it, and was started as the keeper of this very directory. Its
+/// identity comes along, because one that comes after it is another one.
+pub fn keeper_of(dir: &Path) -> Result<(Identity, Pidfd), NoKeeper> {
+    let cannot_tell = |what: &str, error: io::Error| NoKeeper::CannotTell(format!("cannot {what}: {error}"));
+    let ours = rustix::process::geteuid().as_raw();
+    let found = match fs::metadata(dir) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoKeeper::Unknown),
+        Err(error) => return Err(cannot_tell(&format!("look at {}", dir.display()), error)),
+    };
+    if found.uid() != ours {
+        return Err(NoKeeper::OtherAccount(found.uid()));
+    }
+    match view::is_kept(dir) {
+        Ok(true) => {}
+        Ok(false) => return Err(NoKeeper::NotKept),
+        Err(error) => return Err(cannot_tell("look at its lease", error)),
+    }
+    let Some(signed) = store::signed_by(&store::holder(dir)) else {
+        return Err(NoKeeper::CannotTell("its lease does not say who holds it".to_owned()));
+    };
+    let pidfd = match signed.check() {
+        Verdict::Alive(pidfd) => pidfd,
+        Verdict::Gone => return Err(NoKeeper::NotKept),
+        Verdict::CannotTell(why) => return Err(NoKeeper::CannotTell(why)),
+    };
+    // Read while the process is held open: this is about the very one, or about nobody.
+    let account = fs::metadata(format!("/proc/{}", signed.pid)).map(|found| found.uid());
+    let line = command_line(signed.pid).unwrap_or_default();
+    if pidfd.has_exited() {
+        return Err(NoKeeper::NotKept);
+    }
+    match account {
+        Ok(account) if account != ours => return Err(NoKeeper::OtherAccount(account)),
+        Ok(_) => {}
+        Err(error) => return Err(cannot_tell("look at its keeper", error)),
+    }
+    let place = |dir: &Path| fs::metadata(dir).map(|found| (found.dev(), found.ino())).ok();
+    let keeps = session_dir(&line);
+    if keeps.is_some_and(|keeps| place(&keeps).is_some() && place(&keeps) == place(dir)) {
+        Ok((signed, pidfd))
+    } else {
+        // Who clears up after a keeper signs as well, and keeps nothing.
+        Err(NoKeeper::NotKept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keeper_says_on_its_command_line_which_session_it_keeps() {
+        assert_eq!(session_dir(b"berth\0keeper\0/h/helpers/abc\0"), Some("/h/helpers/abc".into()));
+        assert_eq!(
+            session_dir(b"berth\0keeper\0--adopt\0/h/sessions/abc\x003\x004\0"),
+            Some("/h/sessions/abc".into())
+        );
+        assert_eq!(session_dir(b"berth\0attach\0abc\0"), None);
+        assert_eq!(session_dir(b"sh\0-c\0berth keeper /h abc\0"), None);
+    }
+}
