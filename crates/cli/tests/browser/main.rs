@@ -231,6 +231,11 @@ fn a_terminal_is_watched_typed_into_and_taken_over() {
 }
 
 #[test]
+fn keys_arrive_once_the_page_takes_them_and_are_told_as_not_sent_before() {
+    play("late_terminal");
+}
+
+#[test]
 fn a_guest_is_offered_only_what_the_login_may_do_and_told_when_it_is_over() {
     play("guests");
 }

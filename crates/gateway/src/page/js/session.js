@@ -77,7 +77,7 @@ function Known({ status, tab, details, setDetails, setDialog, isWide }) {
     ${!status.away && follow.link.problem?.status > 0 && html`<p class="strip" role="status" id="not-followed">${icon("warn")}<span class="grow"><b><${Words} text=${capital(follow.link.problem.title)} /></b>: this page gets no updates of the session. <${Words} text=${follow.link.problem.detail} /></span><button class="b small" onClick=${follow.again}>Try again</button></p>`}
     <div class="stage" id="panel" role=${tabs.length > 1 ? "tabpanel" : null} aria-labelledby=${tabs.length > 1 ? `tab-${shown}` : null}>
       ${shown === "chat" && html`<${Transcript} status=${status} follow=${follow} turn=${turn} />${!talks ? null : may("send") ? html`<${Composer} status=${status} follow=${follow} />` : html`<${ReadOnly} />`}`}
-      ${shown === "term" && html`<${Terminal} status=${status} talks=${talks && may("send")} onTyping=${setTypes} />${!types && status.turns?.asks?.length > 0 && html`<div class="dock asking"><${Asks} status=${status} besideScreen /></div>`}${talks && may("send") && !types && html`<${Composer} status=${status} follow=${follow} />`}`}
+      ${shown === "term" && html`<${Terminal} key=${status.epoch} status=${status} talks=${talks && may("send")} onTyping=${setTypes} />${!types && status.turns?.asks?.length > 0 && html`<div class="dock asking"><${Asks} status=${status} besideScreen /></div>`}${talks && may("send") && !types && html`<${Composer} status=${status} follow=${follow} />`}`}
       ${shown === "details" && html`<${Details} status=${status} onTag=${verbs.tag} onNote=${verbs.note} />`}
     </div></main>`;
 }

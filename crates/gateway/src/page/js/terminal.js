@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState, capital } from "./lib.js";
 import { icon } from "./icons.js";
 import { at, forPage, get, loginProtocol, may, post } from "./api.js";
-import { attempt, isOver, person, shell, title } from "./store.js";
+import { attempt, isOver, person, shell, tell, title } from "./store.js";
 import { Cmd, Words } from "./parts.js";
 
 const PROTOCOL = "berth.terminal.v1";
@@ -35,13 +35,25 @@ export function Terminal({ status, talks, onTyping }) {
   useEffect(() => {
     if (over) return undefined;
     const box = screen.current;
-    let gone = false, socket = null, timer = 0, tries = 0, undrawn = 0, fresh = false, term = null, fit = null, want = "observer", placed = 0, sticks = true;
-    const again = () => { clearTimeout(timer); setNow({ phase: "opening" }); const before = socket; socket = null; before?.close(); open(); };
+    let gone = false, socket = null, timer = 0, tries = 0, undrawn = 0, fresh = false, term = null, fit = null, want = "observer", types = false, toldUnsent = false, placed = 0, sticks = true;
+    const again = () => { clearTimeout(timer); takeKeys(false); setNow({ phase: "opening" }); const before = socket; socket = null; before?.close(); open(); };
     const sizeOf = ({ rows, cols }) => ({ rows: rows || 24, cols: cols || 80 });
     const me = {
       dims: sizeOf(latest.current),
-      type: (text) => socket?.readyState === 1 && socket.send(new TextEncoder().encode(text)),
-      focus: () => term?.focus(),
+      takesKeys: () => types && socket?.readyState === 1,
+      /** Sends keys; true if they are on their way. */
+      type(text) {
+        if (!me.takesKeys()) return me.unsent();
+        socket.send(new TextEncoder().encode(text));
+        return true;
+      },
+      /** Keys are never lost without a word. One word until the next connection is enough. */
+      unsent() {
+        if (!toldUnsent) tell("bad", "Keys were not sent", "The terminal is not connected. Type them again when it says that your keys go to the terminal.");
+        toldUnsent = true;
+        return false;
+      },
+      focus: () => (types ? term : box).focus(),
       again,
       /** Watches, or types: the screen stays, the connection is another. */
       become(next) {
@@ -49,8 +61,6 @@ export function Terminal({ status, talks, onTyping }) {
         want = next;
         me.dims = sizeOf(latest.current);
         if (!term) return;
-        term.options.disableStdin = want === "observer";
-        term.options.cursorBlink = want !== "observer";
         size();
         again();
       },
@@ -59,17 +69,16 @@ export function Terminal({ status, talks, onTyping }) {
     (async () => {
       const [xterm, addon] = await Promise.all([import("/assets/vendor/xterm.js"), import("/assets/vendor/xterm-fit.js"), style("/assets/vendor/xterm.css")]);
       if (gone) return;
-      term = new xterm.Terminal({ ...me.dims, fontSize: FONT, fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"), theme: COLOURS, scrollback: 5000, allowProposedApi: false, screenReaderMode: false, disableStdin: true, cursorBlink: false, macOptionIsMeta: true });
+      term = new xterm.Terminal({ ...me.dims, fontSize: FONT, fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--mono"), theme: COLOURS, scrollback: 5000, allowProposedApi: false, screenReaderMode: false, disableStdin: true, macOptionIsMeta: true });
       fit = new addon.FitAddon();
       term.loadAddon(fit);
       term.open(box);
       box.querySelector("textarea")?.setAttribute("aria-label", `terminal of ${title(status)}`);
       term.onData((data) => {
-        if (want === "observer") return;
         if (ctrlRef.current && data.length === 1) { data = String.fromCharCode(data.toUpperCase().charCodeAt(0) & 31); setCtrl(false); }
         me.type(data);
       });
-      term.onBinary((data) => want !== "observer" && socket?.readyState === 1 && socket.send(Uint8Array.from(data, (c) => c.charCodeAt(0))));
+      term.onBinary((data) => me.takesKeys() && socket.send(Uint8Array.from(data, (c) => c.charCodeAt(0))));
       size();
       open();
     })().catch((error) => setNow({ phase: "failed", words: String(error) }));
@@ -77,6 +86,12 @@ export function Terminal({ status, talks, onTyping }) {
     watch.observe(box);
     box.onscroll = () => { sticks = Math.abs(box.scrollTop - placed) < 40; };
 
+    /** The terminal takes keys exactly while they reach the agent: from the moment it is attached as the writer until that connection is gone. */
+    function takeKeys(on) {
+      types = on;
+      if (on) toldUnsent = false;
+      if (term) Object.assign(term.options, { disableStdin: !on, cursorBlink: on });
+    }
     /** The writer's size wins: who writes fits the terminal to the page, who watches fits the letters to the terminal. */
     function size() {
       if (!term || gone || !box.clientWidth) return;
@@ -126,21 +141,25 @@ export function Terminal({ status, talks, onTyping }) {
         try { told = JSON.parse(message.data); } catch { return; }
         if (told.attached) {
           tries = 0;
-          setNow({ phase: "live" });
+          takeKeys(told.attached.fence !== null);
+          setNow({ phase: "live", types });
           size();
-          if (want !== "observer") { tellSize(); term.focus(); }
+          if (types) { tellSize(); term.focus(); }
           // Taken once: coming back after a broken connection must not take it from whoever took it since.
           if (want === "take") want = "writer";
         }
         // A whole screen comes first, and whenever the writer's size changed: it is drawn in the size it was made for.
         if (told.size) { me.dims = sizeOf(told.size); size(); }
         if (told.screen) fresh = true;
+        if (told.replaced || told.problem || told.ended !== undefined) takeKeys(false);
         if (told.replaced) { final = { phase: "live" }; setNow({ phase: "live", words: `Taken over by ${typist(told.replaced.by)}` }); setRole("observer"); }
         if (told.ended !== undefined) { final = { phase: "ended", words: "The agent ended" }; setNow(final); }
         if (told.problem) { final = { phase: "refused", words: told.problem.title || String(told.problem), detail: forPage(told.problem.detail || "") }; setNow(final); if (want !== "observer") setRole("observer"); }
       };
       mine.onclose = () => {
         if (gone || mine !== socket) return;
+        takeKeys(false);
+        if (mine.bufferedAmount > 0) me.unsent();
         if (final && final.phase !== "live") return;
         tries += 1;
         const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 1.7 ** (tries - 1));
@@ -155,24 +174,30 @@ export function Terminal({ status, talks, onTyping }) {
       term.write(bytes, () => { undrawn = Math.max(0, undrawn - bytes.length); show(); });
     }
     return () => { gone = true; clearTimeout(timer); watch.disconnect(); socket?.close(); term?.dispose(); };
-  }, [status.id, status.epoch, over]);
-  // A new run is watched first, as every terminal.
-  useEffect(() => setRole("observer"), [status.id, status.epoch]);
+  }, [over]);
   useEffect(() => state.current?.become(role), [role]);
   useLayoutEffect(() => { onTyping(role !== "observer" && !over); return () => onTyping(false); }, [role, over]);
 
   // Both at once: nobody shall read "You type" before keys reach anything.
-  const turn = (next) => { setNow({ phase: "opening" }); setRole(next); };
+  const turn = (next) => { setNow({ phase: "opening" }); setRole(next); if (next !== "observer") state.current?.focus(); };
   const press = (keys) => () => { state.current?.type(keys); state.current?.focus(); };
-  const writes = role !== "observer" && now.phase === "live";
   const wants = role !== "observer";
+  // The connection that is live may still be the one that watched.
+  const writes = wants && now.phase === "live" && !!now.types;
+  /** Keys for a terminal that takes none. */
+  const stray = (event) => {
+    if (state.current?.takesKeys() || (event.type === "keydown" && event.key.length > 1 && event.key !== "Enter")) return;
+    if (wants) state.current?.unsent();
+    else if (!event.ctrlKey && !event.metaKey) setNow({ ...now, words: "Attach to type" });
+  };
   const submit = (event) => {
     event.preventDefault();
     // About to type: the line waits, for as somebody else it would be refused.
     if (wants && !writes) return undefined;
     const text = line.current.value;
+    if (writes && !state.current?.type(text + "\r")) return undefined;
     line.current.value = "";
-    if (writes) return state.current?.type(text + "\r");
+    if (writes) return undefined;
     attempt(async () => {
       try { await post(at(status.id, "/input"), { text, enter: true }); } catch (problem) { line.current.value ||= text; throw problem; }
     });
@@ -183,7 +208,7 @@ export function Terminal({ status, talks, onTyping }) {
     <div class=${"bar " + (writes ? "writing" : "")}>${icon(writes ? "edit" : "eye")}<span class="grow cut" role="status">${now.phase === "away" ? "Connection lost: reconnecting …" : now.phase === "opening" ? "Connecting …" : writes ? "Attached · your keys go to the terminal" : who ? html`Watching · ${typist(who.place)} is attached` : "Watching · detached"}</span>
       ${now.words && html`<span class="dim cut">${now.words}</span>`}
       ${mayType && (wants ? html`<button class="b small" onClick=${() => turn("observer")}>Detach</button>` : html`<button class="b small main" id="take-over" onClick=${() => turn(who ? "take" : "writer")}>${who ? "Take over" : "Attach"}</button>`)}</div>
-    <div class="screen" ref=${screen} tabindex="0" role="region" aria-label=${`screen of ${title(status)}`} onClick=${() => (writes ? state.current?.focus() : screen.current.focus())} onKeyDown=${(event) => !wants && event.key.length === 1 && !event.ctrlKey && !event.metaKey && setNow({ ...now, words: "Attach to type" })}></div>
+    <div class="screen" ref=${screen} tabindex="0" role="region" aria-label=${`screen of ${title(status)}`} onClick=${() => (writes ? state.current?.focus() : screen.current.focus())} onKeyDownCapture=${stray} onPasteCapture=${stray}></div>
     ${now.phase === "refused" && html`<div class="over" role="alert" style="position:static;margin:8px">${icon("warn")}<span class="grow"><b><${Words} text=${now.words} /></b> <${Words} text=${now.detail} /></span><button class="b small" onClick=${() => { setNow({ phase: "opening" }); state.current?.again(); }}>Try again</button></div>`}
     ${wants && html`<div class="keysrow" role="toolbar" aria-label="keys">
       ${[["Esc", "\x1b"], ["Tab", "\t"]].map(([name, keys]) => html`<button aria-label=${name} onClick=${press(keys)}>${name}</button>`)}
