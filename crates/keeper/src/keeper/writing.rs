@@ -188,8 +188,9 @@ impl Keeper {
         }
         if found.contains(PollFlags::OUT) {
             self.write_now(key);
-        } else if !reads {
-            // It hung up. What it sent before that is read afterwards.
+        } else if !reads && found.intersects(PollFlags::HUP | PollFlags::ERR) {
+            // It hung up. What it sent before that is read afterwards. One that only has something to say, and is not
+            // heard because another client sent a long request just now, stays.
             self.writing.gone.insert(key);
         }
     }
