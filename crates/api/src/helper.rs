@@ -2,65 +2,66 @@
 
 use std::fmt;
 
-use berth_core as core;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::record::BadRecord;
+use crate::paper::mirror;
 use crate::status::Timestamp;
 
-/// [`core::Terms`] on paper.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "mirrors berth_core::Terms")]
-pub struct Terms {
-    pub name: String,
-    pub scope: Scope,
-    #[serde(default)]
-    pub linger_ms: u64,
-    #[serde(default)]
-    pub ready: Option<ReadyWhen>,
-    #[serde(default)]
-    pub ready_within_ms: u64,
-}
+mirror! {
+    /// [`berth_core::Terms`] on paper.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    #[expect(missing_docs, reason = "mirrors berth_core::Terms")]
+    pub struct Terms [checked] {
+        pub name: String,
+        pub scope: Scope,
+        #[serde(default)]
+        pub linger_ms: u64,
+        #[serde(default)]
+        pub ready: Option<ReadyWhen>,
+        #[serde(default)]
+        pub ready_within_ms: u64,
+    }
 
-/// [`core::Scope`] on paper.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "HelperScope")]
-#[expect(missing_docs, reason = "mirrors berth_core::Scope")]
-pub enum Scope {
-    Dir(String),
-    User,
-}
+    /// [`berth_core::Scope`] on paper.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[schemars(rename = "HelperScope")]
+    #[expect(missing_docs, reason = "mirrors berth_core::Scope")]
+    pub enum Scope {
+        Dir(dir: String),
+        User,
+    }
 
-/// [`core::ReadyWhen`] on paper.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "mirrors berth_core::ReadyWhen")]
-pub enum ReadyWhen {
-    Tcp(u16),
-    Unix(String),
-    Line(String),
-}
+    /// [`berth_core::ReadyWhen`] on paper.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[expect(missing_docs, reason = "mirrors berth_core::ReadyWhen")]
+    pub enum ReadyWhen {
+        Tcp(port: u16),
+        Unix(path: String),
+        Line(pattern: String),
+    }
 
-/// [`core::Owner`] on paper.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[expect(missing_docs, reason = "mirrors berth_core::Owner")]
-pub struct Owner {
-    #[serde(rename = "owner")]
-    pub session: String,
-    #[serde(default)]
-    pub keep: bool,
-}
+    /// [`berth_core::Owner`] on paper.
+    #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+    #[expect(missing_docs, reason = "mirrors berth_core::Owner")]
+    pub struct Owner [checked] {
+        #[serde(rename = "owner")]
+        pub session: String,
+        #[serde(default)]
+        pub keep: bool,
+    }
 
-/// [`core::Leaving`] on paper.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "mirrors berth_core::Leaving")]
-pub enum Leaving {
-    Released,
-    #[default]
-    Gone,
+    /// [`berth_core::Leaving`] on paper.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[expect(missing_docs, reason = "mirrors berth_core::Leaving")]
+    pub enum Leaving {
+        Released,
+        #[default]
+        Gone,
+    }
 }
 
 /// What somebody who joins takes a helper for. What is left out may be anything.
@@ -147,76 +148,12 @@ impl fmt::Display for ReadyWhen {
     }
 }
 
-pub(crate) fn session_id(text: String) -> Result<core::SessionId, BadRecord> {
-    core::SessionId::parse(&text).ok_or(BadRecord::Id(text))
-}
-
-impl From<core::Terms> for Terms {
-    fn from(terms: core::Terms) -> Self {
-        Self {
-            name: terms.name.to_string(),
-            scope: terms.scope.into(),
-            linger_ms: terms.linger_ms,
-            ready: terms.ready.map(Into::into),
-            ready_within_ms: terms.ready_within_ms,
-        }
-    }
-}
-
-impl TryFrom<Terms> for core::Terms {
-    type Error = core::BadName;
-
-    fn try_from(terms: Terms) -> Result<Self, core::BadName> {
-        Ok(Self {
-            name: core::Name::parse(&terms.name)?,
-            scope: terms.scope.into(),
-            linger_ms: terms.linger_ms,
-            ready: terms.ready.map(Into::into),
-            ready_within_ms: terms.ready_within_ms,
-        })
-    }
-}
-
-impl From<core::Owner> for Owner {
-    fn from(owner: core::Owner) -> Self {
-        Self { session: owner.session.to_string(), keep: owner.keep }
-    }
-}
-
-impl TryFrom<Owner> for core::Owner {
-    type Error = BadRecord;
-
-    fn try_from(owner: Owner) -> Result<Self, BadRecord> {
-        Ok(Self { session: session_id(owner.session)?, keep: owner.keep })
-    }
-}
-
-/// Two enums with the same variants on both sides of the border.
-macro_rules! same_variants {
-    ($($name:ident { $($variant:ident $(($held:ident))?),* })*) => {$(
-        impl From<core::$name> for $name {
-            fn from(it: core::$name) -> Self {
-                match it { $(core::$name::$variant $(($held))? => Self::$variant $(($held))?),* }
-            }
-        }
-        impl From<$name> for core::$name {
-            fn from(it: $name) -> Self {
-                match it { $($name::$variant $(($held))? => Self::$variant $(($held))?),* }
-            }
-        }
-    )*};
-}
-
-same_variants! {
-    Scope { Dir(dir), User }
-    ReadyWhen { Tcp(port), Unix(path), Line(pattern) }
-    Leaving { Released, Gone }
-}
-
 #[cfg(test)]
 mod tests {
+    use berth_core as core;
+
     use super::*;
-    use crate::record::Entry;
+    use crate::record::{BadRecord, Entry};
 
     #[test]
     fn signs_of_readiness_are_read_as_people_write_them() {

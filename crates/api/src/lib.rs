@@ -12,6 +12,7 @@ pub mod helper;
 pub mod hook;
 pub mod life;
 pub mod message;
+mod paper;
 pub mod problem;
 pub mod record;
 pub mod redact;

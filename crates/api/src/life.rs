@@ -1,12 +1,12 @@
 //! What can be different in a session's policy, on the wire.
 
-use berth_core as core;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::paper::both_ways;
 use crate::turn::{Notify, OnFailed, OnUnknown};
 
-/// [`core::Term`] on paper.
+/// [`berth_core::Term`] on paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "mirrors berth_core::Term")]
@@ -17,7 +17,7 @@ pub enum Term {
     After(u64),
 }
 
-/// [`core::PolicyChange`] on paper.
+/// [`berth_core::PolicyChange`] on paper.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::PolicyChange")]
@@ -38,25 +38,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Notify>, D
     Notify::deserialize(deserializer).map(Some)
 }
 
-impl From<Term> for core::Term {
-    fn from(term: Term) -> Self {
-        match term {
-            Term::Same => Self::Same,
-            Term::Never => Self::Never,
-            Term::After(ms) => Self::After(ms),
-        }
-    }
-}
-
-impl From<PolicyChange> for core::PolicyChange {
-    fn from(change: PolicyChange) -> Self {
-        Self {
-            idle: change.idle.into(),
-            ttl: change.ttl.into(),
-            archive_after: change.archive_after.into(),
-            on_unknown: change.on_unknown.map(Into::into),
-            on_failed: change.on_failed.map(Into::into),
-            notify: change.notify.map(Into::into),
-        }
-    }
+both_ways! {
+    enum Term { Same, Never, After(ms) }
+    struct PolicyChange { idle, ttl, archive_after, on_unknown, on_failed, notify }
 }

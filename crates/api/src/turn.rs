@@ -475,16 +475,6 @@ impl Wish {
     }
 }
 
-impl From<Wish> for core::Wish {
-    fn from(wish: Wish) -> Self {
-        match wish {
-            Wish::Allow => Self::Allow,
-            Wish::Deny { reason } => Self::Deny { reason },
-            Wish::Options { ids, text } => Self::Options { ids, text },
-        }
-    }
-}
-
 impl From<core::Hold> for Hold {
     fn from(hold: core::Hold) -> Self {
         match hold {
@@ -605,28 +595,6 @@ impl Release {
     }
 }
 
-impl From<core::Origin> for Origin {
-    fn from(origin: core::Origin) -> Self {
-        match origin {
-            core::Origin::New => Self::New,
-            core::Origin::Named(id) => Self::Named(id),
-            core::Origin::Resumed(id) => Self::Resumed(id),
-            core::Origin::Forked(id) => Self::Forked(id),
-        }
-    }
-}
-
-impl From<Origin> for core::Origin {
-    fn from(origin: Origin) -> Self {
-        match origin {
-            Origin::New => Self::New,
-            Origin::Named(id) => Self::Named(id),
-            Origin::Resumed(id) => Self::Resumed(id),
-            Origin::Forked(id) => Self::Forked(id),
-        }
-    }
-}
-
 /// Enums without data that are the same on both sides of the border. The first is the default of what an
 /// older version did not write.
 macro_rules! same_words {
@@ -637,16 +605,7 @@ macro_rules! same_words {
         #[expect(missing_docs, reason = "mirrors the type of the same name in berth_core")]
         pub enum $name { #[default] $first, $($word),* }
 
-        impl From<core::$name> for $name {
-            fn from(it: core::$name) -> Self {
-                match it { core::$name::$first => Self::$first, $(core::$name::$word => Self::$word),* }
-            }
-        }
-        impl From<$name> for core::$name {
-            fn from(it: $name) -> Self {
-                match it { $name::$first => Self::$first, $($name::$word => Self::$word),* }
-            }
-        }
+        crate::paper::both_ways! { enum $name { $first, $($word),* } }
     )*};
 }
 
@@ -681,58 +640,21 @@ impl OnFailed {
     }
 }
 
-impl From<core::Ask> for Ask {
-    fn from(ask: core::Ask) -> Self {
-        let core::Ask { request, tool, detail, options, several, takes_text, takes_reason } = ask;
-        let options = options.into_iter().map(Into::into).collect();
-        Self { request, tool, detail, options, several, takes_text, takes_reason }
-    }
-}
+crate::paper::by_from!(Notify, Hold, Release);
 
-impl From<Ask> for core::Ask {
-    fn from(ask: Ask) -> Self {
-        let Ask { request, tool, detail, options, several, takes_text, takes_reason } = ask;
-        let options = options.into_iter().map(Into::into).collect();
-        Self { request, tool, detail, options, several, takes_text, takes_reason }
-    }
-}
-
-impl From<core::Reply> for Reply {
-    fn from(reply: core::Reply) -> Self {
-        Self { chosen: reply.chosen.into_iter().map(Into::into).collect(), text: reply.text }
-    }
-}
-
-impl From<Reply> for core::Reply {
-    fn from(reply: Reply) -> Self {
-        Self { chosen: reply.chosen.into_iter().map(Into::into).collect(), text: reply.text }
-    }
-}
-
-impl From<core::Prompt> for Prompt {
-    fn from(prompt: core::Prompt) -> Self {
-        let core::Prompt { by, text, key, start_by, manner, retry } = prompt;
-        let (start_by, retry) = (start_by.map(Into::into), retry.map(Into::into));
-        Self { by: by.into(), text, key, start_by, manner: manner.into(), retry }
-    }
-}
-
-impl From<Prompt> for core::Prompt {
-    fn from(prompt: Prompt) -> Self {
-        let Prompt { by, text, key, start_by, manner, retry } = prompt;
-        let (start_by, retry) = (start_by.map(Into::into), retry.map(Into::into));
-        Self { by: by.into(), text, key, start_by, manner: manner.into(), retry }
-    }
-}
-
-crate::record::same_fields! {
-    StartBy { boot_id, boot_ms }
-    Retry { of, attempt }
-    Conversation { id, store }
-    Expiry { boot_id, boot_ms }
-    Cancel { by, for_another, until_boot_ms }
-    TurnEnd { state, reason, answer, cut, input_tokens, output_tokens, failure }
-    AskOption { id, name, kind }
-    Able { steer, resume }
-    Policy { idle_ms, ttl_ms, archive_after_ms, on_unknown, on_failed, notify }
+crate::paper::both_ways! {
+    enum Wish { Allow, Deny { reason }, Options { ids, text } }
+    enum Origin { New, Named(id), Resumed(id), Forked(id) }
+    struct Ask { request, tool, detail, options, several, takes_text, takes_reason }
+    struct Reply { chosen, text }
+    struct Prompt { by, text, key, start_by, manner, retry }
+    struct StartBy { boot_id, boot_ms }
+    struct Retry { of, attempt }
+    struct Conversation { id, store }
+    struct Expiry { boot_id, boot_ms }
+    struct Cancel { by, for_another, until_boot_ms }
+    struct TurnEnd { state, reason, answer, cut, input_tokens, output_tokens, failure }
+    struct AskOption { id, name, kind }
+    struct Able { steer, resume }
+    struct Policy { idle_ms, ttl_ms, archive_after_ms, on_unknown, on_failed, notify }
 }

@@ -75,7 +75,7 @@ impl Keeper {
         let bad = |what: String| Problem::new(Code::Usage, what);
         let name = terms.name.clone();
         let mut terms: berth_core::Terms =
-            terms.try_into().map_err(|odd: berth_core::BadName| bad(odd.to_string()))?;
+            terms.try_into().map_err(|odd: berth_api::record::BadRecord| bad(odd.to_string()))?;
         let owner: Owner =
             owner.try_into().map_err(|odd: berth_api::record::BadRecord| bad(odd.to_string()))?;
         let spec: berth_core::Spec = spec.into();
