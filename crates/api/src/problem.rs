@@ -144,8 +144,9 @@ impl std::error::Error for Problem {}
 
 /// A refusal in words. `session` is how the person named it.
 pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
+    let refused = |what: String| Problem::new(Code::Refused, what);
     match refusal {
-        Refusal::AlreadyCreated => Problem::new(Code::Refused, format!("session `{session}` exists already")),
+        Refusal::AlreadyCreated => refused(format!("session `{session}` exists already")),
         Refusal::NotCreated => Problem::new(
             Code::NotFound,
             format!("session `{session}` was never finished being made, and nothing was ever said in it"),
@@ -155,7 +156,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             Problem::new(Code::Held, format!("session `{session}` is running already"))
                 .hint(format!("join it with `berth attach {session}`, or end it with `berth stop {session}`"))
         }
-        Refusal::NotRunning => Problem::new(Code::Refused, format!("session `{session}` is not running"))
+        Refusal::NotRunning => refused(format!("session `{session}` is not running"))
             .hint(format!("start it again with `berth resume {session}`")),
         Refusal::Held { by } => Problem::new(
             Code::Held,
@@ -178,20 +179,20 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
         )
         .hint(format!("it is never stopped on a guess; end it with `berth helper stop {session}`")),
         Refusal::OtherHelper => {
-            Problem::new(Code::Refused, format!("the record of helper `{session}` is of another helper"))
+            refused(format!("the record of helper `{session}` is of another helper"))
                 .hint("its id is the same by chance, or the record is damaged; use another name")
         }
         Refusal::BeingEnded => Problem::new(Code::Held, format!("session `{session}` is being ended"))
             .hint(format!("when it is over, `berth resume {session}` starts it again")),
         Refusal::NotOwner { owner } => {
-            Problem::new(Code::Refused, format!("session {owner} does not own helper `{session}`"))
+            refused(format!("session {owner} does not own helper `{session}`"))
                 .hint(format!("`berth helper show {session}` names who does; nothing was changed"))
         }
         Refusal::TooManyOwners { limit } => {
-            Problem::new(Code::Refused, format!("helper `{session}` has {limit} owners already"))
+            refused(format!("helper `{session}` has {limit} owners already"))
                 .hint(format!("release some with `berth helper release {session} --owner S`"))
         }
-        Refusal::Archived => Problem::new(Code::Refused, format!("session `{session}` is archived")).hint(
+        Refusal::Archived => refused(format!("session `{session}` is archived")).hint(
             format!("bring it back with `berth restore {session}`; `berth resume {session}` starts it, too"),
         ),
         Refusal::StillRunning => {
@@ -199,7 +200,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
                 .hint(format!("end it with `berth stop {session}`, or with `berth archive --stop {session}`"))
         }
         Refusal::TooManyTags { limit } => {
-            Problem::new(Code::Refused, format!("session `{session}` would have more than {limit} tags"))
+            refused(format!("session `{session}` would have more than {limit} tags"))
                 .hint(format!("take some away with `berth tag {session} --remove TAG`; nothing was changed"))
         }
         Refusal::NoteTooLong { bytes, limit } => Problem::new(
@@ -207,37 +208,6 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
             format!("the note has {bytes} bytes; the longest one allowed has {limit}"),
         )
         .hint("put it into a file and name that in the note; nothing was changed"),
-        Refusal::NoTurns
-        | Refusal::EmptyPrompt
-        | Refusal::CannotBePasted
-        | Refusal::IsInterfaceCommand { .. }
-        | Refusal::OnScreen { .. }
-        | Refusal::PromptTooLong { .. }
-        | Refusal::BadKey { .. }
-        | Refusal::KeyReused { .. }
-        | Refusal::QueueFull { .. }
-        | Refusal::CannotSteer
-        | Refusal::NoSuchTurn { .. }
-        | Refusal::TurnOver { .. }
-        | Refusal::TurnStarted { .. }
-        | Refusal::PartOf { .. }
-        | Refusal::NotDue { .. }
-        | Refusal::NoSuchRequest { .. }
-        | Refusal::WhichRequest { .. }
-        | Refusal::NoSuchOption { .. }
-        | Refusal::BadAnswer(_)
-        | Refusal::OneInterface { .. }
-        | Refusal::NoConversation
-        | Refusal::CannotBeTyped { .. }
-        | Refusal::CannotTellWhetherItWorks
-        | Refusal::Expired => turn_refusal(refusal, session),
-    }
-}
-
-/// The same about turns.
-fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
-    let refused = |what: String| Problem::new(Code::Refused, what);
-    match refusal {
         Refusal::NoTurns => refused(format!(
             "session `{session}` is a terminal and takes no turns: nothing tells when what runs in it begins and ends one"
         ))
@@ -346,21 +316,6 @@ fn turn_refusal(refusal: &Refusal, session: &str) -> Problem {
         .hint("--now ends its run at once, whatever it does"),
         Refusal::Expired => refused(format!("the time of session `{session}` is up"))
             .hint("it was given one with --ttl; start a new session, or `berth fork` it"),
-        Refusal::AlreadyCreated
-        | Refusal::NotCreated
-        | Refusal::AlreadyRunning
-        | Refusal::NotRunning
-        | Refusal::Held { .. }
-        | Refusal::StaleFence { .. }
-        | Refusal::NotShared
-        | Refusal::OtherHelper
-        | Refusal::BeingEnded
-        | Refusal::NotOwner { .. }
-        | Refusal::TooManyOwners { .. }
-        | Refusal::Archived
-        | Refusal::StillRunning
-        | Refusal::TooManyTags { .. }
-        | Refusal::NoteTooLong { .. } => self::refusal(refusal, session),
     }
 }
 
@@ -387,7 +342,7 @@ fn bad_answer(why: &BadAnswer, session: &str) -> Problem {
     }
 }
 
-/// The same about a helper, which has commands of its own.
+/// A refusal about a helper, which has commands of its own.
 pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
     match what {
         Refusal::AlreadyCreated => Problem::new(Code::Refused, format!("helper `{helper}` exists already")),
@@ -408,38 +363,7 @@ pub fn helper_refusal(what: &Refusal, helper: &str) -> Problem {
         }
         Refusal::BeingEnded => Problem::new(Code::Held, format!("helper `{helper}` is being ended"))
             .hint("`berth helper ensure` waits for that and starts it again"),
-        Refusal::NotShared
-        | Refusal::OtherHelper
-        | Refusal::NotOwner { .. }
-        | Refusal::TooManyOwners { .. }
-        | Refusal::Archived
-        | Refusal::StillRunning
-        | Refusal::TooManyTags { .. }
-        | Refusal::NoteTooLong { .. } => refusal(what, helper),
-        Refusal::NoTurns
-        | Refusal::EmptyPrompt
-        | Refusal::CannotBePasted
-        | Refusal::IsInterfaceCommand { .. }
-        | Refusal::OnScreen { .. }
-        | Refusal::PromptTooLong { .. }
-        | Refusal::BadKey { .. }
-        | Refusal::KeyReused { .. }
-        | Refusal::QueueFull { .. }
-        | Refusal::CannotSteer
-        | Refusal::NoSuchTurn { .. }
-        | Refusal::TurnOver { .. }
-        | Refusal::TurnStarted { .. }
-        | Refusal::PartOf { .. }
-        | Refusal::NotDue { .. }
-        | Refusal::NoSuchRequest { .. }
-        | Refusal::WhichRequest { .. }
-        | Refusal::NoSuchOption { .. }
-        | Refusal::BadAnswer(_)
-        | Refusal::OneInterface { .. }
-        | Refusal::NoConversation
-        | Refusal::CannotBeTyped { .. }
-        | Refusal::CannotTellWhetherItWorks
-        | Refusal::Expired => turn_refusal(what, helper),
+        said_of_a_session => refusal(said_of_a_session, helper),
     }
 }
 
