@@ -14,7 +14,7 @@ use axum::body::Body;
 use axum::http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
 };
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Scope};
 use bytes::Bytes;
@@ -160,7 +160,7 @@ pub(crate) fn address(path: &str) -> String {
 
 pub(crate) fn routes() -> Vec<Route> {
     let file = "a file of the page; 304 for who has it";
-    let route = |path, name, about| Route::new(Method::GET, path, Scope::Read, name, about, serve).open();
+    let route = |path, name, about| Route::get(name, path, Scope::Read, serve).about(about).open();
     vec![
         route("/", "page", "The page.").gives_as(200, "it", "text/html", None).gives_as(
             304,

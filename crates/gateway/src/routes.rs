@@ -89,25 +89,38 @@ pub(crate) fn bytes(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl Route {
-    /// A route that needs this scope.
-    pub(crate) fn new<H, T>(
-        method: Method,
+    pub(crate) fn get<H: Handler<T, Arc<Gate>>, T: 'static>(
+        name: &'static str,
         path: &'static str,
         scope: Scope,
-        name: &'static str,
-        about: &'static str,
         handler: H,
-    ) -> Self
-    where
-        H: Handler<T, Arc<Gate>>,
-        T: 'static,
-    {
+    ) -> Self {
+        Self::new(Method::GET, name, path, scope, handler)
+    }
+
+    pub(crate) fn post<H: Handler<T, Arc<Gate>>, T: 'static>(
+        name: &'static str,
+        path: &'static str,
+        scope: Scope,
+        handler: H,
+    ) -> Self {
+        Self::new(Method::POST, name, path, scope, handler)
+    }
+
+    /// A route that needs this scope.
+    pub(crate) fn new<H: Handler<T, Arc<Gate>>, T: 'static>(
+        method: Method,
+        name: &'static str,
+        path: &'static str,
+        scope: Scope,
+        handler: H,
+    ) -> Self {
         let filter = MethodFilter::try_from(method.clone()).expect("a method that axum knows");
         Self {
             method,
             path,
             name,
-            about,
+            about: "",
             scope: Some(scope),
             filtered: path.contains("{session}"),
             takes: None,
@@ -119,6 +132,12 @@ impl Route {
             fails_with: vec![],
             handler: on(filter, handler),
         }
+    }
+
+    /// One sentence about it.
+    pub(crate) fn about(mut self, about: &'static str) -> Self {
+        self.about = about;
+        self
     }
 
     /// Needs no token.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::Method;
 use berth_api::{Code, Problem, Scope, Viewer};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,17 +20,11 @@ const COUNTS_FOR: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/agents",
-            Scope::Read,
-            "agents",
-            "The agents there are, and which of them this host has.",
-            agents,
-        )
-        .filtered()
-        .gives::<Agents>(200, "the table")
-        .fails(&[Code::Refused]),
+        Route::get("agents", "/v1/agents", Scope::Read, agents)
+            .about("The agents there are, and which of them this host has.")
+            .filtered()
+            .gives::<Agents>(200, "the table")
+            .fails(&[Code::Refused]),
     ]
 }
 

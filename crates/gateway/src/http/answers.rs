@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::Method;
 use berth_api::turn::Wish;
 use berth_api::{Code, Scope, Status};
 use berth_verbs::answer;
@@ -20,17 +19,11 @@ use crate::visible::Json;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/answers",
-            Scope::Control,
-            "answer",
-            "Answer a question of a session's agent. The first answer to a question counts.",
-            answer,
-        )
-        .takes::<NewAnswer>()
-        .gives::<Status>(200, "it is answered")
-        .fails(&[Code::NotFound, Code::Refused, Code::Unreachable, Code::Unavailable]),
+        Route::post("answer", "/v1/sessions/{session}/answers", Scope::Control, answer)
+            .about("Answer a question of a session's agent. The first answer to a question counts.")
+            .takes::<NewAnswer>()
+            .gives::<Status>(200, "it is answered")
+            .fails(&[Code::NotFound, Code::Refused, Code::Unreachable, Code::Unavailable]),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope};
 use berth_verbs::events::{self, Line};
@@ -36,31 +36,25 @@ const END: &str = "x-events-end";
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/events",
-            Scope::Read,
-            "list_events",
-            "What happened in a session: a page of it, or (with `Accept: text/event-stream`) a stream that goes on.",
-            events,
-        )
-        .query::<From>()
-        .header("Last-Event-ID", "where a stream goes on: the number of the last event heard; wins over `after`")
-        .gives::<Vec<Line>>(200, "the events, oldest first")
-        .gives_as(200, "the events, oldest first", "text/event-stream", Some(text))
-        .tells("X-Events-End", "The number of the last event there is.")
-        .fails(&[Code::NotFound, Code::Usage]),
-        Route::new(
-            Method::GET,
-            "/v1/events",
-            Scope::Read,
-            "watch_sessions",
-            "The list as it changes: `hello` with all, then `session` and `gone`.",
-            list,
-        )
-        .filtered()
-        .query::<Which>()
-        .gives_as(200, "server-sent events", "text/event-stream", Some(text)),
+        Route::get("list_events", "/v1/sessions/{session}/events", Scope::Read, events)
+            .about(
+                "What happened in a session: a page of it, or (with `Accept: text/event-stream`) a stream \
+                 that goes on.",
+            )
+            .query::<From>()
+            .header(
+                "Last-Event-ID",
+                "where a stream goes on: the number of the last event heard; wins over `after`",
+            )
+            .gives::<Vec<Line>>(200, "the events, oldest first")
+            .gives_as(200, "the events, oldest first", "text/event-stream", Some(text))
+            .tells("X-Events-End", "The number of the last event there is.")
+            .fails(&[Code::NotFound, Code::Usage]),
+        Route::get("watch_sessions", "/v1/events", Scope::Read, list)
+            .about("The list as it changes: `hello` with all, then `session` and `gone`.")
+            .filtered()
+            .query::<Which>()
+            .gives_as(200, "server-sent events", "text/event-stream", Some(text)),
     ]
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use berth_api::message::Take;
 use berth_api::{Code, Problem, Scope, Status};
@@ -33,67 +32,43 @@ const MOST_LISTED: usize = 10_000;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/foreign",
-            Scope::Read,
-            "list_foreign",
-            "Conversations that agents keep and no session here has; open ones first.",
-            list,
-        )
-        .query::<Which>()
-        .gives::<Found>(200, "the list")
-        .fails(&[Code::Usage, Code::Unreachable]),
-        Route::new(
-            Method::GET,
-            "/v1/foreign/{agent}/{conversation}",
-            Scope::Read,
-            "get_foreign",
-            "What is known about a conversation, and what was said in it.",
-            one,
-        )
-        .gives::<Told>(200, "what is known")
-        .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Unreachable]),
-        Route::new(
-            Method::POST,
-            "/v1/foreign/{agent}/{conversation}/adopt",
-            Scope::Send,
-            "adopt_foreign",
-            "Goes on with a conversation in a session here; answered when its agent takes turns.",
-            adopted,
-        )
-        .takes::<Adopt>()
-        .gives::<Status>(201, "it runs in a new session")
-        .gives::<Status>(200, "it runs in the session that had it")
-        .fails(&[
-            Code::NotFound,
-            Code::Usage,
-            Code::Refused,
-            Code::Held,
-            Code::InUse,
-            Code::NotAllowed,
-            Code::TimedOut,
-            Code::Full,
-            Code::Unreachable,
-        ]),
-        Route::new(
-            Method::POST,
-            "/v1/foreign/import",
-            Scope::Send,
-            "import_foreign",
-            "Makes sessions of past conversations: searchable and resumable, and nothing is started.",
-            imported,
-        )
-        .takes::<Import>()
-        .gives::<ImportedAll>(200, "what became of each")
-        .fails(&[
-            Code::NotFound,
-            Code::Usage,
-            Code::Refused,
-            Code::NotAllowed,
-            Code::Full,
-            Code::Unreachable,
-        ]),
+        Route::get("list_foreign", "/v1/foreign", Scope::Read, list)
+            .about("Conversations that agents keep and no session here has; open ones first.")
+            .query::<Which>()
+            .gives::<Found>(200, "the list")
+            .fails(&[Code::Usage, Code::Unreachable]),
+        Route::get("get_foreign", "/v1/foreign/{agent}/{conversation}", Scope::Read, one)
+            .about("What is known about a conversation, and what was said in it.")
+            .gives::<Told>(200, "what is known")
+            .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Unreachable]),
+        Route::post("adopt_foreign", "/v1/foreign/{agent}/{conversation}/adopt", Scope::Send, adopted)
+            .about("Goes on with a conversation in a session here; answered when its agent takes turns.")
+            .takes::<Adopt>()
+            .gives::<Status>(201, "it runs in a new session")
+            .gives::<Status>(200, "it runs in the session that had it")
+            .fails(&[
+                Code::NotFound,
+                Code::Usage,
+                Code::Refused,
+                Code::Held,
+                Code::InUse,
+                Code::NotAllowed,
+                Code::TimedOut,
+                Code::Full,
+                Code::Unreachable,
+            ]),
+        Route::post("import_foreign", "/v1/foreign/import", Scope::Send, imported)
+            .about("Makes sessions of past conversations: searchable and resumable, and nothing is started.")
+            .takes::<Import>()
+            .gives::<ImportedAll>(200, "what became of each")
+            .fails(&[
+                Code::NotFound,
+                Code::Usage,
+                Code::Refused,
+                Code::NotAllowed,
+                Code::Full,
+                Code::Unreachable,
+            ]),
     ]
 }
 

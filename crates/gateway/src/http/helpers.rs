@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{Method, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use berth_api::helper::ReadyWhen;
 use berth_api::record::Event;
@@ -41,102 +41,64 @@ const OUTPUT_END: &str = "x-output-end";
 const OUTPUT_FROM: &str = "x-output-from";
 
 pub(crate) fn routes() -> Vec<Route> {
-    let (get, post) = (Method::GET, Method::POST);
     vec![
-        Route::new(
-            get.clone(),
-            "/v1/helpers",
-            Scope::Read,
-            "list_helpers",
-            "The helpers there are, and who owns them.",
-            list,
-        )
-        .filtered()
-        .query::<Which>()
-        .gives::<Helpers>(200, "by name")
-        .fails(&[Code::Refused]),
-        Route::new(
-            post.clone(),
-            "/v1/helpers",
-            Scope::Control,
-            "ensure_helper",
-            "Makes a session own a helper, and starts it if it does not run; answered when it is ready.",
-            ensure,
-        )
-        .filtered()
-        .takes::<Ensure>()
-        .gives::<Status>(200, "it is ready")
-        .fails(&[
-            Code::Usage,
-            Code::NotFound,
-            Code::Refused,
-            Code::Held,
-            Code::TimedOut,
-            Code::Full,
-            Code::Unreachable,
-        ]),
-        Route::new(
-            get.clone(),
-            "/v1/helpers/{helper}",
-            Scope::Read,
-            "get_helper",
-            "What is known about a helper.",
-            one,
-        )
-        .filtered()
-        .gives::<Status>(200, "what is known")
-        .fails(&[Code::NotFound, Code::Unreachable]),
-        Route::new(
-            post.clone(),
-            "/v1/helpers/{helper}/release",
-            Scope::Control,
-            "release_helper",
-            "Makes a session own a helper no longer; the last one out stops it.",
-            release,
-        )
-        .filtered()
-        .takes::<Release>()
-        .gives::<Status>(200, "that is recorded")
-        .fails(&[Code::NotFound, Code::Refused, Code::Unreachable]),
-        Route::new(
-            post,
-            "/v1/helpers/{helper}/stop",
-            Scope::Control,
-            "stop_helper",
-            "End a helper with all its owners; answered when its end is proven. A caller who may see some of its \
-             owners only removes these.",
-            end,
-        )
-        .filtered()
-        .takes::<Grace>()
-        .gives::<Status>(200, "it is over")
-        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
-        Route::new(
-            get.clone(),
-            "/v1/helpers/{helper}/log",
-            Scope::Read,
-            "helper_log",
-            "What happened to a helper.",
-            log,
-        )
-        .filtered()
-        .query::<Part>()
-        .gives::<Events>(200, "events, in order")
-        .fails(&[Code::NotFound, Code::Refused]),
-        Route::new(
-            get,
-            "/v1/helpers/{helper}/output",
-            Scope::Read,
-            "helper_output",
-            "A helper's raw output.",
-            raw,
-        )
-        .filtered()
-        .query::<Bytes>()
-        .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
-        .tells("X-Output-From", "Where the bytes begin: later than asked for if that is no longer kept.")
-        .tells("X-Output-End", "How far the output reaches in all.")
-        .fails(&[Code::NotFound, Code::Refused]),
+        Route::get("list_helpers", "/v1/helpers", Scope::Read, list)
+            .about("The helpers there are, and who owns them.")
+            .filtered()
+            .query::<Which>()
+            .gives::<Helpers>(200, "by name")
+            .fails(&[Code::Refused]),
+        Route::post("ensure_helper", "/v1/helpers", Scope::Control, ensure)
+            .about(
+                "Makes a session own a helper, and starts it if it does not run; answered when it is \
+                 ready.",
+            )
+            .filtered()
+            .takes::<Ensure>()
+            .gives::<Status>(200, "it is ready")
+            .fails(&[
+                Code::Usage,
+                Code::NotFound,
+                Code::Refused,
+                Code::Held,
+                Code::TimedOut,
+                Code::Full,
+                Code::Unreachable,
+            ]),
+        Route::get("get_helper", "/v1/helpers/{helper}", Scope::Read, one)
+            .about("What is known about a helper.")
+            .filtered()
+            .gives::<Status>(200, "what is known")
+            .fails(&[Code::NotFound, Code::Unreachable]),
+        Route::post("release_helper", "/v1/helpers/{helper}/release", Scope::Control, release)
+            .about("Makes a session own a helper no longer; the last one out stops it.")
+            .filtered()
+            .takes::<Release>()
+            .gives::<Status>(200, "that is recorded")
+            .fails(&[Code::NotFound, Code::Refused, Code::Unreachable]),
+        Route::post("stop_helper", "/v1/helpers/{helper}/stop", Scope::Control, end)
+            .about(
+                "End a helper with all its owners; answered when its end is proven. A caller who may see \
+                 some of its owners only removes these.",
+            )
+            .filtered()
+            .takes::<Grace>()
+            .gives::<Status>(200, "it is over")
+            .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
+        Route::get("helper_log", "/v1/helpers/{helper}/log", Scope::Read, log)
+            .about("What happened to a helper.")
+            .filtered()
+            .query::<Part>()
+            .gives::<Events>(200, "events, in order")
+            .fails(&[Code::NotFound, Code::Refused]),
+        Route::get("helper_output", "/v1/helpers/{helper}/output", Scope::Read, raw)
+            .about("A helper's raw output.")
+            .filtered()
+            .query::<Bytes>()
+            .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
+            .tells("X-Output-From", "Where the bytes begin: later than asked for if that is no longer kept.")
+            .tells("X-Output-End", "How far the output reaches in all.")
+            .fails(&[Code::NotFound, Code::Refused]),
     ]
 }
 

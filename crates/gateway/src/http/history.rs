@@ -1,6 +1,5 @@
 //! History: what is kept of a session's transcript, and putting that back.
 
-use axum::http::Method;
 use berth_api::{Code, Scope};
 use berth_verbs::history::{self, History, Restored};
 use schemars::JsonSchema;
@@ -15,27 +14,18 @@ use crate::visible::Json;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/history",
-            Scope::Read,
-            "get_history",
-            "What is kept of a session's transcript: a copy from the end of each turn.",
-            show,
-        )
-        .gives::<History>(200, "what the copies can give back, the oldest first")
-        .fails(&[Code::NotFound, Code::Refused]),
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/history/restore",
-            Scope::Control,
-            "restore_history",
-            "Puts a transcript back to where the agent looks for it. A file that is there is not written over.",
-            put_back,
-        )
-        .takes::<Chosen>()
-        .gives::<Restored>(200, "it is back")
-        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+        Route::get("get_history", "/v1/sessions/{session}/history", Scope::Read, show)
+            .about("What is kept of a session's transcript: a copy from the end of each turn.")
+            .gives::<History>(200, "what the copies can give back, the oldest first")
+            .fails(&[Code::NotFound, Code::Refused]),
+        Route::post("restore_history", "/v1/sessions/{session}/history/restore", Scope::Control, put_back)
+            .about(
+                "Puts a transcript back to where the agent looks for it. A file that is there is not \
+                 written over.",
+            )
+            .takes::<Chosen>()
+            .gives::<Restored>(200, "it is back")
+            .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
     ]
 }
 

@@ -25,23 +25,18 @@ const ONLY_THERE: [&str; 2] = ["tokens", "links"];
 
 pub(crate) fn routes() -> Vec<Route> {
     let pass = |method: Method, name, about| {
-        Route::new(method, "/v1/hosts/{host}/{*path}", Scope::Read, name, about, pass_on)
+        Route::new(method, name, "/v1/hosts/{host}/{*path}", Scope::Read, pass_on)
+            .about(about)
             .filtered()
             .gives_as(ANY_STATUS, "what the host answers", "*/*", None)
             .fails(&[Code::NotFound, Code::NotAllowed, Code::Unreachable, Code::Full])
     };
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/hosts",
-            Scope::Read,
-            "list_hosts",
-            "Other hosts, and what is known of them.",
-            list,
-        )
-        .filtered()
-        .query::<Which>()
-        .gives::<HostList<'static>>(200, "the hosts"),
+        Route::get("list_hosts", "/v1/hosts", Scope::Read, list)
+            .about("Other hosts, and what is known of them.")
+            .filtered()
+            .query::<Which>()
+            .gives::<HostList<'static>>(200, "the hosts"),
         pass(Method::GET, "get_at_host", "Ask another host what could be asked here under /v1."),
         pass(Method::POST, "post_at_host", "The same with POST."),
         pass(Method::PATCH, "patch_at_host", "The same with PATCH."),

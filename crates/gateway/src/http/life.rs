@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, Method};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use berth_api::record::Interface;
 use berth_api::turn::Receipt;
@@ -29,115 +29,65 @@ const USUAL_GRACE_MS: u64 = 5000;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::POST,
-            "/v1/sessions",
-            Scope::Send,
-            "create_session",
-            "Starts an agent, or a command, in a new session; answered when it takes turns, if it does.",
-            create,
-        )
-        .filtered()
-        .takes::<NewSession>()
-        .header("Idempotency-Key", "what makes the call repeatable: the same key is the same session")
-        .gives::<Created>(201, "it runs")
-        .gives::<Created>(200, "the key meant it already")
-        .fails(&[
-            Code::Usage,
-            Code::NotFound,
-            Code::Refused,
-            Code::InUse,
-            Code::TimedOut,
-            Code::Full,
-            Code::Unreachable,
-        ]),
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/stop",
-            Scope::Control,
-            "stop_session",
-            "Ends a session's run; answered when that is proven over.",
-            end,
-        )
-        .takes::<Grace>()
-        .gives::<Status>(200, "it is over")
-        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/resume",
-            Scope::Send,
-            "resume_session",
-            "Starts the next run of a session, and restores it if it was put away.",
-            again,
-        )
-        .takes::<Again>()
-        .gives::<Status>(200, "it runs")
-        .fails(&[
-            Code::NotFound,
-            Code::Held,
-            Code::InUse,
-            Code::Refused,
-            Code::Full,
-            Code::Unreachable,
-        ]),
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/interface",
-            Scope::Control,
-            "switch_interface",
-            "Goes on with another interface of the session's agent, in the same conversation, once the turn that runs is over.",
-            switch,
-        )
-        .takes::<Switch>()
-        .gives::<Status>(200, "it was chosen; `next_interface` is there until the run with it begins")
-        .fails(&[
-            Code::NotFound,
-            Code::Held,
-            Code::InUse,
-            Code::Refused,
-            Code::Full,
-            Code::Unreachable,
-        ]),
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/fork",
-            Scope::Send,
-            "fork_session",
-            "Starts a new session with a copy of this one's conversation.",
-            copy,
-        )
-        .takes::<Copied>()
-        .gives::<Status>(201, "the new one runs")
-        .fails(&[
-            Code::NotFound,
-            Code::NotAllowed,
-            Code::Usage,
-            Code::Refused,
-            Code::Full,
-            Code::Unreachable,
-        ]),
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/archive",
-            Scope::Control,
-            "archive_session",
-            "Puts a session away that does not run; nothing is deleted.",
-            put_away,
-        )
-        .takes::<PutAway>()
-        .gives::<Status>(200, "it is archived")
-        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/restore",
-            Scope::Control,
-            "restore_session",
-            "Brings a session back that was put away; it does not run yet.",
-            bring_back,
-        )
-        .takes::<Nothing>()
-        .gives::<Status>(200, "it is back")
-        .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
+        Route::post("create_session", "/v1/sessions", Scope::Send, create)
+            .about(
+                "Starts an agent, or a command, in a new session; answered when it takes turns, if it \
+                 does.",
+            )
+            .filtered()
+            .takes::<NewSession>()
+            .header("Idempotency-Key", "what makes the call repeatable: the same key is the same session")
+            .gives::<Created>(201, "it runs")
+            .gives::<Created>(200, "the key meant it already")
+            .fails(&[
+                Code::Usage,
+                Code::NotFound,
+                Code::Refused,
+                Code::InUse,
+                Code::TimedOut,
+                Code::Full,
+                Code::Unreachable,
+            ]),
+        Route::post("stop_session", "/v1/sessions/{session}/stop", Scope::Control, end)
+            .about("Ends a session's run; answered when that is proven over.")
+            .takes::<Grace>()
+            .gives::<Status>(200, "it is over")
+            .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
+        Route::post("resume_session", "/v1/sessions/{session}/resume", Scope::Send, again)
+            .about("Starts the next run of a session, and restores it if it was put away.")
+            .takes::<Again>()
+            .gives::<Status>(200, "it runs")
+            .fails(&[Code::NotFound, Code::Held, Code::InUse, Code::Refused, Code::Full, Code::Unreachable]),
+        Route::post("switch_interface", "/v1/sessions/{session}/interface", Scope::Control, switch)
+            .about(
+                "Goes on with another interface of the session's agent, in the same conversation, once \
+                 the turn that runs is over.",
+            )
+            .takes::<Switch>()
+            .gives::<Status>(200, "it was chosen; `next_interface` is there until the run with it begins")
+            .fails(&[Code::NotFound, Code::Held, Code::InUse, Code::Refused, Code::Full, Code::Unreachable]),
+        Route::post("fork_session", "/v1/sessions/{session}/fork", Scope::Send, copy)
+            .about("Starts a new session with a copy of this one's conversation.")
+            .takes::<Copied>()
+            .gives::<Status>(201, "the new one runs")
+            .fails(&[
+                Code::NotFound,
+                Code::NotAllowed,
+                Code::Usage,
+                Code::Refused,
+                Code::Full,
+                Code::Unreachable,
+            ]),
+        Route::post("archive_session", "/v1/sessions/{session}/archive", Scope::Control, put_away)
+            .about("Puts a session away that does not run; nothing is deleted.")
+            .takes::<PutAway>()
+            .gives::<Status>(200, "it is archived")
+            .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
+        Route::post("restore_session", "/v1/sessions/{session}/restore", Scope::Control, bring_back)
+            .about("Brings a session back that was put away; it does not run yet.")
+            .takes::<Nothing>()
+            .gives::<Status>(200, "it is back")
+            .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
     ]
 }
 

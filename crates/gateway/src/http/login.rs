@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::extract::{Extension, Query, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use base64::Engine;
 use berth_api::{Code, NewToken, Scope, TokenKind};
@@ -34,28 +34,26 @@ const FORM_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/login", Scope::Read, "login_page", "The page to log in with.", show)
+        Route::get("login_page", "/login", Scope::Read, show)
+            .about("The page to log in with.")
             .open()
             .query::<Form>()
             .gives_as(200, "the page; a link in it is not used up by looking", "text/html", None)
             .gives_as(303, "you are logged in already: to the page", "text/html", None),
-        Route::new(
-            Method::POST,
-            "/login",
-            Scope::Read,
-            "login",
-            "Log a browser in: by a link, or by a token.",
-            login,
-        )
-        .open()
-        .takes_form::<Form>()
-        .gives::<NewToken>(200, "logged in: `secret` goes into `Authorization: Bearer SECRET`")
-        .fails(&[Code::Full])
-        .fails_with(401, Code::NotAllowed, "the link or token is not a good one")
-        .fails_with(410, Code::Refused, "the link was used, or is too old"),
-        Route::new(Method::POST, "/logout", Scope::Read, "logout", "Log this browser out.", logout)
+        Route::post("login", "/login", Scope::Read, login)
+            .about("Log a browser in: by a link, or by a token.")
             .open()
-            .gives_as(204, "logged out", "text/html", None),
+            .takes_form::<Form>()
+            .gives::<NewToken>(200, "logged in: `secret` goes into `Authorization: Bearer SECRET`")
+            .fails(&[Code::Full])
+            .fails_with(401, Code::NotAllowed, "the link or token is not a good one")
+            .fails_with(410, Code::Refused, "the link was used, or is too old"),
+        Route::post("logout", "/logout", Scope::Read, logout).about("Log this browser out.").open().gives_as(
+            204,
+            "logged out",
+            "text/html",
+            None,
+        ),
     ]
 }
 

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
-use axum::http::Method;
 use berth_api::{Code, Problem, Scope, Viewer};
 use berth_core::SessionId;
 use berth_keeper::sweep::{self, Depth, Order, Report};
@@ -58,103 +57,48 @@ const TROUBLE_FOR: Duration = Duration::from_secs(60);
 const STARTED_IN: &str = "; started in session ";
 
 pub(crate) fn routes() -> Vec<Route> {
-    let get = Method::GET;
     vec![
-        Route::new(
-            get.clone(),
-            "/v1/sessions/{session}/why",
-            Scope::Read,
-            "why_session",
-            "The evidence behind a session's state.",
-            why,
-        )
-        .gives::<Why>(200, "the claim and the facts behind it")
-        .fails(&[Code::NotFound, Code::Refused]),
-        Route::new(
-            get.clone(),
-            "/v1/why",
-            Scope::Read,
-            "why_process",
-            "Whose a process is, and why that is said.",
-            why_process,
-        )
-        .filtered()
-        .query::<Process>()
-        .gives::<Whose>(200, "the claim and the facts behind it")
-        .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
-        Route::new(
-            get.clone(),
-            "/v1/sessions/{session}/processes",
-            Scope::Read,
-            "session_processes",
-            "The processes of a session: tree, memory, ports.",
-            of_session,
-        )
-        .gives::<Block>(200, "what of it runs")
-        .fails(&[Code::NotFound, Code::Refused]),
-        Route::new(
-            get.clone(),
-            "/v1/sessions/{session}/changes",
-            Scope::Read,
-            "session_changes",
-            "The files of a session's directory that differ from the last commit.",
-            changes,
-        )
-        .gives::<Compared>(200, "the files; none outside of a git work tree")
-        .fails(&[Code::NotFound, Code::Refused, Code::Full, Code::Unreachable]),
-        Route::new(
-            get.clone(),
-            "/v1/processes",
-            Scope::Read,
-            "processes",
-            "The processes of all sessions and helpers.",
-            of_all,
-        )
-        .filtered()
-        .gives::<Processes>(200, "what runs")
-        .fails(&[Code::Refused, Code::Unreachable]),
-        Route::new(
-            get.clone(),
-            "/v1/ports/{port}",
-            Scope::Read,
-            "port",
-            "Who listens on a port, and whose they are.",
-            of_port,
-        )
-        .gives::<Ports>(200, "all processes that listen on it")
-        .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
-        Route::new(
-            get.clone(),
-            "/v1/doctor",
-            Scope::Read,
-            "doctor",
-            "What this host offers, what each missing piece costs, and what would mend it.",
-            examine,
-        )
-        .gives::<doctor::Report>(200, "what was found"),
-        Route::new(
-            Method::POST,
-            "/v1/sweep",
-            Scope::Control,
-            "sweep",
-            "Compares records with reality and clears up what is proven ours.",
-            clear_up,
-        )
-        .takes::<Sweep>()
-        .gives::<Report>(200, "what was found, and what was done about it")
-        .fails(&[Code::NotAllowed]),
-        Route::new(
-            get,
-            "/v1/grep",
-            Scope::Read,
-            "grep",
-            "Finds words in what was said, in what agents wrote, and in their own records of it.",
-            find,
-        )
-        .filtered()
-        .query::<Search>()
-        .gives::<Found>(200, "the lines, of the newest session first")
-        .fails(&[Code::Usage, Code::NotFound, Code::Refused, Code::Full, Code::Unreachable]),
+        Route::get("why_session", "/v1/sessions/{session}/why", Scope::Read, why)
+            .about("The evidence behind a session's state.")
+            .gives::<Why>(200, "the claim and the facts behind it")
+            .fails(&[Code::NotFound, Code::Refused]),
+        Route::get("why_process", "/v1/why", Scope::Read, why_process)
+            .about("Whose a process is, and why that is said.")
+            .filtered()
+            .query::<Process>()
+            .gives::<Whose>(200, "the claim and the facts behind it")
+            .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
+        Route::get("session_processes", "/v1/sessions/{session}/processes", Scope::Read, of_session)
+            .about("The processes of a session: tree, memory, ports.")
+            .gives::<Block>(200, "what of it runs")
+            .fails(&[Code::NotFound, Code::Refused]),
+        Route::get("session_changes", "/v1/sessions/{session}/changes", Scope::Read, changes)
+            .about("The files of a session's directory that differ from the last commit.")
+            .gives::<Compared>(200, "the files; none outside of a git work tree")
+            .fails(&[Code::NotFound, Code::Refused, Code::Full, Code::Unreachable]),
+        Route::get("processes", "/v1/processes", Scope::Read, of_all)
+            .about("The processes of all sessions and helpers.")
+            .filtered()
+            .gives::<Processes>(200, "what runs")
+            .fails(&[Code::Refused, Code::Unreachable]),
+        Route::get("port", "/v1/ports/{port}", Scope::Read, of_port)
+            .about("Who listens on a port, and whose they are.")
+            .gives::<Ports>(200, "all processes that listen on it")
+            .fails(&[Code::NotFound, Code::Usage, Code::Refused]),
+        Route::get("doctor", "/v1/doctor", Scope::Read, examine)
+            .about("What this host offers, what each missing piece costs, and what would mend it.")
+            .gives::<doctor::Report>(200, "what was found"),
+        Route::post("sweep", "/v1/sweep", Scope::Control, clear_up)
+            .about("Compares records with reality and clears up what is proven ours.")
+            .takes::<Sweep>()
+            .gives::<Report>(200, "what was found, and what was done about it")
+            .fails(&[Code::NotAllowed]),
+        Route::get("grep", "/v1/grep", Scope::Read, find)
+            .about("Finds words in what was said, in what agents wrote, and in their own records of it.")
+            .filtered()
+            .query::<Search>()
+            .gives::<Found>(200, "the lines, of the newest session first")
+            .fails(&[Code::Usage, Code::NotFound, Code::Refused, Code::Full, Code::Unreachable]),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! The terminal without attaching to it: its bytes, its screen, and typing once.
 
-use axum::http::{Method, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope, Status};
 use berth_verbs::{input, output, screen};
@@ -25,42 +25,27 @@ const END: &str = "x-output-end";
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/output",
-            Scope::Read,
-            "get_output",
-            "What the agent wrote, byte for byte. `X-Output-From` says where the bytes begin (later than asked for \
-             if that is no longer kept), `X-Output-End` how far the output reaches in all.",
-            output_,
-        )
-        .query::<Piece>()
-        .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
-        .tells("X-Output-From", "Where the bytes begin.")
-        .tells("X-Output-End", "How far the output reaches in all.")
-        .fails(&[Code::NotFound, Code::Usage]),
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/screen",
-            Scope::Read,
-            "get_screen",
-            "What is on the screen, also of a session that is over.",
-            screen_,
-        )
-        .query::<Look>()
-        .gives_as(200, "the screen", "text/plain", Some(text))
-        .fails(&[Code::NotFound, Code::Usage]),
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/input",
-            Scope::Control,
-            "type_input",
-            "Types into the terminal, once, as the one writer.",
-            input_,
-        )
-        .takes::<Keys>()
-        .gives::<Status>(200, "typed; what is known then")
-        .fails(&[Code::NotFound, Code::Usage, Code::Held, Code::Refused]),
+        Route::get("get_output", "/v1/sessions/{session}/output", Scope::Read, output_)
+            .about(
+                "What the agent wrote, byte for byte. `X-Output-From` says where the bytes begin (later \
+                 than asked for if that is no longer kept), `X-Output-End` how far the output reaches in \
+                 all.",
+            )
+            .query::<Piece>()
+            .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
+            .tells("X-Output-From", "Where the bytes begin.")
+            .tells("X-Output-End", "How far the output reaches in all.")
+            .fails(&[Code::NotFound, Code::Usage]),
+        Route::get("get_screen", "/v1/sessions/{session}/screen", Scope::Read, screen_)
+            .about("What is on the screen, also of a session that is over.")
+            .query::<Look>()
+            .gives_as(200, "the screen", "text/plain", Some(text))
+            .fails(&[Code::NotFound, Code::Usage]),
+        Route::post("type_input", "/v1/sessions/{session}/input", Scope::Control, input_)
+            .about("Types into the terminal, once, as the one writer.")
+            .takes::<Keys>()
+            .gives::<Status>(200, "typed; what is known then")
+            .fails(&[Code::NotFound, Code::Usage, Code::Held, Code::Refused]),
     ]
 }
 

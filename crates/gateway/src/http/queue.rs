@@ -21,48 +21,24 @@ use crate::visible::{Json, nothing_hidden};
 pub(crate) fn routes() -> Vec<Route> {
     let fails = [Code::NotFound, Code::Refused, Code::Unreachable, Code::Unavailable];
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/queue",
-            Scope::Read,
-            "get_queue",
-            "What waits in a session.",
-            show,
-        )
-        .gives::<Waiting>(200, "what waits, the next one first")
-        .fails(&[Code::NotFound, Code::Refused]),
-        Route::new(
-            Method::PATCH,
-            "/v1/sessions/{session}/queue",
-            Scope::Send,
-            "change_queue",
-            "Let no further turn begin, or let the queue go on, whatever held it.",
-            change,
-        )
-        .takes::<QueueChange>()
-        .gives::<Waiting>(200, "what waits now")
-        .fails(&fails),
-        Route::new(
-            Method::DELETE,
-            "/v1/sessions/{session}/queue/{turn}",
-            Scope::Send,
-            "drop_turn",
-            "Withdraw a turn that waits.",
-            withdraw,
-        )
-        .gives::<Waiting>(200, "what waits now")
-        .fails(&fails),
-        Route::new(
-            Method::PATCH,
-            "/v1/sessions/{session}/queue/{turn}",
-            Scope::Send,
-            "change_turn",
-            "Put a turn that waits at another place, or have it say something else.",
-            edit,
-        )
-        .takes::<TurnChange>()
-        .gives::<Waiting>(200, "what waits now")
-        .fails(&fails),
+        Route::get("get_queue", "/v1/sessions/{session}/queue", Scope::Read, show)
+            .about("What waits in a session.")
+            .gives::<Waiting>(200, "what waits, the next one first")
+            .fails(&[Code::NotFound, Code::Refused]),
+        Route::new(Method::PATCH, "change_queue", "/v1/sessions/{session}/queue", Scope::Send, change)
+            .about("Let no further turn begin, or let the queue go on, whatever held it.")
+            .takes::<QueueChange>()
+            .gives::<Waiting>(200, "what waits now")
+            .fails(&fails),
+        Route::new(Method::DELETE, "drop_turn", "/v1/sessions/{session}/queue/{turn}", Scope::Send, withdraw)
+            .about("Withdraw a turn that waits.")
+            .gives::<Waiting>(200, "what waits now")
+            .fails(&fails),
+        Route::new(Method::PATCH, "change_turn", "/v1/sessions/{session}/queue/{turn}", Scope::Send, edit)
+            .about("Put a turn that waits at another place, or have it say something else.")
+            .takes::<TurnChange>()
+            .gives::<Waiting>(200, "what waits now")
+            .fails(&fails),
     ]
 }
 

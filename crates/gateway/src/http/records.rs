@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::Method;
 use berth_api::{Code, Problem, Scope};
 use berth_verbs::records::{self, Checked};
 use berth_verbs::{Ctx, foreign};
@@ -33,48 +32,39 @@ pub(crate) fn routes() -> Vec<Route> {
     const TREE: &str = "The turns of an agent's own transcript, its branches, and what a resume takes up.";
     vec![
         of_session(
-            Route::new(
-                Method::GET,
+            Route::get(
+                "check_transcript",
                 "/v1/sessions/{session}/transcript/check",
                 Scope::Read,
-                "check_transcript",
-                CHECK,
                 check_session,
             )
+            .about(CHECK)
             .gives::<Reports>(200, "what was found"),
         ),
         of_session(
-            Route::new(
-                Method::GET,
+            Route::get(
+                "transcript_tree",
                 "/v1/sessions/{session}/transcript/tree",
                 Scope::Read,
-                "transcript_tree",
-                TREE,
                 tree_session,
             )
+            .about(TREE)
             .gives::<Value>(200, "as `berth transcript tree --json` prints it"),
         ),
         of_foreign(
-            Route::new(
-                Method::GET,
+            Route::get(
+                "check_foreign",
                 "/v1/foreign/{agent}/{conversation}/check",
                 Scope::Read,
-                "check_foreign",
-                CHECK,
                 check_foreign,
             )
+            .about(CHECK)
             .gives::<Reports>(200, "what was found"),
         ),
         of_foreign(
-            Route::new(
-                Method::GET,
-                "/v1/foreign/{agent}/{conversation}/tree",
-                Scope::Read,
-                "foreign_tree",
-                TREE,
-                tree_foreign,
-            )
-            .gives::<Value>(200, "as `berth transcript tree --json` prints it"),
+            Route::get("foreign_tree", "/v1/foreign/{agent}/{conversation}/tree", Scope::Read, tree_foreign)
+                .about(TREE)
+                .gives::<Value>(200, "as `berth transcript tree --json` prints it"),
         ),
     ]
 }

@@ -30,62 +30,34 @@ const MOST_CANDIDATES: usize = 60;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/sessions",
-            Scope::Read,
-            "list_sessions",
-            "The sessions, who needs you first.",
-            list,
-        )
-        .filtered()
-        .query::<Which>()
-        .gives::<Sessions>(200, "the list")
-        .fails(&[Code::Usage, Code::Unreachable]),
-        Route::new(
-            Method::GET,
-            "/v1/directories",
-            Scope::Send,
-            "list_directories",
-            "Directories to suggest for a new session: those of sessions, the last used first, then those that the \
-             config lists.",
-            directories,
-        )
-        .filtered()
-        .gives::<Directories>(200, "the list; only directories that you may start a session in")
-        .fails(&[Code::Refused, Code::Unreachable]),
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}",
-            Scope::Read,
-            "get_session",
-            "What is known about a session.",
-            one,
-        )
-        .gives::<Status>(200, "what is known")
-        .fails(&[Code::NotFound, Code::Unreachable]),
-        Route::new(
-            Method::PATCH,
-            "/v1/sessions/{session}",
-            Scope::Control,
-            "change_session",
-            "Another name, other tags, another note, another policy.",
-            change,
-        )
-        .takes::<Changes>()
-        .gives::<Status>(200, "what is known now")
-        .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Held, Code::Unreachable]),
-        Route::new(
-            Method::DELETE,
-            "/v1/sessions/{session}",
-            Scope::Admin,
-            "delete_session",
-            "Deletes a session that does not run, for good.",
-            delete,
-        )
-        .query::<Confirmed>()
-        .gives::<Doomed>(200, "what was deleted")
-        .fails(&[Code::NotFound, Code::NeedsYes, Code::Held, Code::Refused, Code::Unreachable]),
+        Route::get("list_sessions", "/v1/sessions", Scope::Read, list)
+            .about("The sessions, who needs you first.")
+            .filtered()
+            .query::<Which>()
+            .gives::<Sessions>(200, "the list")
+            .fails(&[Code::Usage, Code::Unreachable]),
+        Route::get("list_directories", "/v1/directories", Scope::Send, directories)
+            .about(
+                "Directories to suggest for a new session: those of sessions, the last used first, then \
+                 those that the config lists.",
+            )
+            .filtered()
+            .gives::<Directories>(200, "the list; only directories that you may start a session in")
+            .fails(&[Code::Refused, Code::Unreachable]),
+        Route::get("get_session", "/v1/sessions/{session}", Scope::Read, one)
+            .about("What is known about a session.")
+            .gives::<Status>(200, "what is known")
+            .fails(&[Code::NotFound, Code::Unreachable]),
+        Route::new(Method::PATCH, "change_session", "/v1/sessions/{session}", Scope::Control, change)
+            .about("Another name, other tags, another note, another policy.")
+            .takes::<Changes>()
+            .gives::<Status>(200, "what is known now")
+            .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Held, Code::Unreachable]),
+        Route::new(Method::DELETE, "delete_session", "/v1/sessions/{session}", Scope::Admin, delete)
+            .about("Deletes a session that does not run, for good.")
+            .query::<Confirmed>()
+            .gives::<Doomed>(200, "what was deleted")
+            .fails(&[Code::NotFound, Code::NeedsYes, Code::Held, Code::Refused, Code::Unreachable]),
     ]
 }
 

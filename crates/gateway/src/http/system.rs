@@ -30,33 +30,24 @@ const LEAST_FREE_BYTES: u64 = 4 << 20;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(Method::GET, "/healthz", Scope::Read, "health", "Whether the gateway is alive.", health)
+        Route::get("health", "/healthz", Scope::Read, health)
+            .about("Whether the gateway is alive.")
             .open()
             .gives::<Health>(200, "it is"),
-        Route::new(
-            Method::GET,
-            "/readyz",
-            Scope::Read,
-            "ready",
-            "Whether the gateway can do its work.",
-            ready,
-        )
-        .open()
-        .gives::<Health>(200, "it can")
-        .fails(&[Code::Unreachable]),
-        Route::new(
-            Method::GET,
-            METRICS,
-            Scope::Read,
-            "metrics",
-            "What can be counted, for Prometheus.",
-            metrics,
-        )
-        .gives_as(200, "OpenMetrics", METRICS_TYPE, None),
-        Route::new(Method::GET, "/openapi.json", Scope::Read, "openapi", "This description.", openapi)
+        Route::get("ready", "/readyz", Scope::Read, ready)
+            .about("Whether the gateway can do its work.")
+            .open()
+            .gives::<Health>(200, "it can")
+            .fails(&[Code::Unreachable]),
+        Route::get("metrics", METRICS, Scope::Read, metrics)
+            .about("What can be counted, for Prometheus.")
+            .gives_as(200, "OpenMetrics", METRICS_TYPE, None),
+        Route::get("openapi", "/openapi.json", Scope::Read, openapi)
+            .about("This description.")
             .open()
             .gives::<serde_json::Value>(200, "OpenAPI 3.1"),
-        Route::new(Method::GET, "/v1/whoami", Scope::Read, "whoami", "Who you are to this gateway.", whoami)
+        Route::get("whoami", "/v1/whoami", Scope::Read, whoami)
+            .about("Who you are to this gateway.")
             .filtered()
             .gives::<WhoAmI>(200, "what you may do"),
     ]

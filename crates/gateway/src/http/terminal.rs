@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{FromRequestParts, State};
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request, Role, Size};
@@ -62,18 +62,14 @@ static TERMINALS: AtomicUsize = AtomicUsize::new(1);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/terminal",
-            Scope::Read,
-            "attach_terminal",
-            "The terminal over a WebSocket (sub-protocol `berth.terminal.v1`; docs/gateway.md). Typing needs the \
-             scope `control`.",
-            terminal,
-        )
-        .query::<How>()
-        .gives_as(101, "attached", "application/octet-stream", None)
-        .fails(&[Code::NotFound, Code::Usage, Code::NotAllowed, Code::Full]),
+        Route::get("attach_terminal", "/v1/sessions/{session}/terminal", Scope::Read, terminal)
+            .about(
+                "The terminal over a WebSocket (sub-protocol `berth.terminal.v1`; docs/gateway.md). \
+                 Typing needs the scope `control`.",
+            )
+            .query::<How>()
+            .gives_as(101, "attached", "application/octet-stream", None)
+            .fails(&[Code::NotFound, Code::Usage, Code::NotAllowed, Code::Full]),
     ]
 }
 

@@ -24,51 +24,27 @@ use crate::visible::{Json, nothing_hidden};
 pub(crate) fn routes() -> Vec<Route> {
     let (list_path, one_path) = ("/v1/tokens", "/v1/tokens/{token}");
     vec![
-        Route::new(
-            Method::GET,
-            list_path,
-            Scope::Admin,
-            "list_tokens",
-            "Who may do what: tokens, logins and links.",
-            list,
-        )
-        .filtered()
-        .gives::<Tokens>(200, "the list, the oldest first"),
-        Route::new(
-            Method::POST,
-            list_path,
-            Scope::Admin,
-            "create_token",
-            "Make a token. Its secret is told only here.",
-            create,
-        )
-        .filtered()
-        .takes::<NewTokenBody>()
-        .gives::<NewToken>(201, "the token, and its secret")
-        .fails(&[Code::NotFound, Code::Refused, Code::NeedsYes, Code::Full]),
-        Route::new(
-            Method::DELETE,
-            one_path,
-            Scope::Admin,
-            "revoke_token",
-            "Take a token back, by its name or id, at once.",
-            revoke,
-        )
-        .filtered()
-        .gives::<Revoked>(200, "what is gone: the token, and what was made with it")
-        .fails(&[Code::NotFound]),
-        Route::new(
-            Method::POST,
-            "/v1/links",
-            Scope::Admin,
-            "create_link",
-            "Make a link that logs one browser in, once.",
-            link,
-        )
-        .filtered()
-        .takes::<NewLinkBody>()
-        .gives::<NewLink>(201, "the link")
-        .fails(&[Code::NotFound, Code::NeedsYes, Code::Full]),
+        Route::get("list_tokens", list_path, Scope::Admin, list)
+            .about("Who may do what: tokens, logins and links.")
+            .filtered()
+            .gives::<Tokens>(200, "the list, the oldest first"),
+        Route::post("create_token", list_path, Scope::Admin, create)
+            .about("Make a token. Its secret is told only here.")
+            .filtered()
+            .takes::<NewTokenBody>()
+            .gives::<NewToken>(201, "the token, and its secret")
+            .fails(&[Code::NotFound, Code::Refused, Code::NeedsYes, Code::Full]),
+        Route::new(Method::DELETE, "revoke_token", one_path, Scope::Admin, revoke)
+            .about("Take a token back, by its name or id, at once.")
+            .filtered()
+            .gives::<Revoked>(200, "what is gone: the token, and what was made with it")
+            .fails(&[Code::NotFound]),
+        Route::post("create_link", "/v1/links", Scope::Admin, link)
+            .about("Make a link that logs one browser in, once.")
+            .filtered()
+            .takes::<NewLinkBody>()
+            .gives::<NewLink>(201, "the link")
+            .fails(&[Code::NotFound, Code::NeedsYes, Code::Full]),
     ]
 }
 

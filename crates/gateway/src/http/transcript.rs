@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{Method, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use berth_api::{Code, Problem, Scope};
 use berth_verbs::export::{self, Exported, Write};
@@ -28,32 +28,23 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/transcript",
-            Scope::Read,
-            "transcript",
-            "What was said and done, turn by turn; what only the agent's own record has comes before the first turn.",
-            told,
-        )
-        .query::<Part>()
-        .gives::<Page>(200, "the turns")
-        .fails(&[Code::NotFound, Code::Refused]),
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/export",
-            Scope::Read,
-            "export_session",
-            "A session as a file: a text, its events, or a recording of its terminal.",
-            file,
-        )
-        .query::<Wanted>()
-        .gives_as(200, "the file", "text/markdown", Some(text))
-        .gives_as(200, "the file", "application/x-ndjson", Some(text))
-        .gives::<serde_json::Value>(200, "the file")
-        .gives_as(200, "the file", "application/x-asciicast", Some(text))
-        .tells("Content-Disposition", "What to call the file.")
-        .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Full]),
+        Route::get("transcript", "/v1/sessions/{session}/transcript", Scope::Read, told)
+            .about(
+                "What was said and done, turn by turn; what only the agent's own record has comes before \
+                 the first turn.",
+            )
+            .query::<Part>()
+            .gives::<Page>(200, "the turns")
+            .fails(&[Code::NotFound, Code::Refused]),
+        Route::get("export_session", "/v1/sessions/{session}/export", Scope::Read, file)
+            .about("A session as a file: a text, its events, or a recording of its terminal.")
+            .query::<Wanted>()
+            .gives_as(200, "the file", "text/markdown", Some(text))
+            .gives_as(200, "the file", "application/x-ndjson", Some(text))
+            .gives::<serde_json::Value>(200, "the file")
+            .gives_as(200, "the file", "application/x-asciicast", Some(text))
+            .tells("Content-Disposition", "What to call the file.")
+            .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Full]),
     ]
 }
 

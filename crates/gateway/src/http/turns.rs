@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use axum::extract::{FromRequestParts, RawPathParams, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::message::Submit;
 use berth_api::turn::{Manner, Receipt, TurnView};
@@ -42,72 +42,42 @@ const MOST_BYTES: usize = 4 << 20;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/turns",
-            Scope::Read,
-            "list_turns",
-            "The turns of a session, in the order they were accepted.",
-            list,
-        )
-        .query::<Which>()
-        .gives::<Turns>(200, "the turns")
-        .fails(&[Code::NotFound]),
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/turns",
-            Scope::Send,
-            "send_turn",
-            "Send a prompt to a session's agent.",
-            send,
-        )
-        .header(
-            "Idempotency-Key",
-            "Makes the call repeatable: the same key with the same text means the same turn.",
-        )
-        .takes::<NewTurn>()
-        .gives::<Receipt>(202, "it is on disk, and waits or runs")
-        .gives::<TurnView>(200, "with `wait`: what came of it")
-        .tells("Location", "With a receipt: where the turn is.")
-        .fails(&[
-            Code::NotFound,
-            Code::Refused,
-            Code::Full,
-            Code::TimedOut,
-            Code::Unreachable,
-            Code::Unavailable,
-        ]),
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/turns/{turn}",
-            Scope::Read,
-            "get_turn",
-            "Everything known about a turn.",
-            one,
-        )
-        .gives::<TurnView>(200, "the turn")
-        .fails(&[Code::NotFound]),
-        Route::new(
-            Method::GET,
-            "/v1/sessions/{session}/turns/{turn}/result",
-            Scope::Read,
-            "get_result",
-            "What came of a turn.",
-            result,
-        )
-        .gives::<TurnView>(200, "it is over")
-        .gives::<TurnView>(202, "it is in progress")
-        .fails(&[Code::NotFound]),
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/turns/{turn}/cancel",
-            Scope::Send,
-            "cancel_turn",
-            "Cancel a queued or running turn.",
-            cancel,
-        )
-        .gives::<TurnView>(200, "it is over and will not run")
-        .fails(&[Code::NotFound, Code::Refused, Code::Held, Code::TimedOut, Code::Unreachable]),
+        Route::get("list_turns", "/v1/sessions/{session}/turns", Scope::Read, list)
+            .about("The turns of a session, in the order they were accepted.")
+            .query::<Which>()
+            .gives::<Turns>(200, "the turns")
+            .fails(&[Code::NotFound]),
+        Route::post("send_turn", "/v1/sessions/{session}/turns", Scope::Send, send)
+            .about("Send a prompt to a session's agent.")
+            .header(
+                "Idempotency-Key",
+                "Makes the call repeatable: the same key with the same text means the same turn.",
+            )
+            .takes::<NewTurn>()
+            .gives::<Receipt>(202, "it is on disk, and waits or runs")
+            .gives::<TurnView>(200, "with `wait`: what came of it")
+            .tells("Location", "With a receipt: where the turn is.")
+            .fails(&[
+                Code::NotFound,
+                Code::Refused,
+                Code::Full,
+                Code::TimedOut,
+                Code::Unreachable,
+                Code::Unavailable,
+            ]),
+        Route::get("get_turn", "/v1/sessions/{session}/turns/{turn}", Scope::Read, one)
+            .about("Everything known about a turn.")
+            .gives::<TurnView>(200, "the turn")
+            .fails(&[Code::NotFound]),
+        Route::get("get_result", "/v1/sessions/{session}/turns/{turn}/result", Scope::Read, result)
+            .about("What came of a turn.")
+            .gives::<TurnView>(200, "it is over")
+            .gives::<TurnView>(202, "it is in progress")
+            .fails(&[Code::NotFound]),
+        Route::post("cancel_turn", "/v1/sessions/{session}/turns/{turn}/cancel", Scope::Send, cancel)
+            .about("Cancel a queued or running turn.")
+            .gives::<TurnView>(200, "it is over and will not run")
+            .fails(&[Code::NotFound, Code::Refused, Code::Held, Code::TimedOut, Code::Unreachable]),
     ]
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::Method;
 use berth_api::record::Event;
 use berth_api::turn::TurnView;
 use berth_api::{Code, Problem, Scope, Status, Viewer};
@@ -35,18 +34,21 @@ static MATCHING: Semaphore = Semaphore::const_new(MOST_MATCHING);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::new(
-            Method::POST,
-            "/v1/sessions/{session}/wait",
-            Scope::Read,
-            "wait",
-            "Wait until a session is idle, needs an answer, is done with its latest turn or with a given one, ends, \
-             or says something.",
-            wait_for,
-        )
-        .takes::<Wish>()
-        .gives::<Waited>(200, "it has come")
-        .fails(&[Code::NotFound, Code::Refused, Code::Held, Code::TimedOut, Code::Full, Code::Unreachable]),
+        Route::post("wait", "/v1/sessions/{session}/wait", Scope::Read, wait_for)
+            .about(
+                "Wait until a session is idle, needs an answer, is done with its latest turn or with a \
+                 given one, ends, or says something.",
+            )
+            .takes::<Wish>()
+            .gives::<Waited>(200, "it has come")
+            .fails(&[
+                Code::NotFound,
+                Code::Refused,
+                Code::Held,
+                Code::TimedOut,
+                Code::Full,
+                Code::Unreachable,
+            ]),
     ]
 }
 
