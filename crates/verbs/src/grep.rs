@@ -8,7 +8,6 @@
 mod lines;
 mod literals;
 mod pattern;
-mod raw;
 mod record;
 mod session;
 mod text;

@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use memchr::{memchr, memrchr};
 
 use super::pattern::Pattern;
-use super::raw::Kind;
 use super::text;
 
 /// How much is read at a time.
@@ -27,6 +26,17 @@ pub(crate) const MAX_LINE_BYTES: usize = 16 << 20;
 const MAX_SHOWN_BYTES: usize = 2000;
 /// How much of it comes before the match.
 const SHOWN_BEFORE_BYTES: usize = 200;
+
+/// What the bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// What a terminal got.
+    Terminal,
+    /// JSON, a record to a line; and whatever else an agent wrote on the same pipe.
+    Records,
+    /// JSON, a record to a line: the transcript that this agent keeps itself.
+    Transcript(berth_transcript::Kind),
+}
 
 /// A file that is part of a stream.
 #[derive(Clone, Debug)]
@@ -200,7 +210,7 @@ pub(crate) fn may_match(
     let Some(literals) = &pattern.literals else { return Ok(true) };
     let mut may = false;
     walk(source, 0..source.pieces.len(), &mut scratch.window, read, &mut |bytes, _| {
-        may = literals.candidates(bytes, source.kind).next(0).is_some();
+        may = literals.next(bytes, 0).is_some();
         if may { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(may)
@@ -411,9 +421,8 @@ fn chunk(
         }
         return ControlFlow::Continue(());
     };
-    let mut candidates = literals.candidates(bytes, kind);
     let mut from = 0;
-    while let Some(at) = candidates.next(from) {
+    while let Some(at) = literals.next(bytes, from) {
         let begin = memrchr(b'\n', &bytes[..at]).map_or(0, |before| before + 1);
         let end = line_end(at);
         take(begin, end, gather)?;

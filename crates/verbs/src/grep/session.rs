@@ -16,9 +16,8 @@ use berth_core::SessionId;
 use berth_keeper::turn;
 use berth_store::{History, output, store, turn_view};
 
-use super::lines::{Context, Found, Gather, Piece, Scratch, Source, may_match, search};
+use super::lines::{Context, Found, Gather, Kind, Piece, Scratch, Source, may_match, search};
 use super::pattern::Pattern;
-use super::raw::Kind;
 use super::text;
 use crate::transcript::own_files;
 

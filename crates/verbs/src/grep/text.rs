@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use crate::foreign::record;
 
-pub(crate) const ESC: u8 = 0x1b;
+const ESC: u8 = 0x1b;
 const BEL: u8 = 0x07;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 
 /// What a control does to the text around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Effect {
+enum Effect {
     /// Nothing: both sides stand together.
     Joins,
     /// It leaves room between them: programs that paint screens step over spaces that are there already.
@@ -29,12 +29,12 @@ pub(crate) enum Effect {
 }
 
 /// Whether this byte is one of the controls that [`control`] understands.
-pub(crate) fn is_control(byte: u8) -> bool {
+fn is_control(byte: u8) -> bool {
     (byte < 0x20 && byte != b'\t' && byte != b'\n') || byte == 0x7f
 }
 
 /// How long the control is that `bytes` begins with, and what it does.
-pub(crate) fn control(bytes: &[u8]) -> (usize, Effect) {
+fn control(bytes: &[u8]) -> (usize, Effect) {
     match bytes {
         [b'\r', ..] => (1, Effect::Breaks),
         [ESC, b'[', rest @ ..] => {
@@ -275,45 +275,6 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| *byte == b'\n')
 }
 
-/// What an escape of JSON stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Escaped {
-    /// This character; the escape has so many bytes.
-    Character(char, usize),
-    /// The end of the text line.
-    LineEnd,
-    /// No escape.
-    Wrong,
-}
-
-/// The escape that `bytes` begins with: a backslash.
-pub(crate) fn escaped(bytes: &[u8]) -> Escaped {
-    let unit = |bytes: &[u8]| {
-        let digits = std::str::from_utf8(bytes.get(2..6)?).ok()?;
-        (bytes.starts_with(b"\\u")).then(|| u32::from_str_radix(digits, 16).ok())?
-    };
-    match bytes.get(1) {
-        Some(b'n' | b'r') => Escaped::LineEnd,
-        Some(b't') => Escaped::Character('\t', 2),
-        Some(b'b') => Escaped::Character('\x08', 2),
-        Some(b'f') => Escaped::Character('\x0c', 2),
-        Some(plain @ (b'"' | b'\\' | b'/')) => Escaped::Character(char::from(*plain), 2),
-        Some(b'u') => match unit(bytes) {
-            Some(0x0a | 0x0d) => Escaped::LineEnd,
-            Some(high @ 0xd800..=0xdbff) => match bytes.get(6..).and_then(unit) {
-                Some(low @ 0xdc00..=0xdfff) => {
-                    let code = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
-                    char::from_u32(code).map_or(Escaped::Wrong, |c| Escaped::Character(c, 12))
-                }
-                Some(_) | None => Escaped::Wrong,
-            },
-            Some(code) => char::from_u32(code).map_or(Escaped::Wrong, |c| Escaped::Character(c, 6)),
-            None => Escaped::Wrong,
-        },
-        Some(_) | None => Escaped::Wrong,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,14 +318,5 @@ mod tests {
         assert_eq!(record(r#"{"a":"twice","b":"twice","c":["twice\nonce"]}"#), "twice\nonce");
         assert!(!of_record(b"not a record", &mut Vec::new()));
         assert!(!of_record(b"{broken", &mut Vec::new()));
-    }
-
-    #[test]
-    fn escapes_stand_for_characters() {
-        assert_eq!(escaped(br"\u00e9x"), Escaped::Character('é', 6));
-        assert_eq!(escaped(br"\ud83d\ude00"), Escaped::Character('😀', 12));
-        assert_eq!(escaped(br"\ud83dx"), Escaped::Wrong);
-        assert_eq!(escaped(br"\n"), Escaped::LineEnd);
-        assert_eq!(escaped(br"\"), Escaped::Wrong);
     }
 }

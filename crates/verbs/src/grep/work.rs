@@ -1,52 +1,17 @@
 //! Many jobs for a few threads, and what they find in order.
 //!
-//! Promise: results come in the order of the jobs whoever finishes first; at most [`AHEAD`] jobs per thread are done
-//! before somebody takes what they found, so that memory has a limit; when nobody wants more, all threads end.
+//! Promise: results come in the order of the jobs whichever thread finishes first; at most [`AHEAD`] results per thread
+//! wait for the caller, so that memory has a limit; when the caller wants no more, all threads end.
 //! Start with [`each`].
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::mpsc::sync_channel;
 
 use berth_api::{Code, Problem};
 
-/// How many jobs a thread may be ahead of who takes their results.
+/// How many results of a thread may wait for being taken.
 const AHEAD: usize = 4;
-
-struct Shared<R> {
-    state: Mutex<State<R>>,
-    changed: Condvar,
-    /// Nobody wants more.
-    enough: AtomicBool,
-}
-
-struct State<R> {
-    next: usize,
-    taken: usize,
-    done: BTreeMap<usize, R>,
-    /// A thread did not survive its job.
-    is_broken: bool,
-}
-
-impl<R> Shared<R> {
-    fn lock(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-/// Tells everybody when a thread panics: they wait for what it would have found.
-struct Alarm<'a, R>(&'a Shared<R>);
-
-impl<R> Drop for Alarm<'_, R> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.enough.store(true, Ordering::Relaxed);
-            self.0.lock().is_broken = true;
-            self.0.changed.notify_all();
-        }
-    }
-}
 
 /// Runs jobs 0 to `count` with as many threads as there are processors, and gives what each found to `take`, in
 /// order, on this thread. `work` makes a worker for each thread; a worker gets the job's number, and a flag that says
@@ -61,61 +26,34 @@ where
     W: FnMut(usize, &AtomicBool) -> R,
 {
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 16).min(count.max(1));
-    let state = State { next: 0, taken: 0, done: BTreeMap::new(), is_broken: false };
-    let shared = Shared { state: Mutex::new(state), changed: Condvar::new(), enough: AtomicBool::new(false) };
-    let labour = || {
-        let _alarm = Alarm(&shared);
-        let mut worker = work();
-        loop {
-            let mut state = shared.lock();
-            while state.next < count
-                && state.next >= state.taken + AHEAD * threads
-                && !shared.enough.load(Ordering::Relaxed)
-            {
-                state = shared.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
-            }
-            if state.next >= count || shared.enough.load(Ordering::Relaxed) {
-                return;
-            }
-            let number = state.next;
-            state.next += 1;
-            drop(state);
-            let result = worker(number, &shared.enough);
-            shared.lock().done.insert(number, result);
-            shared.changed.notify_all();
-        }
-    };
+    let (work, enough) = (&work, &AtomicBool::new(false));
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(labour);
-        }
-        let done = (|| {
+        let begin = |first: usize| {
+            let (told, results) = sync_channel(AHEAD);
+            scope.spawn(move || {
+                let mut worker = work();
+                for number in (first..count).step_by(threads) {
+                    if enough.load(Ordering::Relaxed) || told.send(worker(number, enough)).is_err() {
+                        return;
+                    }
+                }
+            });
+            results
+        };
+        let results: Vec<_> = (0..threads).map(begin).collect();
+        let mut taken = || {
             for number in 0..count {
-                let mut state = shared.lock();
-                let result = loop {
-                    if state.is_broken {
-                        return Err(Problem::new(Code::Bug, "a thread of the search ended early"));
-                    }
-                    match state.done.remove(&number) {
-                        Some(result) => break result,
-                        None => {
-                            state =
-                                shared.changed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
-                        }
-                    }
-                };
-                state.taken = number + 1;
-                drop(state);
-                shared.changed.notify_all();
-                if take(number, result)?.is_break() {
-                    return Ok(());
+                let result = results[number % threads].recv();
+                let ended = |_| Problem::new(Code::Bug, "a thread of the search ended early");
+                if take(number, result.map_err(ended)?)?.is_break() {
+                    break;
                 }
             }
             Ok(())
-        })();
-        shared.enough.store(true, Ordering::Relaxed);
-        shared.changed.notify_all();
-        done
+        };
+        let taken = taken();
+        enough.store(true, Ordering::Relaxed);
+        taken
     })
 }
 
