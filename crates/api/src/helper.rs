@@ -11,7 +11,6 @@ use crate::status::Timestamp;
 mirror! {
     /// [`berth_core::Terms`] on paper.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-    #[expect(missing_docs, reason = "mirrors berth_core::Terms")]
     pub struct Terms [checked] {
         pub name: String,
         pub scope: Scope,
@@ -27,7 +26,6 @@ mirror! {
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     #[schemars(rename = "HelperScope")]
-    #[expect(missing_docs, reason = "mirrors berth_core::Scope")]
     pub enum Scope {
         Dir(dir: String),
         User,
@@ -36,7 +34,6 @@ mirror! {
     /// [`berth_core::ReadyWhen`] on paper.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    #[expect(missing_docs, reason = "mirrors berth_core::ReadyWhen")]
     pub enum ReadyWhen {
         Tcp(port: u16),
         Unix(path: String),
@@ -45,7 +42,6 @@ mirror! {
 
     /// [`berth_core::Owner`] on paper.
     #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-    #[expect(missing_docs, reason = "mirrors berth_core::Owner")]
     pub struct Owner [checked] {
         #[serde(rename = "owner")]
         pub session: String,
@@ -56,7 +52,6 @@ mirror! {
     /// [`berth_core::Leaving`] on paper.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    #[expect(missing_docs, reason = "mirrors berth_core::Leaving")]
     pub enum Leaving {
         Released,
         #[default]

@@ -220,6 +220,7 @@ macro_rules! mirror {
         }
         $($rest:tt)*
     ) => {
+        #[allow(missing_docs, reason = "the type of the same name in berth_core has the docs")]
         $(#[$meta])* $seen struct $name { $($(#[$about])* $field_seen $field: $of),* }
         $crate::paper::both_ways! { $($checked)? struct $name { $($field),* } }
         $crate::paper::mirror! { $($rest)* }
@@ -232,6 +233,7 @@ macro_rules! mirror {
         ),* $(,)?}
         $($rest:tt)*
     ) => {
+        #[allow(missing_docs, reason = "the type of the same name in berth_core has the docs")]
         $(#[$meta])* $seen enum $name {$(
             $(#[$about])* $variant $({ $($(#[$about_field])* $field: $of),* })? $(($of_held))?
         ),*}

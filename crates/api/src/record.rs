@@ -27,7 +27,6 @@ mirror! {
     /// [`core::Event`] on paper.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(tag = "event", rename_all = "snake_case")]
-    #[expect(missing_docs, reason = "each variant and field mirrors berth_core::Event, documented there")]
     pub enum Event [checked] {
         Created {
             #[serde(flatten)]
@@ -278,7 +277,6 @@ mirror! {
     /// [`core::Spec`] on paper.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    #[expect(missing_docs, reason = "mirrors berth_core::Spec")]
     pub struct Spec {
         pub driver: String,
         pub command: Vec<String>,
@@ -309,7 +307,6 @@ mirror! {
     /// [`core::TerminalTraits`] on paper: the keeper of a new session sets it by the kind of the agent.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    #[expect(missing_docs, reason = "mirrors berth_core::TerminalTraits")]
     pub struct TerminalTraits {
         pub joins_prompts: bool,
         pub hash_makes_note: bool,
@@ -319,7 +316,6 @@ mirror! {
     /// itself).
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    #[expect(missing_docs, reason = "mirrors berth_core::Interface")]
     pub enum Interface {
         Chat,
         Terminal,
@@ -328,7 +324,6 @@ mirror! {
     /// [`core::InterfaceLaunch`] on paper.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    #[expect(missing_docs, reason = "mirrors berth_core::InterfaceLaunch")]
     pub struct InterfaceLaunch {
         pub driver: String,
         pub command: Vec<String>,
@@ -339,7 +334,6 @@ mirror! {
     /// [`core::Limits`] on paper.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    #[expect(missing_docs, reason = "mirrors berth_core::Limits")]
     pub struct Limits {
         pub memory_bytes: Option<u64>,
         pub processes: Option<u64>,
@@ -349,7 +343,6 @@ mirror! {
     /// [`core::Boundary`] on paper.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    #[expect(missing_docs, reason = "mirrors berth_core::Boundary")]
     pub struct Boundary {
         pub cgroup: Option<String>,
         pub missing: Option<String>,
@@ -359,7 +352,6 @@ mirror! {
     /// [`core::Process`] on paper.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    #[expect(missing_docs, reason = "mirrors berth_core::Process")]
     pub struct Process {
         pub pid: u32,
         pub start_ticks: u64,
@@ -369,7 +361,6 @@ mirror! {
     /// [`core::Actor`] on paper.
     #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
-    #[expect(missing_docs, reason = "mirrors berth_core::Actor")]
     pub struct Actor {
         pub pid: u32,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -380,7 +371,6 @@ mirror! {
     /// [`core::Exit`] on paper.
     #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    #[expect(missing_docs, reason = "mirrors berth_core::Exit")]
     pub enum Exit {
         Code(code: i32),
         Signal(signal: i32),
@@ -389,7 +379,6 @@ mirror! {
     /// [`core::Outcome`] on paper.
     #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
-    #[expect(missing_docs, reason = "mirrors berth_core::Outcome")]
     pub enum Outcome {
         Exited(exit: Exit),
         OutOfMemory,
