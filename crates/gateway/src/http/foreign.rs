@@ -34,16 +34,16 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::get("list_foreign", "/v1/foreign", Scope::Read, list)
             .about("Conversations that agents keep and no session here has; open ones first.")
-            .query::<Which>()
+            .query::<WhichForeign>()
             .gives::<Found>(200, "the list")
             .fails(&[Code::Usage, Code::Unreachable]),
         Route::get("get_foreign", "/v1/foreign/{agent}/{conversation}", Scope::Read, one)
             .about("What is known about a conversation, and what was said in it.")
-            .gives::<Told>(200, "what is known")
+            .gives::<ForeignConversation>(200, "what is known")
             .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Unreachable]),
         Route::post("adopt_foreign", "/v1/foreign/{agent}/{conversation}/adopt", Scope::Send, adopted)
             .about("Goes on with a conversation in a session here; answered when its agent takes turns.")
-            .takes::<Adopt>()
+            .takes::<AdoptForeign>()
             .gives::<Status>(201, "it runs in a new session")
             .gives::<Status>(200, "it runs in the session that had it")
             .fails(&[
@@ -59,8 +59,8 @@ pub(crate) fn routes() -> Vec<Route> {
             ]),
         Route::post("import_foreign", "/v1/foreign/import", Scope::Send, imported)
             .about("Makes sessions of past conversations: searchable and resumable, and nothing is started.")
-            .takes::<Import>()
-            .gives::<ImportedAll>(200, "what became of each")
+            .takes::<ImportForeign>()
+            .gives::<ImportedForeign>(200, "what became of each")
             .fails(&[
                 Code::NotFound,
                 Code::Usage,
@@ -72,13 +72,12 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-nothing_hidden!(Found, Told, ImportedAll);
+nothing_hidden!(Found, ForeignConversation, ImportedForeign);
 
 /// Which conversations.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "WhichForeign")]
-struct Which {
+struct WhichForeign {
     /// Kind of the conversations, as `conversation_kind` of an agent has it; all kinds if it is not given.
     agent: Option<String>,
     /// Only those that were had in this directory, or below it.
@@ -102,7 +101,7 @@ fn wanted(agent: Option<&str>, cwd: Option<PathBuf>, limit: Option<usize>) -> Re
 async fn list(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
-    Query(which): Query<Which>,
+    Query(which): Query<WhichForeign>,
 ) -> Result<Json<Found>, Fault> {
     let ctx = caller.ctx(&gate);
     let found = reading(move || {
@@ -115,8 +114,7 @@ async fn list(
 
 /// A conversation, and what was said in it.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "ForeignConversation")]
-struct Told {
+struct ForeignConversation {
     /// What is known.
     conversation: Conversation,
     /// What was said in it; nothing if nothing was.
@@ -127,12 +125,12 @@ async fn one(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
     Path((agent, id)): Path<(String, String)>,
-) -> Result<Json<Told>, Fault> {
+) -> Result<Json<ForeignConversation>, Fault> {
     let ctx = caller.ctx(&gate);
     let told = reading(move || {
         let conversation = foreign::find(&ctx, &id, Some(foreign::kind(&agent)?))?;
         let said = conversation.file.as_deref().map(said::read).transpose()?;
-        Ok(Told { conversation, said })
+        Ok(ForeignConversation { conversation, said })
     });
     Ok(Json(told.await?))
 }
@@ -140,8 +138,7 @@ async fn one(
 /// How to go on with it here.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "AdoptForeign")]
-struct Adopt {
+struct AdoptForeign {
     /// The name of the session; by default guessed from how it began.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
@@ -163,7 +160,7 @@ async fn adopted(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
     Path((agent, id)): Path<(String, String)>,
-    Body(how): Body<Adopt>,
+    Body(how): Body<AdoptForeign>,
 ) -> Result<Response, Fault> {
     if how.take || how.take_only.is_some() {
         caller.needs(Scope::Control)?;
@@ -190,8 +187,7 @@ async fn adopted(
 /// Which to import.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "ImportForeign")]
-struct Import {
+struct ImportForeign {
     /// These, by their ids.
     #[serde(default)]
     conversations: Vec<String>,
@@ -213,8 +209,7 @@ struct Import {
 
 /// What became of each.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "ImportedForeign")]
-struct ImportedAll {
+struct ImportedForeign {
     /// Of each, in order.
     conversations: Vec<Imported>,
     /// How many more there are: ask again.
@@ -226,8 +221,8 @@ struct ImportedAll {
 async fn imported(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
-    Body(which): Body<Import>,
-) -> Result<Json<ImportedAll>, Fault> {
+    Body(which): Body<ImportForeign>,
+) -> Result<Json<ImportedForeign>, Fault> {
     let ways = [!which.conversations.is_empty(), which.all, which.cwd.is_some()];
     if ways.into_iter().filter(|way| *way).count() != 1 {
         return Err(Fault::usage("say which: `conversations`, `all`, or `cwd`, and one of them"));
@@ -249,7 +244,7 @@ async fn imported(
         let nobody: &dyn Progress = &();
         let conversations = import::import(&ctx, &found.conversations, &order, nobody)
             .map_err(|problem| or_no_store(&ctx.home, problem))?;
-        Ok(ImportedAll { conversations, beyond: found.beyond, damaged: found.damaged })
+        Ok(ImportedForeign { conversations, beyond: found.beyond, damaged: found.damaged })
     });
     Ok(Json(done.await?))
 }

@@ -54,7 +54,7 @@ pub(crate) fn routes() -> Vec<Route> {
                  ready.",
             )
             .filtered()
-            .takes::<Ensure>()
+            .takes::<EnsureHelper>()
             .gives::<Status>(200, "it is ready")
             .fails(&[
                 Code::Usage,
@@ -73,7 +73,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post("release_helper", "/v1/helpers/{helper}/release", Scope::Control, release)
             .about("Makes a session own a helper no longer; the last one out stops it.")
             .filtered()
-            .takes::<Release>()
+            .takes::<ReleaseHelper>()
             .gives::<Status>(200, "that is recorded")
             .fails(&[Code::NotFound, Code::Refused, Code::Unreachable]),
         Route::post("stop_helper", "/v1/helpers/{helper}/stop", Scope::Control, end)
@@ -82,19 +82,19 @@ pub(crate) fn routes() -> Vec<Route> {
                  some of its owners only removes these.",
             )
             .filtered()
-            .takes::<Grace>()
+            .takes::<StopHelper>()
             .gives::<Status>(200, "it is over")
             .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
         Route::get("helper_log", "/v1/helpers/{helper}/log", Scope::Read, log)
             .about("What happened to a helper.")
             .filtered()
-            .query::<Part>()
-            .gives::<Events>(200, "events, in order")
+            .query::<HelperEventsPart>()
+            .gives::<HelperEvents>(200, "events, in order")
             .fails(&[Code::NotFound, Code::Refused]),
         Route::get("helper_output", "/v1/helpers/{helper}/output", Scope::Read, raw)
             .about("A helper's raw output.")
             .filtered()
-            .query::<Bytes>()
+            .query::<HelperBytes>()
             .gives_as(200, "the bytes", "application/octet-stream", Some(bytes))
             .tells("X-Output-From", "Where the bytes begin: later than asked for if that is no longer kept.")
             .tells("X-Output-End", "How far the output reaches in all.")
@@ -169,8 +169,7 @@ fn not_there(named: &str) -> Fault {
 /// A helper that a session wants.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "EnsureHelper")]
-struct Ensure {
+struct EnsureHelper {
     /// What it is called.
     name: String,
     /// The session that owns it, by name or id; it must run.
@@ -208,7 +207,7 @@ enum Share {
 async fn ensure(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
-    Body(wanted): Body<Ensure>,
+    Body(wanted): Body<EnsureHelper>,
 ) -> Result<Json<Status>, Fault> {
     let owner = Target::find(&gate, caller, wanted.owner.clone()).await?;
     let is_of_account = wanted.scope == Share::User;
@@ -316,8 +315,7 @@ async fn one(
 /// Who leaves.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "ReleaseHelper")]
-struct Release {
+struct ReleaseHelper {
     /// The session that owned it, by name or id.
     owner: String,
 }
@@ -326,7 +324,7 @@ async fn release(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
     Path(named): Path<String>,
-    Body(leaving): Body<Release>,
+    Body(leaving): Body<ReleaseHelper>,
 ) -> Result<Json<Status>, Fault> {
     let owner = Target::find(&gate, caller, leaving.owner).await?;
     let (ctx, owner, caller) = (owner.ctx, owner.id, owner.caller);
@@ -353,8 +351,7 @@ async fn release(
 /// How to end it.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "StopHelper")]
-struct Grace {
+struct StopHelper {
     /// How long it is asked to end before it is made to.
     grace_ms: Option<u64>,
 }
@@ -363,7 +360,7 @@ async fn end(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
     Path(named): Path<String>,
-    Body(grace): Body<Grace>,
+    Body(grace): Body<StopHelper>,
 ) -> Result<Json<Status>, Fault> {
     let grace_ms = at_most_an_hour("grace_ms", grace.grace_ms.unwrap_or(USUAL_GRACE_MS))?;
     let (helpers, id, _) = helper(&gate, &caller, &named).await?;
@@ -392,8 +389,7 @@ async fn end(
 /// Which events.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "HelperEventsPart")]
-struct Part {
+struct HelperEventsPart {
     /// Only events behind this one, by number.
     #[serde(default)]
     after: u64,
@@ -403,15 +399,14 @@ struct Part {
 
 /// Events of a helper.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "HelperEvents")]
-struct Events {
+struct HelperEvents {
     /// In order.
     events: Vec<Line>,
     /// Where to go on: the number to ask for events behind. Nothing if this was the end.
     next_after: Option<u64>,
 }
 
-impl Visible for Events {
+impl Visible for HelperEvents {
     fn hide_from(&mut self, viewer: &Viewer) {
         self.events.hide_from(viewer);
     }
@@ -421,8 +416,8 @@ async fn log(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
     Path(named): Path<String>,
-    Query(part): Query<Part>,
-) -> Result<Json<Events>, Fault> {
+    Query(part): Query<HelperEventsPart>,
+) -> Result<Json<HelperEvents>, Fault> {
     let (helpers, id, known) = helper(&gate, &caller, &named).await?;
     let limit = part.limit.unwrap_or(USUAL_EVENTS).clamp(1, MOST_EVENTS);
     let told = work(move || {
@@ -435,7 +430,7 @@ async fn log(
             Event::OwnerLeft { owner, .. } => is_seen(&caller, owner),
             _ => true,
         });
-        Ok(Events { events: lines, next_after })
+        Ok(HelperEvents { events: lines, next_after })
     });
     Ok(Json(told.await?))
 }
@@ -443,8 +438,7 @@ async fn log(
 /// Which bytes.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "HelperBytes")]
-struct Bytes {
+struct HelperBytes {
     /// From this offset on.
     #[serde(default)]
     from: u64,
@@ -456,7 +450,7 @@ async fn raw(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
     Path(named): Path<String>,
-    Query(bytes): Query<Bytes>,
+    Query(bytes): Query<HelperBytes>,
 ) -> Result<Response, Fault> {
     let (helpers, id, _) = helper(&gate, &caller, &named).await?;
     let limit = bytes.limit.unwrap_or(USUAL_OUTPUT_BYTES).min(MOST_OUTPUT_BYTES);

@@ -23,7 +23,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 "Puts a transcript back to where the agent looks for it. A file that is there is not \
                  written over.",
             )
-            .takes::<Chosen>()
+            .takes::<HistoryChoice>()
             .gives::<Restored>(200, "it is back")
             .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Unreachable]),
     ]
@@ -36,12 +36,14 @@ async fn show(target: Target) -> Result<Json<History>, Fault> {
 /// Which state of a transcript.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "HistoryChoice")]
-struct Chosen {
+struct HistoryChoice {
     /// Its number; the last one if none is given.
     at: Option<u64>,
 }
 
-async fn put_back(target: Target, Body(Chosen { at }): Body<Chosen>) -> Result<Json<Restored>, Fault> {
+async fn put_back(
+    target: Target,
+    Body(HistoryChoice { at }): Body<HistoryChoice>,
+) -> Result<Json<Restored>, Fault> {
     Ok(Json(work(move || history::restore(&target.ctx, &target.id, at, None)).await?))
 }

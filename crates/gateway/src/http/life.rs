@@ -37,8 +37,8 @@ pub(crate) fn routes() -> Vec<Route> {
             .filtered()
             .takes::<NewSession>()
             .header("Idempotency-Key", "what makes the call repeatable: the same key is the same session")
-            .gives::<Created>(201, "it runs")
-            .gives::<Created>(200, "the key meant it already")
+            .gives::<CreatedSession>(201, "it runs")
+            .gives::<CreatedSession>(200, "the key meant it already")
             .fails(&[
                 Code::Usage,
                 Code::NotFound,
@@ -50,12 +50,12 @@ pub(crate) fn routes() -> Vec<Route> {
             ]),
         Route::post("stop_session", "/v1/sessions/{session}/stop", Scope::Control, end)
             .about("Ends a session's run; answered when that is proven over.")
-            .takes::<Grace>()
+            .takes::<StopSession>()
             .gives::<Status>(200, "it is over")
             .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
         Route::post("resume_session", "/v1/sessions/{session}/resume", Scope::Send, again)
             .about("Starts the next run of a session, and restores it if it was put away.")
-            .takes::<Again>()
+            .takes::<ResumeSession>()
             .gives::<Status>(200, "it runs")
             .fails(&[Code::NotFound, Code::Held, Code::InUse, Code::Refused, Code::Full, Code::Unreachable]),
         Route::post("switch_interface", "/v1/sessions/{session}/interface", Scope::Control, switch)
@@ -63,12 +63,12 @@ pub(crate) fn routes() -> Vec<Route> {
                 "Goes on with another interface of the session's agent, in the same conversation, once \
                  the turn that runs is over.",
             )
-            .takes::<Switch>()
+            .takes::<SwitchInterface>()
             .gives::<Status>(200, "it was chosen; `next_interface` is there until the run with it begins")
             .fails(&[Code::NotFound, Code::Held, Code::InUse, Code::Refused, Code::Full, Code::Unreachable]),
         Route::post("fork_session", "/v1/sessions/{session}/fork", Scope::Send, copy)
             .about("Starts a new session with a copy of this one's conversation.")
-            .takes::<Copied>()
+            .takes::<ForkSession>()
             .gives::<Status>(201, "the new one runs")
             .fails(&[
                 Code::NotFound,
@@ -80,7 +80,7 @@ pub(crate) fn routes() -> Vec<Route> {
             ]),
         Route::post("archive_session", "/v1/sessions/{session}/archive", Scope::Control, put_away)
             .about("Puts a session away that does not run; nothing is deleted.")
-            .takes::<PutAway>()
+            .takes::<ArchiveSession>()
             .gives::<Status>(200, "it is archived")
             .fails(&[Code::NotFound, Code::Held, Code::Refused, Code::Full, Code::Unreachable]),
         Route::post("restore_session", "/v1/sessions/{session}/restore", Scope::Control, bring_back)
@@ -93,8 +93,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 /// A session that was made.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "CreatedSession")]
-struct Created {
+struct CreatedSession {
     /// It.
     session: Status,
     /// The receipt of its first turn, if there is one.
@@ -105,7 +104,7 @@ struct Created {
     left_out: Vec<String>,
 }
 
-impl Visible for Created {
+impl Visible for CreatedSession {
     fn hide_from(&mut self, viewer: &Viewer) {
         self.session.hide_from(viewer);
     }
@@ -133,7 +132,7 @@ async fn create(
         let turn =
             turn.transpose().map_err(|refused| run::without_its_turn(&id, made.is_repeated, refused))?;
         let session = if turn.is_some() { ctx.known(&id)?.0 } else { made.status };
-        Ok(Created { session, turn, repeated: made.is_repeated, left_out: made.left_out })
+        Ok(CreatedSession { session, turn, repeated: made.is_repeated, left_out: made.left_out })
     });
     let created = created.await?;
     Ok(if created.repeated { Json(created).into_response() } else { made(created) })
@@ -163,13 +162,12 @@ fn one_key(headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String
 /// How to end it.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "StopSession")]
-struct Grace {
+struct StopSession {
     /// How long it is asked to end before it is made to.
     grace_ms: Option<u64>,
 }
 
-async fn end(target: Target, Body(grace): Body<Grace>) -> Result<Json<Status>, Fault> {
+async fn end(target: Target, Body(grace): Body<StopSession>) -> Result<Json<Status>, Fault> {
     let grace_ms = at_most_an_hour("grace_ms", grace.grace_ms.unwrap_or(USUAL_GRACE_MS))?;
     Ok(Json(long_work(move || stop::stop(&target.ctx, &target.id, grace_ms)).await?))
 }
@@ -177,8 +175,7 @@ async fn end(target: Target, Body(grace): Body<Grace>) -> Result<Json<Status>, F
 /// How to go on.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "ResumeSession")]
-struct Again {
+struct ResumeSession {
     /// Begin a new conversation instead of going on with the one there was.
     #[serde(default)]
     fresh: bool,
@@ -187,7 +184,7 @@ struct Again {
     take: bool,
 }
 
-async fn again(target: Target, Body(how): Body<Again>) -> Result<Json<Status>, Fault> {
+async fn again(target: Target, Body(how): Body<ResumeSession>) -> Result<Json<Status>, Fault> {
     // An agent is asked for its grant by the keeper, which knows its children.
     if how.take {
         target.caller.needs(Scope::Control)?;
@@ -203,8 +200,7 @@ async fn again(target: Target, Body(how): Body<Again>) -> Result<Json<Status>, F
 /// The interface to go on with.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "SwitchInterface")]
-struct Switch {
+struct SwitchInterface {
     /// Interface of the agent: one of `other_interfaces` of the session, or the current one to stay with it.
     interface: Interface,
     /// Interrupt the turn that runs instead of waiting for its end.
@@ -212,7 +208,7 @@ struct Switch {
     now: bool,
 }
 
-async fn switch(target: Target, Body(wanted): Body<Switch>) -> Result<Json<Status>, Fault> {
+async fn switch(target: Target, Body(wanted): Body<SwitchInterface>) -> Result<Json<Status>, Fault> {
     let switched = long_work(move || {
         let Target { id, handle, ctx, .. } = target;
         interface::switch(&ctx, &id, &handle, wanted.interface, wanted.now).map(|(_, status)| status)
@@ -223,14 +219,13 @@ async fn switch(target: Target, Body(wanted): Body<Switch>) -> Result<Json<Statu
 /// What to call the copy.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "ForkSession")]
-struct Copied {
+struct ForkSession {
     /// Its name.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
 }
 
-async fn copy(target: Target, Body(how): Body<Copied>) -> Result<Response, Fault> {
+async fn copy(target: Target, Body(how): Body<ForkSession>) -> Result<Response, Fault> {
     starts_others(&target.caller)?;
     let forked = long_work(move || {
         let Target { id, handle, ctx, .. } = target;
@@ -242,8 +237,7 @@ async fn copy(target: Target, Body(how): Body<Copied>) -> Result<Response, Fault
 /// How to put it away.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "ArchiveSession")]
-struct PutAway {
+struct ArchiveSession {
     /// End it first.
     #[serde(default)]
     stop: bool,
@@ -251,7 +245,7 @@ struct PutAway {
     grace_ms: Option<u64>,
 }
 
-async fn put_away(target: Target, Body(how): Body<PutAway>) -> Result<Json<Status>, Fault> {
+async fn put_away(target: Target, Body(how): Body<ArchiveSession>) -> Result<Json<Status>, Fault> {
     if how.grace_ms.is_some() && !how.stop {
         return Err(Fault::usage("`grace_ms` goes with `stop`"));
     }

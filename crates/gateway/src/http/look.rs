@@ -74,7 +74,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .fails(&[Code::NotFound, Code::Refused]),
         Route::get("session_changes", "/v1/sessions/{session}/changes", Scope::Read, changes)
             .about("The files of a session's directory that differ from the last commit.")
-            .gives::<Compared>(200, "the files; none outside of a git work tree")
+            .gives::<SessionChanges>(200, "the files; none outside of a git work tree")
             .fails(&[Code::NotFound, Code::Refused, Code::Full, Code::Unreachable]),
         Route::get("processes", "/v1/processes", Scope::Read, of_all)
             .about("The processes of all sessions and helpers.")
@@ -90,19 +90,19 @@ pub(crate) fn routes() -> Vec<Route> {
             .gives::<doctor::Report>(200, "what was found"),
         Route::post("sweep", "/v1/sweep", Scope::Control, clear_up)
             .about("Compares records with reality and clears up what is proven ours.")
-            .takes::<Sweep>()
+            .takes::<SweepOrder>()
             .gives::<Report>(200, "what was found, and what was done about it")
             .fails(&[Code::NotAllowed]),
         Route::get("grep", "/v1/grep", Scope::Read, find)
             .about("Finds words in what was said, in what agents wrote, and in their own records of it.")
             .filtered()
             .query::<Search>()
-            .gives::<Found>(200, "the lines, of the newest session first")
+            .gives::<FoundLines>(200, "the lines, of the newest session first")
             .fails(&[Code::Usage, Code::NotFound, Code::Refused, Code::Full, Code::Unreachable]),
     ]
 }
 
-nothing_hidden!(Whose, Compared, Processes, Ports, Found);
+nothing_hidden!(Whose, SessionChanges, Processes, Ports, FoundLines);
 
 impl Visible for Why {
     fn hide_from(&mut self, viewer: &Viewer) {
@@ -154,8 +154,7 @@ async fn of_session(target: Target) -> Result<Json<Block>, Fault> {
 
 /// Files that differ, and how old that is.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "SessionChanges")]
-struct Compared {
+struct SessionChanges {
     #[serde(flatten)]
     changes: ChangedFiles,
     /// How long ago git was asked, in milliseconds.
@@ -170,7 +169,7 @@ pub(crate) fn known_changes() -> KnownChanges {
     Recent::new(|changes| if changes.trouble.is_some() { TROUBLE_FOR } else { COMPARED_FOR })
 }
 
-async fn changes(State(gate): State<Arc<Gate>>, target: Target) -> Result<Json<Compared>, Fault> {
+async fn changes(State(gate): State<Arc<Gate>>, target: Target) -> Result<Json<SessionChanges>, Fault> {
     let cwd = work(move || Ok(target.ctx.known(&target.id)?.0.what.cwd)).await?;
     let dir = PathBuf::from(&cwd);
     // Only the look itself takes a seat: callers that wait for it or get a cached answer cost nothing.
@@ -179,7 +178,7 @@ async fn changes(State(gate): State<Arc<Gate>>, target: Target) -> Result<Json<C
         Ok(changed_files::of(&dir))
     };
     let (changes, age) = gate.changes.ask(cwd, look).await.map_err(seats::retry_if_full)?;
-    Ok(Json(Compared { changes, age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX) }))
+    Ok(Json(SessionChanges { changes, age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX) }))
 }
 
 /// What runs.
@@ -245,8 +244,7 @@ async fn examine(State(gate): State<Arc<Gate>>) -> Result<Json<Arc<doctor::Repor
 /// How to sweep.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "SweepOrder")]
-struct Sweep {
+struct SweepOrder {
     /// Only look.
     #[serde(default)]
     dry_run: bool,
@@ -254,7 +252,7 @@ struct Sweep {
 
 async fn clear_up(
     State(gate): State<Arc<Gate>>,
-    Body(Sweep { dry_run }): Body<Sweep>,
+    Body(SweepOrder { dry_run }): Body<SweepOrder>,
 ) -> Result<Json<Report>, Fault> {
     let home = gate.home.clone();
     let order = Order { dry_run, depth: Depth::Whole, is_heard: true };
@@ -293,8 +291,7 @@ struct Search {
 
 /// What was found.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "FoundLines")]
-struct Found {
+struct FoundLines {
     /// In order.
     lines: Vec<Line>,
     /// There is more, or there may be: a search that takes long is cut short.
@@ -333,7 +330,7 @@ async fn find(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
     Query(search): Query<Search>,
-) -> Result<Json<Found>, Fault> {
+) -> Result<Json<FoundLines>, Fault> {
     let ctx = caller.ctx(&gate);
     let only = match &search.session {
         Some(named) => Some(Target::find(&gate, caller.clone(), named.clone()).await?.id),
@@ -383,7 +380,7 @@ async fn find(
         problems.extend(trouble);
         problems.dedup();
         let more = more || until.is_enough();
-        Ok(Found { lines, more, damaged: problems.into_iter().map(|problem| problem.what).collect() })
+        Ok(FoundLines { lines, more, damaged: problems.into_iter().map(|problem| problem.what).collect() })
     });
     Ok(Json(found.await?))
 }

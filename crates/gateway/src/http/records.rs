@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 check_session,
             )
             .about(CHECK)
-            .gives::<Reports>(200, "what was found"),
+            .gives::<TranscriptReports>(200, "what was found"),
         ),
         of_session(
             Route::get(
@@ -59,7 +59,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 check_foreign,
             )
             .about(CHECK)
-            .gives::<Reports>(200, "what was found"),
+            .gives::<TranscriptReports>(200, "what was found"),
         ),
         of_foreign(
             Route::get("foreign_tree", "/v1/foreign/{agent}/{conversation}/tree", Scope::Read, tree_foreign)
@@ -69,20 +69,19 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-nothing_hidden!(Reports, Value);
+nothing_hidden!(TranscriptReports, Value);
 
 /// What was found in transcripts.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "TranscriptReports")]
-struct Reports {
+struct TranscriptReports {
     /// Whether nothing is broken.
     is_clean: bool,
     /// An object for each file, as `berth transcript check --json` prints them.
     files: Vec<Value>,
 }
 
-fn check(files: &[PathBuf]) -> Result<Reports, Problem> {
-    let mut found = Reports { is_clean: true, files: vec![] };
+fn check(files: &[PathBuf]) -> Result<TranscriptReports, Problem> {
+    let mut found = TranscriptReports { is_clean: true, files: vec![] };
     records::check_files(files, &(), |checked| {
         let (is_clean, file) = match checked {
             Checked::Report(report) => (report.is_clean(), json!(report)),
@@ -105,7 +104,7 @@ fn tree(files: &[PathBuf]) -> Result<Value, Problem> {
     }
 }
 
-async fn check_session(target: Target) -> Result<Json<Reports>, Fault> {
+async fn check_session(target: Target) -> Result<Json<TranscriptReports>, Fault> {
     Ok(Json(reading(move || check(&records::of_session(&target.ctx, &target.id, &target.handle)?)).await?))
 }
 
@@ -123,7 +122,7 @@ async fn check_foreign(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
     Path((agent, id)): Path<(String, String)>,
-) -> Result<Json<Reports>, Fault> {
+) -> Result<Json<TranscriptReports>, Fault> {
     let ctx = caller.ctx(&gate);
     Ok(Json(reading(move || check(&of_foreign(&ctx, &agent, &id)?)).await?))
 }

@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Vec<Route> {
             .fails(&[Code::NotFound, Code::Unreachable]),
         Route::new(Method::PATCH, "change_session", "/v1/sessions/{session}", Scope::Control, change)
             .about("Another name, other tags, another note, another policy.")
-            .takes::<Changes>()
+            .takes::<ChangeSession>()
             .gives::<Status>(200, "what is known now")
             .fails(&[Code::NotFound, Code::Usage, Code::Refused, Code::Held, Code::Unreachable]),
         Route::new(Method::DELETE, "delete_session", "/v1/sessions/{session}", Scope::Admin, delete)
@@ -250,8 +250,7 @@ async fn one(Target { id, ctx, .. }: Target) -> Result<Json<Status>, Fault> {
 /// What is to be different about a session.
 #[derive(Deserialize, JsonSchema, Debug)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "ChangeSession")]
-struct Changes {
+struct ChangeSession {
     /// Its new name.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: Option<String>,
@@ -274,8 +273,8 @@ struct Changes {
     notify: Option<Option<Vec<String>>>,
 }
 
-async fn change(target: Target, Body(changes): Body<Changes>) -> Result<Json<Status>, Fault> {
-    let Changes { name, add_tags, remove_tags, note, policy, notify } = changes;
+async fn change(target: Target, Body(changes): Body<ChangeSession>) -> Result<Json<Status>, Fault> {
+    let ChangeSession { name, add_tags, remove_tags, note, policy, notify } = changes;
     let mut policy = policy.map(PolicyWish::change).unwrap_or_default();
     policy.notify = notify.map(|words| told_of(words.as_deref())).transpose()?.map(Into::into);
     let edit = Edit { name, add_tags, remove_tags, note, policy };

@@ -31,7 +31,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post("create_token", list_path, Scope::Admin, create)
             .about("Make a token. Its secret is told only here.")
             .filtered()
-            .takes::<NewTokenBody>()
+            .takes::<NewTokenRequest>()
             .gives::<NewToken>(201, "the token, and its secret")
             .fails(&[Code::NotFound, Code::Refused, Code::NeedsYes, Code::Full]),
         Route::new(Method::DELETE, "revoke_token", one_path, Scope::Admin, revoke)
@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::post("create_link", "/v1/links", Scope::Admin, link)
             .about("Make a link that logs one browser in, once.")
             .filtered()
-            .takes::<NewLinkBody>()
+            .takes::<NewLinkRequest>()
             .gives::<NewLink>(201, "the link")
             .fails(&[Code::NotFound, Code::NeedsYes, Code::Full]),
     ]
@@ -64,8 +64,7 @@ async fn list(State(gate): State<Arc<Gate>>, caller: Caller) -> Result<Json<Toke
 /// A token that is wanted.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "NewTokenRequest")]
-struct NewTokenBody {
+struct NewTokenRequest {
     /// What to call it. No two have the same name.
     #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
     name: String,
@@ -89,7 +88,7 @@ struct NewTokenBody {
 async fn create(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
-    Body(body): Body<NewTokenBody>,
+    Body(body): Body<NewTokenRequest>,
 ) -> Result<(StatusCode, Json<NewToken>), Fault> {
     let life = match (body.expires_in_ms, body.never_expires) {
         (Some(_), true) => {
@@ -136,8 +135,7 @@ async fn revoke(
 /// A link that is wanted.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "NewLinkRequest")]
-struct NewLinkBody {
+struct NewLinkRequest {
     /// The scope of the link; not further than that of the caller. `control` by default.
     #[serde(default)]
     scope: Option<Scope>,
@@ -169,7 +167,7 @@ async fn link(
     State(gate): State<Arc<Gate>>,
     caller: Caller,
     Extension(asked): Extension<Asked>,
-    Body(body): Body<NewLinkBody>,
+    Body(body): Body<NewLinkRequest>,
 ) -> Result<(StatusCode, Json<NewLink>), Fault> {
     let scope = body.scope.unwrap_or(Scope::Control);
     confirmed(scope, body.sessions.as_ref(), body.yes)?;

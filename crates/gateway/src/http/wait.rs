@@ -39,7 +39,7 @@ pub(crate) fn routes() -> Vec<Route> {
                 "Wait until a session is idle, needs an answer, is done with its latest turn or with a \
                  given one, ends, or says something.",
             )
-            .takes::<Wish>()
+            .takes::<WaitFor>()
             .gives::<Waited>(200, "it has come")
             .fails(&[
                 Code::NotFound,
@@ -54,9 +54,8 @@ pub(crate) fn routes() -> Vec<Route> {
 
 /// What to wait for, and how long.
 #[derive(Deserialize, JsonSchema, Debug)]
-#[schemars(rename = "WaitFor")]
 #[serde(deny_unknown_fields)]
-struct Wish {
+struct WaitFor {
     /// What to wait for.
     r#for: What,
     /// How long; then the answer is 504. Five minutes if nothing is said, at most an hour.
@@ -101,7 +100,7 @@ impl Visible for Waited {
 async fn wait_for(
     State(gate): State<Arc<Gate>>,
     target: Target,
-    Body(wish): Body<Wish>,
+    Body(wish): Body<WaitFor>,
 ) -> Result<Json<Waited>, Fault> {
     let end = end_of_wait(wish.timeout_ms)?;
     let _seat = gate.followers.seat()?;
@@ -109,7 +108,7 @@ async fn wait_for(
     stay.or_closed(waited(&gate, &target, wish, end)).await.map(Json)
 }
 
-async fn waited(gate: &Gate, target: &Target, wish: Wish, end: Instant) -> Result<Waited, Fault> {
+async fn waited(gate: &Gate, target: &Target, wish: WaitFor, end: Instant) -> Result<Waited, Fault> {
     let follower = gate.followers.of(&target.ctx, &target.id);
     let status = status_by(&follower, end, || timed_out(&target.id, "its keeper does not answer")).await?;
     if status.turns.is_none()
