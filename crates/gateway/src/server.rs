@@ -14,7 +14,6 @@ mod limits;
 mod listeners;
 pub(crate) mod log;
 mod outgoing;
-mod patient;
 mod systemd;
 mod tls;
 

@@ -1,23 +1,25 @@
 //! What goes on for long ends with the token it was opened with.
 //!
 //! Promise: an answer that is waited for, a stream of events and a terminal end at most [`LOOK_EVERY`] after their token
-//! was revoked or expired, whatever their handler does.
+//! was revoked or expired, whatever their handler does. A client that takes nothing of what it is sent for too long is
+//! given up: it costs one buffer for a while, and nothing for ever.
 //! Start with [`while_it_holds`] for answers, [`bound`] for bodies and [`Leash`] for connections that became something else
 //! than HTTP.
 
+use std::any::Any;
 use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use futures_util::task::AtomicWaker;
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Interval;
+use tokio::time::{Instant, Interval, Sleep};
 
 /// How often it is looked whether a token still holds, while something that was opened with it goes on.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -92,7 +94,7 @@ struct Knot {
 impl Leash {
     /// The same connection, that can be cut off.
     pub(crate) fn hold<S>(&self, stream: S) -> Held<S> {
-        Held { stream, knot: self.0.clone() }
+        Held { stream, knot: self.0.clone(), patience: None, until: None, waits: false, _guard: None }
     }
 
     /// Cuts it off when `holds` says no. Must be called within the runtime, and ends with the connection.
@@ -130,9 +132,21 @@ impl Knot {
 pub(crate) struct Held<S> {
     stream: S,
     knot: Arc<Knot>,
+    /// How long the other end may take nothing.
+    patience: Option<Duration>,
+    /// Until when something has to be taken; there from the first time that nothing was.
+    until: Option<Pin<Box<Sleep>>>,
+    waits: bool,
+    /// A connection counts as long as its stream is there, also when it became something else than HTTP.
+    _guard: Option<Box<dyn Any + Send>>,
 }
 
 impl<S> Held<S> {
+    /// Gives the connection up if the other end takes nothing for so long. The guard is dropped with the connection.
+    pub(crate) fn patient(self, patience: Duration, guard: impl Send + 'static) -> Self {
+        Self { patience: Some(patience), _guard: Some(Box::new(guard)), ..self }
+    }
+
     fn is_cut(&self, waker: impl Fn(&Knot) -> &AtomicWaker, context: &Context<'_>) -> bool {
         // First the waker: what is cut between the two is seen here.
         waker(&self.knot).register(context.waker());
@@ -140,8 +154,31 @@ impl<S> Held<S> {
     }
 }
 
-fn cut<T>() -> Poll<io::Result<T>> {
-    Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, "its token was revoked, or has expired")))
+impl<S: AsyncWrite + Unpin> Held<S> {
+    /// What becomes of an attempt to send: that it is cut off, or that it takes too long.
+    fn send<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        attempt: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if self.is_cut(|knot| &knot.writer, context) {
+            let why = "its token was revoked, or has expired";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, why)));
+        }
+        let tried = attempt(Pin::new(&mut self.stream), context);
+        let Some(patience) = self.patience.filter(|_| tried.is_pending()) else {
+            self.waits = false;
+            return tried;
+        };
+        let until = Instant::now() + patience;
+        let timer = self.until.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        if !self.waits {
+            self.waits = true;
+            timer.as_mut().reset(until);
+        }
+        ready!(timer.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Held<S> {
@@ -160,11 +197,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Held<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Held<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if this.is_cut(|knot| &knot.writer, context) {
-            return cut();
-        }
-        Pin::new(&mut this.stream).poll_write(context, bytes)
+        self.get_mut().send(context, |stream, context| stream.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -172,11 +205,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Held<S> {
         context: &mut Context<'_>,
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        if this.is_cut(|knot| &knot.writer, context) {
-            return cut();
-        }
-        Pin::new(&mut this.stream).poll_write_vectored(context, bytes)
+        self.get_mut().send(context, |stream, context| stream.poll_write_vectored(context, bytes))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -184,15 +213,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Held<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.is_cut(|knot| &knot.writer, context) {
-            return cut();
-        }
-        Pin::new(&mut this.stream).poll_flush(context)
+        self.get_mut().send(context, |stream, context| stream.poll_flush(context))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+        self.get_mut().send(context, |stream, context| stream.poll_shutdown(context))
     }
 }
 
@@ -274,6 +299,28 @@ mod tests {
             assert_eq!(held.read(&mut more).await.expect("an end"), 0);
             let refused = held.write_all(b"x").await.expect_err("it is cut");
             assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
+        });
+    }
+
+    #[test]
+    fn who_takes_nothing_is_given_up_and_who_takes_a_little_is_not() {
+        run(async {
+            let (ours, _deaf) = tokio::io::duplex(16);
+            let mut patient = Leash::default().hold(ours).patient(Duration::from_millis(50), ());
+            let given_up = patient.write_all(&[0; 64]).await.expect_err("nobody reads");
+            assert_eq!(given_up.kind(), io::ErrorKind::TimedOut);
+            let (ours, mut theirs) = tokio::io::duplex(16);
+            let mut patient = Leash::default().hold(ours).patient(Duration::from_secs(1), ());
+            let reading = tokio::spawn(async move {
+                let mut buffer = [0; 8];
+                while theirs.read(&mut buffer).await.is_ok_and(|count| count > 0) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            });
+            // Longer in all than anybody is waited for, and each time something is taken.
+            patient.write_all(&[0; 1600]).await.expect("it is read slowly, and read");
+            drop(patient);
+            reading.await.expect("it ends");
         });
     }
 }

@@ -18,7 +18,6 @@ use super::guard::Heart;
 use super::limits::{self, Connections, Ticket};
 use super::listeners::{Kind, Listener};
 use super::log::Log;
-use super::patient::Patient;
 use super::tls::Tls;
 use crate::auth::{Peer, Wire, leash::Leash};
 use crate::fault::Fault;
@@ -190,10 +189,10 @@ async fn serve(
     server: Arc<Server>,
 ) {
     let wire = Wire { secure, leash: Leash::default() };
-    let stream = wire.leash.hold(stream);
+    let held = wire.leash.hold(stream);
     let seat = ticket.seat.clone();
     let door = Door::new(&server, peer, wire, seat.clone());
-    let stream = Patient::new(stream, limits::patience(limits::WRITE_PATIENCE), Some(ticket));
+    let stream = held.patient(limits::patience(limits::WRITE_PATIENCE), ticket);
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits::patience(limits::HEAD_PATIENCE))
