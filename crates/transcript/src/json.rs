@@ -21,8 +21,6 @@ pub(crate) trait Bytes {
     fn pass(&mut self, count: usize);
     /// How far this is from the beginning of the file.
     fn offset(&self) -> u64;
-    /// Whether somebody has looked already that there are no control characters in it.
-    fn is_plain(&self) -> bool;
 }
 
 /// Bytes that are all there.
@@ -32,13 +30,11 @@ pub(crate) struct Slice<'a> {
     at: usize,
     /// Where in the file it begins.
     begins_at: u64,
-    is_plain: bool,
 }
 
 impl<'a> Slice<'a> {
-    /// `is_plain` says that there are no control characters in it: see [`has_control`].
-    pub(crate) fn new(all: &'a [u8], begins_at: u64, is_plain: bool) -> Self {
-        Self { all, at: 0, begins_at, is_plain }
+    pub(crate) fn new(all: &'a [u8], begins_at: u64) -> Self {
+        Self { all, at: 0, begins_at }
     }
 }
 
@@ -53,10 +49,6 @@ impl Bytes for Slice<'_> {
 
     fn offset(&self) -> u64 {
         self.begins_at + self.at as u64
-    }
-
-    fn is_plain(&self) -> bool {
-        self.is_plain
     }
 }
 
@@ -233,19 +225,6 @@ fn key(bytes: &mut impl Bytes, visit: &mut impl Visit, depth: usize) -> Result<(
 /// A string; the next byte is its first quote. `seen` gets what is between the quotes, and where it ended.
 fn string<B: Bytes>(bytes: &mut B, seen: impl FnOnce(Option<&[u8]>, u64)) -> Result<(), Wrong> {
     bytes.pass(1);
-    let is_plain = bytes.is_plain();
-    let begins_at = bytes.offset();
-    // Most strings are all there.
-    let window = bytes.window();
-    if let Some(end) = end_of_string(window)? {
-        let text = &window[..end];
-        if !is_plain && has_control(text) {
-            return Err(Wrong::Odd);
-        }
-        seen((end <= MAX_SHOWN_BYTES).then_some(text), begins_at + end as u64 + 1);
-        bytes.pass(end + 1);
-        return Ok(());
-    }
     let mut shown: Vec<u8> = Vec::new();
     let mut is_shown = true;
     let mut show = |piece: &[u8]| {
@@ -259,9 +238,10 @@ fn string<B: Bytes>(bytes: &mut B, seen: impl FnOnce(Option<&[u8]>, u64)) -> Res
         if window.is_empty() {
             return Err(Wrong::Ended);
         }
-        let end = special(window);
+        let end = memchr2(b'"', b'\\', window);
         let text = &window[..end.unwrap_or(window.len())];
-        if !is_plain && has_control(text) {
+        // Without a way out in the middle this vectorizes.
+        if text.iter().fold(false, |has_control, byte| has_control | (*byte < 0x20)) {
             return Err(Wrong::Odd);
         }
         show(text);
@@ -298,74 +278,6 @@ fn string<B: Bytes>(bytes: &mut B, seen: impl FnOnce(Option<&[u8]>, u64)) -> Res
     }
     seen(is_shown.then_some(&shown), bytes.offset());
     Ok(())
-}
-
-/// Where the quote is that ends a string; `None` if that cannot be told from what is there.
-#[inline]
-fn end_of_string(window: &[u8]) -> Result<Option<usize>, Wrong> {
-    let mut at = 0;
-    loop {
-        let Some(found) = window.get(at..).and_then(special) else {
-            return Ok(None);
-        };
-        at += found;
-        if window[at] == b'"' {
-            return Ok(Some(at));
-        }
-        match window.get(at + 1) {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => at += 2,
-            Some(b'u') => {
-                let Some(digits) = window.get(at + 2..at + 6) else { return Ok(None) };
-                if !digits.iter().all(u8::is_ascii_hexdigit) {
-                    return Err(Wrong::Odd);
-                }
-                at += 6;
-            }
-            Some(_) => return Err(Wrong::Odd),
-            None => return Ok(None),
-        }
-    }
-}
-
-/// The first quote or backslash. Most are near: a few words at a time are quicker than a call, up to where it pays.
-#[inline]
-fn special(text: &[u8]) -> Option<usize> {
-    const NEAR: usize = 32;
-    const ONES: u64 = u64::MAX / 255;
-    // The lowest bit that is set is that of the first byte that is zero.
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
-    let mut at = 0;
-    while at < NEAR {
-        let Some(word) = text.get(at..at + 8) else { break };
-        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-        let found = zero(word ^ (ONES * u64::from(b'"'))) | zero(word ^ (ONES * u64::from(b'\\')));
-        if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
-        }
-        at += 8;
-    }
-    memchr2(b'"', b'\\', &text[at..]).map(|found| at + found)
-}
-
-/// What one pass over bytes finds out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Looked {
-    /// Whether there is a byte that a string may have only escaped.
-    pub(crate) has_control: bool,
-    /// Whether it is ASCII, and so UTF-8 without another look.
-    pub(crate) is_ascii: bool,
-}
-
-/// Looks at all of a line. Without a way out in the middle this vectorizes: one pass over a whole line is cheaper than a
-/// look at every string.
-pub(crate) fn look(bytes: &[u8]) -> Looked {
-    let (odd, all) = bytes.iter().fold((0, 0), |(odd, all), byte| (odd | u8::from(*byte < 0x20), all | byte));
-    Looked { has_control: odd != 0, is_ascii: all < 0x80 }
-}
-
-/// Whether there is a byte that a string may have only escaped.
-pub(crate) fn has_control(bytes: &[u8]) -> bool {
-    look(bytes).has_control
 }
 
 fn word(bytes: &mut impl Bytes, word: &[u8], means: Plain) -> Result<Plain, Wrong> {
@@ -461,16 +373,12 @@ mod tests {
         fn offset(&self) -> u64 {
             self.2 as u64
         }
-
-        fn is_plain(&self) -> bool {
-            false
-        }
     }
 
     /// Whether it is one value and nothing else, and what was heard.
     fn read(text: &[u8]) -> (bool, Vec<String>) {
         let mut heard = Heard::default();
-        let mut slice = Slice::new(text, 0, !has_control(text));
+        let mut slice = Slice::new(text, 0);
         let is_value = value(&mut slice, &mut heard).is_ok() && next(&mut slice).is_err();
         for size in [1, 2, 3, 7] {
             let mut again = Heard::default();
@@ -510,9 +418,9 @@ mod tests {
     #[test]
     fn what_is_nested_too_deep_is_said_to_be() {
         let deep = "[".repeat(MAX_DEPTH + 1);
-        assert_eq!(value(&mut Slice::new(deep.as_bytes(), 0, true), &mut Heard::default()), Err(Wrong::Deep));
+        assert_eq!(value(&mut Slice::new(deep.as_bytes(), 0), &mut Heard::default()), Err(Wrong::Deep));
         let fits = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
-        assert_eq!(value(&mut Slice::new(fits.as_bytes(), 0, true), &mut Heard::default()), Ok(()));
+        assert_eq!(value(&mut Slice::new(fits.as_bytes(), 0), &mut Heard::default()), Ok(()));
     }
 
     /// Values, and things that almost are.

@@ -5,14 +5,13 @@
 //! A file that grows meanwhile is read up to the end of the line that was its last when this began.
 //! Not here: what the records mean (see `survey`). Start with [`walk`].
 
-use std::cell::Cell;
 use std::io::{self, Read};
 use std::ops::Range;
 
 use memchr::{memchr, memmem};
 
 use crate::head::{Head, Type};
-use crate::json::{self, Bytes, Looked, Slice, Wrong};
+use crate::json::{self, Bytes, Slice, Wrong};
 
 /// The longest line that is held as a whole. A longer one is walked through in pieces.
 pub(crate) const MAX_HELD_BYTES: usize = 4 << 20;
@@ -65,12 +64,6 @@ pub(crate) struct Walked {
     pub(crate) grew: bool,
 }
 
-thread_local! {
-    /// The buffer of the last walk: many files are walked through one after the other, and fresh memory costs more than
-    /// reading a small one.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
 /// Goes through a file of `size` bytes. `begun` hears where each line begins.
 pub(crate) fn walk(
     source: impl Read,
@@ -78,11 +71,9 @@ pub(crate) fn walk(
     mut begun: impl FnMut(u64, u64),
     mut visit: impl FnMut(&Place, Seen<'_>),
 ) -> io::Result<Walked> {
-    let mut buffer = SPARE.take();
-    buffer.resize(CHUNK_BYTES, 0);
     let mut walk = Walk {
         source,
-        buffer,
+        buffer: vec![0; CHUNK_BYTES],
         start: 0,
         end: 0,
         base: 0,
@@ -134,10 +125,6 @@ pub(crate) fn walk(
     }
     let bytes = walk.base + walk.start as u64;
     let grew = bytes > size || !walk.is_over && walk.has_more()?;
-    // One that a long line made larger is not kept.
-    if walk.buffer.len() == CHUNK_BYTES {
-        SPARE.set(walk.buffer);
-    }
     Ok(Walked { bytes, lines: line, grew })
 }
 
@@ -228,10 +215,6 @@ impl<R: Read> Bytes for Long<'_, R> {
 
     fn offset(&self) -> u64 {
         self.0.base + self.0.start as u64
-    }
-
-    fn is_plain(&self) -> bool {
-        false
     }
 }
 
@@ -333,12 +316,11 @@ fn held(
     visit: &mut impl FnMut(&Place, Seen<'_>),
 ) {
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-    let Looked { has_control, is_ascii } = json::look(bytes);
-    if let Ok(length) = record(bytes, from, !has_control, head).0
+    if let Ok(length) = record(bytes, from, head).0
         && bytes[length..].iter().all(u8::is_ascii_whitespace)
     {
         let place = Place { line, bytes: from..from + length as u64, is_last };
-        if !is_ascii && std::str::from_utf8(bytes).is_err() {
+        if std::str::from_utf8(bytes).is_err() {
             visit(&place, Seen::Flaw(Flaw::NotUtf8));
         }
         visit(&place, Seen::Record(head));
@@ -348,12 +330,12 @@ fn held(
 }
 
 /// Reads one record; how long it is, and how much was read to find that out.
-fn record(bytes: &[u8], from: u64, is_plain: bool, head: &mut Head) -> (Result<usize, Wrong>, usize) {
+fn record(bytes: &[u8], from: u64, head: &mut Head) -> (Result<usize, Wrong>, usize) {
     if bytes.first() != Some(&b'{') {
         return (Err(Wrong::Odd), 0);
     }
     head.clear();
-    let mut slice = Slice::new(bytes, from, is_plain);
+    let mut slice = Slice::new(bytes, from);
     let value = json::value(&mut slice, head);
     let length = (slice.offset() - from) as usize;
     if value.is_ok() {
@@ -372,7 +354,6 @@ fn pieces(
     head: &mut Head,
     visit: &mut impl FnMut(&Place, Seen<'_>),
 ) {
-    let is_plain = !json::has_control(bytes);
     let mut again = bytes.len() * MAX_AGAIN;
     let mut at = 0;
     let mut records = 0;
@@ -389,7 +370,7 @@ fn pieces(
             visit(&place(count), Seen::Flaw(Flaw::Zeroes));
             at += count;
         } else {
-            match record(rest, from + at as u64, is_plain, head).0 {
+            match record(rest, from + at as u64, head).0 {
                 Ok(length) => {
                     records += 1;
                     if records > 1 {
@@ -402,7 +383,7 @@ fn pieces(
                     at += length;
                 }
                 Err(wrong) => {
-                    let next = next_record(rest, is_plain, &mut again, head);
+                    let next = next_record(rest, &mut again, head);
                     let mut end = next.unwrap_or(rest.len());
                     // Zeroes at its end are a matter of their own.
                     while end > 1 && rest[end - 1] == 0 {
@@ -419,9 +400,9 @@ fn pieces(
 
 /// Where in a torn line a whole record begins: it must look like one of an agent's, not like a part of one. `again` is
 /// how much may still be read to find it.
-fn next_record(bytes: &[u8], is_plain: bool, again: &mut usize, head: &mut Head) -> Option<usize> {
+fn next_record(bytes: &[u8], again: &mut usize, head: &mut Head) -> Option<usize> {
     for at in memmem::find_iter(&bytes[1..], b"{\"").take(MAX_TRIES).map(|at| at + 1) {
-        let (found, read) = record(&bytes[at..], 0, is_plain, head);
+        let (found, read) = record(&bytes[at..], 0, head);
         if found.is_ok() && is_of_an_agent(head) {
             return Some(at);
         }
