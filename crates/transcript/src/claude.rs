@@ -10,14 +10,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::Value;
 
 use crate::head::Id;
 use crate::lines::{self, Line};
@@ -27,6 +25,8 @@ use crate::{Asked, End, Fate, MAX_ANSWER_BYTES, Match, Scan, judge, moment};
 const INTERRUPTED: &str = "[Request interrupted by user";
 /// How a hook's wish to go on begins, after an answer that would have been the end.
 const HOOK_SAID: &str = "Stop hook feedback:";
+/// How many blocks a message may have.
+const MOST_BLOCKS: usize = 10_000;
 const STDOUT: (&str, &str) = ("<local-command-stdout>", "</local-command-stdout>");
 const STDERR: (&str, &str) = ("<local-command-stderr>", "</local-command-stderr>");
 
@@ -89,7 +89,8 @@ impl Scanner<'_> {
             Line::Whole(line) => match serde_json::from_slice::<Head<'_>>(line) {
                 Ok(head) => match &*head.kind {
                     "user" | "assistant" | "attachment" | "system" | "queue-operation" => {
-                        serde_json::from_slice::<Record<'_>>(line).map(|record| self.record(&record)).is_ok()
+                        let record = serde_json::from_slice::<Value>(line).ok();
+                        record.filter(|it| !has_too_much(it)).map(|it| self.record(&it)).is_some()
                     }
                     _ => true,
                 },
@@ -105,13 +106,12 @@ impl Scanner<'_> {
         }
     }
 
-    fn record(&mut self, record: &Record<'_>) {
-        if record.is_sidechain {
+    fn record(&mut self, record: &Value) {
+        if record["isSidechain"] == true {
             return;
         }
-        if record.kind == "queue-operation" {
-            let is_ours = record.content.as_ref().is_some_and(|content| content.is(&self.asked));
-            self.is_queued |= record.operation.as_deref() == Some("enqueue") && is_ours;
+        if record["type"] == "queue-operation" {
+            self.is_queued |= record["operation"] == "enqueue" && Content(&record["content"]).is(&self.asked);
             return;
         }
         let by = self.is_prompt(record);
@@ -121,8 +121,8 @@ impl Scanner<'_> {
             self.is_queued = false;
             self.turn = Some(Turn {
                 by,
-                at_ms: record.timestamp.as_deref().and_then(moment::parse),
-                chain: record.uuid.as_deref().map(id).into_iter().collect(),
+                at_ms: record["timestamp"].as_str().and_then(moment),
+                chain: record["uuid"].as_str().map(id).into_iter().collect(),
                 tools: HashSet::new(),
                 message: Id::default(),
                 answer: String::new(),
@@ -135,35 +135,35 @@ impl Scanner<'_> {
     }
 
     /// Whether this is the prompt, and how that is known.
-    fn is_prompt(&self, record: &Record<'_>) -> Option<Match> {
+    fn is_prompt(&self, record: &Value) -> Option<Match> {
         let asked = &self.asked;
-        let has_id = |id: &Option<Cow<'_, str>>| asked.id.is_some_and(|ours| id.as_deref() == Some(ours));
-        let (is_id, is_words) = match &*record.kind {
+        let has_id = |id: &Value| asked.id.is_some_and(|ours| id == ours);
+        let (is_id, is_words) = match record["type"].as_str()? {
             "user" => {
-                let content = &record.message.as_ref()?.content;
-                if content.blocks().any(|block| block.tool_use_id.is_some()) {
+                let content = Content(&record["message"]["content"]);
+                if content.blocks().any(|block| block["tool_use_id"].is_string()) {
                     return None;
                 }
-                let merged = record.merged_send_uuids.iter().flat_map(|few| &few.0);
-                let is_merged = merged.into_iter().any(|uuid| asked.id == Some(uuid));
+                let is_merged = record["mergedSendUuids"].as_array().into_iter().flatten().any(has_id);
                 let is_line = self.is_queued && content.has_lines(asked.text);
-                let is_words = content.is(asked) && !record.is_meta;
+                let is_words = content.is(asked) && record["isMeta"] != true;
                 let is_command = asked.text.trim_start().starts_with('/');
                 // An id alone is not enough: another session of ours may have given it to other words.
-                let is_id = has_id(&record.uuid) && (is_words || is_command || content.has_lines(asked.text));
-                (is_id || is_merged, is_words || is_line && record.prompt_source.is_some())
+                let is_id =
+                    has_id(&record["uuid"]) && (is_words || is_command || content.has_lines(asked.text));
+                (is_id || is_merged, is_words || is_line && !record["promptSource"].is_null())
             }
             "attachment" => {
-                let attachment = record.attachment.as_ref()?;
-                if attachment.kind != "queued_command" {
+                let attachment = &record["attachment"];
+                if attachment["type"] != "queued_command" {
                     return None;
                 }
-                let is_words = attachment.prompt.as_ref().is_some_and(|prompt| prompt.is(asked));
-                (has_id(&attachment.source_uuid) && is_words, is_words)
+                let is_words = Content(&attachment["prompt"]).is(asked);
+                (has_id(&attachment["source_uuid"]) && is_words, is_words)
             }
-            "system" if record.subtype.as_deref() == Some("local_command") => {
-                let is_words = record.content.as_ref().is_some_and(|content| content.is(asked));
-                (has_id(&record.submit_uuid) && is_words, is_words)
+            "system" if record["subtype"] == "local_command" => {
+                let is_words = Content(&record["content"]).is(asked);
+                (has_id(&record["submitUuid"]) && is_words, is_words)
             }
             _ => return None,
         };
@@ -180,42 +180,46 @@ impl Scanner<'_> {
 
 impl Turn {
     /// A record after the prompt.
-    fn follow(&mut self, record: &Record<'_>) {
-        let parent = record.parent_uuid.as_deref().or(record.logical_parent_uuid.as_deref());
+    fn follow(&mut self, record: &Value) {
+        let parent = record["parentUuid"].as_str().or(record["logicalParentUuid"].as_str());
         if !parent.is_some_and(|parent| self.chain.contains(&id(parent))) {
             return;
         }
-        let goes_on = match &*record.kind {
+        let goes_on = match record["type"].as_str().unwrap_or_default() {
             "user" => self.user(record),
             "assistant" => {
                 self.assistant(record);
                 true
             }
-            "system" if record.subtype.as_deref() == Some("local_command") => {
-                record.content.as_ref().and_then(Content::text).is_some_and(|text| self.command_said(text))
+            "system" if record["subtype"] == "local_command" => {
+                Content(&record["content"]).text().is_some_and(|text| self.command_said(text))
             }
             _ => true,
         };
         if goes_on {
-            self.chain.extend(record.uuid.as_deref().map(id));
+            self.chain.extend(record["uuid"].as_str().map(id));
         }
     }
 
     /// False if this is the next prompt.
-    fn user(&mut self, record: &Record<'_>) -> bool {
-        let Some(message) = &record.message else { return true };
+    fn user(&mut self, record: &Value) -> bool {
+        if record["message"].is_null() {
+            return true;
+        }
+        let content = Content(&record["message"]["content"]);
         let mut is_result = false;
-        for tool in message.content.blocks().filter_map(|block| block.tool_use_id.as_deref()) {
+        for tool in content.blocks().filter_map(|block| block["tool_use_id"].as_str()) {
             self.tools.remove(&id(tool));
             is_result = true;
         }
-        let text = message.content.text().unwrap_or_default();
+        let text = content.text().unwrap_or_default();
+        let is_meta = record["isMeta"] == true;
         if text.starts_with(INTERRUPTED) {
             self.end = End::BrokenOff("the agent wrote down that the turn was interrupted".to_owned());
-        } else if text.starts_with(HOOK_SAID) && record.is_meta {
+        } else if text.starts_with(HOOK_SAID) && is_meta {
             self.end = End::Open("a hook made the agent go on, and there is no answer after that".to_owned());
         } else {
-            return self.command_said(text) || is_result || record.is_meta || record.is_compact_summary;
+            return self.command_said(text) || is_result || is_meta || record["isCompactSummary"] == true;
         }
         true
     }
@@ -234,38 +238,42 @@ impl Turn {
         true
     }
 
-    fn assistant(&mut self, record: &Record<'_>) {
-        let Some(message) = &record.message else { return };
-        if record.is_api_error_message {
-            let why = message.content.text().unwrap_or("the model could not be asked");
+    fn assistant(&mut self, record: &Value) {
+        let message = &record["message"];
+        if message.is_null() {
+            return;
+        }
+        let content = Content(&message["content"]);
+        if record["isApiErrorMessage"] == true {
+            let why = content.text().unwrap_or("the model could not be asked");
             self.end = End::Rejected(why.to_owned());
             return;
         }
         // What the agent makes up itself: "No response requested." where an answer is missing.
-        if message.model.as_deref() == Some("<synthetic>") {
+        if message["model"] == "<synthetic>" {
             return;
         }
-        let id_of_message = id(message.id.as_deref().unwrap_or_default());
+        let id_of_message = id(message["id"].as_str().unwrap_or_default());
         if self.message != id_of_message {
             self.message = id_of_message;
             self.answer.clear();
         }
-        for block in message.content.blocks() {
-            match &*block.kind {
-                "tool_use" => self.tools.extend(block.id.as_deref().map(id)),
+        for block in content.blocks() {
+            match block["type"].as_str().unwrap_or_default() {
+                "tool_use" => self.tools.extend(block["id"].as_str().map(id)),
                 // A little more than is kept, so that it shows that it was cut.
                 "text" if self.answer.len() <= MAX_ANSWER_BYTES => {
-                    let text = block.text.as_deref().unwrap_or_default();
+                    let text = block["text"].as_str().unwrap_or_default();
                     self.answer.push_str(&text[..text.floor_char_boundary(MAX_ANSWER_BYTES + 4)]);
                 }
                 _ => {}
             }
         }
-        if record.is_aborted_mid_stream {
+        if record["isAbortedMidStream"] == true {
             self.end = End::Open("the agent's record has the beginning of an answer".to_owned());
             return;
         }
-        self.end = match message.stop_reason.as_deref() {
+        self.end = match message["stop_reason"].as_str() {
             _ if !self.tools.is_empty() => {
                 End::Open("the agent's record has a tool call without a result".to_owned())
             }
@@ -287,6 +295,11 @@ impl Turn {
     }
 }
 
+/// Nobody can say what is in a record with so much in it.
+fn has_too_much(record: &Value) -> bool {
+    record["message"]["content"].as_array().is_some_and(|blocks| blocks.len() > MOST_BLOCKS)
+}
+
 /// An id, in short: they may be of any length, and there are many.
 fn id(id: &str) -> Id {
     Id::of(id.as_bytes())
@@ -299,204 +312,39 @@ struct Head<'a> {
     kind: Cow<'a, str>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Record<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    uuid: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    parent_uuid: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    logical_parent_uuid: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "flag")]
-    is_sidechain: bool,
-    #[serde(default, deserialize_with = "flag")]
-    is_meta: bool,
-    #[serde(default, deserialize_with = "flag")]
-    is_compact_summary: bool,
-    #[serde(default, deserialize_with = "flag")]
-    is_api_error_message: bool,
-    #[serde(default, deserialize_with = "flag")]
-    is_aborted_mid_stream: bool,
-    #[serde(borrow)]
-    message: Option<Message<'a>>,
-    #[serde(borrow)]
-    attachment: Option<Attachment<'a>>,
-    #[serde(borrow)]
-    content: Option<Content<'a>>,
-    #[serde(borrow)]
-    subtype: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    operation: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    submit_uuid: Option<Cow<'a, str>>,
-    prompt_source: Option<IgnoredAny>,
-    #[serde(borrow)]
-    merged_send_uuids: Option<Few<Cow<'a, str>>>,
-}
-
-/// A flag that is not set may be left out, or null.
-pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Option::<bool>::deserialize(deserializer).map(|flag| flag.unwrap_or(false))
-}
-
-#[derive(Deserialize)]
-struct Message<'a> {
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    model: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    stop_reason: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    content: Content<'a>,
-}
-
-#[derive(Deserialize)]
-struct Attachment<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    prompt: Option<Content<'a>>,
-    #[serde(borrow)]
-    source_uuid: Option<Cow<'a, str>>,
-}
-
-/// How many blocks a record may have, or other things of one kind.
-const MOST: usize = 10_000;
-
-/// A list that is not long. Nobody can say what is in a record with one that is.
-struct Few<T>(Vec<T>);
-
-impl<T> Few<T> {
-    fn read<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Self, A::Error>
-    where
-        T: Deserialize<'de>,
-    {
-        let mut few = Vec::new();
-        while let Some(one) = list.next_element()? {
-            if few.len() == MOST {
-                return Err(serde::de::Error::custom("there is too much in it"));
-            }
-            few.push(one);
-        }
-        Ok(Self(few))
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reading<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reading<T> {
-            type Value = Few<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-                Few::read(list)
-            }
-        }
-        deserializer.deserialize_seq(Reading(PhantomData))
-    }
-}
-
-/// Words, or a list of blocks, or what is of no interest.
-#[derive(Default)]
-pub(crate) enum Content<'a> {
-    Words(Cow<'a, str>),
-    Blocks(Vec<Block<'a>>),
-    #[default]
-    Other,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct Block<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    id: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    tool_use_id: Option<Cow<'a, str>>,
-}
+/// What a record or its message says: words, a list of blocks, or what is of no interest.
+#[derive(Clone, Copy)]
+pub(crate) struct Content<'a>(pub(crate) &'a Value);
 
 impl<'a> Content<'a> {
-    fn blocks(&self) -> impl Iterator<Item = &Block<'a>> {
-        match self {
-            Self::Blocks(blocks) => blocks.as_slice(),
-            Self::Words(_) | Self::Other => &[],
-        }
-        .iter()
+    fn blocks(self) -> impl Iterator<Item = &'a Value> {
+        self.0.as_array().into_iter().flatten()
+    }
+
+    fn texts(self) -> impl Iterator<Item = &'a str> {
+        self.0.as_str().into_iter().chain(self.blocks().filter_map(|block| block["text"].as_str()))
     }
 
     /// The first text.
-    pub(crate) fn first_text(&self) -> Option<&str> {
-        match self {
-            Self::Words(words) => Some(words),
-            Self::Blocks(_) | Self::Other => self.blocks().find_map(|block| block.text.as_deref()),
-        }
+    pub(crate) fn first_text(self) -> Option<&'a str> {
+        self.texts().next()
     }
 
     /// The text, if there is one text and not several.
-    fn text(&self) -> Option<&str> {
-        match self {
-            Self::Words(words) => Some(words),
-            Self::Blocks(_) => {
-                let mut texts = self.blocks().filter_map(|block| block.text.as_deref());
-                texts.next().filter(|_| texts.next().is_none())
-            }
-            Self::Other => None,
-        }
+    fn text(self) -> Option<&'a str> {
+        self.first_text().filter(|_| self.texts().nth(1).is_none())
     }
 
-    fn is(&self, asked: &Asked<'_>) -> bool {
+    fn is(self, asked: &Asked<'_>) -> bool {
         self.text().is_some_and(|text| asked.is_text(text))
     }
 
     /// Whether the text is there as whole lines among others.
-    fn has_lines(&self, text: &str) -> bool {
+    fn has_lines(self, text: &str) -> bool {
         let Some(all) = self.text() else { return false };
         let is_edge = |byte: Option<&u8>| byte.is_none_or(|byte| *byte == b'\n');
         let bytes = all.as_bytes();
         let ends = |at: usize| is_edge(bytes.get(at + text.len())) && (at == 0 || is_edge(bytes.get(at - 1)));
         !text.is_empty() && all.match_indices(text).any(|(at, _)| ends(at))
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
-    /// By hand, because an untagged enum would copy all of it first, and most of it is of no interest.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Contents;
-        impl<'de> Visitor<'de> for Contents {
-            type Value = Content<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("text or blocks")
-            }
-            fn visit_borrowed_str<E>(self, words: &'de str) -> Result<Self::Value, E> {
-                Ok(Content::Words(Cow::Borrowed(words)))
-            }
-            fn visit_str<E>(self, words: &str) -> Result<Self::Value, E> {
-                Ok(Content::Words(Cow::Owned(words.to_owned())))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-                Few::read(list).map(|few| Content::Blocks(few.0))
-            }
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Content::Other)
-            }
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Content::Other)
-            }
-            fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-                Ok(Content::Other)
-            }
-        }
-        deserializer.deserialize_any(Contents)
     }
 }

@@ -130,7 +130,7 @@ impl Scanner<'_> {
         self.turn = Some(Turn {
             id: turn,
             by,
-            at_ms: at.and_then(moment::parse),
+            at_ms: at.and_then(moment),
             said: String::new(),
             end: End::Open("the agent's record has the prompt and no end of the turn".to_owned()),
             bad: 0,

@@ -21,7 +21,6 @@ mod codex;
 mod head;
 mod json;
 mod lines;
-mod moment;
 mod place;
 pub mod repair;
 mod shape;
@@ -314,4 +313,9 @@ fn judge(scan: Scan, asked: &Asked<'_>) -> Fate {
         ),
         End::Open(why) => Fate::Unfinished { why, progress: Progress::Open },
     }
+}
+
+/// A time as agents write it, `2026-11-16T08:57:35.614Z`, in milliseconds since 1970.
+pub fn moment(text: &str) -> Option<u64> {
+    u64::try_from(text.parse::<jiff::Timestamp>().ok()?.as_millisecond()).ok()
 }

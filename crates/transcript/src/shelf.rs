@@ -243,7 +243,7 @@ impl Look {
             }
             // Torn and binary lines are no records.
             let Ok(record) = serde_json::from_slice::<Value>(&line) else { continue };
-            let at_ms = record["timestamp"].as_str().and_then(moment::parse);
+            let at_ms = record["timestamp"].as_str().and_then(moment);
             self.began_ms = self.began_ms.or(at_ms);
             match kind {
                 Kind::Claude => self.claude(&record),
@@ -318,7 +318,7 @@ impl Look {
             }
             let Ok(record) = serde_json::from_slice::<Value>(line) else { continue };
             if self.last_ms.is_none() {
-                self.last_ms = record["timestamp"].as_str().and_then(moment::parse);
+                self.last_ms = record["timestamp"].as_str().and_then(moment);
             }
             if names {
                 let before = self.title.take();

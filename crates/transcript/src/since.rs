@@ -7,7 +7,6 @@
 //! Not here: who wrote it (the caller knows what its own agent said).
 //! Start with [`mark`], then [`Mark::news`].
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{Read, Seek, SeekFrom};
@@ -15,9 +14,9 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde_json::Value;
 
-use crate::claude::{Content, flag};
+use crate::claude::Content;
 use crate::lines::{self, Line};
 use crate::moment;
 use crate::place::{self, Kind};
@@ -142,45 +141,27 @@ enum Said {
     Prompt { at_ms: Option<u64> },
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Record<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    uuid: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    timestamp: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "flag")]
-    is_meta: bool,
-    #[serde(default, deserialize_with = "flag")]
-    is_sidechain: bool,
-    #[serde(borrow)]
-    message: Option<Message<'a>>,
-}
-
-#[derive(Deserialize, Default)]
-struct Message<'a> {
-    #[serde(borrow)]
-    model: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    content: Content<'a>,
-}
-
 /// What a record says, if it is of the conversation itself.
 fn said(line: &[u8]) -> Option<Said> {
-    let record: Record<'_> = serde_json::from_slice(line).ok()?;
-    if record.is_meta || record.is_sidechain || !matches!(&*record.kind, "user" | "assistant") {
+    let record: Value = serde_json::from_slice(line).ok()?;
+    if record["isMeta"] == true || record["isSidechain"] == true {
         return None;
     }
-    let message = record.message.unwrap_or_default();
-    if record.kind == "assistant" {
-        let is_real = message.model.as_deref() != Some(SYNTHETIC);
-        let id = record.uuid.filter(|id| is_real && id.len() <= MAX_ID_BYTES);
-        return id.map(|id| Said::Answer(id.into_owned()));
+    let message = &record["message"];
+    match record["type"].as_str()? {
+        "assistant" => {
+            let id = record["uuid"]
+                .as_str()
+                .filter(|id| message["model"] != SYNTHETIC && id.len() <= MAX_ID_BYTES);
+            id.map(|id| Said::Answer(id.to_owned()))
+        }
+        "user" => {
+            let at_ms = record["timestamp"].as_str().and_then(moment);
+            let text = Content(&message["content"]).first_text();
+            text.filter(|text| !text.starts_with(INTERRUPTED)).map(|_| Said::Prompt { at_ms })
+        }
+        _ => None,
     }
-    let at_ms = record.timestamp.as_deref().and_then(moment::parse);
-    message.content.first_text().filter(|text| !text.starts_with(INTERRUPTED)).map(|_| Said::Prompt { at_ms })
 }
 
 #[cfg(test)]

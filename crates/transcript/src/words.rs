@@ -56,7 +56,7 @@ impl Words {
         let said = if payload.is_there { payload.content.text } else { message.content.text };
         Self {
             said: said.as_deref().map(first_words),
-            at_ms: record.timestamp.as_deref().and_then(moment::parse),
+            at_ms: record.timestamp.as_deref().and_then(moment),
             tool: name.map(|name| name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect()),
             uuid: text(record.uuid),
             session: text(record.session.or(payload.id)),

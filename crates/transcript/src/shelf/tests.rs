@@ -55,8 +55,8 @@ fn a_conversation_of_claude_tells_where_and_how_it_began() {
     assert_eq!(look.first_words.as_deref(), Some("mend the login"));
     assert_eq!(look.title.as_deref(), Some("Login, mended"));
     assert_eq!((look.version.as_deref(), look.branch.as_deref()), (Some("2.1.325"), Some("main")));
-    assert_eq!(look.began_ms, moment::parse("2026-11-16T08:00:00.000Z"));
-    assert_eq!(look.last_ms, moment::parse("2026-11-16T09:00:00.500Z"));
+    assert_eq!(look.began_ms, moment("2026-11-16T08:00:00.000Z"));
+    assert_eq!(look.last_ms, moment("2026-11-16T09:00:00.500Z"));
 }
 
 #[test]

@@ -255,8 +255,7 @@ impl Reading {
 }
 
 fn moment(record: &Value) -> Option<Timestamp> {
-    let moment: jiff::Timestamp = record["timestamp"].as_str()?.parse().ok()?;
-    Some(Timestamp(moment.as_millisecond().max(0).cast_unsigned()))
+    record["timestamp"].as_str().and_then(berth_transcript::moment).map(Timestamp)
 }
 
 #[cfg(test)]
