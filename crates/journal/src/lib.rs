@@ -11,6 +11,8 @@
 //! Start with [`Journal::append`], then `recover.rs` for what [`Journal::open`] makes of a crash. The bytes are
 //! described in `docs/journal-format.md`.
 
+#![forbid(unsafe_code)]
+
 mod chain;
 mod disk;
 mod error;

@@ -11,6 +11,8 @@
 //! Start with [`Screen::feed`]; [`Splitter`] says where a stream may be cut; [`View`] draws a screen into a terminal
 //! of another size; [`Scrollback`] has what scrolled off; [`leave()`] is what a client prints when it goes.
 
+#![forbid(unsafe_code)]
+
 mod active;
 mod answers;
 mod emulator;
