@@ -10,7 +10,6 @@ use berth_api::turn::{Hold, turn_id};
 use berth_api::{Code, Problem, redact};
 use berth_core::{Ask, Event, Exit, Final, Notify, Occasion, Outcome, Release, SessionId, TurnEnd};
 use berth_host::clock;
-use berth_journal::Committed;
 use berth_keeper::notify::Delivery;
 use berth_store::{History, Home, store, view};
 use serde::Serialize;
@@ -182,7 +181,7 @@ impl Past {
     /// What is told of an event.
     pub(crate) fn notification(&self, seq: u64, occasion: Occasion) -> Result<Notification, Problem> {
         let found = store::read_range(&self.dir, &self.id, seq, seq, usize::MAX)?;
-        let Some(stored) = found.first().map(Committed::get) else {
+        let Some(stored) = found.first().map(|event| event.get()) else {
             let what = format!("session {} has no event {seq}", self.id);
             return Err(Problem::new(Code::NotFound, what).hint("notifiers are started by keepers"));
         };
