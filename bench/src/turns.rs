@@ -14,7 +14,7 @@ use berth_api::client::Arrival;
 use berth_api::message::{Answer, Notice, Request, Submit};
 use berth_api::record::Event;
 use berth_api::turn::Receipt;
-use berth_api::{Code, Connection, Problem};
+use berth_api::{Code, Connection, Problem, TurnState};
 use serde_json::{Value, json};
 
 use crate::lab::{Lab, PATIENCE, Session};
@@ -144,24 +144,22 @@ impl Client {
             match self.0.next().context("follow a turn")? {
                 Some(Arrival::Answer(Answer::Receipt { receipt })) => {
                     is_answered = true;
-                    let is_over = !matches!(receipt.state.as_str(), "queued" | "delivered" | "working");
-                    ended = ended.or(is_over.then_some(receipt.state));
+                    ended = ended.or(Some(receipt.state).filter(|state| state.is_final()));
                 }
                 Some(Arrival::Answer(other)) => bail!("an odd answer to who follows: {other:?}"),
                 Some(Arrival::Notice(Notice::Event { entry, .. })) => {
                     if let Event::TurnEnded { turn: it, end, .. } = entry.event
                         && it == turn
                     {
-                        let state = serde_json::to_value(end.state).context("name a state")?;
-                        ended = state.as_str().map(str::to_owned);
+                        ended = Some(end.state.into());
                     }
                 }
                 Some(Arrival::Notice(_) | Arrival::Output(_) | Arrival::Screen(_)) => {}
                 None => bail!("the keeper went away"),
             }
         }
-        match ended.as_deref() {
-            Some("done") => Ok(()),
+        match ended {
+            Some(TurnState::Done) => Ok(()),
             other => bail!("turn {turn} ended as {other:?}"),
         }
     }

@@ -264,7 +264,7 @@ pub fn refusal(refusal: &Refusal, session: &str) -> Problem {
                 .hint(format!("`berth turns {session}` lists them"))
         }
         Refusal::TurnOver { turn, end } => {
-            let state = end.map(|end| format!(": {}", berth_core::TurnState::Over(end).word()));
+            let state = end.map(|end| format!(": {}", crate::TurnState::from(end)));
             refused(format!("turn {session}.{turn} is over already{}", state.unwrap_or_default()))
                 .hint(format!("`berth turn {session}.{turn}` shows it"))
         }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::helper::HelperStatus;
 use crate::record::{Actor, Boundary, Exit, Grant, Interface, Limits, Outcome, Spec};
+use crate::state::SessionState;
 use crate::turn::{Ask, Policy};
 
 /// The signal the kernel frees memory with.
@@ -60,10 +61,8 @@ pub struct Status {
     pub id: String,
     /// What people call it.
     pub name: Option<String>,
-    /// `starting`, `running`, `stopping`, `stopped` or `lost`; if the agent takes turns, `working`, `needs-you` and
-    /// `idle` in place of `running`, and `idle` also when the agent is paused to save memory; `archived` when it was
-    /// put away.
-    pub state: String,
+    /// State of the session.
+    pub state: SessionState,
     /// What people sort it by, in order.
     pub tags: Vec<String>,
     /// The note about the session.
@@ -323,6 +322,27 @@ impl Status {
             Outcome::StartFailed(reason) => self.failure = Some(reason.clone()),
             Outcome::Lost => self.failure = Some("lost: its keeper died before the end was seen".to_owned()),
         }
+    }
+
+    /// Whether the agent was paused because it had nothing to do: the next turn starts it again.
+    pub fn is_released(&self) -> bool {
+        self.state == SessionState::Idle && self.keeper_pid.is_none()
+    }
+
+    /// Whether nothing of the session runs, and that is recorded. A session whose first run never began is stopped
+    /// without an end.
+    pub fn is_over(&self) -> bool {
+        (self.is_released() || self.state.is_final()) && !self.is_unrecorded_loss()
+    }
+
+    /// Whether nothing of the session runs, that is recorded, and it is not archived.
+    pub fn is_at_rest(&self) -> bool {
+        self.is_over() && self.state != SessionState::Archived
+    }
+
+    /// Whether the last run is lost, and nothing has cleared up after it yet.
+    pub fn is_unrecorded_loss(&self) -> bool {
+        self.state == SessionState::Lost && self.ended_at.is_none()
     }
 
     /// How people address it: the name, else the id.

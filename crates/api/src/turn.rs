@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Actor, Interface};
+use crate::state::TurnState;
 use crate::status::Timestamp;
 
 /// Everything there is to say about one turn: `berth turn --json`, an element of `berth turns --json`.
@@ -21,8 +22,8 @@ pub struct TurnView {
     pub session: String,
     /// Its number in the session, from 1 on.
     pub number: u64,
-    /// `queued`, `delivered`, `working`, `done`, `failed`, `cancelled`, `interrupted` or `unknown`.
-    pub state: String,
+    /// State of the turn.
+    pub state: TurnState,
     /// Whether its result is still to come: it waits, or the agent has it.
     pub in_progress: bool,
     /// The prompt.
@@ -106,8 +107,8 @@ pub struct Receipt {
     pub session: String,
     /// Its number in the session.
     pub number: u64,
-    /// Where it stands.
-    pub state: String,
+    /// State of the turn.
+    pub state: TurnState,
     /// Whether it was accepted before: the key is known.
     pub repeated: bool,
     /// How many are before it, while it waits.

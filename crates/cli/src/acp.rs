@@ -29,7 +29,7 @@ use agent_client_protocol_schema::v1::{
 };
 use berth_api::message::Request;
 use berth_api::turn::Wish;
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Problem, SessionState, Status};
 use berth_core::SessionId;
 use berth_driver::rpc::{self, Incoming};
 use berth_verbs::agents::{Agent, Driver};
@@ -388,7 +388,7 @@ impl Server {
         let found = listing::collect(&self.ctx(), &filter)?.sessions.into_iter().filter(|status| {
             let is_meant = self.given.as_ref().is_none_or(|given| given.as_str() == status.id);
             let is_there = cwd.as_ref().is_none_or(|cwd| *cwd == Path::new(&status.what.cwd));
-            is_meant && is_there && status.turns.is_some() && status.state != "archived"
+            is_meant && is_there && status.turns.is_some() && status.state != SessionState::Archived
         });
         let mut page: Vec<Status> = found.skip(from).take(PAGE + 1).collect();
         let next = (page.len() > PAGE).then(|| (from + PAGE).to_string());

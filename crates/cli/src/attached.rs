@@ -18,7 +18,6 @@ use berth_api::{Code, Connection, Problem, problem};
 use berth_core::{Refusal, SessionId};
 use berth_host::signals::SignalFd;
 use berth_verbs::config::CtrlKey;
-use berth_verbs::stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use rustix::stdio::stdin;
@@ -198,7 +197,7 @@ fn too_late(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Visit, Problem> {
 
 fn ended(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Visit, Problem> {
     let status = ctx.status(id)?;
-    if status.interface == Some(Interface::Chat) && !stop::is_over(&status) {
+    if status.interface == Some(Interface::Chat) && !status.is_over() {
         let back = crate::ui::as_typed(&format!("attach {handle}"));
         let note = format!("{handle} goes on as a chat; join it with `{back}`");
         return Ok(Visit { exit: Ok(0), note: Some(note) });

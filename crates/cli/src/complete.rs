@@ -8,7 +8,7 @@
 
 use std::ffi::OsStr;
 
-use berth_api::Status;
+use berth_api::{SessionState, Status};
 use berth_store::{Home, view};
 use clap::{Arg, Command};
 use clap_complete::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
@@ -99,14 +99,14 @@ fn sessions(verb: &str) -> Vec<CompletionCandidate> {
 
 /// Whether a command can do something with a session.
 fn fits(verb: &str, status: &Status) -> bool {
-    let state = status.state.as_str();
-    let is_over = matches!(state, "stopped" | "lost" | "archived");
+    let is_over = status.state.is_final();
+    let is_archived = status.state == SessionState::Archived;
     match verb {
         "stop" | "attach" | "input" => !is_over,
         "resume" => is_over || status.keeper_pid.is_none(),
-        "send" | "queue" | "turns" | "answer" | "fork" => status.turns.is_some() && state != "archived",
-        "restore" => state == "archived",
-        "archive" => state != "archived",
+        "send" | "queue" | "turns" | "answer" | "fork" => status.turns.is_some() && !is_archived,
+        "restore" => is_archived,
+        "archive" => !is_archived,
         _ => true,
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use berth_api::Problem;
 
-pub(crate) use berth_verbs::ctx::{ANSWER_PATIENCE, is_unrecorded_loss};
+pub(crate) use berth_verbs::ctx::ANSWER_PATIENCE;
 
 use crate::tty;
 

@@ -203,6 +203,7 @@ impl Server {
         Parameters(wanted): Parameters<ListSessions>,
     ) -> Result<CallToolResult, ErrorData> {
         self.call(move |ctx, _| {
+            listing::known(&wanted.states)?;
             let limit = wanted.limit.map_or(USUAL_LIST, |limit| limit as usize);
             let extent = if wanted.all { Extent::All } else { Extent::Recent };
             let filter = Filter { extent, states: wanted.states, limit: Some(limit), ..Filter::default() };

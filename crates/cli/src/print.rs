@@ -206,23 +206,16 @@ impl Array {
     }
 }
 
-/// A state in its colour, filled up to a width.
-pub(crate) fn painted(state: &str, width: usize) -> Visible {
-    let paint = match state {
-        "running" | "working" | "ok" | "done" => Paint::Green,
-        "needs-you" | "unknown" => Paint::Magenta,
-        "starting" | "stopping" | "limited" | "queued" | "delivered" | "interrupted" => Paint::Yellow,
-        "lost" | "missing" | "failed" => Paint::Red,
-        _ => Paint::Dim,
-    };
-    Visible::painted(paint, format!("{state:width$}"), crate::tty::wants_colour())
+/// A word in its colour, filled up to a width.
+pub(crate) fn painted(paint: Paint, word: impl std::fmt::Display, width: usize) -> Visible {
+    Visible::painted(paint, format!("{word:width$}"), crate::tty::wants_colour())
 }
 
-/// Lines of a label and a value; a state has its colour. A value of several lines is indented, so that none of its lines
-/// looks like a label.
-pub(crate) fn labelled(rows: impl IntoIterator<Item = (&'static str, String)>) -> Visible {
+/// Lines of a label and a value; the state has its colour. A value of several lines is indented, so that none of its
+/// lines looks like a label.
+pub(crate) fn labelled(rows: impl IntoIterator<Item = (&'static str, String)>, state: Paint) -> Visible {
     let line = |(label, value): (&'static str, String)| {
-        let value = if label == "state" { painted(&value, 0) } else { value.into() };
+        let value = if label == "state" { painted(state, value, 0) } else { value.into() };
         Visible::from(format!("{label:10} ")) + value.indented(&" ".repeat(11)) + "\n"
     };
     rows.into_iter().map(line).collect()

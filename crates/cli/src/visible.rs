@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Add;
 
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, SessionState, TurnState};
 use berth_verbs::words;
 use serde::Serialize;
 
@@ -21,9 +21,10 @@ pub(crate) struct Visible(String);
 
 /// The colours and weights that berth prints with: of the sixteen colours that every theme chooses itself, except for
 /// QR codes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Paint {
     Bold,
+    #[default]
     Dim,
     Red,
     Green,
@@ -35,6 +36,31 @@ pub(crate) enum Paint {
     BoldCyan,
     /// Black on white whatever the theme is, for cameras.
     QrCode,
+}
+
+impl From<&SessionState> for Paint {
+    fn from(state: &SessionState) -> Self {
+        match state {
+            SessionState::NeedsYou => Self::BoldMagenta,
+            SessionState::Lost => Self::Red,
+            SessionState::Running | SessionState::Working => Self::Green,
+            SessionState::Starting | SessionState::Stopping => Self::Yellow,
+            SessionState::Idle => Self::Cyan,
+            SessionState::Stopped | SessionState::Archived | SessionState::Other(_) => Self::Dim,
+        }
+    }
+}
+
+impl From<TurnState> for Paint {
+    fn from(state: TurnState) -> Self {
+        match state {
+            TurnState::Working | TurnState::Done => Self::Green,
+            TurnState::Unknown => Self::Magenta,
+            TurnState::Queued | TurnState::Delivered | TurnState::Interrupted => Self::Yellow,
+            TurnState::Failed => Self::Red,
+            TurnState::Cancelled => Self::Dim,
+        }
+    }
 }
 
 impl Paint {

@@ -140,23 +140,6 @@ pub enum State {
     Archived,
 }
 
-impl State {
-    /// The word people see.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Working => "working",
-            Self::NeedsYou => "needs-you",
-            Self::Idle => "idle",
-            Self::Stopping => "stopping",
-            Self::Stopped => "stopped",
-            Self::Lost => "lost",
-            Self::Archived => "archived",
-        }
-    }
-}
-
 impl Session {
     /// Replays a history.
     pub fn replay<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {

@@ -42,7 +42,7 @@ use std::time::Duration;
 use berth_api::frame::Kind;
 use berth_api::message::{Notice, Size};
 use berth_api::status::{AttachedStatus, Status};
-use berth_api::{Code, Problem, Timestamp, redact};
+use berth_api::{Code, Problem, SessionState, Timestamp, redact};
 use berth_core::{Actor, Effect, Event, Now, Observation, Refusal, SessionId};
 use berth_host::cgroup::Watch;
 use berth_host::identity::Identity;
@@ -470,7 +470,7 @@ impl Keeper {
         // Sealing is a courtesy to the next reader; the events themselves are on disk.
         let _ = self.owner.close();
         // A session that can go on is believed only as long as its journal is as the short cut says.
-        if status.state == "idle" && !is_disowned {
+        if status.state == SessionState::Idle && !is_disowned {
             view::write_short_cut(&self.dir, &status);
         }
         // With the lease held: nobody purges what is being copied.

@@ -15,7 +15,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use berth_api::{Code, Status};
+use berth_api::{Code, SessionState, Status};
 use berth_core::{Actor, Epoch, SessionId};
 use berth_host::cgroup::{self, Group};
 use berth_host::identity::{self, Identity, ProcessStat, Verdict as Life};
@@ -259,7 +259,7 @@ impl Sweep<'_> {
             for id in ids {
                 match view::status(&shelf, &id) {
                     Ok(status) => {
-                        if is_unrecorded_loss(&status) {
+                        if status.is_unrecorded_loss() {
                             self.known.lost.insert(id.clone(), vec![]);
                         }
                         if let Some(rest_ms) = rest_is_over(&status, now).filter(|_| !shelf.is_helpers()) {
@@ -333,7 +333,7 @@ impl Sweep<'_> {
             Ok(Record::Elsewhere(_)) => return,
             Ok(Record::Missing) => (Verdict::NoRecord, "there is no record of its session here".to_owned()),
             Ok(Record::Found(status)) => match whose::fate(&claim, &status) {
-                (Verdict::LeftOver, _) if is_unrecorded_loss(&status) => {
+                (Verdict::LeftOver, _) if status.is_unrecorded_loss() => {
                     let found = format!("pid {} ({})", process.pid, process.comm);
                     self.known.lost.entry(claim.id).or_default().push(found);
                     return;
@@ -646,17 +646,18 @@ fn foreign_agent(writer: &writers::Writer) -> Stranger {
 
 /// Whether a run of the session goes on.
 pub(crate) fn is_live(status: &Status) -> bool {
-    match status.state.as_str() {
-        "starting" | "running" | "working" | "needs-you" | "stopping" => true,
+    match status.state {
+        SessionState::Starting | SessionState::Running | SessionState::Working => true,
+        SessionState::NeedsYou | SessionState::Stopping => true,
         // An agent that was released has nothing that runs.
-        "idle" => status.keeper_pid.is_some(),
-        _ => false,
+        SessionState::Idle => status.keeper_pid.is_some(),
+        SessionState::Stopped | SessionState::Lost | SessionState::Archived | SessionState::Other(_) => false,
     }
 }
 
 /// Whether a session's last run is over, and that is recorded.
 fn is_over(status: &Status) -> bool {
-    matches!(status.state.as_str(), "stopped" | "lost" | "archived") && !is_unrecorded_loss(status)
+    status.state.is_final() && !status.is_unrecorded_loss()
 }
 
 /// How long a session may be at rest, if it is and was for longer. By the wall clock, since nothing else counts
@@ -664,12 +665,5 @@ fn is_over(status: &Status) -> bool {
 /// away comes back with one command.
 fn rest_is_over(status: &Status, now: u64) -> Option<u64> {
     let rest_ms = status.what.policy.archive_after_ms?;
-    let is_released = status.state == "idle" && status.keeper_pid.is_none();
-    let is_at_rest = is_released || (is_over(status) && status.state != "archived");
-    (is_at_rest && now.saturating_sub(status.last_activity_at.0) >= rest_ms).then_some(rest_ms)
-}
-
-/// Whether a run is lost, and nobody has cleared up after it yet.
-pub fn is_unrecorded_loss(status: &Status) -> bool {
-    status.state == "lost" && status.ended_at.is_none()
+    (status.is_at_rest() && now.saturating_sub(status.last_activity_at.0) >= rest_ms).then_some(rest_ms)
 }

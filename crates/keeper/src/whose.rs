@@ -293,7 +293,7 @@ pub(crate) fn fate(claim: &Claim, status: &Status) -> (Verdict, String) {
     let current = claim.epoch.is_none_or(|epoch| epoch.0 == status.epoch);
     if current && sweep::is_live(status) {
         (Verdict::Ours, format!("it ends with its {kind}: at the latest with `{stop} {handle}`"))
-    } else if current && sweep::is_unrecorded_loss(status) {
+    } else if current && status.is_unrecorded_loss() {
         let why = "ends it: its keeper is gone";
         (Verdict::LeftOver, format!("the next `berth sweep`, or command about {kind} {handle}, {why}"))
     } else if claim.by != Source::Group {
@@ -328,7 +328,7 @@ mod tests {
         let id = SessionId::from_random([1; SessionId::LENGTH]);
         let verdict = |state: State, keeper_pid: Option<u32>, run: u64| {
             let claim = Claim { by: Source::Group, id: id.clone(), epoch: Some(Epoch(run)), home: None };
-            let state = state.word().to_owned();
+            let state = state.into();
             fate(&claim, &Status { state, keeper_pid, epoch: 2, ..Status::default() }).0
         };
         let live =

@@ -5,8 +5,8 @@
 
 use std::fs;
 
-use berth_api::Problem;
-use berth_core::{Grant, Limits, Phase, Session, SessionId, Spec};
+use berth_api::{Problem, SessionState, TurnState};
+use berth_core::{Grant, Limits, Phase, Session, SessionId, Spec, State};
 use berth_host::identity::Verdict;
 use berth_host::lock::{Probe, probe};
 use berth_host::{clock, identity};
@@ -25,7 +25,7 @@ pub struct Why {
     /// What people call it.
     pub name: Option<String>,
     /// The claim.
-    pub state: String,
+    pub state: SessionState,
     /// The facts behind it.
     pub evidence: Vec<Fact>,
     /// What would change the claim, as a sentence.
@@ -124,12 +124,12 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
     evidence.extend(turn_facts(session, id, kept));
     evidence.extend(edge_fact(&history, kept, now));
 
-    let state = session.state(kept).word().to_owned();
-    let would_change = what_would_change(&state, id);
+    let state = session.state(kept);
+    let would_change = what_would_change(state, id);
     Ok(Why {
         id: id.to_string(),
         name: session.name.as_ref().map(ToString::to_string),
-        state,
+        state: state.into(),
         evidence,
         would_change,
     })
@@ -157,8 +157,8 @@ fn turn_facts(session: &Session, id: &SessionId, kept: bool) -> Vec<Fact> {
     }
     let turns = &session.turns;
     if let Some(current) = &turns.current {
-        let state = turns.open(current.turn).map_or("?", |turn| turn.state.word());
-        facts.push(format!("turn {id}.{} is {state}", current.turn));
+        let state = turns.open(current.turn).map(|turn| TurnState::from(turn.state).to_string());
+        facts.push(format!("turn {id}.{} is {}", current.turn, state.as_deref().unwrap_or("?")));
     }
     if !turns.queue.is_empty() {
         facts.push(format!("{} turns wait", turns.queue.len()));
@@ -240,21 +240,23 @@ fn limit_words(limits: &Limits) -> String {
     if words.is_empty() { String::new() } else { format!(", limited to {}", words.join(", ")) }
 }
 
-fn what_would_change(state: &str, id: &SessionId) -> String {
+fn what_would_change(state: State, id: &SessionId) -> String {
     match state {
-        "starting" => "it would change by the agent's process appearing, or failing to".to_owned(),
-        "running" => {
+        State::Starting => "it would change by the agent's process appearing, or failing to".to_owned(),
+        State::Running => {
             format!("it would change by the agent's process ending, its keeper dying, or `berth stop {id}`")
         }
-        "working" | "needs-you" | "idle" => {
+        State::Working | State::NeedsYou | State::Idle => {
             format!("it would change by a turn beginning or ending, or `berth stop {id}`")
         }
-        "archived" => {
+        State::Archived => {
             format!(
                 "nothing changes it but `berth restore {id}`, or `berth resume {id}`, which starts it, too"
             )
         }
-        "stopping" => "it would change by the last process of the run ending".to_owned(),
-        _ => format!("nothing changes it but `berth resume {id}`, which starts the next run"),
+        State::Stopping => "it would change by the last process of the run ending".to_owned(),
+        State::Stopped | State::Lost => {
+            format!("nothing changes it but `berth resume {id}`, which starts the next run")
+        }
     }
 }

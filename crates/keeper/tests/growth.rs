@@ -93,7 +93,7 @@ fn looking_at_an_old_session_reads_no_more_than_looking_at_a_young_one() {
     let turn_at = |session: &OldSession, number: u64| {
         let past = SessionPast::read(&session.dir(), &session.id).expect("readable");
         let view = past.turns(number, 1, 0).expect("readable").pop().expect("a turn");
-        assert_eq!((view.number, view.state.as_str()), (number, "done"));
+        assert_eq!((view.number, view.state), (number, berth_api::TurnState::Done));
         assert!(view.prompt.starts_with(&format!("prompt {number} ")));
     };
     let looks: [(&str, Look<'_>); 8] = [

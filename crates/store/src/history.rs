@@ -224,7 +224,7 @@ impl History {
         let mut status = Status {
             id: id.to_string(),
             name: session.name.as_ref().map(ToString::to_string),
-            state: session.state(kept).word().to_owned(),
+            state: session.state(kept).into(),
             tags: session.tags.iter().map(ToString::to_string).collect(),
             note: session.note.clone(),
             archived_at: self.archived_at_ms.map(Timestamp),

@@ -168,7 +168,7 @@ impl Folded {
         let name = session.name.as_ref().map_or(id.as_str(), |name| name.as_str());
         let position = session.turns.queue.iter().position(|queued| *queued == view.number);
         let held = session.turns.hold.clone().filter(|_| position.is_some());
-        view.state = state.word().to_owned();
+        view.state = state.into();
         view.in_progress = !state.is_over();
         view.position = position.map(|at| at as u64);
         view.held = held.map(|hold| Hold::from(hold).describe(name));

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 use berth_api::status::{Status, Timestamp};
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, SessionState};
 use berth_core::{Session, SessionId};
 use berth_host::clock;
 use berth_host::identity::{Pidfd, Verdict};
@@ -52,9 +52,8 @@ pub fn status(home: &Home, id: &SessionId) -> Result<Status, Problem> {
 pub struct Brief<'a> {
     #[serde(borrow)]
     id: Cow<'a, str>,
-    /// Its state in one word.
-    #[serde(borrow)]
-    pub state: Cow<'a, str>,
+    /// Its state.
+    pub state: SessionState,
     /// Where it runs.
     #[serde(borrow)]
     pub cwd: Cow<'a, str>,
@@ -74,7 +73,7 @@ impl<'a> From<&'a Status> for Brief<'a> {
     fn from(status: &'a Status) -> Self {
         Self {
             id: Cow::Borrowed(&status.id),
-            state: Cow::Borrowed(&status.state),
+            state: status.state.clone(),
             cwd: Cow::Borrowed(&status.what.cwd),
             name: status.name.as_deref().map(Cow::Borrowed),
             agent: status.what.agent.as_deref().map(Cow::Borrowed),
@@ -112,7 +111,7 @@ impl Look {
     /// many sessions are over and not shown, and most of what is known of them need not be understood.
     pub fn brief(&self) -> Option<Brief<'_>> {
         let brief = serde_json::from_slice::<Brief<'_>>(&self.short_cut).ok()?;
-        (brief.id == self.id.as_str() && is_final(&brief.state)).then_some(brief)
+        (brief.id == self.id.as_str() && brief.state.is_final()).then_some(brief)
     }
 
     /// Everything that is known.
@@ -130,8 +129,10 @@ impl Look {
         let dir = home.session_dir(id);
         let mut status = serde_json::from_slice::<Status>(short_cut).ok()?;
         let is_believed = status.id == id.as_str()
-            && !status.state.is_empty()
-            && (is_final(&status.state)
+            && !matches!(status.state, SessionState::Other(_))
+            // A short cut with a final state was the last act of its writer: what happens to the session later takes
+            // its word away first (see [`doubt_short_cut`]).
+            && (status.state.is_final()
                 // A keeper does not write it for every event: it counts if nothing has happened since.
                 || (is_there(status.keeper_pid) && is_kept(&dir).unwrap_or(false) && is_up_to_date(&dir, short_cut))
                 || is_released(&dir, &mut status, short_cut));
@@ -216,16 +217,11 @@ pub fn refresh_output(home: &Home, id: &SessionId, status: &mut Status) {
     add_output(&home.session_dir(id), status);
 }
 
-/// Whether a short cut with this state was somebody's last act: whoever does something to the session
-/// afterwards takes its word away first (see [`doubt_short_cut`]).
-pub(crate) fn is_final(state: &str) -> bool {
-    matches!(state, "stopped" | "lost" | "archived")
-}
-
 /// Whether a short cut tells of an agent that was released for having nothing to do, and nobody has taken the
 /// session up since. What only a keeper knows is taken out of it.
 fn is_released(dir: &Path, status: &mut Status, short_cut: &[u8]) -> bool {
-    let is_over = status.state == "idle" && status.keeper_pid.is_none() && status.ended_at.is_some();
+    let is_over =
+        status.state == SessionState::Idle && status.keeper_pid.is_none() && status.ended_at.is_some();
     // The lease first: whoever takes it after this look comes after it in all.
     if !is_over || is_kept(dir).unwrap_or(true) || !is_up_to_date(dir, short_cut) {
         return false;
@@ -334,7 +330,7 @@ pub fn write_short_cut(dir: &Path, status: &Status) {
 /// Takes the short cut's word away before something happens that it does not know of: one that says
 /// "stopped" or "archived" is believed without a look at the journal. What is only there stays: the terminal's size.
 pub fn doubt_short_cut(dir: &Path) -> io::Result<()> {
-    let doubted = read_short_cut(dir).map(|status| Status { state: String::new(), ..status });
+    let doubted = read_short_cut(dir).map(|status| Status { state: SessionState::default(), ..status });
     let json = doubted.and_then(|status| serde_json::to_vec(&status).ok());
     // Synced: what happens next is, and a power cut must not bring the old word back.
     if json.is_some_and(|json| berth_host::disk::write_atomically(dir, STATUS_FILE, &json, true).is_ok()) {

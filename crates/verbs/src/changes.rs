@@ -16,7 +16,7 @@ use berth_host::identity::Pidfd;
 use berth_store::view;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::ctx::Ctx;
 use crate::directory_watch::{DirectoryWatch, Due};
 
 /// How many are told of at once while everything is looked at for the first time.
@@ -137,7 +137,7 @@ impl Watcher<'_> {
         match view::status(&self.ctx.home, id) {
             Ok(status) => {
                 self.watch_keeper(id, status.keeper_pid);
-                if is_unrecorded_loss(&status) && self.healed.insert((id.clone(), status.epoch)) {
+                if status.is_unrecorded_loss() && self.healed.insert((id.clone(), status.epoch)) {
                     self.heal(id);
                 }
                 Found::Known(Box::new(status))

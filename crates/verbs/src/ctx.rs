@@ -221,11 +221,9 @@ impl Ctx {
             return Ok((view::status(&self.home, id)?, None));
         };
         match view::status(&self.home, id) {
-            Ok(status) if is_unrecorded_loss(&status) => Ok((status, Some(trouble))),
+            Ok(status) if status.is_unrecorded_loss() => Ok((status, Some(trouble))),
             // A short cut may know more than a damaged journal, and is not to be trusted then.
             Ok(_) | Err(_) => Err(trouble),
         }
     }
 }
-
-pub use berth_keeper::sweep::is_unrecorded_loss;

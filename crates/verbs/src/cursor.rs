@@ -23,7 +23,7 @@ use berth_keeper::recover;
 use berth_store::{store, view};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::ctx::{CONNECT_PATIENCE, Ctx, is_unrecorded_loss};
+use crate::ctx::{CONNECT_PATIENCE, Ctx};
 
 /// The pauses before a keeper that went away is connected to again: a keeper that drops every client at once must not
 /// cost a core.
@@ -339,7 +339,7 @@ impl Cursor {
         let (home, id) = (&self.ctx.home, &self.id);
         let mut status = view::status(home, id)?;
         if let Healing::Once { tried } = &mut self.healing
-            && is_unrecorded_loss(&status)
+            && status.is_unrecorded_loss()
             && tried.replace(status.epoch) != Some(status.epoch)
         {
             recover::heal(home, id)?;

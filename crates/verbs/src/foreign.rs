@@ -95,7 +95,7 @@ pub struct Ours {
     /// What people call it.
     pub name: Option<String>,
     /// Its state in one word.
-    pub state: String,
+    pub state: berth_api::SessionState,
 }
 
 impl Ours {

@@ -17,7 +17,7 @@ pub use ensure::{Asked, READY_WITHIN, ensure};
 pub use find::{find, find_owned};
 pub use release::release;
 
-use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::ctx::Ctx;
 
 /// The helpers there are.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub fn list(helpers: &Ctx) -> Result<Helpers, Problem> {
     for id in find::ids(helpers)? {
         let known = view::status(&helpers.home, &id).and_then(|status| {
             // A loss nobody has recorded yet: what the run left behind is ended now.
-            if is_unrecorded_loss(&status) { helpers.healed(&id) } else { Ok((status, None)) }
+            if status.is_unrecorded_loss() { helpers.healed(&id) } else { Ok((status, None)) }
         });
         match known {
             Ok((status, trouble)) => {

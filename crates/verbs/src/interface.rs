@@ -10,7 +10,7 @@ use berth_api::{Code, Connection, Problem, Status};
 use berth_core::{Deed, Refusal, SessionId};
 
 use crate::ctx::{ANSWER_PATIENCE, Ctx};
-use crate::{resume, stop, turns};
+use crate::{resume, turns};
 
 /// Chooses the interface of a session. `handle` is the caller's name for the session. With `at_once` a turn that runs is
 /// interrupted; else it goes on, and `next_interface` of the status says what comes after it.
@@ -31,7 +31,7 @@ pub fn switch(
         let answer = keeper.ask(Request::SwitchInterface { to, at_once });
         let _ = keeper.set_patience(None);
         match answer {
-            Ok(Answer::Done { status }) if !stop::is_over(&status) => return Ok((keeper, *status)),
+            Ok(Answer::Done { status }) if !status.is_over() => return Ok((keeper, *status)),
             // Its run is over, and its keeper about to leave.
             Ok(Answer::Done { .. }) => {}
             Ok(other) => return Err(turns::odd(&other)),

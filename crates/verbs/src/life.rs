@@ -14,7 +14,7 @@ use berth_keeper::{callers, recover};
 use berth_store::names::Naming;
 use berth_store::{process, view};
 
-use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::ctx::Ctx;
 
 /// How long to wait for whoever else has a session for a moment: a keeper that leaves, somebody who tags it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ pub fn at_rest_for(ctx: &Ctx, rest_ms: u64) -> Result<Vec<(SessionId, Status)>, 
     let now = berth_host::clock::wall_ms();
     let ids = crate::listing::ids(ctx)?;
     let at_rest =
-        |status: &Status| is_at_rest(status) && now.saturating_sub(status.last_activity_at.0) >= rest_ms;
+        |status: &Status| status.is_at_rest() && now.saturating_sub(status.last_activity_at.0) >= rest_ms;
     let known =
         ids.into_iter().filter_map(|id| view::status(&ctx.home, &id).ok().filter(at_rest).map(|it| (id, it)));
     Ok(known.collect())
@@ -73,12 +73,6 @@ pub fn archive_at_rest(ctx: &Ctx, id: &SessionId, rest_ms: u64) -> Result<Option
     // Looked at again with the lease.
     let archived = recover::archive_at_rest(&ctx.home, id, rest_ms, ctx.me())?;
     Ok(archived.then_some(view::status(&ctx.home, id)?))
-}
-
-/// Whether nothing of a session runs, that is recorded, and it is not put away.
-pub fn is_at_rest(status: &Status) -> bool {
-    let is_released = status.state == "idle" && status.keeper_pid.is_none();
-    (is_released || matches!(status.state.as_str(), "stopped" | "lost")) && !is_unrecorded_loss(status)
 }
 
 /// Brings a session back, once nothing is left of its last run. One that runs is back already.

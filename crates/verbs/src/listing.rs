@@ -7,11 +7,11 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_api::{Code, Problem, Status, Timestamp};
+use berth_api::{Code, Problem, SessionState, Status, Timestamp};
 use berth_core::SessionId;
 use berth_store::view::{Brief, Look};
 
-use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::ctx::Ctx;
 
 /// What stopped longer ago than this is not listed unless it is asked for.
 const RECENT_MS: u64 = 24 * 3600 * 1000;
@@ -21,19 +21,25 @@ const WORTH_THREADS: usize = 400;
 /// The most threads: past a few, they wait for the same directory.
 const MOST_THREADS: usize = 4;
 
-/// Every state there is, as people should see them: those first that wait for somebody.
-pub const STATES: [&str; 9] =
-    ["needs-you", "lost", "starting", "running", "working", "stopping", "idle", "stopped", "archived"];
+/// Refuses a state that sessions of this version cannot be in.
+pub fn known(states: &[SessionState]) -> Result<(), Problem> {
+    let Some(odd) = states.iter().find(|state| matches!(state, SessionState::Other(_))) else {
+        return Ok(());
+    };
+    let all = SessionState::ALL.map(|state| state.to_string()).join(", ");
+    let what = format!("`{}` is not a state", odd.to_string().escape_debug());
+    Err(Problem::new(Code::Usage, what).hint(format!("the states are {all}")))
+}
 
 /// Where a session comes in a list.
-pub fn rank(state: &str) -> u8 {
+pub fn rank(state: &SessionState) -> u8 {
     match state {
-        "needs-you" => 0,
-        "lost" => 1,
-        "starting" | "running" | "working" | "stopping" => 2,
-        "idle" => 3,
-        "archived" => 5,
-        _ => 4,
+        SessionState::NeedsYou => 0,
+        SessionState::Lost => 1,
+        SessionState::Starting | SessionState::Running | SessionState::Working | SessionState::Stopping => 2,
+        SessionState::Idle => 3,
+        SessionState::Stopped | SessionState::Other(_) => 4,
+        SessionState::Archived => 5,
     }
 }
 
@@ -49,7 +55,7 @@ pub fn place(status: &Status) -> Place {
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// In one of these states; any, if there is none. Whoever names a state gets all that are in it, however old.
-    pub states: Vec<String>,
+    pub states: Vec<SessionState>,
     /// With this agent: its name in the table of agents, or the program.
     pub agent: Option<String>,
     /// In this directory or below it.
@@ -192,7 +198,7 @@ pub fn first_look(ctx: &Ctx, filter: &Filter, id: &SessionId, now_ms: u64) -> Se
         return seen;
     }
     match look.status(&ctx.home) {
-        Ok(status) if is_unrecorded_loss(&status) => Seen::Shown(Box::new(status), None),
+        Ok(status) if status.is_unrecorded_loss() => Seen::Shown(Box::new(status), None),
         Ok(status) => shown(filter, status, None, now_ms),
         Err(problem) if problem.code == Code::NotFound => Seen::Nothing,
         Err(problem) => Seen::Damaged(problem),
@@ -202,7 +208,7 @@ pub fn first_look(ctx: &Ctx, filter: &Filter, id: &SessionId, now_ms: u64) -> Se
 /// A loss nobody has recorded yet: what the run left behind is ended now.
 fn settle(ctx: &Ctx, filter: &Filter, id: &SessionId, seen: Seen) -> Seen {
     match seen {
-        Seen::Shown(status, None) if is_unrecorded_loss(&status) => match ctx.healed(id) {
+        Seen::Shown(status, None) if status.is_unrecorded_loss() => match ctx.healed(id) {
             Ok((status, trouble)) => shown(filter, status, trouble, berth_host::clock::wall_ms()),
             Err(problem) if problem.code == Code::NotFound => Seen::Nothing,
             Err(problem) => Seen::Damaged(problem),
@@ -227,14 +233,14 @@ impl Filter {
         if !self.wants(brief) {
             return Some(Seen::Nothing);
         }
-        let is_archived = brief.state == "archived";
+        let is_archived = brief.state == SessionState::Archived;
         let is_old = || brief.ended_at.is_some_and(|at| now_ms.saturating_sub(at.0) >= RECENT_MS);
         match self.extent {
             Extent::All => None,
             Extent::Archived => (!is_archived).then_some(Seen::Nothing),
             Extent::Recent if !self.states.is_empty() => None,
             Extent::Recent if is_archived => Some(Seen::Archived),
-            Extent::Recent => (brief.state == "stopped" && is_old()).then_some(Seen::Older),
+            Extent::Recent => (brief.state == SessionState::Stopped && is_old()).then_some(Seen::Older),
         }
     }
 
@@ -249,7 +255,7 @@ impl Filter {
         let program = || brief.command.first().and_then(|word| Path::new(word).file_name());
         let is_agent =
             |wanted: &str| brief.agent.as_deref() == Some(wanted) || program().is_some_and(|it| it == wanted);
-        (self.states.is_empty() || self.states.iter().any(|state| *state == brief.state))
+        (self.states.is_empty() || self.states.contains(&brief.state))
             && self.agent.as_deref().is_none_or(is_agent)
             && self.under.as_ref().is_none_or(|dir| Path::new(&*brief.cwd).starts_with(dir))
             && self.tags.iter().all(|tag| brief.tags.contains(tag))

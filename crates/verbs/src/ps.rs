@@ -4,7 +4,7 @@
 //! Not here: which processes are of a session (see `berth_keeper::members`), tables (see the CLI).
 //! Start with [`of_session`].
 
-use berth_api::{Code, Problem, redact};
+use berth_api::{Code, Problem, SessionState, redact};
 use berth_core::SessionId;
 use berth_host::identity::ProcessStat;
 use berth_host::ports::{self, Address, Listening};
@@ -13,7 +13,7 @@ use berth_store::{Home, view};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::ctx::Ctx;
 
 /// The processes of one session.
 pub fn of_session(ctx: &Ctx, id: &SessionId) -> Result<Block, Problem> {
@@ -114,8 +114,8 @@ fn what_runs(ctx: &Ctx) -> Result<Vec<(Home, SessionId)>, Problem> {
         })?;
         for id in ids {
             match view::status(&shelf, &id) {
-                Ok(status) if matches!(status.state.as_str(), "stopped" | "archived") => {}
-                Ok(status) if status.state == "lost" && !is_unrecorded_loss(&status) => {}
+                Ok(status) if matches!(status.state, SessionState::Stopped | SessionState::Archived) => {}
+                Ok(status) if status.state == SessionState::Lost && !status.is_unrecorded_loss() => {}
                 Ok(status) => live.push((status.created_at, shelf.clone(), id)),
                 // Being made this very moment, or given up before anything was said in it.
                 Err(problem) if problem.code == Code::NotFound => {}

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Problem, SessionState, Status};
 use berth_core::{Deed, SessionId};
 use berth_keeper::purge;
 use berth_store::view;
@@ -15,7 +15,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::ctx::Ctx;
-use crate::life::is_at_rest;
 
 /// What is deleted of one session.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -28,7 +27,7 @@ pub struct Doomed {
     /// The caller's key.
     pub key: Option<String>,
     /// The state it was in.
-    pub state: String,
+    pub state: SessionState,
     /// How many bytes it has, or had.
     pub bytes: u64,
     /// Whether it is gone.
@@ -74,7 +73,7 @@ impl Doomed {
 /// One that somebody named. If it runs, or cannot be told not to, that is refused.
 pub fn named(ctx: &Ctx, id: &SessionId, handle: &str) -> Result<Doomed, Problem> {
     let status = ctx.status(id)?;
-    if status.state != "archived" && !is_at_rest(&status) {
+    if !status.is_over() {
         let what = format!("session `{handle}` is {}, and what runs is not purged", status.state);
         return Err(Problem::new(Code::Held, format!("{what}; nothing was deleted"))
             .hint(format!("end it with `berth stop {handle}` first")));
@@ -89,7 +88,7 @@ pub fn archived(ctx: &Ctx, older_than: Option<Duration>) -> Result<Vec<Doomed>, 
     let ids = crate::listing::ids(ctx)?;
     let is_meant = |status: &Status| {
         let age = status.archived_at.map(|at| now.saturating_sub(at.0));
-        status.state == "archived" && age.is_some_and(|age| age >= age_ms)
+        status.state == SessionState::Archived && age.is_some_and(|age| age >= age_ms)
     };
     let known = ids.into_iter().filter_map(|id| {
         // One that cannot be read is not known to be archived, and is kept.

@@ -12,8 +12,8 @@ use berth_api::life::PolicyChange;
 use berth_api::message::{Answer, Request, Submit};
 use berth_api::record::{Grant, InterfaceLaunch, Limits, Spec};
 use berth_api::turn::{Origin, Policy};
-use berth_api::{Code, Connection, Problem, Status, redact};
-use berth_core::{Deed, Event, Name, SessionId, State};
+use berth_api::{Code, Connection, Problem, SessionState, Status, redact};
+use berth_core::{Deed, Event, Name, SessionId};
 use berth_journal::Committed;
 use berth_keeper::keeper::last_complaints;
 use berth_keeper::{recover, start, turn};
@@ -270,7 +270,7 @@ pub fn await_ready(
         // An agent that ends at once is over, keeper and all, before we have asked; or the keeper was replaced.
         let Some(keeper) = ctx.keeper_of(&id)? else {
             let status = ctx.status(&id)?;
-            if status.state == "idle" {
+            if status.state == SessionState::Idle {
                 // It took turns, and was released because there were none.
                 return Ok((connection, status));
             }
@@ -345,7 +345,7 @@ fn once_begun(ctx: &Ctx, id: &SessionId) -> Result<Status, Problem> {
     let until = Instant::now() + start::START_PATIENCE;
     loop {
         let status = ctx.status(id)?;
-        if status.state != State::Starting.word() {
+        if status.state != SessionState::Starting {
             return Ok(status);
         }
         if Instant::now() >= until {

@@ -1,7 +1,7 @@
 //! What is on a session's screen, also when it is over.
 
 use berth_api::message::{Answer, Request};
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, SessionState};
 use berth_core::SessionId;
 use berth_keeper::keeper::SCREEN_FILE;
 use berth_screen::{Screen, Size};
@@ -33,7 +33,10 @@ pub fn remembered(ctx: &Ctx, id: &SessionId) -> Result<Screen, Problem> {
     let status = view::status(&ctx.home, id)?;
     let bytes = match std::fs::read(dir.join(SCREEN_FILE)) {
         // One that was put away was stopped before, or lost: then what it left is of an earlier run.
-        Ok(bytes) if matches!(status.state.as_str(), "stopped" | "archived") && status.exit.is_some() => {
+        Ok(bytes)
+            if matches!(status.state, SessionState::Stopped | SessionState::Archived)
+                && status.exit.is_some() =>
+        {
             bytes
         }
         Ok(_) | Err(_) => {

@@ -6,7 +6,7 @@ use berth_api::message::{Answer, Request};
 use berth_api::{Code, Problem, Status};
 use berth_core::{PROOF_PATIENCE, SessionId};
 
-use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::ctx::Ctx;
 
 /// How long a keeper may take for everything but the ending itself.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,12 +33,12 @@ fn stop_some(ctx: &Ctx, ids: &[SessionId], grace_ms: u64) -> Vec<Result<Status, 
 /// Stops one; answered when it is proven over.
 pub fn stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {
     let status = ask_to_stop(ctx, id, grace_ms)?;
-    if is_over(&status) {
+    if status.is_over() {
         return Ok(status);
     }
     // There was nobody to ask, and then there was: somebody started the next run.
     let status = ask_to_stop(ctx, id, grace_ms)?;
-    if is_over(&status) {
+    if status.is_over() {
         return Ok(status);
     }
     Err(Problem::new(
@@ -46,14 +46,6 @@ pub fn stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem>
         format!("session `{}` is not over: it is {}", status.handle(), status.state),
     )
     .hint("it was started again meanwhile; try again"))
-}
-
-/// Whether nothing of a session runs, and that is recorded. One whose first run never began is stopped
-/// without an end.
-pub fn is_over(status: &Status) -> bool {
-    let is_released = status.state == "idle" && status.keeper_pid.is_none();
-    let is_ended = matches!(status.state.as_str(), "stopped" | "lost" | "archived");
-    (is_released || is_ended) && !is_unrecorded_loss(status)
 }
 
 fn ask_to_stop(ctx: &Ctx, id: &SessionId, grace_ms: u64) -> Result<Status, Problem> {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use berth_api::message::{Answer, Notice, Request, Submit, Take};
 use berth_api::record::Event;
 use berth_api::turn::{Receipt, TurnView, split_turn_id, turn_id};
-use berth_api::{Code, Connection, Problem, Status};
+use berth_api::{Code, Connection, Problem, Status, TurnState};
 use berth_core::{
     Actor, CANCEL_PATIENCE, Command, MAX_PROMPT_BYTES, Now, Prompt, RELEASE_GRACE, Refusal, SessionId,
     TurnLookup, decide,
@@ -179,20 +179,15 @@ fn look(ctx: &Ctx, id: &SessionId, number: u64) -> Result<TurnLook, Problem> {
     Ok(TurnLook { view, needs_someone, keeper })
 }
 
-/// Whether a turn in this state will not change any more.
-pub fn is_over(state: &str) -> bool {
-    !matches!(state, "queued" | "delivered" | "working")
-}
-
 /// The exit code a turn stands for.
 pub fn exit_code(view: &TurnView) -> u8 {
-    match view.state.as_str() {
-        "done" => 0,
-        "failed" => Code::Refused.exit_code(),
-        "cancelled" => 8,
-        "interrupted" => 9,
-        "unknown" => 10,
-        _ => Code::Held.exit_code(),
+    match view.state {
+        TurnState::Done => 0,
+        TurnState::Failed => Code::Refused.exit_code(),
+        TurnState::Cancelled => 8,
+        TurnState::Interrupted => 9,
+        TurnState::Unknown => 10,
+        TurnState::Queued | TurnState::Delivered | TurnState::Working => Code::Held.exit_code(),
     }
 }
 
@@ -320,7 +315,7 @@ fn look_first(ctx: &Ctx, id: &SessionId, submit: &Submit) -> Result<Option<Recei
     let known = submit.key.as_deref().and_then(|key| session.turns.keyed(key)).filter(|_| events.is_empty());
     let Some(number) = known else { return Ok(None) };
     let state = match session.turns.find(number) {
-        TurnLookup::Here(turn) if turn.state.is_over() => turn.state.word().to_owned(),
+        TurnLookup::Here(turn) if turn.state.is_over() => turn.state.into(),
         TurnLookup::Past => past.turns(number, 1, 0)?.pop().map(|view| view.state).unwrap_or_default(),
         // One that waits needs its session to be started.
         TurnLookup::Here(_) | TurnLookup::Absent => return Ok(None),
@@ -376,7 +371,7 @@ pub fn follow(
         let tick = now + TICK;
         let enough = match cursor.next(Some(until.map_or(tick, |until| until.min(tick)))) {
             None => hear(News::Tick)?,
-            Some(cursor::News::Answer(Answer::Receipt { receipt })) if is_over(&receipt.state) => true,
+            Some(cursor::News::Answer(Answer::Receipt { receipt })) if receipt.state.is_final() => true,
             Some(cursor::News::Answer(Answer::Receipt { receipt })) => {
                 if let Some(held) = receipt.held.as_ref().filter(|_| !receipt.paused) {
                     return Err(held_problem(&receipt.turn, held));
@@ -403,7 +398,7 @@ pub fn follow(
                 hear(News::Event(&entry.event))? || is_end
             }
             // It serves too many already: then we look now and then.
-            Some(cursor::News::Refused(_)) => is_over(&view(ctx, id, number)?.state),
+            Some(cursor::News::Refused(_)) => view(ctx, id, number)?.state.is_final(),
             Some(cursor::News::Trouble(problem)) => return Err(problem),
             Some(cursor::News::NoKeeper(_) | cursor::News::Purged(_)) => match bring_back(ctx, id, number)? {
                 Brought::Over(view) => return Ok(*view),
@@ -450,7 +445,7 @@ pub fn bring_back(ctx: &Ctx, id: &SessionId, number: u64) -> Result<Brought, Pro
 
 fn bring_back_from(ctx: &Ctx, id: &SessionId, number: u64, look: TurnLook) -> Result<Brought, Problem> {
     let TurnLook { view: known, keeper, .. } = look;
-    if is_over(&known.state) {
+    if known.state.is_final() {
         return Ok(Brought::Over(Box::new(known)));
     }
     if let Some(keeper) = keeper.map_or_else(|| ctx.keeper_of(id), |keeper| Ok(Some(keeper)))? {
@@ -490,7 +485,7 @@ pub enum Standing {
 /// Looks where a turn stands. Whoever may start something brings its session back, if that is what it waits for.
 pub fn standing(ctx: &Ctx, id: &SessionId, number: u64, may_start: bool) -> Result<Standing, Problem> {
     let known = look(ctx, id, number)?;
-    if is_over(&known.view.state) {
+    if known.view.state.is_final() {
         return Ok(Standing::Over(Box::new(known.view)));
     }
     if known.keeper.is_some() {
@@ -514,7 +509,7 @@ pub fn standing(ctx: &Ctx, id: &SessionId, number: u64, may_start: bool) -> Resu
 /// Where a turn stands whose session has a keeper.
 fn going_on(TurnLook { view, needs_someone, .. }: TurnLook) -> Standing {
     match &view.held {
-        _ if is_over(&view.state) => Standing::Over(Box::new(view)),
+        _ if view.state.is_final() => Standing::Over(Box::new(view)),
         Some(held) if needs_someone => Standing::Held(held_problem(&view.turn, held)),
         Some(_) | None => Standing::Coming(Box::new(view)),
     }
@@ -537,7 +532,8 @@ pub fn cancel(ctx: &Ctx, id: &SessionId, number: u64) -> Result<TurnView, Proble
 /// A turn that did not begin in time and was withdrawn for that.
 pub fn withdrawn(view: &TurnView) -> Option<Problem> {
     let is_late = view.reason.as_deref().is_some_and(|why| why.starts_with("withdrawn: "));
-    let never_began = view.state == "cancelled" && view.delivered_at.is_none() && view.cancelled_by.is_none();
+    let never_began =
+        view.state == TurnState::Cancelled && view.delivered_at.is_none() && view.cancelled_by.is_none();
     (never_began && is_late).then(|| {
         let why = view.reason.clone().unwrap_or_default();
         Problem::new(Code::TimedOut, format!("turn {} did not begin and will not: {why}", view.turn))

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use berth_api::turn::split_turn_id;
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Problem, SessionState, Status};
 use berth_core::{Refusal, SessionId};
 use berth_screen::Plain;
 use berth_store::output;
@@ -29,11 +29,11 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// The word people see.
-    pub fn word(self) -> &'static str {
+    /// The state.
+    pub fn state(self) -> SessionState {
         match self {
-            Self::Idle => "idle",
-            Self::NeedsYou => "needs-you",
+            Self::Idle => SessionState::Idle,
+            Self::NeedsYou => SessionState::NeedsYou,
         }
     }
 }
@@ -41,7 +41,7 @@ impl Wanted {
 /// Whether a session is in this state.
 pub fn is_there(status: &Status, wanted: Wanted) -> bool {
     let waits = status.turns.as_ref().is_some_and(|turns| !turns.queued.is_empty());
-    status.state == wanted.word()
+    status.state == wanted.state()
         && match wanted {
             Wanted::Idle => !waits,
             Wanted::NeedsYou => true,
@@ -50,7 +50,7 @@ pub fn is_there(status: &Status, wanted: Wanted) -> bool {
 
 /// A session that nobody keeps does not change.
 pub fn will_not_be(status: &Status, handle: &str, wanted: Wanted) -> Problem {
-    let what = format!("session `{handle}` is {} and will not be {}", status.state, wanted.word());
+    let what = format!("session `{handle}` is {} and will not be {}", status.state, wanted.state());
     Problem::new(Code::Refused, what).hint(format!("`berth resume {handle}` starts it again"))
 }
 

@@ -5,7 +5,7 @@
 
 use berth_api::client::CLAIMED;
 use berth_api::record::Actor;
-use berth_api::{Status, Timestamp, redact};
+use berth_api::{SessionState, Status, Timestamp, redact};
 
 /// How long ago, in one unit.
 pub fn age(ms: u64) -> String {
@@ -64,7 +64,7 @@ pub fn ending(status: &Status) -> Option<String> {
 pub fn is_failed(status: &Status) -> bool {
     let ended_badly = status.oom || status.exit.is_some_and(|code| code != 0);
     let was_ended = status.stopped_by.is_some() || status.released.is_some();
-    matches!(status.state.as_str(), "stopped" | "archived")
+    matches!(status.state, SessionState::Stopped | SessionState::Archived)
         && (status.failure.is_some() || (ended_badly && (status.oom || !was_ended)))
 }
 
@@ -163,7 +163,7 @@ mod tests {
     fn an_end_says_what_failed_and_who_stopped_it() {
         let me = rustix::process::geteuid().as_raw();
         let over = |exit, signal, stopped_by| Status {
-            state: "stopped".to_owned(),
+            state: SessionState::Stopped,
             exit: Some(exit),
             signal,
             stopped_by,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use agent_client_protocol_schema::v1::{Meta, PromptResponse, StopReason};
 use berth_api::message::{Request, Submit};
 use berth_api::turn::{Receipt, TurnView};
-use berth_api::{Code, Connection, Problem};
+use berth_api::{Code, Connection, Problem, TurnState};
 use berth_core::{Command, SessionId};
 use berth_driver::{Interruption, acp};
 use serde_json::{Value, json};
@@ -150,7 +150,8 @@ impl Open {
 
     fn send(self: &Arc<Self>, server: &Arc<Server>, key: String, text: String) {
         if self.prompts().get(&key).is_none_or(|prompt| prompt.is_cancelled) {
-            let meta = json!({"state": "cancelled", "reason": "it was cancelled before it was sent"});
+            let meta =
+                json!({"state": TurnState::Cancelled, "reason": "it was cancelled before it was sent"});
             return self.answer(server, &key, Ok((StopReason::Cancelled, meta)));
         }
         let submit = Submit { text, key: Some(key.clone()), waits: true, ..Submit::default() };
@@ -239,23 +240,25 @@ fn outcome(view: &TurnView) -> Answer {
     let failed = |what: String, hint: String| {
         Err(Box::new((Problem::new(Code::Refused, what).hint(hint), Some(meta.clone()))))
     };
-    match state.as_str() {
-        "done" => Ok((StopReason::EndTurn, meta)),
-        "cancelled" => Ok((StopReason::Cancelled, meta)),
-        "interrupted" if view.cancelled_by.is_some() || Interruption::of(why).is_some() => {
+    match state {
+        TurnState::Done => Ok((StopReason::EndTurn, meta)),
+        TurnState::Cancelled => Ok((StopReason::Cancelled, meta)),
+        TurnState::Interrupted if view.cancelled_by.is_some() || Interruption::of(why).is_some() => {
             Ok((StopReason::Cancelled, meta))
         }
         // Nobody wanted that: the agent died, or the session was stopped under it.
-        "interrupted" => failed(
+        TurnState::Interrupted => failed(
             format!("turn {turn} was interrupted: {why}; what it did until then is done"),
             format!("`berth turn {turn}` shows it"),
         ),
-        "failed" if why == acp::REFUSAL => Ok((StopReason::Refusal, meta)),
-        "failed" if why == acp::MAX_TOKENS => Ok((StopReason::MaxTokens, meta)),
-        "failed" if why == acp::MAX_TURN_REQUESTS => Ok((StopReason::MaxTurnRequests, meta)),
-        "failed" => failed(format!("turn {turn} failed: {why}"), format!("`berth turn {turn}` shows it")),
+        TurnState::Failed if why == acp::REFUSAL => Ok((StopReason::Refusal, meta)),
+        TurnState::Failed if why == acp::MAX_TOKENS => Ok((StopReason::MaxTokens, meta)),
+        TurnState::Failed if why == acp::MAX_TURN_REQUESTS => Ok((StopReason::MaxTurnRequests, meta)),
+        TurnState::Failed => {
+            failed(format!("turn {turn} failed: {why}"), format!("`berth turn {turn}` shows it"))
+        }
         // Never to be taken for an end that somebody saw.
-        _ => failed(
+        TurnState::Unknown | TurnState::Queued | TurnState::Delivered | TurnState::Working => failed(
             format!("turn {turn} was given to the agent, and its end is unknown: {why}; it was not repeated"),
             format!("look at what it did, then `berth queue {} resume`", view.session),
         ),
@@ -275,24 +278,24 @@ mod tests {
 
     #[test]
     fn an_end_that_nobody_saw_is_never_an_end_of_turn() {
-        let ended = |state: &str, reason: Option<&str>| {
+        let ended = |state, reason: Option<&str>| {
             let view = TurnView {
                 turn: "s.1".into(),
-                state: state.into(),
+                state,
                 reason: reason.map(str::to_owned),
                 ..TurnView::default()
             };
             outcome(&view).map(|(stop, _)| stop).map_err(|why| why.0.what)
         };
-        assert_eq!(ended("done", None), Ok(StopReason::EndTurn));
-        assert_eq!(ended("cancelled", None), Ok(StopReason::Cancelled));
+        assert_eq!(ended(TurnState::Done, None), Ok(StopReason::EndTurn));
+        assert_eq!(ended(TurnState::Cancelled, None), Ok(StopReason::Cancelled));
         let denied = Interruption::AfterDenial.reason();
-        assert_eq!(ended("interrupted", Some(denied)), Ok(StopReason::Cancelled));
+        assert_eq!(ended(TurnState::Interrupted, Some(denied)), Ok(StopReason::Cancelled));
         let died = "the agent was killed by signal 9";
-        assert!(ended("interrupted", Some(died)).is_err_and(|what| what.contains(died)));
-        assert_eq!(ended("failed", Some(acp::REFUSAL)), Ok(StopReason::Refusal));
-        assert_eq!(ended("failed", Some(acp::MAX_TOKENS)), Ok(StopReason::MaxTokens));
-        assert!(ended("failed", Some("no key")).is_err_and(|what| what.contains("no key")));
-        assert!(ended("unknown", None).is_err_and(|what| what.contains("its end is unknown")));
+        assert!(ended(TurnState::Interrupted, Some(died)).is_err_and(|what| what.contains(died)));
+        assert_eq!(ended(TurnState::Failed, Some(acp::REFUSAL)), Ok(StopReason::Refusal));
+        assert_eq!(ended(TurnState::Failed, Some(acp::MAX_TOKENS)), Ok(StopReason::MaxTokens));
+        assert!(ended(TurnState::Failed, Some("no key")).is_err_and(|what| what.contains("no key")));
+        assert!(ended(TurnState::Unknown, None).is_err_and(|what| what.contains("its end is unknown")));
     }
 }

@@ -6,16 +6,15 @@
 use std::path::{Path, PathBuf};
 
 use agent_client_protocol_schema::v1::{ContentChunk, SessionUpdate};
-use berth_api::Problem;
 use berth_api::record::Event;
 use berth_api::turn::TurnView;
+use berth_api::{Problem, TurnState};
 use berth_core::SessionId;
 use berth_store::{output, store, turn_view};
 
 use super::Server;
 use super::tools::Tools;
 use crate::ctx::Ctx;
-use crate::turns;
 
 const READ_BYTES: usize = 256 << 10;
 
@@ -53,13 +52,13 @@ impl Past {
 
     /// The turns that are not over: what waits, and the one the agent has.
     pub(super) fn left(&self) -> Vec<TurnView> {
-        self.turns.iter().filter(|turn| !turns::is_over(&turn.state)).cloned().collect()
+        self.turns.iter().filter(|turn| !turn.state.is_final()).cloned().collect()
     }
 
     /// Tells it.
     pub(super) fn tell(&self, server: &Server, wire: &str) {
         for (number, turn) in self.turns.iter().enumerate() {
-            let is_over = turns::is_over(&turn.state);
+            let is_over = turn.state.is_final();
             if !is_over && turn.output_from.is_none() {
                 // It is told when it begins.
                 continue;
@@ -78,7 +77,7 @@ impl Past {
             if let Some(answer) = turn.answer.as_deref().filter(|answer| !answer.is_empty()) {
                 server.wire.update(wire, agent(answer));
             }
-            if let Some(how) = ending(&turn.state, turn.reason.as_deref()) {
+            if let Some(how) = ending(turn.state, turn.reason.as_deref()) {
                 server.tell(wire, &format!("turn {} {how}", turn.turn));
             }
             for late in turn.late.iter().filter(|late| !late.answer.is_empty()) {
@@ -114,14 +113,16 @@ pub(super) fn agent(text: &str) -> SessionUpdate {
 }
 
 /// What a reader has to know about a turn that is not simply done.
-pub(super) fn ending(state: &str, reason: Option<&str>) -> Option<String> {
+pub(super) fn ending(state: TurnState, reason: Option<&str>) -> Option<String> {
     let why = reason.map(|why| format!(": {why}")).unwrap_or_default();
     match state {
-        "done" => None,
-        "failed" => Some(format!("failed{why}")),
-        "cancelled" => Some(format!("was cancelled{why}")),
-        "interrupted" => Some(format!("was interrupted{why}; what it did until then is done")),
-        _ => Some(format!("was given to the agent, and its end is unknown{why}; it was not repeated")),
+        TurnState::Done => None,
+        TurnState::Failed => Some(format!("failed{why}")),
+        TurnState::Cancelled => Some(format!("was cancelled{why}")),
+        TurnState::Interrupted => Some(format!("was interrupted{why}; what it did until then is done")),
+        TurnState::Unknown | TurnState::Queued | TurnState::Delivered | TurnState::Working => {
+            Some(format!("was given to the agent, and its end is unknown{why}; it was not repeated"))
+        }
     }
 }
 

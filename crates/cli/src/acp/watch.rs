@@ -234,10 +234,7 @@ impl Watch {
         if let Some(rest) = end.answer.strip_prefix(&said).filter(|rest| !rest.is_empty()) {
             self.update(replay::agent(rest));
         }
-        if let Some(how) =
-            replay::ending(berth_core::TurnState::Over(end.state.into()).word(), end.reason.as_deref())
-                .filter(|_| !is_ours)
-        {
+        if let Some(how) = replay::ending(end.state.into(), end.reason.as_deref()).filter(|_| !is_ours) {
             let turn = turn_id(self.open.id.as_str(), turn);
             self.server.tell(&self.open.wire, &format!("turn {turn} {how}"));
         }

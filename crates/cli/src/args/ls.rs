@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::listing::{Order, STATES};
+use berth_api::SessionState;
+
+use crate::listing::Order;
 
 /// List sessions, those that need you first.
 ///
@@ -66,8 +68,8 @@ pub(crate) struct Ls {
 #[derive(clap::Args, Debug, Default)]
 pub(crate) struct Which {
     /// Only sessions in one of these states
-    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = STATES)]
-    pub(crate) state: Vec<String>,
+    #[arg(long, value_name = "STATE", value_delimiter = ',', value_enum)]
+    pub(crate) state: Vec<SessionState>,
     /// Only sessions with this agent, or this program
     #[arg(long, value_name = "A")]
     pub(crate) agent: Option<String>,

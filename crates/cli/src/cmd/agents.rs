@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::agents::{Agent, Source, Table, TuiBegin};
 use crate::args::Agents;
 use crate::print;
-use crate::visible::Visible;
+use crate::visible::{Paint, Visible};
 use version::{Answer, Question};
 
 /// What is shown of a command line in full.
@@ -133,7 +133,11 @@ fn table_of(rows: &[Row<'_>]) -> Visible {
         let is_missing = at > 0 && !rows[at - 1].installed;
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let padded = format!("{cell:width$}", width = *width);
-            text.push(if is_missing && column == 2 { print::painted(cell, *width) } else { padded.into() });
+            text.push(if is_missing && column == 2 {
+                print::painted(Paint::Dim, cell, *width)
+            } else {
+                padded.into()
+            });
             text.push("  ");
         }
         text.push(command + "\n");
@@ -187,5 +191,5 @@ fn in_full(row: &Row<'_>, table: &Table) -> Visible {
         (Source::Config { .. } | Source::BuiltIn, _) => agent.source.name().to_owned(),
     };
     lines.push(("source", source));
-    print::labelled(lines)
+    print::labelled(lines, Paint::Dim)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_api::{Problem, Status};
+use berth_api::{Problem, SessionState, Status};
 use berth_core::SessionId;
 use berth_store::view;
 
@@ -46,7 +46,8 @@ pub(crate) fn run(ctx: &Ctx, args: &Archive) -> Result<u8, Problem> {
 fn named(ctx: &Ctx, args: &Archive, worst: &mut u8) -> Result<Vec<Result<Status, Problem>>, Problem> {
     let mut meant = ctx.chosen(&args.sessions, &args.which, Extent::All, worst)?;
     meant.retain(|meant| {
-        let is_away = || view::status(&ctx.home, &meant.id).is_ok_and(|status| status.state == "archived");
+        let is_away =
+            || view::status(&ctx.home, &meant.id).is_ok_and(|status| status.state == SessionState::Archived);
         meant.how != How::Matched || !is_away()
     });
     let ended = if args.stop { "stopped and " } else { "" };

@@ -42,7 +42,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Attach) -> Result<u8, Problem> {
     if role != Role::Observer && ctx.keeper_of(&id)?.is_none() {
         let status = ctx.status(&id)?;
         if tty::can_ask() && status.archived_at.is_none() {
-            let state = print::ending(&status).unwrap_or(status.state);
+            let state = print::ending(&status).unwrap_or_else(|| status.state.to_string());
             consent::ask(
                 &format!("session `{handle}` is not running ({state}); it would be resumed"),
                 false,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, TurnState};
 
 use crate::args::Cancel;
 use crate::ctx::Ctx;
@@ -12,7 +12,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Cancel) -> Result<u8, Problem> {
     let (id, number) = turns::find(ctx, &args.turn, None)?;
     let mut view = turns::cancel(ctx, &id, number)?;
     let until = Instant::now() + turns::CANCEL_TAKES;
-    if !turns::is_over(&view.state) {
+    if !view.state.is_final() {
         view = turns::follow(ctx, &id, number, None, Some(until), |_| Ok(false))?;
     }
     if args.json {
@@ -20,9 +20,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Cancel) -> Result<u8, Problem> {
     } else {
         print::note(&format!("turn {} {}", view.turn, view.state));
     }
-    match view.state.as_str() {
-        "cancelled" | "interrupted" => Ok(0),
-        // It was done before the agent could be told.
-        _ => Ok(Code::Refused.exit_code()),
-    }
+    let is_withdrawn = matches!(view.state, TurnState::Cancelled | TurnState::Interrupted);
+    // Else it was done before the agent could be told.
+    Ok(if is_withdrawn { 0 } else { Code::Refused.exit_code() })
 }

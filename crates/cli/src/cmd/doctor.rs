@@ -7,7 +7,7 @@ use berth_verbs::doctor::{Report, State, examine};
 
 use crate::args::Doctor;
 use crate::print;
-use crate::visible::Visible;
+use crate::visible::{Paint, Visible};
 
 /// Width when nobody says, as in a pipe.
 const USUAL_WIDTH: usize = 100;
@@ -29,10 +29,10 @@ fn text(report: &Report, width: usize) -> Visible {
     let room = width.saturating_sub(INDENT).max(20);
     let mut text = Visible::from(format!("{}\n\n", summary(report)));
     for row in &report.rows {
-        let word = match row.state {
-            State::Ok => "ok",
-            State::Limited => "limited",
-            State::Missing => "missing",
+        let (word, paint) = match row.state {
+            State::Ok => ("ok", Paint::Green),
+            State::Limited => ("limited", Paint::Yellow),
+            State::Missing => ("missing", Paint::Red),
         };
         let mut lines = wrapped(&row.found, room);
         lines.extend(row.cost.iter().flat_map(|cost| wrapped(&format!("cost: {cost}"), room)));
@@ -40,7 +40,7 @@ fn text(report: &Report, width: usize) -> Visible {
         lines.extend(row.fix.iter().map(|fix| format!("fix:  {fix}")));
         for (at, line) in lines.iter().enumerate() {
             let (word, name) =
-                if at == 0 { (print::painted(word, 7), row.name) } else { (" ".repeat(7).into(), "") };
+                if at == 0 { (print::painted(paint, word, 7), row.name) } else { (" ".repeat(7).into(), "") };
             let line = word + format!("  {name:15}  {line}");
             text.push(line.trim_end() + "\n");
         }

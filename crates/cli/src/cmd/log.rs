@@ -3,12 +3,12 @@
 use berth_api::helper::{Leaving, Owner, Scope, Terms};
 use berth_api::record::{Actor, Entry, Event, Exit, Outcome};
 use berth_api::turn::{Edge, OnUnknown};
-use berth_api::{Problem, Timestamp};
+use berth_api::{Problem, Timestamp, TurnState};
 use berth_store::store;
 use berth_verbs::events::Line;
 use berth_verbs::heads;
 
-use berth_core::{SessionId, TurnState};
+use berth_core::SessionId;
 
 use crate::args::Log;
 use crate::cmd::follow::{News, follow};
@@ -196,7 +196,7 @@ fn of_turns(event: &Event) -> String {
         }
         Event::TurnEnded { turn, end, .. } => {
             let reason = end.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            format!("turn {turn} {}{reason}", TurnState::Over(end.state.into()).word())
+            format!("turn {turn} {}{reason}", TurnState::from(end.state))
         }
         Event::TurnLate { turn, end } => {
             format!("said after turn {turn} was over: {}", print::excerpt(&end.answer, 80))

@@ -13,7 +13,7 @@ use crate::listing::row::Row;
 use crate::listing::table::{self, Paper};
 use crate::listing::template::Template;
 use crate::listing::{Extent, Filter, Listing, collect, tree};
-use crate::visible::Visible;
+use crate::visible::{Paint, Visible};
 use crate::{print, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Ls) -> Result<u8, Problem> {
@@ -131,11 +131,12 @@ fn drawn(
         tree::rows(&grown(ctx, listing)?, now_ms, current.as_deref())
     } else {
         let row = |status: &berth_api::Status| {
-            let row = Row::of(status, now_ms);
+            let mut row = Row::of(status, now_ms);
+            if fleet.is_some_and(|fleet| fleet.is_away(status)) {
+                (row.state, row.paint) = ("away".to_owned(), Paint::Dim);
+            }
             let session = fleet.and_then(|fleet| fleet.called(status)).unwrap_or(row.session);
-            let state =
-                if fleet.is_some_and(|fleet| fleet.is_away(status)) { "away".to_owned() } else { row.state };
-            Row { is_current: current.as_deref() == Some(status.id.as_str()), session, state, ..row }
+            Row { is_current: current.as_deref() == Some(status.id.as_str()), session, ..row }
         };
         listing.sessions.iter().map(row).collect()
     };

@@ -36,7 +36,7 @@ impl Replaced {
         ctx.may(Deed::Stop, &old.id)?;
         let status = ctx.status(&old.id)?;
         let handle = status.handle();
-        let was_over = stop::is_over(&status);
+        let was_over = status.is_over();
         if !was_over {
             let what = format!(
                 "session `{handle}`, which is {}, would be ended once the new one runs",
@@ -62,14 +62,13 @@ impl Replaced {
                 .hint("the key means that very session; use another key for a new one"));
         }
         let ended = if self.was_over {
-            ctx.status(id)
-                .and_then(|status| if stop::is_over(&status) { Ok(status) } else { Err(came_back()) })
+            ctx.status(id).and_then(|status| if status.is_over() { Ok(status) } else { Err(came_back()) })
         } else {
             let ended = stop::stop_together(ctx, std::slice::from_ref(id), GRACE_MS).next();
             ended.unwrap_or_else(|| ctx.status(id))
         };
         let status = ended.map_err(|problem| both_go_on(&problem, handle, new))?;
-        let ending = print::ending(&status).unwrap_or(status.state);
+        let ending = print::ending(&status).unwrap_or_else(|| status.state.to_string());
         print::note(&format!("{handle}: {ending}, replaced by {}", new.handle()));
         let Some(name) = &self.name else { return Ok(()) };
         let new_id =

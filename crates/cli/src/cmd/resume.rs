@@ -1,7 +1,7 @@
 //! `berth resume`: the next run of a session.
 
 use berth_api::record::Interface;
-use berth_api::{Code, Connection, Problem, Status};
+use berth_api::{Code, Connection, Problem, SessionState, Status};
 use berth_core::SessionId;
 use berth_store::view;
 use berth_verbs::{interface, resume};
@@ -53,7 +53,7 @@ pub(crate) fn switch(
     at_once: bool,
 ) -> Result<(Connection, Status), Problem> {
     let (connection, status) = interface::switch(ctx, id, handle, to, at_once)?;
-    let works = matches!(status.state.as_str(), "working" | "needs-you");
+    let works = matches!(status.state, SessionState::Working | SessionState::NeedsYou);
     if works && status.next_interface.is_some() && !at_once {
         print::note(&format!(
             "`{handle}` works; the {} begins when its turn is over (--now interrupts it)",
@@ -68,7 +68,8 @@ pub(crate) fn switch(
 /// rest. Never one that was put away, and never one that has done its work: it would be done twice.
 fn last(ctx: &Ctx) -> Result<Meant, Problem> {
     let at_rest = |status: &Status| {
-        let is_at_rest = matches!(status.state.as_str(), "lost" | "stopped" | "idle");
+        let is_at_rest =
+            matches!(status.state, SessionState::Lost | SessionState::Stopped | SessionState::Idle);
         is_at_rest && status.keeper_pid.is_none() && status.archived_at.is_none()
     };
     match ctx.implied() {
@@ -89,7 +90,9 @@ fn last(ctx: &Ctx) -> Result<Meant, Problem> {
     })?;
     let known = ids.iter().filter_map(|id| Some((id, view::status(&ctx.home, id).ok().filter(at_rest)?)));
     let (finished, open): (Vec<_>, Vec<_>) = known.partition(|(_, status)| is_finished(status));
-    let rank = |status: &Status| (status.state == "lost", status.what.cwd == here, status.last_activity_at);
+    let rank = |status: &Status| {
+        (status.state == SessionState::Lost, status.what.cwd == here, status.last_activity_at)
+    };
     let last = open.into_iter().max_by_key(|(_, status)| rank(status));
     let meant = |(id, status): (&SessionId, Status)| {
         print::note(&format!("resuming {}", status.handle()));
@@ -112,7 +115,7 @@ fn last(ctx: &Ctx) -> Result<Meant, Problem> {
 /// Whether a command ended by itself, and well: nothing of it is open. An agent that takes turns is never finished.
 fn is_finished(status: &Status) -> bool {
     status.what.has_terminal()
-        && status.state == "stopped"
+        && status.state == SessionState::Stopped
         && status.exit == Some(0)
         && status.stopped_by.is_none()
 }

@@ -12,7 +12,7 @@ use berth_verbs::run::{self as verb, Made, Wanted, id_of};
 use crate::args::{Leave, Run};
 use crate::attached::{self, Wish};
 use crate::cmd::replace::Replaced;
-use crate::cmd::{output, policy, send, stop, talk};
+use crate::cmd::{output, policy, send, talk};
 use crate::ctx::Ctx;
 use crate::{config, print, tty, turns};
 
@@ -182,7 +182,7 @@ fn again(
     replaced: Option<Replaced>,
 ) -> Result<u8, Problem> {
     if let Some(replaced) = replaced {
-        if stop::is_over(&status) {
+        if status.is_over() {
             let what = format!("session {id}, which the key means, is {}: it replaces nothing", status.state);
             return Err(Problem::new(Code::Refused, what)
                 .hint(format!("`berth resume {id}` starts it again; another key makes a new one")));

@@ -7,7 +7,7 @@ use std::time::Instant;
 use berth_api::message::{Request, Submit};
 use berth_api::record::Event;
 use berth_api::turn::{Ask, Hold, Manner, Receipt, TurnView, Wish};
-use berth_api::{Code, Connection, Problem};
+use berth_api::{Code, Connection, Problem, TurnState};
 use berth_core::{MAX_PROMPT_BYTES, SessionId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::stdio::stdin;
@@ -35,7 +35,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
     let (connection, receipt) = turns::send(ctx, &id, submit)?;
     let outcome = if args.wait {
         watch(ctx, &id, receipt.number, connection, args.json)
-    } else if args.max_wait.is_some() && receipt.state == "queued" {
+    } else if args.max_wait.is_some() && receipt.state == TurnState::Queued {
         until_begun(ctx, &id, &receipt, connection, args.json)
     } else {
         told(&receipt, args.json)
@@ -109,7 +109,7 @@ fn until_begun(
         Ok(matches!(news, News::Event(Event::TurnDelivered { turn, .. }) if *turn == number))
     };
     let view = turns::follow(ctx, id, number, connection, None, begun)?;
-    if view.state == "cancelled" && view.delivered_at.is_none() {
+    if view.state == TurnState::Cancelled && view.delivered_at.is_none() {
         return turns::withdrawn(&view).map_or(Ok(turns::exit_code(&view)), Err);
     }
     let receipt = Receipt { state: view.state.clone(), position: None, ..receipt.clone() };
@@ -141,7 +141,7 @@ pub(crate) fn watch(
     shown.clear();
     shown.end_questions();
     let view = view?;
-    if view.state == "cancelled" && view.delivered_at.is_none() && view.cancelled_by.is_none() {
+    if view.state == TurnState::Cancelled && view.delivered_at.is_none() && view.cancelled_by.is_none() {
         if json {
             print::json(&view)?;
         }
@@ -367,7 +367,7 @@ impl Shown {
             print::text("\n")?;
         }
         note_cut(view);
-        if view.state != "done" {
+        if view.state != TurnState::Done {
             let why = view.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
             print::note(&format!("turn {} {}{why}", view.turn, view.state));
         }

@@ -29,7 +29,7 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
     if ctx.current().is_some_and(|id| id.as_str() == status.id) {
         rows.push(("current", "yes: `@` means it here".to_owned()));
     }
-    rows.push(("state", status.state.clone()));
+    rows.push(("state", status.state.to_string()));
     rows.extend(print::ending(status).map(|ending| ("ended", ending)));
     rows.extend(status.archived_at.map(|at| ("archived", format!("{at} ({} ago)", print::ago(at)))));
     if !status.tags.is_empty() {
@@ -89,5 +89,5 @@ fn lines(ctx: &Ctx, status: &Status) -> Visible {
     rows.extend(at_rest.map(|ms| ("archives", format!("after {} at rest", print::span(ms)))));
     rows.push(("record", ctx.home.sessions_dir().join(&status.id).display().to_string()));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
-    print::labelled(rows)
+    print::labelled(rows, (&status.state).into())
 }

@@ -3,7 +3,7 @@
 use berth_api::{Code, Problem};
 use berth_core::SessionId;
 use berth_store::view;
-pub(crate) use berth_verbs::stop::{is_over, stop_together};
+pub(crate) use berth_verbs::stop::stop_together;
 
 use crate::args::Stop;
 use crate::ctx::Ctx;
@@ -20,7 +20,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
         let mut meant = ctx.chosen(&args.sessions, &args.which, Extent::All, &mut worst)?;
         // Of what merely matches, only what runs is asked about.
         meant.retain(|meant| {
-            meant.how != How::Matched || !view::status(&ctx.home, &meant.id).is_ok_and(|it| is_over(&it))
+            meant.how != How::Matched || !view::status(&ctx.home, &meant.id).is_ok_and(|it| it.is_over())
         });
         meant
     };
@@ -36,7 +36,7 @@ pub(crate) fn run(ctx: &Ctx, args: &Stop) -> Result<u8, Problem> {
                 if !args.json {
                     print::note(&format!(
                         "{handle}: {}",
-                        print::ending(&status).unwrap_or(status.state.clone())
+                        print::ending(&status).unwrap_or_else(|| status.state.to_string())
                     ));
                 }
                 stopped.push(status);
@@ -64,7 +64,7 @@ fn all(ctx: &Ctx, worst: &mut u8) -> Result<Vec<Meant>, Problem> {
     let mut running = Vec::new();
     for id in ids {
         match view::status(&ctx.home, &id) {
-            Ok(status) if is_over(&status) => {}
+            Ok(status) if status.is_over() => {}
             Ok(status) => running.push(Meant { handle: status.handle().to_owned(), id, how: How::Named }),
             // Somebody is making it this very moment, or gave up: nothing of it runs.
             Err(problem) if problem.code == Code::NotFound => {}

@@ -61,9 +61,9 @@ fn converse(
         story.epoch = view.epoch.or(story.epoch);
         match view.position {
             Some(_) => {}
-            None if is_last && turns::is_over(&view.state) => story.before(view),
+            None if is_last && view.state.is_final() => story.before(view),
             None if is_last => story.known(view.number, &view.prompt, false),
-            None if turns::is_over(&view.state) => story.past(view.number),
+            None if view.state.is_final() => story.past(view.number),
             None => {}
         }
     }
@@ -103,7 +103,7 @@ fn talk_in_lines(ctx: &Ctx, id: &SessionId, status: &Status, known: &[TurnView])
     print::note("[a line is a turn, Ctrl-D leaves it running]");
     if let Some(last) = known.iter().rfind(|view| view.position.is_none()) {
         print::note(&format!("> {}", print::excerpt(&last.prompt, 200)));
-        if turns::is_over(&last.state) {
+        if last.state.is_final() {
             let answer = last.answer.as_deref().unwrap_or_default();
             print::text(&format!("{}\n", answer.trim_end()))?;
         } else {

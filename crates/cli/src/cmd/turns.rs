@@ -1,7 +1,7 @@
 //! `berth turns`, `turn` and `result`: what was asked of an agent, and what came of it.
 
 use berth_api::turn::TurnView;
-use berth_api::{Code, Problem};
+use berth_api::{Code, Problem, TurnState};
 use berth_verbs::transcript;
 
 use crate::args::{Turn, TurnResult, Turns};
@@ -43,7 +43,7 @@ pub(crate) fn table(views: &[TurnView]) -> Visible {
         let took = took.map_or_else(|| "-".to_owned(), |(from, to)| print::age(to.0.saturating_sub(from.0)));
         let (age, prompt) = (print::ago(view.accepted_at), print::excerpt(&view.prompt, room));
         let line = Visible::from(format!("{:id_width$}  ", view.turn))
-            + print::painted(&view.state, 11)
+            + print::painted(view.state.into(), view.state, 11)
             + format!("  {age:6}  {took:6}  {prompt}");
         text.push(line.trim_end() + "\n");
     }
@@ -67,7 +67,7 @@ pub(crate) fn show(ctx: &Ctx, args: &Turn) -> Result<u8, Problem> {
 
 fn lines(view: &TurnView) -> Visible {
     let moment = |at: berth_api::Timestamp| format!("{at} ({} ago)", print::ago(at));
-    let mut rows = vec![("turn", view.turn.clone()), ("state", view.state.clone())];
+    let mut rows = vec![("turn", view.turn.clone()), ("state", view.state.to_string())];
     rows.extend(view.reason.clone().map(|reason| ("why", reason)));
     rows.extend(view.held.clone().map(|held| ("held", held)));
     rows.extend(view.position.map(|position| ("before it", position.to_string())));
@@ -79,7 +79,7 @@ fn lines(view: &TurnView) -> Visible {
     rows.extend(view.ended_at.map(|at| ("ended", moment(at))));
     let tokens = view.input_tokens.zip(view.output_tokens);
     rows.extend(tokens.map(|(input, output)| ("tokens", format!("{input} in, {output} out"))));
-    let mut text = print::labelled(rows);
+    let mut text = print::labelled(rows, view.state.into());
     text.push(format!("\n> {}\n", view.prompt.replace('\n', "\n> ")));
     let answer = view.answer.as_deref().filter(|answer| !answer.is_empty());
     text.extend(answer.map(|answer| format!("\n{}\n", answer.trim_end())));
@@ -97,7 +97,7 @@ pub(crate) fn result(ctx: &Ctx, args: &TurnResult) -> Result<u8, Problem> {
         print::json(&view)?;
         return Ok(turns::exit_code(&view));
     }
-    if !turns::is_over(&view.state) {
+    if !view.state.is_final() {
         return Err(Problem::new(
             Code::Held,
             format!("turn {} is not over: it is {}", view.turn, view.state),
@@ -110,7 +110,7 @@ pub(crate) fn result(ctx: &Ctx, args: &TurnResult) -> Result<u8, Problem> {
         print::text("\n")?;
     }
     super::send::note_cut(&view);
-    if view.state != "done" {
+    if view.state != TurnState::Done {
         let why = view.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         print::note(&format!("turn {} {}{why}", view.turn, view.state));
     }

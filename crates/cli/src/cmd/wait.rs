@@ -73,7 +73,7 @@ fn until_over(
     until: Option<Instant>,
 ) -> Result<u8, Problem> {
     let mut known = turns::view(ctx, id, number)?;
-    if !turns::is_over(&known.state) {
+    if !known.state.is_final() {
         known = turns::follow(ctx, id, number, None, until, |_| Ok(false))?;
     }
     if args.json {
@@ -100,7 +100,7 @@ fn until_state(
             };
             match follow(ctx.session(id).events(status.seq + 1), until, hear)? {
                 Followed::TimedOut => {
-                    return Err(timed_out(id, args.timeout, &format!("it is not {}", wanted.word())));
+                    return Err(timed_out(id, args.timeout, &format!("it is not {}", wanted.state())));
                 }
                 Followed::Enough => {}
                 Followed::Ended => {

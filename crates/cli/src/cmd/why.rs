@@ -28,7 +28,7 @@ fn of_session(ctx: &Ctx, args: &Why) -> Result<(), Problem> {
         return print::json(&why);
     }
     let handle = why.name.as_deref().unwrap_or(&why.id);
-    let claim = Visible::from(format!("{handle} is ")) + print::painted(&why.state, 0);
+    let claim = Visible::from(format!("{handle} is ")) + print::painted((&why.state).into(), &why.state, 0);
     print::text(&told(claim, &why.evidence, &why.would_change))
 }
 

@@ -22,7 +22,7 @@ use super::form::{Field, Interface, NewSession, Suggestion};
 use super::layout::{Layout, Pane};
 use super::panel::{Entries, Panel, PanelKind};
 use super::preview::Preview;
-use super::row::{Known, Row};
+use super::row::{Known, Row, RowState};
 use crate::composer::Composer;
 use crate::reading::ReadingTime;
 use crate::replies::OwnWords;
@@ -62,7 +62,7 @@ pub(crate) struct Model {
     /// When the message came.
     message_at: Duration,
     /// The session that a problem is about, and the state that it was in.
-    message_about: Option<(SessionId, String)>,
+    message_about: Option<(SessionId, RowState)>,
     pub(crate) preview: Option<Preview>,
     /// How many lines the preview is scrolled up from where it rests: its end, or where the cursor is.
     pub(crate) scrolled: isize,
@@ -504,7 +504,7 @@ impl Model {
     /// A problem with a session is none any more when its state has changed.
     fn drop_stale_problem(&mut self) {
         let Some((id, state)) = &self.message_about else { return };
-        if self.all.get(id).map(Row::state) != Some(state) {
+        if self.all.get(id).map(Row::state).as_ref() != Some(state) {
             (self.message, self.message_about) = (None, None);
         }
     }

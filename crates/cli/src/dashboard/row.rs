@@ -3,8 +3,10 @@
 //! Promise: every text here is one line without control characters, whatever a session is called or says.
 //! Start with [`Row`].
 
+use std::fmt;
+
 use berth_api::turn::Ask;
-use berth_api::{Problem, Status};
+use berth_api::{Problem, SessionState, Status};
 use berth_core::SessionId;
 
 use crate::listing::{self, row};
@@ -35,6 +37,24 @@ pub(crate) enum Known {
     Damaged(Problem),
 }
 
+/// The state of a session, as far as it can be told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum RowState {
+    Of(SessionState),
+    Damaged,
+    Unreachable,
+}
+
+impl fmt::Display for RowState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(state) => state.fmt(f),
+            Self::Damaged => f.write_str("damaged"),
+            Self::Unreachable => f.write_str("unreachable"),
+        }
+    }
+}
+
 impl Row {
     pub(crate) fn new(id: SessionId, known: Known) -> Self {
         let mut row = Self { id, known, memory_bytes: None, suspended: false, placed_at: 0 };
@@ -49,20 +69,19 @@ impl Row {
         }
     }
 
-    /// The state, in one word.
-    pub(crate) fn state(&self) -> &str {
+    pub(crate) fn state(&self) -> RowState {
         match &self.known {
-            Known::Damaged(_) => "damaged",
-            Known::Status(_) if self.suspended => "unreachable",
-            Known::Status(status) => &status.state,
+            Known::Damaged(_) => RowState::Damaged,
+            Known::Status(_) if self.suspended => RowState::Unreachable,
+            Known::Status(status) => RowState::Of(status.state.clone()),
         }
     }
 
     /// Who needs a person comes first.
     pub(crate) fn rank(&self) -> u8 {
         match self.state() {
-            "damaged" | "unreachable" => 1,
-            state => listing::rank(state),
+            RowState::Damaged | RowState::Unreachable => 1,
+            RowState::Of(state) => listing::rank(&state),
         }
     }
 
@@ -126,13 +145,14 @@ impl Row {
     }
 
     pub(crate) fn is_archived(&self) -> bool {
-        self.status().is_some_and(|status| status.archived_at.is_some() || status.state == "archived")
+        self.status()
+            .is_some_and(|status| status.archived_at.is_some() || status.state == SessionState::Archived)
     }
 
     /// Whether it is put away, or over for long.
     pub(crate) fn is_old(&self, now_ms: u64) -> bool {
         let Some(status) = self.status() else { return false };
-        let over_since = status.ended_at.filter(|_| status.state == "stopped");
+        let over_since = status.ended_at.filter(|_| status.state == SessionState::Stopped);
         self.is_archived() || over_since.is_some_and(|ended| now_ms.saturating_sub(ended.0) >= RECENT_MS)
     }
 
@@ -149,7 +169,10 @@ impl Row {
         // No column has the directory, and it tells agents of one kind apart.
         let is_only_named = status.what.agent.as_ref() == Some(&doing);
         let doing = if is_only_named { format!("{doing} in {}", row::dir_of(status)) } else { doing };
-        let apart = [&status.branch, &status.model].into_iter().flatten().filter(|_| status.state == "idle");
+        let apart = [&status.branch, &status.model]
+            .into_iter()
+            .flatten()
+            .filter(|_| status.state == SessionState::Idle);
         let doing = apart.fold(doing, |doing, word| format!("{doing} · {word}"));
         print::excerpt(&doing, MOST_CHARS)
     }
@@ -161,7 +184,7 @@ impl Row {
         if words.peek().is_none() {
             return true;
         }
-        let mut about = vec![self.id.to_string(), self.state().to_owned()];
+        let mut about = vec![self.id.to_string(), self.state().to_string()];
         if let Some(status) = self.status() {
             about.extend(status.name.clone());
             about.extend(status.what.agent.clone());
@@ -188,9 +211,9 @@ pub(crate) mod tests {
         Status {
             id: letter.to_string().repeat(SessionId::LENGTH),
             name: Some(name.to_owned()),
-            state: state.to_owned(),
+            keeper_pid: (!SessionState::from(state).is_final()).then_some(1),
+            state: state.into(),
             what: What { driver: "pty".into(), command, cwd: "/src/berth".into(), ..What::default() },
-            keeper_pid: (!matches!(state, "stopped" | "lost")).then_some(1),
             last_activity_at: Timestamp(100_000),
             ..Status::default()
         }
@@ -252,7 +275,7 @@ pub(crate) mod tests {
         assert_eq!(row(tests).activity(), "cargo test");
         let mut stuck = row(status('d', "tests", "running"));
         stuck.suspended = true;
-        assert_eq!((stuck.state(), stuck.rank()), ("unreachable", 1));
+        assert_eq!((stuck.state(), stuck.rank()), (RowState::Unreachable, 1));
     }
 
     #[test]

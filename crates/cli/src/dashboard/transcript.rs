@@ -7,8 +7,9 @@
 
 use std::collections::VecDeque;
 
+use berth_api::TurnState;
 use berth_api::record::Event;
-use berth_core::TurnState;
+use berth_api::turn::Final;
 
 /// How many turns are kept.
 pub(crate) const MAX_TURNS: usize = 40;
@@ -30,7 +31,7 @@ pub(crate) struct Transcript {
 pub(crate) struct Turn {
     pub(crate) number: u64,
     pub(crate) prompt: String,
-    pub(crate) state: String,
+    pub(crate) state: TurnState,
     pub(crate) parts: VecDeque<Part>,
     /// Why it ended as it did, if there is something to say about it.
     pub(crate) reason: Option<String>,
@@ -50,7 +51,7 @@ impl Transcript {
             Event::TurnAccepted { turn, prompt } => self.turns.push_back(Turn {
                 number: *turn,
                 prompt: last_of(&prompt.text),
-                state: "queued".to_owned(),
+                state: TurnState::Queued,
                 ..Turn::default()
             }),
             Event::TurnEdited { turn, text, .. } => {
@@ -58,13 +59,12 @@ impl Transcript {
                     turn.prompt = last_of(text);
                 }
             }
-            Event::TurnDelivered { turn, .. } => self.set_state(*turn, "delivered"),
-            Event::TurnBegan { turn } => self.set_state(*turn, "working"),
+            Event::TurnDelivered { turn, .. } => self.set_state(*turn, TurnState::Delivered),
+            Event::TurnBegan { turn } => self.set_state(*turn, TurnState::Working),
             Event::TurnEnded { turn, end, .. } => {
-                let word = TurnState::Over(end.state.into()).word();
-                self.set_state(*turn, word);
+                self.set_state(*turn, end.state.into());
                 if let Some(turn) = self.turn(*turn) {
-                    turn.reason = end.reason.clone().filter(|_| word != "done");
+                    turn.reason = end.reason.clone().filter(|_| end.state != Final::Done);
                     let was_heard = turn.parts.iter().any(|part| matches!(part, Part::Said(_)));
                     if !was_heard && !end.answer.is_empty() {
                         turn.parts.push_back(Part::Said(last_of(&end.answer)));
@@ -117,7 +117,7 @@ impl Transcript {
 
     /// The turn the agent has.
     pub(crate) fn current(&self) -> Option<u64> {
-        let has = |turn: &&Turn| matches!(turn.state.as_str(), "delivered" | "working");
+        let has = |turn: &&Turn| matches!(turn.state, TurnState::Delivered | TurnState::Working);
         self.turns.iter().find(has).map(|turn| turn.number)
     }
 
@@ -125,9 +125,9 @@ impl Transcript {
         self.turns.iter_mut().rfind(|turn| turn.number == number)
     }
 
-    fn set_state(&mut self, number: u64, state: &str) {
+    fn set_state(&mut self, number: u64, state: TurnState) {
         if let Some(turn) = self.turn(number) {
-            turn.state = state.to_owned();
+            turn.state = state;
         }
     }
 
@@ -167,7 +167,7 @@ fn last_of(text: &str) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use berth_api::turn::{Final, Prompt, TurnEnd};
+    use berth_api::turn::{Prompt, TurnEnd};
 
     use super::*;
 
@@ -196,7 +196,7 @@ pub(crate) mod tests {
         heard.event(&ended(1, "because"));
         let parts: Vec<Part> = heard.turns[0].parts.iter().cloned().collect();
         assert_eq!(parts, [Part::Said("because".into()), Part::Did("Bash: cargo test".into())]);
-        assert_eq!((heard.current(), heard.turns[0].state.as_str()), (None, "done"));
+        assert_eq!((heard.current(), heard.turns[0].state), (None, TurnState::Done));
 
         let mut read = Transcript::default();
         read.event(&accepted(1, "why?"));

@@ -13,13 +13,14 @@ mod panel;
 mod preview;
 mod wrap;
 
+use berth_api::SessionState;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::model::{Mode, Model};
-use super::row::Row;
+use super::row::{Row, RowState};
 
 /// How things look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,19 +54,23 @@ impl Look {
     }
 
     /// The colour of a state; the words say the same.
-    pub(crate) fn state(self, state: &str) -> Style {
+    pub(crate) fn state(self, state: &SessionState) -> Style {
         match state {
-            "needs-you" => self.needs_you(),
-            "running" | "working" => self.fg(Color::Green),
-            "starting" | "stopping" => self.fg(Color::Yellow),
-            "lost" | "damaged" | "unreachable" => self.problem(),
-            _ => self.dim(),
+            SessionState::NeedsYou => self.needs_you(),
+            SessionState::Running | SessionState::Working => self.fg(Color::Green),
+            SessionState::Starting | SessionState::Stopping => self.fg(Color::Yellow),
+            SessionState::Lost => self.problem(),
+            SessionState::Idle | SessionState::Stopped => self.dim(),
+            SessionState::Archived | SessionState::Other(_) => self.dim(),
         }
     }
 
     /// The colour of a session's state; that of a run that failed is the colour of a problem.
     pub(crate) fn row(self, row: &Row) -> Style {
-        if row.is_failed() { self.problem() } else { self.state(row.state()) }
+        match row.state() {
+            RowState::Of(state) if !row.is_failed() => self.state(&state),
+            RowState::Of(_) | RowState::Damaged | RowState::Unreachable => self.problem(),
+        }
     }
 }
 
@@ -129,14 +134,17 @@ fn header(model: &Model, look: Look, area: Rect, buffer: &mut Buffer) {
             spans.push(Span::styled(format!("{count} {word}"), style));
         }
     };
-    let is = |states: &'static [&'static str]| move |row: &Row| states.contains(&row.state());
+    let are = |states: &[SessionState]| {
+        model.count(|row| matches!(row.state(), RowState::Of(state) if states.contains(&state)))
+    };
     let needy = model.count(Row::needs_you);
     say(needy, if needy == 1 { "needs you" } else { "need you" }, look.needs_you());
-    say(model.count(is(&["lost", "damaged", "unreachable"])), "in trouble", look.problem());
-    say(model.count(is(&["working"])), "working", look.state("working"));
-    say(model.count(is(&["running", "starting", "stopping"])), "running", look.state("running"));
-    say(model.count(is(&["idle"])), "idle", look.dim());
-    say(model.count(is(&["stopped"])), "stopped", look.dim());
+    say(model.count(|row| row.rank() == 1), "in trouble", look.problem());
+    say(are(&[SessionState::Working]), "working", look.state(&SessionState::Working));
+    let running = [SessionState::Running, SessionState::Starting, SessionState::Stopping];
+    say(are(&running), "running", look.state(&SessionState::Running));
+    say(are(&[SessionState::Idle]), "idle", look.dim());
+    say(are(&[SessionState::Stopped]), "stopped", look.dim());
     if model.hidden > 0 {
         say(model.hidden, "older (.)", look.dim());
     }

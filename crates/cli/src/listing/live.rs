@@ -14,7 +14,7 @@ use berth_store::view;
 use berth_verbs::directory_watch::{DirectoryWatch, Due};
 
 use super::{Filter, Listing, Seen};
-use crate::ctx::{Ctx, is_unrecorded_loss};
+use crate::ctx::Ctx;
 
 /// How often everything is looked at if the kernel has no room for so many directories.
 const WHOLE_EVERY_TICKS: u32 = 5;
@@ -113,7 +113,7 @@ impl<'a> Live<'a> {
         if let Some(Seen::Shown(_, Some(_)) | Seen::Damaged(_)) = self.seen.get(id) {
             let again = super::first_look(self.ctx, &self.filter, id, berth_host::clock::wall_ms());
             if let Seen::Shown(status, None) = &again
-                && is_unrecorded_loss(status)
+                && status.is_unrecorded_loss()
             {
                 return;
             }

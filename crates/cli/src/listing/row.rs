@@ -3,7 +3,7 @@
 //! Promise: nothing of somebody else's reaches the terminal as a command to it, and every text is one line.
 //! Start with [`Row::of`].
 
-use berth_api::{Status, Timestamp, redact};
+use berth_api::{SessionState, Status, Timestamp, redact};
 
 use crate::print;
 use crate::visible::Paint;
@@ -30,8 +30,8 @@ pub(crate) struct Row {
     pub(crate) dir: String,
     pub(crate) branch: String,
     pub(crate) model: String,
-    /// Whether its last run failed by itself.
-    pub(crate) is_failed: bool,
+    /// The colour of the state; red if the last run failed by itself.
+    pub(crate) paint: Paint,
     /// What it does, wants or is.
     pub(crate) doing: String,
 }
@@ -43,7 +43,7 @@ impl Row {
         Self {
             session: one_line(status.handle()),
             id: status.id.clone(),
-            state: one_line(&status.state),
+            state: one_line(&status.state.to_string()),
             age: ago(status.created_at, now_ms),
             active: ago(status.last_activity_at, now_ms),
             queued: if queued > 0 { queued.to_string() } else { String::new() },
@@ -51,7 +51,7 @@ impl Row {
             dir: dir_of(status),
             branch: one_line(status.branch.as_deref().unwrap_or_default()),
             model: one_line(status.model.as_deref().unwrap_or_default()),
-            is_failed: berth_verbs::words::is_failed(status),
+            paint: if berth_verbs::words::is_failed(status) { Paint::Red } else { (&status.state).into() },
             doing: doing(status),
             ..Self::default()
         }
@@ -67,7 +67,7 @@ pub(crate) fn doing(status: &Status) -> String {
         false => format!("asks: {}: {}", ask.tool, ask.detail),
     });
     let held = || turns.and_then(|turns| turns.held.clone());
-    let working = || turns.filter(|_| status.state == "working");
+    let working = || turns.filter(|_| status.state == SessionState::Working);
     let does = || working().and_then(|turns| turns.activity.clone());
     // An agent that thinks, or that does not tell what it does, was still asked for something.
     let asked = || working().and_then(|turns| turns.prompt.as_ref()).map(|prompt| format!("> {prompt}"));
@@ -76,7 +76,8 @@ pub(crate) fn doing(status: &Status) -> String {
     }
     let said = || status.last_answer.clone().or_else(|| Some(format!("> {}", status.last_prompt.as_ref()?)));
     let about = status.note.clone().or_else(said).unwrap_or_else(|| runs(status));
-    let is_over = matches!(status.state.as_str(), "stopped" | "archived") && status.exit != Some(0);
+    let is_over =
+        matches!(status.state, SessionState::Stopped | SessionState::Archived) && status.exit != Some(0);
     let ending = print::ending(status).filter(|_| is_over);
     // In front, because the end of a line is what a narrow terminal does not show.
     one_line(&ending.map_or(about.clone(), |ending| format!("{ending} · {about}")))
@@ -99,19 +100,6 @@ fn runs(status: &Status) -> String {
 /// Where it works, as people write it.
 pub(crate) fn dir_of(status: &Status) -> String {
     one_line(&short_dir(&status.what.cwd, std::env::var("HOME").ok().as_deref()))
-}
-
-/// The colour of a state; that of a run that failed is red, whatever the session's state is called.
-pub(crate) fn paint(state: &str, is_failed: bool) -> Paint {
-    match state {
-        _ if is_failed => Paint::Red,
-        "needs-you" => Paint::BoldMagenta,
-        "lost" => Paint::Red,
-        "running" | "working" => Paint::Green,
-        "starting" | "stopping" => Paint::Yellow,
-        "idle" => Paint::Cyan,
-        _ => Paint::Dim,
-    }
 }
 
 /// How long ago, in one unit.

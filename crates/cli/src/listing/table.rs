@@ -4,7 +4,7 @@
 //! Anywhere else the columns are always the same and nothing is cut.
 //! Start with [`draw`].
 
-use super::row::{Row, paint};
+use super::row::Row;
 use crate::visible::{Paint, Visible};
 use crate::width::{cut, cut_front, fitted, width};
 
@@ -202,9 +202,7 @@ fn draw_whole(rows: &[Row], colour: bool) -> Vec<Visible> {
 
 fn painted(column: Column, row: Option<&Row>, cell: &str, colour: bool) -> Visible {
     match row {
-        Some(row) if column == Column::State => {
-            Visible::painted(paint(&row.state, row.is_failed), cell, colour)
-        }
+        Some(row) if column == Column::State => Visible::painted(row.paint, cell, colour),
         Some(_) | None => cell.into(),
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Problem, SessionState, Status};
 use berth_store::view;
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub(crate) fn helpers(ctx: &Ctx) -> Result<(Vec<Status>, Vec<Problem>), Problem>
     let (mut up, mut damaged) = (Vec::new(), Vec::new());
     for id in ids {
         match view::status(&shelf, &id) {
-            Ok(status) if status.state == "stopped" => {}
+            Ok(status) if status.state == SessionState::Stopped => {}
             Ok(status) => up.push(status),
             Err(problem) if problem.code == Code::NotFound => {}
             Err(problem) => damaged.push(problem),
@@ -114,7 +114,7 @@ mod tests {
 
     fn session(id: &str, parent: Option<&str>) -> Status {
         let what = What { parent: parent.map(str::to_owned), ..What::default() };
-        Status { id: id.to_owned(), state: "running".to_owned(), what, ..Status::default() }
+        Status { id: id.to_owned(), state: SessionState::Running, what, ..Status::default() }
     }
 
     fn drawn(nodes: &[Node]) -> Vec<String> {

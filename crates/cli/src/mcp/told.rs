@@ -1,11 +1,9 @@
 //! What the tools take and give. Every field is explained in its schema: that is all an agent reads.
 
-use berth_api::Status;
 use berth_api::turn::TurnView;
+use berth_api::{SessionState, Status, TurnState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::turns;
 
 /// How a result reads as plain text.
 pub(super) trait Words {
@@ -18,9 +16,9 @@ pub(super) struct ListSessions {
     /// Also those that stopped over a day ago, and archived ones.
     #[serde(default)]
     pub(super) all: bool,
-    /// Only in these states: needs-you, lost, starting, running, working, stopping, idle, stopped, archived.
+    /// Only in these states.
     #[serde(default)]
-    pub(super) states: Vec<String>,
+    pub(super) states: Vec<SessionState>,
     /// At most so many; 50 if not said.
     #[serde(default)]
     pub(super) limit: Option<u32>,
@@ -137,8 +135,8 @@ pub(super) struct SessionTold {
     pub(super) id: String,
     /// What people call it.
     pub(super) name: Option<String>,
-    /// needs-you, lost, starting, running, working, stopping, idle, stopped or archived.
-    pub(super) state: String,
+    /// State of the session.
+    pub(super) state: SessionState,
     /// Its agent, if it has one.
     pub(super) agent: Option<String>,
     /// Whether it takes turns; else it has a terminal.
@@ -189,8 +187,8 @@ pub(super) struct TurnTold {
     pub(super) turn: String,
     /// Its session's id.
     pub(super) session: String,
-    /// queued, delivered, working, done, failed, cancelled, interrupted or unknown.
-    pub(super) state: String,
+    /// State of the turn.
+    pub(super) state: TurnState,
     /// Whether it is not over yet.
     pub(super) in_progress: bool,
     /// What the agent said.
@@ -210,8 +208,8 @@ impl From<&TurnView> for TurnTold {
         Self {
             turn: view.turn.clone(),
             session: view.session.clone(),
-            state: view.state.clone(),
-            in_progress: !turns::is_over(&view.state),
+            state: view.state,
+            in_progress: !view.state.is_final(),
             answer: view.answer.clone(),
             cut: view.cut,
             reason: view.reason.clone(),

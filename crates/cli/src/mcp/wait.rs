@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use berth_api::{Code, Connection, Problem, Status};
+use berth_api::{Code, Connection, Problem, SessionState, Status};
 use berth_core::SessionId;
 use berth_verbs::cursor::{Cursor, News};
 
@@ -24,7 +24,7 @@ pub(super) fn until_over(
     gone: &Gone,
 ) -> Result<TurnTold, Problem> {
     let known = turns::view(ctx, id, number)?;
-    if turns::is_over(&known.state) {
+    if known.state.is_final() {
         return Ok(TurnTold::from(&known));
     }
     match turns::follow(ctx, id, number, connection, Some(until), |_| Ok(gone.is_set())) {
@@ -70,22 +70,21 @@ pub(super) fn until_calm(
 fn is_so(what: WaitFor, status: &Status) -> bool {
     let waits = status.turns.as_ref().is_some_and(|turns| !turns.queued.is_empty());
     match what {
-        WaitFor::Idle => status.state == "idle" && !waits,
-        WaitFor::NeedsYou => status.state == "needs-you",
+        WaitFor::Idle => status.state == SessionState::Idle && !waits,
+        WaitFor::NeedsYou => status.state == SessionState::NeedsYou,
         WaitFor::Exit => is_over(status),
     }
 }
 
 fn is_over(status: &Status) -> bool {
-    matches!(status.state.as_str(), "stopped" | "lost" | "archived")
-        || (status.state == "idle" && status.keeper_pid.is_none())
+    status.state.is_final() || status.is_released()
 }
 
 /// Whether it stays as it is until somebody does something.
 fn is_stuck(what: WaitFor, status: &Status) -> bool {
     let is_held = status.turns.as_ref().is_some_and(|turns| turns.held.is_some() && turns.current.is_none());
     match what {
-        WaitFor::Idle => is_over(status) || is_held || status.state == "needs-you",
+        WaitFor::Idle => is_over(status) || is_held || status.state == SessionState::NeedsYou,
         WaitFor::NeedsYou => is_over(status) || is_held,
         WaitFor::Exit => false,
     }

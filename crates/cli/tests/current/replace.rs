@@ -161,7 +161,7 @@ fn an_old_session_that_cannot_be_ended_is_an_error_that_names_both() {
             let Ok(Some(call)) = frame::read(&mut caller) else { continue };
             let is_stop = call.payload.windows(6).any(|window| window == b"\"stop\"");
             let problem = Problem::new(Code::Refused, "not today");
-            let status = Status { id: id.clone(), state: "running".to_owned(), ..Status::default() };
+            let status = Status { id: id.clone(), state: "running".into(), ..Status::default() };
             let answer =
                 if is_stop { Answer::Problem { problem } } else { Answer::Done { status: Box::new(status) } };
             let answer = serde_json::to_vec(&answer).expect("plain data");

@@ -108,6 +108,18 @@ fn a_host_that_says_it_has_more_sessions_than_anybody_fills_neither_memory_nor_d
 }
 
 #[test]
+fn a_state_that_only_a_newer_host_knows_is_shown_as_it_is() {
+    let (hosts, gateway, _) = hostile("application/json");
+    let list = r#"{"sessions":[{"id":"000000000000","name":"far","state":"dreaming"}]}"#;
+    fs::write(list_of(&hosts), list).expect("a list");
+    let text = hosts.ok(&["ls", "--hosts"]);
+    assert!(text.lines().any(|line| line.contains("box:far") && line.contains("dreaming")), "{text}");
+    let rows: Value = serde_json::from_str(&hosts.ok(&["ls", "--hosts", "--json"])).expect("JSON");
+    assert_eq!(rows[0]["state"], "dreaming");
+    assert_eq!(gateway.get("/v1/hosts").ok()["hosts"][0]["sessions"][0]["state"], "dreaming");
+}
+
+#[test]
 fn a_host_that_refuses_a_login_ends_none_here() {
     let (_hosts, gateway, _) = hostile("application/json");
     let told = gateway.get("/v1/hosts/box/whoami").problem(503, "unreachable");

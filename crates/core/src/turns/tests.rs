@@ -53,7 +53,7 @@ fn hurried(text: &str, manner: Manner) -> Prompt {
 }
 
 fn end(state: Final) -> TurnEnd {
-    let answer = format!("it is {}", TurnState::Over(state).word());
+    let answer = format!("it is {state:?}");
     let (input_tokens, output_tokens) = (Some(1), Some(2));
     TurnEnd { input_tokens, output_tokens, reason: None, answer, ..TurnEnd::without_answer(state, "") }
 }

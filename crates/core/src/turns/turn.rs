@@ -85,20 +85,6 @@ pub enum Final {
 }
 
 impl TurnState {
-    /// The word people see.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Delivered => "delivered",
-            Self::Working => "working",
-            Self::Over(Final::Done) => "done",
-            Self::Over(Final::Failed) => "failed",
-            Self::Over(Final::Cancelled) => "cancelled",
-            Self::Over(Final::Interrupted) => "interrupted",
-            Self::Over(Final::Unknown) => "unknown",
-        }
-    }
-
     /// Whether it will not change any more.
     pub fn is_over(self) -> bool {
         match self {

@@ -9,7 +9,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use berth_api::helper::ReadyWhen;
 use berth_api::record::Event;
-use berth_api::{Code, Problem, Scope, Status, Viewer};
+use berth_api::{Code, Problem, Scope, SessionState, Status, Viewer};
 use berth_core::SessionId;
 use berth_verbs::events::{self, Line};
 use berth_verbs::helper::{self, Asked, READY_WITHIN, described, reworded};
@@ -134,7 +134,7 @@ async fn list(
     let ctx = caller.ctx(&gate);
     let found = work(move || {
         let mut all = helper::list(&ctx.helpers()?)?;
-        all.helpers.retain(|it| (which.all || it.state != "stopped") && is_theirs(&caller, it));
+        all.helpers.retain(|it| (which.all || it.state != SessionState::Stopped) && is_theirs(&caller, it));
         all.helpers.iter_mut().for_each(|it| hide_others(&caller, it));
         let damaged = all.damaged.into_iter().filter(|_| caller.sessions.is_none());
         Ok(Helpers { helpers: all.helpers, damaged: damaged.map(|problem| problem.what).collect() })

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use berth_api::{Code, Problem, Scope, Status, Viewer};
+use berth_api::{Code, Problem, Scope, SessionState, Status, Viewer};
 use berth_store::view::Look;
 use berth_verbs::life::{self, Edit};
-use berth_verbs::listing::{self, Extent, Filter, Order, STATES};
+use berth_verbs::listing::{self, Extent, Filter, Order};
 use berth_verbs::purge::{self, Doomed};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,11 +110,8 @@ impl Which {
             let words = text.iter().flat_map(|text| text.split(',')).map(str::to_owned);
             words.filter(|word| !word.is_empty()).collect()
         };
-        let states = words(self.state);
-        if let Some(odd) = states.iter().find(|state| !STATES.contains(&state.as_str())) {
-            return Err(Problem::new(Code::Usage, format!("`{}` is not a state", odd.escape_debug()))
-                .hint(format!("the states are {}", STATES.join(", "))));
-        }
+        let states: Vec<_> = words(self.state).iter().map(|word| SessionState::from(word.as_str())).collect();
+        listing::known(&states)?;
         if let Some(dir) = self.cwd.as_ref().filter(|dir| !dir.is_absolute()) {
             return Err(Problem::new(Code::Usage, format!("`{}` is not an absolute path", dir.display()))
                 .hint("write the directory from / on"));

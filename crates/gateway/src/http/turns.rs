@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use berth_api::message::Submit;
 use berth_api::turn::{Manner, Receipt, TurnView};
-use berth_api::{Code, Problem, Scope};
+use berth_api::{Code, Problem, Scope, TurnState};
 use berth_store::killpoint;
 use berth_verbs::turns::{self, TurnPage};
 use schemars::JsonSchema;
@@ -289,11 +289,9 @@ async fn cancel(
             }
         };
     }
-    match view.state.as_str() {
-        "cancelled" | "interrupted" => Ok(Json(view)),
-        state => {
-            let what = format!("turn {} was {state} before the agent could be told", view.turn);
-            Err(Problem::new(Code::Refused, what).hint("its result is stored").into())
-        }
+    if matches!(view.state, TurnState::Cancelled | TurnState::Interrupted) {
+        return Ok(Json(view));
     }
+    let what = format!("turn {} was {} before the agent could be told", view.turn, view.state);
+    Err(Problem::new(Code::Refused, what).hint("its result is stored").into())
 }

@@ -197,7 +197,7 @@ async fn until_state(
     end: Instant,
 ) -> Result<Status, Fault> {
     let mut news = follower.news();
-    let late = || timed_out(&target.id, &format!("it is not {}", wanted.word()));
+    let late = || timed_out(&target.id, &format!("it is not {}", wanted.state()));
     loop {
         let status = status_by(follower, end, late).await?;
         if wait::is_there(&status, wanted) {

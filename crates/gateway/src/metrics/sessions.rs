@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use berth_core::{Event, SessionId, TurnState};
+use berth_api::{SessionState, TurnState};
+use berth_core::{Event, SessionId};
 use berth_keeper::members::Evidence;
 use berth_keeper::sweep;
 use berth_store::{Home, store, view};
@@ -14,11 +15,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// The states there are, so that those nobody is in are told as zero.
-const STATES: [&str; 9] =
-    ["starting", "running", "working", "needs-you", "idle", "stopping", "stopped", "lost", "archived"];
-/// The ends a turn can have, for the same reason.
-const OUTCOMES: [&str; 5] = ["done", "failed", "cancelled", "interrupted", "unknown"];
+/// The ends a turn can have, so that an end that no turn had is reported as zero.
+const OUTCOMES: [TurnState; 5] =
+    [TurnState::Done, TurnState::Failed, TurnState::Cancelled, TurnState::Interrupted, TurnState::Unknown];
 /// From an agent that waits for its prompt to a queue over night.
 const WAIT_SECONDS: [f64; 10] = [0.05, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0];
 /// From a word to a day's work.
@@ -120,7 +119,7 @@ impl Sessions {
         registry.register("sweeps", "Sweeps of this state directory", new.sweeps.clone());
         registry.register("leftovers_found", "What sweeps found left over", new.left_over.clone());
         for outcome in OUTCOMES {
-            drop(new.ended.get_or_create(&Outcome { outcome: outcome.to_owned() }));
+            drop(new.ended.get_or_create(&Outcome { outcome: outcome.to_string() }));
         }
         new
     }
@@ -129,7 +128,8 @@ impl Sessions {
     /// would be counted twice.
     pub(super) fn look(&mut self, home: &Home) {
         let Ok(ids) = home.session_ids() else { return };
-        let mut states: BTreeMap<String, i64> = STATES.iter().map(|state| ((*state).to_owned(), 0)).collect();
+        // A state that no session is in is reported as zero.
+        let mut states: HashMap<SessionState, i64> = SessionState::ALL.map(|state| (state, 0)).into();
         let (mut queued, mut in_work, mut asks, mut unreadable) = (0, 0, 0, 0);
         let mut alive = Vec::new();
         for id in &ids {
@@ -151,7 +151,7 @@ impl Sessions {
         // Of what was purged nothing more will come, and what was counted of it stays counted.
         self.read.retain(|id, _| ids.contains(id));
         for (state, count) in states {
-            self.by_state.get_or_create(&State { state }).set(count);
+            self.by_state.get_or_create(&State { state: state.to_string() }).set(count);
         }
         self.queued.set(queued);
         self.in_work.set(in_work);
@@ -200,7 +200,7 @@ impl Sessions {
                 }
             }
             Event::TurnEnded { turn, end, .. } => {
-                let outcome = TurnState::Over(end.state).word().to_owned();
+                let outcome = TurnState::from(end.state).to_string();
                 self.ended.get_or_create(&Outcome { outcome }).inc();
                 if let Some(Turn { delivered_at_ms: Some(from), .. }) = known.open.remove(turn) {
                     observe(self.turn_seconds.as_ref(), from, at_ms);

@@ -101,7 +101,7 @@ impl Keeper {
     /// Where a turn stands.
     fn receipt(&mut self, turn: u64) -> Result<Receipt, Problem> {
         let known = match self.owner.history().session.turns.find(turn) {
-            TurnLookup::Here(turn) => Some(turn.state.word().to_owned()),
+            TurnLookup::Here(turn) => Some(turn.state.into()),
             TurnLookup::Past => self.owner.turns(turn, 1, 0)?.pop().map(|view| view.state),
             TurnLookup::Absent => None,
         };

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use berth_api::SessionState;
 use berth_api::client::SOCKET_NAME;
 use berth_core::{Actor, Command, Effect, Ending, Observation, Origin, PROOF_PATIENCE, Phase, Process, Spec};
 use berth_driver::Begin;
@@ -509,7 +510,7 @@ impl Keeper {
 
     /// Whether a run ended in a way nobody would call an end.
     pub(super) fn is_unproven(status: &berth_api::Status) -> bool {
-        !status.left.is_empty() && status.state == "stopping"
+        !status.left.is_empty() && status.state == SessionState::Stopping
     }
 }
 

@@ -3,7 +3,9 @@
 //! The same steps as the keeper's own for `Deliver`, `Say`, `Interrupt` and `NextRun`: what the disk refuses is
 //! tried again later; what was said is not. Start with [`Life::ask_about_turns`].
 
-use berth_core::{Command, Effect, Manner, Observation, OnFailed, Policy, Prompt, Refusal, Spec, StartBy};
+use berth_core::{
+    Command, Effect, Final, Manner, Observation, OnFailed, Policy, Prompt, Refusal, Spec, StartBy,
+};
 use berth_keeper::owner::Input;
 
 use crate::bug::Bug;
@@ -162,7 +164,13 @@ impl Life {
     fn count_ends(&mut self) -> Result<(), String> {
         let ends: Vec<_> = self.world.ledger.rules.turns.ends().collect();
         for end in ends {
-            self.world.count(berth_core::TurnState::Over(end).word());
+            self.world.count(match end {
+                Final::Done => "done",
+                Final::Failed => "failed",
+                Final::Cancelled => "cancelled",
+                Final::Interrupted => "interrupted",
+                Final::Unknown => "unknown",
+            });
         }
         self.world.ledger.receipts_hold()
     }

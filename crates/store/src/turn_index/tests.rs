@@ -198,7 +198,7 @@ fn plainly(events: &[Committed<Stored>]) -> Vec<TurnView> {
     }
     let held = session.turns.hold.clone().map(|hold| Hold::from(hold).describe(id().as_str()));
     for (view, state) in views.iter_mut().zip(states) {
-        view.state = state.word().to_owned();
+        view.state = state.into();
         view.in_progress = !state.is_over();
         let position = session.turns.queue.iter().position(|queued| *queued == view.number);
         view.position = position.map(|at| at as u64);

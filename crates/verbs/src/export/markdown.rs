@@ -8,7 +8,7 @@ use std::path::Path;
 
 use berth_api::record::Interface;
 use berth_api::turn::TurnView;
-use berth_api::{Problem, Timestamp};
+use berth_api::{Problem, Timestamp, TurnState};
 use berth_screen::{Scroll, Size};
 use berth_store::output;
 
@@ -105,7 +105,7 @@ fn head(session: &Exported) -> String {
         ("Agent", format!("{agent}: {}", code(&words::command_line(&status.what.command, 200)))),
         ("Directory", code(&status.what.cwd)),
         ("Created", status.created_at.to_string()),
-        ("State", status.state.clone()),
+        ("State", status.state.to_string()),
         ("Session", code(session.id.as_str())),
     ];
     rows.extend(status.conversation_id.as_ref().map(|id| ("Conversation", code(id))));
@@ -164,23 +164,25 @@ pub fn exchange(number: usize, one: &crate::foreign::said::Exchange) -> String {
 /// What a reader has to know about a turn that is not simply done.
 fn ending(turn: &TurnView) -> Option<String> {
     let why = turn.reason.as_deref().map(|why| format!(": {}", line(why))).unwrap_or_default();
-    match turn.state.as_str() {
-        "done" if why.is_empty() => None,
-        "done" => Some(format!("Done{why}")),
-        "failed" => Some(format!("Failed{why}")),
-        "cancelled" => {
+    match turn.state {
+        TurnState::Done if why.is_empty() => None,
+        TurnState::Done => Some(format!("Done{why}")),
+        TurnState::Failed => Some(format!("Failed{why}")),
+        TurnState::Cancelled => {
             let by = turn.cancelled_by.as_ref().map(|by| format!(" by {}", line(&by.place)));
             Some(format!("Cancelled{}{why}", by.unwrap_or_default()))
         }
-        "interrupted" => Some(format!("Interrupted{why}. What it did until then is done.")),
-        "unknown" => Some(format!(
+        TurnState::Interrupted => Some(format!("Interrupted{why}. What it did until then is done.")),
+        TurnState::Unknown => Some(format!(
             "Unknown{why}. It was given to the agent, and its end is unknown; it was not repeated."
         )),
-        "queued" => Some(match &turn.held {
+        TurnState::Queued => Some(match &turn.held {
             Some(held) => format!("Not begun: {}", line(held)),
             None => "Not begun yet: it waits".to_owned(),
         }),
-        state => Some(format!("Not over yet: {state} at {}", Timestamp(berth_host::clock::wall_ms()))),
+        state @ (TurnState::Delivered | TurnState::Working) => {
+            Some(format!("Not over yet: {state} at {}", Timestamp(berth_host::clock::wall_ms())))
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use berth_api::client::Arrival;
 use berth_api::helper::{HelperStatus, Owner, ReadyWhen, Terms, Wanted};
 use berth_api::message::{Answer, Request};
 use berth_api::record::Spec;
-use berth_api::{Code, Connection, Problem, Status};
+use berth_api::{Code, Connection, Problem, SessionState, Status};
 use berth_core::{Name, OWNERLESS_GRACE, PROOF_PATIENCE, Scope, SessionId};
 use berth_keeper::helpers::{self, helper_id};
 use berth_keeper::{recover, start};
@@ -212,7 +212,7 @@ fn next_word(keeper: &mut Connection, patience: Duration) -> Word {
 fn gets_ready(ctx: &Ctx, wish: &Wish) -> bool {
     match ctx.ask(&wish.id, Request::Status) {
         Ok(Some(Answer::Done { status })) => {
-            let is_up = matches!(status.state.as_str(), "starting" | "running");
+            let is_up = matches!(status.state, SessionState::Starting | SessionState::Running);
             is_up && status.helper.as_ref().is_some_and(|helper| !helper.ready && owns(helper, wish))
         }
         Ok(_) | Err(_) => false,

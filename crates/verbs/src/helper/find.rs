@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Problem, SessionState, Status};
 use berth_core::{Name, Scope, SessionId};
 use berth_keeper::helpers::helper_id;
 use berth_store::view;
@@ -117,7 +117,7 @@ fn ids_here(ctx: &Ctx, text: &str, place: Option<&str>) -> Vec<SessionId> {
 fn here(ctx: &Ctx, text: &str, place: Option<&str>, known: &[Status]) -> Option<SessionId> {
     let of_id = |id: &SessionId| known.iter().find(|status| status.id == id.as_str());
     let ids = ids_here(ctx, text, place);
-    let is_up = |id: &&SessionId| of_id(id).is_some_and(|status| status.state != "stopped");
+    let is_up = |id: &&SessionId| of_id(id).is_some_and(|status| status.state != SessionState::Stopped);
     let found = ids.iter().find(is_up).or_else(|| ids.iter().find(|id| of_id(id).is_some()));
     let found = found.filter(|id| ctx.home.session_dir(id).exists()).cloned();
     // A directory that is gone has no identity any more; its helper is known by the path it had.
@@ -128,7 +128,7 @@ fn here(ctx: &Ctx, text: &str, place: Option<&str>, known: &[Status]) -> Option<
 }
 
 fn only_one(text: &str, all: &Named) -> Result<SessionId, Problem> {
-    let up: Vec<&Status> = all.known.iter().filter(|status| status.state != "stopped").collect();
+    let up: Vec<&Status> = all.known.iter().filter(|status| status.state != SessionState::Stopped).collect();
     let meant: Vec<&Status> = if up.is_empty() { all.known.iter().collect() } else { up };
     match meant.as_slice() {
         [one] => SessionId::parse(&one.id).ok_or_else(|| Problem::new(Code::Bug, "a helper without an id")),

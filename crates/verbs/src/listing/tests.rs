@@ -1,11 +1,11 @@
-use super::{Extent, Filter, Order, RECENT_MS, STATES, Seen, is_like, rank};
-use berth_api::Status;
+use super::{Extent, Filter, Order, RECENT_MS, Seen, is_like, rank};
 use berth_api::status::{Timestamp, What};
+use berth_api::{SessionState, Status};
 use berth_store::view::Brief;
 
 const NOW_MS: u64 = 10 * RECENT_MS;
 
-fn status(state: &str) -> Status {
+fn status(state: impl Into<SessionState>) -> Status {
     let what = What {
         command: vec!["/usr/bin/claude".to_owned()],
         cwd: "/home/me/code/berth".to_owned(),
@@ -15,7 +15,7 @@ fn status(state: &str) -> Status {
     Status {
         id: "0a1b2c3d4e5f".to_owned(),
         name: Some("fix-login".to_owned()),
-        state: state.to_owned(),
+        state: state.into(),
         tags: vec!["work".to_owned(), "late".to_owned()],
         ended_at: Some(Timestamp(NOW_MS - RECENT_MS)),
         what,
@@ -36,19 +36,19 @@ fn what_is_over_for_long_or_put_away_is_counted_until_it_is_asked_for() {
     // A loss is never too old: nobody has taken note of it yet.
     assert!(is_shown(&recent, &status("lost")) && is_shown(&recent, &status("idle")));
     let all = Filter { extent: Extent::All, ..Filter::default() };
-    assert!(STATES.iter().all(|state| is_shown(&all, &status(state))));
+    assert!(SessionState::ALL.into_iter().all(|state| is_shown(&all, &status(state))));
     let archived = Filter { extent: Extent::Archived, ..Filter::default() };
-    let shown: Vec<&str> = STATES.into_iter().filter(|state| is_shown(&archived, &status(state))).collect();
-    assert_eq!(shown, ["archived"]);
-    let named = Filter { states: vec!["stopped".to_owned(), "archived".to_owned()], ..Filter::default() };
-    let shown: Vec<&str> = STATES.into_iter().filter(|state| is_shown(&named, &status(state))).collect();
-    assert_eq!(shown, ["stopped", "archived"]);
+    let shown = SessionState::ALL.into_iter().filter(|state| is_shown(&archived, &status(state.clone())));
+    assert!(shown.eq([SessionState::Archived]));
+    let named = Filter { states: vec![SessionState::Stopped, SessionState::Archived], ..Filter::default() };
+    let shown = SessionState::ALL.into_iter().filter(|state| is_shown(&named, &status(state.clone())));
+    assert!(shown.eq([SessionState::Stopped, SessionState::Archived]));
 }
 
 #[test]
 fn conditions_hold_together_and_each_can_fail() {
     let whole = Filter {
-        states: vec!["idle".to_owned()],
+        states: vec![SessionState::Idle],
         agent: Some("claude".to_owned()),
         under: Some("/home/me/code".into()),
         tags: vec!["work".to_owned(), "late".to_owned()],
@@ -58,7 +58,7 @@ fn conditions_hold_together_and_each_can_fail() {
     assert!(is_shown(&whole, &status("idle")));
     assert!(is_shown(&Filter { agent: Some("helper-bot".to_owned()), ..whole.clone() }, &status("idle")));
     let failing = [
-        Filter { states: vec!["working".to_owned()], ..whole.clone() },
+        Filter { states: vec![SessionState::Working], ..whole.clone() },
         Filter { agent: Some("codex".to_owned()), ..whole.clone() },
         Filter { under: Some("/home/me/co".into()), ..whole.clone() },
         Filter { tags: vec!["work".to_owned(), "play".to_owned()], ..whole.clone() },
@@ -73,15 +73,15 @@ fn conditions_hold_together_and_each_can_fail() {
 
 #[test]
 fn who_needs_somebody_comes_first_and_among_equals_the_last_active() {
-    let at = |state: &str, ms: u64| Status { last_activity_at: Timestamp(ms), ..status(state) };
-    let mut sessions: Vec<Status> = STATES.iter().rev().map(|state| at(state, 5)).collect();
-    sessions.push(at("idle", 9));
+    let at = |state: SessionState, ms: u64| Status { last_activity_at: Timestamp(ms), ..status(state) };
+    let mut sessions: Vec<Status> = SessionState::ALL.into_iter().rev().map(|state| at(state, 5)).collect();
+    sessions.push(at(SessionState::Idle, 9));
     Order::State.sort(&mut sessions);
-    let states: Vec<(&str, u64)> =
-        sessions.iter().map(|status| (status.state.as_str(), status.last_activity_at.0)).collect();
-    assert_eq!(states.first(), Some(&("needs-you", 5)));
-    assert_eq!(states[1], ("lost", 5));
-    assert_eq!(states[6..], [("idle", 9), ("idle", 5), ("stopped", 5), ("archived", 5)]);
+    let states: Vec<(&SessionState, u64)> =
+        sessions.iter().map(|status| (&status.state, status.last_activity_at.0)).collect();
+    assert_eq!(states[..2], [(&SessionState::NeedsYou, 5), (&SessionState::Lost, 5)]);
+    let (idle, stopped) = (&SessionState::Idle, &SessionState::Stopped);
+    assert_eq!(states[6..], [(idle, 9), (idle, 5), (stopped, 5), (&SessionState::Archived, 5)]);
     assert!(sessions.is_sorted_by_key(|status| rank(&status.state)));
 }
 

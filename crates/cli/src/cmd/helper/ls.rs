@@ -1,12 +1,12 @@
 //! `berth helper ls`: the helpers there are.
 
 use berth_api::helper::HelperStatus;
-use berth_api::{Code, Problem, Status};
+use berth_api::{Code, Problem, SessionState, Status};
 
 use crate::args::HelperLs;
 use crate::ctx::Ctx;
 use crate::print;
-use crate::visible::Visible;
+use crate::visible::{Paint, Visible};
 
 /// How many owners are named in a line.
 const NAMED_OWNERS: usize = 2;
@@ -15,7 +15,7 @@ pub(crate) fn run(helpers: &Ctx, args: &HelperLs) -> Result<u8, Problem> {
     let all = berth_verbs::helper::list(helpers)?;
     let damaged = all.damaged;
     let (listed, stopped): (Vec<Status>, Vec<Status>) =
-        all.helpers.into_iter().partition(|status| args.all || status.state != "stopped");
+        all.helpers.into_iter().partition(|status| args.all || status.state != SessionState::Stopped);
     let stopped = stopped.len();
     if args.json {
         print::json(&listed)?;
@@ -45,9 +45,13 @@ pub(super) fn owners(status: &Status, helper: &HelperStatus) -> String {
     match (names.is_empty(), helper.lingers) {
         (false, _) => names.join(", "),
         (true, true) => "none, lingers".to_owned(),
-        (true, false) if status.state == "running" => "none".to_owned(),
+        (true, false) if status.state == SessionState::Running => "none".to_owned(),
         (true, false) => "-".to_owned(),
     }
+}
+
+fn is_unready(status: &Status) -> bool {
+    status.state == SessionState::Running && status.helper.as_ref().is_none_or(|helper| !helper.ready)
 }
 
 fn table(listed: &[Status]) -> Visible {
@@ -57,12 +61,11 @@ fn table(listed: &[Status]) -> Visible {
     let row = |status: &Status| {
         let helper = status.helper.clone().unwrap_or_default();
         let place = helper.dir.clone().unwrap_or_else(|| helper.scope.clone());
-        let state =
-            if status.state == "running" && !helper.ready { "unready" } else { status.state.as_str() };
-        let started_at = status.started_at.filter(|_| status.state != "stopped");
+        let state = if is_unready(status) { "unready".to_owned() } else { status.state.to_string() };
+        let started_at = status.started_at.filter(|_| status.state != SessionState::Stopped);
         let age = print::ago(started_at.unwrap_or(status.created_at));
         let address = helper.address.clone().unwrap_or_else(|| "-".to_owned());
-        [helper.name.clone(), place, state.to_owned(), owners(status, &helper), age, address]
+        [helper.name.clone(), place, state, owners(status, &helper), age, address]
     };
     let head = ["NAME", "SCOPE/DIR", "STATE", "OWNERS", "AGE", "ADDRESS"].map(str::to_owned);
     let rows: Vec<[String; 6]> = std::iter::once(head).chain(listed.iter().map(row)).collect();
@@ -77,7 +80,11 @@ fn table(listed: &[Status]) -> Visible {
     {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let padded = format!("{cell:width$}", width = *width);
-            text.push(if at > 0 && column == 2 { print::painted(cell, *width) } else { padded.into() });
+            let status = listed.get(at.wrapping_sub(1)).filter(|_| column == 2);
+            text.push(status.map_or(padded.clone().into(), |status| {
+                let paint = if is_unready(status) { Paint::Dim } else { (&status.state).into() };
+                print::painted(paint, cell, *width)
+            }));
             text.push("  ");
         }
         text.push(command + "\n");

@@ -1,6 +1,6 @@
 //! `berth helper show`: everything known about a helper.
 
-use berth_api::{Problem, Status};
+use berth_api::{Problem, SessionState, Status};
 use berth_screen::Plain;
 use berth_store::output;
 
@@ -32,9 +32,9 @@ fn lines(helpers: &Ctx, status: &Status) -> Visible {
     let helper = status.helper.clone().unwrap_or_default();
     let mut rows = vec![("helper", helper.name.clone()), ("id", status.id.clone())];
     rows.push(("scope", helper.dir.clone().map_or(helper.scope.clone(), |dir| format!("dir {dir}"))));
-    rows.push(("state", status.state.clone()));
+    rows.push(("state", status.state.to_string()));
     rows.extend(print::ending(status).map(|ending| ("ended", ending)));
-    if status.state == "running" {
+    if status.state == SessionState::Running {
         let ready = if helper.ready { "yes" } else { "not yet" };
         rows.push(("ready", ready.to_owned()));
     }
@@ -59,7 +59,7 @@ fn lines(helpers: &Ctx, status: &Status) -> Visible {
     let dir = helpers.home.sessions_dir().join(&status.id);
     rows.push(("record", dir.display().to_string()));
     rows.extend(status.left.iter().map(|left| ("left over", left.clone())));
-    let mut text = print::labelled(rows);
+    let mut text = print::labelled(rows, (&status.state).into());
     for line in last_lines(&dir.join("output"), status.output_from) {
         text.push(format!("  | {line}\n"));
     }

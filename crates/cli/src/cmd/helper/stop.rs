@@ -19,7 +19,7 @@ pub(crate) fn run(helpers: &Ctx, args: &HelperStop) -> Result<u8, Problem> {
         match ended {
             Ok(status) => {
                 if !args.json {
-                    let how = print::ending(&status).unwrap_or(status.state.clone());
+                    let how = print::ending(&status).unwrap_or_else(|| status.state.to_string());
                     print::note(&format!("{named}: {how}"));
                 }
                 stopped.push(described(helpers, status));

@@ -8,7 +8,7 @@ use berth_core::SessionId;
 
 use crate::agents::{Agent, Table};
 use crate::args::{Attach, Resume, Run};
-use crate::cmd::{attach, resume, stop};
+use crate::cmd::{attach, resume};
 use crate::consent;
 use crate::ctx::Ctx;
 use crate::{print, tty};
@@ -74,10 +74,10 @@ pub(super) fn taken_name(ctx: &Ctx, args: &mut Run) -> Result<Option<u8>, Proble
     let Some(name) = args.name.clone().filter(|_| !is_settled && may_offer(args)) else { return Ok(None) };
     let Some(id) = ctx.home.session_named(&name)? else { return Ok(None) };
     let status = ctx.status(&id)?;
-    let is_over = stop::is_over(&status);
+    let is_over = status.is_over();
     // A prompt is for the new session.
     let may_go_on = args.agent.prompt.is_none() && status.archived_at.is_none();
-    let state = print::ending(&status).unwrap_or_else(|| status.state.clone());
+    let state = print::ending(&status).unwrap_or_else(|| status.state.to_string());
     let go_on = if is_over { "  r  resume it\n" } else { "  a  attach to it\n" };
     let replace = if is_over {
         "replace it; it keeps its record under another name"

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use berth_api::TurnState;
 use berth_api::record::Event;
 use berth_api::turn::{Ask, Final, Release, TurnEnd, TurnView, turn_id};
 
@@ -119,8 +120,8 @@ impl Story {
         self.prompt(&view.prompt);
         self.say(view.answer.as_deref().unwrap_or_default());
         self.end_line();
-        if view.state != "done" {
-            self.not_done(view.number, &view.state, view.reason.as_deref());
+        if view.state != TurnState::Done {
+            self.not_done(view.number, view.state, view.reason.as_deref());
         }
     }
 
@@ -257,11 +258,11 @@ impl Story {
             ));
         }
         if end.state != Final::Done {
-            self.not_done(turn, word(end.state), end.reason.as_deref());
+            self.not_done(turn, end.state.into(), end.reason.as_deref());
         }
     }
 
-    fn not_done(&mut self, turn: u64, state: &str, why: Option<&str>) {
+    fn not_done(&mut self, turn: u64, state: TurnState, why: Option<&str>) {
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         self.note(&format!("[turn {} {state}{why}]", turn_id(&self.handle, turn)));
     }
@@ -306,16 +307,6 @@ impl Story {
             self.told.push("\n");
             self.line.clear();
         }
-    }
-}
-
-fn word(state: Final) -> &'static str {
-    match state {
-        Final::Unknown => "unknown",
-        Final::Done => "done",
-        Final::Failed => "failed",
-        Final::Cancelled => "cancelled",
-        Final::Interrupted => "interrupted",
     }
 }
 
@@ -384,7 +375,7 @@ mod tests {
             number: 2,
             prompt: "two".to_owned(),
             answer: Some("second".to_owned()),
-            state: "done".to_owned(),
+            state: TurnState::Done,
             ..TurnView::default()
         };
         story.past(1);

@@ -203,7 +203,7 @@ impl Model {
     /// Says why something cannot be done to the selected session.
     fn refuse(&mut self, what: &str, hint: &str) -> Vec<Effect> {
         self.trouble(Problem::new(Code::Refused, what).hint(hint));
-        self.message_about = self.selected().map(|row| (row.id.clone(), row.state().to_owned()));
+        self.message_about = self.selected().map(|row| (row.id.clone(), row.state()));
         vec![]
     }
 

@@ -2,7 +2,7 @@
 
 use berth_api::status::TurnsStatus;
 use berth_api::turn::TurnView;
-use berth_api::{Status, Timestamp};
+use berth_api::{SessionState, Status, Timestamp};
 
 use super::super::preview::Content;
 use super::super::row::tests::{agent, asking, status};
@@ -488,12 +488,12 @@ fn a_suspended_keeper_is_said_to_be_unreachable_until_it_goes_on() {
     let mut model = three();
     let pulse = |suspended| Pulse { memory_bytes: Some(1 << 20), last_activity_at: 0, suspended };
     model.measured(&id('a'), &pulse(true));
-    assert_eq!(model.row(&id('a')).map(Row::state), Some("unreachable"));
+    assert_eq!(model.row(&id('a')).map(Row::state), Some(RowState::Unreachable));
     // What is on disk does not change that.
     model.found([known(status('a', "tests", "running"))]);
-    assert_eq!(model.row(&id('a')).map(Row::state), Some("unreachable"));
+    assert_eq!(model.row(&id('a')).map(Row::state), Some(RowState::Unreachable));
     model.measured(&id('a'), &pulse(false));
-    assert_eq!(model.row(&id('a')).map(Row::state), Some("running"));
+    assert_eq!(model.row(&id('a')).map(Row::state), Some(RowState::Of(SessionState::Running)));
 }
 
 #[test]

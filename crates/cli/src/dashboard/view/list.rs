@@ -83,7 +83,7 @@ fn wide(
     let activity_style = if row.needs_you() { look.needs_you() } else { look.dim() };
     let mut spans = vec![
         mark(look, selected),
-        Span::styled(fitted(row.state(), STATE_WIDTH + 1), look.row(row)),
+        Span::styled(fitted(&row.state().to_string(), STATE_WIDTH + 1), look.row(row)),
         Span::styled(fitted(&row.handle(), name_width + 1), name_style(look, selected)),
         Span::styled(fitted(&row.activity(), room), activity_style),
     ];
@@ -94,7 +94,7 @@ fn wide(
 
 /// A row on two lines, for a phone.
 fn tall(model: &Model, row: &Row, look: Look, selected: bool, width: usize) -> Vec<Line<'static>> {
-    let state_width = width_of(row.state()).max("needs-you".len()) + 1;
+    let state_width = width_of(&row.state().to_string()).max("needs-you".len()) + 1;
     let left = width.saturating_sub(2 + state_width);
     let name_needs = width_of(&row.handle()).min(NAME_WIDTHS.0);
     let mut right = String::new();
@@ -107,7 +107,7 @@ fn tall(model: &Model, row: &Row, look: Look, selected: bool, width: usize) -> V
     let room = left.saturating_sub(width_of(&right));
     let first = Line::from(vec![
         mark(look, selected),
-        Span::styled(fitted(row.state(), state_width), look.row(row)),
+        Span::styled(fitted(&row.state().to_string(), state_width), look.row(row)),
         Span::styled(fitted(&row.handle(), room), name_style(look, selected)),
         Span::styled(right, look.dim()),
     ]);

@@ -1,5 +1,6 @@
 //! A list in place of the sessions: a queue, conversations from outside, other hosts.
 
+use berth_api::SessionState;
 use berth_api::turn::TurnView;
 use berth_verbs::foreign::{self, Conversation};
 use ratatui::buffer::Buffer;
@@ -110,7 +111,7 @@ fn conversation(model: &Model, one: &Conversation, look: Look, room: usize) -> V
     vec![
         Span::styled(fitted(&one_line(&one.agent), 8), look.dim()),
         Span::styled(fitted(&age, 5), look.dim()),
-        Span::styled(open, look.state("working")),
+        Span::styled(open, look.state(&SessionState::Working)),
         Span::raw(rest),
     ]
 }
@@ -127,11 +128,11 @@ fn host(entry: &HostEntry, look: Look, room: usize) -> Vec<Span<'static>> {
             ]
         }
         HostEntry::Session { status, .. } => {
-            let state = one_line(&status.state);
+            let state = one_line(&status.state.to_string());
             let name = fitted(&one_line(status.handle()), NAME_WIDTH);
             let doing = cut(&row::doing(status), room.saturating_sub(2 + 12 + NAME_WIDTH));
             vec![
-                Span::styled(format!("  {}", fitted(&state, 12)), look.state(&state)),
+                Span::styled(format!("  {}", fitted(&state, 12)), look.state(&status.state)),
                 Span::raw(name),
                 Span::styled(doing, look.dim()),
             ]

@@ -14,8 +14,8 @@ use crate::listing::row::dir_of;
 use crate::print;
 use crate::replies;
 use crate::width::{cut, width as width_of};
-use berth_api::Problem;
 use berth_api::turn::{Ask, AskKind};
+use berth_api::{Problem, SessionState, TurnState};
 
 /// How many lines of a long prompt are shown: the answer matters more.
 const MOST_PROMPT_LINES: usize = 8;
@@ -167,16 +167,18 @@ fn one_turn(turn: &Turn, look: Look, width: usize) -> Vec<Line<'static>> {
             }
         }
     }
-    let end = match turn.state.as_str() {
-        "done" | "working" | "delivered" => None,
-        "queued" => Some("waits in the queue".to_owned()),
-        state => Some(match &turn.reason {
-            Some(reason) => format!("{state}: {}", print::excerpt(reason, 300)),
-            None => state.to_owned(),
-        }),
+    let end = match turn.state {
+        TurnState::Done | TurnState::Working | TurnState::Delivered => None,
+        TurnState::Queued => Some("waits in the queue".to_owned()),
+        state @ (TurnState::Failed | TurnState::Cancelled | TurnState::Interrupted | TurnState::Unknown) => {
+            Some(match &turn.reason {
+                Some(reason) => format!("{state}: {}", print::excerpt(reason, 300)),
+                None => state.to_string(),
+            })
+        }
     };
     if let Some(end) = end {
-        let style = if turn.state == "failed" { look.problem() } else { look.dim() };
+        let style = if turn.state == TurnState::Failed { look.problem() } else { look.dim() };
         lines.extend(wrap(&format!("[{end}]"), width).into_iter().map(|line| Line::styled(line, style)));
     }
     lines.push(Line::default());
@@ -193,7 +195,7 @@ fn question(ask: &Ask, chosen: &[usize], look: Look, width: usize) -> Vec<Line<'
     }
     for (at, option) in ask.options.iter().enumerate() {
         let kind = match option.kind {
-            AskKind::AllowOnce | AskKind::AllowAlways => look.state("working"),
+            AskKind::AllowOnce | AskKind::AllowAlways => look.state(&SessionState::Working),
             AskKind::RejectOnce | AskKind::RejectAlways => look.problem(),
             AskKind::Other => look.accent(),
         };

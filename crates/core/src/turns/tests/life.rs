@@ -29,8 +29,8 @@ impl Story {
         story
     }
 
-    fn word(&self) -> &'static str {
-        self.session.state(false).word()
+    fn session_state(&self) -> State {
+        self.session.state(false)
     }
 }
 
@@ -43,7 +43,7 @@ fn what_runs_is_not_put_away() {
     assert_eq!(story.order(archive()), Err(Refusal::StillRunning), "it is not over yet");
     story.end_run();
     assert_eq!(story.order(archive()), Ok(vec![Event::Archived { by: actor(3) }]));
-    assert_eq!(story.word(), "archived");
+    assert_eq!(story.session_state(), State::Archived);
 }
 
 /// D6: ending, putting away and bringing back twice is the same as once.
@@ -53,7 +53,7 @@ fn d6_putting_away_and_bringing_back_twice_changes_nothing() {
     assert_eq!(story.order(archive()), Ok(vec![]));
     assert_eq!(story.order(restore()), Ok(vec![Event::Restored { by: actor(4) }]));
     assert_eq!(story.order(restore()), Ok(vec![]));
-    assert_eq!(story.word(), "stopped", "it is what it was before");
+    assert_eq!(story.session_state(), State::Stopped, "it is what it was before");
 }
 
 #[test]
@@ -97,11 +97,11 @@ fn c7_what_waits_is_put_away_with_its_session_and_comes_back_with_it() {
 fn a_lost_session_is_put_away_and_is_lost_again_when_it_comes_back() {
     let mut story = Story::ready(Policy::default());
     story.keeper_dies();
-    assert_eq!(story.word(), "lost");
+    assert_eq!(story.session_state(), State::Lost);
     story.order(archive()).expect("nothing runs");
-    assert_eq!(story.word(), "archived");
+    assert_eq!(story.session_state(), State::Archived);
     story.order(restore()).expect("it was put away");
-    assert_eq!(story.word(), "lost");
+    assert_eq!(story.session_state(), State::Lost);
 }
 
 #[test]
