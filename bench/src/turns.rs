@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use berth_api::client::Arrival;
-use berth_api::message::{Answer, Notice, Request, Submit};
+use berth_api::message::{Answer, Notice, Request};
 use berth_api::record::Event;
-use berth_api::turn::Receipt;
+use berth_api::turn::{NewTurn, Receipt};
 use berth_api::{Code, Connection, Problem, TurnState};
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ impl Client {
 
     /// Sends a turn; `None` if too many wait already.
     pub(crate) fn try_send(&mut self, text: &str) -> Result<Option<Receipt>> {
-        let submit = Submit { text: text.to_owned(), ..Submit::default() };
+        let submit = NewTurn { text: text.to_owned(), ..NewTurn::default() };
         match self.0.ask(Request::Send { submit }) {
             Ok(Answer::Receipt { receipt }) => Ok(Some(*receipt)),
             Ok(other) => bail!("an odd answer to a turn: {other:?}"),

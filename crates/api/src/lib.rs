@@ -20,6 +20,7 @@ pub mod scope;
 pub mod snapshot;
 pub mod state;
 pub mod status;
+pub mod time;
 pub mod token;
 pub mod trace;
 pub mod turn;

@@ -8,7 +8,7 @@ use crate::hook::Report;
 use crate::life::PolicyChange;
 use crate::record::{Entry, Interface, Spec};
 use crate::status::Status;
-use crate::turn::{Manner, Receipt, TurnView, Wish};
+use crate::turn::{NewTurn, Receipt, TurnPage, TurnView, Wish};
 
 /// The version of this protocol. Grows only when an old side could misunderstand a new one.
 pub const PROTOCOL: u32 = 1;
@@ -239,7 +239,7 @@ pub enum Request {
     Send {
         /// What, and how.
         #[serde(flatten)]
-        submit: Submit,
+        submit: NewTurn,
     },
     /// Be told what becomes of a turn: what the agent says and does, and how it ends. Answered with a
     /// receipt.
@@ -292,24 +292,6 @@ pub enum Request {
     },
     /// Replace the keeper's program in place; the run goes on.
     Restart,
-}
-
-/// Something to be said to an agent.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Submit {
-    /// What.
-    pub text: String,
-    /// What makes the call repeatable.
-    pub key: Option<String>,
-    /// Withdraw it if the agent does not have it within this time.
-    pub max_wait_ms: Option<u64>,
-    /// How it meets a turn that is running.
-    pub manner: Manner,
-    /// Only if the agent writes this conversation, or the session has this id.
-    pub expected: Option<String>,
-    /// Whoever sends it waits for its end, and will follow it on this connection: nobody else need be told.
-    pub waits: bool,
 }
 
 /// A terminal's size.
@@ -388,16 +370,9 @@ pub enum Answer {
         /// True if something holds the queue that only a user can mend.
         needs_someone: bool,
     },
-    /// Turns, in the order of their numbers. There are more if the last of them is not the last turn; a turn that is too
-    /// long for a frame is left out, and is only in the files.
-    Turns {
-        /// Them.
-        turns: Vec<TurnView>,
-        /// How many turns the session has.
-        total: u64,
-        /// The number of the last event that they follow from.
-        seq: u64,
-    },
+    /// Turns. There are more if the last of them is not the last turn; a turn that is too long for a frame is left out,
+    /// and is only in the files.
+    Turns(TurnPage),
     /// Events, in order. There are more if the last of them is not the last event; an event that is too long for a frame
     /// is left out, and is only in the files.
     Events {

@@ -12,6 +12,54 @@ use crate::record::{Actor, Interface};
 use crate::state::TurnState;
 use crate::status::Timestamp;
 
+/// The longest that a caller may wait for the end of a turn, in milliseconds: then ask again.
+pub const LONGEST_WAIT_MS: u64 = 60 * 60 * 1000;
+
+/// A turn to be sent: by `berth send`, HTTP, MCP, and to a keeper.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(deny_unknown_fields)]
+pub struct NewTurn {
+    /// Prompt for the agent; at most a mebibyte.
+    #[schemars(length(min = 1, max = 1_048_576))]
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub text: String,
+    /// Wait for the end; answer with the result.
+    #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(short, long))]
+    pub wait: bool,
+    /// Longest wait for the end in milliseconds, at most an hour: then the answer is the turn as it is. Usually five
+    /// minutes; 50 seconds for MCP, whose clients give up after a minute.
+    #[schemars(range(max = LONGEST_WAIT_MS))]
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub timeout_ms: Option<u64>,
+    /// Make the call repeatable: the same key with the same text means the same turn.
+    #[cfg_attr(feature = "clap", arg(short, long, value_name = "K"))]
+    pub key: Option<String>,
+    /// Withdraw the turn if the agent does not have it within this time; answer when the agent has it, or not.
+    #[cfg_attr(feature = "clap", arg(long = "max-wait", value_name = "TIME", value_parser = crate::time::milliseconds))]
+    pub max_wait_ms: Option<u64>,
+    /// What happens while another turn runs: `queue` waits for its end, `steer` adds the text to it, `interrupt` ends it.
+    #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub manner: Manner,
+    /// Only if the session has this id, or its agent writes this conversation.
+    #[cfg_attr(feature = "clap", arg(long = "expect", value_name = "ID"))]
+    pub expected_session: Option<String>,
+}
+
+/// Some turns of a session.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TurnPage {
+    /// In the order they were accepted.
+    pub turns: Vec<TurnView>,
+    /// How many turns the session has.
+    pub total: u64,
+    /// The number of the last event that all of them follow from: what comes later is news. Some turns may follow from
+    /// later events already.
+    pub seq: u64,
+}
+
 /// Everything there is to say about one turn: `berth turn --json`, an element of `berth turns --json`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

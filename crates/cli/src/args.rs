@@ -31,7 +31,7 @@ use clap::builder::TypedValueParser;
 use clap::{Args as _, Command, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use agents::Agents;
-pub(crate) use berth_verbs::time::duration;
+pub(crate) use berth_api::time::duration;
 pub(crate) use config::Config;
 pub(crate) use doctor::{Doctor, Sweep};
 pub(crate) use editors::{Acp, Mcp};

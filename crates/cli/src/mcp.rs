@@ -15,9 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use berth_api::message::Submit;
-use berth_api::turn::Manner;
-use berth_api::{Code, Problem};
+use berth_api::turn::LONGEST_WAIT_MS;
+use berth_api::{Code, Problem, TurnState};
 use berth_core::SessionId;
 use berth_verbs::run::{Wanted, first_turn, id_of, prepare, without_its_turn};
 use rmcp::handler::server::tool::{ToolRouter, schema_for_output};
@@ -46,9 +45,7 @@ const THREADS: usize = MOST_AT_ONCE + 4;
 /// The longest line a client may send: a prompt has its own, lower limit, and quotes grow in JSON.
 const MAX_LINE_BYTES: usize = 16 << 20;
 /// How long a call waits if it does not say: clients give up by themselves after a minute or more.
-const USUAL_WAIT: Duration = Duration::from_secs(50);
-/// The longest a call may wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+const USUAL_WAIT_MS: u64 = 50_000;
 /// How many sessions a list has if it does not say.
 const USUAL_LIST: usize = 50;
 /// How long what was asked for may take once the client is gone.
@@ -246,20 +243,17 @@ impl Server {
     )]
     async fn send(&self, Parameters(wanted): Parameters<SendTurn>) -> Result<CallToolResult, ErrorData> {
         self.call(move |ctx, gone| {
-            let until = until(wanted.timeout_seconds)?;
-            let id = ctx.home.find(&wanted.session)?;
-            let manner = match wanted.manner.unwrap_or_default() {
-                told::Manner::Queue => Manner::Queue,
-                told::Manner::Steer => Manner::Steer,
-                told::Manner::Interrupt => Manner::Interrupt,
-            };
-            let waits = wanted.wait;
-            let submit = Submit { text: wanted.text, key: wanted.key, manner, waits, ..Submit::default() };
-            let (connection, receipt) = turns::send(ctx, &id, submit)?;
-            if !waits {
+            let SendTurn { session, turn } = wanted;
+            let until = until(turn.timeout_ms)?;
+            let id = ctx.home.find(&session)?;
+            let (waits, may_be_late) = (turn.wait, turn.max_wait_ms.is_some());
+            let (connection, receipt) = turns::send(ctx, &id, turn)?;
+            if !waits && !(may_be_late && receipt.state == TurnState::Queued) {
                 return Ok(TurnTold::from(&turns::view(ctx, &id, receipt.number)?));
             }
-            wait::until_over(ctx, &id, receipt.number, connection, until, gone)
+            let number = receipt.number;
+            let is_enough = |news: &turns::News<'_>| gone.is_set() || (!waits && news.begins(number));
+            wait::until_over(ctx, &id, number, connection, until, is_enough)
         })
         .await
     }
@@ -273,12 +267,12 @@ impl Server {
     )]
     async fn wait(&self, Parameters(wanted): Parameters<Wait>) -> Result<CallToolResult, ErrorData> {
         self.call(move |ctx, gone| {
-            let until = until(wanted.timeout_seconds)?;
+            let until = until(wanted.timeout_ms)?;
             match (wanted.turn, wanted.session) {
                 (Some(turn), None) => {
                     let (id, number) = turn_named(ctx, &turn)?;
                     let keeper = ctx.keeper_of(&id)?;
-                    let told = wait::until_over(ctx, &id, number, keeper, until, gone)?;
+                    let told = wait::until_over(ctx, &id, number, keeper, until, |_| gone.is_set())?;
                     Ok(Waited { reached: !told.in_progress, session: session(ctx, &id)?, turn: Some(told) })
                 }
                 (None, Some(named)) => {
@@ -345,18 +339,13 @@ fn turn_named(ctx: &Ctx, turn: &str) -> Result<(SessionId, u64), Problem> {
     turns::find(ctx, turn, None)
 }
 
-fn until(seconds: Option<f64>) -> Result<Instant, Problem> {
-    let wait = match seconds {
-        None => USUAL_WAIT,
-        Some(seconds) => Duration::try_from_secs_f64(seconds)
-            .ok()
-            .filter(|wait| *wait <= LONGEST_WAIT)
-            .ok_or_else(|| {
-                let most = LONGEST_WAIT.as_secs();
-                Problem::new(Code::Usage, format!("`timeout_seconds` is 0 to {most}, not {seconds}"))
-            })?,
-    };
-    Ok(Instant::now() + wait)
+fn until(timeout_ms: Option<u64>) -> Result<Instant, Problem> {
+    let wait_ms = timeout_ms.unwrap_or(USUAL_WAIT_MS);
+    if wait_ms > LONGEST_WAIT_MS {
+        let what = format!("`timeout_ms` is at most {LONGEST_WAIT_MS}, not {wait_ms}");
+        return Err(Problem::new(Code::Usage, what).hint("call again when that time is up"));
+    }
+    Ok(Instant::now() + Duration::from_millis(wait_ms))
 }
 
 fn start(ctx: &Ctx, wanted: StartSession) -> Result<Started, Problem> {

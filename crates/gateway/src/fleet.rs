@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use berth_api::turn::LONGEST_WAIT_MS;
 use berth_api::{Code, Problem, Scope};
 use berth_store::killpoint;
 use berth_verbs::hosts::{Host, Look, ssh};
@@ -25,7 +26,6 @@ use tokio::task::JoinHandle;
 
 use crate::caller::Caller;
 use crate::fault::Fault;
-use crate::http::turns::LONGEST_WAIT_MS;
 use crate::live::terminals::PlaceElsewhere;
 use crate::one_look::Recent;
 use crate::trace;

@@ -228,7 +228,7 @@ fn tell_keeper(root: &Path, agent: &Agent, report: Report) -> Option<String> {
         | message::Answer::Screen { .. }
         | message::Answer::Receipt { .. }
         | message::Answer::Turn { .. }
-        | message::Answer::Turns { .. }
+        | message::Answer::Turns(_)
         | message::Answer::Events { .. }
         | message::Answer::Problem { .. } => None,
     }

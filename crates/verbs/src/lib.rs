@@ -48,7 +48,6 @@ pub mod screen;
 pub mod session;
 pub mod setup;
 pub mod stop;
-pub mod time;
 pub mod tokens;
 pub mod transcript;
 pub mod turns;

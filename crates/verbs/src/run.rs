@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use berth_api::life::PolicyChange;
-use berth_api::message::{Answer, Request, Submit};
+use berth_api::message::{Answer, Request};
 use berth_api::record::{Grant, InterfaceLaunch, Limits, Spec};
-use berth_api::turn::{Origin, Policy};
+use berth_api::turn::{NewTurn, Origin, Policy};
 use berth_api::{Code, Connection, Problem, SessionState, Status, redact};
 use berth_core::{Deed, Event, Name, SessionId};
 use berth_journal::Committed;
@@ -233,8 +233,8 @@ pub fn begin(ctx: &Ctx, spec: Spec, asked: &Besides<'_>) -> Result<Option<(Conne
 }
 
 /// The turn a session was started for. A repeated call with the same key finds the same turn, too.
-pub fn first_turn(key: Option<&str>, text: String, waits: bool) -> Submit {
-    Submit { text, key: key.map(|key| format!("run {key}")), waits, ..Submit::default() }
+pub fn first_turn(key: Option<&str>, text: String, wait: bool) -> NewTurn {
+    NewTurn { text, key: key.map(|key| format!("run {key}")), wait, ..NewTurn::default() }
 }
 
 /// What to say when a session is there and its first turn was refused: whoever asked has to know which it is.

@@ -4,8 +4,7 @@
 //! Not here: starting and ending runs (see `run`, `resume`, `stop`).
 //! Start with [`Ctx::session`]; for events, with [`Session::events`].
 
-use berth_api::message::Submit;
-use berth_api::turn::{Receipt, TurnView};
+use berth_api::turn::{NewTurn, Receipt, TurnView};
 use berth_api::{Connection, Problem, Status};
 use berth_core::SessionId;
 
@@ -43,7 +42,7 @@ impl Session<'_> {
     }
 
     /// Sends a turn. The connection is that of the keeper that accepted it: [`Session::turn_news`] goes on with it.
-    pub fn send(&self, submit: Submit) -> Result<(Option<Connection>, Receipt), Problem> {
+    pub fn send(&self, submit: NewTurn) -> Result<(Option<Connection>, Receipt), Problem> {
         turns::send(self.ctx, self.id, submit)
     }
 

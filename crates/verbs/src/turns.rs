@@ -7,9 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use berth_api::message::{Answer, Notice, Request, Submit, Take};
+use berth_api::message::{Answer, Notice, Request, Take};
 use berth_api::record::Event;
-use berth_api::turn::{Receipt, TurnView, split_turn_id, turn_id};
+use berth_api::turn::{NewTurn, Receipt, TurnPage, TurnView, split_turn_id, turn_id};
 use berth_api::{Code, Connection, Problem, Status, TurnState};
 use berth_core::{
     Actor, CANCEL_PATIENCE, Command, MAX_PROMPT_BYTES, Now, Prompt, RELEASE_GRACE, Refusal, SessionId,
@@ -66,18 +66,6 @@ pub(crate) fn hide_own_keys(views: &mut [TurnView]) {
     }
 }
 
-/// Some turns of a session, in the order of their numbers.
-#[derive(Clone, Debug)]
-pub struct TurnPage {
-    /// The turns.
-    pub turns: Vec<TurnView>,
-    /// How many turns the session has.
-    pub total: u64,
-    /// The number of the last event that all of them follow from: what comes later is news. Some turns may follow from
-    /// later events already.
-    pub seq: u64,
-}
-
 /// At most `limit` turns from the turn `from` on, and no more once their texts have `most_bytes`. A run whose keeper died
 /// is brought to its end first.
 pub fn page(
@@ -89,7 +77,7 @@ pub fn page(
 ) -> Result<TurnPage, Problem> {
     let (answer, mut keeper) = ctx.read_on(id, Request::Turns { from, limit })?;
     let mut page = match answer {
-        ReadAnswer::Keeper(Answer::Turns { turns, total, seq }) => TurnPage { turns, total, seq },
+        ReadAnswer::Keeper(Answer::Turns(page)) => page,
         ReadAnswer::Keeper(other) => return Err(odd(&other)),
         ReadAnswer::NoKeeper => {
             ctx.healed(id)?;
@@ -112,7 +100,7 @@ pub fn page(
         }
         let asked = keeper.as_mut().filter(|_| !page.turns.is_empty());
         match asked.map(|keeper| ask_in_time(keeper, Request::Turns { from: next, limit: left })) {
-            Some(Ok(Answer::Turns { mut turns, .. })) if !turns.is_empty() => page.turns.append(&mut turns),
+            Some(Ok(Answer::Turns(mut more))) if !more.turns.is_empty() => page.turns.append(&mut more.turns),
             // A keeper that left, or a turn that is too long for a frame: the files have the rest.
             _ => {
                 let rest = page_on_disk(ctx, id, (next, left, most_bytes.saturating_sub(bytes)))?;
@@ -204,7 +192,11 @@ pub fn check_prompt(text: &str) -> Result<(), Problem> {
 }
 
 /// Sends a turn. Starts the session again if nobody keeps it.
-pub fn send(ctx: &Ctx, id: &SessionId, mut submit: Submit) -> Result<(Option<Connection>, Receipt), Problem> {
+pub fn send(
+    ctx: &Ctx,
+    id: &SessionId,
+    mut submit: NewTurn,
+) -> Result<(Option<Connection>, Receipt), Problem> {
     give_key(&mut submit)?;
     let asked_at = Instant::now();
     let mut pause = Duration::from_millis(1);
@@ -243,7 +235,7 @@ pub fn send(ctx: &Ctx, id: &SessionId, mut submit: Submit) -> Result<(Option<Con
 
 /// The problem for a sender whose turn got no answer. The keeper drops a turn whose sender has disconnected, but may have
 /// accepted it just as the sender gave up: only the key makes sending it again safe.
-fn unanswered(problem: Problem, submit: &Submit) -> Problem {
+fn unanswered(problem: Problem, submit: &NewTurn) -> Problem {
     let key = submit.key.as_deref().unwrap_or_default();
     let what = format!("{}; the turn is withdrawn, unless it was accepted in that moment", problem.what);
     Problem::new(problem.code, what).hint(format!(
@@ -253,7 +245,7 @@ fn unanswered(problem: Problem, submit: &Submit) -> Problem {
 }
 
 /// Gives a key to what has none: then every send can be repeated when its answer is lost.
-fn give_key(submit: &mut Submit) -> Result<(), Problem> {
+fn give_key(submit: &mut NewTurn) -> Result<(), Problem> {
     if submit.key.is_none() {
         submit.key = Some(own_key()?);
     }
@@ -295,10 +287,10 @@ pub(crate) fn free_conversation(ctx: &Ctx, id: &SessionId) -> Result<(), Problem
 }
 
 /// What can be said without starting anything: a no, or the receipt of a turn that was accepted before.
-fn look_first(ctx: &Ctx, id: &SessionId, submit: &Submit) -> Result<Option<Receipt>, Problem> {
+fn look_first(ctx: &Ctx, id: &SessionId, submit: &NewTurn) -> Result<Option<Receipt>, Problem> {
     let past = SessionPast::read_with_keys(&ctx.home.session_dir(id), id)?;
     let session = &past.history.session;
-    if let Some(expected) = &submit.expected {
+    if let Some(expected) = &submit.expected_session {
         turn::is_expected(session, id, expected)?;
     }
     let name = session.name.as_ref().map_or_else(|| id.to_string(), ToString::to_string);
@@ -341,6 +333,13 @@ pub enum News<'a> {
     Event(&'a Event),
     /// Time passed.
     Tick,
+}
+
+impl News<'_> {
+    /// Whether the agent gets this turn.
+    pub fn begins(&self, number: u64) -> bool {
+        matches!(self, Self::Event(Event::TurnDelivered { turn, .. }) if *turn == number)
+    }
 }
 
 /// Whether whoever follows has heard enough.

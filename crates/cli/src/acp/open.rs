@@ -11,8 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use agent_client_protocol_schema::v1::{Meta, PromptResponse, StopReason};
-use berth_api::message::{Request, Submit};
-use berth_api::turn::{Receipt, TurnView};
+use berth_api::message::Request;
+use berth_api::turn::{NewTurn, Receipt, TurnView};
 use berth_api::{Code, Connection, Problem, TurnState};
 use berth_core::{Command, SessionId};
 use berth_driver::{Interruption, acp};
@@ -154,7 +154,7 @@ impl Open {
                 json!({"state": TurnState::Cancelled, "reason": "it was cancelled before it was sent"});
             return self.answer(server, &key, Ok((StopReason::Cancelled, meta)));
         }
-        let submit = Submit { text, key: Some(key.clone()), waits: true, ..Submit::default() };
+        let submit = NewTurn { text, key: Some(key.clone()), wait: true, ..NewTurn::default() };
         let (connection, receipt) = match turns::send(&server.ctx(), &self.id, submit) {
             Ok(sent) => sent,
             Err(problem) => return self.answer(server, &key, Err(Box::new((problem, None)))),

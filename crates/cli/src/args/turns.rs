@@ -1,12 +1,10 @@
 //! What can be typed about turns.
 
-use std::time::Duration;
-
 use clap::ValueEnum;
 
 use berth_api::life::Term;
+use berth_api::turn::NewTurn;
 
-use super::duration;
 use super::life::term;
 use crate::replies::QuestionId;
 
@@ -35,24 +33,14 @@ pub(crate) struct Send {
     /// The prompt; `-` for standard input
     #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
-    /// Wait for the end; print the answer
-    #[arg(short, long)]
-    pub(crate) wait: bool,
-    /// Make this call repeatable: the same key with the same text means the same turn
-    #[arg(short, long, value_name = "K")]
-    pub(crate) key: Option<String>,
-    /// Withdraw it if the agent does not have it by then (waits for that; exit 6)
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(crate) max_wait: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) turn: NewTurn,
     /// Add it to the turn that is running
     #[arg(long, conflicts_with = "interrupt")]
     pub(crate) steer: bool,
     /// Interrupt the turn that is running for it
     #[arg(long)]
     pub(crate) interrupt: bool,
-    /// Only if the session has this id, or its agent writes this conversation
-    #[arg(long, value_name = "ID")]
-    pub(crate) expect: Option<String>,
     /// Print an object: the receipt, or with --wait the whole turn
     #[arg(long)]
     pub(crate) json: bool,

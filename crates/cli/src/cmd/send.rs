@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io::{BufRead, IsTerminal, Read};
 use std::time::Instant;
 
-use berth_api::message::{Request, Submit};
+use berth_api::message::Request;
 use berth_api::record::Event;
-use berth_api::turn::{Ask, Hold, Manner, Receipt, TurnView, Wish};
+use berth_api::turn::{Ask, Hold, Manner, NewTurn, Receipt, TurnView, Wish};
 use berth_api::{Code, Connection, Problem, TurnState};
 use berth_core::{MAX_PROMPT_BYTES, SessionId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,23 +24,22 @@ use crate::{print, replies, tty};
 
 pub(crate) fn run(ctx: &Ctx, args: &Send) -> Result<u8, Problem> {
     let (Meant { id, .. }, words) = ctx.target_and(&args.session, &args.text, "what to say")?;
-    let max_wait_ms = args.max_wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let manner = match (args.steer, args.interrupt) {
         (true, _) => Manner::Steer,
         (_, true) => Manner::Interrupt,
         (false, false) => Manner::Queue,
     };
-    let (key, expected) = (args.key.clone(), args.expect.clone());
-    let submit = Submit { text: text(&words)?, key, max_wait_ms, manner, expected, waits: args.wait };
-    let (connection, receipt) = turns::send(ctx, &id, submit)?;
-    let outcome = if args.wait {
+    let NewTurn { wait, max_wait_ms, key, .. } = &args.turn;
+    let new = NewTurn { text: text(&words)?, manner, ..args.turn.clone() };
+    let (connection, receipt) = turns::send(ctx, &id, new)?;
+    let outcome = if *wait {
         watch(ctx, &id, receipt.number, connection, args.json)
-    } else if args.max_wait.is_some() && receipt.state == TurnState::Queued {
+    } else if max_wait_ms.is_some() && receipt.state == TurnState::Queued {
         until_begun(ctx, &id, &receipt, connection, args.json)
     } else {
         told(&receipt, args.json)
     };
-    outcome.map_err(|problem| accepted(problem, &receipt, args.key.as_deref(), args.json))
+    outcome.map_err(|problem| accepted(problem, &receipt, key.as_deref(), args.json))
 }
 
 /// Adds to a problem that the turn was accepted, so that its sender need not send it again to learn its id.
@@ -105,10 +104,7 @@ fn until_begun(
     json: bool,
 ) -> Result<u8, Problem> {
     let number = receipt.number;
-    let begun = |news: News<'_>| {
-        Ok(matches!(news, News::Event(Event::TurnDelivered { turn, .. }) if *turn == number))
-    };
-    let view = turns::follow(ctx, id, number, connection, None, begun)?;
+    let view = turns::follow(ctx, id, number, connection, None, |news| Ok(news.begins(number)))?;
     if view.state == TurnState::Cancelled && view.delivered_at.is_none() {
         return turns::withdrawn(&view).map_or(Ok(turns::exit_code(&view)), Err);
     }

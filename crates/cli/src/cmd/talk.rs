@@ -12,8 +12,7 @@ mod story;
 
 use std::io::BufRead;
 
-use berth_api::message::Submit;
-use berth_api::turn::TurnView;
+use berth_api::turn::{NewTurn, TurnPage, TurnView};
 use berth_api::{Problem, Status};
 use berth_core::SessionId;
 
@@ -26,7 +25,7 @@ pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
     // It starts a keeper whenever the agent was released, and outlives them and their notifiers.
     berth_host::signals::let_children_go();
     let status = ctx.status(id)?;
-    let turns::TurnPage { turns: known, seq, .. } = turns::latest(ctx, id, &status)?;
+    let TurnPage { turns: known, seq, .. } = turns::latest(ctx, id, &status)?;
     if is_dumb(std::env::var_os("TERM").as_deref()) {
         return talk_in_lines(ctx, id, &status, &known);
     }
@@ -38,7 +37,7 @@ pub(crate) fn talk(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
 /// The same for somebody who need not be told how to come back.
 pub(crate) fn visit(ctx: &Ctx, id: &SessionId) -> Result<u8, Problem> {
     let status = ctx.status(id)?;
-    let turns::TurnPage { turns: known, seq, .. } = turns::latest(ctx, id, &status)?;
+    let TurnPage { turns: known, seq, .. } = turns::latest(ctx, id, &status)?;
     converse(ctx, id, &status, &known, seq).map(|(code, _)| code)
 }
 
@@ -125,7 +124,7 @@ fn talk_in_lines(ctx: &Ctx, id: &SessionId, status: &Status, known: &[TurnView])
         if line.trim().is_empty() {
             continue;
         }
-        let submit = Submit { text: line.trim_end().to_owned(), waits: true, ..Submit::default() };
+        let submit = NewTurn { text: line.trim_end().to_owned(), wait: true, ..NewTurn::default() };
         match turns::send(ctx, id, submit) {
             Ok((keeper, receipt)) => told(send::watch(ctx, id, receipt.number, keeper, false)),
             Err(problem) => print::problem(&problem),

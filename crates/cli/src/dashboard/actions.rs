@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use berth_api::message::{Request, Submit, Take};
-use berth_api::turn::split_turn_id;
+use berth_api::message::{Request, Take};
+use berth_api::turn::{NewTurn, split_turn_id};
 use berth_api::{Code, Problem, Status};
 use berth_core::{Command, Refusal, SessionId};
 use berth_verbs::agents::Table;
@@ -176,7 +176,7 @@ fn run(ctx: &Ctx, handle: &str, action: &Action) -> Result<Outcome, Problem> {
 }
 
 fn send(ctx: &Ctx, id: &SessionId, handle: &str, text: &str) -> Result<String, Problem> {
-    let (_, receipt) = turns::send(ctx, id, Submit { text: text.to_owned(), ..Submit::default() })?;
+    let (_, receipt) = turns::send(ctx, id, NewTurn { text: text.to_owned(), ..NewTurn::default() })?;
     let turn = receipt.number;
     Ok(match (receipt.held, receipt.position) {
         (Some(held), _) => format!("sent turn {turn} of {handle}; the queue was held: {held}"),

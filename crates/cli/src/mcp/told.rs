@@ -1,6 +1,6 @@
 //! What the tools take and give. Every field is explained in its schema: that is all an agent reads.
 
-use berth_api::turn::TurnView;
+use berth_api::turn::{LONGEST_WAIT_MS, NewTurn, TurnView};
 use berth_api::{SessionState, Status, TurnState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,37 +50,13 @@ pub(super) struct StartSession {
     pub(super) key: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Manner {
-    /// Wait for those before it.
-    #[default]
-    Queue,
-    /// Into the turn that is running, if the agent can do that.
-    Steer,
-    /// Break off the turn that is running.
-    Interrupt,
-}
-
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendTurn {
     /// The session: its name or id.
     pub(super) session: String,
-    /// What to say to its agent.
-    pub(super) text: String,
-    /// Wait for the answer.
-    #[serde(default)]
-    pub(super) wait: bool,
-    /// How long to wait at most; 50 if not said.
-    #[serde(default)]
-    pub(super) timeout_seconds: Option<f64>,
-    /// Makes the call repeatable: the same key with the same text is the same turn.
-    #[serde(default)]
-    pub(super) key: Option<String>,
-    /// How it meets a turn that is running.
-    #[serde(default)]
-    pub(super) manner: Option<Manner>,
+    #[serde(flatten)]
+    pub(super) turn: NewTurn,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
@@ -107,9 +83,9 @@ pub(super) struct Wait {
     /// What a session is waited for; idle if not said.
     #[serde(default, rename = "for")]
     pub(super) what: WaitFor,
-    /// How long to wait at most; 50 if not said.
-    #[serde(default)]
-    pub(super) timeout_seconds: Option<f64>,
+    /// Longest wait in milliseconds, at most an hour; 50 seconds if not said.
+    #[schemars(range(max = LONGEST_WAIT_MS))]
+    pub(super) timeout_ms: Option<u64>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -21,13 +21,13 @@ pub(super) fn until_over(
     number: u64,
     connection: Option<Connection>,
     until: Instant,
-    gone: &Gone,
+    is_enough: impl Fn(&turns::News<'_>) -> bool,
 ) -> Result<TurnTold, Problem> {
     let known = turns::view(ctx, id, number)?;
     if known.state.is_final() {
         return Ok(TurnTold::from(&known));
     }
-    match turns::follow(ctx, id, number, connection, Some(until), |_| Ok(gone.is_set())) {
+    match turns::follow(ctx, id, number, connection, Some(until), |news| Ok(is_enough(&news))) {
         Ok(view) => Ok(TurnTold::from(&view)),
         // It goes on; so says what is told of it.
         Err(problem) if problem.code == Code::TimedOut => Ok(TurnTold::from(&turns::view(ctx, id, number)?)),

@@ -1,6 +1,7 @@
 //! Many readers of one busy session: nothing lost, nobody slowed, memory bounded.
 
-use berth_api::message::{Answer, Request, Submit};
+use berth_api::message::{Answer, Request};
+use berth_api::turn::NewTurn;
 use berth_harness::{Events, wait_until};
 
 use crate::{agent, connect, lab, note, own_kib, resident_kib};
@@ -56,7 +57,7 @@ fn of_hundreds_of_readers_none_loses_an_event_and_who_sleeps_costs_little() {
     let wait = format!("wait-file:{}", lab.dir().join("never").display());
     lab.ok(["send", &id, &wait]);
     for _ in 0..LARGE {
-        let submit = Submit { text: "x".repeat(LARGE_BYTES), ..Submit::default() };
+        let submit = NewTurn { text: "x".repeat(LARGE_BYTES), ..NewTurn::default() };
         match keeper.ask(Request::Send { submit }) {
             Ok(Answer::Receipt { .. }) => {}
             other => panic!("an odd answer: {other:?}"),

@@ -129,10 +129,9 @@ fn a_wait_that_takes_too_long_says_so_and_the_turn_goes_on() {
     let mut client = Client::start(&lab);
     let go = lab.dir().join("go");
     let text = format!("wait-file:{} late", go.display());
-    let sent =
-        client.call("send", json!({"session": "s", "text": text, "wait": true, "timeout_seconds": 0.1}));
+    let sent = client.call("send", json!({"session": "s", "text": text, "wait": true, "timeout_ms": 100}));
     assert_eq!(sent["in_progress"], true, "{sent}");
-    let waited = client.call("wait", json!({"session": "s", "timeout_seconds": 0.1}));
+    let waited = client.call("wait", json!({"session": "s", "timeout_ms": 100}));
     assert_eq!((&waited["reached"], &waited["session"]["state"]), (&false.into(), &"working".into()));
     // While one call waits, others are answered.
     let waiting = client.begin("wait", json!({"turn": sent["turn"]}));
@@ -181,6 +180,20 @@ fn what_needs_a_person_is_told_and_not_waited_for() {
 }
 
 #[test]
+fn a_turn_that_does_not_begin_within_max_wait_is_withdrawn_and_told_so() {
+    let lab = lab();
+    lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
+    let go = lab.dir().join("go");
+    lab.ok(["send", "s", &format!("wait-file:{} long", go.display())]);
+    let mut client = Client::start(&lab);
+    let late = client.call("send", json!({"session": "s", "text": "late", "max_wait_ms": 100}));
+    assert_eq!((&late["state"], &late["in_progress"]), (&"cancelled".into(), &false.into()), "{late}");
+    std::fs::write(&go, "").expect("a file");
+    let begun = client.call("send", json!({"session": "s", "text": "soon", "max_wait_ms": 60_000}));
+    assert!(begun["state"] != "queued" && begun["state"] != "cancelled", "{begun}");
+}
+
+#[test]
 fn what_cannot_be_is_a_tool_error_with_what_to_do_next() {
     let lab = lab();
     lab.ok(["run", "-d", "--agent", "fake", "--name", "s"]);
@@ -195,8 +208,13 @@ fn what_cannot_be_is_a_tool_error_with_what_to_do_next() {
         ("send", json!({"session": "s", "text": "x".repeat((1 << 20) + 1)}), "longest"),
         ("send", json!({"session": "terminal", "text": "x"}), "takes no turns"),
         ("send", json!({"session": "s", "text": "x", "manner": "shout"}), "shout"),
-        ("send", json!({"session": "s", "text": "x", "timeout_seconds": -1}), "timeout_seconds"),
-        ("send", json!({"session": "s", "text": "x", "timeout_seconds": 1e300}), "timeout_seconds"),
+        ("send", json!({"session": "s", "text": "x", "timeout_ms": -1}), "-1"),
+        ("send", json!({"session": "s", "text": "x", "timeout_ms": 3_600_001}), "timeout_ms"),
+        ("send", json!({"session": "s", "text": "x", "more": 1}), "unknown field `more`"),
+        ("send", json!({"text": "x"}), "session"),
+        ("send", json!({"session": "s"}), "text"),
+        ("send", json!({"session": "s", "text": "x", "expected_session": "other"}), "other"),
+        ("list_sessions", json!({"states": ["dreaming"]}), "`dreaming` is not a state"),
         ("wait", json!({}), "one of"),
         ("wait", json!({"session": "terminal"}), "takes no turns"),
         ("wait", json!({"turn": "s.99"}), "no turn"),
@@ -228,7 +246,7 @@ fn a_client_that_goes_away_ends_nothing_and_is_not_waited_for() {
     let go = lab.dir().join("go");
     let mut client = Client::start(&lab);
     let text = format!("wait-file:{} done", go.display());
-    client.begin("send", json!({"session": "s", "text": text, "wait": true, "timeout_seconds": 3600}));
+    client.begin("send", json!({"session": "s", "text": text, "wait": true, "timeout_ms": 3_600_000}));
     wait_until("it to work", || lab.show("s")["state"] == "working");
     let closed = std::time::Instant::now();
     let (code, _) = client.rpc.talk.end();

@@ -73,7 +73,7 @@ fn clients_that_never_finish_their_frames_cost_a_keeper_a_bounded_amount_of_memo
     let long = "x".repeat(1 << 20);
     let dir = lab.session_dir(&id);
     let mut sender = Connection::open(&dir, "a test".to_owned()).expect("the keeper listens");
-    let submit = berth_api::message::Submit { text: long, ..Default::default() };
+    let submit = berth_api::turn::NewTurn { text: long, ..Default::default() };
     sender.ask(Request::Send { submit }).expect("it is accepted");
     let peak = peak_memory_kib(keeper);
     assert!(peak < MOST_MEMORY_KIB, "{peak} KiB");
@@ -87,7 +87,7 @@ fn the_place_that_a_client_claims_is_recorded_cut_cleaned_and_as_claimed() {
     let id = start(&lab, &[]);
     let place = format!("token admin at 9.9.9.9\x1b[2J\n{}", "x".repeat(1_000));
     let mut liar = Connection::open(&lab.session_dir(&id), place).expect("the keeper listens");
-    let submit = berth_api::message::Submit { text: "hello".to_owned(), ..Default::default() };
+    let submit = berth_api::turn::NewTurn { text: "hello".to_owned(), ..Default::default() };
     liar.ask(Request::Send { submit }).expect("it is accepted");
     let by = &lab.json(["turn", "--json", &format!("{id}.1")])["by"];
     let place = text(by, "place");

@@ -390,7 +390,7 @@ async fn show(
                 | Answer::Attached { .. }
                 | Answer::Screen { .. }
                 | Answer::Turn { .. }
-                | Answer::Turns { .. }
+                | Answer::Turns(_)
                 | Answer::Events { .. }
                 | Answer::Receipt { .. },
             )

@@ -11,13 +11,12 @@ use axum::extract::{FromRequestParts, RawPathParams, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use berth_api::message::Submit;
-use berth_api::turn::{Manner, Receipt, TurnView};
+use berth_api::turn::{LONGEST_WAIT_MS, NewTurn, Receipt, TurnPage, TurnView};
 use berth_api::{Code, Problem, Scope, TurnState};
 use berth_store::killpoint;
-use berth_verbs::turns::{self, TurnPage};
+use berth_verbs::turns;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::caller::Target;
@@ -31,8 +30,6 @@ use crate::visible::{Json, nothing_hidden};
 
 /// How long `wait` waits if nothing is said.
 pub(crate) const USUAL_WAIT_MS: u64 = 5 * 60 * 1000;
-/// How long it waits at most: then ask again.
-pub(crate) const LONGEST_WAIT_MS: u64 = 60 * 60 * 1000;
 /// When a queue that was full, or an agent that was busy, may be tried again, in seconds.
 const RETRY_SECONDS: u64 = 5;
 /// How many turns one answer has at most.
@@ -45,7 +42,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("list_turns", "/v1/sessions/{session}/turns", Scope::Read, list)
             .about("The turns of a session, in the order they were accepted.")
             .query::<Which>()
-            .gives::<Turns>(200, "the turns")
+            .gives::<TurnPage>(200, "the turns")
             .fails(&[Code::NotFound]),
         Route::post("send_turn", "/v1/sessions/{session}/turns", Scope::Send, send)
             .about("Send a prompt to a session's agent.")
@@ -81,7 +78,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-nothing_hidden!(Turns, Receipt);
+nothing_hidden!(TurnPage, Receipt);
 
 /// Which turns are wanted.
 #[derive(Deserialize, JsonSchema, Debug)]
@@ -92,37 +89,6 @@ struct Which {
     after: u64,
     /// At most so many; 1000 if nothing is said, and never more. Fewer come if they are long (4 MiB): go on behind the last.
     limit: Option<usize>,
-}
-
-/// Turns of a session.
-#[derive(Serialize, JsonSchema, Debug)]
-struct Turns {
-    /// In the order they were accepted.
-    turns: Vec<TurnView>,
-    /// How many the session ever had.
-    total: u64,
-}
-
-/// What is to be said, and how.
-#[derive(Deserialize, JsonSchema, Debug)]
-#[serde(deny_unknown_fields)]
-struct NewTurn {
-    /// What to say to the agent; at most a mebibyte.
-    #[schemars(length(min = 1, max = 1_048_576))]
-    text: String,
-    /// Withdraw it if the agent does not have it within this time. Answered when the agent has it, or with 429.
-    max_wait_ms: Option<u64>,
-    /// How it meets a turn that is running.
-    #[serde(default)]
-    manner: Manner,
-    /// Only if the session has this id, or its agent writes this conversation.
-    expected_session: Option<String>,
-    /// Answer with the result, when there is one.
-    #[serde(default)]
-    wait: bool,
-    /// How long to wait for it; then the answer is a receipt. Five minutes if nothing is said, at most an hour.
-    #[schemars(range(max = 3_600_000))]
-    timeout_ms: Option<u64>,
 }
 
 /// The number of a turn in the path.
@@ -168,14 +134,13 @@ async fn list(
     State(gate): State<Arc<Gate>>,
     target: Target,
     Query(which): Query<Which>,
-) -> Result<Json<Turns>, Fault> {
+) -> Result<Json<TurnPage>, Fault> {
     let follower = gate.followers.of(&target.ctx, &target.id);
     let limit = which.limit.unwrap_or(MOST_TURNS).min(MOST_TURNS);
     let from = which.after.saturating_add(1);
     // Each may be long: the last one goes beyond the limit of bytes, so that whoever goes on always gets one.
     let read = move || turns::page(&target.ctx, &target.id, from, limit as u64, MOST_BYTES);
-    let TurnPage { turns, total, .. } = follower.look(read).await?;
-    Ok(Json(Turns { turns, total }))
+    follower.look(read).await.map(Json)
 }
 
 async fn one(
@@ -205,11 +170,17 @@ async fn send(
     State(gate): State<Arc<Gate>>,
     target: Target,
     headers: HeaderMap,
-    Body(new): Body<NewTurn>,
+    Body(mut new): Body<NewTurn>,
 ) -> Result<Response, Fault> {
     let key = idempotency_key(&headers)?;
+    if new.key.is_some() && key.is_some() && new.key != key {
+        return Err(Fault::usage("the `Idempotency-Key` is not the `key` in the body"));
+    }
+    new.key = key.or(new.key);
     let end = end_of_wait(new.timeout_ms)?;
-    let until = match (new.wait, new.max_wait_ms) {
+    // This gateway waits, and not on the connection to the keeper.
+    let wait = std::mem::take(&mut new.wait);
+    let until = match (wait, new.max_wait_ms) {
         (true, _) => Some(Until::Over),
         (false, Some(_)) => Some(Until::Begun),
         (false, None) => None,
@@ -218,16 +189,8 @@ async fn send(
     let _seat = until.map(|_| gate.followers.seat()).transpose()?;
     let stay = until.map(|_| gate.quotas.stay(&target.caller, Lasting::Wait, None));
     let follower = gate.followers.of(&target.ctx, &target.id);
-    let submit = Submit {
-        text: new.text,
-        key,
-        max_wait_ms: new.max_wait_ms,
-        manner: new.manner,
-        expected: new.expected_session,
-        waits: false,
-    };
     let (ctx, id) = (target.ctx.clone(), target.id.clone());
-    let sent = follower.work(move || turns::send(&ctx, &id, submit).map(|(_, receipt)| receipt));
+    let sent = follower.work(move || turns::send(&ctx, &id, new).map(|(_, receipt)| receipt));
     let receipt = sent.await.map_err(refused)?;
     killpoint::reached("gateway-accepted");
     let (Some(until), Some(stay)) = (until, stay) else { return Ok(accepted(receipt)) };
@@ -243,7 +206,7 @@ async fn send(
                 Some(problem) => {
                     Err(Fault::from(problem).status(StatusCode::TOO_MANY_REQUESTS).retry_after(RETRY_SECONDS))
                 }
-                None if new.wait => Ok(Json(*view).into_response()),
+                None if wait => Ok(Json(*view).into_response()),
                 None => Ok(accepted(Receipt { state: view.state, position: None, ..receipt })),
             }
         }

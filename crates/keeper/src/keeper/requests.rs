@@ -8,6 +8,7 @@ use std::time::Duration;
 use berth_api::frame::{self, Kind};
 use berth_api::message::{Answer, Call, Notice, Numbered, PROTOCOL, Request, Role, Size};
 use berth_api::status::Status;
+use berth_api::turn::TurnPage;
 use berth_api::{Code, Problem, problem, redact, trace};
 use berth_core::{Command, Deed, Fence, Name, Phase, Refusal, SessionId, Target, Writer};
 use berth_host::{clock, socket};
@@ -640,14 +641,14 @@ impl Keeper {
 
     fn no_turns(&self) -> Answer {
         let History { session, seq, .. } = self.owner.history();
-        Answer::Turns { turns: vec![], total: session.turns.last(), seq: *seq }
+        Answer::Turns(TurnPage { turns: vec![], total: session.turns.last(), seq: *seq })
     }
 
     fn some_turns(&mut self, from: u64, limit: u64) -> Result<Option<Answer>, Problem> {
         let mut turns = self.owner.turns(from, limit, MOST_ANSWER_BYTES)?;
         turns.pop_if(|last| last.text_bytes() > MOST_TURN_BYTES);
         let History { session, seq, .. } = self.owner.history();
-        Ok(Some(Answer::Turns { turns, total: session.turns.last(), seq: *seq }))
+        Ok(Some(Answer::Turns(TurnPage { turns, total: session.turns.last(), seq: *seq })))
     }
 
     fn some_events(&mut self, from: u64, limit: u64) -> Result<Option<Answer>, Problem> {

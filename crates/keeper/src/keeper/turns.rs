@@ -5,8 +5,8 @@
 //! Not here: the rules (`berth_core`), the agent (`agent`).
 
 use berth_api::frame::Kind;
-use berth_api::message::{Answer, Notice, Submit};
-use berth_api::turn::{Hold, Receipt, Wish, turn_id};
+use berth_api::message::{Answer, Notice};
+use berth_api::turn::{Hold, NewTurn, Receipt, Wish, turn_id};
 use berth_api::{Code, Entry, Problem, problem, redact};
 use berth_core::{
     Actor, Ask, Command, Event, Phase, Prompt, Refusal, Release, Reply, StartBy, TurnLookup, decide,
@@ -21,11 +21,11 @@ use crate::turn;
 
 impl Keeper {
     /// Accepts turns, all in one commit, and gives a receipt for each.
-    pub(super) fn send_all(&mut self, sends: Vec<(u64, Option<String>, Submit)>) {
+    pub(super) fn send_all(&mut self, sends: Vec<(u64, Option<String>, NewTurn)>) {
         let (mut commands, mut senders, mut keys) = (Vec::new(), Vec::new(), Vec::new());
         for (key, trace, submit) in sends {
             killpoint::reached("sending");
-            let (turn_key, waits) = (submit.key.clone(), submit.waits);
+            let (turn_key, waits) = (submit.key.clone(), submit.wait);
             match self.send_command(key, submit) {
                 Ok(Some(command)) => {
                     commands.push(Input::Command(command));
@@ -63,16 +63,16 @@ impl Keeper {
     }
 
     /// The command that accepts a turn. `None` if its sender is gone.
-    fn send_command(&self, key: u64, submit: Submit) -> Result<Option<Command>, Problem> {
+    fn send_command(&self, key: u64, submit: NewTurn) -> Result<Option<Command>, Problem> {
         let Some(by) = self.actor(key) else { return Ok(None) };
         self.may_be_sent_to()?;
-        if let Some(expected) = &submit.expected {
+        if let Some(expected) = &submit.expected_session {
             turn::is_expected(&self.owner.history().session, &self.id, expected)?;
         }
         let boot_id = self.me.boot_id.clone();
         let start_by = submit.max_wait_ms.map(|wait| clock::boot_ms().saturating_add(wait));
         let start_by = start_by.map(|boot_ms| StartBy { boot_id, boot_ms });
-        let Submit { text, key, manner, .. } = submit;
+        let NewTurn { text, key, manner, .. } = submit;
         let prompt = Prompt { by, text, key, start_by, manner: manner.into(), retry: None };
         Ok(Some(Command::Send { prompt }))
     }

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use berth_api::message::{Request, Submit};
-use berth_api::turn::Wish;
+use berth_api::message::Request;
+use berth_api::turn::{NewTurn, Wish};
 use berth_api::{Code, Problem};
 use berth_core::{Command, SessionId};
 
@@ -84,7 +84,7 @@ impl AsFd for Errands {
 fn perform(ctx: &Ctx, id: &SessionId, errand: &Errand) -> Result<(), Problem> {
     match errand {
         Errand::Send(text) => {
-            turns::send(ctx, id, Submit { text: text.clone(), ..Submit::default() }).map(drop)
+            turns::send(ctx, id, NewTurn { text: text.clone(), ..NewTurn::default() }).map(drop)
         }
         Errand::Cancel(turn) => {
             let command = Command::Cancel { turn: *turn, by: ctx.me() };

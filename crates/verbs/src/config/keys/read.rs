@@ -281,7 +281,8 @@ fn one_of<T: Copy>(
 }
 
 fn time(text: &str) -> Result<Duration, Bad> {
-    crate::time::duration(text).map_err(|why| Bad { what: format!("is not a valid time: {why}"), hint: None })
+    berth_api::time::duration(text)
+        .map_err(|why| Bad { what: format!("is not a valid time: {why}"), hint: None })
 }
 
 fn shown_as(key: &Key, text: &str) -> Value {

@@ -19,6 +19,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is not a possible time"))
 }
 
+/// A [`duration`] in milliseconds.
+pub fn milliseconds(text: &str) -> Result<u64, String> {
+    duration(text).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
