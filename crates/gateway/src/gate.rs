@@ -40,7 +40,7 @@ pub(crate) struct Gate {
     /// How much each caller has under way.
     pub(crate) quotas: Arc<Quotas>,
     /// Who has a terminal open.
-    pub(crate) terminals: Arc<Terminals>,
+    pub(crate) terminals: Terminals,
     /// Who waits for what becomes of a session.
     pub(crate) followers: Followers,
     /// What is counted.
@@ -66,7 +66,7 @@ impl Gate {
             fleet: Arc::default(),
             live,
             quotas: Quotas::new(connection_limit()),
-            terminals: Arc::default(),
+            terminals: Terminals::default(),
             followers: Followers::default(),
             metrics,
             ending: CancellationToken::new(),

@@ -10,6 +10,7 @@
 mod audit;
 mod auth;
 mod caller;
+mod counts;
 mod fault;
 mod fleet;
 mod follow;

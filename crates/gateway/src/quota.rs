@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::failures;
 use crate::auth::leash::Leash;
 use crate::caller::Caller;
+use crate::counts::{Counted, Counts};
 use crate::fault::Fault;
 use crate::live::terminals::{Holder, holder};
 
@@ -59,13 +60,13 @@ enum Whose {
 #[derive(Debug)]
 pub(crate) struct Quotas {
     connections: usize,
+    requests: Counts<Whose>,
     open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     next: u64,
-    requests: HashMap<Whose, usize>,
     /// By number: the oldest comes first.
     lasting: HashMap<(Whose, Lasting), BTreeMap<u64, Sign>>,
 }
@@ -97,7 +98,7 @@ impl Sign {
 impl Quotas {
     /// For a gateway with so many connections.
     pub(crate) fn new(connections: usize) -> Arc<Self> {
-        Arc::new(Self { connections, open: Mutex::default() })
+        Arc::new(Self { connections, requests: Counts::default(), open: Mutex::default() })
     }
 
     fn most(&self, what: Lasting) -> usize {
@@ -117,20 +118,17 @@ impl Quotas {
     ) -> Result<Arc<Underway>, Fault> {
         let caller = caller.and_then(holder).map(|holder| (Whose::Caller(holder), REQUEST_EIGHTHS));
         let address = forwarded.map(|ip| (Whose::Address(failures::place(ip)), ADDRESS_EIGHTHS));
-        let mut underway = Underway { quotas: self.clone(), counted: vec![] };
-        let mut open = self.open();
-        for (whose, eighths) in caller.into_iter().chain(address) {
+        let counted = caller.into_iter().chain(address).map(|(whose, eighths)| {
             let most = (self.connections * eighths / 8).max(LEAST);
-            let count = open.requests.get(&whose).copied().unwrap_or_default();
-            if count >= most && !open.close_oldest(&whose) {
-                drop(open);
-                let who = if matches!(whose, Whose::Caller(_)) { "your token" } else { "your address" };
-                return Err(full(format!("{who} has {most} requests under way already")));
-            }
-            *open.requests.entry(whose.clone()).or_default() += 1;
-            underway.counted.push(whose);
-        }
-        Ok(Arc::new(underway))
+            let ends =
+                || self.open().close_oldest(&whose).then(|| self.requests.enter(whose.clone(), usize::MAX));
+            let who = if matches!(whose, Whose::Caller(_)) { "your token" } else { "your address" };
+            self.requests
+                .enter(whose.clone(), most)
+                .or_else(|| ends().flatten())
+                .ok_or_else(|| full(format!("{who} has {most} requests under way already")))
+        });
+        Ok(Arc::new(Underway { _counted: counted.collect::<Result<_, _>>()? }))
     }
 
     /// Makes room for a lasting request of this caller: at its limit, its oldest one of that kind is closed.
@@ -189,22 +187,7 @@ fn full(what: String) -> Fault {
 /// A request that counts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Underway {
-    quotas: Arc<Quotas>,
-    counted: Vec<Whose>,
-}
-
-impl Drop for Underway {
-    fn drop(&mut self) {
-        let mut open = self.quotas.open();
-        for whose in self.counted.drain(..) {
-            if let Some(count) = open.requests.get_mut(&whose) {
-                *count -= 1;
-                if *count == 0 {
-                    open.requests.remove(&whose);
-                }
-            }
-        }
-    }
+    _counted: Vec<Counted<Whose>>,
 }
 
 /// A lasting request that counts until it is dropped.
@@ -310,7 +293,7 @@ mod tests {
         assert!(stream.closed().is_cancelled());
         assert_eq!(ask(&one).expect_err("nothing can end").problem.code, Code::Full);
         drop((underway, more));
-        assert!(quotas.open().requests.is_empty());
+        assert!(quotas.requests.is_empty());
     }
 
     #[test]

@@ -6,15 +6,11 @@
 //! Not here: how many may be connected at all (see `server::limits`).
 //! Start with [`Terminals::enter`].
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
 use berth_api::{Code, Problem, TokenKind};
 use berth_core::SessionId;
 
 use crate::caller::Caller;
+use crate::counts::{Counted, Counts};
 use crate::fault::Fault;
 
 /// How many terminals one token may have open, with all the browsers that were logged in with it.
@@ -33,19 +29,14 @@ const RETRY_SECONDS: u64 = 5;
 /// All terminals of a gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Terminals {
-    open: Mutex<Open>,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    per_holder: HashMap<Holder, usize>,
-    per_session: HashMap<SessionId, usize>,
+    per_holder: Counts<Holder>,
+    per_session: Counts<SessionId>,
     /// What may go on for long at other hosts, whoever wants it.
-    long_per_host: HashMap<String, usize>,
+    long_per_host: Counts<String>,
     /// What stays there, and whose it is.
-    staying_per_holder: HashMap<(Holder, String), usize>,
+    staying_per_holder: Counts<(Holder, String)>,
     /// And all that is under way there.
-    lines_per_holder: HashMap<(Holder, String), usize>,
+    lines_per_holder: Counts<(Holder, String)>,
 }
 
 /// What a line to another host is wanted for.
@@ -77,124 +68,69 @@ pub(crate) fn holder(caller: &Caller) -> Option<Holder> {
     token.map(Holder::Token).or_else(|| caller.agent.clone().map(Holder::Agent))
 }
 
-/// One terminal, until it is dropped.
+/// A place at a terminal, until it is dropped.
+pub(crate) type Place = (Option<Counted<Holder>>, Counted<SessionId>);
+
+/// The right to a line to another host, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    terminals: Arc<Terminals>,
-    holder: Option<Holder>,
-    session: SessionId,
+pub(crate) struct PlaceElsewhere {
+    _of_holder: [Option<Counted<(Holder, String)>>; 2],
+    _of_host: Option<Counted<String>>,
 }
 
 impl Terminals {
-    /// Gives whoever asks a terminal of this session, if there is one left for them.
-    pub(crate) fn enter(self: &Arc<Self>, caller: &Caller, session: &SessionId) -> Result<Place, Fault> {
-        let holder = holder(caller);
-        let mut open = self.open();
-        if holder.as_ref().is_some_and(|holder| open.per_holder.get(holder) >= Some(&MOST_PER_TOKEN)) {
-            let whose = if caller.pass.is_some() { "your token" } else { "your session" };
-            return Err(full(format!("{whose} has {MOST_PER_TOKEN} terminals open already")));
-        }
-        if open.per_session.get(session) >= Some(&MOST_PER_SESSION) {
-            return Err(full(format!("{MOST_PER_SESSION} terminals of this session are open already")));
-        }
-        if let Some(holder) = &holder {
-            *open.per_holder.entry(holder.clone()).or_default() += 1;
-        }
-        *open.per_session.entry(session.clone()).or_default() += 1;
-        Ok(Place { terminals: self.clone(), holder, session: session.clone() })
+    /// A place for one more terminal of this session.
+    pub(crate) fn enter(&self, caller: &Caller, session: &SessionId) -> Result<Place, Fault> {
+        let of_holder = holder(caller).map(|holder| {
+            self.per_holder.enter(holder, MOST_PER_TOKEN).ok_or_else(|| {
+                let whose = if caller.pass.is_some() { "your token" } else { "your session" };
+                full(format!("{whose} has {MOST_PER_TOKEN} terminals open already"))
+            })
+        });
+        let of_holder = of_holder.transpose()?;
+        let of_session = self.per_session.enter(session.clone(), MOST_PER_SESSION);
+        let of_session = of_session
+            .ok_or_else(|| full(format!("{MOST_PER_SESSION} terminals of this session are open already")))?;
+        Ok((of_holder, of_session))
     }
 
-    /// Gives whoever asks a line to another host, if there is one left for them. How many terminals a session has
-    /// there, that host counts.
+    /// A line to another host.
     pub(crate) fn enter_elsewhere(
-        self: &Arc<Self>,
+        &self,
         caller: &Caller,
         host: &str,
         errand: Errand,
     ) -> Result<PlaceElsewhere, Fault> {
         let (stays, is_long) = (errand == Errand::Stays, errand != Errand::Asks);
         let key = holder(caller).map(|holder| (holder, host.to_owned()));
-        let mut open = self.open();
-        if let Some(key) = &key {
-            if stays && open.staying_per_holder.get(key) >= Some(&MOST_PER_TOKEN_ELSEWHERE) {
-                return Err(full(format!(
+        let staying = key.clone().filter(|_| stays).map(|key| {
+            self.staying_per_holder.enter(key, MOST_PER_TOKEN_ELSEWHERE).ok_or_else(|| {
+                full(format!(
                     "{MOST_PER_TOKEN_ELSEWHERE} of your terminals and streams at host `{host}` are open already"
-                )));
-            }
-            if open.lines_per_holder.get(key) >= Some(&MOST_LINES_PER_TOKEN) {
-                return Err(full(format!(
+                ))
+            })
+        });
+        let line = key.map(|key| {
+            self.lines_per_holder.enter(key, MOST_LINES_PER_TOKEN).ok_or_else(|| {
+                full(format!(
                     "{MOST_LINES_PER_TOKEN} of your requests to host `{host}` are under way already"
-                )));
-            }
-        }
-        if is_long && open.long_per_host.get(host) >= Some(&MOST_ELSEWHERE) {
-            return Err(full(format!(
-                "{MOST_ELSEWHERE} terminals, streams and waits at host `{host}` are open already"
-            )));
-        }
-        if let Some(key) = &key {
-            *open.lines_per_holder.entry(key.clone()).or_default() += 1;
-            if stays {
-                *open.staying_per_holder.entry(key.clone()).or_default() += 1;
-            }
-        }
-        if is_long {
-            *open.long_per_host.entry(host.to_owned()).or_default() += 1;
-        }
-        Ok(PlaceElsewhere { terminals: self.clone(), key, host: host.to_owned(), errand })
-    }
-
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+                ))
+            })
+        });
+        let long = is_long.then(|| {
+            self.long_per_host.enter(host.to_owned(), MOST_ELSEWHERE).ok_or_else(|| {
+                full(format!(
+                    "{MOST_ELSEWHERE} terminals, streams and waits at host `{host}` are open already"
+                ))
+            })
+        });
+        let of_holder = [staying.transpose()?, line.transpose()?];
+        Ok(PlaceElsewhere { _of_holder: of_holder, _of_host: long.transpose()? })
     }
 }
 
 fn full(what: String) -> Fault {
     Fault::from(Problem::new(Code::Full, what).hint("close one, then try again")).retry_after(RETRY_SECONDS)
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut open = self.terminals.open();
-        if let Some(holder) = self.holder.take() {
-            one_less(&mut open.per_holder, holder);
-        }
-        one_less(&mut open.per_session, self.session.clone());
-    }
-}
-
-/// One line to another host, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct PlaceElsewhere {
-    terminals: Arc<Terminals>,
-    key: Option<(Holder, String)>,
-    host: String,
-    errand: Errand,
-}
-
-impl Drop for PlaceElsewhere {
-    fn drop(&mut self) {
-        let mut open = self.terminals.open();
-        if let Some(key) = self.key.take() {
-            if self.errand == Errand::Stays {
-                one_less(&mut open.staying_per_holder, key.clone());
-            }
-            one_less(&mut open.lines_per_holder, key);
-        }
-        if self.errand != Errand::Asks {
-            one_less(&mut open.long_per_host, std::mem::take(&mut self.host));
-        }
-    }
-}
-
-/// Counts down, and forgets who has none.
-fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: K) {
-    if let Entry::Occupied(mut count) = counts.entry(key) {
-        *count.get_mut() -= 1;
-        if *count.get() == 0 {
-            count.remove();
-        }
-    }
 }
 
 #[cfg(test)]
@@ -211,7 +147,7 @@ mod tests {
 
     #[test]
     fn one_who_stays_at_another_host_keeps_nobody_else_from_it_and_can_still_do_something_there() {
-        let terminals = Arc::new(Terminals::default());
+        let terminals = Terminals::default();
         let enter = |who: &Caller, errand| terminals.enter_elsewhere(who, "box", errand);
         let (one, two) = (agent("aaaaaaaaaaaa"), agent("bbbbbbbbbbbb"));
         let long: Vec<_> = (0..99).map_while(|_| enter(&one, Errand::Stays).ok()).collect();
@@ -228,17 +164,16 @@ mod tests {
         assert!(terminals.enter_elsewhere(&one, "other", Errand::Stays).is_ok());
         drop((long, deed, short));
         assert!(enter(&one, Errand::Stays).is_ok(), "what is over counts no more");
-        let open = terminals.open();
         assert!(
-            open.long_per_host.is_empty()
-                && open.staying_per_holder.is_empty()
-                && open.lines_per_holder.is_empty()
+            terminals.long_per_host.is_empty()
+                && terminals.staying_per_holder.is_empty()
+                && terminals.lines_per_holder.is_empty()
         );
     }
 
     #[test]
     fn all_who_wait_at_another_host_together_leave_lines_to_who_only_asks() {
-        let terminals = Arc::new(Terminals::default());
+        let terminals = Terminals::default();
         let owner = Caller { agent: None, ..agent("aaaaaaaaaaaa") };
         let enter = |host, errand| terminals.enter_elsewhere(&owner, host, errand).ok();
         let both = [Errand::Stays, Errand::MayWait].into_iter().cycle();
