@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use memchr::{memmem, memrchr};
 use serde_json::Value;
 
-use crate::moment;
 use crate::place::{self, Kind, config_dir};
+use crate::{moment, words};
 
 /// How much of a file's beginning is read at most: an agent's first record may have its whole instructions.
 const HEAD_BYTES: u64 = 512 << 10;
@@ -266,7 +266,7 @@ impl Look {
         let is_prompt =
             kind_of(record) == "user" && record["isMeta"] != true && record["isSidechain"] != true;
         if is_prompt && self.first_words.is_none() {
-            self.first_words = words(&record["message"]["content"]);
+            self.first_words = said(&record["message"]["content"]);
         }
     }
 
@@ -292,7 +292,7 @@ impl Look {
                 self.first_words = payload["message"].as_str().and_then(first_words);
             }
             ("response_item", "message") if payload["role"] == "user" && self.first_words.is_none() => {
-                self.first_words = words(&payload["content"]);
+                self.first_words = said(&payload["content"]);
             }
             _ => {}
         }
@@ -340,7 +340,7 @@ fn name_of(value: &Value) -> Option<String> {
 
 /// What a person said in a message: a text, or the first part of it that is one. What agents put before it
 /// (`<environment_context>`, `<command-name>`, `# AGENTS.md`) is not a person's.
-fn words(content: &Value) -> Option<String> {
+fn said(content: &Value) -> Option<String> {
     let is_theirs = |text: &&str| {
         let text = text.trim_start();
         !text.starts_with('<') && !text.starts_with("# AGENTS.md") && !text.starts_with("Caveat: ")
@@ -354,19 +354,7 @@ fn words(content: &Value) -> Option<String> {
 
 /// The first words of a text, on one line; nothing if there are none.
 fn first_words(text: &str) -> Option<String> {
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        let room = MAX_WORDS_CHARS.saturating_sub(line.chars().count());
-        if room < 2 {
-            line.push('…');
-            break;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.extend(word.chars().filter(|letter| !letter.is_control()).take(room));
-    }
-    (!line.is_empty()).then_some(line)
+    Some(words::first_words(text, MAX_WORDS_CHARS)).filter(|words| !words.is_empty())
 }
 
 #[cfg(test)]

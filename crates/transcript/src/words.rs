@@ -55,7 +55,7 @@ impl Words {
         let name = payload.name.or(message.content.tool);
         let said = if payload.is_there { payload.content.text } else { message.content.text };
         Self {
-            said: said.as_deref().map(first_words),
+            said: said.as_deref().map(|said| first_words(said, MAX_SAID_CHARS)),
             at_ms: record.timestamp.as_deref().and_then(moment),
             tool: name.map(|name| name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect()),
             uuid: text(record.uuid),
@@ -75,14 +75,14 @@ impl Words {
 }
 
 /// The beginning of a text, on one line.
-fn first_words(text: &str) -> String {
+pub(crate) fn first_words(text: &str, most_chars: usize) -> String {
     let mut line = String::new();
-    let mut room = MAX_SAID_CHARS;
+    let mut room = most_chars;
     for word in text.split_whitespace() {
         let needs = word.chars().count() + usize::from(!line.is_empty());
         if needs > room {
             if line.is_empty() {
-                line.extend(word.chars().take(MAX_SAID_CHARS - 1));
+                line.extend(word.chars().filter(|c| !c.is_control()).take(most_chars - 1));
             }
             line.push('…');
             break;
