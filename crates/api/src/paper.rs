@@ -71,6 +71,7 @@ plain! {
     bool, i32, u16, u32, u64, String, (String, String);
     core::Epoch, u64: |it| it.0, core::Epoch(it);
     core::Fence, u64: |it| it.0, core::Fence(it);
+    core::Boot, String: |it| it.0, core::Boot(it);
     Arc<str>, String: |it| it.to_string(), it.into();
     // The keys of turns come from the turn index.
     core::TurnKeys, (): |_it| (), core::TurnKeys::default();

@@ -355,7 +355,7 @@ mirror! {
     pub struct Process {
         pub pid: u32,
         pub start_ticks: u64,
-        pub boot_id: String,
+        pub boot: String,
     }
 
     /// [`core::Actor`] on paper.

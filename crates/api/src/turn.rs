@@ -230,7 +230,7 @@ pub struct Retry {
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::StartBy")]
 pub struct StartBy {
-    pub boot_id: String,
+    pub boot: String,
     pub boot_ms: u64,
 }
 
@@ -239,7 +239,7 @@ pub struct StartBy {
 #[serde(default)]
 #[expect(missing_docs, reason = "mirrors berth_core::Expiry")]
 pub struct Expiry {
-    pub boot_id: String,
+    pub boot: String,
     pub boot_ms: u64,
 }
 
@@ -475,7 +475,7 @@ pub struct BackOff {
     /// How often the text was sent again, this time included.
     pub attempt: u32,
     /// The boot that the time below belongs to.
-    pub boot_id: String,
+    pub boot: String,
     /// When the queue goes on, on the boot clock.
     pub until_boot_ms: u64,
 }
@@ -535,9 +535,10 @@ impl From<core::Hold> for Hold {
             core::Hold::ModelFailed { turn, failure, reason } => {
                 Self::ModelFailed(ModelFailure { turn, failure: failure.into(), reason })
             }
-            core::Hold::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms } => {
+            core::Hold::Retrying { turn, failure, reason, by, attempt, boot, until_boot_ms } => {
                 let failure = failure.into();
-                Self::Retrying(BackOff { turn, failure, reason, by, attempt, boot_id, until_boot_ms })
+                let boot = boot.into();
+                Self::Retrying(BackOff { turn, failure, reason, by, attempt, boot, until_boot_ms })
             }
         }
     }
@@ -554,9 +555,10 @@ impl From<Hold> for core::Hold {
             Hold::ModelFailed(ModelFailure { turn, failure, reason }) => {
                 Self::ModelFailed { turn, failure: failure.into(), reason }
             }
-            Hold::Retrying(BackOff { turn, failure, reason, by, attempt, boot_id, until_boot_ms }) => {
+            Hold::Retrying(BackOff { turn, failure, reason, by, attempt, boot, until_boot_ms }) => {
                 let failure = failure.into();
-                Self::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms }
+                let boot = boot.into();
+                Self::Retrying { turn, failure, reason, by, attempt, boot, until_boot_ms }
             }
         }
     }
@@ -697,10 +699,10 @@ crate::paper::both_ways! {
     struct Ask { request, tool, detail, options, several, takes_text, takes_reason }
     struct Reply { chosen, text }
     struct Prompt { by, text, key, start_by, manner, retry }
-    struct StartBy { boot_id, boot_ms }
+    struct StartBy { boot, boot_ms }
     struct Retry { of, attempt }
     struct Conversation { id, store }
-    struct Expiry { boot_id, boot_ms }
+    struct Expiry { boot, boot_ms }
     struct Cancel { by, for_another, until_boot_ms }
     struct TurnEnd { state, reason, answer, cut, input_tokens, output_tokens, failure }
     struct AskOption { id, name, kind }

@@ -7,10 +7,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use berth_api::snapshot::{BadSnapshot, SessionSnapshot};
 use berth_core::{
-    Able, Actor, Ask, AskKind, AskOption, Boundary, Cancel, Conversation, Edge, Epoch, Event, Exit, Expiry,
-    Failure, Fence, Final, Hold, Interface, InterfaceLaunch, Leaving, MOST_OVER_KEPT, Manner, Name, Notify,
-    Occasion, Origin, Outcome, Owner, Policy, Process, Prompt, ReadyWhen, Release, Retry, Scope, Session,
-    SessionId, Spec, StartBy, Terms, TurnEnd, TurnLookup,
+    Able, Actor, Ask, AskKind, AskOption, Boot, Boundary, Cancel, Conversation, Edge, Epoch, Event, Exit,
+    Expiry, Failure, Fence, Final, Hold, Interface, InterfaceLaunch, Leaving, MOST_OVER_KEPT, Manner, Name,
+    Notify, Occasion, Origin, Outcome, Owner, Policy, Process, Prompt, ReadyWhen, Release, Retry, Scope,
+    Session, SessionId, Spec, StartBy, Terms, TurnEnd, TurnLookup,
 };
 use proptest::collection::vec;
 use proptest::sample::select;
@@ -80,8 +80,12 @@ fn actor() -> Actor {
     Actor { pid: 1, uid: Some(2), place: "pts/3".to_owned() }
 }
 
+fn boot() -> Boot {
+    Boot("boot 1".to_owned())
+}
+
 fn process(pid: u32) -> Process {
-    Process { pid, start_ticks: u64::MAX, boot_id: "boot 1".to_owned() }
+    Process { pid, start_ticks: u64::MAX, boot: boot() }
 }
 
 fn name(name: &str) -> Name {
@@ -101,7 +105,7 @@ fn accepted(turn: u64, key: &str) -> Event {
         by: actor(),
         text: format!("text of turn {turn}\n\"quoted\""),
         key: Some(key.to_owned()),
-        start_by: Some(StartBy { boot_id: "boot 1".to_owned(), boot_ms: turn }),
+        start_by: Some(StartBy { boot: boot(), boot_ms: turn }),
         manner: [Manner::Queue, Manner::Steer, Manner::Interrupt][turn as usize % 3],
         retry: turn.is_multiple_of(2).then_some(Retry { of: 1, attempt: 2 }),
     };
@@ -153,16 +157,9 @@ fn events() -> Vec<Event> {
     };
     let boundary = Boundary { cgroup: Some("/c".to_owned()), ..Boundary::default() };
     let reason = || "reason".to_owned();
-    let (turn, failure, boot_id) = (2, Failure::Overloaded, || "boot 1".to_owned());
-    let retrying = Hold::Retrying {
-        turn,
-        failure,
-        reason: reason(),
-        by: 3,
-        attempt: 1,
-        boot_id: boot_id(),
-        until_boot_ms: 9,
-    };
+    let (turn, failure) = (2, Failure::Overloaded);
+    let retrying =
+        Hold::Retrying { turn, failure, reason: reason(), by: 3, attempt: 1, boot: boot(), until_boot_ms: 9 };
     let holds = [
         Hold::Paused { by: actor() },
         Hold::Unknown { turn },
@@ -208,7 +205,7 @@ fn events() -> Vec<Event> {
             conversation: Conversation { id: "id".to_owned(), store: "/store".to_owned() },
         },
         Event::InterfaceChosen { interface: Interface::Terminal, at_once: true, by: actor() },
-        Event::ExpirySet { expiry: Expiry { boot_id: boot_id(), boot_ms: 8 } },
+        Event::ExpirySet { expiry: Expiry { boot: boot(), boot_ms: 8 } },
         Event::Tagged { tags: vec![name("a"), name("b")] },
         Event::Noted { note: Some("note".to_owned()) },
         Event::PolicySet { policy: policy() },

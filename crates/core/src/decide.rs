@@ -367,7 +367,7 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
         Command::Start { .. } if session.archived => Err(Refusal::Archived),
         // Once it was ended for that, it is for good, whatever clock there is now.
         Command::Start { .. } if session.released == Some(Release::Expired) => Err(Refusal::Expired),
-        Command::Start { keeper, .. } if session.is_expired(&keeper.boot_id, now.boot_ms) => {
+        Command::Start { keeper, .. } if session.is_expired(&keeper.boot, now.boot_ms) => {
             Err(Refusal::Expired)
         }
         Command::Start { keeper, output_from, boundary } => {
@@ -415,10 +415,10 @@ pub fn decide(session: &Session, command: Command, now: Now) -> Result<Vec<Event
 /// A session's time begins with its first run, and anew with the first one after the host was started.
 fn expiry(session: &Session, keeper: &Process, now: Now) -> Option<Event> {
     let ttl_ms = session.spec.as_ref()?.policy.ttl_ms?;
-    if session.expiry.as_ref().is_some_and(|expiry| expiry.boot_id == keeper.boot_id) {
+    if session.expiry.as_ref().is_some_and(|expiry| expiry.boot == keeper.boot) {
         return None;
     }
-    let expiry = Expiry { boot_id: keeper.boot_id.clone(), boot_ms: now.boot_ms.saturating_add(ttl_ms) };
+    let expiry = Expiry { boot: keeper.boot.clone(), boot_ms: now.boot_ms.saturating_add(ttl_ms) };
     Some(Event::ExpirySet { expiry })
 }
 

@@ -461,7 +461,24 @@ pub struct Process {
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
     /// Since which boot.
-    pub boot_id: String,
+    pub boot: Boot,
+}
+
+/// One boot of one host: two hosts never have the same. Numbers of processes and times of the boot clock mean something
+/// only there. How it is written is for the host to say.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Boot(pub String);
+
+impl From<String> for Boot {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<Boot> for String {
+    fn from(boot: Boot) -> Self {
+        boot.0
+    }
 }
 
 /// Who asked for something.

@@ -33,7 +33,7 @@ pub use decide::{Command, Refusal, decide};
 pub use edges::{Edge, Edges, EndProof, Told};
 pub use effects::{Effect, effects};
 pub use event::{
-    Actor, Boundary, Conversation, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec,
+    Actor, Boot, Boundary, Conversation, Event, Exit, Limits, Origin, Outcome, Policy, Process, Spec,
     TerminalTraits,
 };
 pub use grants::{Caller, Deed, Forbidden, Grant, Target, may, needed};

@@ -121,7 +121,7 @@ pub(crate) fn set_policy(session: &Session, change: &PolicyChange, now: Now) -> 
     // One at rest gets its time with its next run.
     let live = session.keeper.as_ref().filter(|_| is_new_time && session.is_live());
     let expiry = live.zip(policy.ttl_ms).map(|(keeper, ttl_ms)| Event::ExpirySet {
-        expiry: Expiry { boot_id: keeper.boot_id.clone(), boot_ms: now.boot_ms.saturating_add(ttl_ms) },
+        expiry: Expiry { boot: keeper.boot.clone(), boot_ms: now.boot_ms.saturating_add(ttl_ms) },
     });
     let set = (policy != before).then_some(Event::PolicySet { policy });
     Ok(set.into_iter().chain(expiry).collect())

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Actor, Boundary, Command, Effect, Epoch, Event, Exit, Fence, Name, Now, Observation, Outcome, Phase,
-    Process, Refusal, Session, SessionId, Spec, State, decide, effects, observe,
+    Actor, Boot, Boundary, Command, Effect, Epoch, Event, Exit, Fence, Name, Now, Observation, Outcome,
+    Phase, Process, Refusal, Session, SessionId, Spec, State, decide, effects, observe,
 };
 
 fn at(boot_ms: u64) -> Now {
@@ -12,7 +12,7 @@ fn at(boot_ms: u64) -> Now {
 }
 
 fn process(pid: u32) -> Process {
-    Process { pid, start_ticks: u64::from(pid) * 10, boot_id: "boot".into() }
+    Process { pid, start_ticks: u64::from(pid) * 10, boot: Boot("boot".to_owned()) }
 }
 
 fn actor(pid: u32) -> Actor {

@@ -2,7 +2,8 @@
 //!
 //! Promise: a pid that was given to another process is never taken for the first one. An
 //! [`Identity`] is a pid with its start time and the boot it belongs to, and [`Verdict::Alive`]
-//! carries a descriptor that can only ever reach that process.
+//! carries a descriptor that can only ever reach that process. A process of an earlier boot of this host is gone; of
+//! a process of another host nothing is told.
 //! Not here: who belongs to whom (see [`crate::tree`]).
 //! Start with [`Identity::check`].
 
@@ -25,8 +26,8 @@ pub struct Identity {
     pub pid: u32,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
-    /// The boot of the kernel it runs in.
-    pub boot_id: String,
+    /// The boot of the kernel it runs in, and the host: as [`boot`] has it.
+    pub boot: String,
 }
 
 /// Whether a process still lives.
@@ -54,14 +55,30 @@ impl Identity {
     /// Whether it belongs to an earlier boot: then it is gone, and its numbers mean nothing now. What was
     /// written down without a boot may be of this one.
     pub fn is_of_another_boot(&self) -> io::Result<bool> {
-        Ok(!self.boot_id.is_empty() && boot_id()? != self.boot_id)
+        Ok(!self.boot.is_empty() && parts(boot()?).1 != parts(&self.boot).1)
+    }
+
+    /// Why nothing here tells whether it lives, if it belongs to another host: another boot proves an end only where both
+    /// boots are of one host.
+    pub fn elsewhere(&self) -> Option<String> {
+        let (host, _) = parts(&self.boot);
+        let is_of_this_host = boot().is_ok_and(|here| parts(here).0 == host);
+        let is_down = || std::env::var(HOST_IS_DOWN).is_ok_and(|down| down == host);
+        if is_of_this_host || !self.is_of_another_boot().unwrap_or(false) || is_down() {
+            return None;
+        }
+        Some(format!(
+            "pid {} is of another host ({host}), where it may still run: stop it there, or set {HOST_IS_DOWN}={host} if \
+             that host is down for good",
+            self.pid
+        ))
     }
 
     /// Whether this very process still lives.
     pub fn check(&self) -> Verdict {
-        match boot_id() {
-            Ok(current) if current != self.boot_id => return Verdict::Gone,
-            Ok(_) => {}
+        match self.is_of_another_boot() {
+            Ok(false) if !self.boot.is_empty() => {}
+            Ok(_) => return self.elsewhere().map_or(Verdict::Gone, Verdict::CannotTell),
             Err(error) => return Verdict::CannotTell(format!("cannot read the boot id: {error}")),
         }
         // The order matters. The descriptor pins whoever has the pid now; if that process has not
@@ -254,16 +271,35 @@ pub fn ignores_signal(pid: u32, signal: i32) -> io::Result<bool> {
     Ok((1..=64).contains(&signal) && ignored >> (signal - 1) & 1 == 1)
 }
 
-/// The id of this boot. It cannot change while we run, so it is read once.
-pub fn boot_id() -> io::Result<&'static str> {
-    static BOOT_ID: OnceLock<String> = OnceLock::new();
-    if let Some(id) = BOOT_ID.get() {
-        return Ok(id);
+/// The variable that holds a person's word: the host it names is down, and nothing of it runs any more.
+pub const HOST_IS_DOWN: &str = "BERTH_HOST_IS_DOWN";
+
+/// This boot of this host, `HOST/BOOT`. `BOOT` is the kernel's id of the boot. `HOST` follows from the machine id, which is
+/// not shown itself, and is `-` on a host that has none. Neither changes while we run, so they are read once.
+pub fn boot() -> io::Result<&'static str> {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    if let Some(boot) = BOOT.get() {
+        return Ok(boot);
     }
     let mut buffer = [0; 64];
     let text = proc::read_once(CWD, "/proc/sys/kernel/random/boot_id", &mut buffer)?;
-    let id = String::from_utf8_lossy(text).trim().to_owned();
-    Ok(BOOT_ID.get_or_init(|| id))
+    let boot = format!("{}/{}", host(), String::from_utf8_lossy(text).trim());
+    Ok(BOOT.get_or_init(|| boot))
+}
+
+/// Names this host, also after a reboot. Not a file of ours: that would go along with a copy of the state directory.
+fn host() -> String {
+    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let is_id = machine.trim().len() == 32 && machine.trim().bytes().all(|byte| byte.is_ascii_hexdigit());
+    // FNV-1a: what is written down and exported must not tell the machine id.
+    let eat = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let sum = b"berth host ".iter().copied().chain(machine.trim().bytes()).fold(0xcbf2_9ce4_8422_2325, eat);
+    if is_id { format!("{sum:016x}") } else { "-".to_owned() }
+}
+
+/// Host and boot.
+fn parts(boot: &str) -> (&str, &str) {
+    boot.split_once('/').unwrap_or(("", boot))
 }
 
 #[cfg(test)]

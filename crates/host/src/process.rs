@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 
-use crate::identity::{Identity, ProcessStat, boot_id, stat_at};
+use crate::identity::{Identity, ProcessStat, boot, stat_at};
 use crate::{clock, proc};
 
 /// As much of a command line as anybody wants to see.
@@ -42,7 +42,7 @@ pub fn census() -> io::Result<Vec<ProcessStat>> {
 impl ProcessStat {
     /// Which process this is.
     pub fn identity(&self) -> io::Result<Identity> {
-        Ok(Identity { pid: self.pid, start_ticks: self.start_ticks, boot_id: boot_id()?.to_owned() })
+        Ok(Identity { pid: self.pid, start_ticks: self.start_ticks, boot: boot()?.to_owned() })
     }
 
     /// How long ago it started.

@@ -8,6 +8,9 @@ use std::process::Command;
 use berth_host::identity::{Identity, Pidfd, Verdict, ignores_signal, stat};
 use common::{Scratch, Shell, await_exit, finish, spawn_quietly};
 
+/// An id that no boot has.
+const EARLIER_BOOT: &str = "00000000-0000-0000-0000-000000000000";
+
 #[test]
 fn a_living_process_is_alive_and_its_descriptor_reaches_it() {
     let shell = Shell::run("read x");
@@ -26,8 +29,24 @@ fn another_start_time_or_boot_is_another_process() {
     assert!(matches!(me.check(), Verdict::Alive(_)));
     let earlier = Identity { start_ticks: me.start_ticks - 1, ..me.clone() };
     assert!(matches!(earlier.check(), Verdict::Gone));
-    let before_reboot = Identity { boot_id: "00000000-0000-0000-0000-000000000000".into(), ..me };
+    let (host, boot) = me.boot.split_once('/').expect("host and boot");
+    let before_reboot = Identity { boot: format!("{host}/{EARLIER_BOOT}"), ..me.clone() };
     assert!(matches!(before_reboot.check(), Verdict::Gone));
+    // Two containers of one kernel may have machine ids of their own.
+    let beside = Identity { boot: format!("0123456789abcdef/{boot}"), ..me.clone() };
+    assert!(matches!(beside.check(), Verdict::Alive(_)));
+}
+
+#[test]
+fn a_process_of_another_host_is_neither_alive_nor_gone() {
+    let me = Identity::me().unwrap();
+    for (number, pid) in [("one of ours", me.pid), ("none here", i32::MAX.cast_unsigned())] {
+        let there = Identity { pid, boot: format!("0123456789abcdef/{EARLIER_BOOT}"), ..me.clone() };
+        assert!(there.is_of_another_boot().unwrap());
+        let Verdict::CannotTell(why) = there.check() else { panic!("{number}") };
+        assert!(why.contains("another host (0123456789abcdef)"), "{why}");
+    }
+    assert_eq!(me.elsewhere(), None);
 }
 
 #[test]

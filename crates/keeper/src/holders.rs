@@ -243,7 +243,7 @@ impl Holder {
     /// When it wrote the conversation of that other one, if that one has not read it since. At the same instant
     /// counts: to read it once more costs little. What was written before this boot everyone has read.
     pub fn wrote_unread_by(&self, other: &Self) -> Option<u64> {
-        let is_one = self.identity.boot_id == other.identity.boot_id && self.is_of_one_account_with(other);
+        let is_one = self.identity.boot == other.identity.boot && self.is_of_one_account_with(other);
         let wrote = self.wrote_in(&other.conversation_id).filter(|_| is_one);
         wrote.filter(|at| *at >= other.loaded_boot_ms)
     }
@@ -255,8 +255,14 @@ impl Holder {
             Verdict::Gone => false,
             // Whoever may be there, is: the other answer would let a second writer in. But what may not even be
             // signalled is another user's, who has the pid now.
-            Verdict::CannotTell(_) => !is_of_another_user(self.identity.pid),
+            Verdict::CannotTell(_) => !self.is_gone() && !is_of_another_user(self.identity.pid),
         }
+    }
+
+    /// Whether that process is proven not to write here any more. One of another host writes there, and this record came
+    /// with a copy.
+    fn is_gone(&self) -> bool {
+        matches!(self.identity.check(), Verdict::Gone) || self.identity.elsewhere().is_some()
     }
 
     /// Whether it has its conversation open now.
@@ -297,7 +303,7 @@ fn is_of_another_user(pid: u32) -> bool {
 
 /// When one that comes now opens its conversation: after everyone who is there, to the last of the same millisecond.
 pub fn next_opening(others: &[Holder], mine: &Holder) -> u64 {
-    let of_boot = others.iter().filter(|other| other.identity.boot_id == mine.identity.boot_id);
+    let of_boot = others.iter().filter(|other| other.identity.boot == mine.identity.boot);
     let latest = of_boot.map(|other| other.opened_boot_ms).max();
     latest.map_or(0, |latest| latest.saturating_add(1)).max(mine.opened_boot_ms)
 }
@@ -390,8 +396,7 @@ impl Holders {
         if found.holders.len() <= MANY_RECORDS {
             return found;
         }
-        let is_gone = |holder: &Holder| matches!(holder.identity.check(), Verdict::Gone);
-        let (mut gone, living): (Vec<_>, Vec<_>) = found.holders.into_iter().partition(is_gone);
+        let (mut gone, living): (Vec<_>, Vec<_>) = found.holders.into_iter().partition(Holder::is_gone);
         gone.sort_by_key(|holder| holder.seen_ms);
         let is_needed = |holder: &Holder| {
             let died_at_work = holder.doing != Doing::Idle;
@@ -428,10 +433,7 @@ impl Holders {
     /// Removes the records of processes that are proven gone for long, and what a power cut left of some. How many.
     pub fn sweep(&self, now_ms: u64) -> usize {
         let Ok(Some(_lock)) = self.lock() else { return 0 };
-        let is_over = |holder: &Holder| {
-            now_ms.saturating_sub(holder.seen_ms) > KEPT_MS
-                && matches!(holder.identity.check(), Verdict::Gone)
-        };
+        let is_over = |holder: &Holder| now_ms.saturating_sub(holder.seen_ms) > KEPT_MS && holder.is_gone();
         let gone = self.all().holders.into_iter().filter(is_over);
         let gone = gone.map(|holder| self.file(&holder.kind, &holder.identity));
         let is_empty = |file: &PathBuf| fs::metadata(file).is_ok_and(|file| file.len() == 0);

@@ -392,7 +392,7 @@ impl Keeper {
             turns.activity = self.talk.as_ref().and_then(agent::Talk::activity);
             turns.releases_in_ms = session.release_at_boot_ms().map(|at| at.saturating_sub(boot_ms));
         }
-        let expiry = session.expiry.as_ref().filter(|expiry| expiry.boot_id == self.me.boot_id);
+        let expiry = session.expiry.as_ref().filter(|expiry| expiry.boot.0 == self.me.boot);
         status.expires_in_ms = expiry.map(|expiry| expiry.boot_ms.saturating_sub(boot_ms));
         status
     }

@@ -19,7 +19,7 @@ use berth_host::process::census;
 use berth_host::{clock, tree};
 use berth_store::history::History;
 use berth_store::home::Home;
-use berth_store::process::identity;
+use berth_store::process::{elsewhere, identity};
 use berth_store::store::{self, Lease};
 use berth_store::stranger::StrangeHolder;
 use berth_store::{conversations, keepers, killpoint, view};
@@ -49,6 +49,10 @@ pub fn mark(id: &SessionId, epoch: Epoch) -> String {
 /// Ends what is left of a run whose keeper is gone, as [`store::open`] proved. The lease must be held. Says what was
 /// ended; the error names what is left and why.
 pub fn end_leftovers(dir: &Path, id: &SessionId, session: &Session) -> Result<Vec<String>, Vec<String>> {
+    // The locks are free, and yet this may be a copy, or a disk that was moved while the other host runs on.
+    if let Some(why) = elsewhere(session) {
+        return Err(vec![why]);
+    }
     // Nothing survives a reboot, and a number from before it means another process now.
     let ended = if is_of_another_boot(session) { vec![] } else { end_by_evidence(dir, id, session)? };
     // Nobody we could find, and nobody we could not tell. The run's lock is the proof: free means that

@@ -89,7 +89,7 @@ fn memory(home: &Home) -> Memory {
 struct ToldOf {
     pid: u32,
     start_ticks: u64,
-    boot_id: String,
+    boot: String,
 }
 
 /// What is wanted of a sweep.
@@ -557,8 +557,7 @@ impl Sweep<'_> {
         let Report { no_record, cannot_tell, foreign, .. } = &mut self.report;
         for stranger in no_record.iter_mut().chain(cannot_tell).chain(foreign) {
             let Ok(identity) = Identity::of(stranger.pid) else { continue };
-            let now =
-                ToldOf { pid: identity.pid, start_ticks: identity.start_ticks, boot_id: identity.boot_id };
+            let now = ToldOf { pid: identity.pid, start_ticks: identity.start_ticks, boot: identity.boot };
             stranger.is_new = !before.told.contains(&now);
             told.push(now);
         }
@@ -589,7 +588,7 @@ impl Sweep<'_> {
 }
 
 fn identity_of(told: &ToldOf) -> Identity {
-    Identity { pid: told.pid, start_ticks: told.start_ticks, boot_id: told.boot_id.clone() }
+    Identity { pid: told.pid, start_ticks: told.start_ticks, boot: told.boot.clone() }
 }
 
 /// The strongest claim on a process that no keeper is above, by what is cheap to look at, and whether

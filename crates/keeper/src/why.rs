@@ -6,7 +6,7 @@
 use std::fs;
 
 use berth_api::{Problem, SessionState, TurnState};
-use berth_core::{Grant, Limits, Phase, Session, SessionId, Spec, State};
+use berth_core::{Expiry, Grant, Limits, Phase, Session, SessionId, Spec, State};
 use berth_host::identity::Verdict;
 use berth_host::lock::{Probe, probe};
 use berth_host::{clock, identity};
@@ -103,7 +103,7 @@ pub fn why(home: &Home, id: &SessionId) -> Result<Why, Problem> {
             evidence.push(Fact { source: "run lock", fact, age_ms: 0 });
         }
         Ok(Some(Probe::Free)) => {
-            let fact = "free: nothing of the last run is left".to_owned();
+            let fact = "free: nothing of the last run is left on this host".to_owned();
             evidence.push(Fact { source: "run lock", fact, age_ms: 0 });
         }
         Ok(None) | Err(_) => {}
@@ -176,7 +176,9 @@ fn turn_facts(session: &Session, id: &SessionId, kept: bool) -> Vec<Fact> {
     );
     let policy = session.spec.as_ref().map(|spec| spec.policy.clone()).unwrap_or_default();
     facts.extend(policy.idle_ms.map(|ms| format!("an idle agent is paused after {} s", ms / 1000)));
-    facts.extend(session.expiry.as_ref().map(|expiry| {
+    // One of another boot begins anew with the next run.
+    let of_this_boot = |expiry: &&Expiry| identity::boot().is_ok_and(|boot| expiry.boot.0 == boot);
+    facts.extend(session.expiry.as_ref().filter(of_this_boot).map(|expiry| {
         format!(
             "the session's time is up in {} s (boot clock), if the host runs on",
             in_seconds(expiry.boot_ms)

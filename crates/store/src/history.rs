@@ -13,7 +13,7 @@ use berth_core::{
 use berth_journal::{Committed, Record};
 
 use crate::turn_index::Link;
-use crate::turn_view;
+use crate::{process, turn_view};
 
 /// How much of a prompt or an answer a status has: more than a line of any terminal shows.
 const LINE_CHARS: usize = 200;
@@ -269,6 +269,8 @@ impl History {
             Some(outcome) => status.set_outcome(&outcome.clone().into()),
             None if session.state(kept) == State::Lost => {
                 status.set_outcome(&berth_api::record::Outcome::Lost);
+                let unproven = process::elsewhere(session).map(|why| format!("not proven: {why}"));
+                status.failure = unproven.or(status.failure);
             }
             None => {}
         }

@@ -5,12 +5,17 @@ use berth_host::identity::{Identity, Verdict};
 
 /// The core's view of an identity.
 pub fn process(identity: Identity) -> Process {
-    Process { pid: identity.pid, start_ticks: identity.start_ticks, boot_id: identity.boot_id }
+    Process { pid: identity.pid, start_ticks: identity.start_ticks, boot: identity.boot.into() }
 }
 
 /// The host's view of a process.
 pub fn identity(process: &Process) -> Identity {
-    Identity { pid: process.pid, start_ticks: process.start_ticks, boot_id: process.boot_id.clone() }
+    Identity { pid: process.pid, start_ticks: process.start_ticks, boot: process.boot.0.clone() }
+}
+
+/// Why nothing here tells whether the current or last run is over, if that was on another host.
+pub fn elsewhere(session: &Session) -> Option<String> {
+    session.keeper.as_ref().and_then(|keeper| identity(keeper).elsewhere())
 }
 
 /// Whether a live run's keeper is gone: then whoever holds the lease is clearing up after it.

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use berth_api::snapshot::SessionSnapshot;
 use berth_core::SessionId;
-use berth_host::identity::boot_id;
+use berth_host::identity::boot;
 use berth_journal::{Checkpoint, Seq};
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ struct Paper {
     format: u32,
     id: String,
     /// The boot that it was written in, unless it was synced: a power cut may have kept one of two files.
-    boot_id: Option<String>,
+    boot: Option<String>,
     seq: u64,
     sum: u32,
     index: Option<u64>,
@@ -81,7 +81,7 @@ impl Snapshot {
 
     /// Writes it. A snapshot that is not synced counts until the next boot.
     pub(crate) fn write(&self, dir: &Path, id: &SessionId, synced: bool) -> io::Result<()> {
-        let bytes = self.encode(id, if synced { None } else { Some(boot_id()?.to_owned()) });
+        let bytes = self.encode(id, if synced { None } else { Some(boot()?.to_owned()) });
         if bytes.len() > Self::MAX_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
@@ -98,7 +98,7 @@ impl Snapshot {
     }
 
     /// The bytes of the file.
-    pub fn encode(&self, id: &SessionId, boot_id: Option<String>) -> Vec<u8> {
+    pub fn encode(&self, id: &SessionId, boot: Option<String>) -> Vec<u8> {
         let Checkpoint { seq, sum } = self.checkpoint;
         let History {
             session,
@@ -119,7 +119,7 @@ impl Snapshot {
         let paper = Paper {
             format: FORMAT,
             id: id.to_string(),
-            boot_id,
+            boot,
             seq: seq.0,
             sum,
             index: self.index,
@@ -153,7 +153,7 @@ impl Snapshot {
             return None;
         }
         let paper: Paper = serde_json::from_slice(json).ok()?;
-        let is_of_now = paper.boot_id.is_none_or(|written| boot_id().is_ok_and(|now| now == written));
+        let is_of_now = paper.boot.is_none_or(|written| boot().is_ok_and(|now| now == written));
         if paper.format != FORMAT || paper.id != id.as_str() || !is_of_now {
             return None;
         }

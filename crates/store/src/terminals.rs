@@ -58,7 +58,7 @@ struct Record {
     tty: PathBuf,
     leader_pid: u32,
     leader_start_ticks: u64,
-    boot_id: String,
+    boot: String,
     pane: Option<String>,
     ssh: Option<String>,
     uid: u32,
@@ -89,7 +89,7 @@ impl Terminal {
         for part in [
             self.tty.as_os_str().as_bytes(),
             numbers.as_bytes(),
-            self.leader.boot_id.as_bytes(),
+            self.leader.boot.as_bytes(),
             self.pane.as_deref().unwrap_or_default().as_bytes(),
             self.ssh.as_deref().unwrap_or_default().as_bytes(),
         ] {
@@ -123,7 +123,7 @@ impl Home {
             tty: terminal.tty.clone(),
             leader_pid: terminal.leader.pid,
             leader_start_ticks: terminal.leader.start_ticks,
-            boot_id: terminal.leader.boot_id.clone(),
+            boot: terminal.leader.boot.clone(),
             pane: terminal.pane.clone(),
             ssh: terminal.ssh.clone(),
             uid: terminal.uid,
@@ -193,7 +193,7 @@ pub fn read(path: &Path) -> Result<Option<(Terminal, SessionId)>, String> {
     let record: Record = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
     let id = SessionId::parse(&record.session).ok_or("it names no session")?;
     let leader =
-        Identity { pid: record.leader_pid, start_ticks: record.leader_start_ticks, boot_id: record.boot_id };
+        Identity { pid: record.leader_pid, start_ticks: record.leader_start_ticks, boot: record.boot };
     let Record { tty, pane, ssh, uid, .. } = record;
     Ok(Some((Terminal { tty, leader, pane, ssh, uid }, id)))
 }
@@ -236,12 +236,12 @@ mod tests {
         assert_eq!(home.current(&one), Ok(None));
         home.set_current(&one, &id("0123456789ab")).unwrap();
         assert_eq!(home.current(&one), Ok(Some(id("0123456789ab"))));
-        let leader = |pid, start_ticks, boot: &str| Identity { pid, start_ticks, boot_id: boot.to_owned() };
-        let Identity { pid, start_ticks, boot_id } = one.leader.clone();
+        let leader = |pid, start_ticks, boot: &str| Identity { pid, start_ticks, boot: boot.to_owned() };
+        let Identity { pid, start_ticks, boot } = one.leader.clone();
         let others = [
             Terminal { tty: "/dev/pts/4".into(), ..one.clone() },
-            Terminal { leader: leader(pid + 1, start_ticks, &boot_id), ..one.clone() },
-            Terminal { leader: leader(pid, start_ticks + 1, &boot_id), ..one.clone() },
+            Terminal { leader: leader(pid + 1, start_ticks, &boot), ..one.clone() },
+            Terminal { leader: leader(pid, start_ticks + 1, &boot), ..one.clone() },
             Terminal { leader: leader(pid, start_ticks, "another boot"), ..one.clone() },
             Terminal { pane: Some("tmux /tmp/tmux-0/default,1 %1".to_owned()), ..one.clone() },
             Terminal { ssh: Some("10.0.0.1 1 10.0.0.2 22".to_owned()), ..one.clone() },

@@ -149,10 +149,11 @@ fn stopping_by_order_ends_it_whoever_owns_it_and_they_may_ask_again() {
 /// The identity a status names, of one that may be gone by now.
 fn process_or_gone(status: &serde_json::Value) -> berth_host::identity::Identity {
     let pid = u32::try_from(status["pid"].as_u64().expect("a pid")).expect("a pid");
+    let me = berth_host::identity::Identity::me().expect("this test");
     berth_host::identity::Identity::of(pid).unwrap_or(berth_host::identity::Identity {
         pid,
         start_ticks: 0,
-        boot_id: "gone".into(),
+        ..me
     })
 }
 

@@ -41,6 +41,13 @@ pub(crate) fn another_boot(lab: &Lab) -> String {
     format!("mount --bind {} /proc/sys/kernel/random/boot_id", file.display())
 }
 
+/// The script that shows another host, which has another boot as well.
+pub(crate) fn another_host(lab: &Lab) -> String {
+    let file = lab.dir().join("machine-id");
+    std::fs::write(&file, "0123456789abcdef0123456789abcdef\n").expect("a file");
+    format!("{}\nmount --bind {} /etc/machine-id", another_boot(lab), file.display())
+}
+
 /// Runs `body` in a pid namespace of its own: this test binary executes itself there with `test`, the whole
 /// name of the test that calls this. A shell is process 1 there, which collects the dead at once, and whatever
 /// is left ends with it.

@@ -7,7 +7,7 @@ use berth_host::identity::Identity;
 use rustix::process::Signal;
 
 use crate::namespace::{
-    WITHOUT_GROUPS, another_boot, can_unshare, changed, inside_pid_namespace, next_pid_is,
+    WITHOUT_GROUPS, another_boot, another_host, can_unshare, changed, inside_pid_namespace, next_pid_is,
 };
 use crate::{BERTH, Bystander, done, endings, is_alive, is_gone, lab};
 
@@ -182,4 +182,55 @@ fn e2_a_boot_id_that_changed_while_the_runs_lock_is_held_ends_nobody_and_starts_
     assert_eq!(lab.show(&id)["state"], "lost");
     assert!(is_gone(&agent));
     innocent.assert_untouched();
+}
+
+#[test]
+fn a_run_of_another_host_is_over_only_when_a_person_says_that_the_host_is_down() {
+    if !can_unshare() {
+        return;
+    }
+    if !std::path::Path::new("/etc/machine-id").exists() {
+        return eprintln!("SKIPPED: this host has no machine id");
+    }
+    let lab = lab();
+    // It runs on "that host": nothing here holds a lock of it.
+    let (id, agent, heard) = lost_with_a_living_agent(&lab, &["close-all"]);
+    let (host, _) = agent.boot.split_once('/').expect("host and boot");
+    let copy = lab.dir().join("copy");
+    let copied = Command::new("cp").arg("-a").arg(lab.home()).arg(&copy).status().expect("cp starts");
+    assert!(copied.success());
+    let elsewhere = format!("{}\n{WITHOUT_GROUPS}", another_host(&lab));
+    let in_home = |home: &std::path::Path, args: &[&str], down: &str| {
+        let mut command = changed(&lab, &elsewhere, args);
+        command.env("BERTH_HOME", home).env("BERTH_HOST_IS_DOWN", down);
+        let said = done(command);
+        assert!(is_alive(&agent), "{args:?} ended a process by a number of another host");
+        assert_eq!(std::fs::read_to_string(&heard).expect("its file"), "", "{args:?} signalled it");
+        said
+    };
+    // A disk that was moved, and a copy.
+    for home in [&lab.home(), &copy] {
+        for args in [&["show", &id][..], &["resume", "-d", &id], &["stop", &id], &["sweep"]] {
+            let said = in_home(home, args, "another one");
+            assert_ne!(said.code, 0, "{args:?}: {said:?}");
+            let words = format!("another host ({host})");
+            assert!(format!("{said:?}").contains(&words), "{args:?} says what is in the way: {said:?}");
+        }
+        let why = in_home(home, &["why", &id], "");
+        assert!(why.out.contains("is lost") && why.out.contains("another host"), "{why:?}");
+        let shown = in_home(home, &["show", &id], "");
+        assert!(shown.out.contains("not proven: ") && !shown.out.contains("died"), "{shown:?}");
+    }
+    assert!(endings(&lab, &id).is_empty(), "nobody said that it is over");
+    for home in [&lab.home(), &copy] {
+        let resumed = in_home(home, &["resume", "-d", "--json", &id], host);
+        assert!(resumed.code == 0 && resumed.out.contains("\"epoch\": 2"), "{resumed:?}");
+        let stopped = in_home(home, &["stop", "--grace", "0s", &id], host);
+        assert_eq!(stopped.code, 0, "{stopped:?}");
+    }
+    assert_eq!(endings(&lab, &id)[0], (1, "\"lost\"".to_owned()));
+    signal(&agent, Signal::KILL);
+    wait_gone(&agent);
+    // The group of the first run, which on another host would not be here.
+    lab.ok(["sweep"]);
 }

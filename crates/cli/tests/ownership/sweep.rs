@@ -305,9 +305,11 @@ fn f7_what_is_remembered_is_bounded_and_who_is_there_is_never_forgotten() {
     /// More than a sweep remembers.
     const MANY: usize = 5000;
     let me = berth_host::identity::Identity::me().expect("this test");
-    let gone = json!({"pid": 4_000_000, "start_ticks": 1, "boot_id": "another"});
+    let (host, _) = me.boot.split_once('/').expect("host and boot");
+    let earlier = format!("{host}/another");
+    let gone = json!({"pid": 4_000_000, "start_ticks": 1, "boot": earlier});
     // They live, and so they count; but they are nobody's strangers.
-    let alive = json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot_id": me.boot_id});
+    let alive = json!({"pid": me.pid, "start_ticks": me.start_ticks, "boot": me.boot});
     for remembered in [gone, alive] {
         let lab = lab();
         lab.ok(["ls"]);
@@ -333,6 +335,6 @@ fn f7_what_is_remembered_is_bounded_and_who_is_there_is_never_forgotten() {
         assert_eq!(after_damage, Some(json!(true)));
         let kept = kept["told"].as_array().expect("a list");
         assert!(kept.len() <= 1000 && kept.iter().any(|told| told["pid"] == stranger.id()), "{}", kept.len());
-        assert!(kept.iter().all(|told| told["boot_id"] != "another"), "nobody of another boot lives");
+        assert!(kept.iter().all(|told| told["boot"] != earlier), "nobody of another boot lives");
     }
 }

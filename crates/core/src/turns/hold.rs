@@ -1,7 +1,7 @@
 //! Why a queue does not go on, and who has it go on again.
 
 use super::Failure;
-use crate::{Actor, Event, Refusal, Session};
+use crate::{Actor, Boot, Event, Refusal, Session};
 
 /// Why a queue does not go on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,7 +50,7 @@ pub enum Hold {
         /** The number of that attempt, from 1 on. */
         attempt: u32,
         /** The boot on whose clock the back-off counts. */
-        boot_id: String,
+        boot: Boot,
         /** When the back-off is over, on that clock. */
         until_boot_ms: u64,
     },

@@ -17,7 +17,7 @@ pub(crate) fn deliver(
     if session.due_turn() != Some(turn) {
         return Err(Refusal::NotDue { turn });
     }
-    if session.is_expired(session.boot_id(), now.boot_ms) {
+    if session.is_expired(session.boot(), now.boot_ms) {
         return Ok(expired(session, now));
     }
     if session.is_late(turn, now) {

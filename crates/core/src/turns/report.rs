@@ -94,8 +94,8 @@ fn model_failed(session: &Session, current: &Current, end: &TurnEnd, now: Now) -
             let hold = session.turns.hold.is_none().then(|| {
                 let back_off = FIRST_BACK_OFF.as_millis() as u64 * (1 << before.attempt);
                 let until_boot_ms = now.boot_ms.saturating_add(back_off);
-                let (attempt, boot_id) = (before.attempt + 1, session.boot_id().to_owned());
-                let hold = Hold::Retrying { turn, failure, reason, by, attempt, boot_id, until_boot_ms };
+                let (attempt, boot) = (before.attempt + 1, session.boot().clone());
+                let hold = Hold::Retrying { turn, failure, reason, by, attempt, boot, until_boot_ms };
                 Event::QueueHeld { hold }
             });
             let accepted = Event::TurnAccepted { turn: by, prompt };
@@ -195,7 +195,7 @@ fn released(session: &Session, why: Release, now: Now) -> Event {
 
 /// What time alone brings.
 pub(crate) fn tick(session: &Session, now: Now) -> Vec<Event> {
-    if session.is_expired(session.boot_id(), now.boot_ms) {
+    if session.is_expired(session.boot(), now.boot_ms) {
         return expired(session, now);
     }
     let mut events = withdrawals(session, now);

@@ -32,7 +32,7 @@ pub(crate) fn send(session: &Session, prompt: Prompt, now: Now) -> Result<Vec<Ev
         return Err(Refusal::BeingEnded);
     }
     // A session at rest may be looked at on the clock of another boot; whoever starts it knows that clock.
-    let is_over = session.is_live() && session.is_expired(session.boot_id(), now.boot_ms);
+    let is_over = session.is_live() && session.is_expired(session.boot(), now.boot_ms);
     if is_over || session.released == Some(Release::Expired) {
         return Err(Refusal::Expired);
     }

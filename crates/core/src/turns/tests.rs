@@ -22,8 +22,8 @@ use super::{
     TurnState,
 };
 use crate::{
-    Actor, Boundary, Command, Effect, Event, Exit, Now, Observation, Policy, Process, Refusal, Session, Spec,
-    decide, effects, observe,
+    Actor, Boot, Boundary, Command, Effect, Event, Exit, Now, Observation, Policy, Process, Refusal, Session,
+    Spec, decide, effects, observe,
 };
 
 const IDLE_MS: u64 = 60_000;
@@ -108,15 +108,15 @@ impl Story {
     }
 
     fn process(&self, pid: u32) -> Process {
-        Process { pid, start_ticks: 1, boot_id: self.boot_id() }
+        Process { pid, start_ticks: 1, boot: self.boot() }
     }
 
-    fn boot_id(&self) -> String {
-        format!("boot {}", self.boot)
+    fn boot(&self) -> Boot {
+        Boot(format!("boot {}", self.boot))
     }
 
     fn in_ms(&self, ms: u64) -> Option<StartBy> {
-        Some(StartBy { boot_id: self.boot_id(), boot_ms: self.now.boot_ms + ms })
+        Some(StartBy { boot: self.boot(), boot_ms: self.now.boot_ms + ms })
     }
 
     fn start(&mut self) -> Result<Vec<Event>, Refusal> {

@@ -4,7 +4,7 @@
 //! Not here: what is done when a moment has come (`report`).
 
 use super::Hold;
-use crate::{Now, Phase, Session};
+use crate::{Boot, Now, Phase, Session};
 
 /// Why berth ended a run that nobody asked to end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ pub enum Release {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Expiry {
     /// Of which boot.
-    pub boot_id: String,
+    pub boot: Boot,
     /// On its clock.
     pub boot_ms: u64,
 }
@@ -46,19 +46,20 @@ impl Session {
     }
 
     /// Whether the session's time is up.
-    pub fn is_expired(&self, boot_id: &str, boot_ms: u64) -> bool {
-        self.expiry.as_ref().is_some_and(|expiry| expiry.boot_id == boot_id && expiry.boot_ms <= boot_ms)
+    pub fn is_expired(&self, boot: &Boot, boot_ms: u64) -> bool {
+        self.expiry.as_ref().is_some_and(|expiry| expiry.boot == *boot && expiry.boot_ms <= boot_ms)
     }
 
     /// The boot whose clock the current or last run counts by.
-    pub(super) fn boot_id(&self) -> &str {
-        self.keeper.as_ref().map_or("", |keeper| keeper.boot_id.as_str())
+    pub(super) fn boot(&self) -> &Boot {
+        const NONE: &Boot = &Boot(String::new());
+        self.keeper.as_ref().map_or(NONE, |keeper| &keeper.boot)
     }
 
     /// By when a turn has to be with the agent, on the boot clock. A moment of an earlier boot has passed.
     fn start_by_boot_ms(&self, turn: u64) -> Option<u64> {
         let start_by = self.turns.open(turn)?.start_by.as_ref()?;
-        Some(if start_by.boot_id == self.boot_id() { start_by.boot_ms } else { 0 })
+        Some(if start_by.boot == *self.boot() { start_by.boot_ms } else { 0 })
     }
 
     pub(super) fn is_late(&self, turn: u64, now: Now) -> bool {
@@ -68,8 +69,8 @@ impl Session {
     /// When the back-off before a retry is over, on the boot clock. One of an earlier boot is over.
     pub(super) fn back_off_until_boot_ms(&self) -> Option<u64> {
         match &self.turns.hold {
-            Some(Hold::Retrying { boot_id, until_boot_ms, .. }) => {
-                Some(if *boot_id == self.boot_id() { *until_boot_ms } else { 0 })
+            Some(Hold::Retrying { boot, until_boot_ms, .. }) => {
+                Some(if boot == self.boot() { *until_boot_ms } else { 0 })
             }
             Some(
                 Hold::Paused { .. }
@@ -91,7 +92,7 @@ impl Session {
         let withdrawals = self.turns.queue.iter().filter_map(|turn| self.start_by_boot_ms(*turn));
         let cancel = self.turns.current.as_ref().and_then(|current| current.cancel.as_ref());
         let cancel = cancel.filter(|_| matches!(self.phase, Phase::Running { .. }));
-        let expiry = self.expiry.as_ref().filter(|it| it.boot_id == self.boot_id() && may_be_released(self));
+        let expiry = self.expiry.as_ref().filter(|it| it.boot == *self.boot() && may_be_released(self));
         withdrawals
             .chain(cancel.map(|cancel| cancel.until_boot_ms))
             .chain(expiry.map(|expiry| expiry.boot_ms))

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::Actor;
+use crate::{Actor, Boot};
 
 /// One accepted input.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ pub struct Turn {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartBy {
     /// Of which boot.
-    pub boot_id: String,
+    pub boot: Boot,
     /// On its clock.
     pub boot_ms: u64,
 }

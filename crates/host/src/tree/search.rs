@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, readlinkat, statx};
 
-use crate::identity::{Identity, ProcessStat, boot_id, stat_at};
+use crate::identity::{Identity, ProcessStat, boot, stat_at};
 use crate::proc;
 
 /// How often, and how far apart, an environment is read that is not there yet.
@@ -235,12 +235,12 @@ fn has_no_environment(line: &[u8]) -> bool {
 fn search(mut look: impl FnMut(BorrowedFd<'_>, u32) -> io::Result<Option<ProcessStat>>) -> io::Result<Found> {
     let mut found = Found::default();
     let proc = proc::open()?;
-    let boot_id = boot_id()?;
+    let boot = boot()?;
     proc::each_pid(&proc, |pid| {
         match look(proc.as_fd(), pid) {
             Ok(Some(stat)) if !stat.is_zombie() => {
-                let boot_id = boot_id.to_owned();
-                found.processes.push(Identity { pid, start_ticks: stat.start_ticks, boot_id });
+                let boot = boot.to_owned();
+                found.processes.push(Identity { pid, start_ticks: stat.start_ticks, boot });
             }
             Ok(_) => {}
             Err(error) if proc::is_gone(&error) => {}

@@ -23,7 +23,7 @@ const USUAL_BYTES: usize = 2 << 10;
 pub(super) struct Process {
     pid: u32,
     start_ticks: u64,
-    boot_id: String,
+    boot: String,
 }
 
 pub(super) fn to_json(holder: &Holder) -> io::Result<Vec<u8>> {

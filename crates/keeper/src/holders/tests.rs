@@ -1,7 +1,7 @@
 use super::*;
 
 fn agent_of(pid: u32) -> Agent {
-    let identity = Identity { pid, start_ticks: 7, boot_id: "boot".to_owned() };
+    let identity = Identity { pid, start_ticks: 7, boot: "boot".to_owned() };
     Agent { identity, terminal: None, session: None, session_dir: None, above: vec![] }
 }
 
@@ -98,7 +98,7 @@ fn whoever_read_a_conversation_while_another_worked_there_lacks_its_answer() {
     assert_eq!(after(&back).unwrap().left, [Left { conversation_id: "b".to_owned(), wrote_boot_ms: 300 }]);
     // Of another boot, all was read.
     let mut old = turn;
-    old.identity.boot_id = "before".to_owned();
+    old.identity.boot = "before".to_owned();
     assert_eq!(old.wrote_unread_by(&reader(110)), None);
 }
 
@@ -220,11 +220,11 @@ fn f14_a_record_goes_only_when_its_process_is_proven_gone_and_it_is_old() {
 #[test]
 fn records_of_those_who_are_gone_make_room_the_oldest_first_and_none_that_somebody_needs() {
     let (root, holders) = lab("room");
-    let boot_id = Identity::me().unwrap().boot_id;
+    let boot = Identity::me().unwrap().boot;
     let gone = |pid: u32, id: &str, at: u64| {
         let mut holder = after(&[(id, at, prompt()), (id, at, Told::Stopped { answer: None })]).unwrap();
         // No process started at that tick of this boot.
-        holder.identity = Identity { pid, start_ticks: u64::MAX, boot_id: boot_id.clone() };
+        holder.identity = Identity { pid, start_ticks: u64::MAX, boot: boot.clone() };
         holders.write(&holder).unwrap();
         holder
     };
@@ -275,7 +275,7 @@ fn e2_a_record_that_has_our_name_from_an_earlier_boot_is_of_another_process() {
     let (root, holders) = lab("boot");
     let mine = after(&[("a", 1, started("startup"))]).unwrap();
     let mut old = mine.clone();
-    old.identity.boot_id = "before".to_owned();
+    old.identity.boot = "before".to_owned();
     holders.write(&old).unwrap();
     assert_eq!(holders.file("claude", &old.identity), holders.file("claude", &mine.identity));
     assert_eq!(holders.of_process("claude", &mine.identity), None);

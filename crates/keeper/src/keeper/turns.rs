@@ -69,9 +69,9 @@ impl Keeper {
         if let Some(expected) = &submit.expected_session {
             turn::is_expected(&self.owner.history().session, &self.id, expected)?;
         }
-        let boot_id = self.me.boot_id.clone();
+        let boot = self.me.boot.clone().into();
         let start_by = submit.max_wait_ms.map(|wait| clock::boot_ms().saturating_add(wait));
-        let start_by = start_by.map(|boot_ms| StartBy { boot_id, boot_ms });
+        let start_by = start_by.map(|boot_ms| StartBy { boot, boot_ms });
         let NewTurn { text, key, manner, .. } = submit;
         let prompt = Prompt { by, text, key, start_by, manner: manner.into(), retry: None };
         Ok(Some(Command::Send { prompt }))

@@ -6,7 +6,7 @@ fn writer() -> Writer {
     Writer {
         kind: "claude".to_owned(),
         conversation_id: "id".to_owned(),
-        identity: Identity { pid: 4711, start_ticks: 1, boot_id: String::new() },
+        identity: Identity { pid: 4711, start_ticks: 1, boot: String::new() },
         // 2026-11-16 10:02 UTC.
         since_ms: 1_794_823_320_000,
         cwd: Some("/dir".into()),

@@ -3,7 +3,7 @@
 //! Agents exit when they like, fork children that ignore SIGTERM, fork while they are being killed, and sometimes
 //! hang in the kernel where no signal reaches them. A power cut ends all of them and starts the boot clock again.
 
-use berth_core::{Epoch, Exit, Now, Process};
+use berth_core::{Boot, Epoch, Exit, Now, Process};
 use berth_journal::fake::Rng;
 
 /// How many processes a run has at most, so that a run under fire comes to an end.
@@ -43,8 +43,8 @@ impl Host {
     }
 
     /// What this boot is called.
-    pub(crate) fn boot_id(&self) -> String {
-        format!("boot {}", self.boot)
+    pub(crate) fn boot(&self) -> Boot {
+        Boot(format!("boot {}", self.boot))
     }
 
     /// Whether an agent is there and does something.
@@ -105,7 +105,7 @@ impl Host {
                 break pid;
             }
         };
-        let process = Process { pid, start_ticks: self.boot_ms / 10, boot_id: self.boot_id() };
+        let process = Process { pid, start_ticks: self.boot_ms / 10, boot: self.boot() };
         let is_deaf = self.rng.below(3) == 0;
         let (is_stuck, ends, ended) = (false, None, None);
         let living =

@@ -4,8 +4,8 @@
 //! to do again. Start with [`Keeper::turn`].
 
 use berth_core::{
-    Boundary, Command, Effect, Ending, Epoch, Event, Fence, Observation, Outcome, PROOF_PATIENCE, Phase,
-    Process, Refusal, effects,
+    Boot, Boundary, Command, Effect, Ending, Epoch, Event, Fence, Observation, Outcome, PROOF_PATIENCE,
+    Phase, Process, Refusal, effects,
 };
 use berth_keeper::owner::{Input, Taken};
 
@@ -25,7 +25,7 @@ pub(crate) struct Keeper {
     pub(crate) mind: Mind,
     /// The number of this process's life.
     pub(crate) life: u64,
-    boot_id: String,
+    boot: Boot,
     unjournalled: Vec<Observation>,
     /// Reports that arrived, for a world that repeats itself.
     reported: Vec<Observation>,
@@ -42,14 +42,14 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(mind: Mind, life: u64, boot_id: String) -> Self {
+    pub(crate) fn new(mind: Mind, life: u64, boot: Boot) -> Self {
         let (unjournalled, reported) = (Vec::new(), Vec::new());
         let (performed, refused) = (Vec::new(), Vec::new());
         let (killed_at_ms, retry_at_ms, spawned) = (None, None, None);
         Self {
             mind,
             life,
-            boot_id,
+            boot,
             unjournalled,
             reported,
             performed,
@@ -64,7 +64,7 @@ impl Keeper {
 
     /// This process, for the record.
     pub(crate) fn me(&self) -> Process {
-        Process { pid: 1_000_000 + self.life as u32, start_ticks: self.life, boot_id: self.boot_id.clone() }
+        Process { pid: 1_000_000 + self.life as u32, start_ticks: self.life, boot: self.boot.clone() }
     }
 
     /// One turn of the loop: what the kernel and the clock bring, then what is owed.

@@ -41,7 +41,7 @@ impl Life {
     }
 
     fn keeper_of(&self, mind: Mind) -> Keeper {
-        Keeper::new(mind, self.keepers, self.world.host.boot_id())
+        Keeper::new(mind, self.keepers, self.world.host.boot())
     }
 
     fn started(&mut self, keeper: Keeper) -> Result<(), Halt> {

@@ -51,9 +51,9 @@ impl World {
             _ => Manner::Queue,
         };
         let within_ms = (rng.below(6) == 0).then(|| rng.below(3000));
-        let boot_id = self.host.boot_id();
+        let boot = self.host.boot();
         let boot_ms = self.now().boot_ms;
-        let start_by = within_ms.map(|ms| StartBy { boot_id, boot_ms: boot_ms + ms });
+        let start_by = within_ms.map(|ms| StartBy { boot, boot_ms: boot_ms + ms });
         Prompt { by: Default::default(), text, key, start_by, manner, retry: None }
     }
 }
@@ -192,8 +192,8 @@ impl Keeper {
                 let into = current.map(|current| current.turn).filter(|whole| whole != turn);
                 let given = self.mind.session().turns.open(*turn);
                 let told = given.map(|turn| turn.prompt.to_string());
-                let (boot_id, now) = (world.host.boot_id(), world.now().boot_ms);
-                let is_late = |by: &StartBy| by.boot_id != boot_id || by.boot_ms <= now;
+                let (boot, now) = (world.host.boot(), world.now().boot_ms);
+                let is_late = |by: &StartBy| by.boot != boot || by.boot_ms <= now;
                 if given.and_then(|turn| turn.start_by.as_ref()).is_some_and(is_late) {
                     return Err(Halt::Broken(format!("turn {turn} is said too late")));
                 }

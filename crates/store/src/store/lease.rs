@@ -222,7 +222,7 @@ pub fn unreadable(dir: &Path, error: &io::Error) -> Problem {
 
 /// What a lease held by this process begins with.
 pub fn signature(holder: &Identity) -> String {
-    format!("pid={} start={} boot={} ", holder.pid, holder.start_ticks, holder.boot_id)
+    format!("pid={} start={} boot={} ", holder.pid, holder.start_ticks, holder.boot)
 }
 
 /// Who signed a lease with this text.
@@ -231,8 +231,8 @@ pub fn signed_by(text: &str) -> Option<Identity> {
     let mut word = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
     let pid = word("pid")?.parse().ok()?;
     let start_ticks = word("start")?.parse().ok()?;
-    let boot_id = word("boot")?.to_owned();
-    Some(Identity { pid, start_ticks, boot_id })
+    let boot = word("boot")?.to_owned();
+    Some(Identity { pid, start_ticks, boot })
 }
 
 /// What the lease in `dir` says about who holds, or last held it. A lease that is missing is not made: a new file would

@@ -1,8 +1,10 @@
 //! What time alone brings: idleness, turns that come too late, sessions whose time is up.
 
-use super::{IDLE_MS, Story, prompt};
+use std::time::Duration;
+
+use super::{IDLE_MS, Story, actor, prompt};
 use crate::turns::{Expiry, Final, Prompt, RELEASE_GRACE, Release, TurnState};
-use crate::{Effect, Epoch, Event, Exit, Observation, Phase, Policy, Refusal, State};
+use crate::{Command, Effect, Epoch, Event, Exit, Observation, Phase, Policy, Refusal, State};
 
 /// H2: a host that slept expires nothing that runs, and nothing that waits without a limit.
 #[test]
@@ -135,7 +137,7 @@ fn a_session_whose_time_is_up_between_two_runs_ends_for_good() {
 #[test]
 fn a_session_whose_time_is_up_ends_for_good() {
     let mut story = Story::ready(Policy { ttl_ms: Some(5000), ..Policy::default() });
-    let expiry = Expiry { boot_id: story.boot_id(), boot_ms: story.now.boot_ms + 5000 };
+    let expiry = Expiry { boot: story.boot(), boot_ms: story.now.boot_ms + 5000 };
     assert_eq!(story.session.expiry, Some(expiry));
     story.send(prompt("one")).expect("there is room");
     story.deliver();
@@ -166,8 +168,30 @@ fn h3_a_session_that_was_at_rest_when_its_host_was_started_again_has_its_time_an
     assert_eq!(story.start(), Err(Refusal::Expired));
     story.reboot();
     story.start().expect("the clock began anew");
-    assert_eq!(
-        story.session.expiry,
-        Some(Expiry { boot_id: story.boot_id(), boot_ms: story.now.boot_ms + 5000 })
-    );
+    assert_eq!(story.session.expiry, Some(Expiry { boot: story.boot(), boot_ms: story.now.boot_ms + 5000 }));
+}
+
+/// Times that outlive a run carry their boot; those of a run are of the boot that it began in, and end with it. So no time of
+/// one boot is ever compared with the clock of another one, on this host or another.
+#[test]
+fn no_time_of_another_boot_wakes_ends_or_holds_up_anything() {
+    let policy = Policy { idle_ms: Some(IDLE_MS), ttl_ms: Some(5000), ..Policy::default() };
+    let mut idle = Story::ready(policy);
+    let mut stopping = Story::working(&[]);
+    stopping.order(Command::Cancel { turn: 1, by: actor(1) }).expect("it runs");
+    stopping.order(Command::Stop { by: actor(1), grace: Duration::from_secs(9) }).expect("it runs");
+    let mut late = Story::working(&[]);
+    let start_by = late.in_ms(1_000_000);
+    late.send(Prompt { start_by, ..prompt("soon") }).expect("there is room");
+    for story in [&mut idle, &mut stopping, &mut late] {
+        assert!(story.wakes_at().is_some_and(|at| at > 500), "there is something to wait for");
+        story.reboot();
+        assert_eq!(story.wakes_at(), None, "{:?}", story.session);
+    }
+    assert_eq!(late.state(2), TurnState::Queued, "nothing is decided without a run");
+    late.start_ready();
+    late.pass(0);
+    assert_eq!(late.state(2), TurnState::Over(Final::Cancelled), "its time was on a clock that is gone");
+    idle.start_ready();
+    assert_eq!(idle.wakes_at(), Some(idle.now.boot_ms + 5000), "counted by the clock of this boot");
 }

@@ -128,7 +128,7 @@ impl Life {
         }
         // A queue with many deadlines has as many reasons to wake, each later than the one before.
         let waits = session.turns.queue.iter().filter_map(|turn| session.turns.open(*turn)?.start_by.clone());
-        let late = |by: &StartBy| by.boot_id == self.story.boot_id() && by.boot_ms <= now.boot_ms;
+        let late = |by: &StartBy| by.boot == self.story.boot() && by.boot_ms <= now.boot_ms;
         assert_eq!(waits.filter(late).count(), 0, "woken again and again: {session:?}");
     }
 

@@ -50,9 +50,9 @@ impl Seen {
                 assert!(before.turns.ready.is_some(), "given to an agent that takes no turns");
                 assert_eq!(before.turns.hold, None, "given while it was held");
                 let given = before.turns.open(*turn).expect("accepted before");
-                let in_time = |by: &StartBy| by.boot_id == story.boot_id() && by.boot_ms > story.now.boot_ms;
+                let in_time = |by: &StartBy| by.boot == story.boot() && by.boot_ms > story.now.boot_ms;
                 assert!(given.start_by.as_ref().is_none_or(in_time), "given too late");
-                let is_expired = before.is_expired(&story.boot_id(), story.now.boot_ms);
+                let is_expired = before.is_expired(&story.boot(), story.now.boot_ms);
                 assert!(!is_expired, "given when the session's time was up");
                 let steers = given.manner == Manner::Steer;
                 assert!(before.turns.current.is_none() || steers, "two at a time");
