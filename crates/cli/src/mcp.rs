@@ -248,7 +248,7 @@ impl Server {
             let id = ctx.home.find(&session)?;
             let (waits, may_be_late) = (turn.wait, turn.max_wait_ms.is_some());
             let (connection, receipt) = turns::send(ctx, &id, turn)?;
-            if !waits && !(may_be_late && receipt.state == TurnState::Queued) {
+            if !(waits || may_be_late && receipt.state == TurnState::Queued) {
                 return Ok(TurnTold::from(&turns::view(ctx, &id, receipt.number)?));
             }
             let number = receipt.number;

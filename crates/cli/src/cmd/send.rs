@@ -108,7 +108,7 @@ fn until_begun(
     if view.state == TurnState::Cancelled && view.delivered_at.is_none() {
         return turns::withdrawn(&view).map_or(Ok(turns::exit_code(&view)), Err);
     }
-    let receipt = Receipt { state: view.state.clone(), position: None, ..receipt.clone() };
+    let receipt = Receipt { state: view.state, position: None, ..receipt.clone() };
     told(&receipt, json)
 }
 
