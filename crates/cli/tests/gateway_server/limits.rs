@@ -48,10 +48,9 @@ fn a_thousand_idle_connections_keep_nobody_out_and_cost_little() {
         stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Half: ").expect("connected");
     }
     wait_until("all of them", || metric(&gateway, "berth_http_connections") > MANY as u64);
-    let asked = Instant::now();
+    // A request that had to wait for one of these would never be answered.
     assert_eq!(gateway.ask_tcp("GET", "/healthz", &[], None).status, 200);
     assert_eq!(gateway.get("/readyz").status, 200);
-    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
     let each = memory_bytes(gateway.pid()).saturating_sub(before) / MANY as u64;
     assert!(each < 40 * 1024, "{each} bytes for each connection");
     drop(idle);
