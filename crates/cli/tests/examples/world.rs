@@ -337,7 +337,7 @@ fn hears() -> String {
     format!("http://{address}/")
 }
 
-fn program(file: &Path, script: &str) {
+pub(crate) fn program(file: &Path, script: &str) {
     fs::write(file, format!("#!/bin/sh\n{script}\n")).expect("a script");
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("our own file");
 }
