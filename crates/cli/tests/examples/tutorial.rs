@@ -190,7 +190,7 @@ impl Reader {
         }
         let begins = |begin: &&str| step.command.starts_with(*begin);
         let leaves_at = INTERACTIVE.iter().find(|(begin, _)| begins(begin)).map(|(_, needle)| *needle);
-        let is_look = LOOKS.iter().any(|begin| begins(begin));
+        let is_look = LOOKS.iter().any(begins);
         let until = Instant::now() + PATIENCE;
         loop {
             let (output, code) = self.typed(&command, leaves_at);
