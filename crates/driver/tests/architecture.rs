@@ -44,7 +44,8 @@ const NOT_FOR: [(&str, &[&str]); 5] = [
     ("store", &["tokio", "axum", "hyper", "clap", "ratatui"]),
     ("keeper", &["tokio", "axum", "hyper", "clap", "ratatui"]),
     ("verbs", &["tokio", "axum", "hyper", "clap", "ratatui", "indicatif"]),
-    ("api", &["tokio", "axum", "hyper", "clap", "ratatui"]),
+    // It has clap only where the command line asks for it: arguments of a turn are the turn itself.
+    ("api", &["tokio", "axum", "hyper", "ratatui"]),
     ("gateway", &["clap", "ratatui", "indicatif"]),
 ];
 
