@@ -21,7 +21,7 @@ use berth_store::store::{self, Lease};
 use berth_store::view;
 
 use crate::driver;
-use crate::owner::{Input, Owner};
+use crate::journaled_session::{Input, JournaledSession};
 
 /// How long to wait for a command that imports another conversation.
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
@@ -105,7 +105,7 @@ fn make(home: &Home, id: &SessionId, name: Name, past: Past) -> Result<Status, P
             return Err(Problem::new(Code::InUse, what).hint("`berth ls` shows it"));
         }
     };
-    let mut owner = Owner::create(&dir, id, &lease)?;
+    let mut owner = JournaledSession::create(&dir, id, &lease)?;
     let inputs = vec![
         Input::Command(Command::Create { spec: driver::with_traits(spec), name: Some(name) }),
         Input::Report(Observation::Conversation { conversation }),

@@ -1,99 +1,87 @@
 //! The keeper process: one loop that owns one session.
 //!
-//! Each turn of the loop takes what arrived, lets the [`Owner`] decide and commit, publishes what
-//! was committed, and does what is owed. Output bytes take their own way: file, clients, screen.
-//! Promise: no terminal, one thread that decides, no wait without a limit: while a batch is on its way to the disk,
-//! `writing` attends to what needs no journal.
-//! Start with [`keep`]; `begin` makes the keeper, `requests`, `terminal` and `world` are what its
-//! loop deals with: clients, the agent's bytes, the agent's processes; `agent` and `turns` are for one that
-//! takes turns, `helper` and `ready` for one that is shared.
+//! Each pass of the loop takes events of the kernel, commits what they lead to ([`CommitPipeline`]), publishes what was
+//! committed, and performs the effects that are owed. The state lives in parts, each in a file of its own; a part changes
+//! only itself and returns what it learned, and the methods of [`Keeper`] commit that and tell the other parts.
+//! Promise: no terminal, one thread that decides, no wait without a limit: while a batch is in flight, `commit` attends to
+//! what needs no journal.
+//! Start with [`keep`]; `begin` and `adopt` make the keeper, `commit` and `publish` are the way into the journal and out
+//! of it, `requests` and `effects` are what comes in and goes out.
 
-mod agent;
+mod adopt;
+mod agent_conversation;
+mod agent_link;
+mod agent_output;
+mod agent_terminal;
+mod agent_updates;
+mod attach_requests;
 mod begin;
-mod conversation;
-pub mod copying;
-mod delivery;
-pub(crate) mod edges;
-mod extras;
-mod helper;
-mod hook_answers;
-mod interface;
-mod look;
-mod lost_lease;
-mod own_signs;
-mod ready;
+mod client;
+mod client_connections;
+mod client_table;
+mod commit;
+mod commit_pipeline;
+mod conversation_mark;
+mod effects;
+mod event_loop;
+mod helper_requests;
+mod helper_role;
+mod hook_reports;
+mod identity;
+mod interface_switch;
+mod lease_loss;
+mod next_run;
+mod output_recorder;
+mod publish;
+mod readiness;
 mod requests;
-mod seen;
-mod terminal;
-mod turns;
-mod typing;
-mod unjournalled;
-mod world;
-mod writing;
+mod run_supervisor;
+mod status_writer;
+mod take_up;
+mod timers;
+pub mod transcript_copies;
+mod tui_turns;
+mod turn_requests;
+mod waiting_reports;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
-use berth_api::frame::Kind;
-use berth_api::message::{Notice, Size};
-use berth_api::status::{AttachedStatus, Status};
-use berth_api::{Code, Problem, SessionState, Timestamp, redact};
-use berth_core::{Actor, Effect, Event, Now, Observation, Refusal, SessionId};
-use berth_host::cgroup::Watch;
-use berth_host::identity::Identity;
-use berth_host::lock::LockFile;
-use berth_host::signals::SignalFd;
-use berth_host::socket;
-use berth_host::watchdog::Watchdog;
-use berth_host::{clock, memory};
-use berth_journal::{Committed, JournalError};
-use berth_screen::{Screen, Splitter};
-use berth_store::conversations::ConversationLock;
-use berth_store::history::Stored;
+use berth_api::{Code, Problem, SessionState};
+use berth_core::{Actor, Now};
+use berth_host::{clock, memory, socket};
+use berth_screen::Plain;
 use berth_store::keepers::{ADOPT_FLAG, KEEPER_VERB};
-use berth_store::output::{self, OutputLog};
-use berth_store::store::{self, Lease};
-use berth_store::{killpoint, view};
+use berth_store::{killpoint, output, view};
 use rustix::event::{Timespec, epoll};
 
-use crate::boundary::Contained;
-use crate::clients::Client;
-use crate::driver::pty::Terminal;
-use crate::notify;
-use crate::owner::{Input, Owner, Taken};
-use crate::start::LOOKING_SINCE;
+use agent_conversation::AgentConversation;
+use agent_link::AgentLink;
+use agent_terminal::AgentTerminal;
+use client_table::ClientTable;
+use commit_pipeline::CommitPipeline;
+use event_loop::{AGENT_IN, AGENT_OUT, BOUNDARY, EventLoop, FIRST_OWNER, LISTENER, SIGNALS, TERMINAL};
+use helper_role::HelperRole;
+use identity::KeeperIdentity;
+use output_recorder::OutputRecorder;
+use publish::NotificationGate;
+use run_supervisor::RunSupervisor;
+use status_writer::StatusWriter;
+use transcript_copies::TranscriptCopier;
+use tui_turns::TuiTurns;
 
-/// How long lists may have to look into the journal for what happened to a turn. Writing the short cut
-/// costs as much as accepting a turn, and twice if the next event has to take its traces to the disk.
-const STATUS_DELAY_MS: u64 = 50;
-/// How long lists may be behind what the agent does at the moment, which is in no journal.
-const ACTIVITY_DELAY_MS: u64 = 250;
-/// A turn of the loop that takes longer than this replaces the program in place.
-const STUCK_AFTER: Duration = Duration::from_secs(30);
 /// How long clients may take to read the last words of a keeper that leaves.
 const FAREWELL_PATIENCE: Duration = Duration::from_secs(2);
-/// How much of the output is replayed to restore a screen after a restart in place.
-const REPLAY_BYTES: u64 = 1024 * 1024;
 /// How patient an orderly end by SIGTERM is with the agent.
 const SIGTERM_GRACE: Duration = Duration::from_secs(5);
-
 /// After how much quiet the keeper gives back memory it does not need while idle.
 const LEAN_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-
-const LISTENER: u64 = 0;
-const SIGNALS: u64 = 1;
-const TERMINAL: u64 = 2;
-const BOUNDARY: u64 = 3;
-const AGENT_OUT: u64 = 4;
-const AGENT_IN: u64 = 5;
-const FIRST_CLIENT: u64 = 16;
-/// Tokens from here on are of owners.
-const FIRST_OWNER: u64 = 1 << 63;
+/// How much of a program's last words is shown.
+const LAST_LINES: usize = 12;
+const LAST_LINE_CHARS: usize = 200;
 
 /// Runs the keeper. `args` is what follows the hidden verb. Returns the exit code.
 pub fn keep(args: &[OsString]) -> u8 {
@@ -110,119 +98,50 @@ pub fn keep(args: &[OsString]) -> u8 {
     }
 }
 
-/// What the agent of the session in `dir` complained of last, as words to put behind a sentence.
+/// The last complaints of the agent of the session in `dir`, as words to put behind a sentence.
 pub fn last_complaints(dir: &Path) -> String {
-    let said = output::tail(&dir.join(agent::COMPLAINTS_DIR), 0, agent::COMPLAINT_BYTES as u64);
-    said.ok().filter(|said| !said.is_empty()).map(|said| helper::last_lines(&said)).unwrap_or_default()
+    let said = output::tail(&dir.join(agent_link::COMPLAINTS_DIR), 0, agent_link::COMPLAINT_BYTES as u64);
+    said.ok().filter(|said| !said.is_empty()).map(|said| last_lines(&said)).unwrap_or_default()
 }
 
-/// Everything the process owns.
+/// The parts of the process. The loop tells each what arrived.
 struct Keeper {
-    id: SessionId,
-    dir: PathBuf,
-    me: Identity,
-    lease: Lease,
-    run_lock: LockFile,
-    contained: Contained,
-    /// What tells of changes in it.
-    boundary_watches: Vec<Watch>,
-    owner: Owner,
-    listener: UnixListener,
-    signals: SignalFd,
-    epoll: OwnedFd,
-    watchdog: Option<Watchdog>,
-    /// The journal on its way to the disk.
-    writing: writing::Writing,
-    clients: BTreeMap<u64, Client>,
-    next_client: u64,
-    /// Requests that arrived while a batch was on its way, oldest first.
-    calls: VecDeque<(u64, Vec<u8>)>,
-    terminal: Option<Terminal>,
-    /// The agent, if it takes turns.
-    talk: Option<agent::Talk>,
-    /// What a status has and no journal does.
-    extras: extras::StatusExtras,
-    /// What there is to know of an agent in a terminal that tells.
-    desk: edges::Desk,
-    /// How the next run takes its conversation up.
-    begin: berth_driver::Begin,
-    /// The right to write the conversation.
-    conversation: Option<ConversationLock>,
-    /// The conversation as it was after the last turn.
-    seen: Option<seen::Seen>,
-    /// What the keeper remembers until the agent has written its end.
-    end_seen: Option<seen::EndSeen>,
-    /// What there is to know of turns on their way.
-    delivery: delivery::Delivery,
-    /// Whether everything of the run was asked to end.
-    terminated: bool,
-    output: OutputLog,
-    screen: Screen,
-    splitter: Splitter,
-    /// Keys on their way to the agent.
-    keys: VecDeque<u8>,
-    /// The agent's side of the terminal is closed. Ours stays open, so that its number means the
-    /// same to a new image.
-    terminal_closed: bool,
-    /// Whether the terminal is watched for room to write.
-    wants_room: bool,
-    /// Output that did not fit on the disk; reading stops until it does.
-    unwritten: Vec<u8>,
-    /// Exits that were seen and wait for the agent's last words to be on disk.
-    exits: Vec<Observation>,
-    /// Reports that did not fit into the journal.
-    unjournalled: Vec<Observation>,
-    /// What became of the lease, once it is no longer the one that was locked.
-    lost_lease: Option<lost_lease::LeaseLoss>,
-    /// When it was last asked whether only other sessions are in the run's group, on the boot clock.
-    looked_for_others_at_ms: Option<u64>,
-    /// How many processes of the run the kernel was seen to have killed because memory ran out.
-    oom_kills: u64,
-    /// When memory was last seen to have run out, on the boot clock.
-    ran_out_at_ms: Option<u64>,
-    /// Effects done for the current state.
-    performed: Vec<Effect>,
-    /// Since when something that was killed is still there, on the boot clock.
-    killed_at_ms: Option<u64>,
-    /// When to kill it again, on the boot clock.
-    kill_again_at_ms: Option<u64>,
-    /// When to try again what the disk refused, on the boot clock.
-    retry_at_ms: Option<u64>,
-    /// When the short cut for lists is to be written, on the boot clock.
-    status_at_ms: Option<u64>,
-    buffer: Vec<u8>,
-    leaving: bool,
-    /// Whether whoever started this run knows that it began; before, they are told what goes wrong with it.
-    begun: bool,
-    /// What is known of the config file, as far as it is about telling people.
-    notify: notify::Known,
-    /// Copies of the agent's transcript.
-    copying: copying::Copying,
-    /// The keepers of the sessions that own this helper.
-    owners: helper::Owners,
-    /// What is looked for until this helper is ready.
-    looking: Option<ready::Looking>,
+    identity: KeeperIdentity,
+    journal: CommitPipeline,
+    event_loop: EventLoop,
+    clients: ClientTable,
+    run: RunSupervisor,
+    output: OutputRecorder,
+    terminal: AgentTerminal,
+    tui_turns: TuiTurns,
+    /// Set while the run's agent is on pipes.
+    agent: Option<AgentLink>,
+    conversation: AgentConversation,
+    helper: HelperRole,
+    status: StatusWriter,
+    notifications: NotificationGate,
+    copies: TranscriptCopier,
 }
 
 impl Keeper {
     /// The loop.
     fn serve(mut self) -> Result<(), Problem> {
-        self.watchdog = self.make_watchdog().ok();
+        self.install_watchdog();
         self.write_status();
-        self.start_writer();
+        self.journal.start_thread();
         let mut events = Vec::with_capacity(16);
         let mut lean = false;
-        while !self.leaving {
+        while !self.event_loop.is_leaving() {
             events.clear();
-            let due = if self.has_heard() { Some(Timespec::default()) } else { self.timeout() };
+            let due = if self.has_deferred() { Some(Timespec::default()) } else { self.timeout() };
             let timeout = due.or((!lean).then_some(LEAN_AFTER));
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(bug("waiting for events", &error.into())),
-            }
+            self.event_loop
+                .epoll()
+                .wait(&mut events, timeout.as_ref())
+                .map_err(|error| bug("waiting for events", &error))?;
             if due.is_none() && events.is_empty() {
-                // Nothing to do and nothing due: be small until somebody wants something.
-                self.buffer = Vec::new();
+                // Nothing to do and nothing due: be small until a client wants something.
+                self.output.shrink();
                 memory::give_back();
                 lean = true;
                 continue;
@@ -233,15 +152,14 @@ impl Keeper {
                 self.handle(event.data.u64(), event.flags);
             }
             self.answer_calls();
-            self.take_heard();
+            self.take_deferred();
             self.on_time();
             self.settle();
             self.leave_if_disowned();
+            self.unpause_clients();
             self.flush_all();
-            self.owner.write_snapshot();
-            if let Some(watchdog) = &self.watchdog {
-                watchdog.disarm();
-            }
+            self.journal.write_snapshot();
+            self.event_loop.disarm_watchdog();
         }
         self.leave();
         Ok(())
@@ -259,276 +177,110 @@ impl Keeper {
         }
     }
 
-    /// Lets the owner take a batch and tells everyone what came of it.
-    fn take(&mut self, inputs: Vec<Input>) -> Result<Vec<Result<(), Refusal>>, Problem> {
-        Ok(self.take_batch(inputs)?.answers)
-    }
-
-    fn take_batch(&mut self, inputs: Vec<Input>) -> Result<Taken, Problem> {
-        self.check_lease(&inputs)?;
-        if self.writing.is_busy {
-            debug_assert!(false, "a batch in the middle of another: {inputs:?}");
-            return Err(Problem::new(Code::Bug, "the keeper is still writing the change before this one"));
-        }
-        self.commit(inputs)
-    }
-
-    fn commit(&mut self, inputs: Vec<Input>) -> Result<Taken, Problem> {
-        let batch = self.owner.begin(inputs, now());
-        let written = if batch.is_empty() { batch.write() } else { self.write(batch) };
-        match self.owner.finish(written) {
-            Ok(taken) => {
-                self.publish(&taken.events);
-                Ok(taken)
-            }
-            Err(error) => Err(self.journal_trouble(&error)),
-        }
-    }
-
-    /// Takes a report. If the journal refuses, the report waits: the world will not repeat it.
-    fn report(&mut self, observations: Vec<Observation>) {
-        if self.writing.is_busy {
-            // Part of the next batch.
-            return self.writing.heard.extend(observations.into_iter().map(Input::Report));
-        }
-        let epoch = self.owner.history().session.epoch;
-        unjournalled::add(&mut self.unjournalled, observations, epoch);
-        if self.unjournalled.is_empty() {
-            return;
-        }
-        let inputs = self.unjournalled.iter().cloned().map(Input::Report).collect();
-        match self.take(inputs) {
-            Ok(_) => self.unjournalled.clear(),
-            Err(_) => self.retry_soon(),
-        }
-    }
-
-    /// The same for what the journal refused before.
-    fn report_again(&mut self) {
-        let waited = !self.unjournalled.is_empty();
-        self.report(vec![]);
-        if waited && self.unjournalled.is_empty() && self.owner.history().session.tells {
-            // What follows from it could not be known when it was told.
-            self.after_edge();
-        }
-    }
-
-    fn journal_trouble(&mut self, error: &JournalError) -> Problem {
-        store::journal_problem(error, self.id.as_str())
-    }
-
-    /// Tells watchers what is on disk. Only what is on disk can be told.
-    fn publish(&mut self, events: &[Committed<Stored>]) {
-        for event in events {
-            tracing::info!(seq = event.seq().0, event = %redact::kind(&event.get().event), "committed");
-            let is_end = matches!(event.get().event, Event::RunEnded { .. } | Event::EndUnproven { .. });
-            let mut json = None;
-            for client in self.clients.values_mut() {
-                let follows = client.follows.is_some_and(|turn| turns::concerns(&event.get().event, turn));
-                if client.watches || follows || (is_end && client.attached.is_some()) {
-                    let json = json.get_or_insert_with(|| {
-                        let entry = Box::new(event.get().entry());
-                        let notice = Notice::Event { seq: event.seq().0, entry };
-                        serde_json::to_vec(&notice).expect("a notice is plain data")
-                    });
-                    client.send(Kind::Notice, json);
-                }
-            }
-        }
-        if events.is_empty() {
-            return;
-        }
-        self.tell_those_who_do_not_look(events);
-        self.extras.follow(events, self.owner.history());
-        self.copy_transcript(events);
-        if events.iter().all(|event| turns::is_of_a_turn(&event.get().event)) {
-            self.write_status_within(STATUS_DELAY_MS);
-        } else {
-            let has_started =
-                events.iter().any(|event| matches!(event.get().event, Event::RunStarted { .. }));
-            if has_started {
-                let cwd = self.cwd();
-                self.extras.read_branch_within(&cwd, extras::FIRST_BRANCH_PATIENCE);
-            }
-            self.write_status();
-            if has_started {
-                // The branch may have come later than that.
-                self.write_status_within(STATUS_DELAY_MS);
-            }
-        }
-        if events
-            .iter()
-            .any(|event| matches!(event.get().event, Event::RunEnded { .. } | Event::EndUnproven { .. }))
-        {
-            self.answer_those_who_await_the_end();
-        }
-        self.answer_hooks(events);
-        self.tell_readiness();
-        self.tell_whether_it_takes_turns();
-    }
-
-    fn status(&self) -> Status {
-        let mut status = self.owner.history().status(&self.id, true);
-        let attached = self.clients.values().filter_map(|client| Some((client, client.attached?)));
-        status.attached = attached
-            .map(|(client, attached)| AttachedStatus {
-                place: client.actor.place.clone(),
-                since: Timestamp(attached.since_ms),
-                writes: attached.fence.is_some(),
-            })
-            .collect();
-        status.attached.sort_by_key(|attached| attached.since.0);
-        status.clients = status.attached.len();
-        status.output_bytes = self.output.end();
-        status.output_file = self.output.file_name();
-        status.rows = self.screen.size().rows;
-        status.cols = self.screen.size().cols;
-        view::add_output(&self.dir, &mut status);
-        let boot_ms = clock::boot_ms();
-        let session = &self.owner.history().session;
-        self.extras.fill(session.has_terminal(), &mut status);
-        if let Some(turns) = &mut status.turns {
-            turns.told = self.desk.told().or(turns.told.take());
-            turns.activity = self.talk.as_ref().and_then(agent::Talk::activity);
-            turns.releases_in_ms = session.release_at_boot_ms().map(|at| at.saturating_sub(boot_ms));
-        }
-        let expiry = session.expiry.as_ref().filter(|expiry| expiry.boot.0 == self.me.boot);
-        status.expires_in_ms = expiry.map(|expiry| expiry.boot_ms.saturating_sub(boot_ms));
-        status
-    }
-
-    /// Writes the short cut for lists. It is derived, so a failure costs only time.
-    fn write_status(&mut self) {
-        if self.writing.is_busy {
-            // The journal may have more by now than the status tells, and who reads both would believe the status.
-            return self.write_status_within(0);
-        }
-        self.status_at_ms = None;
-        if self.is_disowned() {
-            return;
-        }
-        self.extras.take_branch();
-        view::write_short_cut(&self.dir, &self.written_status());
-    }
-
-    fn written_status(&self) -> Status {
-        let mut status = self.status();
-        if !self.owner.history().session.is_live() {
-            status.keeper_pid = None;
-            // They are sent away with its last words.
-            (status.clients, status.attached) = (0, vec![]);
-        }
-        status
-    }
-
-    /// Sees to it that lists learn of something within this time.
-    fn write_status_within(&mut self, ms: u64) {
-        if self.status_at_ms.is_none() {
-            let cwd = self.cwd();
-            self.extras.read_branch(&cwd);
-        }
-        let at = clock::boot_ms() + ms;
-        self.status_at_ms = Some(self.status_at_ms.map_or(at, |earlier| earlier.min(at)));
-    }
-
-    fn cwd(&self) -> String {
-        self.owner.history().session.spec.as_ref().map(|spec| spec.cwd.clone()).unwrap_or_default()
-    }
-
-    /// The last words: everything on disk, everyone told.
+    /// The last words: everything on disk, all clients told.
     fn leave(mut self) {
-        // Nothing of ours writes the conversation any more, and everybody was told so: whoever goes on with it need not
-        // wait for our farewells or a copy.
-        self.conversation = None;
+        // Nothing of the run writes the conversation any more, and all clients were told so: the next session that goes on
+        // with it need not wait for farewells or a copy.
+        self.conversation.unlock();
         killpoint::reached("keeper-leaves");
-        let _ = self.output.finish();
-        let is_disowned = self.is_disowned();
+        self.output.finish();
+        let is_disowned = self.journal.is_disowned();
         if !is_disowned {
-            let screen = self.screen.restore();
-            let _ = berth_host::disk::write_atomically(&self.dir, SCREEN_FILE, &screen, false);
+            let screen = self.terminal.last_paint();
+            let _ = berth_host::disk::write_atomically(self.identity.dir(), SCREEN_FILE, &screen, false);
         }
-        let cwd = self.cwd();
-        self.extras.read_branch_within(&cwd, extras::LAST_BRANCH_PATIENCE);
+        self.status.read_branch_within(cwd_of(self.journal.session()), status_writer::LAST_BRANCH_PATIENCE);
         self.write_status();
+        self.say_farewell();
+        let status = self.written_status();
+        let lease = self.journal.close();
+        // A session that can go on is believed only as long as its journal is as the short cut says.
+        if status.state == SessionState::Idle && !is_disowned {
+            view::write_short_cut(self.identity.dir(), &status);
+        }
+        // With the lease held: what is being copied is not purged.
+        self.copies.finish();
+        drop(lease);
+    }
+
+    /// Writes to clients what they still take.
+    fn say_farewell(&mut self) {
         let until = clock::boot_ms() + FAREWELL_PATIENCE.as_millis() as u64;
         while clock::boot_ms() < until {
-            // Nobody listens to the kernel any more.
-            let keys: Vec<u64> = self.clients.keys().copied().collect();
-            keys.into_iter().for_each(|key| self.write_now(key));
+            // The loop does not listen to the kernel any more.
+            self.clients.write_all_now();
             self.flush_all();
-            if self.clients.values().all(Client::is_drained) {
+            if self.clients.is_drained() {
                 break;
             }
             let mut events = Vec::with_capacity(16);
             let patience = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience));
+            let _ = self.event_loop.epoll().wait(&mut events, Some(&patience));
         }
-        let status = self.written_status();
-        if is_disowned {
-            self.owner.derive_no_more();
-        }
-        // Sealing is a courtesy to the next reader; the events themselves are on disk.
-        let _ = self.owner.close();
-        // A session that can go on is believed only as long as its journal is as the short cut says.
-        if status.state == SessionState::Idle && !is_disowned {
-            view::write_short_cut(&self.dir, &status);
-        }
-        // With the lease held: nobody purges what is being copied.
-        self.copying.finish();
     }
 
-    /// From now on a turn of the loop has its time, unless a new image would not know what we are about to say.
+    // The watchdog.
+
+    /// From now on a pass of the loop has its time, unless a new image would not know what the agent is about to be told.
     fn arm_watchdog(&self) {
-        if let Some(watchdog) = self.watchdog.as_ref().filter(|_| self.has_said_everything()) {
-            watchdog.arm(killpoint::stuck_after(STUCK_AFTER));
+        if self.has_said_everything() {
+            self.event_loop.arm_watchdog();
         }
+    }
+
+    /// True if all words to the agent are with it: a new image does not know what is not.
+    fn has_said_everything(&self) -> bool {
+        self.agent.as_ref().is_none_or(|agent| !agent.has_words()) && !self.tui_turns.is_typing()
     }
 
     /// Descriptors changed: a new image would look for the old ones.
     fn renew_watchdog(&mut self) {
-        if self.watchdog.is_some() {
-            self.watchdog = self.make_watchdog().ok();
+        if self.event_loop.has_watchdog() {
+            self.install_watchdog();
         }
     }
 
-    fn make_watchdog(&self) -> io::Result<Watchdog> {
-        let keep = self.kept_fds();
+    /// Has a new image take along what it needs of this one: lease, run lock and socket, then the rest by name.
+    fn install_watchdog(&mut self) {
+        let (lease, dir) = self.journal.lease_fds();
+        let first = [lease, self.run.lock_fd(), self.event_loop.listener_fd()];
+        let agent = self.agent.iter().flat_map(AgentLink::named_fds);
+        let terminal = self.terminal.named_fd().into_iter();
+        let named: Vec<_> = [("dir", dir)]
+            .into_iter()
+            .chain(terminal)
+            .chain(agent)
+            .chain(self.conversation.named_fd())
+            .collect();
         let mut args: Vec<OsString> =
-            vec!["berth".into(), KEEPER_VERB.into(), ADOPT_FLAG.into(), self.dir.clone().into()];
-        args.extend(keep.iter().take(3).map(|fd| fd.to_string().into()));
-        args.extend(self.named_fds().into_iter().map(|(name, fd)| format!("{name}={fd}").into()));
-        args.extend(begin::words_of(&self.begin).into_iter().map(OsString::from));
-        args.extend(self.looking.as_ref().map(|it| format!("{LOOKING_SINCE}{}", it.since_awake_ms()).into()));
-        Watchdog::install(&args, &keep)
+            vec!["berth".into(), KEEPER_VERB.into(), ADOPT_FLAG.into(), self.identity.dir().into()];
+        args.extend(first.iter().map(|fd| fd.to_string().into()));
+        args.extend(named.iter().map(|(name, fd)| format!("{name}={fd}").into()));
+        args.extend(adopt::words_of(self.conversation.begin()).into_iter().map(OsString::from));
+        args.extend(self.helper.probe_argument());
+        let keep: Vec<_> = first.into_iter().chain(named.into_iter().map(|(_, fd)| fd)).collect();
+        self.event_loop.install_watchdog(&args, &keep);
     }
 
-    /// What a new image needs of this one: lease, run lock and socket, then what it has by name.
-    fn kept_fds(&self) -> Vec<RawFd> {
-        let mut fds = vec![
-            self.lease.file().as_fd().as_raw_fd(),
-            self.run_lock.as_fd().as_raw_fd(),
-            self.listener.as_raw_fd(),
-        ];
-        fds.extend(self.named_fds().into_iter().map(|(_, fd)| fd));
-        fds
+    /// Does something without being replaced in the middle of it: what is recorded as said must be said, and a
+    /// new image would not know that it was not. A disk that hangs cannot be helped by a new image anyway.
+    fn undisturbed<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
+        self.event_loop.disarm_watchdog();
+        let was_undisturbed = self.event_loop.set_undisturbed(true);
+        let done = what(self);
+        self.event_loop.set_undisturbed(was_undisturbed);
+        if !was_undisturbed {
+            self.arm_watchdog();
+        }
+        done
     }
 
-    /// What it needs besides, by name: the lock on its directory, a terminal or pipes, and the right to write a
-    /// conversation.
-    fn named_fds(&self) -> Vec<(&'static str, RawFd)> {
-        let terminal = self.terminal.as_ref().map(|terminal| ("pty", terminal.pty.master.as_raw_fd()));
-        let pipes = self.talk.as_ref().map(agent::Talk::pipes);
-        let stdin = pipes.and_then(|pipes| Some(("in", pipes.stdin.as_ref()?.as_raw_fd())));
-        let rest = pipes.map(|pipes| [("out", pipes.stdout.as_raw_fd()), ("err", pipes.stderr.as_raw_fd())]);
-        let conversation =
-            self.conversation.as_ref().map(|lock| ("conversation", lock.file().fd().as_raw_fd()));
-        let dir = ("dir", self.lease.dir_lock().as_fd().as_raw_fd());
-        let talk = stdin.into_iter().chain(rest.into_iter().flatten());
-        [dir].into_iter().chain(terminal).chain(talk).chain(conversation).collect()
-    }
-
-    fn retry_soon(&mut self) {
-        self.retry_at_ms = Some(clock::boot_ms() + 1000);
+    /// [`Self::undisturbed`], and clients are not read meanwhile: keys of a person would be joined with what is typed.
+    fn with_keys_held<T>(&mut self, what: impl FnOnce(&mut Self) -> T) -> T {
+        self.clients.hold_keys(true);
+        let done = self.undisturbed(what);
+        self.clients.hold_keys(false);
+        done
     }
 }
 
@@ -539,8 +291,8 @@ fn now() -> Now {
     Now { wall_ms: clock::wall_ms(), boot_ms: clock::boot_ms() }
 }
 
-fn screen_size(size: Size) -> berth_screen::Size {
-    berth_screen::Size { rows: size.rows, cols: size.cols }.clamped()
+fn cwd_of(session: &berth_core::Session) -> &str {
+    session.spec.as_ref().map_or("", |spec| spec.cwd.as_str())
 }
 
 fn libc_chld() -> i32 {
@@ -562,4 +314,18 @@ fn bug(what: &str, error: &io::Error) -> Problem {
 fn actor_of(stream: &UnixStream) -> io::Result<Actor> {
     let peer = socket::peer(stream)?;
     Ok(Actor { pid: peer.pid, uid: Some(peer.uid), place: String::new() })
+}
+
+/// The last lines of what a program printed, as lines to put below a sentence.
+fn last_lines(bytes: &[u8]) -> String {
+    let mut text = Vec::new();
+    Plain::default().feed(bytes, &mut text);
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
+        return "; it printed nothing".to_owned();
+    }
+    let shown = lines[lines.len().saturating_sub(LAST_LINES)..].iter();
+    let shown = shown.map(|line| format!("\n  {}", line.chars().take(LAST_LINE_CHARS).collect::<String>()));
+    format!("; it printed last:{}", shown.collect::<String>())
 }

@@ -3,7 +3,7 @@
 //! Promise: nothing is answered, published or acted on before it is committed; no client, however
 //! slow, holds up the agent; when the run is over nothing of it remains.
 //! Not here: the rules (see `berth-core`), other sessions, anything a person reads on a terminal.
-//! Start with [`keeper::keep`] for the process, [`owner::Owner`] for the order of things.
+//! Start with [`keeper::keep`] for the process, [`journaled_session::JournaledSession`] for the order of things.
 
 #![forbid(unsafe_code)]
 
@@ -13,17 +13,16 @@ pub mod boundary;
 pub mod branch;
 pub mod callers;
 pub mod carried;
-mod clients;
 pub mod copies;
 mod driver;
 mod foreign;
 pub mod helpers;
 pub mod holders;
 pub mod import;
+pub mod journaled_session;
 pub mod keeper;
 pub mod members;
 pub mod notify;
-pub mod owner;
 mod place;
 pub mod purge;
 pub mod recover;

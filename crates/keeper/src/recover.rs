@@ -26,8 +26,8 @@ use berth_store::{conversations, keepers, killpoint, view};
 use rustix::process::Signal;
 
 use crate::boundary::Contained;
+use crate::journaled_session::{Input, JournaledSession};
 use crate::notify::{self, Known, Teller, Told};
-use crate::owner::{Input, Owner};
 use crate::{foreign, turn};
 
 /// The variable every process of a run inherits.
@@ -285,7 +285,7 @@ pub fn archive_at_rest(home: &Home, id: &SessionId, rest_ms: u64, by: Actor) -> 
 struct Held<'a> {
     dir: &'a Path,
     id: &'a SessionId,
-    owner: Owner,
+    owner: JournaledSession,
     /// What happened that people may want to know.
     told: Vec<Told>,
     lease: Lease,
@@ -298,7 +298,7 @@ impl<'a> Held<'a> {
             _ => Problem::new(Code::Refused, format!("cannot claim session {id}: {error}")),
         })?;
         let Some(lease) = claimed else { return Ok(None) };
-        let (owner, torn) = Owner::open(dir, id, &lease)?;
+        let (owner, torn) = JournaledSession::open(dir, id, &lease)?;
         let session = &owner.history().session;
         if let Ok(me) = Identity::me() {
             // For people only: a disk too full for it must not keep us from clearing up.

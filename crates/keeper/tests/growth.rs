@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use berth_core::{Actor, Command, Event, Final, Manner, Name, Prompt, SessionId, Spec, TurnEnd};
 use berth_journal::RealDisk;
-use berth_keeper::owner::{Input, Owner};
+use berth_keeper::journaled_session::{Input, JournaledSession};
 use berth_keeper::why;
 use berth_store::past::SessionPast;
 use berth_store::store::Lease;
@@ -33,7 +33,7 @@ impl OldSession {
         let dir = home.session_dir(&id);
         fs::create_dir_all(dir.join("journal")).expect("a directory");
         let lease = Lease::claim(&dir).expect("a lease").expect("free");
-        let mut owner = Owner::create(&dir, &id, &lease).expect("a journal");
+        let mut owner = JournaledSession::create(&dir, &id, &lease).expect("a journal");
         let spec = Spec { driver: "claude".to_owned(), ..Spec::default() };
         let name = Some(Name::parse("old").expect("a name"));
         let create = Input::Command(Command::Create { spec, name });
@@ -122,7 +122,7 @@ fn looking_at_an_old_session_reads_no_more_than_looking_at_a_young_one() {
     }
     let open = |it: &OldSession| {
         let lease = Lease::claim(&it.dir()).expect("a lease").expect("free");
-        let (owner, torn) = Owner::open(&it.dir(), &it.id, &lease).expect("readable");
+        let (owner, torn) = JournaledSession::open(&it.dir(), &it.id, &lease).expect("readable");
         assert_eq!((owner.history().session.turns.last(), torn), (it.turns, None));
         assert_eq!(owner.history().session.turns.keyed("key 7"), Some(7));
     };
@@ -141,7 +141,7 @@ fn a_snapshot_of_another_journal_is_not_believed() {
     }
     // The session goes on for more turns, and then somebody restores its journal.
     let lease = Lease::claim(&dir).expect("a lease").expect("free");
-    let (mut owner, _) = Owner::open(&dir, &session.id, &lease).expect("readable");
+    let (mut owner, _) = JournaledSession::open(&dir, &session.id, &lease).expect("readable");
     let more = (101..=200).flat_map(life_of).map(Input::Note).collect();
     owner.take(more, berth_core::Now::default()).expect("room");
     owner.close().expect("room");
@@ -158,7 +158,7 @@ fn a_snapshot_of_another_journal_is_not_believed() {
     assert_eq!((total, count), (100, 100), "the snapshot is ahead of the journal");
     // Another future, as long as the one that was lost.
     let lease = Lease::claim(&dir).expect("a lease").expect("free");
-    let (mut owner, _) = Owner::open(&dir, &session.id, &lease).expect("readable");
+    let (mut owner, _) = JournaledSession::open(&dir, &session.id, &lease).expect("readable");
     let other = (101..=200).flat_map(|turn| {
         let [accepted, delivered, began, ended] = life_of(turn);
         let Event::TurnAccepted { turn, prompt } = accepted else { unreachable!("the first event") };

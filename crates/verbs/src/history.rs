@@ -2,7 +2,7 @@
 //!
 //! Promise: a file that is there is never written over; what is put back is what was copied, by its hash, and
 //! appears whole or not at all. Who fails leaves nothing, so that the next try begins where this one did.
-//! Not here: the copies (`berth_keeper::copies`), when they are made (the keeper's `copying`).
+//! Not here: the copies (`berth_keeper::copies`), when they are made (the keeper's `transcript_copies`).
 //! Start with [`of`], then [`restore`].
 
 use std::fs::{self, DirBuilder, File};
@@ -15,7 +15,7 @@ use berth_api::status::Timestamp;
 use berth_api::{Code, Problem, Status};
 use berth_core::{Conversation, Deed, SessionId, Spec};
 use berth_keeper::copies::{Copies, Copy, Limit, Mark};
-use berth_keeper::keeper::copying::{self, KEEP_VARIABLE};
+use berth_keeper::keeper::transcript_copies::{self, KEEP_VARIABLE};
 use berth_keeper::sweep::Report;
 use berth_store::Home;
 use schemars::JsonSchema;
@@ -182,7 +182,7 @@ pub(crate) fn copy_now(ctx: &Ctx, status: &Status, spec: &Spec, conversation: &C
     let Some(id) = SessionId::parse(&status.id).filter(|_| Config::load_or_default().history.keep) else {
         return;
     };
-    if let Err(error) = copying::copy_now(ctx.home.root(), &id, spec, conversation) {
+    if let Err(error) = transcript_copies::copy_now(ctx.home.root(), &id, spec, conversation) {
         tracing::warn!(%error, session = status.id, "the transcript is not copied");
     }
 }

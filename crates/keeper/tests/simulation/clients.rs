@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_core::{Actor, Boundary, Command, Fence, Phase, PolicyChange, Refusal, Spec, Term};
-use berth_keeper::owner::Input;
+use berth_keeper::journaled_session::Input;
 
 use crate::keeper::Keeper;
 use crate::life::Life;

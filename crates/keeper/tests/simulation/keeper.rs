@@ -7,7 +7,7 @@ use berth_core::{
     Boot, Boundary, Command, Effect, Ending, Epoch, Event, Fence, Observation, Outcome, PROOF_PATIENCE,
     Phase, Process, Refusal, effects,
 };
-use berth_keeper::owner::{Input, Taken};
+use berth_keeper::journaled_session::{Input, Taken};
 
 use crate::agent::MOST_WORDS;
 use crate::bug::Bug;

@@ -1,4 +1,4 @@
-//! The real [`Owner`] on the fake disk, or one that forgets a kind of event.
+//! The real [`JournaledSession`] on the fake disk, or one that forgets a kind of event.
 //!
 //! Not here: the loop around it (see `keeper.rs`). A forgetful owner decides with its own wrong state and writes
 //! what it decided through the real one, so that the journal is what such a program would leave behind.
@@ -6,7 +6,7 @@
 use berth_core::{Effect, Event, Now, Refusal, Session, SessionId, decide, effects, observe};
 use berth_journal::fake::FakeDisk;
 use berth_journal::{Committed, Journal, JournalError, Limits, Seq};
-use berth_keeper::owner::{Batch, Input, Owner, Taken};
+use berth_keeper::journaled_session::{Batch, Input, JournaledSession, Taken};
 use berth_store::History;
 use berth_store::history::Stored;
 use berth_store::snapshot::Snapshot;
@@ -21,7 +21,7 @@ fn id() -> SessionId {
 }
 
 pub(crate) struct Mind {
-    owner: Owner<FakeDisk>,
+    owner: JournaledSession<FakeDisk>,
     bug: Bug,
     /// The state a forgetful owner believes in.
     believed: Session,
@@ -47,7 +47,11 @@ pub(crate) type Opened = (Mind, Vec<Committed<Stored>>, bool);
 impl Mind {
     pub(crate) fn create(disk: &FakeDisk, limits: Limits, bug: Bug) -> Result<Self, JournalError> {
         let journal = Journal::create_planted(disk.clone(), SESSION, limits, bug.planted())?;
-        Ok(Self { owner: Owner::new(journal, History::default()), bug, believed: Session::default() })
+        Ok(Self {
+            owner: JournaledSession::new(journal, History::default()),
+            bug,
+            believed: Session::default(),
+        })
     }
 
     /// Opens the journal, with what an earlier keeper left beside it.
@@ -66,7 +70,7 @@ impl Mind {
         let snapshot = snapshot.and_then(|bytes| Snapshot::decode(bytes, &id()));
         let history = snapshot.and_then(|snapshot| Self::behind(disk, bug, snapshot, &recovered.events));
         let history = history.unwrap_or_else(|| History::replay(&recovered.events));
-        let owner = Owner::new(journal, history);
+        let owner = JournaledSession::new(journal, history);
         Ok((Self { owner, bug, believed }, recovered.events, recovered.torn.is_some()))
     }
 

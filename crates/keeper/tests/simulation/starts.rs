@@ -4,7 +4,7 @@
 
 use berth_core::{Command, Event, Name, Observation, Refusal};
 use berth_journal::fake::FakeDisk;
-use berth_keeper::owner::Input;
+use berth_keeper::journaled_session::Input;
 
 use crate::keeper::Keeper;
 use crate::ledger::tolerate;

@@ -6,7 +6,7 @@
 use berth_core::{
     Command, Effect, Final, Manner, Observation, OnFailed, Policy, Prompt, Refusal, Spec, StartBy,
 };
-use berth_keeper::owner::Input;
+use berth_keeper::journaled_session::Input;
 
 use crate::bug::Bug;
 use crate::keeper::Keeper;

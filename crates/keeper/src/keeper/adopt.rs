@@ -1,0 +1,175 @@
+//! A new image of a running keeper: same process, same lease, same children.
+//!
+//! Promise: what the image before this one said to the agent is not said twice, and its exits are not lost.
+//! Not here: the replacement itself (`berth_host::watchdog`), the driver's state (`agent_link`).
+//! Start with [`adopt`].
+
+use std::ffi::OsString;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use berth_api::Problem;
+use berth_api::message::Size;
+use berth_core::{Ending, Event, Observation, Phase, SessionId};
+use berth_driver::Begin;
+use berth_host::identity::Identity;
+use berth_host::lock::LockFile;
+use berth_host::pty::Pty;
+use berth_host::watchdog;
+use berth_screen::Splitter;
+use berth_store::conversations::ConversationLock;
+use berth_store::store::Lease;
+use berth_store::{output, process};
+
+use super::begin::{Parts, usage};
+use super::identity::KeeperIdentity;
+use super::{Keeper, bug};
+use crate::boundary::Contained;
+use crate::driver::{pipes::Pipes, pty::Terminal};
+use crate::journaled_session::{Input, JournaledSession};
+use crate::start::LOOKING_SINCE;
+
+/// How much of the output is replayed to restore a screen after a restart in place.
+const REPLAY_BYTES: u64 = 1024 * 1024;
+/// How much of a run's beginning is replayed where the last output is not all of it.
+const FIRST_BYTES: usize = 64 * 1024;
+/// Plain colours, nothing on the screen, the cursor at the top.
+const BLANK: &[u8] = b"\x1b[m\x1b[2J\x1b[H";
+
+/// Continues the work of an image that replaced itself: same process, same lease, same children.
+pub(super) fn adopt(args: &[OsString]) -> Result<Keeper, Problem> {
+    let number =
+        |at: usize| args.get(at).and_then(|arg| arg.to_str()).and_then(|text| text.parse::<i32>().ok());
+    let dir = args.get(1).map(PathBuf::from).ok_or_else(|| usage("a session directory"))?;
+    let id = dir.file_name().and_then(|name| name.to_str()).and_then(SessionId::parse);
+    let id = id.ok_or_else(|| usage("the directory of a session"))?;
+    let inherit = |at: usize| {
+        let fd = number(at).ok_or_else(|| usage("the number of a file"))?;
+        watchdog::inherited(fd).map_err(|error| bug("taking a file over", &error))
+    };
+    let lease_file = LockFile::from_fd(inherit(2)?);
+    let run_lock = LockFile::from_fd(inherit(3)?);
+    let listener = UnixListener::from(inherit(4)?);
+    // By name, because they depend on the agent. A descriptor that did not come along is not there.
+    let named = |name: &str| {
+        let fd = args.iter().find_map(|arg| arg.to_str()?.strip_prefix(name)?.strip_prefix('='));
+        watchdog::inherited(fd?.parse().ok()?).ok()
+    };
+    let dir_lock = named("dir").map(LockFile::from_fd).ok_or_else(|| usage("the lock on its directory"))?;
+    let lease =
+        Lease::inherited(lease_file, dir_lock, &dir).map_err(|error| bug("taking the lease over", &error))?;
+    let pty = named("pty").map(|master| Pty { master });
+    let pipes = named("out").zip(named("err"));
+    let pipes = pipes.map(|(stdout, stderr)| Pipes { stdin: named("in"), stdout, stderr });
+    let conversation = named("conversation").map(LockFile::from_fd);
+    let size = pty.as_ref().and_then(|pty| pty.size().ok());
+    let size = size.map_or_else(Size::default, |(rows, cols)| Size { rows, cols });
+    let me = Identity::me().map_err(|error| bug("identifying this process", &error))?;
+    let (journal, torn) = JournaledSession::open_patiently(&dir, &id, &lease)?;
+    // A group that cannot be opened now is no reason to give the run up.
+    let contained = Contained::of(&journal.history().session, &id);
+    let unopened =
+        contained.as_ref().err().map(|error| format!("cannot use the run's control group: {error}"));
+    let contained = contained.unwrap_or_else(|error| Contained::none(error.to_string()));
+    let parts =
+        Parts { identity: KeeperIdentity::new(id, dir, me), lease, run_lock, contained, journal, listener };
+    let mut keeper = Keeper::assemble(parts, size)?;
+    keeper.notifications.open();
+    let session = keeper.journal.session();
+    let written = session.spec.as_ref().zip(session.conversation.as_ref());
+    let conversation = conversation.zip(written).and_then(|(file, (spec, conversation))| {
+        let (kind, id) = (spec.conversation.clone(), conversation.id.clone());
+        ConversationLock::inherited(file, keeper.identity.root(), kind, id)
+    });
+    keeper.conversation.take_up(begin_in(args), conversation);
+    if let Some(pty) = pty {
+        keeper.watch_terminal(Terminal { pty }).map_err(|error| bug("watching the terminal", &error))?;
+    }
+    keeper.replay_screen();
+    let reason = "the event loop stood still, or an upgrade was asked for".to_owned();
+    let mut inputs = vec![Input::Note(Event::KeeperRestarted { reason })];
+    inputs.extend(torn.into_iter().chain(unopened).map(|what| Input::Note(Event::Warned { what })));
+    // A disk that takes no notes is no reason to give the run up.
+    let _ = keeper.take(inputs);
+    // Connections did not come along, and so neither did the client that was typing.
+    let person_typed = keeper.journal.session().writer.is_some();
+    keeper.release_absent_writer();
+    keeper.restore_tui_turns(person_typed);
+    keeper.adopt_run();
+    if let Some(pipes) = pipes {
+        keeper.talk_again(pipes).map_err(|error| bug("taking the agent's pipes over", &error))?;
+    }
+    keeper.watch_owners_again();
+    keeper.begin_probe(looking_since(args));
+    // A child may have ended between the images; its signal would have gone to the old one.
+    keeper.on_children();
+    // Effects that the old image had committed and not performed are still owed.
+    keeper.settle();
+    Ok(keeper)
+}
+
+impl Keeper {
+    /// Shows the run's output on the screen again.
+    fn replay_screen(&mut self) {
+        let from = self.journal.session().output_from;
+        let output = self.identity.output_dir();
+        let shown = output::tail(&output, from, REPLAY_BYTES).unwrap_or_default();
+        let is_cut = from + REPLAY_BYTES < self.output.end();
+        let first = if is_cut { first_words(&output, from) } else { Vec::new() };
+        self.terminal.replay(&first, &shown);
+    }
+
+    /// Counts what the image before this one did as done, and finds the agent that it may have spawned.
+    fn adopt_run(&mut self) {
+        self.run.adopt_effects(self.journal.owed());
+        let session = self.journal.session();
+        let epoch = session.epoch;
+        let is_unrecorded = match &session.phase {
+            Phase::Starting | Phase::Ending(Ending { agent: None, exit: None, .. }) => true,
+            Phase::New | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => false,
+        };
+        if is_unrecorded && let Some(agent) = self.run.first_process() {
+            self.report(vec![Observation::Spawned { epoch, agent: process::process(agent) }]);
+        }
+    }
+}
+
+/// What an agent said of its terminal when it began, and a blank screen: how it wants pastes and keys is said once.
+fn first_words(output: &Path, from: u64) -> Vec<u8> {
+    let mut first = vec![0; FIRST_BYTES];
+    let count = match output::read_at(output, from, &mut first) {
+        Ok((count, at)) if at == from => count,
+        // The beginning is no longer kept.
+        Ok(_) | Err(_) => 0,
+    };
+    let whole = Splitter::new().push(&first[..count]).into_owned();
+    [whole.as_slice(), BLANK].concat()
+}
+
+/// How a run took its conversation up, as words for a new image.
+pub(super) fn words_of(begin: &Begin) -> Vec<String> {
+    let (kind, id, of) = match begin {
+        Begin::New { id } => ("new", id.as_deref(), None),
+        Begin::Resume { id } => ("resume", Some(id.as_str()), None),
+        Begin::Fork { of, id } => ("fork", id.as_deref(), Some(of.as_str())),
+    };
+    let words = [("begin", Some(kind)), ("begin-id", id), ("begin-of", of)];
+    words.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
+}
+
+fn begin_in(args: &[OsString]) -> Begin {
+    let word = |name: &str| {
+        let found = args.iter().find_map(|arg| arg.to_str()?.strip_prefix(name)?.strip_prefix('='));
+        found.map(str::to_owned)
+    };
+    match (word("begin").as_deref(), word("begin-id"), word("begin-of")) {
+        (Some("resume"), Some(id), _) => Begin::Resume { id },
+        (Some("fork"), id, Some(of)) => Begin::Fork { of, id },
+        (_, id, _) => Begin::New { id },
+    }
+}
+
+/// Since when the image before this one looked whether its helper is ready.
+fn looking_since(args: &[OsString]) -> Option<u64> {
+    args.iter().find_map(|arg| arg.to_str()?.strip_prefix(LOOKING_SINCE)?.parse().ok())
+}

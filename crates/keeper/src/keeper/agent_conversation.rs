@@ -1,0 +1,263 @@
+//! The conversation that the run's agent writes: the right to write it, and whether the agent has read all of it.
+//!
+//! Promise: at most one session writes a conversation; a conversation that another program wrote since is noticed before
+//! the next turn is delivered, as far as the record shows that.
+//! Not here: which conversation a run takes up (`take_up`), the record (`conversation_mark`), the lock
+//! (`berth_store::conversations`).
+//! Start with [`AgentConversation::enter`], then [`AgentConversation::obstacle`].
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use berth_core::{Conversation, Epoch, Hold, Observation, Session};
+use berth_driver::Begin;
+use berth_host::{clock, identity};
+use berth_store::conversations::{Claim, ConversationLock};
+
+use super::conversation_mark::{ConversationMark, EndMark, Reader};
+use super::identity::KeeperIdentity;
+use super::take_up::is_an_id;
+use crate::{turn, writers};
+
+/// How many generations there are between an agent and its keeper at most.
+const MAX_GENERATIONS: usize = 64;
+
+/// The conversation of the run, as far as the journal does not have it.
+#[derive(Debug)]
+pub(super) struct AgentConversation {
+    /// How the run took its conversation up.
+    begin: Begin,
+    /// The right to write the conversation.
+    lock: Option<ConversationLock>,
+    /// The conversation as it was after the last turn.
+    mark: Option<ConversationMark>,
+    /// The conversation as it was when the agent told its end, until it has written that end.
+    end_mark: Option<EndMark>,
+    /// Where the output ended when the agent was last given a turn.
+    given_from: u64,
+    /// The turn for which the agent was started again because another program had written.
+    reread_for: Option<u64>,
+    /// True if another program wrote the conversation after the run's agent read it: the agent's next answer would be a
+    /// second branch.
+    is_outdated: bool,
+}
+
+/// What came of entering a conversation.
+#[derive(Debug, Default)]
+pub(super) struct Entered {
+    pub(super) reports: Vec<Observation>,
+    /// True if the right to write it was taken now.
+    pub(super) has_new_lock: bool,
+}
+
+impl Entered {
+    fn held(who: String) -> Observation {
+        Observation::Held { hold: Hold::ForeignWriter { who } }
+    }
+
+    /// The report that another program has the right to write the conversation.
+    pub(super) fn into_hold(self) -> Option<Observation> {
+        self.reports.into_iter().find(|report| matches!(report, Observation::Held { .. }))
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.reports.iter().any(|report| matches!(report, Observation::Held { .. }))
+    }
+}
+
+impl Default for AgentConversation {
+    fn default() -> Self {
+        Self {
+            begin: Begin::New { id: None },
+            lock: None,
+            mark: None,
+            end_mark: None,
+            given_from: 0,
+            reread_for: None,
+            is_outdated: false,
+        }
+    }
+}
+
+impl AgentConversation {
+    /// Takes up a conversation for a run, with the right to write it.
+    pub(super) fn take_up(&mut self, begin: Begin, lock: Option<ConversationLock>) {
+        (self.begin, self.lock) = (begin, lock);
+    }
+
+    /// How the run took its conversation up.
+    pub(super) fn begin(&self) -> &Begin {
+        &self.begin
+    }
+
+    /// Gives up the right to write the conversation.
+    pub(super) fn unlock(&mut self) {
+        self.lock = None;
+    }
+
+    /// The descriptor that a new image needs, by name.
+    pub(super) fn named_fd(&self) -> Option<(&'static str, RawFd)> {
+        self.lock.as_ref().map(|lock| ("conversation", lock.file().fd().as_raw_fd()))
+    }
+
+    /// The agent writes this conversation from now on, and the right to write it moves along. `patience`: how long that
+    /// right may take.
+    pub(super) fn enter(
+        &mut self,
+        identity: &KeeperIdentity,
+        session: &Session,
+        id: String,
+        patience: Duration,
+    ) -> Entered {
+        let mut entered = Entered::default();
+        let Some(spec) = &session.spec else { return entered };
+        let is_known = session.conversation.as_ref().is_some_and(|known| known.id == id);
+        let is_ours = self.lock.as_ref().is_some_and(|lock| lock.is_of(&spec.conversation, &id));
+        if is_known && is_ours {
+            return entered;
+        }
+        let reports = &mut entered.reports;
+        // It may come to stand on a command line, and an agent's own tools can call its hooks.
+        if !is_an_id(spec, &id) {
+            let who = "the agent gave its conversation an id that is not valid".to_owned();
+            reports.push(Entered::held(who));
+            return entered;
+        }
+        let conversation = Conversation { store: turn::store_of(spec), id };
+        if is_ours {
+            // It was in one that it may not write, and is back. A second claim would be in the way of our own.
+            reports.push(Observation::Conversation { conversation });
+            return entered;
+        }
+        let (kind, id) = (&spec.conversation, &conversation.id);
+        match ConversationLock::claim_within(patience, identity.root(), kind, id, identity.session()) {
+            Ok(Claim::Ours(lock)) => {
+                self.lock = Some(lock);
+                entered.has_new_lock = true;
+            }
+            Ok(Claim::Held(by)) => {
+                let who = by.map_or_else(|| "another session".to_owned(), |by| format!("session {by}"));
+                reports.push(Entered::held(who));
+            }
+            Err(error) => {
+                reports.push(Entered::held(format!("cannot lock conversation {}: {error}", conversation.id)));
+            }
+        }
+        reports.push(Observation::Conversation { conversation });
+        entered
+    }
+
+    // What others write.
+
+    /// Remembers the conversation as it is: the agent has just said all it had to say.
+    pub(super) fn remember(&mut self, session: &Session, output_end: u64) {
+        if session.takes_turns() {
+            self.mark = ConversationMark::now(session, output_end, self.mark.as_ref());
+            self.end_mark = None;
+        }
+    }
+
+    /// The agent in the terminal told its end: notes the conversation as it is, unless that is known of this end. True if
+    /// the agent's last turn is not remembered yet.
+    pub(super) fn note_end(&mut self, session: &Session, output_end: u64) -> bool {
+        if self.mark.is_some() {
+            return false;
+        }
+        if self.end_mark.is_none() {
+            let at_ms = clock::wall_ms();
+            let mark = ConversationMark::now(session, output_end, None);
+            self.end_mark = mark.map(|mark| EndMark::new(mark, at_ms));
+        }
+        true
+    }
+
+    /// The agent in the terminal has written what it said before its end.
+    pub(super) fn remember_end(&mut self, session: &Session, output_end: u64) {
+        let end = self.end_mark.take();
+        if !session.takes_turns() {
+            return;
+        }
+        self.mark = match end {
+            Some(end) if end.is_outdated() => Some(end.into_mark()),
+            end => ConversationMark::now(session, output_end, end.as_ref().map(EndMark::mark)),
+        };
+    }
+
+    /// The agent in the terminal works: what is written from now on is its own.
+    pub(super) fn forget(&mut self) {
+        (self.mark, self.end_mark) = (None, None);
+    }
+
+    /// A person has seen what others said in the agent's terminal, so it counts as read.
+    pub(super) fn accept(&mut self, session: &Session, output_end: u64) {
+        if self.mark.is_some() && session.has_terminal() {
+            self.remember(session, output_end);
+        }
+    }
+
+    /// The next run reads everything.
+    pub(super) fn will_be_reread(&mut self) {
+        self.is_outdated = false;
+    }
+
+    /// The agent is about to be given a turn.
+    pub(super) fn note_given(&mut self, output_end: u64) {
+        self.given_from = output_end;
+    }
+
+    /// What others do in the conversation, or did, that the agent has to know of before it gets this turn.
+    pub(super) fn obstacle(
+        &mut self,
+        turn: u64,
+        session: &Session,
+        reader: &Reader<'_>,
+    ) -> Option<Observation> {
+        let (epoch, in_terminal) = (session.epoch, session.has_terminal());
+        if let Some(who) = foreign_writer(session, reader.identity) {
+            // An agent in a terminal is not started again for this. What was said shows in the record.
+            self.is_outdated = !in_terminal;
+            return Some(Observation::Held { hold: Hold::ForeignWriter { who } });
+        }
+        if self.is_outdated {
+            return Some(rereads(epoch, "another program wrote its conversation meanwhile"));
+        }
+        let mark = self.mark.as_ref();
+        let news = || mark.and_then(|mark| mark.news_of_others(session, reader, self.given_from));
+        if in_terminal {
+            return Some(Observation::Held { hold: Hold::ForeignWriter { who: news()? } });
+        }
+        let what = news().filter(|_| self.reread_for != Some(turn))?;
+        self.reread_for = Some(turn);
+        Some(rereads(epoch, &what))
+    }
+}
+
+fn rereads(epoch: Epoch, what: &str) -> Observation {
+    Observation::Broken { epoch, reason: format!("{what}; the next run reads it anew") }
+}
+
+/// A program that is not the run's and writes the session's conversation, for people.
+pub(super) fn foreign_writer(session: &Session, identity: &KeeperIdentity) -> Option<String> {
+    let (spec, known) = (session.spec.as_ref()?, session.conversation.as_ref()?);
+    let agent = session.agent().map(|agent| agent.pid);
+    let ours = |pid: u32| Some(pid) == agent || is_below(pid, identity.pid());
+    let env = turn::where_kept(spec, Some(known));
+    match writers::registered(&spec.conversation, &known.id, env, ours) {
+        Ok(found) if found.is_empty() => None,
+        Ok(found) => Some(found.iter().map(writers::Writer::line).collect::<Vec<_>>().join("; and by ")),
+        Err(why) => Some(format!("cannot tell: {why}")),
+    }
+}
+
+/// True if a process descends from another one.
+fn is_below(pid: u32, above: u32) -> bool {
+    let mut pid = pid;
+    for _ in 0..MAX_GENERATIONS {
+        match identity::stat(pid) {
+            Ok(stat) if stat.ppid == above => return true,
+            Ok(stat) if stat.ppid > 1 => pid = stat.ppid,
+            Ok(_) | Err(_) => return false,
+        }
+    }
+    false
+}

@@ -1,0 +1,600 @@
+//! The clients of one keeper: their connections, what each waits for, and what still has to reach them.
+//!
+//! Promise: the number of clients and the bytes that wait for or from them are bounded; a client whose connection fails
+//! is only marked, so that no caller loses one in the middle of its work.
+//! Not here: what a request means (`requests`), one connection ([`Client`]).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
+
+use berth_api::Timestamp;
+use berth_api::frame::{self, Kind};
+use berth_api::message::{Answer, Notice, Size};
+use berth_api::status::AttachedStatus;
+use berth_core::{Actor, Event, Fence, Occasion};
+use berth_host::clock;
+use berth_journal::Committed;
+use berth_store::history::Stored;
+use berth_store::home::Home;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+
+use super::actor_of;
+use super::agent_terminal::AgentTerminal;
+use super::client::{Attached, Client, UNFINISHED_BYTES};
+use super::event_loop::{Epoll, FIRST_CLIENT};
+use crate::callers::{Peer, Seen};
+use crate::place;
+
+/// How many clients may be attached, watch or wait at once.
+pub(super) const MAX_LASTING: usize = 64;
+/// How many clients may be connected at once: some room is left for short requests.
+pub(super) const MAX_CLIENTS: usize = 96;
+/// How many hooks may wait at once. Each tool of the agent can call its hooks, and other clients need room as well.
+const MAX_WAITING_HOOKS: usize = 16;
+
+/// All clients of a keeper.
+#[derive(Debug)]
+pub(super) struct ClientTable {
+    epoll: Epoll,
+    clients: BTreeMap<u64, Client>,
+    next_key: u64,
+    /// Requests that arrived while a batch was in flight, oldest first.
+    calls: VecDeque<(u64, Vec<u8>)>,
+    /// Clients that are to be forgotten at the end of the pass.
+    departing: BTreeSet<u64>,
+    /// True while no key of a person may come between a record and what is typed because of it.
+    holds_keys: bool,
+}
+
+/// What a client waits for with an unanswered request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ClientWait {
+    EndOfRun,
+    HelperReady,
+    AgentReady,
+}
+
+/// The next thing that a client sent.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// Keys for the terminal.
+    Keys(Vec<u8>),
+    Call(Vec<u8>),
+    /// No whole frame, or a request of the client is not answered yet.
+    Nothing,
+    /// Bytes that no client may send.
+    Invalid,
+}
+
+/// A client that was forgotten.
+#[derive(Debug)]
+pub(super) struct Departed {
+    pub(super) attached: Option<Attached>,
+    /// The question whose answer the client waited for.
+    pub(super) hook_request: Option<String>,
+}
+
+impl ClientTable {
+    pub(super) fn new(epoll: Epoll) -> Self {
+        Self {
+            epoll,
+            clients: BTreeMap::new(),
+            next_key: FIRST_CLIENT,
+            calls: VecDeque::new(),
+            departing: BTreeSet::new(),
+            holds_keys: false,
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.clients.len() < MAX_CLIENTS
+    }
+
+    /// True if one more client may be attached, watch or wait.
+    pub(super) fn has_room_for_lasting(&self) -> bool {
+        self.clients.values().filter(|client| client.is_lasting()).count() < MAX_LASTING
+    }
+
+    /// True if one more hook may wait for an answer.
+    pub(super) fn has_room_for_hook(&self) -> bool {
+        let waiting = self.clients.values().filter(|client| client.awaits_answer.is_some()).count();
+        waiting < MAX_WAITING_HOOKS && self.has_room_for_lasting()
+    }
+
+    /// True as long as the requests that wait are not too long.
+    fn has_room_for_calls(&self) -> bool {
+        self.calls.iter().map(|(_, payload)| payload.len()).sum::<usize>() < UNFINISHED_BYTES
+    }
+
+    pub(super) fn add(&mut self, stream: UnixStream, home: Option<Home>) -> io::Result<u64> {
+        stream.set_nonblocking(true)?;
+        let key = self.next_key;
+        let actor = actor_of(&stream)?;
+        let home = home.ok_or(io::ErrorKind::NotFound)?;
+        // Attributed now: the process may have ended by the time its first request is read.
+        let peer = Peer::of(&home, &stream)?;
+        let client = Client::new(stream, actor, Some(peer));
+        self.epoll.add_readable(client.as_fd(), key)?;
+        self.next_key += 1;
+        self.clients.insert(key, client);
+        Ok(key)
+    }
+
+    pub(super) fn contains(&self, key: u64) -> bool {
+        self.clients.contains_key(&key)
+    }
+
+    fn keys(&self) -> Vec<u64> {
+        self.clients.keys().copied().collect()
+    }
+
+    /// The clients that have closed their side. What they sent before may still be unread.
+    pub(super) fn hung_up(&self) -> Vec<u64> {
+        let mut polled: Vec<PollFd<'_>> =
+            self.clients.values().map(|client| PollFd::new(client, PollFlags::RDHUP)).collect();
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // After an error no client is known to be gone.
+        let _ = poll(&mut polled, Some(&now));
+        let is_gone = |polled: &PollFd<'_>| polled.revents().intersects(PollFlags::RDHUP | PollFlags::HUP);
+        let gone = self.clients.keys().zip(&polled).filter(|(_, polled)| is_gone(polled));
+        gone.map(|(key, _)| *key).collect()
+    }
+
+    pub(super) fn has_hung_up(&self, key: u64) -> bool {
+        self.clients.get(&key).is_some_and(Client::has_hung_up)
+    }
+
+    // Receiving.
+
+    /// Reads a client. `None`: nothing is read of it now; `false`: it has closed its side.
+    pub(super) fn receive(&mut self, key: u64) -> Option<bool> {
+        Some(self.clients.get_mut(&key)?.receive().unwrap_or(false))
+    }
+
+    /// True unless a request of the client is not answered yet.
+    pub(super) fn is_heard(&self, key: u64) -> bool {
+        self.clients.get(&key).is_some_and(|client| !client.has_call)
+    }
+
+    /// The next whole frame of a client.
+    pub(super) fn next_received(&mut self, key: u64) -> Received {
+        let Some(client) = self.clients.get_mut(&key).filter(|client| !client.has_call) else {
+            return Received::Nothing;
+        };
+        match client.next_frame() {
+            Ok(Some(frame)) => match frame.kind {
+                Kind::Input => Received::Keys(frame.payload),
+                Kind::Call => Received::Call(frame.payload),
+                Kind::Answer | Kind::Output | Kind::Screen | Kind::Notice => Received::Invalid,
+            },
+            Ok(None) => Received::Nothing,
+            Err(_) => Received::Invalid,
+        }
+    }
+
+    /// Keeps a request until the batch in flight is on disk. Nothing more is read of its client.
+    pub(super) fn queue_call(&mut self, key: u64, payload: Vec<u8>) {
+        self.begin_call(key);
+        self.calls.push_back((key, payload));
+    }
+
+    pub(super) fn take_calls(&mut self) -> VecDeque<(u64, Vec<u8>)> {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// From now on nothing is read of the client, until [`Self::end_call`].
+    pub(super) fn begin_call(&mut self, key: u64) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.has_call = true;
+        }
+    }
+
+    pub(super) fn end_call(&mut self, key: u64) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.has_call = false;
+        }
+    }
+
+    /// The client with the longest unfinished frame, if all of them together are too long. A client that sends the longest
+    /// prompt is not the longest while another client hoards.
+    pub(super) fn hoarder(&self) -> Option<u64> {
+        let here = || self.clients.iter().filter(|(key, _)| !self.departing.contains(key));
+        let total: usize = here().map(|(_, client)| client.unfinished_bytes()).sum();
+        if total <= UNFINISHED_BYTES {
+            return None;
+        }
+        let (longest, client) = here().max_by_key(|(_, client)| client.unfinished_bytes())?;
+        let pid = client.actor.pid;
+        tracing::warn!(client = *longest, pid, "disconnected: its frame is not finished");
+        Some(*longest)
+    }
+
+    /// Has a client wait until the agent has read the keys that are waiting.
+    pub(super) fn pause(&mut self, key: u64) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.paused = true;
+            self.update_interest(key);
+        }
+    }
+
+    pub(super) fn unpause_all(&mut self) {
+        let paused = self.clients.iter_mut().filter(|(_, client)| client.paused);
+        let paused: Vec<u64> = paused
+            .map(|(key, client)| {
+                client.paused = false;
+                *key
+            })
+            .collect();
+        paused.into_iter().for_each(|key| self.update_interest(key));
+    }
+
+    pub(super) fn has_paused(&self) -> bool {
+        self.clients.values().any(|client| client.paused)
+    }
+
+    /// Has no key read, or keys read again.
+    pub(super) fn hold_keys(&mut self, on: bool) {
+        self.holds_keys = on;
+    }
+
+    // While a batch is in flight.
+
+    /// The events to wait for from a client while a batch is in flight; `None` for none.
+    fn interest(&self, key: u64) -> Option<PollFlags> {
+        let client = self.clients.get(&key).filter(|_| !self.departing.contains(&key))?;
+        let mut flags = PollFlags::empty();
+        let is_read = !client.paused && !client.has_call && !self.holds_keys;
+        flags.set(PollFlags::IN, is_read && self.has_room_for_calls());
+        flags.set(PollFlags::OUT, client.wants_write);
+        (!flags.is_empty()).then_some(flags)
+    }
+
+    /// The clients to wait for while a batch is in flight.
+    pub(super) fn polled(&self) -> Vec<(u64, PollFd<'_>)> {
+        let polled = |(key, client): (&u64, _)| {
+            Some((*key, PollFd::from_borrowed_fd(Client::as_fd(client), self.interest(*key)?)))
+        };
+        self.clients.iter().filter_map(polled).collect()
+    }
+
+    /// True if a client may be read while a batch is in flight.
+    pub(super) fn is_read_meanwhile(&self, key: u64) -> bool {
+        self.interest(key).is_some_and(|flags| flags.contains(PollFlags::IN))
+    }
+
+    /// True if forgetting the client now would have to be recorded, or it waits for an answer.
+    pub(super) fn leaves_a_trace(&self, key: u64) -> bool {
+        self.clients
+            .get(&key)
+            .is_some_and(|client| client.writes() || client.has_call || client.awaits_answer.is_some())
+    }
+
+    // Leaving.
+
+    /// Marks a client that is to be forgotten.
+    pub(super) fn depart(&mut self, key: u64) {
+        self.departing.insert(key);
+    }
+
+    pub(super) fn take_departing(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.departing)
+    }
+
+    pub(super) fn remove(&mut self, key: u64) -> Option<Departed> {
+        let client = self.clients.remove(&key)?;
+        self.epoll.remove(&client);
+        Some(Departed { attached: client.attached, hook_request: client.awaits_answer })
+    }
+
+    /// True if something arrived while a batch was in flight.
+    pub(super) fn has_news(&self) -> bool {
+        !self.calls.is_empty() || !self.departing.is_empty()
+    }
+
+    // The process at the other end.
+
+    pub(super) fn actor(&self, key: u64) -> Option<Actor> {
+        self.clients.get(&key).map(|client| client.actor.clone())
+    }
+
+    /// True once the process that connected has ended.
+    pub(super) fn is_gone(&self, key: u64) -> bool {
+        self.clients.get(&key).and_then(|client| client.peer.as_ref()).is_some_and(Peer::is_gone)
+    }
+
+    /// Records where a client says it is, as far as that may be recorded: see [`place`].
+    pub(super) fn set_place(&mut self, key: u64, claim: &str, root: &Path) {
+        let Some(client) = self.clients.get_mut(&key) else { return };
+        let pid = client.actor.pid;
+        let is_gateway = *client.is_gateway.get_or_insert_with(|| place::is_gateway(root, pid));
+        client.actor.place = place::recorded(claim, is_gateway);
+    }
+
+    /// The sessions that the client is inside of; looked up once.
+    pub(super) fn seen(&mut self, key: u64, home: &Home) -> Option<&Seen> {
+        let client = self.clients.get_mut(&key)?;
+        let peer = &client.peer;
+        let look = || match peer {
+            Some(peer) => peer.look(home),
+            None => Seen::Unseen("nothing is known of the other end".to_owned()),
+        };
+        Some(client.seen.get_or_insert_with(look))
+    }
+
+    /// A request of the client was accepted: from now on it may send long frames.
+    pub(super) fn admit(&mut self, key: u64) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.is_known = true;
+        }
+    }
+
+    // Sending.
+
+    pub(super) fn answer(&mut self, key: u64, answer: &Answer) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.send(Kind::Answer, &serde_json::to_vec(answer).expect("an answer is plain data"));
+        }
+    }
+
+    /// Brings a client up to date, writes what it takes now, and has the kernel say when it takes more.
+    pub(super) fn flush(&mut self, key: u64, terminal: &mut AgentTerminal, output_end: u64) {
+        // Room first: a client that takes the last of its queue only now would otherwise be called
+        // drained by the kernel's silence and never be brought up to date.
+        self.write_out(key);
+        self.catch_up(key, terminal, output_end);
+        self.write_out(key);
+    }
+
+    pub(super) fn flush_all(&mut self, terminal: &mut AgentTerminal, output_end: u64) {
+        for key in self.keys() {
+            self.flush(key, terminal, output_end);
+        }
+    }
+
+    /// Writes without bringing the client up to date: for the moment when the keeper's own screen is not. A client that
+    /// took nothing is not asked again: the kernel says when there is room.
+    fn write_out(&mut self, key: u64) {
+        let waits = |client: &Client| client.wants_write && !client.has_too_much();
+        if !self.clients.get(&key).is_some_and(waits) {
+            self.write_now(key);
+        }
+    }
+
+    /// Writes, whatever the kernel said last.
+    pub(super) fn write_now(&mut self, key: u64) {
+        let Some(client) = self.clients.get_mut(&key) else { return };
+        if client.flush().is_err() {
+            return self.depart(key);
+        }
+        let wants_write = !client.is_drained();
+        if wants_write != client.wants_write {
+            client.wants_write = wants_write;
+            self.update_interest(key);
+        }
+    }
+
+    /// Writes to all clients, whatever the kernel said last.
+    pub(super) fn write_all_now(&mut self) {
+        self.keys().into_iter().for_each(|key| self.write_now(key));
+    }
+
+    /// True if everything queued has been written, to the clients that are still there.
+    pub(super) fn is_drained(&self) -> bool {
+        self.clients.iter().all(|(key, client)| client.is_drained() || self.departing.contains(key))
+    }
+
+    fn update_interest(&self, key: u64) {
+        let Some(client) = self.clients.get(&key) else { return };
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, !client.paused);
+        flags.set(epoll::EventFlags::OUT, client.wants_write);
+        self.epoll.modify(client.as_fd(), key, flags);
+    }
+
+    /// Brings a client that fell behind, or a watcher, up to date once it has room.
+    fn catch_up(&mut self, key: u64, terminal: &mut AgentTerminal, output_end: u64) {
+        // A client whose queue was dropped is drained as well, and takes nothing until the kernel says so.
+        let has_room = |client: &&mut Client| client.is_drained() && !client.wants_write;
+        let Some(client) = self.clients.get_mut(&key).filter(has_room) else { return };
+        if let Some(attached @ Attached { behind: true, .. }) = client.attached
+            && let Some(paint) = terminal.paint()
+        {
+            client.attached = Some(Attached { behind: false, ..attached });
+            client.send_screen(&paint);
+        }
+        if client.watches && client.told_end < output_end {
+            client.told_end = output_end;
+            client.send(Kind::Notice, &plain(&Notice::Output { end: output_end }));
+        }
+    }
+
+    /// Sends output to the clients that see the terminal, and writes at once: people wait for it.
+    pub(super) fn show(&mut self, output: &[u8]) {
+        // A client that fell behind gets a screen once it has room, and not before the end of this pass: painted now, it
+        // would lack these very bytes for good.
+        let seeing: Vec<u64> =
+            self.clients.iter().filter(|(_, client)| client.sees()).map(|(key, _)| *key).collect();
+        if seeing.is_empty() || output.is_empty() {
+            return;
+        }
+        let frame: Rc<[u8]> = frame::encode(Kind::Output, &[output]).into();
+        for key in seeing {
+            if let Some(client) = self.clients.get_mut(&key) {
+                client.send_output(&frame);
+                self.write_out(key);
+            }
+        }
+    }
+
+    /// Tells watchers, followers and attached clients of the events that concern them.
+    pub(super) fn tell(&mut self, event: &Committed<Stored>) {
+        let mut json = None;
+        for client in self.clients.values_mut().filter(|client| client.hears_of(&event.get().event)) {
+            let json = json.get_or_insert_with(|| plain(&notice_of(event)));
+            client.send(Kind::Notice, json);
+        }
+    }
+
+    // Attached clients.
+
+    /// The client's right to type.
+    pub(super) fn fence(&self, key: u64) -> Option<Fence> {
+        self.clients.get(&key)?.attached?.fence
+    }
+
+    pub(super) fn writes(&self, key: u64) -> bool {
+        self.clients.get(&key).is_some_and(Client::writes)
+    }
+
+    pub(super) fn has_writer(&self, fence: Fence) -> bool {
+        let fence = Some(fence);
+        self.clients.values().any(|client| client.attached.is_some_and(|attached| attached.fence == fence))
+    }
+
+    /// True if a client that may type also sees the questions of the agent to its terminal. An observer's answers go
+    /// nowhere, and a client that fell behind never saw the question.
+    pub(super) fn has_writer_that_sees(&self) -> bool {
+        self.clients.values().any(|client| client.writes() && client.sees())
+    }
+
+    /// Attaches a client, or changes its right to type. The screen follows as soon as it can be painted, which is at once
+    /// but for a torn sequence. False if the client is gone.
+    pub(super) fn attach(&mut self, key: u64, fence: Option<Fence>) -> bool {
+        let Some(client) = self.clients.get_mut(&key) else { return false };
+        let since_ms = client.attached.map_or_else(clock::wall_ms, |attached| attached.since_ms);
+        client.attached = Some(Attached { fence, behind: true, since_ms });
+        true
+    }
+
+    /// Makes observers of the other clients that could type.
+    pub(super) fn demote_others(&mut self, key: u64, taker: &str, size: Size) {
+        let notice = plain(&Notice::Replaced { by: taker.to_owned(), size });
+        for (other, client) in &mut self.clients {
+            if let Some(attached) = client.attached.as_mut().filter(|attached| attached.fence.is_some())
+                && *other != key
+            {
+                // An observer draws from a whole screen.
+                (attached.fence, attached.behind) = (None, true);
+                client.send(Kind::Notice, &notice);
+            }
+        }
+    }
+
+    /// Tells observers of another size, and sends them a fresh screen.
+    pub(super) fn tell_resized(&mut self, size: Size) {
+        let notice = plain(&Notice::Resized { size });
+        for client in self.clients.values_mut() {
+            if let Some(attached) = client.attached.as_mut().filter(|attached| attached.fence.is_none()) {
+                attached.behind = true;
+                client.send(Kind::Notice, &notice);
+            }
+        }
+    }
+
+    /// Has each attached client get a fresh screen.
+    pub(super) fn repaint_all(&mut self) {
+        for attached in self.clients.values_mut().filter_map(|client| client.attached.as_mut()) {
+            attached.behind = true;
+        }
+    }
+
+    /// The attached clients, the longest attached first.
+    pub(super) fn attached_status(&self) -> Vec<AttachedStatus> {
+        let attached = self.clients.values().filter_map(|client| Some((client, client.attached?)));
+        let mut status: Vec<AttachedStatus> = attached
+            .map(|(client, attached)| AttachedStatus {
+                place: client.actor.place.clone(),
+                since: Timestamp(attached.since_ms),
+                writes: attached.fence.is_some(),
+            })
+            .collect();
+        status.sort_by_key(|attached| attached.since.0);
+        status
+    }
+
+    // Waiting, watching, following.
+
+    /// True if a client is told of the event over a connection that it keeps up.
+    pub(super) fn is_looked_at(&self, event: &Event, occasion: Occasion) -> bool {
+        self.clients.values().any(|client| client.looks_at(event, occasion))
+    }
+
+    pub(super) fn wait_for(&mut self, key: u64, wait: ClientWait) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            *client.wait(wait) = true;
+        }
+    }
+
+    pub(super) fn any_waits_for(&self, wait: ClientWait) -> bool {
+        self.clients.values().any(|client| client.waits_for_any(wait))
+    }
+
+    /// Answers all clients that wait for this.
+    pub(super) fn answer_waiting(&mut self, wait: ClientWait, answer: &Answer) {
+        for client in self.clients.values_mut().filter(|client| client.waits_for_any(wait)) {
+            *client.wait(wait) = false;
+            client.send(Kind::Answer, &serde_json::to_vec(answer).expect("an answer is plain data"));
+        }
+    }
+
+    /// Has a client hear of all events from now on, after these.
+    pub(super) fn watch<'a>(&mut self, key: u64, past: impl Iterator<Item = &'a Committed<Stored>>) {
+        let Some(client) = self.clients.get_mut(&key) else { return };
+        client.watches = true;
+        past.for_each(|event| client.send(Kind::Notice, &plain(&notice_of(event))));
+    }
+
+    /// Has a client hear of a turn from now on, after these notices.
+    pub(super) fn follow(&mut self, key: u64, turn: u64, notices: impl Iterator<Item = Notice>) {
+        let Some(client) = self.clients.get_mut(&key) else { return };
+        client.follows = Some(turn);
+        notices.for_each(|notice| client.send(Kind::Notice, &plain(&notice)));
+    }
+
+    pub(super) fn tell_followers(&mut self, turn: u64, notice: &Notice) {
+        let mut json = None;
+        for client in self.clients.values_mut().filter(|client| client.follows == Some(turn)) {
+            client.send(Kind::Notice, json.get_or_insert_with(|| plain(notice)));
+        }
+    }
+
+    /// Notes the turn that a client sent and is about to follow.
+    pub(super) fn will_follow(&mut self, key: u64, turn: u64) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.sent_turn = Some(turn);
+        }
+    }
+
+    /// Has a hook wait for the answer to its question.
+    pub(super) fn await_answer(&mut self, key: u64, request: String) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.awaits_answer = Some(request);
+        }
+    }
+
+    /// The hooks that wait, with the questions whose answers they wait for.
+    pub(super) fn waiting_hooks(&self) -> Vec<(u64, String)> {
+        let waiting = |(key, client): (&u64, &Client)| Some((*key, client.awaits_answer.clone()?));
+        self.clients.iter().filter_map(waiting).collect()
+    }
+
+    /// Answers a hook that waits.
+    pub(super) fn answer_hook(&mut self, key: u64, answer: &Answer) {
+        if let Some(client) = self.clients.get_mut(&key) {
+            client.awaits_answer = None;
+        }
+        self.answer(key, answer);
+    }
+}
+
+fn notice_of(event: &Committed<Stored>) -> Notice {
+    Notice::Event { seq: event.seq().0, entry: Box::new(event.get().entry()) }
+}
+
+fn plain(notice: &Notice) -> Vec<u8> {
+    serde_json::to_vec(notice).expect("a notice is plain data")
+}

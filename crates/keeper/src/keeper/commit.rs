@@ -1,0 +1,170 @@
+//! Commits: inputs become events on disk, and the loop goes on while the disk is at work.
+//!
+//! Promise: one batch is in flight at a time. Until it is on disk, nothing of it is applied, answered, published or acted
+//! upon, and no other batch is decided; requests and reports that arrive are the next batch. Keys, output, screens and
+//! looks need no journal and go on.
+//! Not here: the thread (`commit_pipeline`), what a batch is (`journaled_session`), the answers (`requests`).
+//! Start with [`Keeper::take`] for inputs that have an answer, [`Keeper::report`] for reports.
+
+use std::os::fd::OwnedFd;
+
+use berth_api::{Code, Problem};
+use berth_core::{Command, Observation, Refusal};
+use berth_store::store;
+use rustix::event::{PollFd, PollFlags, epoll, poll};
+
+use super::output_recorder::Until;
+use super::{Keeper, now};
+use crate::journaled_session::{Input, Taken};
+
+impl Keeper {
+    /// Commits inputs and tells the world what came of them. Returns one answer for each.
+    pub(super) fn take(&mut self, inputs: Vec<Input>) -> Result<Vec<Result<(), Refusal>>, Problem> {
+        Ok(self.take_batch(inputs)?.answers)
+    }
+
+    pub(super) fn take_batch(&mut self, inputs: Vec<Input>) -> Result<Taken, Problem> {
+        self.check_lease(&inputs)?;
+        if self.journal.is_busy() {
+            debug_assert!(false, "a batch in the middle of another: {inputs:?}");
+            return Err(Problem::new(Code::Bug, "the keeper is still writing the change before this one"));
+        }
+        self.commit(inputs)
+    }
+
+    /// Commits one order, which may be refused.
+    pub(super) fn order(&mut self, command: Command) -> Result<(), Problem> {
+        let answers = self.take(vec![Input::Command(command)])?;
+        match answers.into_iter().find_map(Result::err) {
+            Some(refusal) => Err(self.refused(&refusal)),
+            None => Ok(()),
+        }
+    }
+
+    /// Commits inputs whether or not the lease is still held.
+    pub(super) fn commit(&mut self, inputs: Vec<Input>) -> Result<Taken, Problem> {
+        let (batch, thread) = self.journal.begin(inputs, now());
+        let written = match &thread {
+            Some(thread) => thread.write(batch, |done| self.attend(done)),
+            None => batch.write(),
+        };
+        match self.journal.finish(written, thread) {
+            Ok(taken) => {
+                self.publish(&taken.events);
+                Ok(taken)
+            }
+            Err(error) => Err(store::journal_problem(&error, self.identity.session().as_str())),
+        }
+    }
+
+    /// Commits reports. If the journal refuses, they wait: the world will not repeat them.
+    pub(super) fn report(&mut self, reports: Vec<Observation>) {
+        if self.journal.is_busy() {
+            // Part of the next batch.
+            return reports.into_iter().for_each(|report| self.journal.defer(Input::Report(report)));
+        }
+        let inputs = self.journal.with_waiting(reports);
+        if inputs.is_empty() {
+            return;
+        }
+        match self.take(inputs) {
+            Ok(_) => self.journal.clear_waiting(),
+            Err(_) => self.journal.retry_soon(),
+        }
+    }
+
+    /// Commits the reports that the journal refused before.
+    pub(super) fn report_again(&mut self) {
+        let waited = !self.journal.waiting().is_empty();
+        self.report(vec![]);
+        if waited && self.journal.waiting().is_empty() && self.journal.session().tells {
+            // What follows from it could not be known when it was told.
+            self.after_edge();
+        }
+    }
+
+    /// Waits until the batch is written or something else is to do, and does that.
+    fn attend(&mut self, done: &OwnedFd) {
+        let (with_terminal, with_listener) = (self.terminal.polled(), self.clients.has_room());
+        let clients = self.clients.polled();
+        let keys: Vec<u64> = clients.iter().map(|(key, _)| *key).collect();
+        let mut polled = vec![PollFd::new(done, PollFlags::IN)];
+        let has_terminal = with_terminal.is_some();
+        polled.extend(with_terminal);
+        if with_listener {
+            polled.push(PollFd::new(self.event_loop.listener(), PollFlags::IN));
+        }
+        polled.extend(clients.into_iter().map(|(_, client)| client));
+        // Waiting is not standing still, however long the disk takes.
+        self.event_loop.disarm_watchdog();
+        match poll(&mut polled, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            // Nothing can be attended to, so wait for the disk alone.
+            Err(_) => std::thread::yield_now(),
+        }
+        let found: Vec<PollFlags> = polled.iter().map(PollFd::revents).collect();
+        drop(polled);
+        if !self.event_loop.is_undisturbed() {
+            self.arm_watchdog();
+        }
+        if found[0].contains(PollFlags::IN) {
+            // The batch is back, or it was before this wait began.
+            let _ = rustix::io::read(done, &mut [0; 8]);
+        }
+        let mut found = found.into_iter().skip(1);
+        if has_terminal {
+            let found = found.next().unwrap_or(PollFlags::empty());
+            if found.contains(PollFlags::OUT) {
+                self.on_terminal(epoll::EventFlags::OUT);
+            }
+            if found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                self.read_terminal(Until::Quiet);
+            }
+        }
+        if with_listener && found.next().is_some_and(|found| !found.is_empty()) {
+            self.accept();
+        }
+        for (key, found) in keys.into_iter().zip(found) {
+            if !found.is_empty() {
+                self.attend_to(key, found);
+            }
+        }
+        self.unpause_clients();
+        self.flush_all();
+    }
+
+    fn attend_to(&mut self, key: u64, found: PollFlags) {
+        let reads = self.clients.is_read_meanwhile(key);
+        if reads && found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            self.receive(key);
+        }
+        if found.contains(PollFlags::OUT) {
+            self.clients.write_now(key);
+        } else if !reads && found.intersects(PollFlags::HUP | PollFlags::ERR) {
+            // It hung up. What it sent before that is read afterwards. A client that only has something to say, and is not
+            // heard because another client sent a long request just now, stays.
+            self.clients.depart(key);
+        }
+    }
+
+    /// True if something waits that arrived while a batch was in flight.
+    pub(super) fn has_deferred(&self) -> bool {
+        self.journal.has_deferred() || self.clients.has_news()
+    }
+
+    /// Commits the inputs that arrived while a batch was in flight, and forgets clients that left.
+    pub(super) fn take_deferred(&mut self) {
+        self.forget_departing();
+        let mut reports = Vec::new();
+        for input in self.journal.take_deferred() {
+            match input {
+                Input::Report(report) => reports.push(report),
+                // A note that the disk refuses is lost; such a note is about the disk or comes again.
+                Input::Note(_) | Input::Command(_) => drop(self.take(vec![input])),
+            }
+        }
+        if !reports.is_empty() {
+            self.report(reports);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The journalled session as the keeper writes it: with its lease, the thread that writes the journal, and the inputs that
+//! wait for the batch in flight or for room on the disk.
+//!
+//! Promise: one batch is in flight at a time, and none is written without the lease.
+//! Not here: the loop while a batch is in flight ([`Keeper::commit`](super::Keeper)), the rules (`berth_core`), the order
+//! of decide, append and apply (`journaled_session`).
+//! Start with [`CommitPipeline::begin`], then [`CommitPipeline::finish`].
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+
+use berth_api::Problem;
+use berth_api::turn::TurnView;
+use berth_core::{Effect, Epoch, Now, Observation, Refusal, Session};
+use berth_host::clock;
+use berth_host::identity::Identity;
+use berth_journal::{JournalError, RealDisk};
+use berth_store::History;
+use berth_store::killpoint;
+use berth_store::store::{Lease, Standing};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::lease_loss::LeaseLoss;
+use super::waiting_reports::WaitingReports;
+use crate::journaled_session::{Batch, Input, JournaledSession, Taken, Written};
+
+/// The thread encodes and writes batches, and does nothing else.
+const STACK_BYTES: usize = 256 * 1024;
+/// How long to wait before what the disk refused is tried again.
+const RETRY_MS: u64 = 1000;
+
+/// One session's state and journal, and everything that waits to get into it.
+#[derive(Debug)]
+pub(super) struct CommitPipeline {
+    session: JournaledSession,
+    lease: Lease,
+    /// Set once the lease is no longer the one that was locked.
+    lease_loss: Option<LeaseLoss>,
+    thread: Option<JournalThread>,
+    is_busy: bool,
+    /// Inputs that arrived while a batch was in flight.
+    deferred: Vec<Input>,
+    waiting: WaitingReports,
+    /// When to try again what the disk refused, on the boot clock.
+    retry_at_ms: Option<u64>,
+}
+
+/// The thread that writes the journal. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct JournalThread {
+    batches: SyncSender<Batch<RealDisk>>,
+    written: Receiver<Written<RealDisk>>,
+    /// Readable when a batch was written.
+    done: OwnedFd,
+}
+
+impl CommitPipeline {
+    pub(super) fn new(session: JournaledSession, lease: Lease) -> Self {
+        Self {
+            session,
+            lease,
+            lease_loss: None,
+            thread: None,
+            is_busy: false,
+            deferred: Vec::new(),
+            waiting: WaitingReports::default(),
+            retry_at_ms: None,
+        }
+    }
+
+    /// Starts the thread. Without it the loop waits for the disk itself.
+    pub(super) fn start_thread(&mut self) {
+        match JournalThread::start() {
+            Ok(thread) => self.thread = Some(thread),
+            Err(error) => tracing::warn!(%error, "no thread for the journal: the loop waits for the disk"),
+        }
+    }
+
+    pub(super) fn history(&self) -> &History {
+        self.session.history()
+    }
+
+    /// The state that the committed events lead to.
+    pub(super) fn session(&self) -> &Session {
+        &self.session.history().session
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.session().epoch
+    }
+
+    /// The effects that the world owes this state.
+    pub(super) fn owed(&self) -> Vec<Effect> {
+        self.session.owed()
+    }
+
+    /// The first refusal among the answers to a batch. Nothing is taken.
+    pub(super) fn refusal(&self, inputs: &[Input], now: Now) -> Option<Refusal> {
+        self.session.refusal(inputs, now)
+    }
+
+    /// At most `limit` turns from the turn `from` on, and no more once their texts have `most_bytes`.
+    pub(super) fn turns(
+        &mut self,
+        from: u64,
+        limit: u64,
+        most_bytes: usize,
+    ) -> Result<Vec<TurnView>, Problem> {
+        self.session.turns(from, limit, most_bytes)
+    }
+
+    /// True while a batch is in flight.
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// Decides a batch, which is written with [`JournalThread::write`] or by the caller.
+    pub(super) fn begin(&mut self, inputs: Vec<Input>, now: Now) -> (Batch, Option<JournalThread>) {
+        let batch = self.session.begin(inputs, now);
+        let thread = if batch.is_empty() { None } else { self.thread.take() };
+        self.is_busy = thread.is_some();
+        (batch, thread)
+    }
+
+    /// Applies what the journal took, and takes the thread back.
+    pub(super) fn finish(
+        &mut self,
+        written: Written,
+        thread: Option<JournalThread>,
+    ) -> Result<Taken, JournalError> {
+        self.is_busy = false;
+        self.thread = thread.or(self.thread.take());
+        self.session.finish(written)
+    }
+
+    /// Keeps an input for the batch after the one in flight.
+    pub(super) fn defer(&mut self, input: Input) {
+        self.deferred.push(input);
+    }
+
+    pub(super) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    pub(super) fn take_deferred(&mut self) -> Vec<Input> {
+        std::mem::take(&mut self.deferred)
+    }
+
+    /// Adds reports to those that wait for the journal. Returns all of them, as one batch.
+    pub(super) fn with_waiting(&mut self, reports: Vec<Observation>) -> Vec<Input> {
+        let epoch = self.epoch();
+        self.waiting.add(reports, epoch);
+        self.waiting.iter().cloned().map(Input::Report).collect()
+    }
+
+    /// The reports that the journal has not taken yet.
+    pub(super) fn waiting(&self) -> &WaitingReports {
+        &self.waiting
+    }
+
+    /// The journal has taken all that waited.
+    pub(super) fn clear_waiting(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Has what the disk refused tried again in a moment.
+    pub(super) fn retry_soon(&mut self) {
+        self.retry_at_ms = Some(clock::boot_ms() + RETRY_MS);
+    }
+
+    /// When to try again, on the boot clock.
+    pub(super) fn retry_at_ms(&self) -> Option<u64> {
+        self.retry_at_ms
+    }
+
+    /// True once when it is time to try again.
+    pub(super) fn take_retry(&mut self, now: u64) -> bool {
+        self.retry_at_ms.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Writes the keeper and its run into the lease. The journal has both as well, so a failure costs only the comfort of
+    /// the next reader.
+    pub(super) fn sign_lease(&self, holder: &Identity) {
+        let _ = self.lease.sign(holder, self.epoch().0);
+    }
+
+    /// Compares the lease at its path with the one that is locked.
+    pub(super) fn standing(&self) -> io::Result<Standing> {
+        self.lease.standing()
+    }
+
+    pub(super) fn lease_loss(&self) -> Option<LeaseLoss> {
+        self.lease_loss
+    }
+
+    /// Notes a loss. True if it was not known.
+    pub(super) fn note_loss(&mut self, loss: LeaseLoss) -> bool {
+        self.lease_loss.replace(loss) != Some(loss)
+    }
+
+    /// True if the session's directory is no longer the one at its path.
+    pub(super) fn is_disowned(&self) -> bool {
+        self.lease_loss == Some(LeaseLoss::Directory)
+    }
+
+    /// The locks on the lease file and on the directory.
+    pub(super) fn lease_fds(&self) -> (RawFd, RawFd) {
+        (self.lease.file().as_fd().as_raw_fd(), self.lease.dir_lock().as_fd().as_raw_fd())
+    }
+
+    /// Writes a snapshot if the last one is old. Nothing waits for it.
+    pub(super) fn write_snapshot(&mut self) {
+        self.session.write_snapshot();
+    }
+
+    /// Closes the journal so that later damage can be told from a torn end, and returns the lease.
+    pub(super) fn close(mut self) -> Lease {
+        if self.is_disowned() {
+            self.session.derive_no_more();
+        }
+        // Sealing is a courtesy to the next reader; the events themselves are on disk.
+        let _ = self.session.close();
+        self.lease
+    }
+}
+
+/// Wakes the loop, also if the thread panics: then the loop finds that the thread is gone.
+struct WakeOnDrop(OwnedFd);
+
+impl WakeOnDrop {
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for WakeOnDrop {
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
+
+impl JournalThread {
+    fn start() -> io::Result<Self> {
+        let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wakes = WakeOnDrop(done.try_clone()?);
+        let (batches, incoming) = sync_channel::<Batch<RealDisk>>(1);
+        let (outgoing, written) = sync_channel(1);
+        let write = move || {
+            for batch in incoming {
+                killpoint::held("sync");
+                if outgoing.send(batch.write()).is_err() {
+                    return;
+                }
+                wakes.wake();
+            }
+        };
+        std::thread::Builder::new().stack_size(STACK_BYTES).spawn(write)?;
+        Ok(Self { batches, written, done })
+    }
+
+    /// Brings a batch to the disk, and calls `attend` again and again until it is there.
+    pub(super) fn write(&self, batch: Batch, mut attend: impl FnMut(&OwnedFd)) -> Written {
+        self.batches.send(batch).expect("the thread lives as long as its channel");
+        let written = loop {
+            match self.written.try_recv() {
+                Ok(written) => break written,
+                Err(TryRecvError::Empty) => attend(&self.done),
+                Err(TryRecvError::Disconnected) => panic!("the thread that writes the journal is gone"),
+            }
+        };
+        let _ = rustix::io::read(&self.done, &mut [0; 8]);
+        written
+    }
+}

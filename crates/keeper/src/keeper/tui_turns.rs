@@ -1,0 +1,585 @@
+//! Turns of an agent in a terminal that tells through its hooks: what it told, and when it is looked at because it does not
+//! tell.
+//!
+//! Promise: the end of a turn counts only with the agent's own record (`end_proof`); each question of an agent has a name
+//! of its own.
+//! Not here: whose hook it is and what follows for the session (`hook_reports`), how a turn is typed (`paste`), keys of a
+//! person (`unsent_text`), the rules of turns (`berth_core`), what an agent calls its hooks.
+//! Start with [`TuiTurns`].
+
+mod conversation_signs;
+mod end_proof;
+mod paste;
+mod unsent_text;
+
+use std::time::Duration;
+
+use berth_api::hook;
+use berth_api::status::{Timestamp, ToldStatus};
+use berth_core::{Final, Hold, Observation, Phase, Session, Told, TurnEnd, TurnState};
+use berth_driver::AgentTraits;
+use berth_host::clock;
+use berth_store::{History, killpoint};
+
+use super::agent_terminal::AgentTerminal;
+use super::identity::KeeperIdentity;
+use crate::turn;
+use crate::writers::{self, Doing};
+use conversation_signs::ConversationSigns;
+use end_proof::RecordPosition;
+pub(super) use end_proof::{EndVerdict, ReportedEnd, turn_to_prove};
+pub(super) use paste::Typable;
+use paste::{Paste, Stage, confirm_patience_ms, echo_patience_ms};
+use unsent_text::UnsentText;
+
+/// How long the terminal is quiet after a paste before Enter is pressed: an Enter that comes while a paste is being
+/// taken in is swallowed by some agents.
+const SETTLED_MS: u64 = 150;
+/// How long an agent that was started with hooks may take to tell something, once something waits for it.
+const TELL_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a terminal is quiet before an agent that tells nothing at its start is believed to listen.
+const LISTENING_MS: u64 = 1500;
+/// How long after its last word an agent's reminder that it has nothing to do is about that, and not about an end before:
+/// such a reminder comes a minute after the end it is about.
+const LATE_MS: u64 = 50_000;
+/// How often an agent that works is checked, by what it writes down of itself.
+const CHECK_MS: u64 = 1000;
+/// How soon it is checked when it was just told to break off.
+const CHECK_SOON_MS: u64 = 100;
+/// How long after an end an agent may take to write down what it said. The next turn waits no less.
+const WRITTEN_MS: u64 = 450;
+/// How long after an end an agent's run is not ended for another interface.
+const SETTLED_END_MS: u64 = 500;
+/// How long the terminal of an agent that paints while it works is quiet before its record is read.
+const STILL_MS: u64 = 3000;
+/// How long it is quiet where no turn of a client is in its record.
+const STILL_LONG_MS: u64 = 30_000;
+const ENTER: &[u8] = b"\r";
+const ESCAPE: &[u8] = b"\x1b";
+/// Takes back the line in the box.
+const KILL_LINE: &[u8] = b"\x15";
+
+/// The terminal's agent and its turn, as far as the journal does not have them.
+#[derive(Debug, Default)]
+pub(super) struct TuiTurns {
+    unsent: UnsentText,
+    signs: ConversationSigns,
+    /// The turn that is being typed.
+    paste: Option<Paste>,
+    /// Keys that came while a turn is typed. They follow it.
+    behind: Vec<u8>,
+    /// When the terminal last showed something, on the boot clock.
+    shown_at_ms: u64,
+    /// When the agent last told that it works, on the wall clock, as it says itself.
+    busy_at_ms: u64,
+    /// When that was heard, on the boot clock.
+    busy_boot_ms: u64,
+    /// The agent's last word, for people.
+    told: Option<ToldStatus>,
+    /// When to check whether the agent still works, on the boot clock.
+    check_at_ms: Option<u64>,
+    /// Since when something waits for an agent that has told nothing, on the boot clock.
+    awaited_since_ms: Option<u64>,
+    /// When a person last sent what they had typed, on the boot clock.
+    sent_at_ms: Option<u64>,
+    /// When the agent last told of an end, on the boot clock.
+    ended_at_ms: Option<u64>,
+    /// A conversation that another program writes, as was reported already.
+    refused_conversation: Option<String>,
+    /// Since when a turn waits for the terminal to take it, on the boot clock.
+    due_since_ms: Option<u64>,
+    /// Set if a turn was broken off and its prompt may be in the box again; true if that is one line.
+    put_back: Option<bool>,
+    /// When the agent last asked something on its screen, on the wall clock, as it says itself.
+    asked_at_ms: u64,
+    /// How many questions it asked on its screen since this image of the keeper began.
+    asked: u64,
+    /// The name of the question that it asked last.
+    last_request: String,
+    /// When to remember its conversation as it is, on the boot clock: an agent tells an end before it has written it.
+    remember_at_ms: Option<u64>,
+    /// An end that a hook reported and that is not proven yet.
+    reported_end: Option<ReportedEnd>,
+    /// Where the agent's record ended when the turn it has was typed.
+    record_position: Option<RecordPosition>,
+}
+
+/// The traits of the session's agent.
+pub(super) fn traits_of(session: &Session) -> AgentTraits {
+    AgentTraits::of(session.spec.as_ref().map_or("", |spec| spec.conversation.as_str()))
+}
+
+/// The agent's activity by its own list of sessions, if it keeps one.
+fn doing(session: &Session) -> Option<Doing> {
+    let (spec, agent) = (session.spec.as_ref()?, session.agent()?);
+    let env = turn::where_kept(spec, session.conversation.as_ref());
+    writers::doing(&spec.conversation, agent.pid, env)
+}
+
+/// True if the agent's own list of sessions says that it works.
+pub(super) fn says_it_works(session: &Session) -> bool {
+    matches!(doing(session), Some(Doing::Busy { .. }))
+}
+
+fn works(session: &Session) -> bool {
+    session.edges.is_some_and(|edges| edges.working)
+}
+
+/// True while hooks of the terminal's agent are expected.
+fn is_told_of(session: &Session) -> bool {
+    session.tells && session.has_terminal() && matches!(session.phase, Phase::Running { .. })
+}
+
+impl TuiTurns {
+    /// The terminal shows something.
+    pub(super) fn note_output(&mut self) {
+        self.shown_at_ms = clock::boot_ms();
+        self.signs.note_output();
+    }
+
+    /// The agent's last word, for people.
+    pub(super) fn told(&self) -> Option<ToldStatus> {
+        self.told.clone()
+    }
+
+    /// When what it told of its last end is written down, on the boot clock.
+    pub(super) fn settled_at_ms(&self) -> Option<u64> {
+        self.ended_at_ms.map(|at| at + SETTLED_END_MS)
+    }
+
+    // Keys of people.
+
+    /// True while a turn is being typed and is not sent: no person types meanwhile.
+    pub(super) fn is_typing(&self) -> bool {
+        matches!(self.paste, Some(Paste { stage: Stage::Pasted { .. }, .. }))
+    }
+
+    /// Keeps keys until the turn is sent.
+    pub(super) fn keep_behind(&mut self, keys: &[u8]) {
+        self.behind.extend_from_slice(keys);
+    }
+
+    /// How many keys are kept.
+    pub(super) fn kept_behind(&self) -> usize {
+        self.behind.len()
+    }
+
+    /// True if a person typed text and did not send it.
+    pub(super) fn has_unsent_text(&self) -> bool {
+        self.unsent.waits()
+    }
+
+    /// A person has looked at the box, and says that the next turn may be typed.
+    pub(super) fn accept_unsent_text(&mut self) {
+        self.unsent.forget();
+    }
+
+    /// Takes in keys that a person typed. True if the draft is gone that held the queue.
+    pub(super) fn note_typed(&mut self, keys: &[u8], session: &Session) -> bool {
+        if !session.tells {
+            return false;
+        }
+        // Keys for a dialog are no text.
+        let had_text = self.unsent.waits();
+        let broke_off =
+            if session.asks_on_screen() { UnsentText::default().feed(keys) } else { self.unsent.feed(keys) };
+        if (had_text || keys.len() > 1) && keys.contains(&ENTER[0]) && !self.unsent.waits() {
+            self.sent_at_ms = Some(clock::boot_ms());
+        }
+        if broke_off {
+            if traits_of(session).restores_prompt && works(session) {
+                self.unsent.doubt();
+            }
+            self.check_soon();
+        }
+        matches!(session.turns.hold, Some(Hold::Draft)) && !self.unsent.waits()
+    }
+
+    /// A new image: what is on its way is not typed again, and a person who was typing may have left something.
+    pub(super) fn restore(&mut self, history: &History, person_typed: bool) {
+        let session = &history.session;
+        let now = clock::boot_ms();
+        if let Some(current) = &session.turns.current
+            && session.turns.open(current.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
+        {
+            let stage = Stage::Sent { until_ms: now + confirm_patience_ms() };
+            self.paste = Some(Paste { turn: current.turn, stage, before: vec![] });
+        }
+        if person_typed {
+            self.unsent.doubt();
+        }
+        // When it told what is in the journal. It may have become idle since, before this image began.
+        self.told = history.told();
+        let told_ms = self.told.as_ref().map_or_else(clock::wall_ms, |told| told.at.0);
+        self.note_work(told_ms);
+    }
+
+    // Words of the agent.
+
+    fn note_work(&mut self, at_ms: u64) {
+        (self.busy_at_ms, self.busy_boot_ms) = (at_ms, clock::boot_ms());
+    }
+
+    /// Notes the hook that told something, for people.
+    pub(super) fn note_hook(&mut self, told: &hook::Told, at_ms: u64) {
+        self.told = Some(ToldStatus { how: name_of(told), at: Timestamp(at_ms) });
+    }
+
+    /// The agent took a prompt.
+    pub(super) fn note_prompt(&mut self, at_ms: u64) {
+        self.note_tool(at_ms);
+        // What was typed while a turn was on its way is still there.
+        if self.paste.is_none() {
+            self.unsent.taken();
+        }
+    }
+
+    /// The agent uses a tool.
+    pub(super) fn note_tool(&mut self, at_ms: u64) {
+        self.reported_end = None;
+        self.note_work(at_ms);
+    }
+
+    /// The agent asks something on its screen. Returns the name of the question. `seq` is the number of the last journalled
+    /// event: it is higher in each image of the keeper that follows a recorded question, so that no name repeats within a
+    /// session. An answer to an old question would otherwise answer a new one.
+    pub(super) fn note_question(&mut self, seq: u64, at_ms: u64) -> String {
+        self.asked_at_ms = at_ms;
+        self.asked += 1;
+        self.last_request = format!("screen-{seq}-{}", self.asked);
+        self.last_request.clone()
+    }
+
+    /// How many questions the agent asked.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked
+    }
+
+    /// The name of the last question.
+    pub(super) fn last_request(&self) -> String {
+        self.last_request.clone()
+    }
+
+    /// The agent reported that it was interrupted, and keeps a list of its own. It may be a reminder of an earlier end:
+    /// that comes a minute later. Its own list tells. If the clock was set back meanwhile, the list seems to be older than
+    /// its work; a minute later it is not.
+    pub(super) fn note_interrupt(&mut self, session: &Session) -> bool {
+        let Some(doing) = doing(session) else { return false };
+        let busy_ms = clock::boot_ms().saturating_sub(self.busy_boot_ms);
+        if busy_ms >= LATE_MS && matches!(doing, Doing::Idle { .. }) {
+            self.busy_at_ms = 0;
+        }
+        self.check_soon();
+        true
+    }
+
+    /// The guard kept the agent from taking a prompt. A turn that was typed is over: it did nothing.
+    pub(super) fn held_up(&mut self, why: String, terminal: &mut AgentTerminal) -> Vec<Observation> {
+        match self.paste.as_ref().map(|paste| (paste.turn, paste.stage)) {
+            Some((turn, Stage::Sent { .. })) => {
+                self.paste = None;
+                self.let_keys_follow(terminal);
+                // Whatever waits would be held up as well, and joined with what stayed in the box.
+                let who = format!("{why} (the text that was typed is still in its input box)");
+                let hold = Hold::ForeignWriter { who };
+                let end = TurnEnd::without_answer(Final::Failed, why);
+                self.unsent.doubt();
+                vec![Observation::TurnOver { turn, end }, Observation::Held { hold }]
+            }
+            Some((_, Stage::Pasted { .. })) => vec![],
+            // A person typed it, and the agent put it back into its box.
+            None => {
+                self.unsent.taken();
+                self.unsent.doubt();
+                vec![]
+            }
+        }
+    }
+
+    // The conversation.
+
+    /// True for a word about the conversation that the agent had before: hooks are processes of their own, and may come
+    /// late.
+    pub(super) fn is_of_another_conversation(&self, id: &str, session: &Session) -> bool {
+        let known = session.conversation.as_ref().map(|known| known.id.as_str());
+        !id.is_empty() && known.is_some_and(|known| known != id) && !self.is_refused_conversation(id)
+    }
+
+    /// True if the agent has this conversation open, and another session has the right to write it.
+    pub(super) fn is_refused_conversation(&self, id: &str) -> bool {
+        self.refused_conversation.as_deref() == Some(id)
+    }
+
+    /// Notes whether the conversation that the agent has open may be written.
+    pub(super) fn note_conversation(&mut self, id: String, is_refused: bool) {
+        self.refused_conversation = is_refused.then_some(id);
+    }
+
+    /// Has the conversation looked for at once, however long that takes.
+    pub(super) fn expect_conversation(&mut self) {
+        self.signs.expect();
+    }
+
+    /// The conversation that the agent has open by its own signs, if nothing else tells.
+    pub(super) fn find_conversation(
+        &mut self,
+        session: &Session,
+        identity: &KeeperIdentity,
+    ) -> Option<String> {
+        self.signs.find(session, identity)
+    }
+
+    /// Keys are about to reach the agent. True if its signs have to be looked at before.
+    pub(super) fn needs_look_before(&self, keys: &[u8]) -> bool {
+        self.signs.needs_look_before(keys)
+    }
+
+    /// The first prompt may follow, which the agent opens a conversation for.
+    pub(super) fn expect_prompt(&mut self, keys: &[u8]) {
+        self.signs.expect_prompt(keys);
+    }
+
+    /// When to look for the conversation, on the boot clock.
+    pub(super) fn signs_due_ms(&self, session: &Session) -> Option<u64> {
+        self.signs.due_ms(session)
+    }
+
+    // Edges and time.
+
+    /// Follows from what the agent does now; called after each word of it. Returns whether it works.
+    pub(super) fn after_edge(&mut self, session: &Session, terminal: &mut AgentTerminal) -> bool {
+        let is_unsent = self.paste.as_ref().is_some_and(|paste| {
+            session.turns.open(paste.turn).is_some_and(|turn| turn.state == TurnState::Delivered)
+        });
+        if !is_unsent {
+            self.paste = None;
+            self.let_keys_follow(terminal);
+        }
+        let works = works(session);
+        if works {
+            self.remember_at_ms = None;
+            self.check_at_ms.get_or_insert(clock::boot_ms() + CHECK_MS);
+        } else {
+            // Taken back if no person typed there; more than a line cannot be taken back for sure.
+            match self.put_back.take() {
+                Some(true) if !self.unsent.waits() => terminal.queue_keys(KILL_LINE),
+                Some(_) => self.unsent.doubt(),
+                None => {}
+            }
+            self.check_at_ms = None;
+        }
+        works
+    }
+
+    /// Has the conversation remembered once the agent has written its end.
+    pub(super) fn remember_soon(&mut self) {
+        self.remember_at_ms = Some(clock::boot_ms() + WRITTEN_MS);
+    }
+
+    /// True once when the conversation is to be remembered.
+    pub(super) fn take_remember(&mut self, now: u64) -> bool {
+        self.remember_at_ms.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Has the agent break off, as a person at its terminal would.
+    pub(super) fn break_off(
+        &mut self,
+        turn: u64,
+        session: &Session,
+        terminal: &mut AgentTerminal,
+    ) -> Option<Observation> {
+        if self.is_typing() {
+            // It was never sent, and stays in the box.
+            self.paste = None;
+            self.unsent.doubt();
+            self.let_keys_follow(terminal);
+            let reason = "it was withdrawn before it was sent; its text is in the input box";
+            let end = TurnEnd::without_answer(Final::Interrupted, reason);
+            return Some(Observation::TurnOver { turn, end });
+        }
+        if traits_of(session).restores_prompt {
+            let prompt = session.turns.open(turn).map(|turn| &turn.prompt);
+            self.put_back = prompt.map(|prompt| prompt.trim().lines().count() <= 1);
+        }
+        terminal.queue_keys(ESCAPE);
+        self.check_soon();
+        None
+    }
+
+    /// A key was pressed that breaks off what an agent does. Not every agent tells.
+    fn check_soon(&mut self) {
+        if let Some(at) = &mut self.check_at_ms {
+            *at = clock::boot_ms() + CHECK_SOON_MS;
+        }
+    }
+
+    /// When something about the terminal's agent is due, on the boot clock.
+    pub(super) fn due_ms(&self, session: &Session, terminal: &AgentTerminal) -> Option<u64> {
+        if !is_told_of(session) {
+            return None;
+        }
+        let paste = self.paste.as_ref().map(|paste| match paste.stage {
+            Stage::Pasted { since_ms } if terminal.has_waiting_keys() => since_ms + echo_patience_ms(),
+            Stage::Pasted { since_ms } if self.shown_at_ms < since_ms => since_ms + echo_patience_ms(),
+            Stage::Pasted { .. } => self.shown_at_ms + SETTLED_MS,
+            Stage::Sent { until_ms } => until_ms,
+        });
+        let awaited = if session.edges.is_some() || session.turns.hold.is_some() {
+            None
+        } else if traits_of(session).tells_late {
+            Some(self.shown_at_ms + LISTENING_MS)
+        } else {
+            self.awaited_since_ms.map(|since| since + TELL_PATIENCE.as_millis() as u64)
+        };
+        // A time that has passed and changed nothing is asked for again, but not at once.
+        let now = clock::boot_ms();
+        let typable = self.due_since_ms.map(|_| now + SETTLED_MS);
+        let proof = self.reported_end.as_ref().map(ReportedEnd::check_at_ms);
+        let due = [paste, awaited, typable, proof, self.check_at_ms, self.remember_at_ms];
+        let due = due.into_iter().flatten().min()?;
+        Some(if due <= now { now + SETTLED_MS } else { due })
+    }
+
+    /// True if time changes anything for the terminal's agent.
+    pub(super) fn has_time(session: &Session) -> bool {
+        is_told_of(session)
+    }
+
+    /// True if a turn waits for the terminal to take it.
+    pub(super) fn take_typable(&mut self, session: &Session) -> bool {
+        let waits = self.due_since_ms.is_some();
+        // If it is not due any more, nothing comes of it.
+        self.due_since_ms = self.due_since_ms.filter(|_| session.due_turn().is_some());
+        waits
+    }
+
+    /// An agent that has told nothing yet: one that never does before its first prompt is believed to listen when its
+    /// terminal takes pastes and is quiet; for any other, what waits is held after a while.
+    pub(super) fn await_first_word(
+        &mut self,
+        now: u64,
+        session: &Session,
+        terminal: &mut AgentTerminal,
+    ) -> Option<Observation> {
+        if session.edges.is_some() {
+            return None;
+        }
+        let epoch = session.epoch;
+        if traits_of(session).tells_late {
+            let quiet = self.shown_at_ms > 0 && self.shown_at_ms + LISTENING_MS <= now;
+            if quiet && terminal.takes_paste() {
+                return Some(Observation::Told { epoch, told: Told::Started });
+            } else if quiet {
+                // Something else is in its place. It paints when that is over.
+                self.shown_at_ms = now;
+            }
+            return None;
+        }
+        if session.turns.queue.is_empty() || session.turns.hold.is_some() {
+            self.awaited_since_ms = None;
+            return None;
+        }
+        let since = *self.awaited_since_ms.get_or_insert(now);
+        let patience = killpoint::patience("BERTH_READY_MS", TELL_PATIENCE).as_millis() as u64;
+        (since + patience <= now).then(|| {
+            let reason = format!(
+                "its hooks have not told within {} s that it takes a prompt; look at it with `berth attach`",
+                TELL_PATIENCE.as_secs()
+            );
+            Observation::Held { hold: Hold::AgentFailed { reason } }
+        })
+    }
+
+    /// True once when the agent is to be checked.
+    pub(super) fn take_check(&mut self, now: u64) -> bool {
+        let is_due = self.check_at_ms.is_some_and(|at| at <= now);
+        if is_due {
+            self.check_at_ms = Some(now + CHECK_MS);
+        }
+        is_due
+    }
+
+    /// Checks what the agent writes down of itself: not every end is told by a hook.
+    pub(super) fn check_agent(
+        &mut self,
+        history: &History,
+        identity: &KeeperIdentity,
+    ) -> Option<Observation> {
+        let session = &history.session;
+        if !works(session) {
+            self.check_at_ms = None;
+            return None;
+        }
+        // The proof of a reported end reads the record already, and decides.
+        if self.reported_end.is_some() {
+            return None;
+        }
+        if traits_of(session).paints_while_working {
+            return self.check_record(history, identity);
+        }
+        let epoch = session.epoch;
+        match doing(session) {
+            Some(Doing::Idle { since_ms }) if since_ms > self.busy_at_ms => {}
+            // A person answered what it asked, and the tool runs; no hook tells before that is over.
+            Some(Doing::Busy { since_ms })
+                if session.asks_on_screen() && (1..since_ms).contains(&self.asked_at_ms) =>
+            {
+                return Some(Observation::Told { epoch, told: Told::GoesOn });
+            }
+            Some(Doing::Idle { .. } | Doing::Busy { .. } | Doing::Other) | None => return None,
+        }
+        let end = turn::of_quiet_agent(history, identity.session());
+        let how = "the agent's own list of sessions".to_owned();
+        self.told = Some(ToldStatus { how, at: Timestamp(clock::wall_ms()) });
+        Some(Observation::Told { epoch, told: Told::Quiet { end } })
+    }
+
+    /// Checks the record of an agent that keeps no list: it paints as long as it works. An end that no hook tells (the model
+    /// could not be reached) is in its record.
+    fn check_record(&mut self, history: &History, identity: &KeeperIdentity) -> Option<Observation> {
+        let session = &history.session;
+        let still_ms = clock::boot_ms().saturating_sub(self.shown_at_ms);
+        if still_ms < STILL_MS || session.asks_on_screen() {
+            return None;
+        }
+        let has_turn = session.turns.current.is_some();
+        let end = turn::recorded_end(history, identity.session());
+        if end.is_none() && (has_turn || still_ms < STILL_LONG_MS) {
+            // Reading it takes as long as it is large: the longer nothing happens, the more rarely it is read.
+            self.check_at_ms = Some(clock::boot_ms() + still_ms.clamp(CHECK_MS, STILL_LONG_MS));
+            return None;
+        }
+        let how = "the agent's own record".to_owned();
+        self.told = Some(ToldStatus { how, at: Timestamp(clock::wall_ms()) });
+        Some(Observation::Told { epoch: session.epoch, told: Told::Quiet { end } })
+    }
+}
+
+/// The agents' name for the hook that told this.
+fn name_of(told: &hook::Told) -> String {
+    let name = match told {
+        hook::Told::Started { .. } => "SessionStart",
+        hook::Told::Prompt { .. } => "UserPromptSubmit",
+        hook::Told::Tool { .. } => "tool use",
+        hook::Told::NeedsYou { .. } => "PermissionRequest",
+        hook::Told::Stopped { .. } => "Stop",
+        hook::Told::Interrupted => "Interrupt",
+        hook::Told::Ended { .. } => "SessionEnd",
+    };
+    format!("{name} hook")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_in_a_new_image_of_the_keeper_never_has_the_name_of_an_old_one() {
+        let mut old = TuiTurns::default();
+        let mut names: Vec<String> = [7, 7, 8].map(|seq| old.note_question(seq, 0)).into();
+        let mut new = TuiTurns::default();
+        names.extend([9, 9].map(|seq| new.note_question(seq, 0)));
+        let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+    }
+}
