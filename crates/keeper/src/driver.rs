@@ -14,7 +14,7 @@ use berth_store::process;
 
 use crate::boundary::Contained;
 
-/// How we talk to an agent of this kind in this session; `None` if it has a terminal, or nobody knows how.
+/// The driver of an agent of this kind in this session; `None` for a terminal, and for an unknown driver.
 pub(crate) fn of(driver: &str, session: &SessionId) -> Option<Box<dyn Driver>> {
     berth_driver::of(driver, session.as_str())
 }
@@ -24,18 +24,18 @@ pub(crate) fn with_traits(spec: Spec) -> Spec {
     Spec { terminal: AgentTraits::of(&spec.conversation).terminal, ..spec }
 }
 
-/// What a run is started with.
+/// The start of one agent.
 #[derive(Clone, Copy)]
 pub(crate) struct Launch<'a> {
-    /// Where, and with which variables.
+    /// The directory and the user's variables.
     pub(crate) spec: &'a Spec,
     /// Program and arguments.
     pub(crate) command: &'a [String],
-    /// What we tell it.
+    /// The variables that the keeper sets.
     pub(crate) variables: &'a [(&'a str, String)],
-    /// The lock all of the run inherits.
+    /// The lock that the whole run inherits.
     pub(crate) run_lock: &'a OwnedFd,
-    /// What holds the run together.
+    /// The group and limits of the run.
     pub(crate) contained: &'a Contained,
 }
 
@@ -66,14 +66,14 @@ impl Launch<'_> {
         Ok(process::process(agent))
     }
 
-    /// Looks before anything is made.
+    /// Refuses before anything is made.
     fn check(&self) -> Result<(), String> {
         let cwd = Path::new(&self.spec.cwd);
         if cwd.is_dir() { Ok(()) } else { Err(format!("the directory {} is not there", cwd.display())) }
     }
 }
 
-/// The caller's environment, then what the driver says, then what the person said, then what we say.
+/// The variables of the caller, the driver, the user and the keeper; later ones win.
 fn environment(
     spec: &Spec,
     extra: &[(&str, &str)],

@@ -21,10 +21,10 @@ use berth_store::snapshot::Snapshot;
 use berth_store::store::{self, Lease, OpenJournal};
 use berth_store::turn_index::Link;
 
-/// What reaches the owner.
+/// One input of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// Somebody wants something.
+    /// A client or the keeper orders something.
     Command(Command),
     /// The world reports.
     Report(Observation),
@@ -71,7 +71,7 @@ impl Taken {
     }
 }
 
-/// A batch that is decided and not on disk. Whoever has it has the journal, so that there is one at a time, and its
+/// A batch that is decided and not on disk. It holds the journal, so that there is one at a time, and its
 /// answers, so that they are not given before [`JournaledSession::finish`] has them.
 #[derive(Debug)]
 pub struct Batch<D: Disk = RealDisk> {
@@ -101,7 +101,7 @@ impl<D: Disk> Batch<D> {
     }
 }
 
-/// One session's state and its journal: whoever has this is the only one who may write.
+/// One session's state and its journal: only the owner of this value may write.
 #[derive(Debug)]
 pub struct JournaledSession<D: Disk = RealDisk> {
     history: History,
@@ -229,7 +229,7 @@ impl<D: Disk> JournaledSession<D> {
         effects(&self.history.session)
     }
 
-    /// Writes a snapshot if the last one is old. Nobody waits for it.
+    /// Writes a snapshot if the last one is old. Nothing waits for it.
     pub(crate) fn write_snapshot(&mut self) {
         let checkpoint = self.checkpoint();
         if let Some(derived) = &mut self.derived {
@@ -247,7 +247,7 @@ impl<D: Disk> JournaledSession<D> {
         Some(Snapshot::new(self.checkpoint()?, &self.history, None))
     }
 
-    /// Keeps nothing beside the journal any more: the directory belongs to another owner.
+    /// Keeps nothing beside the journal any more: the directory belongs to another keeper.
     pub(crate) fn derive_no_more(&mut self) {
         self.derived = None;
     }

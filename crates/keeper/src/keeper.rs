@@ -29,6 +29,7 @@ mod helper_role;
 mod hook_reports;
 mod identity;
 mod interface_switch;
+mod journal_reads;
 mod lease_loss;
 mod next_run;
 mod output_recorder;

@@ -3,7 +3,7 @@
 //! Promise: the keeper decides who may type; every key carries the number its right was given with, so a right that
 //! was taken away types nothing. Who reads slowly holds up nobody: the keeper keeps a bounded queue for us, and
 //! when that is full a fresh screen, whole sequences only. Closing the socket detaches and changes nothing else.
-//! Not here: screens and queues (see `berth_keeper::clients`).
+//! Not here: screens and queues (see the keeper, `client_table`).
 //! Start with [`Visit::run`].
 
 use std::io;

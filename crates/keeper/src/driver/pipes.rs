@@ -1,4 +1,4 @@
-//! An agent on pipes: one it reads from, one it answers on, one for its complaints.
+//! An agent on three pipes: its input, its output, and its complaints.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,14 +10,14 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::Launch;
 
-/// Our ends. None of them ever blocks.
+/// The keeper's ends. None of them ever blocks.
 #[derive(Debug)]
 pub(crate) struct Pipes {
-    /// Where the agent reads; `None` once we have said everything.
+    /// The agent's input; `None` once everything is said.
     pub(crate) stdin: Option<OwnedFd>,
-    /// Where it answers.
+    /// The agent's output.
     pub(crate) stdout: OwnedFd,
-    /// Where it complains.
+    /// The agent's complaints.
     pub(crate) stderr: OwnedFd,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn start(launch: &Launch<'_>) -> Result<(Pipes, Process), String> {
     let stdio = Stdio::Files { stdin: in_read.as_fd(), stdout: out_write.as_fd(), stderr: err_write.as_fd() };
     let agent = launch.launch(&[], stdio)?;
     for ours in [&in_write, &out_read, &err_read] {
-        // Only our end: the flag belongs to the open file, and the agent has the others.
+        // Only the keeper's end: the flag belongs to the open file, and the agent has the others.
         rustix::fs::fcntl_setfl(ours, OFlags::NONBLOCK)
             .map_err(|error| format!("cannot set up a pipe: {error}"))?;
     }

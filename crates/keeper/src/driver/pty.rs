@@ -10,14 +10,14 @@ use berth_host::spawn::Stdio;
 
 use super::Launch;
 
-/// What the agent is told about its terminal. The keeper's emulator and every client's restore
+/// The kind of terminal that the agent is told of. The keeper's emulator and every client's restore
 /// speak this, whatever terminal the first client happened to have.
 const TERM: &str = "xterm-256color";
 
 /// A terminal with an agent in it.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    /// Our end.
+    /// The keeper's end.
     pub(crate) pty: Pty,
 }
 

@@ -230,7 +230,7 @@ impl Client {
         self.attached.is_some() || self.watches || self.follows.is_some() || waits
     }
 
-    pub(super) fn waits_for_any(&self, wait: ClientWait) -> bool {
+    pub(super) fn waits_for(&self, wait: ClientWait) -> bool {
         match wait {
             ClientWait::EndOfRun => self.awaits_end,
             ClientWait::HelperReady => self.awaits_ready,

@@ -4,26 +4,27 @@
 //! is only marked, so that no caller loses one in the middle of its work.
 //! Not here: what a request means (`requests`), one connection ([`Client`]).
 
+mod sending;
+mod waits;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::rc::Rc;
 
 use berth_api::Timestamp;
-use berth_api::frame::{self, Kind};
-use berth_api::message::{Answer, Notice, Size};
+use berth_api::frame::Kind;
+use berth_api::message::{Notice, Size};
 use berth_api::status::AttachedStatus;
-use berth_core::{Actor, Event, Fence, Occasion};
+use berth_core::{Actor, Fence};
 use berth_host::clock;
 use berth_journal::Committed;
 use berth_store::history::Stored;
 use berth_store::home::Home;
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::actor_of;
-use super::agent_terminal::AgentTerminal;
 use super::client::{Attached, Client, UNFINISHED_BYTES};
 use super::event_loop::{Epoll, FIRST_CLIENT};
 use crate::callers::{Peer, Seen};
@@ -332,113 +333,6 @@ impl ClientTable {
         }
     }
 
-    // Sending.
-
-    pub(super) fn answer(&mut self, key: u64, answer: &Answer) {
-        if let Some(client) = self.clients.get_mut(&key) {
-            client.send(Kind::Answer, &serde_json::to_vec(answer).expect("an answer is plain data"));
-        }
-    }
-
-    /// Brings a client up to date, writes what it takes now, and has the kernel say when it takes more.
-    pub(super) fn flush(&mut self, key: u64, terminal: &mut AgentTerminal, output_end: u64) {
-        // Room first: a client that takes the last of its queue only now would otherwise be called
-        // drained by the kernel's silence and never be brought up to date.
-        self.write_out(key);
-        self.catch_up(key, terminal, output_end);
-        self.write_out(key);
-    }
-
-    pub(super) fn flush_all(&mut self, terminal: &mut AgentTerminal, output_end: u64) {
-        for key in self.keys() {
-            self.flush(key, terminal, output_end);
-        }
-    }
-
-    /// Writes without bringing the client up to date: for the moment when the keeper's own screen is not. A client that
-    /// took nothing is not asked again: the kernel says when there is room.
-    fn write_out(&mut self, key: u64) {
-        let waits = |client: &Client| client.wants_write && !client.has_too_much();
-        if !self.clients.get(&key).is_some_and(waits) {
-            self.write_now(key);
-        }
-    }
-
-    /// Writes, whatever the kernel said last.
-    pub(super) fn write_now(&mut self, key: u64) {
-        let Some(client) = self.clients.get_mut(&key) else { return };
-        if client.flush().is_err() {
-            return self.depart(key);
-        }
-        let wants_write = !client.is_drained();
-        if wants_write != client.wants_write {
-            client.wants_write = wants_write;
-            self.update_interest(key);
-        }
-    }
-
-    /// Writes to all clients, whatever the kernel said last.
-    pub(super) fn write_all_now(&mut self) {
-        self.keys().into_iter().for_each(|key| self.write_now(key));
-    }
-
-    /// True if everything queued has been written, to the clients that are still there.
-    pub(super) fn is_drained(&self) -> bool {
-        self.clients.iter().all(|(key, client)| client.is_drained() || self.departing.contains(key))
-    }
-
-    fn update_interest(&self, key: u64) {
-        let Some(client) = self.clients.get(&key) else { return };
-        let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, !client.paused);
-        flags.set(epoll::EventFlags::OUT, client.wants_write);
-        self.epoll.modify(client.as_fd(), key, flags);
-    }
-
-    /// Brings a client that fell behind, or a watcher, up to date once it has room.
-    fn catch_up(&mut self, key: u64, terminal: &mut AgentTerminal, output_end: u64) {
-        // A client whose queue was dropped is drained as well, and takes nothing until the kernel says so.
-        let has_room = |client: &&mut Client| client.is_drained() && !client.wants_write;
-        let Some(client) = self.clients.get_mut(&key).filter(has_room) else { return };
-        if let Some(attached @ Attached { behind: true, .. }) = client.attached
-            && let Some(paint) = terminal.paint()
-        {
-            client.attached = Some(Attached { behind: false, ..attached });
-            client.send_screen(&paint);
-        }
-        if client.watches && client.told_end < output_end {
-            client.told_end = output_end;
-            client.send(Kind::Notice, &plain(&Notice::Output { end: output_end }));
-        }
-    }
-
-    /// Sends output to the clients that see the terminal, and writes at once: people wait for it.
-    pub(super) fn show(&mut self, output: &[u8]) {
-        // A client that fell behind gets a screen once it has room, and not before the end of this pass: painted now, it
-        // would lack these very bytes for good.
-        let seeing: Vec<u64> =
-            self.clients.iter().filter(|(_, client)| client.sees()).map(|(key, _)| *key).collect();
-        if seeing.is_empty() || output.is_empty() {
-            return;
-        }
-        let frame: Rc<[u8]> = frame::encode(Kind::Output, &[output]).into();
-        for key in seeing {
-            if let Some(client) = self.clients.get_mut(&key) {
-                client.send_output(&frame);
-                self.write_out(key);
-            }
-        }
-    }
-
-    /// Tells watchers, followers and attached clients of the events that concern them.
-    pub(super) fn tell(&mut self, event: &Committed<Stored>) {
-        let mut json = None;
-        for client in self.clients.values_mut().filter(|client| client.hears_of(&event.get().event)) {
-            let json = json.get_or_insert_with(|| plain(&notice_of(event)));
-            client.send(Kind::Notice, json);
-        }
-    }
-
     // Attached clients.
 
     /// The client's right to type.
@@ -514,80 +408,6 @@ impl ClientTable {
             .collect();
         status.sort_by_key(|attached| attached.since.0);
         status
-    }
-
-    // Waiting, watching, following.
-
-    /// True if a client is told of the event over a connection that it keeps up.
-    pub(super) fn is_looked_at(&self, event: &Event, occasion: Occasion) -> bool {
-        self.clients.values().any(|client| client.looks_at(event, occasion))
-    }
-
-    pub(super) fn wait_for(&mut self, key: u64, wait: ClientWait) {
-        if let Some(client) = self.clients.get_mut(&key) {
-            *client.wait(wait) = true;
-        }
-    }
-
-    pub(super) fn any_waits_for(&self, wait: ClientWait) -> bool {
-        self.clients.values().any(|client| client.waits_for_any(wait))
-    }
-
-    /// Answers all clients that wait for this.
-    pub(super) fn answer_waiting(&mut self, wait: ClientWait, answer: &Answer) {
-        for client in self.clients.values_mut().filter(|client| client.waits_for_any(wait)) {
-            *client.wait(wait) = false;
-            client.send(Kind::Answer, &serde_json::to_vec(answer).expect("an answer is plain data"));
-        }
-    }
-
-    /// Has a client hear of all events from now on, after these.
-    pub(super) fn watch<'a>(&mut self, key: u64, past: impl Iterator<Item = &'a Committed<Stored>>) {
-        let Some(client) = self.clients.get_mut(&key) else { return };
-        client.watches = true;
-        past.for_each(|event| client.send(Kind::Notice, &plain(&notice_of(event))));
-    }
-
-    /// Has a client hear of a turn from now on, after these notices.
-    pub(super) fn follow(&mut self, key: u64, turn: u64, notices: impl Iterator<Item = Notice>) {
-        let Some(client) = self.clients.get_mut(&key) else { return };
-        client.follows = Some(turn);
-        notices.for_each(|notice| client.send(Kind::Notice, &plain(&notice)));
-    }
-
-    pub(super) fn tell_followers(&mut self, turn: u64, notice: &Notice) {
-        let mut json = None;
-        for client in self.clients.values_mut().filter(|client| client.follows == Some(turn)) {
-            client.send(Kind::Notice, json.get_or_insert_with(|| plain(notice)));
-        }
-    }
-
-    /// Notes the turn that a client sent and is about to follow.
-    pub(super) fn will_follow(&mut self, key: u64, turn: u64) {
-        if let Some(client) = self.clients.get_mut(&key) {
-            client.sent_turn = Some(turn);
-        }
-    }
-
-    /// Has a hook wait for the answer to its question.
-    pub(super) fn await_answer(&mut self, key: u64, request: String) {
-        if let Some(client) = self.clients.get_mut(&key) {
-            client.awaits_answer = Some(request);
-        }
-    }
-
-    /// The hooks that wait, with the questions whose answers they wait for.
-    pub(super) fn waiting_hooks(&self) -> Vec<(u64, String)> {
-        let waiting = |(key, client): (&u64, &Client)| Some((*key, client.awaits_answer.clone()?));
-        self.clients.iter().filter_map(waiting).collect()
-    }
-
-    /// Answers a hook that waits.
-    pub(super) fn answer_hook(&mut self, key: u64, answer: &Answer) {
-        if let Some(client) = self.clients.get_mut(&key) {
-            client.awaits_answer = None;
-        }
-        self.answer(key, answer);
     }
 }
 

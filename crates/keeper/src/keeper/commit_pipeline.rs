@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
 use berth_api::Problem;
 use berth_api::turn::TurnView;
-use berth_core::{Effect, Epoch, Now, Observation, Refusal, Session};
+use berth_core::{Effect, Epoch, Now, Observation, Phase, Refusal, Session};
 use berth_host::clock;
 use berth_host::identity::Identity;
 use berth_journal::{JournalError, RealDisk};
@@ -162,6 +162,28 @@ impl CommitPipeline {
     /// The journal has taken all that waited.
     pub(super) fn clear_waiting(&mut self) {
         self.waiting.clear();
+    }
+
+    /// True if the journal was told that time has passed and has not taken that: a full disk decides when it is tried again.
+    pub(super) fn has_reported_tick(&self) -> bool {
+        self.waiting.contains(&Observation::Tick)
+    }
+
+    /// When the patience with a run that was asked to end is over, on the boot clock.
+    pub(super) fn kill_at_ms(&self) -> Option<u64> {
+        match &self.session().phase {
+            Phase::Ending(ending) if !ending.killed && !self.has_reported_tick() => {
+                Some(ending.kill_at_boot_ms)
+            }
+            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => {
+                None
+            }
+        }
+    }
+
+    /// When a helper without owners is stopped, on the boot clock.
+    pub(super) fn idle_end_ms(&self) -> Option<u64> {
+        self.session().idle_end_boot_ms().filter(|_| !self.has_reported_tick())
     }
 
     /// Has what the disk refused tried again in a moment.

@@ -6,22 +6,13 @@
 
 use std::time::Duration;
 
-use berth_api::frame;
-use berth_api::message::{Answer, Numbered, Request};
-use berth_api::turn::TurnPage;
+use berth_api::message::{Answer, Request};
 use berth_api::{Code, Problem, SessionState, Status, problem};
-use berth_core::{Command, Name, Refusal};
-use berth_journal::Committed;
-use berth_store::history::{History, Stored};
+use berth_core::{Actor, Command, Name, Refusal};
 use berth_store::store;
 
 use super::Keeper;
 use super::client_table::ClientWait;
-
-/// How much text an answer has: the last event or turn of it may go beyond.
-const MAX_ANSWER_BYTES: usize = 1 << 20;
-/// How much text one turn has in an answer: JSON may make six bytes of one, and a frame has its limit.
-const MAX_TURN_BYTES: usize = 2 << 20;
 
 /// Parses tags.
 pub(super) fn tags_of(texts: &[String]) -> Result<Vec<Name>, Problem> {
@@ -51,21 +42,13 @@ impl Keeper {
             Request::SwitchInterface { to, at_once } => self.switch_interface(key, to.into(), at_once),
             Request::Rename { name } => {
                 let name = Name::parse(&name).map_err(|bad| Problem::new(Code::Usage, bad.to_string()))?;
-                self.order(Command::Rename { name })?;
-                self.done()
+                self.carry_out(Command::Rename { name })
             }
             Request::Tag { add, remove } => {
-                self.order(Command::Tag { add: tags_of(&add)?, remove: tags_of(&remove)? })?;
-                self.done()
+                self.carry_out(Command::Tag { add: tags_of(&add)?, remove: tags_of(&remove)? })
             }
-            Request::Note { note } => {
-                self.order(Command::Note { note })?;
-                self.done()
-            }
-            Request::SetPolicy { change } => {
-                self.order(Command::SetPolicy { change: change.into() })?;
-                self.done()
-            }
+            Request::Note { note } => self.carry_out(Command::Note { note }),
+            Request::SetPolicy { change } => self.carry_out(Command::SetPolicy { change: change.into() }),
             Request::Attach { role, size } => self.attach(key, role, size),
             Request::Resize { size } => {
                 if self.clients.writes(key) {
@@ -78,9 +61,14 @@ impl Keeper {
                 let text = if ansi { self.terminal.ansi() } else { self.terminal.text() };
                 Ok(Some(Answer::Screen { text, cursor_row: Some(self.terminal.cursor_row()) }))
             }
-            Request::Turn { turn } => self.one_turn(turn),
-            Request::Turns { from, limit } => self.some_turns(from, limit),
-            Request::Events { from, limit } => self.some_events(from, limit),
+            Request::Turn { turn } => {
+                let found = self.journal.turn_answer(turn)?;
+                Ok(Some(found.ok_or_else(|| self.refused(&Refusal::NoSuchTurn { turn }))?))
+            }
+            Request::Turns { from, limit } => Ok(Some(self.journal.turns_answer(from, limit)?)),
+            Request::Events { from, limit } => {
+                Ok(Some(self.journal.events_answer(&self.identity, from, limit)?))
+            }
             Request::Watch { from } => self.watch(key, from),
             Request::AwaitAgent => self.await_agent(key),
             Request::Send { submit } => {
@@ -88,15 +76,33 @@ impl Keeper {
                 Ok(None)
             }
             Request::Follow { turn } => self.follow_turn(key, turn),
-            Request::Withdraw { turn } => self.withdraw(key, turn),
+            Request::Withdraw { turn } => self.carry_out_for(key, |by| Command::Withdraw { turn, by }),
             Request::Cancel { turn } => self.cancel(key, turn),
-            Request::Move { turn, to } => self.move_turn(turn, to),
-            Request::Edit { turn, text } => self.edit(key, turn, text),
-            Request::Pause => self.pause(key),
+            Request::Move { turn, to } => self.carry_out(Command::Move { turn, to }),
+            Request::Edit { turn, text } => self.carry_out_for(key, |by| Command::Edit { turn, text, by }),
+            Request::Pause => self.carry_out_for(key, |by| Command::Pause { by }),
             Request::GoOn => self.go_on(key),
             Request::AnswerAsk { request, wish, epoch } => self.answer_ask(key, request, wish, epoch),
             Request::Hook { report } => self.on_hook(key, report),
             Request::Restart => self.restart(key),
+        }
+    }
+
+    /// Carries out an order whose answer is the state that it leads to.
+    fn carry_out(&mut self, command: Command) -> Result<Option<Answer>, Problem> {
+        self.order(command)?;
+        self.done()
+    }
+
+    /// Carries out an order that is recorded with its author.
+    fn carry_out_for(
+        &mut self,
+        key: u64,
+        command: impl FnOnce(Actor) -> Command,
+    ) -> Result<Option<Answer>, Problem> {
+        match self.clients.actor(key) {
+            Some(by) => self.carry_out(command(by)),
+            None => Ok(None),
         }
     }
 
@@ -148,48 +154,6 @@ impl Keeper {
         let problem = Problem::new(Code::Refused, format!("{kind} `{handle}` could not be ended: {left}"))
             .hint(format!("it is recorded as stopping; `berth {show} {handle}` shows what is left"));
         Answer::Problem { problem }
-    }
-
-    fn one_turn(&mut self, turn: u64) -> Result<Option<Answer>, Problem> {
-        let found = self.journal.turns(turn, 1, 0)?.pop().filter(|found| found.number == turn);
-        let found = found.ok_or_else(|| self.refused(&Refusal::NoSuchTurn { turn }))?;
-        let hold = self.journal.session().turns.hold.as_ref();
-        let needs_someone = hold.is_some_and(berth_core::Hold::needs_someone);
-        let turn = Box::new(found);
-        // A turn that is too long for a frame is in the files.
-        Ok(Some(match turn.text_bytes() > MAX_TURN_BYTES {
-            true => self.no_turns(),
-            false => Answer::Turn { turn, needs_someone },
-        }))
-    }
-
-    fn no_turns(&self) -> Answer {
-        let History { session, seq, .. } = self.journal.history();
-        Answer::Turns(TurnPage { turns: vec![], total: session.turns.last(), seq: *seq })
-    }
-
-    fn some_turns(&mut self, from: u64, limit: u64) -> Result<Option<Answer>, Problem> {
-        let mut turns = self.journal.turns(from, limit, MAX_ANSWER_BYTES)?;
-        turns.pop_if(|last| last.text_bytes() > MAX_TURN_BYTES);
-        let History { session, seq, .. } = self.journal.history();
-        Ok(Some(Answer::Turns(TurnPage { turns, total: session.turns.last(), seq: *seq })))
-    }
-
-    fn some_events(&mut self, from: u64, limit: u64) -> Result<Option<Answer>, Problem> {
-        let (from, seq) = (from.max(1), self.journal.history().seq);
-        let to = seq.min(from.saturating_add(limit).saturating_sub(1));
-        let events = match from <= to {
-            true => {
-                store::read_range(self.identity.dir(), self.identity.session(), from, to, MAX_ANSWER_BYTES)?
-            }
-            false => Vec::new(),
-        };
-        let numbered =
-            |event: &Committed<Stored>| Numbered { seq: event.seq().0, entry: event.get().entry() };
-        let mut events: Vec<Numbered> = events.iter().map(numbered).collect();
-        let bytes = |last: &Numbered| serde_json::to_vec(last).map_or(usize::MAX, |json| json.len());
-        events.pop_if(|last| bytes(last) > frame::MAX_FRAME_BYTES / 2);
-        Ok(Some(Answer::Events { events, seq }))
     }
 
     fn watch(&mut self, key: u64, from: u64) -> Result<Option<Answer>, Problem> {

@@ -69,7 +69,7 @@ impl TakeUp {
         if matches!(begin, Begin::Resume { .. }) {
             look_for_others(session, spec, &known, &name, take, &ended)?;
             let left = end_orphans(session, spec, &known)?;
-            // That may have taken long: somebody may have opened it meanwhile.
+            // That may have taken long: another program may have opened it meanwhile.
             if left.ended {
                 look_for_others(session, spec, &known, &name, take, &ended)?;
             }
@@ -169,12 +169,12 @@ struct Left {
 }
 
 /// Ends tools that an agent of this conversation left at work when it was killed: they would go on changing files
-/// under the next one's feet. Nobody writes the conversation at this moment.
+/// under the next one's feet. No program writes the conversation at this moment.
 fn end_orphans(session: &Session, spec: &Spec, known: &str) -> Result<Left, Problem> {
     let env = turn::where_kept(spec, session.conversation.as_ref());
     let orphans = match writers::orphans(&spec.conversation, known, env) {
         Ok(orphans) => orphans,
-        // They do not write the conversation: that nobody can look for them keeps nobody from going on.
+        // They do not write the conversation: a failed search for them is no reason not to go on.
         Err(why) => return Ok(Left { ended: false, notes: vec![why] }),
     };
     let ended = orphans.end().map_err(|why| {
@@ -219,7 +219,7 @@ fn begin_of(session: &Session, spec: &Spec, id: &SessionId, name: &str) -> Resul
             Origin::Forked(of) => Ok(Begin::Fork { of: of.clone(), id: minted() }),
         };
     };
-    // Somebody's own word is on the session's command line already.
+    // A user's own word is on the session's command line already.
     let own_word = match &spec.origin {
         Origin::Named(word) | Origin::Resumed(word) | Origin::Forked(word) => *word == known.id,
         Origin::New => false,

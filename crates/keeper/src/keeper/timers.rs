@@ -2,7 +2,7 @@
 //!
 //! Promise: the loop sleeps no longer than until the next thing is due, and for ever if nothing is.
 
-use berth_core::{Command, Event, Observation, PROOF_PATIENCE, Phase};
+use berth_core::{Command, Event, Observation, PROOF_PATIENCE};
 use berth_host::clock;
 use rustix::event::Timespec;
 
@@ -64,7 +64,7 @@ impl Keeper {
         }
         self.on_agent_time();
         self.on_tui_time();
-        let ticks = [self.kill_at_ms(), self.idle_end_ms(), self.turns_due_ms()];
+        let ticks = [self.journal.kill_at_ms(), self.journal.idle_end_ms(), self.turns_due_ms()];
         if ticks.into_iter().flatten().min().is_some_and(|at| at <= boot_ms) {
             self.report(vec![Observation::Tick]);
         }
@@ -116,35 +116,14 @@ impl Keeper {
         }
     }
 
-    /// When patience ends. Once that is reported, a full disk decides when it is tried again.
-    fn kill_at_ms(&self) -> Option<u64> {
-        match &self.journal.session().phase {
-            Phase::Ending(ending) if !ending.killed && !self.is_tick_reported() => {
-                Some(ending.kill_at_boot_ms)
-            }
-            Phase::New | Phase::Starting | Phase::Running { .. } | Phase::Ending(_) | Phase::Ended { .. } => {
-                None
-            }
-        }
-    }
-
-    /// When a helper without owners is stopped. Once that is reported, a full disk decides when it is tried again.
-    fn idle_end_ms(&self) -> Option<u64> {
-        self.journal.session().idle_end_boot_ms().filter(|_| !self.is_tick_reported())
-    }
-
     /// When time alone changes something about turns. Once that is reported, a full disk decides when it is
     /// tried again.
     fn turns_due_ms(&self) -> Option<u64> {
         let session = self.journal.session();
-        let due = session.turns_wake_at_boot_ms().filter(|_| !self.is_tick_reported());
+        let due = session.turns_wake_at_boot_ms().filter(|_| !self.journal.has_reported_tick());
         // An agent in a terminal tells an end a moment before it has written it down, and may go on after it.
         let settled = self.tui_turns.settled_at_ms().filter(|_| session.switch_is_due());
         settled.map_or(due, |settled| due.map(|due| due.max(settled)))
-    }
-
-    fn is_tick_reported(&self) -> bool {
-        self.journal.waiting().contains(&Observation::Tick)
     }
 
     /// How long the loop may sleep; for ever when nothing is due.
@@ -152,11 +131,11 @@ impl Keeper {
         let session = self.journal.session();
         let due = [
             self.journal.retry_at_ms(),
-            self.kill_at_ms(),
+            self.journal.kill_at_ms(),
             self.run.kill_again_at_ms(),
             self.status.due_at_ms(),
             self.output.sync_due_ms(),
-            self.idle_end_ms(),
+            self.journal.idle_end_ms(),
             self.helper.probe_at_ms(),
             self.turns_due_ms(),
             self.agent_due_ms(),

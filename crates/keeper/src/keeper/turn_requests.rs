@@ -142,29 +142,6 @@ impl Keeper {
         Ok(Some(Answer::Receipt { receipt }))
     }
 
-    pub(super) fn withdraw(&mut self, key: u64, turn: u64) -> Result<Option<Answer>, Problem> {
-        let Some(by) = self.clients.actor(key) else { return Ok(None) };
-        self.order(Command::Withdraw { turn, by })?;
-        self.done()
-    }
-
-    pub(super) fn move_turn(&mut self, turn: u64, to: u64) -> Result<Option<Answer>, Problem> {
-        self.order(Command::Move { turn, to })?;
-        self.done()
-    }
-
-    pub(super) fn edit(&mut self, key: u64, turn: u64, text: String) -> Result<Option<Answer>, Problem> {
-        let Some(by) = self.clients.actor(key) else { return Ok(None) };
-        self.order(Command::Edit { turn, text, by })?;
-        self.done()
-    }
-
-    pub(super) fn pause(&mut self, key: u64) -> Result<Option<Answer>, Problem> {
-        let Some(by) = self.clients.actor(key) else { return Ok(None) };
-        self.order(Command::Pause { by })?;
-        self.done()
-    }
-
     pub(super) fn go_on(&mut self, key: u64) -> Result<Option<Answer>, Problem> {
         let Some(by) = self.clients.actor(key) else { return Ok(None) };
         // A person who lets it go on has looked: at the text in the box, and at what others said.

@@ -1,4 +1,4 @@
-//! The keeper's loop, as in `src/keeper.rs` and `src/keeper/world.rs`, with a world that fails and bugs on request.
+//! The keeper's loop, as in `src/keeper.rs` and `src/keeper/effects.rs`, with a world that fails and bugs on request.
 //!
 //! Owner, rules and journal are the real ones. What is here is what the loop adds: when to report, when to act, what
 //! to do again. Start with [`Keeper::turn`].

@@ -3,7 +3,7 @@
 //! Promise: of all processes that claim one directory at most one has its lease, also if the lease file is removed or
 //! replaced meanwhile: the directory itself is locked as well. No process can write to a session whose recorded keeper
 //! lives. A holder can tell whether file and directory are still those that it locked.
-//! Not here: what a keeper does when they are not (see `keeper/lost_lease.rs`).
+//! Not here: what a keeper does when they are not (see `keeper/lease_loss.rs`).
 //! Start with [`Lease::claim`].
 
 use std::cell::Cell;

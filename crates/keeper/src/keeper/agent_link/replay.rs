@@ -137,6 +137,7 @@ mod tests {
     use berth_core::{Actor, SessionId};
 
     use super::*;
+    use crate::driver;
 
     const TWO_QUESTIONS: &str = r#"{"type":"control_request","request_id":"r1","request":{"subtype":"can_use_tool","tool_name":"AskUserQuestion","input":{"questions":[{"question":"Which color?","header":"Color","options":[{"label":"Red","description":"warm"},{"label":"Blue","description":"cold"}],"multiSelect":false},{"question":"Which size?","header":"Size","options":[{"label":"S","description":"small"},{"label":"L","description":"large"}],"multiSelect":true}]},"tool_use_id":"t1","requires_user_interaction":true}}"#;
 

@@ -1,0 +1,64 @@
+//! Answers that are read from the journal: turns and events, as far as they fit into a frame.
+
+use berth_api::Problem;
+use berth_api::frame;
+use berth_api::message::{Answer, Numbered};
+use berth_api::turn::{TurnPage, TurnView};
+use berth_journal::Committed;
+use berth_store::history::Stored;
+use berth_store::store;
+
+use super::commit_pipeline::CommitPipeline;
+use super::identity::KeeperIdentity;
+
+/// How much text an answer has: the last event or turn of it may go beyond.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+/// How much text one turn has in an answer: JSON may make six bytes of one, and a frame has its limit.
+const MAX_TURN_BYTES: usize = 2 << 20;
+
+impl CommitPipeline {
+    /// One turn; `None` if there is no such turn.
+    pub(super) fn turn_answer(&mut self, turn: u64) -> Result<Option<Answer>, Problem> {
+        let found = self.turns(turn, 1, 0)?.pop().filter(|found| found.number == turn);
+        let hold = self.session().turns.hold.as_ref();
+        let needs_someone = hold.is_some_and(berth_core::Hold::needs_someone);
+        Ok(found.map(|found| match found.text_bytes() > MAX_TURN_BYTES {
+            // A turn that is too long for a frame is in the files.
+            true => self.page(vec![]),
+            false => Answer::Turn { turn: Box::new(found), needs_someone },
+        }))
+    }
+
+    /// At most `limit` turns, from the turn `from` on.
+    pub(super) fn turns_answer(&mut self, from: u64, limit: u64) -> Result<Answer, Problem> {
+        let mut turns = self.turns(from, limit, MAX_ANSWER_BYTES)?;
+        turns.pop_if(|last| last.text_bytes() > MAX_TURN_BYTES);
+        Ok(self.page(turns))
+    }
+
+    fn page(&self, turns: Vec<TurnView>) -> Answer {
+        let (total, seq) = (self.session().turns.last(), self.history().seq);
+        Answer::Turns(TurnPage { turns, total, seq })
+    }
+
+    /// At most `limit` events, from the event `from` on.
+    pub(super) fn events_answer(
+        &self,
+        identity: &KeeperIdentity,
+        from: u64,
+        limit: u64,
+    ) -> Result<Answer, Problem> {
+        let (from, seq) = (from.max(1), self.history().seq);
+        let to = seq.min(from.saturating_add(limit).saturating_sub(1));
+        let events = match from <= to {
+            true => store::read_range(identity.dir(), identity.session(), from, to, MAX_ANSWER_BYTES)?,
+            false => Vec::new(),
+        };
+        let numbered =
+            |event: &Committed<Stored>| Numbered { seq: event.seq().0, entry: event.get().entry() };
+        let mut events: Vec<Numbered> = events.iter().map(numbered).collect();
+        let bytes = |last: &Numbered| serde_json::to_vec(last).map_or(usize::MAX, |json| json.len());
+        events.pop_if(|last| bytes(last) > frame::MAX_FRAME_BYTES / 2);
+        Ok(Answer::Events { events, seq })
+    }
+}
