@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 
 use crate::lab::{PATIENCE, Session};
+use crate::peers::BERTH_BEFORE;
 use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, Stage, ratio_cell};
+use crate::stage::{Bench, ByHolder, Stage, against_before, ratio_cell};
 use crate::stats::{Samples, ratio};
 use crate::terminal::Terminal;
 
@@ -34,7 +35,8 @@ enum Typing {
 type Attached = ByHolder<(Terminal, Session)>;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
-    let mut stage = bench.stage("c", &["berth", "tmux", "dtach", "abduco", "shpool", "screen"])?;
+    let mut stage =
+        bench.stage("c", &["berth", BERTH_BEFORE, "tmux", "dtach", "abduco", "shpool", "screen"])?;
     let keys = bench.pick(1000, 100);
     let mut attached = Attached::new();
     stage.each(|lab, holder| {
@@ -74,12 +76,17 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
              holder's turn; paused: one key, {PAUSE:?} after anything happened, then the next holder's turn."
         ),
         table,
-        verdicts: vec![
+        verdicts: [
+
             Verdict::ratio("key to echo p50: berth ÷ dtach", at_most, compared(&at_once, 0.5, "dtach")),
             Verdict::ratio("key to echo p99: berth ÷ tmux", at_most, compared(&at_once, 0.99, "tmux")),
             Verdict::ratio("key after a pause p50: berth ÷ dtach", at_most, compared(&paused, 0.5, "dtach")),
             Verdict::ratio("key after a pause p99: berth ÷ tmux", at_most, compared(&paused, 0.99, "tmux")),
-        ],
+        ]
+        .into_iter()
+        .chain(against_before("key to echo", &at_once))
+        .chain(against_before("key after a pause", &paused))
+        .collect(),
         notes: Vec::new(),
         problems: Vec::new(),
     }))

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::lab::{self, Lab, PATIENCE, Session};
-use crate::peers::Holder;
+use crate::peers::{BERTH_BEFORE, Holder};
 use crate::report::{Limit, Section, Table, Verdict, cell};
 use crate::stage::{Bench, ByHolder, against, median, ratio_cell};
 use crate::stats::Samples;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
-    let mut stage = bench.stage("w", &["berth", "tmux"])?;
+    let mut stage = bench.stage("w", &["berth", BERTH_BEFORE, "tmux"])?;
     let (rounds, count) = bench.pick((7, 200), (2, 50));
     let mut gone = ByHolder::<Samples>::new();
     for _ in 0..rounds {

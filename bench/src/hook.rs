@@ -11,13 +11,16 @@ use anyhow::{Context as _, Result, bail};
 use berth_api::Connection;
 use berth_api::message::Request;
 
-use crate::peers::Berth;
+use crate::lab::Lab;
+use crate::peers::{BERTH_BEFORE, Berth};
 use crate::report::{Limit, Section, Table, Verdict, cell};
 use crate::stage::Bench;
 use crate::stats::{Samples, ratio};
 
 /// The hidden verb of the bench that calls hooks.
 pub(crate) const VERB: &str = "call-hooks";
+/// In how many turns an earlier build is measured beside this one.
+const TURNS: usize = 4;
 /// What the agent tells: the event the person waits for.
 const EVENT: &str = r#"{"session_id":"11111111-2222-4333-8444-555555555555","cwd":"/tmp","hook_event_name":"UserPromptSubmit","prompt":"go on"}"#;
 
@@ -25,45 +28,29 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     let mut stage = bench.stage("v", &["berth"])?;
     let rounds: usize = bench.pick(400, 20);
     let (mut hooks, mut trues, mut trips) = (Samples::default(), Samples::default(), Samples::default());
-    stage.each(|lab, _| {
-        let berth = Berth { program: bench.programs["berth"].clone() };
-        let event = lab.dir().join("event.json");
-        std::fs::write(&event, EVENT).context("write an event")?;
-        // The keeper believes only an agent that has a terminal and a conversation.
-        let us = std::env::current_exe().context("find this program")?;
-        let tui = [us.as_os_str(), VERB.as_ref(), berth.program.as_os_str(), event.as_os_str()];
-        let mut tui = tui.map(|word| word.to_string_lossy().into_owned()).to_vec();
-        tui.push(rounds.to_string());
-        let config = lab.dir().join("config.toml");
-        let text = format!(
-            "[agents.bench]\ndriver = \"claude\"\nconversation_kind = \"claude\"\ncommand = [\"false\"]\ntui = {tui:?}\n"
-        );
-        std::fs::write(&config, text).context("write a config file")?;
-        let mut command = berth.command(lab);
-        command.env("BERTH_CONFIG", &config).env("CLAUDE_CONFIG_DIR", lab.dir().join("claude"));
-        command.args(["run", "--agent", "bench", "--tui"]);
-        let said = command.stdout(Stdio::piped()).output().context("run a session that calls hooks")?;
-        if !said.status.success() {
-            bail!("the hooks could not be called: {}", String::from_utf8_lossy(&said.stdout));
-        }
-        for line in String::from_utf8_lossy(&said.stdout).lines() {
-            let mut words = line.split_whitespace();
-            let samples = match words.next() {
-                Some("hook") => &mut hooks,
-                Some("true") => &mut trues,
-                Some("trip") => &mut trips,
-                Some(_) | None => continue,
-            };
-            let nanos = words.next().context("a time")?.parse().context("a time")?;
-            samples.push_ms(Duration::from_nanos(nanos));
-        }
-        Ok(())
-    });
+    let mut hooks_before = Samples::default();
+    // In short turns, so that what the machine does besides meets both.
+    for _ in 0..TURNS {
+        stage.each(|lab, _| {
+            let berth = Berth { program: bench.programs["berth"].clone() };
+            run_agent(lab, &berth, "berth", rounds / TURNS, [&mut hooks, &mut trues, &mut trips])?;
+            if let Some(program) = bench.programs.get(BERTH_BEFORE) {
+                let (mut trues, mut trips) = (Samples::default(), Samples::default());
+                let berth = Berth { program: program.clone() };
+                let samples = [&mut hooks_before, &mut trues, &mut trips];
+                run_agent(lab, &berth, "before", rounds / TURNS, samples)?;
+            }
+            Ok(())
+        });
+    }
     let mut table = Table::new(&["what", "p50", "p99"]);
     let row = |name: &str, times: &Samples| {
         [name.to_owned(), cell(times.median(), " ms"), cell(times.quantile(0.99), " ms")]
     };
     table.row(row("berth hook, the keeper told", &hooks));
+    if bench.programs.contains_key(BERTH_BEFORE) {
+        table.row(row("the same, before", &hooks_before));
+    }
     table.row(row("true, started the same way", &trues));
     table.row(row("one question to the keeper", &trips));
     let base = trues.median().zip(trips.median()).map(|(one, other)| one + other);
@@ -75,13 +62,55 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
              way and with one question to the session's keeper on a new connection."
         ),
         table,
-        verdicts: vec![
+        verdicts: [
             Verdict::new("hook, end to end", Limit::AtMost(10.0), " ms", hooks.median()),
             Verdict::ratio("hook ÷ (true + one round trip)", Limit::AtMost(1.5), ratio(hooks.median(), base)),
-        ],
+        ]
+        .into_iter()
+        .chain(ratio(hooks.median(), hooks_before.median()).map(|compared| {
+            Verdict::ratio("hook: berth ÷ before", Limit::AtMost(1.05), Some(compared))
+        }))
+        .collect(),
         notes: Vec::new(),
         problems: Vec::new(),
     }))
+}
+
+/// Has one session's agent call hooks, and adds the times that it prints: of hooks, of `true`, of round trips.
+fn run_agent(lab: &Lab, berth: &Berth, home: &str, rounds: usize, samples: [&mut Samples; 3]) -> Result<()> {
+    let [hooks, trues, trips] = samples;
+    let event = lab.dir().join("event.json");
+    std::fs::write(&event, EVENT).context("write an event")?;
+    // The keeper believes only an agent that has a terminal and a conversation.
+    let us = std::env::current_exe().context("find this program")?;
+    let tui = [us.as_os_str(), VERB.as_ref(), berth.program.as_os_str(), event.as_os_str()];
+    let mut tui = tui.map(|word| word.to_string_lossy().into_owned()).to_vec();
+    tui.push(rounds.to_string());
+    let config = lab.dir().join("config.toml");
+    let text = format!(
+        "[agents.bench]\ndriver = \"claude\"\nconversation_kind = \"claude\"\ncommand = [\"false\"]\ntui = {tui:?}\n"
+    );
+    std::fs::write(&config, text).context("write a config file")?;
+    let mut command = berth.command(lab);
+    command.env("BERTH_HOME", lab.dir().join(home));
+    command.env("BERTH_CONFIG", &config).env("CLAUDE_CONFIG_DIR", lab.dir().join("claude"));
+    command.args(["run", "--agent", "bench", "--tui"]);
+    let said = command.stdout(Stdio::piped()).output().context("run a session that calls hooks")?;
+    if !said.status.success() {
+        bail!("the hooks could not be called: {}", String::from_utf8_lossy(&said.stdout));
+    }
+    for line in String::from_utf8_lossy(&said.stdout).lines() {
+        let mut words = line.split_whitespace();
+        let samples = match words.next() {
+            Some("hook") => &mut *hooks,
+            Some("true") => &mut *trues,
+            Some("trip") => &mut *trips,
+            Some(_) | None => continue,
+        };
+        let nanos = words.next().context("a time")?.parse().context("a time")?;
+        samples.push_ms(Duration::from_nanos(nanos));
+    }
+    Ok(())
 }
 
 /// Calls hooks in the place of an agent, and prints how long each took, in nanoseconds.

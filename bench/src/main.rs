@@ -85,11 +85,12 @@ const MEASUREMENTS: [Measurement; 25] = [
 
 const HELP: &str = "berth-bench: speed and memory beside the peers (bench/run installs and builds what it needs)
 
-usage: berth-bench --fake-agent PATH [--berth PATH] [--only a,c] [--quick] [--write PATH] [--dir DIR]
+usage: berth-bench --fake-agent PATH [--berth PATH] [--before PATH] [--only a,c] [--quick] [--write PATH] [--dir DIR]
        berth-bench clean DIR
 
   --fake-agent PATH  the program that runs in the sessions
   --berth PATH       berth's command; without it only the peers are measured, as found through PATH
+  --before PATH      an earlier build of berth, measured beside it in sections a to f, v and w
   --only a,c         only these: a start · b parallel · c echo · d output · e reattach · f memory · g list · h journal
                      i end · j sweep · k helper · l sending · m turn · n turn of Claude Code · o memory of turns · p dashboard
                      q finding text · r asking the gateway · s many readers · t terminal over WebSocket
@@ -137,7 +138,8 @@ fn main() -> ExitCode {
 }
 
 fn options(words: &[String]) -> Result<Options> {
-    let (mut fake_agent, mut berth, mut only, mut write, mut dir) = (None, None, None, None, None);
+    let (mut fake_agent, mut berth, mut before, mut only, mut write, mut dir) =
+        (None, None, None, None, None, None);
     let mut is_quick = false;
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -145,6 +147,7 @@ fn options(words: &[String]) -> Result<Options> {
         match word.as_str() {
             "--fake-agent" => fake_agent = Some(PathBuf::from(value()?)),
             "--berth" => berth = Some(PathBuf::from(value()?)),
+            "--before" => before = Some(PathBuf::from(value()?)),
             "--only" => only = Some(value()?),
             "--write" => write = Some(PathBuf::from(value()?)),
             "--dir" => dir = Some(PathBuf::from(value()?)),
@@ -162,9 +165,9 @@ fn options(words: &[String]) -> Result<Options> {
     let base = base.join(format!("bb{}", std::process::id()));
     let mut programs: BTreeMap<_, _> =
         peers::KNOWN.iter().filter_map(|(name, command, _)| Some((*name, peers::find(command)?))).collect();
-    for name in ["berth", peers::BERTH_NAMED] {
+    for (name, berth) in [("berth", &berth), (peers::BERTH_NAMED, &berth), (peers::BERTH_BEFORE, &before)] {
         programs.remove(name);
-        if let Some(berth) = &berth {
+        if let Some(berth) = berth {
             let berth = berth.canonicalize().with_context(|| format!("find {}", berth.display()))?;
             programs.insert(name, berth);
         }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::lab::{Lab, PATIENCE, Session};
+use crate::peers::BERTH_BEFORE;
 use crate::peers::Holder;
 use crate::process::{Memory, Process};
 use crate::report::{Limit, Section, Table, Verdict, cell};
@@ -20,7 +21,8 @@ const KIB_PER_MIB: f64 = 1024.0;
 const IDLE_AFTER: Duration = Duration::from_secs(3);
 
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
-    let mut stage = bench.stage("f", &["berth", "dtach", "abduco", "tmux", "screen", "shpool"])?;
+    let mut stage =
+        bench.stage("f", &["berth", BERTH_BEFORE, "dtach", "abduco", "tmux", "screen", "shpool"])?;
     let counts: &[usize] = bench.pick(&[1, 10, 100, 500], &[1, 10, 50]);
     let watch = bench.pick(Duration::from_secs(10), Duration::from_secs(2));
     let most = *counts.last().expect("there is a list of counts");
@@ -60,6 +62,14 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
         row.push(flooded.get(name).map_or("–".to_owned(), |kib| format!("{:+.2} MiB", kib / KIB_PER_MIB)));
         table.row(row);
     }
+    let anonymous = |name: &str| idle.get(name)?.last().map(|memory| memory.anonymous);
+    let against_before = anonymous("berth").zip(anonymous(BERTH_BEFORE)).map(|(now, before)| {
+        Verdict::ratio(
+            "anonymous memory of a session: berth ÷ before",
+            Limit::AtMost(1.05),
+            Some(now / before),
+        )
+    });
     let berth = idle.get("berth").map(|memory| memory.iter().map(|memory| memory.pss / KIB_PER_MIB));
     let worst = berth.clone().and_then(|sizes| sizes.reduce(f64::max));
     let growth = berth.and_then(|mut sizes| Some(sizes.next_back()? / sizes.next()?));
@@ -74,13 +84,17 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
              happened. After 50 MB: growth of the holder of one session, {IDLE_AFTER:?} after it took 50 MB of output."
         ),
         table,
-        verdicts: vec![
+        verdicts: [
+
             Verdict::new("idle session, largest", Limit::AtMost(1.0), " MiB", worst),
             Verdict::ratio(format!("idle session, at {most} ÷ at 1"), Limit::AtMost(1.1), growth),
             // Nothing, as far as anybody can see.
             Verdict::new(format!("idle CPU of {most} sessions together"), Limit::AtMost(0.1), " %", share),
             Verdict::new("growth by a flood of 50 MB", Limit::AtMost(2.0), " MiB", flooded),
-        ],
+        ]
+        .into_iter()
+        .chain(against_before)
+        .collect(),
         notes: Vec::new(),
         problems: Vec::new(),
     }))

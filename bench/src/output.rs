@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result};
 use rustix::process::Signal;
 
 use crate::lab::{Lab, PATIENCE};
+use crate::peers::BERTH_BEFORE;
 use crate::peers::Holder;
 use crate::process::Process;
 use crate::report::{Limit, Section, Table, Verdict, cell};
@@ -45,7 +46,8 @@ struct Taken {
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
-    let mut stage = bench.stage("d", &["berth", "dtach", "abduco", "tmux", "screen", "shpool"])?;
+    let mut stage =
+        bench.stage("d", &["berth", BERTH_BEFORE, "dtach", "abduco", "tmux", "screen", "shpool"])?;
     let size_mb: u64 = bench.pick(200, 20);
     let rounds = bench.pick(5, 1);
     let [mut text, mut colour, mut stopped] = [(); 3].map(|()| Taken::default());
@@ -92,7 +94,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
              pty and throwing the bytes away."
         ),
         table,
-        verdicts: vec![
+        verdicts: [
+
             Verdict::ratio("output, text: berth ÷ bare reader", Limit::AtLeast(0.9), speed(&text, BARE)),
             Verdict::ratio("output, text: berth ÷ tmux", Limit::AtLeast(2.0), speed(&text, "tmux")),
             Verdict::ratio("output, text: CPU ÷ tmux's", Limit::AtMost(0.3), against(&text.cpu_s, "tmux")),
@@ -101,7 +104,12 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             Verdict::ratio("output, colour: CPU ÷ tmux's", Limit::AtMost(0.3), against(&colour.cpu_s, "tmux")),
             // What is called "no slower" here leaves room for the noise of the machine.
             Verdict::ratio("output, stopped client ÷ nobody", Limit::AtLeast(0.95), stopped_speed),
-        ],
+        ]
+        .into_iter()
+        .chain(against(&text.mb_per_s, BERTH_BEFORE).map(|speed| {
+            Verdict::ratio("output, text: berth ÷ before", Limit::AtLeast(0.95), Some(speed))
+        }))
+        .collect(),
         notes: Vec::new(),
         problems: Vec::new(),
     }))

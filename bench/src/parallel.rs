@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::lab::{Lab, PATIENCE, Session};
-use crate::peers::{BERTH_NAMED, Holder};
+use crate::peers::{BERTH_BEFORE, BERTH_NAMED, Holder};
 use crate::report::{Limit, Section, Table, Verdict, cell};
 use crate::stage::{Bench, ByHolder, against, median, ratio_cell};
 use crate::stats::{Samples, ratio};
 
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
-    let mut stage =
-        bench.stage("b", &["berth", BERTH_NAMED, "tmux", "dtach", "abduco", "screen", "shpool"])?;
+    let mut stage = bench
+        .stage("b", &["berth", BERTH_NAMED, BERTH_BEFORE, "tmux", "dtach", "abduco", "screen", "shpool"])?;
     let (rounds, at_once) = bench.pick((7, 200), (2, 50));
     let mut all_ran = ByHolder::<Samples>::new();
     let mut lost = ByHolder::<usize>::new();

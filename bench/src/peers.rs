@@ -59,9 +59,10 @@ pub(crate) trait Holder {
 }
 
 /// Every holder there is, installed or not, with the arguments that make it tell its version.
-pub(crate) const KNOWN: [(&str, &str, &[&str]); 9] = [
+pub(crate) const KNOWN: [(&str, &str, &[&str]); 10] = [
     ("berth", "berth", &["--version"]),
     (BERTH_NAMED, "berth", &["--version"]),
+    (BERTH_BEFORE, "berth", &["--version"]),
     ("tmux", "tmux", &["-V"]),
     ("tmux, cold", "tmux", &["-V"]),
     ("dtach", "dtach", &["--help"]),
@@ -74,12 +75,16 @@ pub(crate) const KNOWN: [(&str, &str, &[&str]); 9] = [
 /// berth with a name for each session that the user chose.
 pub(crate) const BERTH_NAMED: &str = "berth, names given";
 
+/// An earlier build of berth (`--before`).
+pub(crate) const BERTH_BEFORE: &str = "berth, before";
+
 /// Makes a holder; `program` is where its command is.
 pub(crate) fn holder(name: &str, program: &Path) -> Result<Box<dyn Holder>> {
     let program = program.to_path_buf();
     Ok(match name {
         "berth" => Box::new(Berth { program }),
         BERTH_NAMED => Box::new(BerthNamed(Berth { program })),
+        BERTH_BEFORE => Box::new(BerthBefore(Berth { program })),
         "tmux" => Box::new(Tmux { program, is_warm: true }),
         "tmux, cold" => Box::new(Tmux { program, is_warm: false }),
         "dtach" => Box::new(Dtach { program }),
@@ -169,6 +174,42 @@ impl Holder for BerthNamed {
 
     fn end(&self, lab: &Lab, session: &Session) -> Command {
         self.0.end(lab, session)
+    }
+}
+
+/// An earlier build. Its state directory is its own, because formats change between builds.
+struct BerthBefore(Berth);
+
+impl BerthBefore {
+    fn at_home(lab: &Lab, mut command: Command) -> Command {
+        command.env("BERTH_HOME", lab.dir().join("before"));
+        command
+    }
+}
+
+impl Holder for BerthBefore {
+    fn name(&self) -> &'static str {
+        BERTH_BEFORE
+    }
+
+    fn start(&self, lab: &Lab, session: &str, agent: &[String]) -> Command {
+        Self::at_home(lab, self.0.start(lab, session, agent))
+    }
+
+    fn attach(&self, lab: &Lab, session: &str) -> Command {
+        Self::at_home(lab, self.0.attach(lab, session))
+    }
+
+    fn end(&self, lab: &Lab, session: &Session) -> Command {
+        Self::at_home(lab, self.0.end(lab, session))
+    }
+
+    fn end_all(&self, lab: &Lab, sessions: &[Session]) -> Vec<Command> {
+        self.0.end_all(lab, sessions).into_iter().map(|command| Self::at_home(lab, command)).collect()
+    }
+
+    fn session_name(&self, wanted: &str, said: &str) -> String {
+        self.0.session_name(wanted, said)
     }
 }
 

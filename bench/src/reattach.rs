@@ -7,8 +7,9 @@
 use anyhow::{Context as _, Result};
 
 use crate::lab::{PATIENCE, Session};
+use crate::peers::BERTH_BEFORE;
 use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, against, median, ratio_cell};
+use crate::stage::{Bench, ByHolder, against, against_before, median, ratio_cell};
 use crate::stats::Samples;
 use crate::terminal::{SIZE, Terminal};
 
@@ -17,7 +18,7 @@ const SCRIPT: &str = "flood:660000 say:THE-LAST-LINE hang";
 
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
     // dtach and abduco keep no screen, so there is nothing to come back to.
-    let mut stage = bench.stage("e", &["berth", "tmux", "screen", "shpool"])?;
+    let mut stage = bench.stage("e", &["berth", BERTH_BEFORE, "tmux", "screen", "shpool"])?;
     let rounds = bench.pick(60, 8);
     let warm_up = 2;
     let mut sessions = ByHolder::<Session>::new();
@@ -54,7 +55,10 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
             SIZE.0, SIZE.1
         ),
         table,
-        verdicts: vec![Verdict::ratio("reattach: berth ÷ tmux", Limit::AtMost(0.6), against(&samples, "tmux"))],
+        verdicts: [Verdict::ratio("reattach: berth ÷ tmux", Limit::AtMost(0.6), against(&samples, "tmux"))]
+            .into_iter()
+            .chain(against_before("reattach", &samples))
+            .collect(),
         notes: berth.into_iter().collect(),
         problems: Vec::new(),
     }))

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::lab::Lab;
-use crate::peers::{self, Holder};
-use crate::report::{Section, cell};
+use crate::peers::{self, BERTH_BEFORE, Holder};
+use crate::report::{Limit, Section, Verdict, cell};
 use crate::stats::{Samples, ratio};
 
 /// The settings of one run of the bench.
@@ -119,6 +119,12 @@ pub(crate) fn median(samples: &ByHolder<Samples>, holder: &str) -> Option<f64> {
 /// How berth's median compares with a peer's.
 pub(crate) fn against(samples: &ByHolder<Samples>, peer: &str) -> Option<f64> {
     ratio(median(samples, "berth"), median(samples, peer))
+}
+
+/// The verdict on berth beside an earlier build of it, if one was measured: no more than 5 % worse.
+pub(crate) fn against_before(what: &str, samples: &ByHolder<Samples>) -> Option<Verdict> {
+    let compared = against(samples, BERTH_BEFORE)?;
+    Some(Verdict::ratio(format!("{what}: berth ÷ before"), Limit::AtMost(1.05), Some(compared)))
 }
 
 /// `berth ÷ this holder`, for the last column of a table.

@@ -6,13 +6,14 @@
 
 use anyhow::Result;
 
+use crate::peers::BERTH_BEFORE;
 use crate::report::{Limit, Section, Table, Verdict, cell};
-use crate::stage::{Bench, ByHolder, against, median, ratio_cell};
+use crate::stage::{Bench, ByHolder, against, against_before, median, ratio_cell};
 use crate::stats::Samples;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Section> {
-    let mut stage =
-        bench.stage("a", &["berth", "tmux", "tmux, cold", "dtach", "abduco", "shpool", "screen"])?;
+    let mut stage = bench
+        .stage("a", &["berth", BERTH_BEFORE, "tmux", "tmux, cold", "dtach", "abduco", "shpool", "screen"])?;
     let rounds = bench.pick(200, 15);
     let warm_up = 3;
     let mut running = ByHolder::<Samples>::new();
@@ -46,10 +47,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Section> {
              shpool have a server running; cold tmux has to start it."
         ),
         table,
-        verdicts: vec![
+        verdicts: [
             Verdict::ratio("start: berth ÷ tmux", Limit::AtMost(0.6), against(&running, "tmux")),
             Verdict::ratio("start: berth ÷ dtach", Limit::AtMost(1.3), against(&running, "dtach")),
-        ],
+        ]
+        .into_iter()
+        .chain(against_before("start", &running))
+        .collect(),
         notes: Vec::new(),
         problems: Vec::new(),
     }))
