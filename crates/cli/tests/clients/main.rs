@@ -1,9 +1,10 @@
 //! Clients that others' tools make from `berth openapi`, driven against a real gateway with an agent that takes turns; and
-//! schemathesis, which tries everything the description allows and much that it does not.
+//! schemathesis, which tries everything the description allows and much that it does not; and the examples in Python.
 //!
 //! What the clients do is in `testing/clients/`, and `testing/clients/install` brings the tools.
 
 mod generated;
+mod replays;
 mod schemathesis;
 
 use std::path::{Path, PathBuf};

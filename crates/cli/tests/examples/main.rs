@@ -4,6 +4,7 @@
 //! An example must end with 0; [`EXPECTED`] has those that need not, and [`NOT_RUN`] those that cannot be run here,
 //! each with its reason. Start with [`examples`]; what is there for an example to work on is in `world`.
 
+mod replays;
 mod tutorial;
 mod world;
 
