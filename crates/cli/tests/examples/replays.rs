@@ -31,6 +31,7 @@ fn twenty_workers_without_a_terminal_end_only_their_own_sessions() {
         &["twenty workers are at work at once", "each of twenty gets its answer", "exit 0 means"],
         &[
             "twenty workers are at work at once (here: 20)",
+            "when the first has ended, the others are at work (here: 19)",
             "each of twenty gets its answer (here: 20)",
             "each has stopped its own session, and no other",
             "what is not named is not stopped, and the exit says so (here: 7)",
