@@ -1,5 +1,5 @@
-# What every `replay` sources: a private state directory, berth and the stand-in agent in PATH, and three words for the
-# page: `step` tells, `promise` checks, `perform` shows the bug first and berth next.
+# Sourced by every `replay`: a private state directory, berth and the stand-in agent in PATH, and three functions: `step`
+# prints, `promise` checks, `perform` shows the bug first and berth next.
 #
 #   replay          both: exit 0 only if the naive tool broke the promise and berth kept it
 #   replay naive    the tool that has the bug: exit 1, because the promise is broken
@@ -19,7 +19,7 @@ fi
 
 # The name is short because paths of sockets are.
 stage=${STAGE:-$(mktemp -d /tmp/berth-ex.XXXX)}
-# The mark of all that runs here, by which `clean_up` finds what a naive tool left.
+# A mark on every process of the replay, by which `clean_up` finds those that a naive tool left.
 export REPLAY=$stage
 export BERTH_HOME=$stage/home BERTH_CONFIG=$stage/config.toml AGENT=fake
 unset BERTH_SESSION BERTH_RUN BERTH_HELPER
@@ -31,7 +31,7 @@ conversation_kind = "fake"
 command = ["$(command -v fake-agent)", "acp", "--store", "$stage/store"]
 CONFIG
 
-# Ends what runs with the mark. This shell goes on: it has no mark in the environment it was started with.
+# Ends every process with the mark. This shell has no mark in the environment it was started with, so it goes on.
 clean_up_processes() {
     for pid in $(grep -lsz "^REPLAY=$stage\$" /proc/[0-9]*/environ | cut -d/ -f3); do
         kill -9 "$pid" 2>/dev/null || true

@@ -1,8 +1,8 @@
 """A chat bot: one berth session for each chat.
 
-It keeps one thing: the numbers of the messages that it has answered. Everything else is in berth, so it may be killed at
-any moment; when it is started again it handles what it has not answered, with the same keys, and a key means one turn
-and one answer.
+The bot keeps one thing: the numbers of the messages that it has answered. Everything else is in berth, so the bot may be
+killed at any moment. Started again, it handles the messages without an answer, with the same keys, and a key means one
+turn and one answer.
 
     bot.py PLATFORM_SOCKET ANSWERED_FILE
 
@@ -37,7 +37,7 @@ lock = threading.Lock()
 
 
 def answer(message, text):
-    """Says it once, and notes that it was said. The nonce makes the second time say nothing."""
+    """Posts an answer once, and notes that. With the same nonce a second post says nothing."""
     said = {"chat": message["chat"], "text": text, "nonce": f"answer-{message['id']}"}
     call(PLATFORM, "POST", "/answers", said)
     with lock:
@@ -52,7 +52,7 @@ def told(status, body):
 
 
 def command(message):
-    """Archives or restores. Doing it twice is doing it once."""
+    """Archives or restores. Twice is the same as once."""
     what = message["text"].removeprefix("/")
     body = {"stop": True, "grace_ms": 1000} if what == "archive" else {}
     status, body = berth("POST", f"/sessions/{message['chat']}/{what}", body)

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 
 use crate::{Lab, Said, said};
 
-/// What a replay printed: the promises that each tool kept and broke, in order.
+/// The output of a replay: promises that each tool kept or broke, in order.
 #[derive(Debug)]
 pub struct Replay {
-    /// What the command said.
+    /// Exit code and output of the command.
     pub said: Said,
     naive: String,
     berth: String,
@@ -23,7 +23,7 @@ impl Replay {
         Self::of(said(Self::command(lab, example, words).output().expect("bash can be started")))
     }
 
-    /// The same, not yet started.
+    /// Prepares the command, without starting it.
     pub fn command(lab: &Lab, example: &str, words: &[&str]) -> Command {
         let programs = Path::new(&lab.agent()).parent().expect("a file is in a directory").to_owned();
         let path = std::env::var("PATH").expect("a path");
@@ -33,7 +33,7 @@ impl Replay {
         command
     }
 
-    /// Reads what a replay said.
+    /// Splits the output into the two scenes.
     pub fn of(said: Said) -> Self {
         let (naive, berth) = said.out.split_once("With berth:").unwrap_or((&said.out, ""));
         Self { naive: naive.to_owned(), berth: berth.to_owned(), said }
